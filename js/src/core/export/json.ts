@@ -1,0 +1,7 @@
+// The payload itself, as the kernel sent it.
+
+import type { ModelPayload } from "../payload";
+
+export function payloadToJson(payload: ModelPayload): string {
+  return `${JSON.stringify(payload)}\n`;
+}

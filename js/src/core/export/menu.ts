@@ -1,0 +1,178 @@
+// The export menu: what is on the canvas, or all of the model, as a file.
+
+import { button, Disposers, el, listen } from "../dom";
+import type { Hierarchy } from "../hierarchy";
+import { icon } from "../icons";
+import type { Store } from "../store";
+import { sceneToDot } from "./dot";
+import { newNonce, SCRIPT_ID, standaloneHtml } from "./html";
+import { payloadToJson } from "./json";
+import { type Bitmap, toPng } from "./png";
+import { fileName, Scene } from "./scene";
+import { sceneToSvg } from "./svg";
+
+export interface Picture extends Bitmap {
+  scene(): Scene;
+}
+
+export interface PictureSource {
+  graph(): Picture | undefined;
+}
+
+type Format = "svg" | "png" | "dot" | "json" | "html";
+
+const FORMATS: readonly [Format, string, string][] = [
+  ["svg", "SVG", "picture, scalable"],
+  ["png", "PNG", "picture"],
+  ["dot", "DOT", "Graphviz"],
+  ["json", "JSON", "all data of this view"],
+  ["html", "HTML", "this explorer as one offline page"]
+];
+const KEEP_URL = 60_000; // ms; some browsers read the blob after the click has returned
+
+export class ExportMenu {
+  private readonly disposers = new Disposers();
+  private readonly opener = button("mkg-button mkg-export-button", "Export", "Save as a file");
+  private readonly menu = el("div", "mkg-export-menu");
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly h: Hierarchy,
+    private readonly store: Store,
+    private readonly source: PictureSource
+  ) {
+    host.classList.add("mkg-export");
+    this.opener.prepend(icon("download"));
+    this.opener.setAttribute("aria-haspopup", "menu");
+    this.menu.setAttribute("role", "menu");
+    this.menu.setAttribute("aria-label", "Export");
+    for (const [format, name, what] of FORMATS) this.menu.append(item(format, name, what));
+    host.append(this.opener, this.menu);
+    this.show(false);
+    this.listen();
+  }
+
+  dispose(): void {
+    this.disposers.dispose();
+    this.host.replaceChildren();
+  }
+
+  private get items(): HTMLElement[] {
+    return Array.from(this.menu.querySelectorAll<HTMLElement>("[role=menuitem]"));
+  }
+
+  private listen(): void {
+    const outside = (event: Event) => {
+      if (event.target instanceof Node && !this.host.contains(event.target)) this.show(false);
+    };
+    document.addEventListener("pointerdown", outside, true);
+    this.disposers.add(
+      () => document.removeEventListener("pointerdown", outside, true),
+      listen(this.opener, "click", () => this.toggle()),
+      listen(this.menu, "click", event => this.clicked(event)),
+      listen(this.host, "keydown", event => this.key(event))
+    );
+  }
+
+  private toggle(): void {
+    this.show(this.menu.hidden);
+    if (!this.menu.hidden) this.items[0]?.focus();
+  }
+
+  private show(open: boolean): void {
+    this.menu.hidden = !open;
+    this.opener.setAttribute("aria-expanded", String(open));
+  }
+
+  private key(event: KeyboardEvent): void {
+    if (this.menu.hidden) return;
+    const { items } = this;
+    const at = items.findIndex(element => element === document.activeElement);
+    const moves = new Map([
+      ["ArrowDown", (at + 1) % items.length],
+      ["ArrowUp", (at - 1 + items.length) % items.length],
+      ["Home", 0],
+      ["End", items.length - 1]
+    ]);
+    const next = moves.get(event.key);
+    if (next !== undefined) items[next].focus();
+    else if (event.key === "Escape") {
+      this.show(false);
+      this.opener.focus();
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  private clicked(event: MouseEvent): void {
+    const target = event.target instanceof Element ? event.target.closest<HTMLElement>("[data-mkg-export]") : null;
+    const format = FORMATS.find(([name]) => name === target?.dataset.mkgExport)?.[0];
+    if (!format) return;
+    this.show(false);
+    this.opener.focus();
+    void this.save(format);
+  }
+
+  private async save(format: Format): Promise<void> {
+    try {
+      const blob = await this.make(format);
+      if (!blob) this.store.set("notice", "The picture is not drawn yet: try again in a moment.");
+      else download(blob, fileName(this.h.payload.title, format));
+    } catch {
+      // what went wrong may contain names from the model, so the text is fixed
+      this.store.set("notice", `The ${format.toUpperCase()} file could not be made.`);
+    }
+  }
+
+  private async make(format: Format): Promise<Blob | undefined> {
+    const { payload } = this.h;
+    if (format === "json") return textBlob(payloadToJson(payload), "application/json");
+    if (format === "html") return this.makeHtml();
+    const picture = this.source.graph();
+    if (!picture) return undefined;
+    if (format === "png") return toPng(picture);
+    if (format === "dot") return textBlob(sceneToDot(picture.scene(), payload.title), "text/vnd.graphviz");
+    return textBlob(sceneToSvg(picture.scene(), payload.title), "image/svg+xml");
+  }
+
+  private async makeHtml(): Promise<Blob> {
+    // large, and needed by few: loaded when it is asked for
+    const { STANDALONE_JS } = await import("../../generated/standalone_source");
+    // an exported page does not contain its own source a second time, but it is its own source
+    const script = STANDALONE_JS || document.getElementById(SCRIPT_ID)?.textContent || "";
+    const { store } = this;
+    const state = {
+      selected: store.get("selected"),
+      expanded: store.get("expanded"),
+      colorBy: store.get("colorBy"),
+      query: store.get("query"),
+      view: store.get("view"),
+      overlay: store.get("overlay")
+    };
+    return textBlob(standaloneHtml(this.h.payload, state, script, newNonce()), "text/html");
+  }
+}
+
+function item(format: Format, name: string, what: string): HTMLElement {
+  const element = button("mkg-export-item", "");
+  element.setAttribute("role", "menuitem");
+  element.tabIndex = -1;
+  element.dataset.mkgExport = format;
+  element.append(el("span", "mkg-export-name", name), el("span", "mkg-dim", what));
+  return element;
+}
+
+function textBlob(text: string, type: string): Blob {
+  return new Blob([text], { type: `${type};charset=utf-8` });
+}
+
+function download(blob: Blob, name: string): void {
+  const url = URL.createObjectURL(blob);
+  const link = el("a", "mkg-offscreen");
+  link.href = url;
+  link.download = name;
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(url), KEEP_URL);
+}

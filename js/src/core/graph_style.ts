@@ -1,0 +1,225 @@
+// Colours of the theme, the hue of each family of modules, and the style sheet of the canvas.
+
+import type { StylesheetStyle } from "cytoscape";
+import { canvasContext } from "./cards";
+import type { Status } from "./payload";
+
+export interface Theme {
+  canvas: string;
+  surface: string; // cards
+  text: string;
+  muted: string;
+  border: string;
+  accent: string;
+  edge: string;
+  dark: boolean;
+  frame(depth: number): string;
+}
+
+const FALLBACK = { surface: "#ffffff", text: "#1f2328", muted: "#59636e", border: "#c4cbd3", accent: "#0969da" };
+type Token = keyof typeof FALLBACK;
+
+/** What the CSS variables of `element` say now; graph.css maps JupyterLab's onto them. */
+export function readTheme(element: HTMLElement): Theme {
+  const style = getComputedStyle(element);
+  const read = (token: Token) => normalised(style.getPropertyValue(`--mkg-${token}`), FALLBACK[token]);
+  const surface = opaque(read("surface"), "#ffffff");
+  const text = opaque(read("text"), surface);
+  const dark = brightness(surface) < brightness(text);
+  const canvas = dark ? mix(surface, "#000000", 0.28) : mix(surface, text, 0.035);
+  return {
+    canvas,
+    surface,
+    text,
+    muted: opaque(read("muted"), surface),
+    border: mix(surface, text, 0.26),
+    accent: opaque(read("accent"), surface),
+    edge: mix(canvas, text, 0.48),
+    dark,
+    frame: depth => mix(canvas, text, 0.025 + 0.02 * Math.min(depth, 4))
+  };
+}
+
+type Rgba = [number, number, number, number];
+
+/** A CSS colour as the browser writes it, "#rrggbb" or "rgba(…)". */
+function normalised(value: string, fallback: string): string {
+  const context = canvasContext();
+  const trimmed = value.trim();
+  if (!context || trimmed === "") {
+    return trimmed.startsWith("#") ? trimmed : fallback;
+  }
+  context.fillStyle = fallback;
+  context.fillStyle = trimmed; // ignored when it is no colour
+  return String(context.fillStyle);
+}
+
+function channels(colour: string): Rgba {
+  const hex = /^#([\da-f]{6})/i.exec(colour)?.[1];
+  if (hex) {
+    const value = Number.parseInt(hex, 16);
+    return [value >> 16, (value >> 8) & 255, value & 255, 1];
+  }
+  const [red = 0, green = 0, blue = 0, alpha = 1] = colour.match(/[\d.]+/g)?.map(Number) ?? [];
+  return [red, green, blue, alpha];
+}
+
+/** `share` of `top` over `base`. */
+export function mix(base: string, top: string, share: number): string {
+  const [a, b] = [channels(base), channels(top)];
+  const mixed = [0, 1, 2].map(i => Math.round(a[i] + (b[i] - a[i]) * share));
+  return `#${mixed.map(channel => channel.toString(16).padStart(2, "0")).join("")}`;
+}
+
+function opaque(colour: string, base: string): string {
+  return mix(base, colour, channels(colour)[3]);
+}
+
+function brightness(colour: string): number {
+  const [red, green, blue] = channels(colour);
+  return 0.3 * red + 0.59 * green + 0.11 * blue;
+}
+
+// Okabe and Ito's set: told apart by every kind of colour vision.
+const FAMILIES: [RegExp, string][] = [
+  [/conv/i, "#0072b2"],
+  [/norm/i, "#009e73"],
+  [/attention/i, "#d55e00"],
+  [/linear|bilinear/i, "#cc79a7"],
+  [/pool/i, "#56b4e9"],
+  [/embedding/i, "#8b7a00"],
+  [/relu|gelu|silu|mish|elu|swish|sigmoid|tanh|softmax|softplus|hardtanh|activation/i, "#e69f00"],
+  [/lstm|gru|rnn/i, "#7a5195"],
+  [/dropout|identity|stochasticdepth|flatten|permute/i, "#9aa3ad"]
+];
+const OTHER_LEAF = "#7a828c";
+const CONTAINER = "#5b6b8c";
+
+/** The hue of a card's edge: what sort of module it is. The name always says it too. */
+export function familyColour(className: string, container: boolean): string {
+  if (container) {
+    return CONTAINER;
+  }
+  return FAMILIES.find(([pattern]) => pattern.test(className))?.[1] ?? OTHER_LEAF;
+}
+
+export const STATUS_STYLE: Readonly<Record<Status, { colour: string; glyph: string; label: string }>> = {
+  same: { colour: "#7a828c", glyph: "=", label: "same" },
+  renamed: { colour: "#56b4e9", glyph: "Aa", label: "renamed" },
+  moved: { colour: "#009e73", glyph: "⇄", label: "moved" },
+  changed: { colour: "#e69f00", glyph: "≠", label: "changed" },
+  added: { colour: "#0072b2", glyph: "+", label: "added" },
+  removed: { colour: "#d55e00", glyph: "−", label: "removed" }
+};
+
+const RADIUS = 8;
+export const BORDER = 1.2;
+export const GHOST = 5; // how far the card behind a stack peeps out
+
+export function stylesheet(theme: Theme): StylesheetStyle[] {
+  const rules = [
+    {
+      selector: "node",
+      style: {
+        shape: "round-rectangle",
+        "corner-radius": String(RADIUS),
+        width: "data(width)",
+        height: "data(height)",
+        "background-color": "data(fill)",
+        "border-color": "data(stroke)",
+        "border-width": BORDER,
+        "overlay-opacity": 0
+      }
+    },
+    { selector: "node[kind = 'fold']", style: stack(theme) },
+    {
+      selector: "node[kind = 'pseudo']",
+      style: { "corner-radius": "17", "background-color": theme.canvas, "border-style": "solid" }
+    },
+    { selector: "node[?link]", style: { "corner-radius": String(RADIUS), "border-style": "dashed" } },
+    {
+      selector: "node:parent",
+      style: {
+        padding: "0px",
+        "min-width": "data(width)",
+        "min-height": "data(height)",
+        "min-width-bias-left": "data(left)",
+        "min-width-bias-right": "data(right)",
+        "min-height-bias-top": "data(top)",
+        "min-height-bias-bottom": "data(bottom)",
+        "compound-sizing-wrt-labels": "exclude"
+      }
+    },
+    { selector: "node:active", style: { "overlay-opacity": 0 } },
+    {
+      selector: "node.mkg-selected",
+      style: {
+        "border-color": theme.accent,
+        "border-width": 2.4,
+        "underlay-color": theme.accent,
+        "underlay-opacity": 0.2,
+        "underlay-padding": 5,
+        "underlay-shape": "round-rectangle"
+      }
+    },
+    { selector: "node.mkg-hit", style: { "border-color": theme.accent, "border-width": 2 } },
+    { selector: "node.mkg-dim, edge.mkg-dim", style: { opacity: 0.35 } },
+    { selector: "edge", style: edgeStyle(theme) },
+    { selector: "edge[kind = 'order']", style: { "line-style": "dashed", "line-dash-pattern": [5, 4] } },
+    { selector: "edge[bends]", style: bendStyle() }
+  ];
+  // The typings know fewer properties than the library does.
+  return rules as unknown as StylesheetStyle[];
+}
+
+function stack(theme: Theme): Record<string, unknown> {
+  return { ghost: "yes", "ghost-offset-x": GHOST, "ghost-offset-y": GHOST, "ghost-opacity": theme.dark ? 0.55 : 0.6 };
+}
+
+function edgeStyle(theme: Theme): Record<string, unknown> {
+  return {
+    width: 1.5,
+    "line-color": theme.edge,
+    "target-arrow-color": theme.edge,
+    "target-arrow-shape": "triangle",
+    "arrow-scale": 0.9,
+    "curve-style": "straight",
+    events: "no",
+    "overlay-opacity": 0
+  };
+}
+
+function bendStyle(): Record<string, unknown> {
+  return {
+    "curve-style": "round-segments",
+    "segment-weights": "data(weights)",
+    "segment-distances": "data(distances)",
+    "segment-radii": 10,
+    "radius-type": "arc-radius",
+    "edge-distances": "endpoints",
+    "source-endpoint": "data(from)",
+    "target-endpoint": "data(to)"
+  };
+}
+
+/** Calls back after every change of JupyterLab's theme or of the system's colours. Returns the disposer. */
+export function watchTheme(changed: () => void): () => void {
+  let frame = 0;
+  const later = () => {
+    cancelAnimationFrame(frame);
+    frame = requestAnimationFrame(changed); // style sheets apply with the next frame
+  };
+  const observer = new MutationObserver(later);
+  const attributeFilter = ["data-jp-theme-name", "data-jp-theme-light", "class", "style"];
+  observer.observe(document.body, { attributes: true, attributeFilter });
+  observer.observe(document.documentElement, { attributes: true, attributeFilter });
+  const queries = ["(prefers-color-scheme: dark)", "(forced-colors: active)", "(prefers-contrast: more)"]
+    .filter(() => typeof matchMedia === "function")
+    .map(query => matchMedia(query));
+  queries.forEach(query => query.addEventListener("change", later));
+  return () => {
+    cancelAnimationFrame(frame);
+    observer.disconnect();
+    queries.forEach(query => query.removeEventListener("change", later));
+  };
+}

@@ -1,0 +1,438 @@
+// The graph on the canvas: keeps cytoscape, the text layer and the minimap in step with the store.
+
+import cytoscape, { type Core, type NodeSingular } from "cytoscape";
+import { canvasContext, measurer } from "./cards";
+import { colourOf } from "./colour";
+import { buildDedupScene } from "./dedup";
+import { Disposers, el } from "./dom";
+import { applyScene, placed, type Placed } from "./elements";
+import { GraphDecor } from "./graph_decor";
+import { isOnChevron, TextLayer } from "./graph_paint";
+import { exportPng } from "./graph_png";
+import { readTheme, stylesheet, type Theme, watchTheme } from "./graph_style";
+import type { Hierarchy } from "./hierarchy";
+import type { Box, LayoutRequest, LayoutResult } from "./layout";
+import { LayoutClient } from "./layout_client";
+import { Minimap } from "./minimap";
+import { Offer } from "./offer";
+import { pageFor, turnPage } from "./pages";
+import type { Status } from "./payload";
+import { MANY_NODES, reveal, SOFT_LIMIT, toggle } from "./reveal";
+import { buildScene, type Scene } from "./scene";
+import type { GraphState, Store, ViewName } from "./store";
+import { anchored, fitted, opening, type Camera } from "./viewport";
+
+export interface GraphOptions {
+  view?: Exclude<ViewName, "diff">;
+  status?: readonly Status[]; // marks of a comparison, by node
+  onReady?: () => void;
+}
+
+export interface PlainScene {
+  nodes: PlainNode[];
+  edges: { source: string; target: string; kind: "order" | "data"; label: string }[];
+}
+
+export interface PlainNode {
+  id: string;
+  label: string;
+  sublabel: string;
+  x: number; // centre
+  y: number;
+  width: number;
+  height: number;
+  colour: string | null;
+  kind: "module" | "group" | "fold" | "pseudo";
+}
+
+const LEFT_OUT = "Only the 500 most used structures are drawn.";
+const DRAWN_CLOSED = "Some open groups are drawn closed: focus on a group to see its inside.";
+
+export class GraphView {
+  readonly host: HTMLElement; // the element that the keyboard uses
+  private readonly disposers = new Disposers();
+  private readonly measure = measurer();
+  private readonly layouts = new LayoutClient();
+  private readonly cy: Core;
+  private readonly text?: TextLayer;
+  private readonly textCanvas = el("canvas", "mkg-graph-text");
+  private readonly minimap: Minimap;
+  private readonly offer: Offer;
+  private readonly decor: GraphDecor;
+  private readonly pages = new Map<number, number>();
+  private theme: Theme;
+  private placed?: Placed;
+  private anchor: string | null = null; // id whose card stays where it is on the screen
+  private stale = false;
+  private touched = false; // the user has moved the camera
+  private refocused = false; // another inside fills the canvas
+  private pursued = false; // the selection was made elsewhere and has to come into view
+  private tapping = false;
+  private dead = false;
+
+  constructor(
+    private readonly wrap: HTMLElement,
+    private readonly h: Hierarchy,
+    private readonly store: Store,
+    private readonly options: GraphOptions = {}
+  ) {
+    wrap.classList.add("mkg-canvas-wrap");
+    this.host = el("div", "mkg-graph-canvas");
+    this.host.tabIndex = 0;
+    this.host.setAttribute("role", "application");
+    this.host.setAttribute("aria-label", "Model graph. The module tree beside it offers the same by keyboard.");
+    const minimapHost = el("div");
+    wrap.append(this.host, this.textCanvas, minimapHost);
+    this.theme = readTheme(wrap);
+    const context = canvasContext() && this.textCanvas.getContext("2d");
+    this.text = context ? new TextLayer(context, this.measure) : undefined;
+    this.cy = this.createCore(context === null);
+    this.decor = new GraphDecor(h, store, options);
+    this.minimap = new Minimap(minimapHost, this.cy);
+    this.offer = new Offer(wrap, h, store);
+    this.listen();
+    this.followSelection();
+    this.resize();
+    this.refresh();
+  }
+
+  /** What is on the canvas, with absolute centres. */
+  scene(): PlainScene {
+    if (!this.placed) {
+      return { nodes: [], edges: [] };
+    }
+    const { scene, boxes } = this.placed;
+    const colour = colourOf(this.h, this.store);
+    const nodes = scene.nodes.map((node, place): PlainNode => {
+      const [x, y, width, height] = boxes[place];
+      const parts = [node.subtitle, node.detail, node.badge].filter(text => text !== "");
+      return {
+        id: node.id,
+        label: node.title,
+        sublabel: parts.join(" · "),
+        x: x + width / 2,
+        y: y + height / 2,
+        width,
+        height,
+        colour: node.index < 0 ? null : colour(node.index),
+        kind: node.kind
+      };
+    });
+    const edges = scene.edges.map(({ source, target, kind, label }) => {
+      return { source: scene.nodes[source].id, target: scene.nodes[target].id, kind, label };
+    });
+    return { nodes, edges };
+  }
+
+  exportPng(): Promise<Blob> {
+    return exportPng(this.cy, this.decor.items(), this.measure, this.theme);
+  }
+
+  fit(): void {
+    this.moveTo(fitted(this.bounds(), this.cy.width(), this.cy.height()));
+  }
+
+  /** Opens or closes a card; where that would be too much, offers what would help. */
+  toggle(node: number): void {
+    if (this.options.view === "deduplicated") {
+      return;
+    }
+    this.anchor = this.placed?.scene.nodes.find(({ index }) => index === node)?.id ?? null;
+    this.offer.hide();
+    if (!toggle(this.h, this.store, node)) {
+      this.offer.show(node);
+    }
+  }
+
+  dispose(): void {
+    this.dead = true;
+    this.disposers.dispose();
+    this.layouts.dispose();
+    this.minimap.dispose();
+    this.offer.dispose();
+    this.cy.destroy();
+    this.wrap.replaceChildren();
+  }
+
+  private createCore(headless: boolean): Core {
+    const cy = cytoscape({
+      container: headless ? undefined : this.host,
+      headless,
+      styleEnabled: true,
+      style: stylesheet(this.theme),
+      layout: { name: "preset" },
+      autoungrabify: true,
+      boxSelectionEnabled: false,
+      minZoom: 0.04,
+      maxZoom: 4,
+      pixelRatio: "auto"
+    });
+    cy.on("tap", "node", event => this.tapped(event.target, event.position));
+    cy.on("dbltap", "node", event => this.doubleTapped(event.target, event.position));
+    cy.on("render", () => this.paintText());
+    cy.on("viewport", () => this.minimap.schedule());
+    cy.on("scrollzoom pinchzoom dragpan", () => (this.touched = true));
+    return cy;
+  }
+
+  private listen(): void {
+    const structural: (keyof GraphState)[] =
+      this.options.view === "deduplicated" ? [] : ["expanded", "shown", "unfolded", "focus"];
+    structural.forEach(key => this.disposers.add(this.store.on(key, () => this.invalidate())));
+    for (const key of ["colorBy", "overlay", "query"] as const) {
+      this.disposers.add(this.store.on(key, () => this.redecorate()));
+    }
+    this.disposers.add(
+      this.store.on("selected", () => {
+        this.followSelection();
+        this.redecorate();
+      }),
+      this.store.on("focus", () => (this.refocused = true)),
+      watchTheme(() => this.retheme())
+    );
+    if (typeof ResizeObserver !== "undefined") {
+      const observer = new ResizeObserver(() => this.resize());
+      observer.observe(this.wrap);
+      this.disposers.add(() => observer.disconnect());
+    }
+  }
+
+  /** Several changes of the store in a row cost one layout. */
+  private invalidate(): void {
+    if (!this.stale) {
+      this.stale = true;
+      queueMicrotask(() => this.stale && this.refresh());
+    }
+  }
+
+  private refresh(): void {
+    this.stale = false;
+    if (this.dead) {
+      return;
+    }
+    const scene =
+      this.options.view === "deduplicated"
+        ? buildDedupScene(this.h, this.measure)
+        : buildScene(this.h, this.store, this.measure, this.pages);
+    const request = this.request(scene);
+    const layout = this.layouts.runNow(request);
+    if (layout) {
+      this.draw(scene, layout);
+    } else {
+      void this.layouts.run(request).then(result => result && this.draw(scene, result));
+    }
+  }
+
+  private request({ nodes, groups }: Scene): LayoutRequest {
+    const [width, height] = [this.wrap.clientWidth || 960, this.wrap.clientHeight || 600];
+    return { sizes: nodes.map(node => node.size), groups, aspect: width / height, maxWidth: width / 0.72 };
+  }
+
+  private draw(scene: Scene, layout: LayoutResult): void {
+    if (this.dead) {
+      return;
+    }
+    const before = this.placed;
+    this.placed = placed(scene, layout);
+    this.notify(scene);
+    this.applyDecor();
+    this.aim(before);
+    if (!before) {
+      this.announce();
+    }
+  }
+
+  /** After a new layout: what was opened, or looked at, stays where it was. */
+  private aim(before: Placed | undefined): void {
+    const anchor = this.anchor ?? (this.touched && before ? this.centralCard(before) : null);
+    if (!before || this.refocused || anchor === null) {
+      this.open();
+    } else {
+      this.keep(anchor, before);
+    }
+    this.anchor = null;
+    this.refocused = false;
+    this.pursue();
+  }
+
+  private keep(anchor: string, before: Placed): void {
+    const boxIn = ({ scene, boxes }: Placed) => boxes[scene.nodes.findIndex(({ id }) => id === anchor)];
+    const [from, to] = [boxIn(before), this.placed && boxIn(this.placed)];
+    if (from && to) {
+      this.moveTo(anchored(this.camera(), from, to, this.extent()));
+    }
+  }
+
+  /** The card that survives and is nearest to the middle of the view. */
+  private centralCard(before: Placed): string | null {
+    const camera = this.camera();
+    const { width, height } = this.extent();
+    const [x, y] = [(width / 2 - camera.x) / camera.zoom, (height / 2 - camera.y) / camera.zoom];
+    let best: { id: string | null; distance: number } = { id: null, distance: Infinity };
+    before.scene.nodes.forEach(({ id, kind }, place) => {
+      const [left, top, w, h] = before.boxes[place];
+      const distance = Math.hypot(left + w / 2 - x, top + h / 2 - y);
+      if (kind !== "group" && distance < best.distance && this.decor.itemOf(id)) {
+        best = { id, distance };
+      }
+    });
+    return best.id;
+  }
+
+  /** Moves as little as brings the selected card into view. */
+  private pursue(): void {
+    const item = this.pursued ? this.decor.itemOf(this.decor.idOfSelected() ?? "") : undefined;
+    if (item) {
+      this.moveTo(anchored(this.camera(), item.box, item.box, this.extent()));
+      this.pursued = false;
+    }
+  }
+
+  private camera(): Camera {
+    return { ...this.cy.pan(), zoom: this.cy.zoom() };
+  }
+
+  private extent(): { width: number; height: number } {
+    return { width: this.cy.width(), height: this.cy.height() };
+  }
+
+  private notify({ count, capped }: Scene): void {
+    const mine = [MANY_NODES, LEFT_OUT, DRAWN_CLOSED];
+    const closed = this.options.view === "deduplicated" ? LEFT_OUT : DRAWN_CLOSED;
+    const notice = capped ? closed : count > SOFT_LIMIT ? MANY_NODES : "";
+    if (notice || mine.includes(this.store.get("notice"))) {
+      this.store.set("notice", notice);
+    }
+  }
+
+  /** Colours, selection and hits of what is already laid out. */
+  private applyDecor(): void {
+    if (!this.placed) {
+      return;
+    }
+    this.decor.update(this.placed, this.theme);
+    applyScene(this.cy, this.placed, this.decor);
+    this.decor.mark(this.cy);
+    this.text?.setItems(this.decor.items());
+    this.paintText();
+    this.minimap.show(this.decor.minimapItems(), this.bounds(), this.theme);
+  }
+
+  private redecorate(): void {
+    if (!this.stale) {
+      this.applyDecor();
+      this.pursue();
+    }
+  }
+
+  private retheme(): void {
+    this.theme = readTheme(this.wrap);
+    this.cy.style(stylesheet(this.theme));
+    this.applyDecor();
+  }
+
+  private paintText(): void {
+    const { cy, textCanvas } = this;
+    const { x, y } = cy.pan();
+    const ratio = textCanvas.width / Math.max(1, cy.width());
+    this.text?.paint({ x, y, zoom: cy.zoom(), width: cy.width(), height: cy.height(), ratio }, this.theme);
+  }
+
+  private resize(): void {
+    const { clientWidth: width, clientHeight: height } = this.wrap;
+    const ratio = globalThis.devicePixelRatio || 1;
+    if (width === 0 || height === 0 || this.dead) {
+      return;
+    }
+    this.textCanvas.width = Math.round(width * ratio);
+    this.textCanvas.height = Math.round(height * ratio);
+    this.cy.resize();
+    if (this.placed && !this.touched) {
+      this.open();
+    }
+    this.paintText();
+  }
+
+  /** The first look: everything if it stays legible, else the beginning. */
+  private open(): void {
+    this.touched = false;
+    this.moveTo(opening(this.bounds(), this.cy.width(), this.cy.height()));
+  }
+
+  private moveTo({ x, y, zoom }: Camera): void {
+    this.cy.viewport({ zoom, pan: { x, y } });
+  }
+
+  private bounds(): Box {
+    const boxes = this.placed?.boxes ?? [];
+    if (boxes.length === 0) {
+      return [0, 0, 1, 1];
+    }
+    const [left, top] = [0, 1].map(i => Math.min(...boxes.map(box => box[i])));
+    const [right, bottom] = [0, 1].map(i => Math.max(...boxes.map(box => box[i] + box[i + 2])));
+    return [left, top, right - left, bottom - top];
+  }
+
+  /** A selection made elsewhere is brought into the picture. */
+  private followSelection(): void {
+    const path = this.store.get("selected");
+    const node = path === null ? undefined : this.h.find(path);
+    if (path === null || node === undefined || node === this.store.get("focus") || node === 0) {
+      return;
+    }
+    if (this.options.view !== "deduplicated") {
+      reveal(this.h, this.store, path);
+      if (pageFor(this.h, this.store, this.pages, node)) {
+        this.invalidate();
+      }
+    }
+    this.pursued = !this.tapping;
+  }
+
+  private announce(): void {
+    if (!this.options.onReady) {
+      return;
+    }
+    const painted = () => requestAnimationFrame(() => this.dead || this.options.onReady?.());
+    if (this.text) {
+      this.cy.one("render", painted);
+    } else {
+      painted();
+    }
+  }
+
+  private tapped(target: NodeSingular, at: { x: number; y: number }): void {
+    const item = this.decor.itemOf(target.id());
+    this.host.focus({ preventScroll: true });
+    if (!item) {
+      return;
+    }
+    const { node } = item;
+    if (node.target !== undefined) {
+      this.store.set("selected", this.h.path(node.target));
+    } else if (node.index < 0) {
+      this.turn(node.id);
+    } else if (isOnChevron(item, at.x, at.y)) {
+      this.toggle(node.index);
+    } else {
+      this.tapping = true; // what was clicked is in view: the camera stays
+      this.store.set("selected", this.h.path(node.index));
+      this.tapping = false;
+    }
+  }
+
+  private doubleTapped(target: NodeSingular, at: { x: number; y: number }): void {
+    const item = this.decor.itemOf(target.id());
+    if (item && item.node.index >= 0 && !isOnChevron(item, at.x, at.y)) {
+      this.toggle(item.node.index);
+    }
+  }
+
+  private turn(id: string): void {
+    const parentId = turnPage(this.h, this.pages, id);
+    if (parentId !== null) {
+      this.anchor = parentId;
+      this.invalidate();
+    }
+  }
+}

@@ -1,0 +1,22 @@
+// Line icons of the buttons, 16 by 16, in the colour of the text beside them.
+
+import { svg } from "./dom";
+
+const PATHS = {
+  "expand-all": "M4 6l4-4 4 4M4 10l4 4 4-4",
+  "collapse-all": "M4 2l4 4 4-4M4 14l4-4 4 4",
+  fit: "M2 6V2h4M10 2h4v4M14 10v4h-4M6 14H2v-4",
+  copy: "M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3",
+  close: "M4 4l8 8M12 4l-8 8",
+  download: "M8 2v8M4.5 7L8 10.5 11.5 7M2.5 13.5h11",
+  search: "M7 2.5a4.5 4.5 0 1 0 0 9a4.5 4.5 0 1 0 0-9M10.5 10.5L14 14"
+} as const;
+
+export type IconName = keyof typeof PATHS;
+
+export function icon(name: IconName): SVGSVGElement {
+  const picture = svg("svg", { viewBox: "0 0 16 16", width: 14, height: 14, class: "mkg-icon", "aria-hidden": "true" });
+  const line = { fill: "none", stroke: "currentColor", "stroke-width": 1.5, "stroke-linecap": "round", "stroke-linejoin": "round" };
+  picture.append(svg("path", { d: PATHS[name], ...line }));
+  return picture;
+}

@@ -1,0 +1,81 @@
+// What the colours mean: scale, ends, how containers got their value, what has none.
+
+import { MISSING_COLOUR, NOT_FINITE_COLOUR, sample, Scale, scaleOf } from "./colour";
+import { Disposers, el, svg } from "./dom";
+import { counted, exactNumber, shortColumn } from "./format";
+import type { Hierarchy } from "./hierarchy";
+import type { Store } from "./store";
+
+const STEPS = 48;
+
+export class Legend {
+  private readonly disposers = new Disposers();
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly h: Hierarchy,
+    private readonly store: Store
+  ) {
+    host.classList.add("mkg-legend");
+    host.setAttribute("role", "group");
+    host.setAttribute("aria-label", "Colour legend");
+    this.disposers.add(
+      store.on("colorBy", () => this.render()),
+      store.on("overlay", () => this.render())
+    );
+    this.render();
+  }
+
+  dispose(): void {
+    this.disposers.dispose();
+    this.host.replaceChildren();
+  }
+
+  private render(): void {
+    const scale = scaleOf(this.h, this.store);
+    this.host.hidden = scale === null;
+    this.host.replaceChildren(...(scale ? parts(scale) : []));
+  }
+}
+
+function parts(scale: Scale): HTMLElement[] {
+  const title = el("div", "mkg-legend-title", scale.label);
+  if (scale.logarithmic) title.append(el("span", "mkg-legend-note", " logarithmic"));
+  const found = [title, ...(Number.isNaN(scale.min) ? [] : [ramp(scale), ends(scale)])];
+  if (scale.aggregation) found.push(el("div", "mkg-legend-note", `containers: ${scale.aggregation}`));
+  if (scale.missing) found.push(key(MISSING_COLOUR, `no value: ${counted(scale.missing, "module")}`));
+  if (scale.notFinite) found.push(key(NOT_FINITE_COLOUR, `NaN or infinite: ${counted(scale.notFinite, "module")}`));
+  return found;
+}
+
+function ramp(scale: Scale): HTMLElement {
+  const picture = svg("svg", { viewBox: `0 0 ${STEPS} 1`, preserveAspectRatio: "none", "aria-hidden": "true" });
+  const flat = scale.min === scale.max;
+  for (let step = 0; step < STEPS; step += 1) {
+    const fill = sample(flat ? scale.position(scale.min) : step / (STEPS - 1));
+    // each reaches to the end, under the next ones, or hairlines show between them
+    picture.append(svg("rect", { x: step, y: 0, width: STEPS - step, height: 1, fill }));
+  }
+  const holder = el("div", "mkg-legend-ramp");
+  holder.append(picture);
+  return holder;
+}
+
+function ends(scale: Scale): HTMLElement {
+  const line = el("div", "mkg-legend-ends");
+  const values = scale.min === scale.max ? [scale.min] : [scale.min, scale.at(0.5), scale.max];
+  for (const value of values) {
+    const mark = el("span", "", shortColumn(scale.column, value));
+    mark.title = exactNumber(value);
+    line.append(mark);
+  }
+  return line;
+}
+
+function key(colour: string, text: string): HTMLElement {
+  const line = el("div", "mkg-legend-key");
+  const swatch = el("span", "mkg-swatch");
+  swatch.style.backgroundColor = colour;
+  line.append(swatch, el("span", "", text));
+  return line;
+}

@@ -1,0 +1,203 @@
+// The search language: free text, `type:Conv2d`, `params>1M`; several terms must all hold.
+
+import type { Hierarchy } from "./hierarchy";
+
+export interface SearchResult {
+  readonly nodes: readonly number[]; // tree order
+  readonly needles: readonly string[]; // lower-case free text, for highlighting
+  readonly notice: string; // what was not understood; "" when all was
+}
+
+type Test = (node: number) => boolean;
+type Comparison = (value: number, bound: number) => boolean;
+
+const COMPARISONS = new Map<string, Comparison>([
+  [">", (value, bound) => value > bound],
+  [">=", (value, bound) => value >= bound],
+  ["<", (value, bound) => value < bound],
+  ["<=", (value, bound) => value <= bound],
+  ["=", (value, bound) => value === bound],
+  ["==", (value, bound) => value === bound],
+  ["!=", (value, bound) => value !== bound],
+]);
+const FACTORS = new Map([["", 1], ["k", 1e3], ["m", 1e6], ["g", 1e9], ["t", 1e12]]);
+const NUMBER = /^([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)([kmgt]?)$/i;
+const CONDITION = /^([a-z_][\w.-]*?)(>=|<=|!=|==|=|>|<)(.*)$/is;
+
+/** Nodes that match the query, in tree order. */
+export function matches(h: Hierarchy, query: string): number[] {
+  return [...search(h, query).nodes];
+}
+
+const latest = new WeakMap<Hierarchy, { query: string; result: SearchResult }>();
+
+/** As `matches`, with what to highlight and what was wrong; the latest answer is remembered per hierarchy. */
+export function search(h: Hierarchy, query: string): SearchResult {
+  const known = latest.get(h);
+  if (known && known.query === query) return known.result;
+  const result = run(h, query);
+  latest.set(h, { query, result });
+  return result;
+}
+
+function run(h: Hierarchy, query: string): SearchResult {
+  const tests: Test[] = [];
+  const needles: string[] = [];
+  let notice = "";
+  for (const term of split(query)) {
+    const test = term.phrase ? undefined : classTest(h, term.text) ?? numberTest(h, term.text);
+    if (typeof test === "string") notice ||= test;
+    else if (test) tests.push(test);
+    else {
+      const needle = term.text.toLowerCase();
+      needles.push(needle);
+      tests.push(textTest(h, needle));
+    }
+  }
+  const nodes: number[] = [];
+  // a term that cannot be read must not widen the answer to "everything"
+  if (tests.length && !notice) {
+    for (let node = 0; node < h.size; node += 1) if (tests.every((test) => test(node))) nodes.push(node);
+  }
+  return { nodes, needles, notice };
+}
+
+interface Term {
+  text: string;
+  phrase: boolean;
+}
+
+/** Terms are set apart by white space; "double quotes" keep a phrase together. */
+function split(query: string): Term[] {
+  const terms: Term[] = [];
+  for (const found of query.matchAll(/"([^"]+)"(?=\s|$)|(\S+)/g)) {
+    terms.push(found[1] === undefined ? { text: found[2], phrase: false } : { text: found[1], phrase: true });
+  }
+  return terms;
+}
+
+/** `type:Conv2d`: the class, exactly, whatever the case. */
+function classTest(h: Hierarchy, term: string): Test | string | undefined {
+  const found = /^(?:type|class):(.*)$/is.exec(term);
+  if (!found) return undefined;
+  const wanted = found[1].toLowerCase();
+  if (!wanted) return "Write a class after “type:”, for example type:Conv2d.";
+  const { classes } = h.payload;
+  return byClass(h, classes.name.map((name, index) => {
+    return name.toLowerCase() === wanted || classes.qualified[index].toLowerCase() === wanted;
+  }));
+}
+
+function byClass(h: Hierarchy, accepted: readonly boolean[]): Test {
+  const { nodes, entities } = h.payload;
+  return (node) => accepted[entities.class[nodes.entity[node]]];
+}
+
+/** `params>1M`. Undefined when the term is no comparison of a number, such as the free text `a=b`. */
+function numberTest(h: Hierarchy, term: string): Test | string | undefined {
+  const found = CONDITION.exec(term);
+  if (!found) return undefined;
+  const [, name, sign, text] = found;
+  const bound = readNumber(text);
+  const column = columnNamed(h, name);
+  // `src=1` may well be text; `speed>3` is a question that has no answer here
+  if (!column) return bound === null || sign.startsWith("=") ? undefined : `There is no number called “${shortened(name)}” in this model.`;
+  if (bound === null) return `Write a number after “${shortened(name + sign)}”, for example ${name.toLowerCase()}>1M.`;
+  const holds = COMPARISONS.get(sign);
+  return (node) => {
+    const value = column[node];
+    return value !== null && holds !== undefined && holds(value, bound);
+  };
+}
+
+function readNumber(text: string): number | null {
+  const found = NUMBER.exec(text);
+  if (!found) return null;
+  return Number(found[1]) * (FACTORS.get(found[2].toLowerCase()) ?? Number.NaN);
+}
+
+function columnNamed(h: Hierarchy, name: string): readonly (number | null)[] | undefined {
+  const wanted = name.toLowerCase();
+  for (const column of [...Object.keys(h.payload.columns), "occurrences"]) {
+    if (column.toLowerCase() === wanted) return h.column(column);
+  }
+  return undefined;
+}
+
+function shortened(text: string): string {
+  return text.length > 24 ? `${text.slice(0, 24)}…` : text;
+}
+
+/** The needle lies in the dotted path or in the class name. */
+function textTest(h: Hierarchy, needle: string): Test {
+  const inClass = byClass(h, h.payload.classes.name.map((name) => name.toLowerCase().includes(needle)));
+  const inPath = pathsContaining(h, needle);
+  return (node) => inPath[node] === 1 || inClass(node);
+}
+
+/**
+ * Which dotted paths contain the needle, without building any path: it lies in the parent's path,
+ * or it ends in this segment, so the tail of the parent's path is all that has to be looked at.
+ */
+function pathsContaining(h: Hierarchy, needle: string): Uint8Array {
+  const { parent } = h.payload.nodes;
+  const names = lowerNames(h);
+  const found = new Uint8Array(h.size);
+  const keep = needle.length - 1;
+  const tails: string[] = [""];
+  for (let node = 1; node < h.size; node += 1) {
+    const above = parent[node];
+    if (found[above]) {
+      found[node] = 1; // every path below goes on containing it, so tails are no longer needed
+      tails.push("");
+      continue;
+    }
+    const end = above === 0 ? names[node] : `${tails[above]}.${names[node]}`;
+    if (end.includes(needle)) found[node] = 1;
+    tails.push(keep ? end.slice(-keep) : "");
+  }
+  return found;
+}
+
+const lowered = new WeakMap<Hierarchy, string[]>();
+
+function lowerNames(h: Hierarchy): string[] {
+  let names = lowered.get(h);
+  if (!names) {
+    names = h.payload.nodes.name.map((name) => name.toLowerCase());
+    lowered.set(h, names);
+  }
+  return names;
+}
+
+/** Cut `text` where the needles lie: alternating parts, the odd ones are hits. */
+export function highlight(text: string, needles: readonly string[]): string[] {
+  const lower = text.toLowerCase();
+  const parts: string[] = [];
+  if (lower.length !== text.length) return [text]; // a letter grew in lower case: positions would not fit
+  const hits = mergedHits(lower, needles);
+  let at = 0;
+  for (const [start, end] of hits) {
+    parts.push(text.slice(at, start), text.slice(start, end));
+    at = end;
+  }
+  parts.push(text.slice(at));
+  return parts;
+}
+
+function mergedHits(text: string, needles: readonly string[]): [number, number][] {
+  const hits: [number, number][] = [];
+  for (const needle of needles) {
+    for (let at = text.indexOf(needle); needle && at >= 0; at = text.indexOf(needle, at + needle.length)) {
+      hits.push([at, at + needle.length]);
+    }
+  }
+  hits.sort((a, b) => a[0] - b[0]);
+  const merged: [number, number][] = [];
+  for (const [start, end] of hits) {
+    const last = merged[merged.length - 1];
+    if (last && start <= last[1]) last[1] = Math.max(last[1], end);
+    else merged.push([start, end]);
+  }
+  return merged;
+}

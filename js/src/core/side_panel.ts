@@ -1,0 +1,327 @@
+// Everything that is known of the selected module, in plain words.
+
+import { labelOf, valueOf } from "./colour";
+import { button, copyText, Disposers, el, listen, nameSpan, setAttribute } from "./dom";
+import { counted, exactNumber, shortColumn, shortNumber } from "./format";
+import { Hierarchy } from "./hierarchy";
+import { icon } from "./icons";
+import type { Scalar, Status, Value } from "./payload";
+import { reveal } from "./reveal";
+import type { Store } from "./store";
+import { below } from "./tree_rows";
+
+const ALWAYS = new Set(["params", "own_params", "bytes"]); // have sentences of their own
+const MANY = 12; // longer lists start folded up
+const TOOLTIPS: ReadonlyMap<string, string> = new Map([
+  ["params", "Trainable numbers in this module and everything inside; a shared tensor counts once"],
+  ["own_params", "Parameters that belong to this very module, not to a module inside"],
+  ["bytes", "Space that parameters and buffers take, here and inside"]
+]);
+const STATUS: Readonly<Record<Status, string>> = {
+  same: "the same, at the same place",
+  renamed: "the same under another name",
+  moved: "the same at another place",
+  changed: "at the same place, but built differently",
+  removed: "not there",
+  added: "only there"
+};
+
+export class SidePanel {
+  private readonly disposers = new Disposers();
+  private readonly usedAs: ReadonlyMap<number, readonly Use[]>;
+  private other: Hierarchy | undefined; // the model compared with, once it is asked for
+  private copied: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly h: Hierarchy,
+    private readonly store: Store
+  ) {
+    host.classList.add("mkg-side-panel");
+    host.setAttribute("role", "region");
+    host.setAttribute("aria-label", "Selected module");
+    this.usedAs = usesByTarget(h);
+    for (const key of ["selected", "colorBy", "overlay", "focus"] as const) {
+      this.disposers.add(store.on(key, () => this.render()));
+    }
+    this.disposers.add(listen(host, "click", event => this.clicked(event)));
+    this.render();
+  }
+
+  dispose(): void {
+    clearTimeout(this.copied);
+    this.disposers.dispose();
+    this.host.replaceChildren();
+  }
+
+  private render(): void {
+    const path = this.store.get("selected");
+    const node = path === null ? undefined : this.h.find(path);
+    setAttribute(this.host, "data-mkg-path", node === undefined ? null : path);
+    if (node === undefined) this.host.replaceChildren(this.invitation(path));
+    else this.host.replaceChildren(...this.sections(node));
+  }
+
+  private invitation(path: string | null): HTMLElement {
+    const text =
+      path === null
+        ? "Click a module to see what it is made of. Double-click or press Enter to open it."
+        : "This model has no module with the selected path.";
+    return el("p", "mkg-empty", text);
+  }
+
+  private sections(node: number): HTMLElement[] {
+    return [
+      this.heading(node),
+      ...this.warnings(node),
+      this.numbers(node),
+      ...this.settings(node),
+      ...this.tensors(node),
+      ...this.relations(node),
+      this.identity(node)
+    ];
+  }
+
+  private heading(node: number): HTMLElement {
+    const { h } = this;
+    const head = el("header", "mkg-panel-head");
+    head.append(nameSpan("mkg-panel-class", h.className(node)));
+    const line = el("div", "mkg-panel-path");
+    line.append(nameSpan("mkg-path", node === 0 ? "(the whole model)" : h.path(node)));
+    line.append(copyButton("Copy path", h.path(node)));
+    head.append(line);
+    if (h.isContainer(node) && node !== this.store.get("focus") && node !== 0) {
+      const focus = button("mkg-button mkg-focus", "Show only the inside", "Fill the canvas with what is inside this module");
+      focus.dataset.mkgFocus = String(node);
+      head.append(focus);
+    }
+    return head;
+  }
+
+  private warnings(node: number): HTMLElement[] {
+    const marks = this.h.marks(node);
+    if (!marks.length) return [];
+    const list = el("ul", "mkg-marks");
+    for (const mark of marks) list.append(el("li", "", mark));
+    return [list];
+  }
+
+  private numbers(node: number): HTMLElement {
+    const { h } = this;
+    const facts = new Facts();
+    this.addNumber(facts, node, "params", "Parameters");
+    if (h.isContainer(node)) this.addNumber(facts, node, "own_params", "of them its own");
+    this.addNumber(facts, node, "bytes", "Memory");
+    for (const column of Object.keys(h.payload.columns)) {
+      if (!ALWAYS.has(column)) this.addNumber(facts, node, column, labelOf(h, column));
+    }
+    if (this.store.get("colorBy") === "overlay") {
+      const shown = valueOf(h, this.store, node);
+      if (shown && shown.value !== null) facts.number("Overlay", shown.value, "overlay", shown.note);
+    }
+    const same = h.column("occurrences")?.[node] ?? 1;
+    facts.text("Occurrences", same === 1 ? "only here" : `${exactNumber(same)} in this model`);
+    const fold = h.fold(node);
+    if (fold) {
+      const place = `number ${exactNumber(below(fold.members, node) + 1)} of ${exactNumber(fold.count)}`;
+      const how = fold.kind === "exact" ? "of identical structure, each with its own weights" : "that differ only in sizes";
+      facts.text("Folded", [`${place} ${how}`, fold.label].filter(Boolean).join(": "));
+    }
+    this.addComparison(facts, node);
+    return section("", facts.list);
+  }
+
+  private addComparison(facts: Facts, node: number): void {
+    const { compare } = this.h.payload;
+    if (!compare) return;
+    facts.text("In the other model", STATUS[compare.left[node]]);
+    const pair = compare.pairs.find(([left]) => left === node);
+    if (!pair) return;
+    this.other ??= new Hierarchy(compare.model);
+    const there = this.other.path(pair[1]);
+    if (there !== this.h.path(node)) facts.text("Its path there", there, "mkg-code");
+  }
+
+  private addNumber(facts: Facts, node: number, column: string, label: string): void {
+    if (!this.h.column(column)) return;
+    const raw = this.h.payload.columns[column][node];
+    const value = this.h.column(column)?.[node];
+    if (value !== null && value !== undefined) facts.number(label, value, column, "", raw, TOOLTIPS.get(column));
+  }
+
+  private settings(node: number): HTMLElement[] {
+    const hyper = this.h.hyper(node);
+    if (!hyper.length) return [];
+    const rows = hyper.map(([name, value]) => [nameSpan("", name), nameSpan("mkg-code", settingText(value))]);
+    return [section("Settings", table(["Name", "Value"], rows))];
+  }
+
+  private tensors(node: number): HTMLElement[] {
+    const tensors = this.h.tensors(node);
+    if (!tensors.length) return [];
+    const rows = tensors.map(([name, role, shape]) => [
+      nameSpan("", name),
+      el("span", "mkg-code", shape === null ? "none yet" : shape.length ? shape.join(" × ") : "a single number"),
+      el("span", "mkg-dim", role)
+    ]);
+    return [section("Tensors of its own", table(["Name", "Shape", "Kind"], rows))];
+  }
+
+  /** What else points at the same module or tensor. */
+  private relations(node: number): HTMLElement[] {
+    const { h } = this;
+    const lines: HTMLElement[] = [];
+    for (const use of this.usedAs.get(node) ?? []) {
+      lines.push(this.relation(use.kind === "cycle" ? "is also reached again as " : "is also used as ", use.slot, " in ", use.parent));
+    }
+    for (const link of h.links(node)) {
+      lines.push(this.relation("its slot ", link.slot, link.kind === "cycle" ? " leads back to " : " is the same module as ", link.target));
+    }
+    for (const tie of h.tied(node)) {
+      lines.push(this.relation("its tensor ", tie.name, ` is the same as ${tie.otherName} of `, tie.other));
+    }
+    if (!lines.length) return [];
+    const list = el("ul", "mkg-relations");
+    list.append(...lines);
+    return [section("Shared", lines.length > MANY ? folded(counted(lines.length, "connection"), list) : list)];
+  }
+
+  private relation(before: string, name: string, between: string, target: number): HTMLElement {
+    const line = el("li");
+    const label = target === 0 ? "the whole model" : this.h.path(target);
+    const link = button("mkg-link", "", "Select this module");
+    link.append(nameSpan("", label));
+    link.dataset.mkgTarget = String(target);
+    line.append(before, nameSpan("mkg-code", name), between, link);
+    return line;
+  }
+
+  private identity(node: number): HTMLElement {
+    const { h } = this;
+    const facts = new Facts();
+    facts.text("Class", h.qualifiedName(node), "mkg-code");
+    const source = h.source(node);
+    if (source) facts.text("Source", source, "mkg-code");
+    const digest = h.digest(node);
+    if (digest) {
+      facts.text("Display name", h.entityName(node), "mkg-code");
+      const line = el("span", "mkg-panel-path");
+      const short = el("span", "mkg-code mkg-digest", digest);
+      short.title = "Modules with the same fingerprint have the same structure";
+      line.append(short, copyButton("Copy fingerprint", digest));
+      facts.add("Fingerprint", line);
+    } else {
+      facts.text("Fingerprint", "none: this module cannot be fingerprinted");
+    }
+    return section("Identity", facts.list);
+  }
+
+  private clicked(event: MouseEvent): void {
+    const target = event.target instanceof Element ? event.target.closest<HTMLElement>("button") : null;
+    if (!target) return;
+    const { mkgCopy, mkgTarget, mkgFocus } = target.dataset;
+    if (mkgCopy !== undefined) void this.copy(target, mkgCopy);
+    if (mkgTarget !== undefined) this.select(Number(mkgTarget));
+    if (mkgFocus !== undefined) this.store.set("focus", Number(mkgFocus));
+  }
+
+  private select(node: number): void {
+    const path = this.h.path(node);
+    reveal(this.h, this.store, path);
+    this.store.set("selected", path);
+  }
+
+  private async copy(target: HTMLElement, text: string): Promise<void> {
+    const done = await copyText(text);
+    target.classList.toggle("mkg-is-done", done);
+    this.store.set("notice", done ? "Copied." : "The browser did not allow copying.");
+    clearTimeout(this.copied);
+    this.copied = setTimeout(() => target.classList.remove("mkg-is-done"), 1500);
+  }
+}
+
+interface Use {
+  readonly parent: number;
+  readonly slot: string;
+  readonly kind: "shared" | "cycle";
+}
+
+function usesByTarget(h: Hierarchy): Map<number, Use[]> {
+  const uses = new Map<number, Use[]>();
+  for (const [parent, slot, target, kind] of h.payload.links) {
+    const known = uses.get(target);
+    if (known) known.push({ parent, slot, kind });
+    else uses.set(target, [{ parent, slot, kind }]);
+  }
+  return uses;
+}
+
+/** A list of label and value. */
+class Facts {
+  readonly list = el("dl", "mkg-facts");
+
+  add(label: string, value: HTMLElement, help = ""): void {
+    const term = el("dt", "", label);
+    const body = el("dd");
+    if (help) term.title = help;
+    body.append(value);
+    this.list.append(term, body);
+  }
+
+  text(label: string, value: string, className = ""): void {
+    this.add(label, nameSpan(className, value));
+  }
+
+  number(label: string, value: number, column: string, note = "", raw: Value = value, help = ""): void {
+    const shown = el("span", "", shortColumn(column, value));
+    shown.title = exactNumber(raw) + (column === "bytes" ? " bytes" : "");
+    const line = el("span");
+    line.append(shown);
+    if (note) line.append(el("span", "mkg-dim", ` ${note}`));
+    this.add(label, line, help);
+  }
+}
+
+function section(title: string, ...content: HTMLElement[]): HTMLElement {
+  const element = el("section", "mkg-panel-section");
+  if (title) element.append(el("h4", "", title));
+  element.append(...content);
+  return element;
+}
+
+function table(heads: readonly string[], rows: readonly (readonly HTMLElement[])[]): HTMLElement {
+  const element = el("table", "mkg-table");
+  const head = el("tr");
+  for (const text of heads) {
+    const cell = el("th", "", text);
+    cell.scope = "col";
+    head.append(cell);
+  }
+  element.append(el("thead"), el("tbody"));
+  element.tHead?.append(head);
+  for (const cells of rows) {
+    const line = element.tBodies[0].insertRow();
+    for (const content of cells) line.insertCell().append(content);
+  }
+  return rows.length > MANY ? folded(counted(rows.length, "row"), element) : element;
+}
+
+function folded(summary: string, content: HTMLElement): HTMLElement {
+  const details = el("details", "mkg-folded");
+  details.append(el("summary", "", summary), content);
+  return details;
+}
+
+function copyButton(label: string, text: string): HTMLButtonElement {
+  const element = button("mkg-icon-button mkg-copy", "", label);
+  element.setAttribute("aria-label", label);
+  element.append(icon("copy"));
+  element.dataset.mkgCopy = text;
+  return element;
+}
+
+function settingText(value: Scalar): string {
+  if (typeof value === "number") return Number.isInteger(value) ? String(value) : shortNumber(value);
+  if (typeof value === "boolean") return value ? "True" : "False"; // as in the Python call
+  return value;
+}

@@ -1,0 +1,193 @@
+// View, colour, search and the three buttons that act on the whole picture.
+
+import { labelOf } from "./colour";
+import { button, Debounced, Disposers, el, listen, option, widgetRoot } from "./dom";
+import { counted } from "./format";
+import type { Hierarchy } from "./hierarchy";
+import { icon, type IconName } from "./icons";
+import { collapseAll, expandAll, reveal } from "./reveal";
+import { search } from "./search";
+import type { Store, ViewName } from "./store";
+import { below } from "./tree_rows";
+
+const VIEWS: readonly [ViewName, string][] = [
+  ["hierarchy", "Hierarchy"],
+  ["deduplicated", "Each structure once"],
+  ["diff", "Side by side"]
+];
+const SEARCH_DELAY = 90; // ms without a key before a search runs
+const HELP = "Text finds paths and classes.\ntype:Conv2d finds a class.\nparams>1M, bytes<=2k compare numbers.\nSeveral terms must all hold.";
+
+export class Toolbar {
+  private readonly disposers = new Disposers();
+  private readonly view = el("select");
+  private readonly colour = el("select");
+  private readonly input = el("input");
+  private readonly count = el("span", "mkg-search-count");
+  private readonly typed = new Debounced(() => this.store.set("query", this.input.value), SEARCH_DELAY);
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly h: Hierarchy,
+    private readonly store: Store
+  ) {
+    host.classList.add("mkg-toolbar");
+    host.setAttribute("role", "toolbar");
+    host.setAttribute("aria-label", "View, colour and search");
+    host.append(
+      labelled("mkg-view", "View", this.view),
+      labelled("mkg-color-by", "Colour", this.colour),
+      this.searchBox(),
+      this.buttons()
+    );
+    this.fillViews();
+    this.fillColours();
+    this.listen();
+    this.input.value = store.get("query");
+    this.showCount();
+  }
+
+  dispose(): void {
+    this.typed.cancel();
+    this.disposers.dispose();
+    this.host.replaceChildren();
+  }
+
+  private searchBox(): HTMLElement {
+    const box = el("div", "mkg-search");
+    this.input.type = "search";
+    this.input.placeholder = "Search: text, type:Conv2d, params>1M";
+    this.input.title = HELP;
+    this.input.spellcheck = false;
+    this.input.autocomplete = "off";
+    this.input.setAttribute("aria-label", "Search modules");
+    this.input.setAttribute("aria-keyshortcuts", "/");
+    this.count.setAttribute("role", "status");
+    box.append(icon("search"), this.input, this.count);
+    return box;
+  }
+
+  private buttons(): HTMLElement {
+    const group = el("div", "mkg-buttons");
+    const add = (name: IconName, title: string, act: () => void) => {
+      const element = button(`mkg-button mkg-${name}`, "", title);
+      element.setAttribute("aria-label", title.split(" (")[0]);
+      element.append(icon(name));
+      this.disposers.add(listen(element, "click", act));
+      group.append(element);
+    };
+    add("expand-all", "Expand all", () => expandAll(this.h, this.store));
+    add("collapse-all", "Collapse all", () => collapseAll(this.h, this.store));
+    add("fit", "Fit to the window (f)", () => this.host.dispatchEvent(new CustomEvent("mkg-fit", { bubbles: true })));
+    return group;
+  }
+
+  private listen(): void {
+    const { store } = this;
+    this.disposers.add(
+      listen(this.view, "change", () => store.set("view", this.view.value as ViewName)),
+      listen(this.colour, "change", () => store.set("colorBy", this.colour.value)),
+      listen(this.input, "input", () => this.typed.call()),
+      listen(this.input, "keydown", event => this.searchKey(event)),
+      listen(widgetRoot(this.host), "keydown", event => this.shortcut(event)),
+      store.on("view", () => this.fillViews()),
+      store.on("colorBy", () => this.fillColours()),
+      store.on("overlay", () => this.fillColours()),
+      store.on("query", () => this.followQuery()),
+      store.on("selected", () => this.showCount())
+    );
+  }
+
+  private fillViews(): void {
+    const views = VIEWS.filter(([name]) => name !== "diff" || this.h.payload.compare !== null);
+    this.view.replaceChildren(...views.map(([name, label]) => option(name, label)));
+    this.view.value = this.store.get("view");
+  }
+
+  private fillColours(): void {
+    const chosen = this.store.get("colorBy");
+    const columns = [...Object.keys(this.h.payload.columns), "occurrences"];
+    const hasOverlay = Object.keys(this.store.get("overlay")).length > 0;
+    if (hasOverlay || chosen === "overlay") columns.push("overlay");
+    this.colour.replaceChildren(option("none", "none"));
+    for (const column of new Set(columns)) this.colour.append(option(column, labelOf(this.h, column)));
+    this.colour.value = chosen;
+  }
+
+  /** "/" anywhere in the widget moves to the search box. */
+  private shortcut(event: KeyboardEvent): void {
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || isField(event.target)) return;
+    event.preventDefault();
+    event.stopPropagation();
+    this.input.focus();
+    this.input.select();
+  }
+
+  private searchKey(event: KeyboardEvent): void {
+    if (event.isComposing) return;
+    if (event.key === "Enter") this.step(event.shiftKey ? -1 : 1);
+    else if (event.key === "Escape") this.clear();
+    else {
+      event.stopPropagation(); // letters are text here, not the canvas's shortcuts
+      return;
+    }
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  private clear(): void {
+    this.input.value = "";
+    this.typed.call();
+    this.typed.flush();
+  }
+
+  /** Select the next or previous match, in tree order and around the ends. */
+  private step(direction: 1 | -1): void {
+    this.typed.flush();
+    const { nodes } = search(this.h, this.store.get("query"));
+    if (!nodes.length) return;
+    const at = this.place(nodes);
+    const next = at < 0 ? (direction > 0 ? 0 : nodes.length - 1) : (at + direction + nodes.length) % nodes.length;
+    const path = this.h.path(nodes[next]);
+    reveal(this.h, this.store, path);
+    this.store.set("selected", path);
+    this.showCount();
+  }
+
+  /** Where the selected module stands among the matches; -1 when it is none. */
+  private place(nodes: readonly number[]): number {
+    const path = this.store.get("selected");
+    const node = path === null ? undefined : this.h.find(path);
+    if (node === undefined) return -1;
+    const at = below(nodes, node);
+    return nodes[at] === node ? at : -1;
+  }
+
+  private followQuery(): void {
+    const query = this.store.get("query");
+    if (this.input.value !== query) {
+      this.typed.cancel();
+      this.input.value = query;
+    }
+    this.showCount();
+  }
+
+  private showCount(): void {
+    const query = this.store.get("query");
+    const { nodes, notice } = search(this.h, query);
+    const at = this.place(nodes);
+    const total = counted(nodes.length, "match").replace(/matchs$/, "matches");
+    this.count.textContent = !query.trim() ? "" : notice || (at < 0 ? total : `${at + 1} of ${nodes.length}`);
+    this.count.classList.toggle("mkg-is-notice", notice !== "");
+  }
+}
+
+function labelled(className: string, text: string, control: HTMLElement): HTMLElement {
+  const label = el("label", className);
+  label.append(el("span", "mkg-label", text), control);
+  return label;
+}
+
+function isField(target: EventTarget | null): boolean {
+  return target instanceof HTMLElement && target.matches("input, select, textarea, [contenteditable]");
+}

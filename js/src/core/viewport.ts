@@ -1,0 +1,68 @@
+// Where the camera goes. Pure arithmetic.
+
+import type { Box } from "./layout";
+
+export interface Camera {
+  x: number;
+  y: number;
+  zoom: number;
+}
+
+interface Extent {
+  width: number;
+  height: number;
+}
+
+const MARGIN = 22;
+const LARGEST = 1.15; // small models are not blown up
+const LEGIBLE = 0.62; // below it card text is hard to read
+
+/** Everything in view. */
+export function fitted(bounds: Box, width: number, height: number): Camera {
+  return centred(bounds, width, height, Math.min(LARGEST, scaleFor(bounds, width, height)));
+}
+
+/** Everything if it stays legible, else the full width from the top, else the beginning. */
+export function opening(bounds: Box, width: number, height: number): Camera {
+  const whole = scaleFor(bounds, width, height);
+  if (whole >= LEGIBLE) {
+    return fitted(bounds, width, height);
+  }
+  const across = (width - 2 * MARGIN) / bounds[2];
+  const zoom = Math.min(0.9, Math.max(LEGIBLE, across));
+  const { x, y } = centred(bounds, width, height, zoom);
+  return {
+    zoom,
+    x: bounds[2] * zoom > width - 2 * MARGIN ? MARGIN - bounds[0] * zoom : x,
+    y: bounds[3] * zoom > height - 2 * MARGIN ? MARGIN - bounds[1] * zoom : y
+  };
+}
+
+/** `from` has become `to`: its corner stays where it was, unless it then hangs out of view. */
+export function anchored(camera: Camera, from: Box, to: Box, { width, height }: Extent): Camera {
+  const { zoom } = camera;
+  const x = camera.x + (from[0] - to[0]) * zoom;
+  const y = camera.y + (from[1] - to[1]) * zoom;
+  return {
+    zoom,
+    x: x + intoView(to[0] * zoom + x, to[2] * zoom, width),
+    y: y + intoView(to[1] * zoom + y, to[3] * zoom, height)
+  };
+}
+
+/** How far a span has to move to be visible; one that is too long shows its start. */
+function intoView(start: number, length: number, room: number): number {
+  const end = start + length;
+  if (start < MARGIN || length > room - 2 * MARGIN) {
+    return start < MARGIN || end > room - MARGIN ? MARGIN - start : 0;
+  }
+  return Math.min(0, room - MARGIN - end);
+}
+
+function scaleFor(bounds: Box, width: number, height: number): number {
+  return Math.max(0.02, Math.min((width - 2 * MARGIN) / bounds[2], (height - 2 * MARGIN) / bounds[3]));
+}
+
+function centred([x, y, w, h]: Box, width: number, height: number, zoom: number): Camera {
+  return { zoom, x: width / 2 - (x + w / 2) * zoom, y: height / 2 - (y + h / 2) * zoom };
+}

@@ -1,0 +1,1 @@
+export { MODULE, VERSION } from "../generated/version";

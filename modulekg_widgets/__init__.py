@@ -1,0 +1,59 @@
+"""See, question and prune a PyTorch model without leaving the notebook."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from modulekg_widgets._version import __version__
+    from modulekg_widgets.engine.errors import ModuleKGError
+    from modulekg_widgets.engine.identity.diff import diff
+    from modulekg_widgets.engine.identity.fingerprint import Fingerprint, fingerprint
+    from modulekg_widgets.engine.identity.hierarchy import Hierarchy, hierarchy
+    from modulekg_widgets.engine.identity.weights import weight_fingerprint
+    from modulekg_widgets.engine.knowledge.exchange import exporter
+    from modulekg_widgets.engine.knowledge.graph import KnowledgeGraph
+    from modulekg_widgets.widgets.model_graph import ModelGraph
+
+# loaded at first use: torch, pandas and the widgets take longer than a user should wait for an import
+_HOMES = {
+    "Fingerprint": "engine.identity.fingerprint",
+    "Hierarchy": "engine.identity.hierarchy",
+    "KnowledgeGraph": "engine.knowledge.graph",
+    "ModelGraph": "widgets.model_graph",
+    "ModuleKGError": "engine.errors",
+    "__version__": "_version",
+    "diff": "engine.identity.diff",
+    "exporter": "engine.knowledge.exchange",
+    "fingerprint": "engine.identity.fingerprint",
+    "hierarchy": "engine.identity.hierarchy",
+    "weight_fingerprint": "engine.identity.weights",
+}
+
+__all__ = [
+    "Fingerprint",
+    "Hierarchy",
+    "KnowledgeGraph",
+    "ModelGraph",
+    "ModuleKGError",
+    "__version__",
+    "diff",
+    "exporter",
+    "fingerprint",
+    "hierarchy",
+    "weight_fingerprint",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

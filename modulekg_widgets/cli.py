@@ -1,0 +1,212 @@
+"""The `modulekg` command: demo, diff and export."""
+
+import argparse
+import importlib
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import nn
+
+PICTURE_FORMATS = (".html", ".json", ".png", ".svg")
+GRAPH_FORMATS = (".dot", ".edges")
+LAB_MISSING = "JupyterLab is not installed: run `pip install 'modulekg-widgets[lab]'`."
+NOTEBOOK_TIMEOUT = 600  # seconds a cell may take
+
+
+class CommandError(Exception):
+    """A mistake in what was asked for; its text is the one line that the user sees."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line `argv` (default: that of the process) and return the exit code; 2 stands for an error."""
+    arguments = parser().parse_args(argv)
+    try:
+        code = arguments.run(arguments)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # the reader (`| head`) went away; the interpreter's last flush must not complain about it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 2
+    except Exception as error:  # noqa: BLE001 - a command line answers with one line, whatever went wrong
+        print(f"modulekg: {describe(error)}", file=sys.stderr)
+        return 2
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line, as argparse sees it."""
+    root = argparse.ArgumentParser(prog="modulekg", description="See, question and prune PyTorch models.")
+    commands = root.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    name = "a model as module:callable, e.g. torchvision.models:resnet18"
+
+    demo = commands.add_parser("demo", help="open the quickstart notebooks in JupyterLab")
+    demo.add_argument("--check", action="store_true", help="execute every notebook without a browser and report")
+    demo.add_argument("--port", type=int, help="port of the server (default: JupyterLab's choice)")
+    demo.add_argument("--no-browser", action="store_true", help="do not open a browser")
+    demo.set_defaults(run=run_demo)
+
+    compare = commands.add_parser("diff", help="compare two models by fingerprint (exit code 0: same, 1: different)")
+    compare.add_argument("a", help=name)
+    compare.add_argument("b", help="another one")
+    compare.set_defaults(run=run_diff)
+
+    export = commands.add_parser("export", help="write a picture or the graph of a model")
+    export.add_argument("model", help=name)
+    export.add_argument("out", type=Path, help=f"file; its ending decides: {' '.join(PICTURE_FORMATS + GRAPH_FORMATS)}")
+    export.set_defaults(run=run_export)
+    return root
+
+
+def run_demo(arguments: argparse.Namespace) -> int:
+    """Copy the notebooks to a fresh folder, then open or check them."""
+    for package in ("jupyterlab", "nbclient"):
+        if importlib.util.find_spec(package) is None:
+            raise CommandError(LAB_MISSING)
+    folder = Path(tempfile.mkdtemp(prefix="modulekg-demo-"))
+    notebooks = copy_notebooks(folder)
+    if arguments.check:
+        try:
+            return check_notebooks(notebooks)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    print(f"The notebooks are in {folder}", flush=True)
+    start_lab(folder, notebooks[0], arguments)
+    return 0
+
+
+def start_lab(folder: Path, notebook: Path, arguments: argparse.Namespace) -> None:
+    """Serve `folder` with JupyterLab until the user stops it."""
+    from jupyterlab.labapp import LabApp
+
+    options = [str(notebook), f"--ServerApp.root_dir={folder}"]
+    if arguments.port is not None:
+        options.append(f"--port={arguments.port}")
+    if arguments.no_browser:
+        options.append("--no-browser")
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        options.append("--allow-root")  # in a container everyone is root; the server listens on loopback with a token
+    LabApp.launch_instance(options)
+
+
+def copy_notebooks(folder: Path) -> list[Path]:
+    """Copy all notebooks into `folder`; return the copies in order."""
+    package = Path(__file__).resolve().parent
+    # inside an installed package, or beside the package in a checkout
+    for source in (package / "notebooks", package.parent / "notebooks"):
+        if any(source.glob("*.ipynb")):
+            shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*", "__pycache__"))
+            return sorted(folder.glob("*.ipynb"))
+    raise CommandError("The notebooks are missing from this installation: install modulekg-widgets again.")
+
+
+def check_notebooks(notebooks: Sequence[Path]) -> int:
+    """Execute the notebooks, print one line each, and return 1 if any failed."""
+    failures = 0
+    for notebook in notebooks:
+        started = time.perf_counter()
+        error = first_error(notebook)
+        outcome = "ok" if error is None else f"FAILED  {error}"
+        print(f"{notebook.name:<40} {time.perf_counter() - started:7.1f} s  {outcome}", flush=True)
+        failures += error is not None
+    return 1 if failures else 0
+
+
+def first_error(notebook: Path) -> str | None:
+    """One line that says why `notebook` fails, or None when it runs to its end."""
+    import nbformat
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError
+
+    resources = {"metadata": {"path": str(notebook.parent)}}
+    try:
+        content = nbformat.read(notebook, as_version=4)
+        NotebookClient(content, timeout=NOTEBOOK_TIMEOUT, resources=resources).execute()
+    except CellExecutionError as error:
+        return one_line(f"{error.ename}: {error.evalue}")
+    except Exception as error:  # noqa: BLE001 - an unreadable file, a dead kernel or a timeout must not hide the other notebooks
+        return describe(error)
+    return None
+
+
+def run_diff(arguments: argparse.Namespace) -> int:
+    """Print how two models differ; 0 when they do not."""
+    from modulekg_widgets.engine.identity.diff import diff
+
+    difference = diff(load_model(arguments.a), load_model(arguments.b))
+    print(difference)
+    return 0 if difference.identical else 1
+
+
+def run_export(arguments: argparse.Namespace) -> int:
+    """Write one model to one file."""
+    ending = arguments.out.suffix.lower()
+    if ending not in PICTURE_FORMATS + GRAPH_FORMATS:
+        known = " ".join(PICTURE_FORMATS + GRAPH_FORMATS)
+        raise CommandError(f"cannot export to {str(arguments.out)!r}: the file must end in one of {known}")
+    if not arguments.out.absolute().parent.is_dir():
+        raise CommandError(f"cannot export to {str(arguments.out)!r}: there is no such folder")
+    import modulekg_widgets as mk
+
+    model = load_model(arguments.model)
+    if ending in PICTURE_FORMATS:
+        mk.ModelGraph(model).export(arguments.out)
+    else:
+        graph = mk.KnowledgeGraph()
+        graph.add_model(model, name=arguments.model)
+        graph.export(arguments.out)
+    print(arguments.out)
+    return 0
+
+
+def load_model(name: str) -> "nn.Module":
+    """The model that `module:callable` builds, or the module that the name itself stands for."""
+    from torch import nn
+
+    module, separator, attributes = name.partition(":")
+    if not (module and separator and attributes):
+        raise CommandError(f"{name!r} does not name a model: write module:callable, e.g. torchvision.models:resnet18")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # a model in the current folder, as with `python -m`
+    try:
+        found = importlib.import_module(module)
+        for attribute in attributes.split("."):
+            found = getattr(found, attribute)
+    except Exception as error:
+        raise CommandError(f"cannot load {name!r}: {describe(error)}") from error
+    if isinstance(found, nn.Module):
+        return found
+    if not callable(found):
+        raise CommandError(f"{name!r} is no callable that builds a model but of type {type(found).__name__}")
+    try:
+        model = found()
+    except Exception as error:
+        raise CommandError(f"{name!r} fails when called without arguments: {describe(error)}") from error
+    if not isinstance(model, nn.Module):
+        raise CommandError(f"{name!r} returns a {type(model).__name__}, not a torch.nn.Module")
+    return model
+
+
+def describe(error: BaseException) -> str:
+    """The error in one line; with its type unless the text was written for users."""
+    from modulekg_widgets.engine.errors import ModuleKGError
+
+    text = one_line(str(error))
+    return text if text and isinstance(error, CommandError | ModuleKGError) else f"{type(error).__name__}: {text}"
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""The errors of the engine: each says what was passed, what was found and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ModuleKGError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+    def __str__(self) -> str:
+        # KeyError prints the repr of its argument; our messages are sentences
+        return str(self.args[0]) if self.args else type(self).__name__
+
+
+class NotAModuleError(ModuleKGError, TypeError):
+    """Something that is no `torch.nn.Module` instance stands where one is needed."""
+
+
+class BrokenModuleError(ModuleKGError):
+    """A module whose `__init__` has not run `nn.Module.__init__`."""
+
+
+class FingerprintError(ModuleKGError):
+    """A module whose structure or weights have no digest; the message names the attribute path."""
+
+
+class UninitializedModuleError(FingerprintError):
+    """A lazy module that has no shapes before its first forward pass."""
+
+
+class UnknownPathError(ModuleKGError, KeyError):
+    """A dotted path, model name or node that does not exist."""
+
+
+class UnknownNameError(ModuleKGError, ValueError):
+    """A scheme, level, format or other option that is not one of the known ones."""
+
+
+class UnknownKeywordError(ModuleKGError, TypeError):
+    """A keyword that a constructor does not take."""
+
+
+class DuplicateNameError(ModuleKGError, ValueError):
+    """A second registration under a name that is taken."""
+
+
+class TooLargeError(ModuleKGError):
+    """A result that would be too large to be of use, such as the expanded tree of heavily shared modules."""
+
+
+def shown(text: str, limit: int = 80) -> str:
+    """`text` as one printable line for a message, at most `limit` characters."""
+    line = text if len(text) <= limit else text[: limit - 1] + "…"
+    return line.encode("unicode_escape").decode("ascii") if not line.isprintable() else line
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint that names the closest of `known`, or lists them all when none is close."""
+    options = sorted(known)
+    close = difflib.get_close_matches(name, options, n=3, cutoff=0.5)
+    if close:
+        return "did you mean " + " or ".join(repr(shown(c)) for c in close) + "?"
+    listed = ", ".join(repr(shown(o)) for o in options[:12]) + (", …" if len(options) > 12 else "")
+    return f"known are {listed}" if options else "none is known"

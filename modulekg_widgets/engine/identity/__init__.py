@@ -1,0 +1,1 @@
+"""What a module is: the hierarchy, its fingerprints, and what repeats in it."""

@@ -1,0 +1,157 @@
+"""What differs between two models, by fingerprint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from torch import nn
+
+from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.identity.hierarchy import Hierarchy, hierarchy, nominal_class
+
+SAME, RENAMED, MOVED, CHANGED, REMOVED, ADDED = "same", "renamed", "moved", "changed", "removed", "added"
+_LONGEST_ALIGNED = 2_000  # siblings; beyond it the alignment (quadratic) falls back to names
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A module of the left model and the one of the right that corresponds to it; None where there is none."""
+
+    left: int | None
+    right: int | None
+    status: str
+
+
+class HierarchyDiff:
+    """The correspondence of two hierarchies; every module of either stands in exactly one pair."""
+
+    def __init__(self, left: Hierarchy, right: Hierarchy) -> None:
+        self.left, self.right = left, right
+        self.pairs: list[Pair] = _with_moved(left, right, list(_pairs(left, right)))
+        self.left_status, self.right_status = [SAME] * len(left), [SAME] * len(right)
+        for pair in self.pairs:
+            if pair.left is not None:
+                self.left_status[pair.left] = pair.status
+            if pair.right is not None:
+                self.right_status[pair.right] = pair.status
+
+    @property
+    def identical(self) -> bool:
+        """Whether the two models have the same structure."""
+        return self.left.identities.digests[0] == self.right.identities.digests[0]
+
+    def __str__(self) -> str:
+        if self.identical:
+            return f"same structure: {len(self.left)} modules"
+        lines = [self._line(pair) for pair in self.pairs if self._is_told(pair)]
+        counts: dict[str, int] = {}
+        for pair in self.pairs:
+            counts[pair.status] = counts.get(pair.status, 0) + 1
+        summary = ", ".join(f"{counts[s]} {s}" for s in (SAME, RENAMED, MOVED, CHANGED, REMOVED, ADDED) if s in counts)
+        return "\n".join([*lines, summary])
+
+    def _is_told(self, pair: Pair) -> bool:
+        """Whether a reader learns from this line: the top of what is new, gone or moved, and where changes end."""
+        if pair.status == SAME:
+            return False
+        if pair.status == CHANGED:
+            return not self.left.children(pair.left or 0) or not self.right.children(pair.right or 0)
+        # the top of a subtree tells of all that is in it
+        if pair.left is not None:
+            parent, status = self.left.walk.parents[pair.left], self.left_status
+        else:
+            parent, status = self.right.walk.parents[pair.right or 0], self.right_status
+        return parent < 0 or status[parent] != pair.status
+
+    def _line(self, pair: Pair) -> str:
+        mark = {RENAMED: "~", MOVED: "~", CHANGED: "!", REMOVED: "-", ADDED: "+"}[pair.status]
+        ends = [_end(side, i) for side, i in ((self.left, pair.left), (self.right, pair.right)) if i is not None]
+        return f"{mark} {pair.status:8} {' → '.join(dict.fromkeys(ends))}"
+
+
+def _end(side: Hierarchy, index: int) -> str:
+    identity = side.identities.digests[index].hex()[:6]
+    return f"{shown(side.walk.path(index)) or '(root)'} {shown(side[index].class_name)} {identity}"
+
+
+def diff(left: nn.Module, right: nn.Module) -> HierarchyDiff:
+    """Compare the structure of two models; raises `NotAModuleError` where one is no module."""
+    return HierarchyDiff(hierarchy(left), hierarchy(right))
+
+
+def _pairs(left: Hierarchy, right: Hierarchy) -> Iterator[Pair]:
+    waiting: list[tuple[int | None, int | None]] = [(0, 0)]
+    while waiting:
+        a, b = waiting.pop()
+        if a is None:
+            yield Pair(None, b, ADDED)
+            waiting.extend((None, c) for c in reversed(right.children(b)))  # type: ignore[arg-type]
+        elif b is None:
+            yield Pair(a, None, REMOVED)
+            waiting.extend((c, None) for c in reversed(left.children(a)))
+        else:
+            same = left.identities.digests[a] == right.identities.digests[b]
+            named = left.walk.names[a] == right.walk.names[b]
+            yield Pair(a, b, CHANGED if not same else SAME if named else RENAMED)
+            waiting.extend(reversed(_align(left, right, left.children(a), right.children(b))))
+
+
+def _align(
+    left: Hierarchy, right: Hierarchy, ours: Sequence[int], theirs: Sequence[int]
+) -> list[tuple[int | None, int | None]]:
+    """Pair two lists of siblings: what is the same, first in place, then in order; then by name and class."""
+    digests, others = left.identities.digests, right.identities.digests
+    if [digests[i] for i in ours] == [others[j] for j in theirs]:
+        return list(zip(ours, theirs))
+    matched: dict[int, int] = {}
+
+    def match_by(key: Callable[[Hierarchy, int], object]) -> None:
+        taken = set(matched.values())
+        free: dict[object, list[int]] = {}
+        for j in theirs:
+            if j not in taken:
+                free.setdefault(key(right, j), []).append(j)
+        for i in ours:
+            if i not in matched and free.get(key(left, i)):
+                matched[i] = free[key(left, i)].pop(0)
+
+    match_by(lambda side, i: (_name(side, i), side.identities.digests[i]))
+    rest = [i for i in ours if i not in matched]
+    taken = set(matched.values())
+    other_rest = [j for j in theirs if j not in taken]
+    if len(rest) + len(other_rest) <= _LONGEST_ALIGNED:
+        keys = [digests[i] for i in rest], [others[j] for j in other_rest]
+        for start, other, size in SequenceMatcher(None, *keys, autojunk=False).get_matching_blocks():
+            matched.update(zip(rest[start : start + size], other_rest[other : other + size]))
+    match_by(lambda side, i: (_name(side, i), _class(side, i)))
+    match_by(_name)
+    match_by(_class)
+    taken = set(matched.values())
+    return [(i, matched.get(i)) for i in ours] + [(None, j) for j in theirs if j not in taken]
+
+
+def _name(side: Hierarchy, index: int) -> object:
+    return side.walk.names[index]
+
+
+def _class(side: Hierarchy, index: int) -> object:
+    return nominal_class(side.walk.modules[index])
+
+
+def _with_moved(left: Hierarchy, right: Hierarchy, pairs: list[Pair]) -> list[Pair]:
+    """Join what is gone here with what is new there where the structure is the same."""
+    added: dict[bytes, list[Pair]] = {}
+    for pair in pairs:
+        if pair.status == ADDED and pair.right is not None:
+            added.setdefault(right.identities.digests[pair.right], []).append(pair)
+    out, joined = [], set()
+    for pair in pairs:
+        candidates = added.get(left.identities.digests[pair.left]) if pair.status == REMOVED else None  # type: ignore[index]
+        if candidates:
+            partner = candidates.pop(0)
+            joined.add(partner)
+            pair = Pair(pair.left, partner.right, MOVED)
+        out.append(pair)
+    return [pair for pair in out if pair not in joined]

@@ -1,0 +1,243 @@
+"""The structural fingerprint: a Merkle tree over the canonical encodings of classes, attributes and tensor shapes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any
+
+from torch import nn
+
+from modulekg_widgets.engine.errors import UninitializedModuleError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.identity import torch_values, values  # noqa: F401  they register the encodings
+from modulekg_widgets.engine.identity.encoding import (
+    Encoder,
+    class_mro,
+    digest,
+    fast_key,
+    instance_state,
+    sized,
+    slot_members,
+    text,
+)
+from modulekg_widgets.engine.identity.hierarchy import Walk, is_script, nominal_class, walk
+from modulekg_widgets.engine.identity.script import encode_script
+from modulekg_widgets.engine.identity.tensors import PLAIN_TENSORS, is_uninitialised, own_tensors, without_subclass_code
+from modulekg_widgets.engine.identity.torch_values import tensor_encoding
+
+SCHEME = b"modulekg structure 1"
+
+# what every module carries: hooks, the training flag, its registries; asked of torch, so that new ones are known too
+NOT_STRUCTURE = frozenset(vars(nn.Module())) | {"_compiled_call_impl"}
+
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Equal for modules of the same structure; compares and hashes by its digest.
+
+    `opaque_paths` are the attributes that could not be seen into: they count by their type alone.
+    """
+
+    hexdigest: str
+    display_name: str = field(compare=False)
+    opaque_paths: tuple[str, ...] = field(default=(), compare=False)
+
+    def __str__(self) -> str:
+        return self.display_name
+
+
+def display_name(class_name: str, hexdigest: str, digits: int = 3) -> str:
+    """The class name with the last decimal digits of the digest, such as `ReLU854`."""
+    return f"{class_name}{int(hexdigest, 16) % 10**digits:0{digits}d}"
+
+
+class _Plan:
+    """How to read the instances of one class that have the same attributes."""
+
+    __slots__ = ("attributes", "labels", "names", "read", "slots")
+
+    def __init__(self, cls: type, attributes: list[str]) -> None:
+        self.attributes = attributes
+        self.names = tuple(sorted(n for n in attributes if n not in NOT_STRUCTURE))
+        self.labels = tuple(sized(text(n)) for n in self.names)
+        # itemgetter gives a tuple only for two names and more
+        padded = self.names + self.names if len(self.names) == 1 else self.names
+        self.read = itemgetter(*padded) if padded else _nothing
+        self.slots = tuple(slot for base in class_mro(cls) for slot in slot_members(base))
+
+
+def _nothing(state: dict[str, Any]) -> tuple[Any, ...]:
+    return ()
+
+
+def _key(plan: _Plan, state: dict[str, Any]) -> tuple | None:
+    """A key that is equal only for modules of the same own structure, made without Python code per attribute."""
+    if plan.slots:
+        return None
+    attributes = fast_key(plan.read(state))
+    if attributes is None:
+        return None
+    key: list[Any] = [plan, attributes]
+    for tensors in (state["_parameters"], state["_buffers"]):
+        for name, tensor in tensors.items():
+            if type(tensor) in PLAIN_TENSORS:
+                key += (name, tensor.shape, tensor.dtype)
+            elif tensor is None:
+                key.append(name)
+            else:
+                return None
+        key.append(None)
+    return tuple(key)
+
+
+class Identities:
+    """The structural digests of all modules of one walk."""
+
+    def __init__(self, walk: Walk) -> None:
+        self._walk = walk
+        self._encoder = Encoder()
+        self._plans: dict[tuple, _Plan] = {}
+        self._recent: dict[type, _Plan] = {}  # most instances of a class have the same attributes
+        self._known: dict[tuple | None, bytes] = {}
+        self._labels: dict[str, bytes] = {}
+        self._own_opaque: dict[int, list[str]] = {}
+        self.uninitialised: list[tuple[int, str]] = []
+        self.digests: list[bytes] = [b""] * len(walk.modules)
+        with without_subclass_code():
+            self._digest_all()
+
+    def _digest_all(self) -> None:
+        # one loop without calls for what is common: a million modules pass through it
+        walk = self._walk
+        modules, states, names, children, irregular = walk.modules, walk.states, walk.names, walk.children, walk.irregular
+        digests, known, recent = self.digests, self._known, self._recent
+        for index in walk.finished:
+            module, state = modules[index], states[index]
+            plan = recent.get(type(module))
+            if plan is None or plan.attributes != list(state):
+                plan = self._plan(type(module), state)
+            key = _key(plan, state)
+            own = known.get(key)
+            if own is None:
+                own = self._own_digest(index, plan, key)
+            if index in irregular:
+                own = self._with_slots(own, self._irregular_slots(index))
+            elif index in children:
+                own = self._with_slots(own, [(names[c], digests[c]) for c in children[index]])
+            digests[index] = own
+
+    def fingerprint(self, index: int) -> Fingerprint:
+        """The fingerprint of module `index`; raises `UninitializedModuleError` for one that holds a lazy module."""
+        below = self._below(index)
+        for lazy, name in self.uninitialised:
+            if lazy in below:
+                path = self._attribute_path(lazy, name)
+                raise UninitializedModuleError(
+                    f"{shown(path)!r} of {shown(self._class_name(lazy))} has no shape yet, so its structure is not "
+                    "settled: run one forward pass first"
+                )
+        hexdigest = self.digests[index].hex()
+        prefix = self._walk.path(index)
+        opaque = [self._attribute_path(i, a) for i in sorted(self._own_opaque) if i in below for a in self._own_opaque[i]]
+        relative = tuple(path[len(prefix) + 1 :] if prefix else path for path in opaque)
+        return Fingerprint(hexdigest, display_name(self._class_name(index), hexdigest), relative)
+
+    @property
+    def opaque_indices(self) -> list[int]:
+        """The modules that have attributes that could not be seen into."""
+        return sorted(self._own_opaque)
+
+    def opaque_attributes(self, index: int) -> list[str]:
+        """The module's own attributes that could not be seen into."""
+        return self._own_opaque.get(index, [])
+
+    def _class_name(self, index: int) -> str:
+        return nominal_class(self._walk.modules[index]).__name__
+
+    def _attribute_path(self, index: int, attribute: str) -> str:
+        return ".".join(filter(None, (self._walk.path(index), attribute)))
+
+    def _below(self, index: int) -> range:
+        # depth first: what is below a module follows it until the depth falls back to its own
+        depths = self._walk.depths
+        end = index + 1
+        while end < len(depths) and depths[end] > depths[index]:
+            end += 1
+        return range(index, end)
+
+    # -------------------------------------------------------------- one module
+
+    def _with_slots(self, own: bytes, slots: list[tuple[str, bytes]]) -> bytes:
+        labels = self._labels
+        parts = [SCHEME, own]
+        for name, content in slots:
+            parts.append(labels.get(name) or labels.setdefault(name, sized(text(name))))
+            parts.append(content)
+        return digest(*parts)
+
+    def _irregular_slots(self, index: int) -> list[tuple[str, bytes]]:
+        return [(name, self._slot_digest(index, child)) for name, child in self._walk.irregular[index]]
+
+    def _slot_digest(self, index: int, child: int | None) -> bytes:
+        if child is None:
+            return digest(b"N")
+        if not self.digests[child]:  # not finished yet, so it contains this slot
+            up = self._walk.depths[index] - self._walk.depths[child]
+            return digest(b"^", up.to_bytes(4, "big"))
+        return self.digests[child]
+
+    def _plan(self, cls: type, state: dict[str, Any]) -> _Plan:
+        key = (cls, *state)
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = _Plan(cls, list(state))
+        self._recent[cls] = plan
+        return plan
+
+    def _own_digest(self, index: int, plan: _Plan, key: tuple | None) -> bytes:
+        """The digest of class, attributes and tensors; kept under `key` where the key tells all of it."""
+        module, state, encoder = self._walk.modules[index], self._walk.states[index], self._encoder
+        encoder.begin()
+        buffers_met = encoder.buffers_met
+        parts = [SCHEME, sized(encoder.class_reference(nominal_class(module)))]
+        if is_script(module):
+            parts.append(encode_script(module))
+            encoder.opaque.append("")
+        else:
+            parts += self._attributes(module, state, plan)
+        for own in sorted(own_tensors(state), key=itemgetter(1, 0)):
+            if own.tensor is not None and is_uninitialised(own.tensor):
+                self.uninitialised.append((index, own.name))
+            parts.append(sized(text(own.role)) + sized(text(own.name)))
+            parts.append(sized(b"N" if own.tensor is None else tensor_encoding(own.tensor)))
+        own_digest = digest(*parts)
+        if encoder.opaque:
+            self._own_opaque[index] = list(dict.fromkeys(encoder.opaque))
+            encoder.opaque = []
+        elif key is not None and encoder.buffers_met == buffers_met:
+            self._known[key] = own_digest
+        return own_digest
+
+    def _attributes(self, module: nn.Module, state: dict[str, Any], plan: _Plan) -> list[bytes]:
+        encode = self._encoder.encode_attribute
+        if plan.slots:
+            attributes = {n: v for n, v in instance_state(module).items() if n not in NOT_STRUCTURE}
+            return [sized(part) for part in self._encoder.encode_attributes(attributes, "")]
+        values = plan.read(state)
+        return [label + sized(encode(value, name)) for label, name, value in zip(plan.labels, plan.names, values)]
+
+
+def fingerprint(module: nn.Module, scheme: str = "structure") -> Fingerprint:
+    """The identity of a module: equal for the same class, hyper-parameters, tensor names and shapes, and children.
+
+    Weights, training flag, device, precision and hooks do not count. `scheme="seed"` reproduces the digests that
+    ModuleKG published. Raises `FingerprintError`, naming the attribute path, where there is no settled structure.
+    """
+    if scheme == "structure":
+        return Identities(walk(module)).fingerprint(0)
+    if scheme == "seed":
+        from modulekg_widgets.engine.identity.seed import seed_fingerprints
+
+        return seed_fingerprints(walk(module))[0]
+    raise UnknownNameError(f"there is no scheme {shown(str(scheme))!r}: {nearest(str(scheme), ('structure', 'seed'))}")

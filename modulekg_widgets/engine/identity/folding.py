@@ -1,0 +1,211 @@
+"""Folding for people's eyes: a run of alike siblings becomes one row; never across containers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, overload
+
+from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.identity.encoding import digest, text
+from modulekg_widgets.engine.identity.hierarchy import Walk, nominal_class
+from modulekg_widgets.engine.identity.hyperparameters import hyperparameters
+from modulekg_widgets.engine.identity.tensors import tied_tensors
+
+if TYPE_CHECKING:
+    from modulekg_widgets.engine.identity.hierarchy import Hierarchy
+
+ONE, EXACT, FAMILY = "one", "exact", "family"
+
+
+@dataclass(slots=True)
+class Run:
+    """Consecutive siblings that are drawn as one: the indices of its members, and what varies among them."""
+
+    kind: str
+    members: list[int]
+    label: str = ""
+
+
+@dataclass(slots=True)
+class FoldRow:
+    """One row of a folded hierarchy; its children are those of its first member.
+
+    `kind` is `one`, `exact` (same structure) or `family` (same class and child skeleton); `label` says what varies.
+    `called` counts the slots that lead to this very module, `shared_with` names modules that hold the same tensor.
+    """
+
+    hierarchy: Hierarchy = field(repr=False, compare=False)
+    kind: str
+    members: tuple[int, ...]
+    label: str = ""
+    called: int = 1
+    shared_with: tuple[str, ...] = ()
+    children: list[FoldRow] = field(default_factory=list, repr=False)
+
+    @property
+    def index(self) -> int:
+        """The first member, which stands for all."""
+        return self.members[0]
+
+    @property
+    def count(self) -> int:
+        return len(self.members)
+
+    @property
+    def path(self) -> str:
+        return self.hierarchy.walk.path(self.index)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The dotted paths of all members."""
+        return tuple(self.hierarchy.walk.path(index) for index in self.members)
+
+    def __str__(self) -> str:
+        record = self.hierarchy[self.index]
+        line = " ".join(filter(None, (shown(record.name, 40), shown(record.class_name, 60))))
+        if self.kind != ONE:
+            line += f" ×{self.count}"
+        if self.kind == FAMILY:
+            line = "≈ " + line
+        if self.label:
+            line += f" · {shown(self.label, 120)}"
+        if self.called > 1:
+            line += f" · called ×{self.called}"
+        if self.shared_with:
+            line += " · shared with " + ", ".join(shown(path, 40) or "(root)" for path in self.shared_with[:3])
+        return line
+
+
+class Folded(Sequence[FoldRow]):
+    """The rows below the root, as they are read from top to bottom; prints as an indented outline."""
+
+    def __init__(self, root: FoldRow) -> None:
+        self.root = root
+        self._rows: list[FoldRow] = []
+        waiting = list(reversed(root.children))
+        while waiting:
+            row = waiting.pop()
+            self._rows.append(row)
+            waiting.extend(reversed(row.children))
+
+    @overload
+    def __getitem__(self, key: int) -> FoldRow: ...
+    @overload
+    def __getitem__(self, key: slice) -> list[FoldRow]: ...
+    def __getitem__(self, key: int | slice) -> FoldRow | list[FoldRow]:
+        return self._rows[key]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __str__(self) -> str:
+        depths = self.root.hierarchy.walk.depths
+        return "\n".join("  " * min(depths[row.index], 40) + str(row) for row in (self.root, *self._rows))
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} rows for {len(self.root.hierarchy)} modules>"
+
+
+def runs(hierarchy: Hierarchy, siblings: Sequence[int], skeletons: Sequence[bytes] | None) -> list[Run]:
+    """Group consecutive siblings of the same structure and, given the skeletons, of the same family."""
+    digests = hierarchy.identities.digests
+    found: list[Run] = []
+    for index in siblings:
+        last = found[-1] if found else None
+        if last is None:
+            found.append(Run(ONE, [index]))
+        elif digests[last.members[0]] == digests[index] and last.kind != FAMILY:
+            last.kind = EXACT
+            last.members.append(index)
+        elif skeletons is not None and skeletons[last.members[0]] == skeletons[index]:
+            last.kind = FAMILY
+            last.members.append(index)
+        else:
+            found.append(Run(ONE, [index]))
+    for run in found:
+        if run.kind == EXACT:
+            run.label = "identical structure, separate weights"
+        elif run.kind == FAMILY:
+            run.label = what_varies(hierarchy, run.members)
+    return found
+
+
+def skeletons(walk: Walk) -> list[bytes]:
+    """For each module a digest of its class and of its children's skeletons: what a family has in common."""
+    encoded: dict[type, bytes] = {}
+    out: list[bytes] = [b""] * len(walk.modules)
+    for index in walk.finished:
+        cls = nominal_class(walk.modules[index])
+        own = encoded.get(cls)
+        if own is None:
+            own = encoded[cls] = digest(text(cls.__module__), b"\0", text(cls.__qualname__))
+        out[index] = digest(own, *[out[child] if child is not None else b"-" for _, child in walk.slots(index)])
+    return out
+
+
+def what_varies(hierarchy: Hierarchy, members: Sequence[int]) -> str:
+    """A hyper-parameter that differs among the members, or else among their descendants, as a range.
+
+    The width that comes in says most to a reader, so a name that begins with `in_` is preferred on its level.
+    """
+    level: list[list[int]] = [[m] for m in members]
+    while level[0]:
+        differences: dict[str, list[Any]] = {}
+        for column in zip(*level):
+            for name, values in _differences([hyperparameters(hierarchy.walk.modules[i]) for i in column]).items():
+                differences.setdefault(name, values)
+        if differences:
+            name = next((n for n in differences if n.startswith("in_")), next(iter(differences)))
+            return f"{name} {_range_of(differences[name])}"
+        level = [[c for i in group for c in hierarchy.children(i)] for group in level]
+    return "other attributes"
+
+
+def _differences(members: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    columns = {name: [m.get(name) for m in members] for name in members[0]}
+    return {name: column for name, column in columns.items() if any(v != column[0] for v in column[1:])}
+
+
+def _range_of(values: list[Any]) -> str:
+    if all(type(v) in (int, float) for v in values):
+        return f"{min(values)}…{max(values)}"
+    distinct = list(dict.fromkeys(str(v) for v in values))
+    return ", ".join(distinct[:3]) + (", …" if len(distinct) > 3 else "")
+
+
+def fold(hierarchy: Hierarchy, families: bool = True) -> Folded:
+    """The folded rows of the whole model; see `Hierarchy.fold`."""
+    walk = hierarchy.walk
+    skeleton = skeletons(walk) if families else None
+    called, shared = _called(walk), _shared(hierarchy)
+
+    def row(run: Run) -> FoldRow:
+        first = run.members[0]
+        members = tuple(run.members)
+        return FoldRow(hierarchy, run.kind, members, run.label, called.get(first, 1), shared.get(first, ()))
+
+    root = row(Run(ONE, [0]))
+    waiting = [root]
+    while waiting:
+        above = waiting.pop()
+        above.children = [row(run) for run in runs(hierarchy, hierarchy.children(above.index), skeleton)]
+        waiting.extend(above.children)
+    return Folded(root)
+
+
+def _called(walk: Walk) -> dict[int, int]:
+    counts: dict[int, int] = {}
+    for link in walk.links():
+        if link.kind == "shared":
+            counts[link.target] = counts.get(link.target, 1) + 1
+    return counts
+
+
+def _shared(hierarchy: Hierarchy) -> dict[int, tuple[str, ...]]:
+    partners: dict[int, list[str]] = {}
+    for group in tied_tensors(hierarchy.walk):
+        for place in group:
+            others = [hierarchy.walk.path(other.index) for other in group if other.index != place.index]
+            partners.setdefault(place.index, []).extend(others)
+    return {index: tuple(dict.fromkeys(paths)) for index, paths in partners.items()}

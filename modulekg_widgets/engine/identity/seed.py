@@ -1,0 +1,79 @@
+"""The hash of the ModuleKG seed, reproduced to the digit, so that its published figures can be checked.
+
+node hash = md5 over the JSON of the class and every truthy primitive attribute, plus the sum of the children's hashes,
+each shifted left by its position. It merges what our own scheme keeps apart (bias, shapes, W(V(X)) and V(W(X))) and
+splits training from evaluation.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import md5
+from typing import Any
+
+import torch
+
+from modulekg_widgets.engine.errors import FingerprintError, shown
+from modulekg_widgets.engine.identity.encoding import class_names
+from modulekg_widgets.engine.identity.fingerprint import Fingerprint, display_name
+from modulekg_widgets.engine.identity.hierarchy import Walk
+
+_PRIMITIVES = (bool, int, float, str, tuple, list)
+
+
+def seed_fingerprints(walk: Walk) -> list[Fingerprint]:
+    """The seed's fingerprint of every module of the walk; raises `FingerprintError` for a cycle."""
+    hashes: list[int | None] = [None] * len(walk.modules)
+    for index in walk.finished:
+        hashes[index] = _own_hash(walk, index) + _children_hash(walk, index, hashes)
+    return [_fingerprint(walk, index, value) for index, value in enumerate(hashes) if value is not None]
+
+
+def _fingerprint(walk: Walk, index: int, value: int) -> Fingerprint:
+    hexdigest = f"{value:x}"
+    return Fingerprint(hexdigest, display_name(type(walk.modules[index]).__name__, hexdigest))
+
+
+def _children_hash(walk: Walk, index: int, hashes: list[int | None]) -> int:
+    total, position, seen = 0, 0, set()
+    for name, child in walk.slots(index):
+        if child is None or child in seen:  # `children()` yields each object once
+            continue
+        seen.add(child)
+        value = hashes[child]
+        if value is None:
+            path = ".".join(filter(None, (walk.path(index), name)))
+            raise FingerprintError(f"the seed scheme has no hash for a cycle: {shown(path)!r} leads back to its owner")
+        total += value << position
+        position += 1
+    return total
+
+
+def _own_hash(walk: Walk, index: int) -> int:
+    dotted = ".".join(class_names(type(walk.modules[index])))
+    attributes = {"class": dotted, "type": dotted}
+    for name, value in walk.states[index].items():
+        if name == "_reversed_padding_repeated_twice" and type(value) in (list, tuple):
+            value = tuple(value)
+        elif name.startswith("_"):
+            continue
+        if type(value) in _PRIMITIVES and value:
+            attributes[name] = _as_text(value, walk, index, name)
+    return int(md5(json.dumps(attributes).encode(), usedforsecurity=False).hexdigest(), 16)
+
+
+def _as_text(value: Any, walk: Walk, index: int, name: str) -> str:
+    # a container prints its elements, so those must be plain too (and free of cycles: printing would not end); an int of 5,000 digits has no decimal text
+    try:
+        if _plain(value):
+            return str(value)
+    except (ValueError, RecursionError):
+        pass
+    path = ".".join(filter(None, (walk.path(index), name)))
+    raise FingerprintError(f"the seed scheme cannot write {shown(path)!r} as text: use scheme='structure'")
+
+
+def _plain(value: Any) -> bool:
+    if type(value) in (tuple, list):
+        return all(_plain(v) for v in value)
+    return value is None or type(value) in _PRIMITIVES or type(value) is torch.Tensor

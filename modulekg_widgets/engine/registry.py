@@ -1,0 +1,43 @@
+"""One small registry, used wherever users may add their own: exporters now; rules, metrics and adapters as they land."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+from modulekg_widgets.engine.errors import DuplicateNameError, UnknownNameError, nearest, shown
+
+Entry = TypeVar("Entry", bound=Callable[..., object])
+
+
+class Registry(Generic[Entry]):
+    """Functions by name; a name is registered once, an unknown one is an error that names the nearest."""
+
+    def __init__(self, subject: str) -> None:
+        self._subject = subject
+        self._entries: dict[str, Entry] = {}
+
+    def register(self, *names: str) -> Callable[[Entry], Entry]:
+        """A decorator that registers a function under `names`; raises `DuplicateNameError` for a taken one."""
+
+        def decorate(entry: Entry) -> Entry:
+            for name in names:
+                if name in self._entries:
+                    raise DuplicateNameError(f"the {self._subject} {name!r} is registered already: choose another name")
+            self._entries.update(dict.fromkeys(names, entry))
+            return entry
+
+        return decorate
+
+    def __getitem__(self, name: str) -> Entry:
+        try:
+            return self._entries[name]
+        except KeyError:
+            hint = nearest(name, self._entries)
+            raise UnknownNameError(f"there is no {self._subject} {shown(name)!r}: {hint}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)

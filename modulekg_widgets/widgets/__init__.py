@@ -1,0 +1,1 @@
+"""The ipywidgets: traitlets and protocol. They never compute and never import torch."""

@@ -1,0 +1,78 @@
+"""What all widgets have in common: the front-end module, strict keywords, and leaving nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ipywidgets import DOMWidget
+from traitlets import Unicode
+
+from modulekg_widgets._version import __version__
+from modulekg_widgets.engine.errors import UnknownKeywordError, nearest, shown
+
+FRONT_END = "modulekg-widgets"
+
+
+class ModuleKGWidget(DOMWidget):
+    """Base of the widgets: the browser finds its counterpart by module, name and version."""
+
+    _model_module = Unicode(FRONT_END).tag(sync=True)
+    _model_module_version = Unicode(f"^{__version__}").tag(sync=True)
+    _view_module = Unicode(FRONT_END).tag(sync=True)
+    _view_module_version = Unicode(f"^{__version__}").tag(sync=True)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        _displayed(self)
+        picture = self._static_picture()
+        if isinstance(bundle, dict) and picture:
+            bundle["image/svg+xml"] = picture  # what a saved notebook shows where there is no widget
+        return bundle
+
+    def _static_picture(self) -> str | None:
+        return None
+
+
+def check_keywords(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise `UnknownKeywordError` for the first of `given` that is not `known`."""
+    options = sorted(known)
+    for name in given:
+        if name not in options:
+            raise UnknownKeywordError(f"{owner} takes no keyword {shown(name)!r}: {nearest(name, options)}")
+
+
+# ------------------------------------------------------------------ a cell that runs again replaces its widgets
+
+_CELLS = "_mkg_cells"  # on the widget: the cells whose output shows it -> the run that did
+
+
+def _displayed(widget: ModuleKGWidget) -> None:
+    """Note the cell that shows `widget`, and close what an earlier run of the same cell alone has shown."""
+    cell, run = _current_run()
+    if cell is None:
+        return
+    for other in list(_open_widgets()):
+        cells = vars(other).get(_CELLS, {})
+        if other is not widget and cells.get(cell, run) != run:
+            del cells[cell]
+            if not cells:
+                other.close()
+    vars(widget).setdefault(_CELLS, {})[cell] = run
+
+
+def _open_widgets() -> Iterable[ModuleKGWidget]:
+    from ipywidgets.widgets.widget import _instances
+
+    return [w for w in _instances.values() if isinstance(w, ModuleKGWidget)]
+
+
+def _current_run() -> tuple[str | None, str | None]:
+    """The id of the running cell and of this run of it; (None, None) where the front end does not tell."""
+    try:
+        from IPython.core.getipython import get_ipython
+
+        parent = get_ipython().kernel.get_parent("shell")  # type: ignore[union-attr]
+        return parent["metadata"].get("cellId"), parent["header"]["msg_id"]
+    except (ImportError, AttributeError, KeyError, TypeError):
+        return None, None

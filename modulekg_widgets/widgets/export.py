@@ -1,0 +1,128 @@
+"""ModelGraph as a file: an interactive page, a picture, a Graphviz graph or the payload."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from modulekg_widgets.engine.errors import ModuleKGError
+from modulekg_widgets.engine.knowledge.exchange import quoted, write_whole
+from modulekg_widgets.engine.registry import Registry
+from modulekg_widgets.widgets.opening import rows_of
+from modulekg_widgets.widgets.picture import HEADER, WIDTH, clean, layout, svg
+
+if TYPE_CHECKING:
+    from modulekg_widgets.widgets.model_graph import ModelGraph
+
+formats: Registry[Callable[[ModelGraph], bytes]] = Registry("export format")
+
+
+def export_model_graph(graph: ModelGraph, path: Path) -> Path:
+    """Write `graph` in the format of the extension; the file appears whole or not at all."""
+    write_whole(path, formats[path.suffix.removeprefix(".").lower()](graph))
+    return path
+
+
+@formats.register("json")
+def _json(graph: ModelGraph) -> bytes:
+    return json.dumps(graph.payload, ensure_ascii=False, allow_nan=False).encode()
+
+
+@formats.register("svg")
+def _svg(graph: ModelGraph) -> bytes:
+    return svg(graph.payload).encode()
+
+
+@formats.register("png")
+def _png(graph: ModelGraph) -> bytes:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.patches import FancyBboxPatch
+
+    boxes, arrows, height = layout(graph.payload)
+    figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=144)
+    FigureCanvasAgg(figure)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, WIDTH), ylim=(height, 0))
+    axes.axis("off")
+    for box in boxes:
+        fill = "#f7f8fa" if box.kind == "frame" else "#ffffff"
+        style = f"round,pad=0,rounding_size={10 if box.kind == 'pill' else 4}"
+        axes.add_patch(
+            FancyBboxPatch((box.x, box.y), box.width, box.height, boxstyle=style, facecolor=fill, edgecolor="#c4cbd3")
+        )
+        middle = box.y + min(box.height, HEADER + 4) / 2
+        if box.kind == "pill":
+            axes.text(box.x + box.width / 2, box.y + box.height / 2, box.title, ha="center", va="center", fontsize=9)
+            continue
+        axes.plot([box.x + 2, box.x + 2], [box.y + 3, middle * 2 - box.y - 3], color=box.colour, linewidth=3)
+        # matplotlib reads dollar signs as mathematics
+        axes.text(box.x + 12, middle, _literal(box.title), va="center", fontsize=9, parse_math=False)
+        axes.text(box.x + box.width - 10, middle, box.detail, ha="right", va="center", fontsize=9, color="#59636e")
+    for x, start, end in arrows:
+        axes.annotate("", (x, end), (x, start), arrowprops={"arrowstyle": "-|>", "color": "#8a929b", "linewidth": 0.8})
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png")
+    return buffer.getvalue()
+
+
+def _literal(text: str) -> str:
+    return "".join(c if c.isprintable() else "\ufffd" for c in text[:80])
+
+
+@formats.register("dot")
+def _dot(graph: ModelGraph) -> bytes:
+    """The folded hierarchy: containers as clusters, an edge from each sibling to the next."""
+    payload = graph.payload
+    rows, folds = rows_of(payload), {fold[0]: fold[1] for fold in payload["folds"]}
+    lines = ["digraph model {", '  compound=true; node [shape=box, style=rounded, fontname="sans-serif"];']
+    waiting: list[int | None] = list(reversed(rows.get(0, [])))
+    anchors: dict[int, int] = {}
+    while waiting:
+        node = waiting.pop()
+        if node is None:
+            lines.append("}")
+        elif node in rows:
+            lines.append(f"subgraph cluster_{node} {{ label={quoted(_label(payload, node, folds))};")
+            waiting.append(None)
+            waiting.extend(reversed(rows[node]))
+        else:
+            lines.append(f"  n{node} [label={quoted(_label(payload, node, folds))}];")
+    for node in reversed(range(len(payload["nodes"]["name"]))):
+        anchors[node] = anchors[rows[node][0]] if rows.get(node) else node
+    for siblings in rows.values():
+        lines.extend(f"  n{anchors[a]} -> n{anchors[b]} [style=dashed];" for a, b in zip(siblings, siblings[1:]))
+    return "\n".join([*lines, "}", ""]).encode("utf-8", "backslashreplace")
+
+
+def _label(payload: dict[str, Any], node: int, folds: dict[int, int]) -> str:
+    class_name = payload["classes"]["name"][payload["entities"]["class"][payload["nodes"]["entity"][node]]]
+    count = f" ×{folds[node]}" if node in folds else ""
+    return f"{payload['nodes']['name'][node][:80]} {class_name}{count}"
+
+
+@formats.register("html")
+def _html(graph: ModelGraph) -> bytes:
+    """One page that opens offline: the views' own code and the payload, with no access to any network."""
+    bundle = files("modulekg_widgets") / "static" / "standalone.js"
+    if not bundle.is_file():
+        raise ModuleKGError("the page's code has not been built: install the package from a wheel, or with Node present")
+    # within a script element only these can end it
+    data = json.dumps(graph.payload, allow_nan=False).replace("<", "\\u003c")
+    code = bundle.read_text("utf-8").replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; worker-src blob:"
+    page = [
+        "<!doctype html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{clean(graph.payload['title'])}</title></head><body>",
+        f'<script type="application/json" id="mkg-payload">{data}</script>',
+        f"<script>{code}</script>",
+        "</body></html>",
+    ]
+    return "\n".join(page).encode("utf-8", "backslashreplace")

@@ -1,0 +1,135 @@
+"""ModelGraph: the hierarchy of a model to look at, click through, search and colour."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from traitlets import Dict, List, TraitError, Unicode, validate
+
+from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError, nearest, shown
+from modulekg_widgets.engine.identity.diff import HierarchyDiff
+from modulekg_widgets.engine.identity.hierarchy import hierarchy
+from modulekg_widgets.widgets._base import ModuleKGWidget, check_keywords
+from modulekg_widgets.widgets.opening import first_opening
+from modulekg_widgets.widgets.payload import model_payload, number, text
+from modulekg_widgets.widgets.picture import svg
+
+if TYPE_CHECKING:
+    from ipycytoscape import CytoscapeWidget
+
+log = logging.getLogger("modulekg_widgets")
+
+VIEWS = ("hierarchy", "deduplicated", "diff")
+STATE = ("selected", "expanded", "color_by", "query", "view", "overlay", "layout")
+
+
+class ModelGraph(ModuleKGWidget):
+    """The hierarchy of `model` as a graph: `display(ModelGraph(model))`.
+
+    Runs no code of the model. `selected` (a dotted path or None), `expanded`, `color_by`, `query`, `view` and `overlay`
+    ({path: number}) can be read and set from Python at any time; `compare` is a second model for the side-by-side view.
+    The widget keeps no reference to the model. Raises `NotAModuleError`, `UnknownKeywordError` and `UnknownPathError`.
+    """
+
+    _model_name = Unicode("ModelGraphModel").tag(sync=True)
+    _view_name = Unicode("ModelGraphView").tag(sync=True)
+
+    payload = Dict().tag(sync=True)
+    selected = Unicode(None, allow_none=True).tag(sync=True, to_json=lambda v, w: None if v is None else text(v))
+    expanded = List(Unicode()).tag(sync=True, to_json=lambda v, w: [text(path) for path in v])
+    color_by = Unicode("none").tag(sync=True)
+    query = Unicode("").tag(sync=True, to_json=lambda v, w: text(v))
+    view = Unicode("hierarchy").tag(sync=True)
+    overlay = Dict().tag(sync=True, to_json=lambda v, w: {text(path): number(value) for path, value in v.items()})
+
+    def __init__(
+        self, model: Any, args: Any = None, kwargs: Any = None, *, compare: Any = None, **state: Any
+    ) -> None:
+        check_keywords("ModelGraph", state, (*STATE, "args", "kwargs", "compare"))
+        if args is not None or kwargs is not None:
+            log.warning("ModelGraph: args are not used yet; this version shows the structure without a forward pass")
+        modules = hierarchy(model)
+        difference = None if compare is None else HierarchyDiff(modules, hierarchy(compare))
+        payload = model_payload(modules, difference)
+        self._paths = modules.walk.paths_alone()
+        # a path with a lone surrogate comes back from the browser as its escape
+        self._escaped = {text(p): p for p in map(self._paths.path, self._paths_with_surrogates()) if text(p) != p}
+        opened = [self._paths.path(node) for node in first_opening(payload)]
+        super().__init__(**{"expanded": opened, "payload": payload, **state})
+
+    def _paths_with_surrogates(self) -> list[int]:
+        odd = {i for i, name in enumerate(self._paths.names) if text(name) != name}
+        # what is below such a name has it in its path
+        for index, parent in enumerate(self._paths.parents):
+            if odd and parent in odd:
+                odd.add(index)
+        return sorted(odd)
+
+    # -------------------------------------------------------------- checks
+
+    @validate("selected")
+    def _check_selected(self, proposal: Any) -> str | None:
+        value = proposal["value"]
+        return None if value is None else self._known_path(value)
+
+    @validate("expanded")
+    def _check_expanded(self, proposal: Any) -> list[str]:
+        return [self._known_path(path) for path in proposal["value"]]
+
+    @validate("overlay")
+    def _check_overlay(self, proposal: Any) -> dict[str, float | int | None]:
+        return {self._known_path(path): _plain_number(path, value) for path, value in proposal["value"].items()}
+
+    @validate("view")
+    def _check_view(self, proposal: Any) -> str:
+        value = proposal["value"]
+        offered = VIEWS if self.payload.get("compare") else VIEWS[:-1]
+        if value not in offered:
+            extra = ": pass a second model as compare=" if value == "diff" else f": {nearest(value, offered)}"
+            raise UnknownNameError(f"there is no view {shown(value)!r}{extra}")
+        return value
+
+    @validate("color_by")
+    def _check_color_by(self, proposal: Any) -> str:
+        value = proposal["value"]
+        offered = ("none", "occurrences", "overlay", *self.payload.get("columns", ()))
+        if value not in offered:
+            raise UnknownNameError(f"there is no column {shown(value)!r} to colour by: {nearest(value, offered)}")
+        return value
+
+    def _known_path(self, path: str) -> str:
+        real = self._escaped.get(path, path)
+        index = self._paths.find(real)
+        if index is None:
+            raise UnknownPathError(f"there is no module {shown(real)!r}: {nearest(real, self._paths.near(real))}")
+        return self._paths.path(index)  # a shared module is drawn at the first of its paths
+
+    # -------------------------------------------------------------- other forms
+
+    def _static_picture(self) -> str:
+        return svg(self.payload)
+
+    def export(self, path: str | Path) -> Path:
+        """Write the graph as `.html` (interactive, offline), `.svg`, `.png`, `.dot` or `.json`; returns the path."""
+        from modulekg_widgets.widgets.export import export_model_graph
+
+        return export_model_graph(self, Path(path))
+
+    def to_ipycytoscape(self) -> CytoscapeWidget:
+        """The open part of the graph, at most 200 nodes, as a styled `ipycytoscape.CytoscapeWidget`."""
+        from modulekg_widgets.widgets.ipycytoscape import cytoscape_widget
+
+        return cytoscape_widget(self.payload, [self._paths.find(p) or 0 for p in self.expanded])
+
+
+def _plain_number(path: str, value: Any) -> float | int | None:
+    if value is None or type(value) in (int, float):
+        return value
+    try:
+        return float(value)  # numpy scalars and tensors of one element
+    except (TypeError, ValueError):
+        raise TraitError(f"the overlay value of {shown(path)!r} is no number: got a {type(value).__name__}") from None
+
+

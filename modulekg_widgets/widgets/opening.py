@@ -1,0 +1,44 @@
+"""What is open when a graph is first shown: as much as a reader takes in at once."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+AT_FIRST = 25  # nodes
+DEEPEST = 4  # levels; a chain of single children says little when it is opened to its end
+
+
+def first_opening(payload: dict[str, Any]) -> list[int]:
+    """The containers to open, level by level from the top, while at most 25 nodes show."""
+    rows = rows_of(payload)
+    opened: list[int] = []
+    shown = len(rows.get(0, ()))
+    waiting = deque((child, 1) for child in rows.get(0, ()))
+    while waiting:
+        node, depth = waiting.popleft()
+        inside = rows.get(node)
+        if not inside or depth >= DEEPEST:
+            continue
+        if shown + len(inside) > AT_FIRST:
+            if depth == 1:
+                continue  # a wide stage does not keep the others shut
+            break  # opening a later sibling instead would look like a choice
+        opened.append(node)
+        shown += len(inside)
+        waiting.extend((child, depth + 1) for child in inside)
+    return opened
+
+
+def rows_of(payload: dict[str, Any]) -> dict[int, list[int]]:
+    """For each container its children as drawn: one for a folded run, its first member."""
+    hidden = set()
+    children: dict[int, list[int]] = {}
+    for node, parent in enumerate(payload["nodes"]["parent"]):
+        if parent >= 0:
+            children.setdefault(parent, []).append(node)
+    for first, count, _, _ in payload["folds"]:
+        siblings = children[payload["nodes"]["parent"][first]]
+        start = siblings.index(first)
+        hidden.update(siblings[start + 1 : start + count])
+    return {parent: [c for c in siblings if c not in hidden] for parent, siblings in children.items()}

@@ -1,0 +1,164 @@
+"""What is sent to the browser: one JSON object for a whole hierarchy (js/src/core/payload.ts reads it)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from modulekg_widgets.engine.identity.diff import HierarchyDiff
+from modulekg_widgets.engine.identity.encoding import class_names
+from modulekg_widgets.engine.identity.fingerprint import display_name
+from modulekg_widgets.engine.identity.folding import ONE, Run, runs, skeletons
+from modulekg_widgets.engine.identity.hierarchy import Hierarchy, nominal_class
+from modulekg_widgets.engine.identity.hyperparameters import hyperparameters
+from modulekg_widgets.engine.identity.source import source_of
+from modulekg_widgets.engine.identity.tensors import is_uninitialised, own_tensors, shape_of, tied_tensors
+
+SCHEMA_VERSION = 1
+_LARGEST_EXACT = 2**53  # beyond it a JavaScript number loses digits
+
+COLUMN_INFO = {
+    "params": {"label": "parameters", "aggregate": "sum"},
+    "own_params": {"label": "own parameters", "aggregate": "own"},
+    "bytes": {"label": "bytes", "aggregate": "sum"},
+}
+
+
+def text(value: str) -> str:
+    """Text that survives JSON in UTF-8: a lone surrogate becomes its escape."""
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    return value
+
+
+def number(value: float | int | None) -> float | int | str | None:
+    """A number that survives JSON: NaN, infinities and integers above 2^53 as text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _LARGEST_EXACT:
+        return str(value)
+    return value
+
+
+def model_payload(hierarchy: Hierarchy, difference: HierarchyDiff | None = None) -> dict[str, Any]:
+    """The payload of one hierarchy; with a `difference` also of the model that it is compared with."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kind": "model",
+        "title": text(hierarchy.root.class_name),
+        **_structure(hierarchy),
+        "columns": {
+            "params": [number(v) for v in hierarchy.sizes.params],
+            "own_params": [number(v) for v in hierarchy.sizes.own_params],
+            "bytes": [number(v) for v in hierarchy.sizes.bytes],
+        },
+        "column_info": COLUMN_INFO,
+        "folds": [[run.members[0], len(run.members), run.kind, text(run.label)] for run in _folds(hierarchy)],
+        "links": [[link.parent, text(link.name), link.target, link.kind] for link in hierarchy.walk.links()],
+        "tied": list(_tied(hierarchy)),
+        "marks": _marks(hierarchy),
+        "edges": [],
+        "traced": False,
+        "compare": None if difference is None else _comparison(difference),
+    }
+
+
+def _structure(hierarchy: Hierarchy) -> dict[str, Any]:
+    walk = hierarchy.walk
+    entities, classes = _Table(), _Table()
+    fields: list[dict[str, int]] = []  # of each class: attribute -> column
+    columns: dict[str, list[Any]] = {"class": [], "name": [], "digest": [], "hyper": [], "tensors": []}
+    entity_of = []
+    for index, digest in enumerate(hierarchy.identities.digests):
+        entity, is_new = entities.index(digest)
+        entity_of.append(entity)
+        if not is_new:
+            continue
+        module = walk.modules[index]
+        cls = nominal_class(module)
+        position, is_new_class = classes.index(cls)
+        if is_new_class:
+            fields.append({})
+        columns["class"].append(position)
+        columns["name"].append(text(display_name(cls.__name__, digest.hex())))
+        columns["digest"].append(digest.hex())
+        columns["hyper"].append(_aligned(hyperparameters(module), fields[position]))
+        columns["tensors"].append([_tensor(own) for own in own_tensors(walk.states[index])])
+    known = list(classes.keys)
+    return {
+        "nodes": {"name": [text(name) for name in walk.names], "parent": list(walk.parents), "entity": entity_of},
+        "entities": columns,
+        "classes": {
+            "name": [text(cls.__name__) for cls in known],
+            "qualified": [text(".".join(filter(None, class_names(cls)))) for cls in known],
+            "source": [_optional(source_of(cls)) for cls in known],
+            "fields": [[text(name) for name in columns] for columns in fields],
+        },
+    }
+
+
+class _Table:
+    """Positions of distinct keys in the order in which they were met."""
+
+    def __init__(self) -> None:
+        self.keys: dict[Any, int] = {}
+
+    def index(self, key: Any) -> tuple[int, bool]:
+        """The position of `key`, and whether it is new."""
+        count = len(self.keys)
+        position = self.keys.setdefault(key, count)
+        return position, position == count
+
+
+def _aligned(values: dict[str, Any], columns: dict[str, int]) -> list[Any]:
+    row: list[Any] = [None] * len(columns)
+    for name, value in values.items():
+        position = columns.setdefault(name, len(columns))
+        row.extend([None] * (position + 1 - len(row)))
+        # None stands for an attribute that this instance lacks, so its own None is text
+        row[position] = "None" if value is None else text(value) if isinstance(value, str) else number(value)
+    return row
+
+
+def _tensor(own: Any) -> list[Any]:
+    missing = own.tensor is None or is_uninitialised(own.tensor)
+    return [text(own.name), own.role, None if missing else list(shape_of(own.tensor))]
+
+
+def _optional(value: str | None) -> str | None:
+    return None if value is None else text(value)
+
+
+def _folds(hierarchy: Hierarchy) -> Iterable[Run]:
+    skeleton = skeletons(hierarchy.walk)
+    for siblings in hierarchy.walk.children.values():
+        yield from (run for run in runs(hierarchy, siblings, skeleton) if run.kind != ONE)
+
+
+def _tied(hierarchy: Hierarchy) -> Iterable[list[Any]]:
+    for first, *others in tied_tensors(hierarchy.walk):
+        for other in others:
+            yield [first.index, text(first.name), other.index, text(other.name)]
+
+
+def _marks(hierarchy: Hierarchy) -> dict[str, list[str]]:
+    marks: dict[str, list[str]] = {}
+    for index in hierarchy.identities.opaque_indices:
+        for attribute in hierarchy.identities.opaque_attributes(index):
+            marks.setdefault(str(index), []).append(text(f"opaque: {attribute or 'TorchScript'}"))
+    for index, name in hierarchy.identities.uninitialised:
+        marks.setdefault(str(index), []).append(text(f"uninitialised: {name}"))
+    return marks
+
+
+def _comparison(difference: HierarchyDiff) -> dict[str, Any]:
+    pairs = [[p.left, p.right] for p in difference.pairs if p.left is not None and p.right is not None]
+    return {
+        "model": model_payload(difference.right),
+        "left": difference.left_status,
+        "right": difference.right_status,
+        "pairs": pairs,
+    }

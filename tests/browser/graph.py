@@ -1,0 +1,111 @@
+"""What a test does with a ModelGraph in a notebook page: look at it, click on it, read the panel and the tree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from browser.page import NotebookPage
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator
+
+ROOT = ".mkg-model-graph"
+READY = f"() => document.querySelector('{ROOT}[data-mkg-ready=\"true\"]') !== null"
+
+# the cytoscape instance of the first graph in the page, as `cy`
+CY = f"document.querySelector('{ROOT} .mkg-graph-canvas')?._cyreg?.cy"
+
+SETUP = """
+import torchvision
+from IPython.display import display
+import modulekg_widgets as mk
+model = torchvision.models.{model}()
+"""
+SHOW = "graph = mk.ModelGraph(model)\ndisplay(graph)"
+
+# where to point at a module: the middle of a card, or the header of a frame, whose middle its children cover
+POINT = f"""path => {{
+  const cy = {CY};
+  const node = cy.getElementById(path);
+  const canvas = cy.container().getBoundingClientRect();
+  const box = node.renderedBoundingBox({{ includeLabels: false, includeOverlays: false }});
+  const y = node.isParent() ? box.y1 + Math.min(10, (box.y2 - box.y1) / 20 + 2) : (box.y1 + box.y2) / 2;
+  return [canvas.left + (box.x1 + box.x2) / 2, canvas.top + y];
+}}"""
+
+
+class GraphPage:
+    """The one ModelGraph of a notebook page."""
+
+    def __init__(self, notebook: NotebookPage) -> None:
+        self.notebook = notebook
+        self.page = notebook.page
+
+    @classmethod
+    def show(cls, notebook: NotebookPage, model: str = "resnet152", show: str = SHOW) -> GraphPage:
+        """Open a notebook, build a torchvision model and display its graph; only the display's traffic is kept."""
+        return cls.show_code(notebook, SETUP.format(model=model), show)
+
+    @classmethod
+    def show_code(cls, notebook: NotebookPage, setup: str, show: str = SHOW) -> GraphPage:
+        notebook.open([setup, show])
+        notebook.run(0)
+        notebook.traffic.clear()
+        notebook.run(1, until=READY)
+        return cls(notebook)
+
+    def find(self, selector: str) -> Locator:
+        return self.page.locator(f"{ROOT} {selector}")
+
+    def nodes(self) -> list[str]:
+        """Paths of the modules that the canvas shows."""
+        ids = self.page.evaluate(f"() => {CY}.nodes().map(node => node.id())")
+        return [name for name in ids if not name.startswith("\0")]
+
+    def wait_for_node(self, path: str, there: bool = True) -> None:
+        comparison = "> 0" if there else "=== 0"
+        self.notebook.wait_for(f"path => {CY}?.getElementById(path).length {comparison}", path, timeout=10_000)
+
+    def point(self, path: str) -> tuple[float, float]:
+        """Where the module is drawn, in page coordinates; scrolled into view, and the layout at rest."""
+        self.find(".mkg-graph-canvas").scroll_into_view_if_needed()
+        before = None
+        while (now := self.page.evaluate(POINT, path)) != before:
+            before = now
+            self.notebook.pause(120)
+        return now[0], now[1]
+
+    def click(self, path: str) -> None:
+        """Click on the module on the canvas, where it is drawn."""
+        self.page.mouse.click(*self.point(path))
+
+    def double_click(self, path: str) -> None:
+        self.page.mouse.dblclick(*self.point(path))
+
+    def panel_path(self) -> str | None:
+        return self.find(".mkg-side-panel").get_attribute("data-mkg-path")
+
+    def tree_paths(self, selected_only: bool = False) -> list[str]:
+        mark = "[aria-selected=true]" if selected_only else ""
+        rows = self.find(f".mkg-tree [role=treeitem]{mark}")
+        return rows.evaluate_all("rows => rows.map(row => row.dataset.mkgPath)")
+
+    def wait_for_selection(self, path: str) -> None:
+        """Wait until side panel and tree show the path, and Python has it."""
+        self.notebook.wait_for(
+            f"path => document.querySelector('{ROOT} .mkg-side-panel').dataset.mkgPath === path", path, timeout=5_000
+        )
+        self.notebook.wait_for_value("graph.selected", path)
+        self.notebook.wait_for(
+            f"""path => Array.from(document.querySelectorAll('{ROOT} [role=treeitem][aria-selected=true]'),
+              row => row.dataset.mkgPath).join('|') === path""",
+            path,
+            timeout=5_000,
+        )
+
+    def selected_nodes(self) -> list[str]:
+        """Paths that the canvas marks as selected."""
+        return self.page.evaluate(f"() => {CY}.nodes(':selected').map(node => node.id())")
+
+    def evaluate(self, script: str, argument: Any = None) -> Any:
+        return self.page.evaluate(script, argument)

@@ -1,0 +1,111 @@
+"""A real JupyterLab server on loopback, with configuration, data and run-time folders of its own."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+START_SECONDS = 60
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def code_notebook(cells: Sequence[str]) -> Any:
+    """A notebook of code cells for the kernel `python3`."""
+    content = nbformat.v4.new_notebook()
+    content.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    content.cells = [nbformat.v4.new_code_cell(source) for source in cells]
+    return content
+
+
+class JupyterServer:
+    """A server process for `application` ("jupyterlab", "notebook" or "voila"); stop() ends it and its kernels."""
+
+    def __init__(self, folder: Path, application: str = "jupyterlab") -> None:
+        self.application = application
+        self.notebooks = folder / "notebooks"
+        self.log = folder / "server.log"
+        self.url = f"http://127.0.0.1:{free_port()}"
+        self.notebooks.mkdir(parents=True)
+        own = {
+            "JUPYTER_CONFIG_DIR": "config",
+            "JUPYTER_DATA_DIR": "data",
+            "JUPYTER_RUNTIME_DIR": "runtime",
+            "JUPYTERLAB_SETTINGS_DIR": "settings",
+            "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+            "IPYTHONDIR": "ipython",
+        }
+        environment = {**os.environ, **{name: str(folder / value) for name, value in own.items()}}
+        # the kernel and the lab extension of the environment that runs the tests, not those of the user
+        environment["JUPYTER_PREFER_ENV_PATH"] = "1"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", application, *self.options()],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                cwd=folder,
+            )
+        self.wait_until_up()
+
+    def options(self) -> list[str]:
+        port = self.url.rpartition(":")[2]
+        if self.application == "voila":
+            return ["--no-browser", f"--port={port}", "--Voila.ip=127.0.0.1", f"--Voila.root_dir={self.notebooks}"]
+        return [
+            "--no-browser",
+            "--allow-root",
+            "--ip=127.0.0.1",
+            f"--port={port}",
+            f"--ServerApp.root_dir={self.notebooks}",
+            "--IdentityProvider.token=",
+            "--ServerApp.disable_check_xsrf=True",
+            f"--{'LabApp' if self.application == 'jupyterlab' else 'JupyterNotebookApp'}.expose_app_in_browser=True",
+            "--LabApp.news_url=None",
+        ]
+
+    def wait_until_up(self) -> None:
+        end = time.monotonic() + START_SECONDS
+        while time.monotonic() < end and self.process.poll() is None:
+            try:
+                urllib.request.urlopen(self.url, timeout=5).close()
+                return
+            except OSError:
+                time.sleep(0.05)
+        self.stop()
+        raise RuntimeError(f"{self.application} did not start:\n{self.log.read_text(errors='replace')[-4000:]}")
+
+    def write(self, name: str, content: Any) -> None:
+        nbformat.write(content, self.notebooks / name)
+
+    def request(self, method: str, path: str) -> Any:
+        """The server's answer to an API request, decoded."""
+        with urllib.request.urlopen(urllib.request.Request(self.url + path, method=method), timeout=30) as answer:
+            body = answer.read()
+        return json.loads(body) if body else None
+
+    def shut_down_kernels(self) -> None:
+        for session in self.request("GET", "/api/sessions"):
+            self.request("DELETE", f"/api/sessions/{session['id']}")
+        for kernel in self.request("GET", "/api/kernels"):
+            self.request("DELETE", f"/api/kernels/{kernel['id']}")
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()

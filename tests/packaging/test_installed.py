@@ -1,0 +1,110 @@
+"""What the installed distribution is made of, and that every server and the notebook finds it."""
+
+import json
+import re
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+import modulekg_widgets
+
+ROOT = Path(__file__).resolve().parents[2]
+CORE = (
+    "torch torchvision ipywidgets ipycytoscape networkx traitlets numpy scipy pandas matplotlib tqdm SQLAlchemy xxhash"
+)
+EXTRAS = {
+    "lab": "jupyterlab nbclient",
+    "postgres": "psycopg",
+    "cluster": "distributed",
+    "analysis": "powerlaw igraph leidenalg scikit-learn",
+    "sinks": "tensorboard wandb pyarrow",
+    "mlflow": "mlflow",
+}
+
+
+def requirements(extra: str) -> set[str]:
+    """Names of what the distribution requires with `extra` ("" for the core)."""
+    found = map(Requirement, metadata.requires("modulekg-widgets") or [])
+    core = {r.name for r in map(Requirement, metadata.requires("modulekg-widgets") or []) if r.marker is None}
+    if not extra:
+        return core
+    return {r.name for r in found if r.marker is not None and r.marker.evaluate({"extra": extra})}
+
+
+def test_dependencies_are_those_of_the_design() -> None:
+    assert requirements("") == set(CORE.split())
+    for extra, names in EXTRAS.items():
+        assert requirements(extra) == set(names.split()), extra
+
+
+def test_torch_is_not_pinned() -> None:
+    found = {r.name: str(r.specifier) for r in map(Requirement, metadata.requires("modulekg-widgets") or [])}
+    assert found["torch"] == found["torchvision"] == ""
+
+
+def test_one_version_everywhere() -> None:
+    version = json.loads((ROOT / "js" / "package.json").read_text())["version"]
+    lock = json.loads((ROOT / "js" / "package-lock.json").read_text())
+    assert metadata.version("modulekg-widgets") == version
+    assert modulekg_widgets.__version__ == version
+    assert lock["version"] == lock["packages"][""]["version"] == version
+    assert json.loads((labextension() / "package.json").read_text())["version"] == version
+
+
+def test_the_version_is_written_once() -> None:
+    version = json.loads((ROOT / "js" / "package.json").read_text())["version"]
+    sources = [
+        *(ROOT / "modulekg_widgets").rglob("*.py"),
+        *(ROOT / "js" / "src").rglob("*.ts"),
+        ROOT / "pyproject.toml",
+    ]
+    literal = re.compile(rf"""["']\^?{re.escape(version)}["']""")
+    found = [path for path in sources if "generated" not in path.parts and literal.search(path.read_text("utf-8"))]
+    assert found == []
+
+
+def labextension() -> Path:
+    return Path(sys.prefix) / "share" / "jupyter" / "labextensions" / "modulekg-widgets"
+
+
+def test_the_lab_extension_is_installed_and_prebuilt() -> None:
+    package = json.loads((labextension() / "package.json").read_text())
+    assert (labextension() / package["jupyterlab"]["_build"]["load"]).is_file()
+    assert json.loads((labextension() / "install.json").read_text())["packageName"] == "modulekg-widgets"
+
+
+def test_jupyterlab_lists_it_as_enabled() -> None:
+    command = [sys.executable, "-m", "jupyter", "labextension", "list"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    (line,) = [line for line in (done.stdout + done.stderr).splitlines() if "modulekg-widgets v" in line]
+    assert "enabled" in line
+    assert "OK" in line
+
+
+def test_the_standalone_page_script_is_part_of_the_package() -> None:
+    script = Path(modulekg_widgets.__file__).parent / "static" / "standalone.js"
+    assert script.stat().st_size > 50_000
+
+
+def test_the_lock_file_carries_no_registry_addresses() -> None:
+    text = (ROOT / "js" / "package-lock.json").read_text()
+    assert '"resolved"' not in text
+    assert '"integrity"' in text
+
+
+def test_import_is_lazy_where_it_is_heavy() -> None:
+    code = "import sys, torch; before = set(sys.modules); import modulekg_widgets; print(*set(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"torchvision", "matplotlib", "pandas", "scipy", "sqlalchemy", "ipycytoscape"}
+    assert heavy & set(done.stdout.split()) == set()
+
+
+@pytest.mark.parametrize("command", ["pip install '.[lab]' && modulekg demo", "pip install '.[test]' && pytest"])
+def test_the_readme_has_the_two_commands(command: str) -> None:
+    assert command in (ROOT / "README.md").read_text("utf-8")
+    if "pytest" in command:
+        assert command in (ROOT / ".ci" / "run").read_text()
