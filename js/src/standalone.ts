@@ -3,7 +3,7 @@
 import graphStyle from "../style/graph.css";
 import panelStyle from "../style/panels.css";
 import { el } from "./core/dom";
-import { PAYLOAD_ID, type SavedState, STATE_ID } from "./core/export/html";
+import { PAYLOAD_ID, type SavedState, SCRIPT_ID, STATE_ID } from "./core/export/html";
 import { Hierarchy } from "./core/hierarchy";
 import { createModelGraph } from "./core/model_graph";
 import { type ModelPayload, PayloadError, readPayload } from "./core/payload";
@@ -50,6 +50,9 @@ function initialState(raw: unknown): SavedState {
 }
 
 function start(): void {
+  // pages written by the kernel carry neither; the export menu finds the page's script by its id
+  if (document.currentScript) document.currentScript.id = SCRIPT_ID;
+  document.body.classList.add("mkg-standalone");
   document.head.append(el("style", "", `${graphStyle}\n${panelStyle}`));
   const host = el("main", "mkg-page");
   document.body.append(host);

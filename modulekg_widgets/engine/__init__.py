@@ -1,1 +1,1 @@
-"""The kernel side: identity, knowledge and (as they land) tracing, axes, pruning, rewriting and monitoring. Knows no widget."""
+"""The kernel side, which knows no widget: what a module is, and what is known of many models."""

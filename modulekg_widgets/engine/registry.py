@@ -1,4 +1,4 @@
-"""One small registry, used wherever users may add their own: exporters now; rules, metrics and adapters as they land."""
+"""One small registry, used wherever users may add their own."""
 
 from __future__ import annotations
 

@@ -22,11 +22,24 @@ class ModuleKGWidget(DOMWidget):
     _view_module = Unicode(FRONT_END).tag(sync=True)
     _view_module_version = Unicode(f"^{__version__}").tag(sync=True)
 
+    _owns_layout = False  # until the constructor has run to its end
+
+    def __init__(self, **state: Any) -> None:
+        super().__init__(**state)
+        self._owns_layout = "layout" not in state
+
+    def close(self) -> None:
+        """Remove the widget from the kernel and from every page, with the layout that was made for it."""
+        layout = self.layout if self._owns_layout else None
+        super().close()
+        if layout is not None:
+            layout.close()
+
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        bundle = super()._repr_mimebundle_(**kwargs)
+        bundle: dict[str, Any] = super()._repr_mimebundle_(**kwargs) or {}
         _displayed(self)
         picture = self._static_picture()
-        if isinstance(bundle, dict) and picture:
+        if picture:
             bundle["image/svg+xml"] = picture  # what a saved notebook shows where there is no widget
         return bundle
 

@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Callable
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +96,7 @@ def _dot(graph: ModelGraph) -> bytes:
     for node in reversed(range(len(payload["nodes"]["name"]))):
         anchors[node] = anchors[rows[node][0]] if rows.get(node) else node
     for siblings in rows.values():
-        lines.extend(f"  n{anchors[a]} -> n{anchors[b]} [style=dashed];" for a, b in zip(siblings, siblings[1:]))
+        lines.extend(f"  n{anchors[a]} -> n{anchors[b]} [style=dashed];" for a, b in pairwise(siblings))
     return "\n".join([*lines, "}", ""]).encode("utf-8", "backslashreplace")
 
 
@@ -110,11 +111,14 @@ def _html(graph: ModelGraph) -> bytes:
     """One page that opens offline: the views' own code and the payload, with no access to any network."""
     bundle = files("modulekg_widgets") / "static" / "standalone.js"
     if not bundle.is_file():
-        raise ModuleKGError("the page's code has not been built: install the package from a wheel, or with Node present")
+        raise ModuleKGError(
+            "the page's code has not been built: install the package from a wheel, or with Node present"
+        )
     # within a script element only these can end it
     data = json.dumps(graph.payload, allow_nan=False).replace("<", "\\u003c")
     code = bundle.read_text("utf-8").replace("</script", "<\\/script").replace("<!--", "<\\!--")
-    policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; worker-src blob:"
+    inline = "script-src 'unsafe-inline'; style-src 'unsafe-inline'"
+    policy = f"default-src 'none'; {inline}; img-src data: blob:; worker-src blob:"
     page = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',

@@ -44,9 +44,7 @@ class ModelGraph(ModuleKGWidget):
     view = Unicode("hierarchy").tag(sync=True)
     overlay = Dict().tag(sync=True, to_json=lambda v, w: {text(path): number(value) for path, value in v.items()})
 
-    def __init__(
-        self, model: Any, args: Any = None, kwargs: Any = None, *, compare: Any = None, **state: Any
-    ) -> None:
+    def __init__(self, model: Any, args: Any = None, kwargs: Any = None, *, compare: Any = None, **state: Any) -> None:
         check_keywords("ModelGraph", state, (*STATE, "args", "kwargs", "compare"))
         if args is not None or kwargs is not None:
             log.warning("ModelGraph: args are not used yet; this version shows the structure without a forward pass")
@@ -131,5 +129,3 @@ def _plain_number(path: str, value: Any) -> float | int | None:
         return float(value)  # numpy scalars and tensors of one element
     except (TypeError, ValueError):
         raise TraitError(f"the overlay value of {shown(path)!r} is no number: got a {type(value).__name__}") from None
-
-

@@ -13,7 +13,7 @@ from modulekg_widgets.engine.identity.folding import ONE, Run, runs, skeletons
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy, nominal_class
 from modulekg_widgets.engine.identity.hyperparameters import hyperparameters
 from modulekg_widgets.engine.identity.source import source_of
-from modulekg_widgets.engine.identity.tensors import is_uninitialised, own_tensors, shape_of, tied_tensors
+from modulekg_widgets.engine.identity.tensors import OwnTensor, is_uninitialised, own_tensors, shape_of, tied_tensors
 
 SCHEMA_VERSION = 1
 _LARGEST_EXACT = 2**53  # beyond it a JavaScript number loses digits
@@ -123,9 +123,9 @@ def _aligned(values: dict[str, Any], columns: dict[str, int]) -> list[Any]:
     return row
 
 
-def _tensor(own: Any) -> list[Any]:
-    missing = own.tensor is None or is_uninitialised(own.tensor)
-    return [text(own.name), own.role, None if missing else list(shape_of(own.tensor))]
+def _tensor(own: OwnTensor) -> list[Any]:
+    shape = None if own.tensor is None or is_uninitialised(own.tensor) else list(shape_of(own.tensor))
+    return [text(own.name), own.role, shape]
 
 
 def _optional(value: str | None) -> str | None:
@@ -141,7 +141,7 @@ def _folds(hierarchy: Hierarchy) -> Iterable[Run]:
 def _tied(hierarchy: Hierarchy) -> Iterable[list[Any]]:
     for first, *others in tied_tensors(hierarchy.walk):
         for other in others:
-            yield [first.index, text(first.name), other.index, text(other.name)]
+            yield [first.module, text(first.name), other.module, text(other.name)]
 
 
 def _marks(hierarchy: Hierarchy) -> dict[str, list[str]]:

@@ -54,7 +54,17 @@ def layout(payload: dict[str, Any]) -> tuple[list[Box], list[tuple[float, float,
         if node is None:
             start = boxes[frame]
             y += INSET
-            boxes[frame] = Box(start.x, start.y, start.width, y - start.y, start.title, start.detail, start.colour, "frame", start.stacked)
+            boxes[frame] = Box(
+                start.x,
+                start.y,
+                start.width,
+                y - start.y,
+                start.title,
+                start.detail,
+                start.colour,
+                "frame",
+                start.stacked,
+            )
             follows = True
             continue
         if follows:
@@ -112,8 +122,8 @@ def svg(payload: dict[str, Any]) -> str:
     boxes, arrows, height = layout(payload)
     title = f"{payload['title']}: {len(payload['nodes']['name'])} modules"
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:g}" viewBox="0 0 {WIDTH} {height:g}" '
-        f'font-family="system-ui, sans-serif" font-size="12" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:g}"',
+        f'  viewBox="0 0 {WIDTH} {height:g}" font-family="system-ui, sans-serif" font-size="12" role="img">',
         f"<title>{clean(title)}</title>",
         f'<rect width="{WIDTH}" height="{height:g}" fill="#ffffff"/>',
     ]

@@ -23,14 +23,20 @@ model = torchvision.models.{model}()
 """
 SHOW = "graph = mk.ModelGraph(model)\ndisplay(graph)"
 
-# where to point at a module: the middle of a card, or the header of a frame, whose middle its children cover
+# where to point at a module: the middle of a card, or the header of a frame, whose middle its children cover;
+# what lies outside of the canvas or under the minimap is first brought to the middle, as a user would pan
 POINT = f"""path => {{
   const cy = {CY};
   const node = cy.getElementById(path);
-  const canvas = cy.container().getBoundingClientRect();
-  const box = node.renderedBoundingBox({{ includeLabels: false, includeOverlays: false }});
-  const y = node.isParent() ? box.y1 + Math.min(10, (box.y2 - box.y1) / 20 + 2) : (box.y1 + box.y2) / 2;
-  return [canvas.left + (box.x1 + box.x2) / 2, canvas.top + y];
+  if (node.length !== 1) {{ throw new Error('not on the canvas: ' + path); }}
+  const point = () => {{
+    const canvas = cy.container().getBoundingClientRect();
+    const box = node.renderedBoundingBox({{ includeLabels: false, includeOverlays: false }});
+    const y = node.isParent() ? box.y1 + Math.min(10, (box.y2 - box.y1) / 20 + 2) : (box.y1 + box.y2) / 2;
+    return [canvas.left + (box.x1 + box.x2) / 2, canvas.top + y];
+  }};
+  if (!cy.container().contains(document.elementFromPoint(...point()))) {{ cy.center(node); }}
+  return point();
 }}"""
 
 
@@ -103,9 +109,10 @@ class GraphPage:
             timeout=5_000,
         )
 
-    def selected_nodes(self) -> list[str]:
-        """Paths that the canvas marks as selected."""
-        return self.page.evaluate(f"() => {CY}.nodes(':selected').map(node => node.id())")
+    def wait_for_selected_node(self, path: str) -> None:
+        """Wait until the canvas marks this module, and no other, as selected."""
+        selected = f"{CY}.nodes(':selected').map(node => node.id()).join('|')"
+        self.notebook.wait_for(f"path => {selected} === path", path, timeout=5_000)
 
     def evaluate(self, script: str, argument: Any = None) -> Any:
         return self.page.evaluate(script, argument)

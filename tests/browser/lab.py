@@ -48,6 +48,7 @@ class JupyterServer:
             "IPYTHONDIR": "ipython",
         }
         environment = {**os.environ, **{name: str(folder / value) for name, value in own.items()}}
+        self.silence_news(folder / "settings")
         # the kernel and the lab extension of the environment that runs the tests, not those of the user
         environment["JUPYTER_PREFER_ENV_PATH"] = "1"
         with self.log.open("wb") as log:
@@ -59,6 +60,12 @@ class JupyterServer:
                 cwd=folder,
             )
         self.wait_until_up()
+
+    def silence_news(self, settings: Path) -> None:
+        """JupyterLab asks on its first start whether it may fetch news; the question would cover the page."""
+        file = settings / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps({"fetchNews": "false", "checkForUpdates": False}), "utf-8")
 
     def options(self) -> list[str]:
         port = self.url.rpartition(":")[2]

@@ -3,19 +3,25 @@
 from browser.graph import ROOT, GraphPage
 from browser.page import NotebookPage
 
+# mean of red, green and blue of a CSS colour in any notation, as the browser paints it; null where it is transparent
+MEAN = """colour => {
+  const pen = new OffscreenCanvas(1, 1).getContext('2d');
+  pen.fillStyle = colour;
+  pen.fillRect(0, 0, 1, 1);
+  const [r, g, b, a] = pen.getImageData(0, 0, 1, 1).data;
+  return a === 0 ? null : (r + g + b) / 765;
+}"""
+
 BRIGHTNESS = f"""() => {{
-  const lit = element => {{
-    const [r, g, b, a = 1] = getComputedStyle(element).backgroundColor.match(/[\\d.]+/g).map(Number);
-    return a === 0 && element.parentElement ? lit(element.parentElement) : (r + g + b) / 765;
-  }};
-  return lit(document.querySelector('{ROOT} .mkg-graph-canvas'));
+  let element = document.querySelector('{ROOT} .mkg-graph-canvas'), mean = null;
+  while (element && mean === null) {{
+    mean = ({MEAN})(getComputedStyle(element).backgroundColor);
+    element = element.parentElement;
+  }}
+  return mean;
 }}"""
 
-INK = f"""() => {{
-  const row = document.querySelector('{ROOT} [role=treeitem]');
-  const [r, g, b] = getComputedStyle(row).color.match(/[\\d.]+/g).map(Number);
-  return (r + g + b) / 765;
-}}"""
+INK = f"() => ({MEAN})(getComputedStyle(document.querySelector('{ROOT} [role=treeitem]')).color)"
 
 
 def test_dark_and_light(notebook: NotebookPage) -> None:

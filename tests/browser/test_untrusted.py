@@ -5,6 +5,7 @@ import subprocess
 import sys
 from typing import Any
 
+import nbformat
 import pytest
 
 from browser.graph import ROOT
@@ -17,9 +18,16 @@ import json
 import ipywidgets
 import modulekg_widgets as mk
 graph = mk.ModelGraph(model)
-state = ipywidgets.Widget.get_manager_state(widgets=[graph])
+state = ipywidgets.Widget.get_manager_state(widgets=[graph, graph.layout])
 print(json.dumps({"state": state, "model_id": graph.model_id}))
 """
+
+
+TRUST = """async () => {
+  const panel = window.jupyterapp.shell.currentWidget;
+  for (const cell of panel.content.model.cells) { cell.trusted = true; }
+  await panel.context.save();
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +41,8 @@ def notebook_with_state(saved: dict[str, Any]) -> Any:
     content = code_notebook(["graph"])
     content.metadata["widgets"] = {"application/vnd.jupyter.widget-state+json": saved["state"]}
     view = {"version_major": 2, "version_minor": 0, "model_id": saved["model_id"]}
-    content.cells[0].outputs = [
-        {
-            "output_type": "display_data",
-            "metadata": {},
-            "data": {"text/plain": "ModelGraph", "application/vnd.jupyter.widget-view+json": view},
-        }
-    ]
+    data = {"text/plain": "ModelGraph", "application/vnd.jupyter.widget-view+json": view}
+    content.cells[0].outputs = [nbformat.v4.new_output("display_data", data)]
     return content
 
 
@@ -47,12 +50,21 @@ def messages_about(notebook: NotebookPage, model_id: str) -> list[str]:
     return [str(message) for message in notebook.traffic.messages if model_id in json.dumps(message.content)]
 
 
+def trust_and_reload(notebook: NotebookPage) -> None:
+    """What the user's "Trust Notebook" does."""
+    notebook.page.evaluate(TRUST)
+    notebook.page.reload()
+
+
 def test_saved_state_sends_and_fetches_nothing(notebook: NotebookPage, saved: dict[str, Any]) -> None:
     notebook.page.add_init_script(f"({WATCH})()")
     notebook.open(content=notebook_with_state(saved))
     notebook.pause(1500)
     assert messages_about(notebook, saved["model_id"]) == []
-    assert notebook.traffic.sent("comm_open", "execute_request") == []
+    # the widget manager asks the kernel for its models over a comm of its own; nothing else is opened or run
+    opened = [message.content["target_name"] for message in notebook.traffic.sent("comm_open")]
+    assert set(opened) <= {"jupyter.widget.control"}
+    assert notebook.traffic.sent("execute_request") == []
     assert_harmless(notebook.page, ".jp-Notebook", notebook.page.url)
 
 
@@ -60,12 +72,7 @@ def test_trusted_saved_state_is_shown_disconnected(notebook: NotebookPage, saved
     """Once the reader trusts the notebook, the graph can be looked at; it knows that it has no kernel."""
     notebook.page.add_init_script(f"({WATCH})()")
     notebook.open(content=notebook_with_state(saved))
-    notebook.page.evaluate("""async () => {
-      const panel = window.jupyterapp.shell.currentWidget;
-      for (const cell of panel.content.model.cells) { cell.trusted = true; }
-      await panel.context.save();
-    }""")
-    notebook.page.reload()
+    trust_and_reload(notebook)
     notebook.wait_for(f"() => document.querySelector('{ROOT}[data-mkg-ready=\"true\"].mkg-is-disconnected') !== null")
     notebook.wait_for_kernel()
     notebook.pause(500)
@@ -93,12 +100,7 @@ def test_forged_state_is_refused_in_fixed_words(
     forged = json.loads(json.dumps(saved))
     forged["state"]["state"][saved["model_id"]]["state"].update(change)
     notebook.open(content=notebook_with_state(forged))
-    notebook.page.evaluate("""async () => {
-      const panel = window.jupyterapp.shell.currentWidget;
-      for (const cell of panel.content.model.cells) { cell.trusted = true; }
-      await panel.context.save();
-    }""")
-    notebook.page.reload()
+    trust_and_reload(notebook)
     notebook.wait_for(f"() => document.querySelector('{ROOT}') !== null")
     notebook.pause(500)
     if change.get("payload", {}) != {} and isinstance(change["payload"], dict):

@@ -66,15 +66,24 @@ export class Breadcrumb {
   private summary(): string {
     const params = this.h.column("params")?.[0];
     const size = counted(this.h.size, "module");
-    return typeof params === "number" ? `${size} · ${shortNumber(params)} parameters` : size;
+    return typeof params === "number"
+      ? `${size} · ${shortNumber(params)} ${params === 1 ? "parameter" : "parameters"}`
+      : size;
   }
 
   private inside(): HTMLElement[] {
     const focus = this.store.get("focus");
     if (focus === 0) return [];
     const note = el("span", "mkg-inside");
-    note.append("showing inside ", nameSpan("mkg-path", this.h.path(focus)));
+    note.append("showing inside ", nameSpan("mkg-path", this.shortPath(focus)));
     return [note, button("mkg-button mkg-show-all", "Show the whole model")];
+  }
+
+  /** The path, without its beginning when it is long. */
+  private shortPath(node: number): string {
+    const above = this.h.ancestors(node).slice(1);
+    const names = [...above, node].slice(-TAIL).map(step => this.h.name(step));
+    return (above.length >= TAIL ? "…." : "") + names.join(".");
   }
 
   private clicked(event: MouseEvent): void {

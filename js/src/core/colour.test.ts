@@ -1,6 +1,16 @@
 import { describe, expect, it } from "vitest";
 import { hierarchyOf, smallNet, storeOf } from "../testing/sample";
-import { colourOf, contrast, inkOn, luminance, MISSING_COLOUR, NOT_FINITE_COLOUR, sample, scaleOf, valueOf } from "./colour";
+import {
+  colourOf,
+  contrast,
+  inkOn,
+  luminance,
+  MISSING_COLOUR,
+  NOT_FINITE_COLOUR,
+  sample,
+  scaleOf,
+  valueOf
+} from "./colour";
 
 const steps = Array.from({ length: 257 }, (_, i) => i / 256);
 
@@ -14,7 +24,14 @@ describe("scale", () => {
   });
 
   it("keeps text readable everywhere", () => {
-    for (const colour of [...steps.map(sample), MISSING_COLOUR, NOT_FINITE_COLOUR, "#777777", "#fff", "rgb(10, 20, 30)"]) {
+    for (const colour of [
+      ...steps.map(sample),
+      MISSING_COLOUR,
+      NOT_FINITE_COLOUR,
+      "#777777",
+      "#fff",
+      "rgb(10, 20, 30)"
+    ]) {
       expect(contrast(colour, inkOn(colour))).toBeGreaterThanOrEqual(4.5);
     }
   });
@@ -32,7 +49,15 @@ describe("scale", () => {
 
   it("is linear over narrow or negative ranges", () => {
     const of = (a: number, b: number) =>
-      scaleOf(hierarchyOf({ inside: [{ name: "a", params: a }, { name: "b", params: b }] }), storeOf({ colorBy: "params" }));
+      scaleOf(
+        hierarchyOf({
+          inside: [
+            { name: "a", params: a },
+            { name: "b", params: b }
+          ]
+        }),
+        storeOf({ colorBy: "params" })
+      );
     expect(of(10, 900)?.logarithmic).toBe(false);
     expect(of(-1, 1e6)?.logarithmic).toBe(false);
     expect(of(10, 900)?.position(455)).toBeCloseTo(0.5);
@@ -73,7 +98,15 @@ describe("colour of nodes", () => {
     const h = smallNet();
     const store = storeOf({
       colorBy: "overlay",
-      overlay: { "layer1.0.conv": 1, "layer1.0.relu": 3, "layer1.1": 8, "layer1.1.conv": 100, "layer1.2.conv": "NaN", "layer1.3.conv": "NaN", "layer1.3.relu": 6 }
+      overlay: {
+        "layer1.0.conv": 1,
+        "layer1.0.relu": 3,
+        "layer1.1": 8,
+        "layer1.1.conv": 100,
+        "layer1.2.conv": "NaN",
+        "layer1.3.conv": "NaN",
+        "layer1.3.relu": 6
+      }
     });
     expect(valueOf(h, store, 4)).toEqual({ value: 2, note: "mean of 2 modules" });
     expect(valueOf(h, store, 7)).toEqual({ value: 8, note: "" });

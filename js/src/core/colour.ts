@@ -29,8 +29,17 @@ export const NOT_FINITE_COLOUR = "#e8308c";
 
 // viridis at 0, 0.1, … 1: lightness rises evenly, for every kind of colour vision
 const ANCHORS = [
-  "#440154", "#482475", "#414487", "#355f8d", "#2a788e", "#21918c",
-  "#22a884", "#44bf70", "#7ad151", "#bddf26", "#fde725",
+  "#440154",
+  "#482475",
+  "#414487",
+  "#355f8d",
+  "#2a788e",
+  "#21918c",
+  "#22a884",
+  "#44bf70",
+  "#7ad151",
+  "#bddf26",
+  "#fde725"
 ].map(channels);
 
 type Rgb = [number, number, number];
@@ -52,12 +61,12 @@ export function sample(position: number): string {
   const low = Math.min(Math.floor(place), ANCHORS.length - 2);
   const share = place - low;
   const mixed = ANCHORS[low].map((channel, i) => Math.round(channel + (ANCHORS[low + 1][i] - channel) * share));
-  return `#${mixed.map((channel) => channel.toString(16).padStart(2, "0")).join("")}`;
+  return `#${mixed.map(channel => channel.toString(16).padStart(2, "0")).join("")}`;
 }
 
 /** Relative luminance as WCAG defines it. */
 export function luminance(colour: string): number {
-  const [red, green, blue] = channels(colour).map((channel) => {
+  const [red, green, blue] = channels(colour).map(channel => {
     const share = channel / 255;
     return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
   });
@@ -76,7 +85,7 @@ export function inkOn(colour: string): "#000000" | "#ffffff" {
 
 /** Colour of every node under the store's present choice; follows the store. Null: not coloured. */
 export function colourOf(h: Hierarchy, store: Store): (node: number) => string | null {
-  return (node) => {
+  return node => {
     const shown = coloured(h, store);
     if (!shown) return null;
     const value = shown.values[node];
@@ -98,7 +107,10 @@ export function valueOf(h: Hierarchy, store: Store, node: number): NodeValue | n
   const value = shown.values[node];
   if (!h.isContainer(node) || value === null) return { value, note: "" };
   if (own !== null) return { value, note: shown.scale.column === "overlay" ? "" : shown.scale.aggregation };
-  return { value, note: Number.isFinite(value) ? `mean of ${counted(shown.counts[node], "module")}` : "nothing else inside" };
+  return {
+    value,
+    note: Number.isFinite(value) ? `mean of ${counted(shown.counts[node], "module")}` : "nothing else inside"
+  };
 }
 
 interface Coloured {
@@ -159,7 +171,7 @@ export function labelOf(h: Hierarchy, column: string): string {
 /** Containers without a value of their own get the mean of the finite values given below them, or NaN if there is nothing else. */
 function filledByMean(
   h: Hierarchy,
-  given: readonly (number | null)[],
+  given: readonly (number | null)[]
 ): { values: (number | null)[]; counts: number[] } {
   const values = [...given];
   const sums = new Float64Array(h.size);
@@ -185,7 +197,7 @@ function filledByMean(
 const AGGREGATIONS: Readonly<Record<Aggregate, string>> = {
   sum: "sum of subtree",
   mean: "mean of the modules inside",
-  own: "",
+  own: ""
 };
 
 function makeScale(h: Hierarchy, column: string, aggregate: Aggregate, values: readonly (number | null)[]): Scale {
@@ -210,7 +222,17 @@ function makeScale(h: Hierarchy, column: string, aggregate: Aggregate, values: r
   const logarithmic = min >= 0 && max > 100 * smallest;
   if (min > max) min = max = Number.NaN;
   const map = logarithmic ? logMap(smallest, max) : linearMap(min, max);
-  return { column, label: labelOf(h, column), aggregation: AGGREGATIONS[aggregate], logarithmic, min, max, missing, notFinite, ...map };
+  return {
+    column,
+    label: labelOf(h, column),
+    aggregation: AGGREGATIONS[aggregate],
+    logarithmic,
+    min,
+    max,
+    missing,
+    notFinite,
+    ...map
+  };
 }
 
 interface Mapping {
@@ -222,15 +244,15 @@ interface Mapping {
 function logMap(unit: number, max: number): Mapping {
   const span = Math.log1p(max / unit);
   return {
-    position: (value) => Math.min(1, Math.log1p(Math.max(0, value) / unit) / span),
-    at: (position) => unit * Math.expm1(position * span),
+    position: value => Math.min(1, Math.log1p(Math.max(0, value) / unit) / span),
+    at: position => unit * Math.expm1(position * span)
   };
 }
 
 function linearMap(min: number, max: number): Mapping {
   const span = max - min;
   return {
-    position: (value) => (span > 0 ? Math.min(1, Math.max(0, (value - min) / span)) : 0.5),
-    at: (position) => min + position * span,
+    position: value => (span > 0 ? Math.min(1, Math.max(0, (value - min) / span)) : 0.5),
+    at: position => min + position * span
   };
 }

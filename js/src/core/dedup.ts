@@ -6,6 +6,8 @@ import type { LayoutGroup } from "./layout";
 import { HARD_LIMIT } from "./reveal";
 import { idOf, type Scene, type SceneEdge, type SceneNode } from "./scene";
 
+const DEEPEST = 12; // containers below it share a rank
+
 interface Structure {
   entity: number;
   first: number; // its first module in tree order
@@ -20,7 +22,7 @@ export function buildDedupScene(h: Hierarchy, measure: Measure): Scene {
   const edges = containment(h, places, nodes);
   const items = nodes.map((_, place) => place);
   const links = edges.map(({ source, target }, k) => [source, target, k] as LayoutGroup["edges"][number]);
-  const groups: LayoutGroup[] = [{ node: -1, items, edges: links, direction: "LR" }];
+  const groups: LayoutGroup[] = [{ node: -1, items, edges: links, ranks: ranksOf(h, kept, places) }];
   return { nodes, edges, groups, count: nodes.length, capped: kept.length < all.length };
 }
 
@@ -78,6 +80,19 @@ function containment(h: Hierarchy, places: ReadonlyMap<number, number>, nodes: r
     source,
     target,
     kind: "data",
+    faint: true,
     label: count > 1 ? `×${count}` : ""
   }));
+}
+
+/** Containers by their greatest depth; what contains nothing comes last. */
+function ranksOf(h: Hierarchy, kept: readonly Structure[], places: ReadonlyMap<number, number>): number[] {
+  const ranks = kept.map(() => 0);
+  for (let node = 0; node < h.size; node++) {
+    const place = places.get(h.entity(node));
+    if (place !== undefined) {
+      ranks[place] = Math.max(ranks[place], Math.min(h.depth(node), DEEPEST));
+    }
+  }
+  return ranks.map((rank, place) => (h.isContainer(kept[place].first) ? rank : DEEPEST + 1));
 }

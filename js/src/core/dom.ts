@@ -5,7 +5,7 @@ export type Disposer = () => void;
 export function el<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   className = "",
-  text?: string,
+  text?: string
 ): HTMLElementTagNameMap[K] {
   const element = document.createElement(tag);
   if (className) element.className = className;
@@ -36,7 +36,7 @@ const SVG = "http://www.w3.org/2000/svg";
 
 export function svg<K extends keyof SVGElementTagNameMap>(
   tag: K,
-  attributes: Readonly<Record<string, string | number>> = {},
+  attributes: Readonly<Record<string, string | number>> = {}
 ): SVGElementTagNameMap[K] {
   const element = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
@@ -54,7 +54,7 @@ export function setAttribute(element: Element, name: string, value: string | num
 export function listen<K extends keyof HTMLElementEventMap>(
   target: HTMLElement,
   type: K,
-  handler: (event: HTMLElementEventMap[K]) => void,
+  handler: (event: HTMLElementEventMap[K]) => void
 ): Disposer {
   target.addEventListener(type, handler);
   return () => target.removeEventListener(type, handler);
@@ -79,7 +79,7 @@ export class Debounced {
 
   constructor(
     private readonly run: () => void,
-    private readonly delay: number,
+    private readonly delay: number
   ) {}
 
   call(): void {

@@ -3,10 +3,11 @@
 import type { Bends, GroupLayout, Size } from "./layout";
 
 const GAP = { across: 34, down: 40 };
+const MOST_ROWS = 60;
 
 /** `linked`: each item leads to the next. */
 export function flowLayout(items: Size[], linked: boolean, aspect: number, maxWidth: number): GroupLayout {
-  const rows = balanced(items, bestWidth(items, aspect, maxWidth));
+  const rows = bestRows(items, aspect, maxWidth);
   const corners: [number, number][] = [];
   const bends: Bends[] = [];
   let y = 0;
@@ -59,34 +60,32 @@ function extent(items: Size[], rows: number[][]): Size {
   return [Math.max(...widths), heights.reduce((sum, height) => sum + height + GAP.down, -GAP.down)];
 }
 
-/** The row width whose picture comes nearest to the aspect. */
-function bestWidth(items: Size[], aspect: number, maxWidth: number): number {
-  const total = items.reduce((sum, [w]) => sum + w + GAP.across, -GAP.across);
-  const widest = Math.max(...items.map(([w]) => w));
-  let best = { width: Math.max(widest, Math.min(total, maxWidth)), misfit: Infinity };
-  for (let parts = 1; parts <= Math.min(items.length, 40); parts++) {
-    const width = Math.max(widest, Math.min(maxWidth, total / parts + widest / 4));
-    const [w, h] = extent(items, wrap(items, width));
-    const misfit = Math.abs(Math.log(w / h / aspect)) + 0.02 * parts; // fewer rows where it hardly matters
-    if (misfit < best.misfit) {
-      best = { width, misfit };
+/** The number of rows whose picture comes nearest to the aspect. */
+function bestRows(items: Size[], aspect: number, maxWidth: number): number[][] {
+  let best: { rows: number[][]; misfit: number } | undefined;
+  for (let count = 1; count <= Math.min(items.length, MOST_ROWS); count++) {
+    const rows = wrap(items, narrowest(items, count));
+    const [width, height] = extent(items, rows);
+    const tooWide = width > maxWidth ? 10 * Math.log(width / maxWidth) : 0;
+    const misfit = Math.abs(Math.log(width / height / aspect)) + 0.02 * count + tooWide; // fewer rows where it hardly matters
+    if (!best || misfit < best.misfit) {
+      best = { rows, misfit };
     }
   }
-  return best.width;
+  return best?.rows ?? [];
 }
 
-/** As many rows as `width` needs, evened out. */
-function balanced(items: Size[], width: number): number[][] {
-  const rows = wrap(items, width);
+/** The least width at which the items take no more than `count` rows. */
+function narrowest(items: Size[], count: number): number {
   let low = Math.max(...items.map(([w]) => w));
-  let high = width;
-  for (let step = 0; step < 12; step++) {
+  let high = items.reduce((sum, [w]) => sum + w + GAP.across, 0);
+  while (high - low > 2) {
     const middle = (low + high) / 2;
-    if (wrap(items, middle).length <= rows.length) {
+    if (wrap(items, middle).length <= count) {
       high = middle;
     } else {
       low = middle;
     }
   }
-  return wrap(items, high);
+  return high;
 }

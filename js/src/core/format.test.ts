@@ -2,14 +2,32 @@ import { expect, it } from "vitest";
 import { counted, exactNumber, shortBytes, shortNumber } from "./format";
 
 it.each<[number, string]>([
-  [0, "0"], [7, "7"], [999, "999"], [1000, "1.00 k"], [999_999, "1.00 M"], [25_557_032, "25.6 M"], [-1234, "−1.23 k"],
-  [0.5, "0.5"], [0.12345, "0.123"], [0.00001234, "1.23e-5"], [1e30, "1.00e+30"], [999_600, "1.00 M"], [123_456, "123 k"], [Number.NaN, "NaN"], [Number.POSITIVE_INFINITY, "∞"]
+  [0, "0"],
+  [7, "7"],
+  [999, "999"],
+  [1000, "1.00 k"],
+  [999_999, "1.00 M"],
+  [25_557_032, "25.6 M"],
+  [-1234, "−1.23 k"],
+  [0.5, "0.5"],
+  [0.12345, "0.123"],
+  [0.00001234, "1.23e-5"],
+  [1e30, "1.00e+30"],
+  [999_600, "1.00 M"],
+  [123_456, "123 k"],
+  [Number.NaN, "NaN"],
+  [Number.POSITIVE_INFINITY, "∞"]
 ])("%d is %s", (value, text) => expect(shortNumber(value)).toBe(text));
 
-it.each<[number, string]>([[0, "0 B"], [512, "512 B"], [1023, "1023 B"], [1024, "1.00 KiB"], [102_228_128, "97.5 MiB"], [1023 * 1024, "1023 KiB"], [1023.9 * 1024, "1.00 MiB"]])(
-  "%d bytes are %s",
-  (value, text) => expect(shortBytes(value)).toBe(text)
-);
+it.each<[number, string]>([
+  [0, "0 B"],
+  [512, "512 B"],
+  [1023, "1023 B"],
+  [1024, "1.00 KiB"],
+  [102_228_128, "97.5 MiB"],
+  [1023 * 1024, "1023 KiB"],
+  [1023.9 * 1024, "1.00 MiB"]
+])("%d bytes are %s", (value, text) => expect(shortBytes(value)).toBe(text));
 
 it("gives every digit", () => {
   expect(exactNumber(25_557_032)).toBe("25,557,032");

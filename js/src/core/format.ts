@@ -29,7 +29,8 @@ export function shortColumn(column: string, value: number): string {
 
 /** Every digit: 25557032 → "25,557,032". Integers above 2^53 arrive as decimal text and keep all of theirs. */
 export function exactNumber(value: Value): string {
-  const text = typeof value === "number" ? (Number.isFinite(value) ? String(value) : shortNumber(value)) : value ?? "";
+  const text =
+    typeof value === "number" ? (Number.isFinite(value) ? String(value) : shortNumber(value)) : (value ?? "");
   return /^-?\d+$/.test(text) ? minus(text.replace(/\B(?=(\d{3})+$)/g, ",")) : text;
 }
 

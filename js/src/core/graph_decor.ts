@@ -1,13 +1,13 @@
 // How the cards look at the moment: values as colours, selection, search hits, marks of a comparison.
 
-import type { Core } from "cytoscape";
 import { colourOf } from "./colour";
-import type { Paints, Placed } from "./elements";
 import type { PaintItem } from "./graph_paint";
-import { familyColour, mix, STATUS_STYLE, type Theme } from "./graph_style";
+import { familyColour, mix, type Theme } from "./graph_style";
 import type { Hierarchy } from "./hierarchy";
 import type { MinimapItem } from "./minimap";
+import type { EdgePaint } from "./paint_edges";
 import type { Status } from "./payload";
+import type { Placed } from "./routes";
 import type { SceneNode } from "./scene";
 import { matches } from "./search";
 import type { Store, ViewName } from "./store";
@@ -17,12 +17,11 @@ interface Options {
   status?: readonly Status[];
 }
 
-export class GraphDecor implements Paints {
+export class GraphDecor {
   private painted: PaintItem[] = [];
-  private depths: number[] = [];
+  private lines: EdgePaint[] = [];
   private places = new Map<string, number>();
   private theme?: Theme;
-  private hits: Set<number> | null = null; // places; null without a query
   private selected = -1;
 
   constructor(
@@ -35,6 +34,10 @@ export class GraphDecor implements Paints {
     return this.painted;
   }
 
+  edges(): readonly EdgePaint[] {
+    return this.lines;
+  }
+
   itemOf(id: string): PaintItem | undefined {
     return this.painted[this.places.get(id) ?? -1];
   }
@@ -43,73 +46,50 @@ export class GraphDecor implements Paints {
     return this.painted[this.selected]?.node.id ?? null;
   }
 
-  update({ scene, boxes }: Placed, theme: Theme): void {
+  update({ scene, boxes, routes }: Placed, theme: Theme): void {
     const colour = colourOf(this.h, this.store);
+    const depth = depths(scene.nodes);
+    const hits = this.findHits(scene.nodes);
     this.theme = theme;
     this.places = new Map(scene.nodes.map(({ id }, place) => [id, place]));
-    this.depths = depths(scene.nodes);
-    this.hits = this.findHits(scene.nodes);
     this.selected = this.findSelected(scene.nodes);
     this.painted = scene.nodes.map((node, place) => {
       const { index } = node;
       return {
         node,
         box: boxes[place],
+        depth: depth[place],
         container: index >= 0 && this.options.view !== "deduplicated" && this.h.isContainer(index),
         family: index < 0 ? "" : familyColour(node.title, this.h.isContainer(index)),
         fill: index < 0 ? null : colour(index),
         status: index < 0 ? null : (this.options.status?.[index] ?? null),
         flag: this.flag(index),
-        dim: this.hits !== null && node.kind !== "group" && !this.hits.has(place)
+        dim: hits !== null && node.kind !== "group" && !hits.has(place),
+        hit: hits?.has(place) ?? false,
+        selected: place === this.selected
       };
     });
-  }
-
-  fill(place: number): string {
-    const { node, fill } = this.painted[place];
-    const theme = this.themeNow();
-    if (node.kind === "group") {
-      return theme.frame(this.depths[place]);
-    }
-    return node.kind === "pseudo" ? theme.canvas : (fill ?? theme.surface);
-  }
-
-  stroke(place: number): string {
-    const { node, fill, status } = this.painted[place];
-    const theme = this.themeNow();
-    if (status && status !== "same") {
-      return STATUS_STYLE[status].colour;
-    }
-    return fill && node.kind !== "group" ? mix(fill, theme.text, 0.3) : theme.border;
-  }
-
-  /** Classes for what the style sheet shows by itself. */
-  mark(cy: Core): void {
-    cy.batch(() => {
-      this.painted.forEach(({ node, dim }, place) => {
-        const element = cy.getElementById(node.id);
-        element.toggleClass("mkg-selected", place === this.selected);
-        element.toggleClass("mkg-hit", this.hits?.has(place) ?? false);
-        element.toggleClass("mkg-dim", dim);
-      });
+    this.lines = routes.map(route => {
+      return { route, lit: route.edge.source === this.selected || route.edge.target === this.selected };
     });
+  }
+
+  /** The colour of a card's or frame's ground. */
+  fill(place: number, theme: Theme): string {
+    const { node, fill, depth } = this.painted[place];
+    return node.kind === "group" ? theme.frame(depth) : (fill ?? theme.surface);
   }
 
   minimapItems(): MinimapItem[] {
-    const theme = this.themeNow();
-    return this.painted.map((item, place) => {
-      const frame = item.node.kind === "group";
-      const own = item.fill ?? (item.family ? mix(item.family, theme.surface, 0.25) : theme.border);
-      const fill = place === this.selected && !frame ? theme.accent : frame ? theme.frame(this.depths[place]) : own;
-      return { box: item.box, fill, frame };
-    });
-  }
-
-  private themeNow(): Theme {
-    if (!this.theme) {
-      throw new Error("update comes first");
+    const { theme } = this;
+    if (!theme) {
+      return [];
     }
-    return this.theme;
+    return this.painted.map(({ node, box, depth, family, fill, selected }) => {
+      const frame = node.kind === "group";
+      const own = fill ?? (family ? mix(family, theme.surface, 0.25) : theme.border);
+      return { box, fill: frame ? theme.frame(depth) : selected ? theme.accent : own, frame };
+    });
   }
 
   private flag(index: number): string {
@@ -133,7 +113,9 @@ export class GraphDecor implements Paints {
         seen.add(at);
         const place = byIndex.get(this.standIn(at));
         if (place !== undefined) {
-          hits.add(place);
+          if (at === match || nodes[place].kind !== "group") {
+            hits.add(place); // an open frame does not shine for what lies in its other instances
+          }
           break;
         }
       }

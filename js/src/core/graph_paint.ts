@@ -1,21 +1,27 @@
-// The text layer: everything written on cards and frames, drawn on a canvas above cytoscape's.
+// The picture: frames, edges, cards and their text on one canvas. cytoscape keeps the graph, the camera and
+// the hit tests; its own renderer takes ten times as long for the same scene.
 
-import { CARD, FONT, fitted, fontOf, type Measure } from "./cards";
+import { FONT, fontOf, type Measure } from "./cards";
 import { inkOn } from "./colour";
 import { mix, STATUS_STYLE, type Theme } from "./graph_style";
 import type { Box } from "./layout";
+import { type EdgePaint, paintEdges } from "./paint_edges";
+import { HEADER, type Line, linesOf, TITLE } from "./paint_lines";
 import type { Status } from "./payload";
 import type { SceneNode } from "./scene";
 
 export interface PaintItem {
   node: SceneNode;
   box: Box;
+  depth: number; // frames around it
   container: boolean;
-  family: string; // hue of the edge mark
+  family: string; // hue of the mark at the left
   fill: string | null; // colour of the value shown, if any
   status: Status | null;
-  flag: string; // "!" something to know, "↗" shared; "" none
+  flag: string; // "!" something to know; "" nothing
   dim: boolean;
+  hit: boolean;
+  selected: boolean;
 }
 
 export interface Viewport {
@@ -28,35 +34,29 @@ export interface Viewport {
 }
 
 const LEGIBLE = 4.2; // CSS pixels: smaller text is noise and costs time
-const HEADER = 21; // middle line of a frame's header
-const LEFT = 18; // text begins right of the family mark
-
-interface Line {
-  text: string;
-  x: number;
-  y: number;
-  font: string;
-  size: number;
-  ink: "text" | "muted";
-  centred: boolean;
-}
+const RADIUS = 8;
+const STACK = 5; // how far the card behind a stack peeps out
 
 interface Prepared {
   item: PaintItem;
   lines: Line[];
 }
 
-export class TextLayer {
-  private prepared: Prepared[] = [];
+export class Painter {
+  private cards: Prepared[] = [];
+  private frames: Prepared[] = [];
+  private edges: readonly EdgePaint[] = [];
 
   constructor(
     private readonly context: CanvasRenderingContext2D,
     private readonly measure: Measure
   ) {}
 
-  /** Lines are cut to their cards once, not at every frame. */
-  setItems(items: readonly PaintItem[]): void {
-    this.prepared = items.map(item => ({ item, lines: linesOf(item, this.measure) }));
+  setPicture(items: readonly PaintItem[], edges: readonly EdgePaint[]): void {
+    const prepared = items.map(item => ({ item, lines: linesOf(item, this.measure) }));
+    this.frames = prepared.filter(({ item }) => item.node.kind === "group");
+    this.cards = prepared.filter(({ item }) => item.node.kind !== "group");
+    this.edges = edges;
   }
 
   paint(view: Viewport, theme: Theme): void {
@@ -66,75 +66,91 @@ export class TextLayer {
     const scale = view.zoom * view.ratio;
     context.setTransform(scale, 0, 0, scale, view.x * view.ratio, view.y * view.ratio);
     context.textBaseline = "middle";
-    for (const { item, lines } of this.prepared) {
-      if (isInView(item.box, view)) {
-        context.globalAlpha = item.dim ? 0.35 : 1;
-        this.card(item, lines, view.zoom, theme);
-      }
+    const legible = ({ size }: Line) => size * view.zoom >= LEGIBLE;
+    const visible = ({ item }: Prepared) => isInView(item.box, view);
+    this.frames.filter(visible).forEach(frame => this.frame(frame, theme, legible));
+    const edges = this.edges.filter(({ route }) => isInView(around(route.points), view));
+    paintEdges(context, edges, theme);
+    this.cards.filter(visible).forEach(card => this.card(card, theme, legible));
+  }
+
+  private frame({ item, lines }: Prepared, theme: Theme, legible: (line: Line) => boolean): void {
+    const { box, fill } = item;
+    this.body(item, theme.frame(item.depth), theme);
+    if (fill) {
+      this.shape(box[0] + box[2] - 26, box[1] + HEADER - 6, 12, 12, 3, fill);
     }
+    this.write(item, lines.filter(legible), theme.text, theme.muted);
+    if (lines.some(legible)) {
+      this.chevron(box[0] + 16, box[1] + HEADER, true, theme.muted);
+      this.badges(item, box[0] + box[2] - (fill ? 34 : 12), box[1] + HEADER, theme);
+    }
+    this.statusMark(item);
+  }
+
+  private card({ item, lines }: Prepared, theme: Theme, legible: (line: Line) => boolean): void {
+    const { context } = this;
+    const { node, box, fill } = item;
+    context.globalAlpha = item.dim ? 0.32 : 1;
+    this.body(item, node.kind === "pseudo" ? theme.canvas : (fill ?? theme.surface), theme);
+    const ink = fill ? inkOn(fill) : theme.text;
+    if (node.kind !== "pseudo") {
+      const hue = theme.dark ? mix(item.family, "#ffffff", 0.25) : item.family;
+      this.shape(box[0] + 7, box[1] + 9, 4, box[3] - 18, 2, fill ? ink : hue);
+    }
+    this.write(item, lines.filter(legible), ink, fill ? ink : theme.muted);
+    if (lines.some(legible)) {
+      if (item.container) {
+        this.chevron(box[0] + box[2] - 15, box[1] + TITLE, false, ink);
+      }
+      this.badges(item, box[0] + box[2] - (item.container ? 26 : 10), box[1] + TITLE, theme);
+    }
+    this.statusMark(item);
     context.globalAlpha = 1;
   }
 
-  private card(item: PaintItem, lines: readonly Line[], zoom: number, theme: Theme): void {
+  /** Outline and fill, with the card behind a stack and the glow of the selection. */
+  private body(item: PaintItem, fill: string, theme: Theme): void {
     const { context } = this;
-    const { node, box } = item;
-    const plain = node.kind === "pseudo" || node.kind === "group" || !item.fill;
-    const ink = plain ? theme.text : inkOn(item.fill ?? theme.surface);
-    if (node.kind !== "pseudo") {
-      this.mark(item, theme);
+    const { node, box, selected } = item;
+    const [x, y, width, height] = box;
+    const link = node.target !== undefined;
+    const radius = node.kind === "pseudo" && !link ? height / 2 : RADIUS;
+    const stroke = strokeOf(item, theme);
+    if (selected) {
+      const glow = mix(theme.canvas, theme.accent, 0.28);
+      this.shape(x - 5, y - 5, width + 10, height + 10, radius + 4, glow);
     }
+    if (node.kind === "fold") {
+      this.shape(x + STACK, y + STACK, width, height, radius, mix(theme.canvas, fill, 0.75), mix(theme.canvas, stroke, 0.6));
+    }
+    context.setLineDash(link ? [4, 3] : []);
+    this.shape(x, y, width, height, radius, fill, stroke, selected ? 2.4 : item.hit ? 2 : 1.2);
+    context.setLineDash([]);
+  }
+
+  private write({ box }: PaintItem, lines: readonly Line[], strong: string, weak: string): void {
+    const { context } = this;
     for (const line of lines) {
-      if (line.size * zoom >= LEGIBLE) {
-        context.font = line.font;
-        context.textAlign = line.centred ? "center" : "left";
-        context.fillStyle = line.ink === "text" ? ink : plain ? theme.muted : ink;
-        context.fillText(line.text, box[0] + line.x, box[1] + line.y);
-      }
-    }
-    if (zoom * FONT.text >= LEGIBLE) {
-      this.badges(item, ink, theme);
-    }
-    this.status(item);
-  }
-
-  /** The bar that shows the family; on frames the swatch of the value instead. */
-  private mark(item: PaintItem, theme: Theme): void {
-    const { node, box, family, fill } = item;
-    if (node.kind === "group") {
-      if (fill) {
-        this.pill(box[0] + box[2] - 26, box[1] + HEADER - 6, 12, 12, 3, fill);
-      }
-      return;
-    }
-    const inset = theme.dark ? mix(family, "#ffffff", 0.25) : family;
-    this.pill(box[0] + 7, box[1] + 9, 4, box[3] - 18, 2, fill ? inkOn(fill) : inset);
-  }
-
-  private badges(item: PaintItem, ink: string, theme: Theme): void {
-    const { node, box, container } = item;
-    const group = node.kind === "group";
-    const middle = box[1] + (group ? HEADER : this.titleLine(item));
-    if (container) {
-      this.chevron(group ? box[0] + 16 : box[0] + box[2] - 15, middle, group, group ? theme.muted : ink);
-    }
-    let right = box[0] + box[2] - (group ? (item.fill ? 34 : 12) : container ? 26 : 10);
-    if (node.badge) {
-      right -= this.badge(node.badge, right, middle, theme);
-    }
-    if (item.flag) {
-      this.badge(item.flag, right - 4, middle, theme);
+      context.font = line.font;
+      context.textAlign = line.centred ? "center" : "left";
+      context.fillStyle = line.strong ? strong : weak;
+      context.fillText(line.text, box[0] + line.x, box[1] + line.y);
     }
   }
 
-  private titleLine(item: PaintItem): number {
-    return item.box[3] >= CARD.tall ? 16 : 16;
+  private badges({ node, flag }: PaintItem, right: number, middle: number, theme: Theme): void {
+    const used = node.badge === "" ? 0 : this.badge(node.badge, right, middle, theme) + 4;
+    if (flag !== "") {
+      this.badge(flag, right - used, middle, theme);
+    }
   }
 
   /** Returns its width. */
   private badge(text: string, right: number, middle: number, theme: Theme): number {
     const { context } = this;
     const width = this.measure(text, FONT.text, true) + 10;
-    this.pill(right - width, middle - 8, width, 16, 8, mix(theme.surface, theme.accent, theme.dark ? 0.3 : 0.14));
+    this.shape(right - width, middle - 8, width, 16, 8, mix(theme.surface, theme.accent, theme.dark ? 0.3 : 0.14));
     context.font = fontOf(FONT.text, true);
     context.textAlign = "center";
     context.fillStyle = theme.dark ? mix(theme.accent, "#ffffff", 0.6) : mix(theme.accent, "#000000", 0.35);
@@ -142,26 +158,39 @@ export class TextLayer {
     return width;
   }
 
-  private status(item: PaintItem): void {
-    if (!item.status || item.status === "same") {
+  private statusMark({ status, box }: PaintItem): void {
+    if (!status || status === "same") {
       return;
     }
     const { context } = this;
-    const { colour, glyph } = STATUS_STYLE[item.status];
-    const [x, y] = [item.box[0] + 2, item.box[1] + 2];
-    this.pill(x - 11, y - 11, 22, 22, 11, colour);
+    const { colour, glyph } = STATUS_STYLE[status];
+    this.shape(box[0] - 9, box[1] - 9, 22, 22, 11, colour);
     context.font = fontOf(12, true);
     context.textAlign = "center";
     context.fillStyle = inkOn(colour);
-    context.fillText(glyph, x, y + 0.5);
+    context.fillText(glyph, box[0] + 2, box[1] + 2.5);
   }
 
-  private pill(x: number, y: number, width: number, height: number, radius: number, fill: string): void {
+  private shape(
+    x: number,
+    y: number,
+    width: number,
+    height: number,
+    radius: number,
+    fill: string,
+    stroke?: string,
+    line = 1.2
+  ): void {
     const { context } = this;
     context.beginPath();
     context.roundRect(x, y, width, height, radius);
     context.fillStyle = fill;
     context.fill();
+    if (stroke) {
+      context.strokeStyle = stroke;
+      context.lineWidth = line;
+      context.stroke();
+    }
   }
 
   private chevron(x: number, y: number, open: boolean, colour: string): void {
@@ -184,16 +213,28 @@ export class TextLayer {
   }
 }
 
-/** Where a click opens or closes: the chevron and a little around it. */
-export function isOnChevron(item: PaintItem, x: number, y: number): boolean {
-  const { box, node } = item;
-  if (!item.container) {
-    return false;
+function strokeOf({ node, fill, status, selected, hit }: PaintItem, theme: Theme): string {
+  if (selected || hit) {
+    return theme.accent;
   }
+  if (status && status !== "same") {
+    return STATUS_STYLE[status].colour;
+  }
+  return fill && node.kind !== "group" ? mix(fill, theme.text, 0.3) : theme.border;
+}
+
+/** Where a click opens or closes: the chevron and a little around it. */
+export function isOnChevron({ box, node, container }: PaintItem, x: number, y: number): boolean {
   const group = node.kind === "group";
   const centre = group ? box[0] + 16 : box[0] + box[2] - 15;
-  const middle = box[1] + (group ? HEADER : 16);
-  return Math.abs(x - centre) <= 12 && Math.abs(y - middle) <= 14;
+  const middle = box[1] + (group ? HEADER : TITLE);
+  return container && Math.abs(x - centre) <= 12 && Math.abs(y - middle) <= 14;
+}
+
+function around(points: readonly (readonly [number, number])[]): Box {
+  const [xs, ys] = [points.map(([x]) => x), points.map(([, y]) => y)];
+  const [left, top] = [Math.min(...xs), Math.min(...ys)];
+  return [left, top, Math.max(...xs) - left, Math.max(...ys) - top];
 }
 
 function isInView([left, top, width, height]: Box, view: Viewport): boolean {
@@ -205,63 +246,4 @@ function isInView([left, top, width, height]: Box, view: Viewport): boolean {
     x + width * view.zoom > -margin &&
     y + height * view.zoom > -margin
   );
-}
-
-function linesOf(item: PaintItem, measure: Measure): Line[] {
-  const { node } = item;
-  if (node.kind === "group") {
-    return headerLines(item, measure);
-  }
-  return node.kind === "pseudo" && node.subtitle === "" ? [pillLine(item)] : cardLines(item, measure);
-}
-
-function pillLine({ node, box }: PaintItem): Line {
-  const font = fontOf(12, false);
-  return { text: node.title, x: box[2] / 2, y: box[3] / 2 + 0.5, font, size: 12, ink: "muted", centred: true };
-}
-
-function cardLines(item: PaintItem, measure: Measure): Line[] {
-  const { node, box } = item;
-  const room = box[2] - LEFT - 10;
-  const badge = (node.badge ? measure(node.badge, FONT.text, true) + 14 : 0) + (item.flag ? 20 : 0);
-  const titleRoom = room - badge - (item.container ? CARD.chevron - 4 : 0);
-  const rows = [node.subtitle, node.detail].filter(text => text !== "");
-  const top = rows.length === 0 ? box[3] / 2 : 16;
-  return [
-    textLine(node.title, LEFT, top, FONT.title, true, "text", titleRoom, measure),
-    ...rows.map((text, i) => textLine(text, LEFT, 33 + 15 * i, FONT.text, false, "muted", room, measure))
-  ];
-}
-
-/** slot · class · what is inside */
-function headerLines(item: PaintItem, measure: Measure): Line[] {
-  const { node, box } = item;
-  const badge = (node.badge ? measure(node.badge, FONT.text, true) + 14 : 0) + (item.flag ? 20 : 0);
-  let x = 30;
-  const right = box[2] - badge - (item.fill ? 36 : 14);
-  const lines: Line[] = [];
-  const add = (text: string, size: number, bold: boolean, ink: Line["ink"]) => {
-    if (text !== "" && right - x > 24) {
-      const line = textLine(text, x, HEADER, size, bold, ink, right - x, measure);
-      lines.push(line);
-      x += measure(line.text, size, bold) + 8;
-    }
-  };
-  add(node.subtitle || node.title, FONT.title, true, "text");
-  add(node.subtitle ? node.title : "", 12, false, "text");
-  add(node.detail, FONT.text, false, "muted");
-  return lines;
-}
-
-function textLine(
-  text: string,
-  x: number,
-  y: number,
-  size: number,
-  bold: boolean,
-  ink: Line["ink"],
-  room: number,
-  measure: Measure
-): Line {
-  return { text: fitted(text, room, size, bold, measure), x, y, font: fontOf(size, bold), size, ink, centred: false };
 }

@@ -112,31 +112,20 @@ export const STATUS_STYLE: Readonly<Record<Status, { colour: string; glyph: stri
   removed: { colour: "#d55e00", glyph: "−", label: "removed" }
 };
 
-const RADIUS = 8;
-export const BORDER = 1.2;
-export const GHOST = 5; // how far the card behind a stack peeps out
-
-export function stylesheet(theme: Theme): StylesheetStyle[] {
+/** For cytoscape's own purposes: places and shapes to hit. The painter draws, so nothing here is to be seen. */
+export function stylesheet(): StylesheetStyle[] {
   const rules = [
     {
       selector: "node",
       style: {
         shape: "round-rectangle",
-        "corner-radius": String(RADIUS),
         width: "data(width)",
         height: "data(height)",
         "background-color": "data(fill)",
-        "border-color": "data(stroke)",
-        "border-width": BORDER,
-        "overlay-opacity": 0
+        "overlay-opacity": 0,
+        opacity: 0
       }
     },
-    { selector: "node[kind = 'fold']", style: stack(theme) },
-    {
-      selector: "node[kind = 'pseudo']",
-      style: { "corner-radius": "17", "background-color": theme.canvas, "border-style": "solid" }
-    },
-    { selector: "node[?link]", style: { "corner-radius": String(RADIUS), "border-style": "dashed" } },
     {
       selector: "node:parent",
       style: {
@@ -151,55 +140,11 @@ export function stylesheet(theme: Theme): StylesheetStyle[] {
       }
     },
     { selector: "node:active", style: { "overlay-opacity": 0 } },
-    {
-      selector: "node.mkg-selected",
-      style: {
-        "border-color": theme.accent,
-        "border-width": 2.4,
-        "underlay-color": theme.accent,
-        "underlay-opacity": 0.2,
-        "underlay-padding": 5,
-        "underlay-shape": "round-rectangle"
-      }
-    },
-    { selector: "node.mkg-hit", style: { "border-color": theme.accent, "border-width": 2 } },
-    { selector: "node.mkg-dim, edge.mkg-dim", style: { opacity: 0.35 } },
-    { selector: "edge", style: edgeStyle(theme) },
-    { selector: "edge[kind = 'order']", style: { "line-style": "dashed", "line-dash-pattern": [5, 4] } },
-    { selector: "edge[bends]", style: bendStyle() }
+    { selector: "edge", style: { "curve-style": "haystack", events: "no", "overlay-opacity": 0, opacity: 0 } },
+    { selector: "edge[kind = 'order']", style: { "line-style": "dashed" } }
   ];
-  // The typings know fewer properties than the library does.
+  // the typings know fewer properties than the library does
   return rules as unknown as StylesheetStyle[];
-}
-
-function stack(theme: Theme): Record<string, unknown> {
-  return { ghost: "yes", "ghost-offset-x": GHOST, "ghost-offset-y": GHOST, "ghost-opacity": theme.dark ? 0.55 : 0.6 };
-}
-
-function edgeStyle(theme: Theme): Record<string, unknown> {
-  return {
-    width: 1.5,
-    "line-color": theme.edge,
-    "target-arrow-color": theme.edge,
-    "target-arrow-shape": "triangle",
-    "arrow-scale": 0.9,
-    "curve-style": "straight",
-    events: "no",
-    "overlay-opacity": 0
-  };
-}
-
-function bendStyle(): Record<string, unknown> {
-  return {
-    "curve-style": "round-segments",
-    "segment-weights": "data(weights)",
-    "segment-distances": "data(distances)",
-    "segment-radii": 10,
-    "radius-type": "arc-radius",
-    "edge-distances": "endpoints",
-    "source-endpoint": "data(from)",
-    "target-endpoint": "data(to)"
-  };
 }
 
 /** Calls back after every change of JupyterLab's theme or of the system's colours. Returns the disposer. */

@@ -4,10 +4,10 @@ import cytoscape, { type Core, type NodeSingular } from "cytoscape";
 import { canvasContext, measurer } from "./cards";
 import { colourOf } from "./colour";
 import { buildDedupScene } from "./dedup";
-import { Disposers, el } from "./dom";
-import { applyScene, placed, type Placed } from "./elements";
+import { Disposers, el, listen } from "./dom";
+import { applyScene, selectOnly } from "./elements";
 import { GraphDecor } from "./graph_decor";
-import { isOnChevron, TextLayer } from "./graph_paint";
+import { isOnChevron, Painter } from "./graph_paint";
 import { exportPng } from "./graph_png";
 import { readTheme, stylesheet, type Theme, watchTheme } from "./graph_style";
 import type { Hierarchy } from "./hierarchy";
@@ -18,6 +18,7 @@ import { Offer } from "./offer";
 import { pageFor, turnPage } from "./pages";
 import type { Status } from "./payload";
 import { MANY_NODES, reveal, SOFT_LIMIT, toggle } from "./reveal";
+import { boundsOf, placed, type Placed } from "./routes";
 import { buildScene, type Scene } from "./scene";
 import type { GraphState, Store, ViewName } from "./store";
 import { anchored, fitted, opening, type Camera } from "./viewport";
@@ -54,8 +55,8 @@ export class GraphView {
   private readonly measure = measurer();
   private readonly layouts = new LayoutClient();
   private readonly cy: Core;
-  private readonly text?: TextLayer;
-  private readonly textCanvas = el("canvas", "mkg-graph-text");
+  private readonly painter?: Painter;
+  private readonly picture = el("canvas", "mkg-graph-picture");
   private readonly minimap: Minimap;
   private readonly offer: Offer;
   private readonly decor: GraphDecor;
@@ -82,10 +83,10 @@ export class GraphView {
     this.host.setAttribute("role", "application");
     this.host.setAttribute("aria-label", "Model graph. The module tree beside it offers the same by keyboard.");
     const minimapHost = el("div");
-    wrap.append(this.host, this.textCanvas, minimapHost);
+    wrap.append(this.host, this.picture, minimapHost);
     this.theme = readTheme(wrap);
-    const context = canvasContext() && this.textCanvas.getContext("2d");
-    this.text = context ? new TextLayer(context, this.measure) : undefined;
+    const context = canvasContext() && this.picture.getContext("2d");
+    this.painter = context ? new Painter(context, this.measure) : undefined;
     this.cy = this.createCore(context === null);
     this.decor = new GraphDecor(h, store, options);
     this.minimap = new Minimap(minimapHost, this.cy);
@@ -125,7 +126,7 @@ export class GraphView {
   }
 
   exportPng(): Promise<Blob> {
-    return exportPng(this.cy, this.decor.items(), this.measure, this.theme);
+    return exportPng(this.decor.items(), this.decor.edges(), this.measure, this.theme);
   }
 
   fit(): void {
@@ -159,7 +160,7 @@ export class GraphView {
       container: headless ? undefined : this.host,
       headless,
       styleEnabled: true,
-      style: stylesheet(this.theme),
+      style: stylesheet(),
       layout: { name: "preset" },
       autoungrabify: true,
       boxSelectionEnabled: false,
@@ -169,7 +170,7 @@ export class GraphView {
     });
     cy.on("tap", "node", event => this.tapped(event.target, event.position));
     cy.on("dbltap", "node", event => this.doubleTapped(event.target, event.position));
-    cy.on("render", () => this.paintText());
+    cy.on("render", () => this.paint());
     cy.on("viewport", () => this.minimap.schedule());
     cy.on("scrollzoom pinchzoom dragpan", () => (this.touched = true));
     return cy;
@@ -189,6 +190,10 @@ export class GraphView {
       }),
       this.store.on("focus", () => (this.refocused = true)),
       watchTheme(() => this.retheme())
+    );
+    this.disposers.add(
+      listen(this.host, "focus", () => this.host.classList.toggle("mkg-by-keyboard", !this.tapping)),
+      listen(this.host, "pointerdown", () => this.host.classList.remove("mkg-by-keyboard"))
     );
     if (typeof ResizeObserver !== "undefined") {
       const observer = new ResizeObserver(() => this.resize());
@@ -311,10 +316,10 @@ export class GraphView {
       return;
     }
     this.decor.update(this.placed, this.theme);
-    applyScene(this.cy, this.placed, this.decor);
-    this.decor.mark(this.cy);
-    this.text?.setItems(this.decor.items());
-    this.paintText();
+    applyScene(this.cy, this.placed, place => this.decor.fill(place, this.theme));
+    selectOnly(this.cy, this.decor.idOfSelected());
+    this.painter?.setPicture(this.decor.items(), this.decor.edges());
+    this.paint();
     this.minimap.show(this.decor.minimapItems(), this.bounds(), this.theme);
   }
 
@@ -327,15 +332,14 @@ export class GraphView {
 
   private retheme(): void {
     this.theme = readTheme(this.wrap);
-    this.cy.style(stylesheet(this.theme));
     this.applyDecor();
   }
 
-  private paintText(): void {
-    const { cy, textCanvas } = this;
+  private paint(): void {
+    const { cy, picture } = this;
     const { x, y } = cy.pan();
-    const ratio = textCanvas.width / Math.max(1, cy.width());
-    this.text?.paint({ x, y, zoom: cy.zoom(), width: cy.width(), height: cy.height(), ratio }, this.theme);
+    const ratio = picture.width / Math.max(1, cy.width());
+    this.painter?.paint({ x, y, zoom: cy.zoom(), width: cy.width(), height: cy.height(), ratio }, this.theme);
   }
 
   private resize(): void {
@@ -344,13 +348,15 @@ export class GraphView {
     if (width === 0 || height === 0 || this.dead) {
       return;
     }
-    this.textCanvas.width = Math.round(width * ratio);
-    this.textCanvas.height = Math.round(height * ratio);
+    this.picture.width = Math.round(width * ratio);
+    this.picture.height = Math.round(height * ratio);
+    const before = this.cy.width();
     this.cy.resize();
-    if (this.placed && !this.touched) {
+    // a change of height alone is the strip coming or going: what is under the pointer stays there
+    if (this.placed && !this.touched && Math.abs(this.cy.width() - before) > 1) {
       this.open();
     }
-    this.paintText();
+    this.paint();
   }
 
   /** The first look: everything if it stays legible, else the beginning. */
@@ -364,13 +370,7 @@ export class GraphView {
   }
 
   private bounds(): Box {
-    const boxes = this.placed?.boxes ?? [];
-    if (boxes.length === 0) {
-      return [0, 0, 1, 1];
-    }
-    const [left, top] = [0, 1].map(i => Math.min(...boxes.map(box => box[i])));
-    const [right, bottom] = [0, 1].map(i => Math.max(...boxes.map(box => box[i] + box[i + 2])));
-    return [left, top, right - left, bottom - top];
+    return boundsOf(this.placed?.boxes ?? []);
   }
 
   /** A selection made elsewhere is brought into the picture. */
@@ -394,7 +394,7 @@ export class GraphView {
       return;
     }
     const painted = () => requestAnimationFrame(() => this.dead || this.options.onReady?.());
-    if (this.text) {
+    if (this.painter) {
       this.cy.one("render", painted);
     } else {
       painted();
@@ -403,7 +403,9 @@ export class GraphView {
 
   private tapped(target: NodeSingular, at: { x: number; y: number }): void {
     const item = this.decor.itemOf(target.id());
+    this.tapping = true;
     this.host.focus({ preventScroll: true });
+    this.tapping = false;
     if (!item) {
       return;
     }

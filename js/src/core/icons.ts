@@ -16,7 +16,13 @@ export type IconName = keyof typeof PATHS;
 
 export function icon(name: IconName): SVGSVGElement {
   const picture = svg("svg", { viewBox: "0 0 16 16", width: 14, height: 14, class: "mkg-icon", "aria-hidden": "true" });
-  const line = { fill: "none", stroke: "currentColor", "stroke-width": 1.5, "stroke-linecap": "round", "stroke-linejoin": "round" };
+  const line = {
+    fill: "none",
+    stroke: "currentColor",
+    "stroke-width": 1.5,
+    "stroke-linecap": "round",
+    "stroke-linejoin": "round"
+  };
   picture.append(svg("path", { d: PATHS[name], ...line }));
   return picture;
 }

@@ -1,18 +1,19 @@
 // Positions: every open group is laid out on its own, inner groups first. Runs in a worker and in plain calls alike.
 
 import { Graph, layout as dagre } from "@dagrejs/dagre";
+import { columnLayout } from "./columns";
 import { flowLayout } from "./flow";
 
 export type Size = [width: number, height: number];
 export type Box = [x: number, y: number, width: number, height: number];
 export type Bends = [x: number, y: number][];
-export type Direction = "LR" | "TB";
+type Direction = "LR" | "TB";
 
 export interface LayoutGroup {
   node: number; // the group's own place in `sizes`; -1 for the canvas
   items: number[]; // its direct children, places in `sizes`
-  edges: [from: number, to: number, edge: number][]; // places in `items`, and the number of the edge
-  direction?: Direction; // unset: whichever suits the shape
+  edges: [from: number, to: number, edge: number][]; // places in `items`; the number of the edge, or NO_EDGE
+  ranks?: number[]; // of the items: laid out in columns, without dagre
 }
 
 export interface LayoutRequest {
@@ -35,9 +36,11 @@ export interface GroupLayout {
   height: number;
 }
 
+export const NO_EDGE = -1; // places things, but is not drawn here
 export const FRAME = { side: 16, top: 42, bottom: 16 };
-const NESTED_ASPECT = 2.4; // frames inside frames read best when they are flat
-const LEVELS_ABOVE = 160; // nodes or a quarter of the edges: dagre takes seconds
+const NESTED_ASPECT = 3.2; // frames inside frames read best when they are flat
+const MOST_PIECES = 700; // nodes, and ranks that edges cross: with more, dagre takes seconds
+const SECOND_TRY = 250; // pieces that may be laid out in both directions to compare
 const CACHE_LIMIT = 2000;
 
 export class Layouter {
@@ -64,10 +67,10 @@ export class Layouter {
     const items = group.items.map(item => sizes[item]);
     const edges = group.edges.map(([from, to]) => [from, to] as [number, number]);
     const aspect = group.node < 0 ? request.aspect : NESTED_ASPECT;
-    const key = JSON.stringify([items, edges, aspect, request.maxWidth, group.direction]);
+    const key = JSON.stringify([items, edges, aspect, request.maxWidth, group.ranks]);
     let laid = this.cache.get(key);
     if (!laid) {
-      laid = layoutGroup(items, edges, aspect, request.maxWidth, group.direction);
+      laid = layoutGroup(items, edges, aspect, request.maxWidth, group.ranks);
       this.misses++;
       this.remember(key, laid);
     }
@@ -92,19 +95,21 @@ function layoutGroup(
   edges: [number, number][],
   aspect: number,
   maxWidth: number,
-  direction?: Direction
+  ranks?: number[]
 ): GroupLayout {
+  if (ranks) {
+    return columnLayout(items, ranks, edges.length, aspect);
+  }
   if (isChain(items.length, edges) || edges.length === 0) {
     return flowLayout(items, edges.length > 0, aspect, maxWidth);
   }
-  if (items.length > LEVELS_ABOVE || edges.length > 4 * LEVELS_ABOVE) {
-    return levelLayout(items, edges);
-  }
-  if (direction) {
-    return dagreLayout(items, edges, direction);
+  const depth = longestPaths(items.length, edges);
+  const pieces = edges.reduce((sum, [from, to]) => sum + Math.abs(depth[to] - depth[from]), items.length);
+  if (pieces > MOST_PIECES) {
+    return columnLayout(items, depth, edges.length, aspect);
   }
   const down = dagreLayout(items, edges, "TB");
-  if (down.width / down.height > aspect / 3) {
+  if (down.width / down.height > aspect / 3 || pieces > SECOND_TRY) {
     return down;
   }
   const across = dagreLayout(items, edges, "LR");
@@ -141,33 +146,6 @@ function straightened(points: Bends): Bends {
 
 function cross(a: readonly number[], b: readonly number[], c: readonly number[]): number {
   return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]);
-}
-
-/** Ranks by longest path, each rank a wrapped block of rows: linear in nodes and edges. */
-function levelLayout(items: Size[], edges: [number, number][]): GroupLayout {
-  const ranks = longestPaths(items.length, edges);
-  const byRank: number[][] = [];
-  ranks.forEach((rank, i) => (byRank[rank] ??= []).push(i));
-  const across = Math.max(4, Math.ceil(Math.sqrt(items.length / Math.max(1, byRank.length)) * 2));
-  const corners: [number, number][] = [];
-  let y = 0;
-  for (const members of byRank.filter(Boolean)) {
-    for (let at = 0; at < members.length; at += across) {
-      const row = members.slice(at, at + across);
-      let x = 0;
-      for (const item of row) {
-        corners[item] = [x, y];
-        x += items[item][0] + 24;
-      }
-      y += Math.max(...row.map(item => items[item][1])) + 20;
-    }
-    y += 40;
-  }
-  return settle(
-    items,
-    corners,
-    edges.map(() => [])
-  );
 }
 
 /** Edges against the order of a cycle are ignored. */
@@ -230,7 +208,7 @@ function place(groups: LayoutGroup[], layouts: GroupLayout[], sizes: Size[]): La
     });
     edges.forEach(([, , edge], k) => {
       const points = layouts[g].bends[k].map(([x, y]) => [left + x, top + y] as [number, number]);
-      if (points.length > 0) {
+      if (edge !== NO_EDGE && points.length > 0) {
         bends.push([edge, points]);
       }
     });

@@ -41,35 +41,36 @@ export class Legend {
 function parts(scale: Scale): HTMLElement[] {
   const title = el("div", "mkg-legend-title", scale.label);
   if (scale.logarithmic) title.append(el("span", "mkg-legend-note", " logarithmic"));
-  const found = [title, ...(Number.isNaN(scale.min) ? [] : [ramp(scale), ends(scale)])];
+  const found = [title, ...(Number.isNaN(scale.min) ? [] : rampWithEnds(scale))];
   if (scale.aggregation) found.push(el("div", "mkg-legend-note", `containers: ${scale.aggregation}`));
   if (scale.missing) found.push(key(MISSING_COLOUR, `no value: ${counted(scale.missing, "module")}`));
   if (scale.notFinite) found.push(key(NOT_FINITE_COLOUR, `NaN or infinite: ${counted(scale.notFinite, "module")}`));
   return found;
 }
 
-function ramp(scale: Scale): HTMLElement {
-  const picture = svg("svg", { viewBox: `0 0 ${STEPS} 1`, preserveAspectRatio: "none", "aria-hidden": "true" });
+function rampWithEnds(scale: Scale): HTMLElement[] {
+  const picture = el("div", "mkg-legend-ramp");
   const flat = scale.min === scale.max;
+  picture.append(ramp(scale, flat));
+  if (flat) return [picture, end(scale, scale.min)];
+  picture.title = `in the middle: ${shortColumn(scale.column, scale.at(0.5))}`;
+  return [end(scale, scale.min), picture, end(scale, scale.max)];
+}
+
+function ramp(scale: Scale, flat: boolean): SVGElement {
+  const picture = svg("svg", { viewBox: `0 0 ${STEPS} 1`, preserveAspectRatio: "none", "aria-hidden": "true" });
   for (let step = 0; step < STEPS; step += 1) {
     const fill = sample(flat ? scale.position(scale.min) : step / (STEPS - 1));
     // each reaches to the end, under the next ones, or hairlines show between them
     picture.append(svg("rect", { x: step, y: 0, width: STEPS - step, height: 1, fill }));
   }
-  const holder = el("div", "mkg-legend-ramp");
-  holder.append(picture);
-  return holder;
+  return picture;
 }
 
-function ends(scale: Scale): HTMLElement {
-  const line = el("div", "mkg-legend-ends");
-  const values = scale.min === scale.max ? [scale.min] : [scale.min, scale.at(0.5), scale.max];
-  for (const value of values) {
-    const mark = el("span", "", shortColumn(scale.column, value));
-    mark.title = exactNumber(value);
-    line.append(mark);
-  }
-  return line;
+function end(scale: Scale, value: number): HTMLElement {
+  const mark = el("span", "mkg-legend-end", shortColumn(scale.column, value));
+  mark.title = exactNumber(value);
+  return mark;
 }
 
 function key(colour: string, text: string): HTMLElement {

@@ -4,7 +4,7 @@ import type { Core } from "cytoscape";
 import type { Theme } from "./graph_style";
 import type { Box } from "./layout";
 
-const SIZE = { width: 168, height: 112, margin: 6 };
+const SIZE = { width: 132, height: 88, margin: 5 };
 
 export interface MinimapItem {
   box: Box;
@@ -125,10 +125,19 @@ export class Minimap {
     const y = Math.max(1, top - (pan.y / zoom) * scale);
     const right = Math.min(SIZE.width - 1, left + ((cy.width() - pan.x) / zoom) * scale);
     const bottom = Math.min(SIZE.height - 1, top + ((cy.height() - pan.y) / zoom) * scale);
-    if (right > x && bottom > y) {
+    const whole = this.isWhole();
+    this.host.classList.toggle("mkg-is-whole", whole);
+    if (right > x && bottom > y && !whole) {
       context.strokeStyle = theme.accent;
       context.lineWidth = 1.5;
       context.strokeRect(x, y, right - x, bottom - y);
     }
+  }
+
+  /** Everything is in view. */
+  private isWhole(): boolean {
+    const { x1, y1, x2, y2 } = this.cy.extent();
+    const [x, y, width, height] = this.bounds;
+    return x1 <= x && y1 <= y && x2 >= x + width && y2 >= y + height;
   }
 }

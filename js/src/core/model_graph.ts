@@ -107,9 +107,8 @@ class Explorer implements ModelGraph {
       "status"
     ].map(slot);
     const bar = box("mkg-bar", toolbar, exports);
-    const centre = box("mkg-centre", this.stage, strip);
+    const centre = box("mkg-centre", this.stage, legend, strip);
     const main = box("mkg-main", box("mkg-left", tree), centre, box("mkg-right", panel));
-    this.stage.append(legend);
     this.host.replaceChildren(bar, breadcrumb, main, status);
     const parts = [
       new Toolbar(toolbar, h, store),

@@ -2,7 +2,7 @@
 
 import { cardSize, cardText, oneLine, type Measure } from "./cards";
 import type { Fold, Hierarchy, Link } from "./hierarchy";
-import type { LayoutGroup, Size } from "./layout";
+import { type LayoutGroup, NO_EDGE, type Size } from "./layout";
 import { drawnRows, HARD_LIMIT, MAX_NESTING, openNodes, WINDOW } from "./reveal";
 import { EdgeLifter } from "./scene_edges";
 import type { Store } from "./store";
@@ -28,6 +28,7 @@ export interface SceneEdge {
   source: number; // places in `nodes`
   target: number;
   kind: "order" | "data";
+  faint?: boolean; // too many to stand out: only those of the selected card do
   label: string;
 }
 
@@ -213,21 +214,20 @@ class SceneBuilder {
     for (const { source, target, label } of lifter.edges()) {
       const edge = this.addEdge(source, target, "data", label);
       const [group, from, to] = lifter.meeting(source, target, this.groups);
+      // the bends lead between the items themselves, not to what lies inside them
+      const direct = group.items[from] === source && group.items[to] === target;
       if (from !== to) {
-        group.edges.push([from, to, edge]);
+        group.edges.push([from, to, direct ? edge : NO_EDGE]);
       }
     }
     this.groups.forEach(group => (group.edges = distinct(group.edges)));
   }
 }
 
-/** A layout needs each pair once. */
+/** A layout needs each pair once, the direct edge if there is one; in order, so that a chain is seen to be one. */
 function distinct(edges: LayoutGroup["edges"]): LayoutGroup["edges"] {
-  const seen = new Set<string>();
-  return edges.filter(([from, to]) => {
-    const key = `${from} ${to}`;
-    return !seen.has(key) && Boolean(seen.add(key));
-  });
+  const sorted = [...edges].sort((a, b) => a[0] - b[0] || a[1] - b[1] || b[2] - a[2]);
+  return sorted.filter(([from, to], i) => i === 0 || sorted[i - 1][0] !== from || sorted[i - 1][1] !== to);
 }
 
 /** The frame's header is one line: slot · class · what is inside. */

@@ -54,7 +54,14 @@ describe("search language", () => {
   });
 
   it("does not count missing or undefined numbers", () => {
-    const h = hierarchyOf({ cls: "A", inside: [{ name: "a", params: null }, { name: "b", params: "NaN" }, { name: "c", params: "Infinity" }] });
+    const h = hierarchyOf({
+      cls: "A",
+      inside: [
+        { name: "a", params: null },
+        { name: "b", params: "NaN" },
+        { name: "c", params: "Infinity" }
+      ]
+    });
     expect(matches(h, "params>=0")).toEqual([0, 3]);
     expect(matches(h, "params!=0 type:Module")).toEqual([2, 3]);
   });

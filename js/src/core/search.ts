@@ -18,9 +18,15 @@ const COMPARISONS = new Map<string, Comparison>([
   ["<=", (value, bound) => value <= bound],
   ["=", (value, bound) => value === bound],
   ["==", (value, bound) => value === bound],
-  ["!=", (value, bound) => value !== bound],
+  ["!=", (value, bound) => value !== bound]
 ]);
-const FACTORS = new Map([["", 1], ["k", 1e3], ["m", 1e6], ["g", 1e9], ["t", 1e12]]);
+const FACTORS = new Map([
+  ["", 1],
+  ["k", 1e3],
+  ["m", 1e6],
+  ["g", 1e9],
+  ["t", 1e12]
+]);
 const NUMBER = /^([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)([kmgt]?)$/i;
 const CONDITION = /^([a-z_][\w.-]*?)(>=|<=|!=|==|=|>|<)(.*)$/is;
 
@@ -45,7 +51,7 @@ function run(h: Hierarchy, query: string): SearchResult {
   const needles: string[] = [];
   let notice = "";
   for (const term of split(query)) {
-    const test = term.phrase ? undefined : classTest(h, term.text) ?? numberTest(h, term.text);
+    const test = term.phrase ? undefined : (classTest(h, term.text) ?? numberTest(h, term.text));
     if (typeof test === "string") notice ||= test;
     else if (test) tests.push(test);
     else {
@@ -57,7 +63,7 @@ function run(h: Hierarchy, query: string): SearchResult {
   const nodes: number[] = [];
   // a term that cannot be read must not widen the answer to "everything"
   if (tests.length && !notice) {
-    for (let node = 0; node < h.size; node += 1) if (tests.every((test) => test(node))) nodes.push(node);
+    for (let node = 0; node < h.size; node += 1) if (tests.every(test => test(node))) nodes.push(node);
   }
   return { nodes, needles, notice };
 }
@@ -83,14 +89,17 @@ function classTest(h: Hierarchy, term: string): Test | string | undefined {
   const wanted = found[1].toLowerCase();
   if (!wanted) return "Write a class after “type:”, for example type:Conv2d.";
   const { classes } = h.payload;
-  return byClass(h, classes.name.map((name, index) => {
-    return name.toLowerCase() === wanted || classes.qualified[index].toLowerCase() === wanted;
-  }));
+  return byClass(
+    h,
+    classes.name.map((name, index) => {
+      return name.toLowerCase() === wanted || classes.qualified[index].toLowerCase() === wanted;
+    })
+  );
 }
 
 function byClass(h: Hierarchy, accepted: readonly boolean[]): Test {
   const { nodes, entities } = h.payload;
-  return (node) => accepted[entities.class[nodes.entity[node]]];
+  return node => accepted[entities.class[nodes.entity[node]]];
 }
 
 /** `params>1M`. Undefined when the term is no comparison of a number, such as the free text `a=b`. */
@@ -101,10 +110,13 @@ function numberTest(h: Hierarchy, term: string): Test | string | undefined {
   const bound = readNumber(text);
   const column = columnNamed(h, name);
   // `src=1` may well be text; `speed>3` is a question that has no answer here
-  if (!column) return bound === null || sign.startsWith("=") ? undefined : `There is no number called “${shortened(name)}” in this model.`;
+  if (!column)
+    return bound === null || sign.startsWith("=")
+      ? undefined
+      : `There is no number called “${shortened(name)}” in this model.`;
   if (bound === null) return `Write a number after “${shortened(name + sign)}”, for example ${name.toLowerCase()}>1M.`;
   const holds = COMPARISONS.get(sign);
-  return (node) => {
+  return node => {
     const value = column[node];
     return value !== null && holds !== undefined && holds(value, bound);
   };
@@ -130,9 +142,12 @@ function shortened(text: string): string {
 
 /** The needle lies in the dotted path or in the class name. */
 function textTest(h: Hierarchy, needle: string): Test {
-  const inClass = byClass(h, h.payload.classes.name.map((name) => name.toLowerCase().includes(needle)));
+  const inClass = byClass(
+    h,
+    h.payload.classes.name.map(name => name.toLowerCase().includes(needle))
+  );
   const inPath = pathsContaining(h, needle);
-  return (node) => inPath[node] === 1 || inClass(node);
+  return node => inPath[node] === 1 || inClass(node);
 }
 
 /**
@@ -164,7 +179,7 @@ const lowered = new WeakMap<Hierarchy, string[]>();
 function lowerNames(h: Hierarchy): string[] {
   let names = lowered.get(h);
   if (!names) {
-    names = h.payload.nodes.name.map((name) => name.toLowerCase());
+    names = h.payload.nodes.name.map(name => name.toLowerCase());
     lowered.set(h, names);
   }
   return names;

@@ -11,6 +11,9 @@ import type { Store } from "./store";
 import { below } from "./tree_rows";
 
 const ALWAYS = new Set(["params", "own_params", "bytes"]); // have sentences of their own
+const COPIED = "Copied.";
+const COPIED_FOR = 2000; // ms
+const SAME = "identical structure, separate weights";
 const MANY = 12; // longer lists start folded up
 const TOOLTIPS: ReadonlyMap<string, string> = new Map([
   ["params", "Trainable numbers in this module and everything inside; a shared tensor counts once"],
@@ -91,7 +94,11 @@ export class SidePanel {
     line.append(copyButton("Copy path", h.path(node)));
     head.append(line);
     if (h.isContainer(node) && node !== this.store.get("focus") && node !== 0) {
-      const focus = button("mkg-button mkg-focus", "Show only the inside", "Fill the canvas with what is inside this module");
+      const focus = button(
+        "mkg-button mkg-focus",
+        "Show only the inside",
+        "Fill the canvas with what is inside this module"
+      );
       focus.dataset.mkgFocus = String(node);
       head.append(focus);
     }
@@ -124,8 +131,9 @@ export class SidePanel {
     const fold = h.fold(node);
     if (fold) {
       const place = `number ${exactNumber(below(fold.members, node) + 1)} of ${exactNumber(fold.count)}`;
-      const how = fold.kind === "exact" ? "of identical structure, each with its own weights" : "that differ only in sizes";
-      facts.text("Folded", [`${place} ${how}`, fold.label].filter(Boolean).join(": "));
+      const how = fold.kind === "exact" ? SAME : "differ only in sizes";
+      const parts = [place, how, fold.label === SAME ? "" : fold.label];
+      facts.text("Folded", parts.filter(Boolean).join(" · "));
     }
     this.addComparison(facts, node);
     return section("", facts.list);
@@ -159,12 +167,13 @@ export class SidePanel {
   private tensors(node: number): HTMLElement[] {
     const tensors = this.h.tensors(node);
     if (!tensors.length) return [];
-    const rows = tensors.map(([name, role, shape]) => [
-      nameSpan("", name),
-      el("span", "mkg-code", shape === null ? "none yet" : shape.length ? shape.join(" × ") : "a single number"),
-      el("span", "mkg-dim", role)
-    ]);
-    return [section("Tensors of its own", table(["Name", "Shape", "Kind"], rows))];
+    const rows = tensors.map(([name, role, shape]) => {
+      const label = el("span");
+      label.append(nameSpan("", name));
+      if (role === "buffer") label.append(el("span", "mkg-dim", " buffer"));
+      return [label, el("span", "mkg-code", shapeText(shape))];
+    });
+    return [section("Tensors of its own", table(["Name", "Shape"], rows))];
   }
 
   /** What else points at the same module or tensor. */
@@ -172,10 +181,24 @@ export class SidePanel {
     const { h } = this;
     const lines: HTMLElement[] = [];
     for (const use of this.usedAs.get(node) ?? []) {
-      lines.push(this.relation(use.kind === "cycle" ? "is also reached again as " : "is also used as ", use.slot, " in ", use.parent));
+      lines.push(
+        this.relation(
+          use.kind === "cycle" ? "is also reached again as " : "is also used as ",
+          use.slot,
+          " in ",
+          use.parent
+        )
+      );
     }
     for (const link of h.links(node)) {
-      lines.push(this.relation("its slot ", link.slot, link.kind === "cycle" ? " leads back to " : " is the same module as ", link.target));
+      lines.push(
+        this.relation(
+          "its slot ",
+          link.slot,
+          link.kind === "cycle" ? " leads back to " : " is the same module as ",
+          link.target
+        )
+      );
     }
     for (const tie of h.tied(node)) {
       lines.push(this.relation("its tensor ", tie.name, ` is the same as ${tie.otherName} of `, tie.other));
@@ -234,9 +257,12 @@ export class SidePanel {
   private async copy(target: HTMLElement, text: string): Promise<void> {
     const done = await copyText(text);
     target.classList.toggle("mkg-is-done", done);
-    this.store.set("notice", done ? "Copied." : "The browser did not allow copying.");
+    this.store.set("notice", done ? COPIED : "The browser did not allow copying.");
     clearTimeout(this.copied);
-    this.copied = setTimeout(() => target.classList.remove("mkg-is-done"), 1500);
+    this.copied = setTimeout(() => {
+      target.classList.remove("mkg-is-done");
+      if (this.store.get("notice") === COPIED) this.store.set("notice", "");
+    }, COPIED_FOR);
   }
 }
 
@@ -318,6 +344,11 @@ function copyButton(label: string, text: string): HTMLButtonElement {
   element.append(icon("copy"));
   element.dataset.mkgCopy = text;
   return element;
+}
+
+function shapeText(shape: readonly number[] | null): string {
+  if (shape === null) return "not set";
+  return shape.length ? shape.join("×") : "a single number";
 }
 
 function settingText(value: Scalar): string {

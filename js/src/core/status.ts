@@ -5,8 +5,7 @@ import type { Hierarchy } from "./hierarchy";
 import { icon } from "./icons";
 import type { Store } from "./store";
 
-export const DISCONNECTED =
-  "disconnected: the kernel is gone. Looking still works; run the cell again to reconnect.";
+export const DISCONNECTED = "disconnected: the kernel is gone. Looking still works; run the cell again to reconnect.";
 
 export class StatusLine {
   private readonly disposers = new Disposers();

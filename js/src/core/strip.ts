@@ -8,6 +8,7 @@ import { Store } from "./store";
 import { below } from "./tree_rows";
 
 export const PAGE = 200;
+const GAP = 3; // px between the lines of instances
 
 export class Strip {
   private readonly disposers = new Disposers();
@@ -70,22 +71,38 @@ export class Strip {
     }
   }
 
+  /** Two lines of instances are in view: the current one is in the second, unless it is in the first of all. */
   private scrollToCurrent(): void {
     const list = this.host.querySelector<HTMLElement>(".mkg-instances");
+    const first = list?.firstElementChild;
     const current = list?.querySelector<HTMLElement>("[aria-current]");
-    if (list && current) list.scrollTop = current.offsetTop - list.offsetTop - current.offsetHeight / 2;
+    if (!list || !current || !(first instanceof HTMLElement)) return;
+    list.scrollTop = Math.max(0, current.offsetTop - first.offsetTop - current.offsetHeight - GAP);
   }
 
   private head(fold: Fold): HTMLElement {
     const head = el("div", "mkg-strip-head");
     const title = el("span", "mkg-strip-title");
-    title.append(nameSpan("mkg-strip-class", this.h.className(fold.first)), ` ${fold.kind === "exact" ? "" : "≈ "}×${exactNumber(fold.count)}`);
+    title.append(
+      nameSpan("mkg-strip-class", this.h.className(fold.first)),
+      ` ${fold.kind === "exact" ? "" : "≈ "}×${exactNumber(fold.count)}`
+    );
     const how = fold.kind === "exact" ? "identical structure, separate weights" : fold.label || "sizes vary";
     const unfolded = this.store.get("unfolded").has(fold.first);
-    const toggle = button("mkg-button mkg-unfold", unfolded ? "Fold" : "Unfold", unfolded ? "Draw one for all" : "Draw every instance");
+    const toggle = button(
+      "mkg-button mkg-unfold",
+      unfolded ? "Fold" : "Unfold",
+      unfolded ? "Draw one for all" : "Draw every instance"
+    );
     toggle.setAttribute("aria-pressed", String(unfolded));
-    head.append(title, nameSpan("mkg-dim mkg-strip-how", how), toggle, ...this.pager(fold));
+    head.append(title, this.explanation(how), toggle, ...this.pager(fold));
     return head;
+  }
+
+  private explanation(text: string): HTMLElement {
+    const line = nameSpan("mkg-dim mkg-strip-how", text);
+    line.title = text; // a narrow strip cuts it off
+    return line;
   }
 
   private pager(fold: Fold): HTMLElement[] {
@@ -139,7 +156,8 @@ export class Strip {
     if (!fold || !(field instanceof HTMLInputElement)) return;
     const wanted = Math.round(Number(field.value));
     const member = fold.members[Math.min(Math.max(wanted, 1), fold.count) - 1];
-    if (member === undefined) this.render(); // no number: show again where we are
+    if (member === undefined)
+      this.render(); // no number: show again where we are
     else this.select(this.h.path(member));
   }
 

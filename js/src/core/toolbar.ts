@@ -16,7 +16,8 @@ const VIEWS: readonly [ViewName, string][] = [
   ["diff", "Side by side"]
 ];
 const SEARCH_DELAY = 90; // ms without a key before a search runs
-const HELP = "Text finds paths and classes.\ntype:Conv2d finds a class.\nparams>1M, bytes<=2k compare numbers.\nSeveral terms must all hold.";
+const HELP =
+  "Text finds paths and classes.\ntype:Conv2d finds a class.\nparams>1M, bytes<=2k compare numbers.\nSeveral terms must all hold.";
 
 export class Toolbar {
   private readonly disposers = new Disposers();

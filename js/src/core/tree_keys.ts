@@ -43,7 +43,8 @@ export class TreeKeys {
     const action = this.actions.get(event.key);
     const typing = event.key === " " && this.isTyping(event.timeStamp);
     if (action && !typing) action(index, this.target.rows[index]);
-    else if (event.key.length !== 1 || event.key === "/") return; // "/" goes on to the search box
+    else if (event.key.length !== 1 || event.key === "/")
+      return; // "/" goes on to the search box
     else this.typeAhead(event.key, event.timeStamp, index);
     event.preventDefault();
     event.stopPropagation();

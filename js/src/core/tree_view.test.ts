@@ -1,5 +1,16 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { deepNet, foreignParts, hierarchyOf, hostileNet, hostileTexts, press, settle, smallNet, storeOf, wideNet } from "../testing/sample";
+import {
+  deepNet,
+  foreignParts,
+  hierarchyOf,
+  hostileNet,
+  hostileTexts,
+  press,
+  settle,
+  smallNet,
+  storeOf,
+  wideNet
+} from "../testing/sample";
 import type { Hierarchy } from "./hierarchy";
 import type { Store } from "./store";
 import { ROW_HEIGHT, TreeView } from "./tree_view";
@@ -71,7 +82,10 @@ describe("rows", () => {
     store.set("expanded", ["layer1", "layer1.0"]);
     await settle();
     expect(row("layer1.0").querySelector(".mkg-row-hits")?.textContent).toBe("3");
-    expect(Array.from(row("layer1.0.relu").querySelectorAll("mark"), mark => mark.textContent)).toEqual(["relu", "ReLU"]);
+    expect(Array.from(row("layer1.0.relu").querySelectorAll("mark"), mark => mark.textContent)).toEqual([
+      "relu",
+      "ReLU"
+    ]);
     store.set("query", "");
     await settle();
     expect(host.querySelectorAll("mark, .mkg-row-hits")).toHaveLength(0);
@@ -226,7 +240,10 @@ it("shows hostile names verbatim and nothing else", async () => {
 });
 
 it("keeps strange names apart", () => {
-  const h = hierarchyOf({ cls: "A", inside: [{ name: "__proto__" }, { name: "a.b" }, { name: "x\ny" }, { name: " " }] });
+  const h = hierarchyOf({
+    cls: "A",
+    inside: [{ name: "__proto__" }, { name: "a.b" }, { name: "x\ny" }, { name: " " }]
+  });
   const store = storeOf();
   mount(h, store);
   for (const name of ["__proto__", "a.b", "x\ny", " "]) {

@@ -13,7 +13,7 @@ export const ROW_HEIGHT = 24;
 const ALL_ROWS = 300; // up to here every row is in the page
 const OVERSCAN = 12;
 const INDENT = 14;
-const DEEPEST_INDENT = 16; // deeper levels would leave no room for the name
+const DEEPEST_INDENT = 20; // deeper levels would leave no room for the name, however wide the tree is
 const LONGEST_TITLE = 400;
 
 interface RowElement {
@@ -34,6 +34,7 @@ export class TreeView {
   private scheduled = false;
   private disposed = false;
   private active = 0;
+  private selection: { path: string | null; node: number | undefined } = { path: null, node: undefined };
 
   constructor(
     host: HTMLElement,
@@ -98,7 +99,10 @@ export class TreeView {
   private leaveFocus(node: number): void {
     const path = this.h.path(node);
     this.store.set("focus", this.h.parent(node));
-    this.store.set("expanded", this.store.get("expanded").filter(other => other !== path));
+    this.store.set(
+      "expanded",
+      this.store.get("expanded").filter(other => other !== path)
+    );
   }
 
   private listen(): void {
@@ -136,9 +140,13 @@ export class TreeView {
     });
   }
 
+  /** Looking up a path takes time in deep models, so the answer is kept for as long as the selection. */
   private selectedNode(): number | undefined {
     const path = this.store.get("selected");
-    return path === null ? undefined : this.h.find(path);
+    if (path !== this.selection.path) {
+      this.selection = { path, node: path === null ? undefined : this.h.find(path) };
+    }
+    return this.selection.node;
   }
 
   private followSelection(): void {
@@ -240,7 +248,7 @@ export class TreeView {
     const { element } = drawn;
     const selected = this.selectedNode() === row.node;
     element.style.top = `${index * ROW_HEIGHT}px`;
-    element.style.paddingInlineStart = `${4 + Math.min(row.level - 1, DEEPEST_INDENT) * INDENT}px`;
+    element.style.setProperty("--mkg-indent", `${Math.min(row.level - 1, DEEPEST_INDENT) * INDENT}px`);
     element.tabIndex = row.node === this.active ? 0 : -1;
     setAttribute(element, "aria-level", row.level);
     setAttribute(element, "aria-posinset", row.position);

@@ -80,7 +80,13 @@ export function smallNet(more: Partial<ModelPayload> = {}): Hierarchy {
     cls: "Block",
     params: 100,
     inside: [
-      { name: "conv", cls: "Conv2d", params: 100, hyper: { bias: false, stride: 2 }, tensors: [["weight", "parameter", [4, 5, 5]]] },
+      {
+        name: "conv",
+        cls: "Conv2d",
+        params: 100,
+        hyper: { bias: false, stride: 2 },
+        tensors: [["weight", "parameter", [4, 5, 5]]]
+      },
       { name: "relu", cls: "ReLU" }
     ]
   });
@@ -101,7 +107,11 @@ export function smallNet(more: Partial<ModelPayload> = {}): Hierarchy {
 
 /** `count` linear layers side by side. */
 export function wideNet(count: number): Hierarchy {
-  const inside = Array.from({ length: count }, (_, i) => ({ name: String(i), cls: i % 10 ? "Linear" : "Conv2d", params: i }));
+  const inside = Array.from({ length: count }, (_, i) => ({
+    name: String(i),
+    cls: i % 10 ? "Linear" : "Conv2d",
+    params: i
+  }));
   return hierarchyOf({ cls: "Wide", inside });
 }
 

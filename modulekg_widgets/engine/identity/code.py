@@ -15,12 +15,17 @@ from typing import Any
 from modulekg_widgets.engine.identity.encoding import Encoder, class_dict, packed, slot_members, text
 
 # what Python itself puts into a class; it differs from version to version and says nothing of what the class does
+# fmt: off
 _CLASS_BOOKKEEPING = frozenset(
-    "__module__ __dict__ __weakref__ __doc__ __qualname__ __firstlineno__ __static_attributes__ __annotations__ "
-    "__annotate__ __annotate_func__ __annotations_cache__ __classdictcell__ __abstractmethods__ _abc_impl "
-    "__type_params__ __parameters__ __orig_bases__ __slotnames__ __match_args__ __dataclass_fields__ "
-    "__dataclass_params__".split()
+    {
+        "__module__", "__dict__", "__weakref__", "__doc__", "__qualname__",
+        "__firstlineno__", "__static_attributes__", "__annotations__", "__annotate__", "__annotate_func__",
+        "__annotations_cache__", "__classdictcell__", "__abstractmethods__", "_abc_impl", "__type_params__",
+        "__parameters__", "__orig_bases__", "__slotnames__", "__match_args__", "__dataclass_fields__",
+        "__dataclass_params__",
+    }
 )
+# fmt: on
 
 
 def class_body(encoder: Encoder, cls: type) -> list[bytes]:

@@ -104,7 +104,7 @@ def _align(
     """Pair two lists of siblings: what is the same, first in place, then in order; then by name and class."""
     digests, others = left.identities.digests, right.identities.digests
     if [digests[i] for i in ours] == [others[j] for j in theirs]:
-        return list(zip(ours, theirs))
+        return list(zip(ours, theirs, strict=True))
     matched: dict[int, int] = {}
 
     def match_by(key: Callable[[Hierarchy, int], object]) -> None:
@@ -124,12 +124,13 @@ def _align(
     if len(rest) + len(other_rest) <= _LONGEST_ALIGNED:
         keys = [digests[i] for i in rest], [others[j] for j in other_rest]
         for start, other, size in SequenceMatcher(None, *keys, autojunk=False).get_matching_blocks():
-            matched.update(zip(rest[start : start + size], other_rest[other : other + size]))
+            matched.update(zip(rest[start : start + size], other_rest[other : other + size], strict=True))
     match_by(lambda side, i: (_name(side, i), _class(side, i)))
     match_by(_name)
     match_by(_class)
     taken = set(matched.values())
-    return [(i, matched.get(i)) for i in ours] + [(None, j) for j in theirs if j not in taken]
+    aligned: list[tuple[int | None, int | None]] = [(i, matched.get(i)) for i in ours]
+    return aligned + [(None, j) for j in theirs if j not in taken]
 
 
 def _name(side: Hierarchy, index: int) -> object:

@@ -1,8 +1,8 @@
-"""The canonical encoding of plain Python values: the same bytes in every process, hash seed and supported Python.
+"""The canonical encoding of plain Python values: the same bytes in every process and supported Python.
 
-Nothing of a user's object runs: no `repr`, `str`, `==`, `hash`, property or `__getattr__`. Every value becomes a tag and
-a length-prefixed body, so that two encodings are equal only for equal values. What cannot be seen into (a lock, a file,
-a C object) is encoded by its type and reported as opaque.
+Nothing of a user's object runs: no `repr`, `str`, `==`, `hash`, property or `__getattr__`. Every value becomes a tag
+and a length-prefixed body, so that two encodings are equal only for equal values. What cannot be seen into (a lock, a
+file, a C object) is encoded by its type and reported as opaque.
 
 What the types are encoded as is registered in values.py (plain Python) and torch_values.py (torch and numpy).
 """
@@ -45,7 +45,7 @@ def sized(part: bytes) -> bytes:
 
 
 def packed(tag: bytes, *parts: bytes) -> bytes:
-    """A tag and its length-prefixed parts; a long encoding is replaced by its digest, so that nesting never blows up."""
+    """A tag and its length-prefixed parts; a long encoding becomes its digest, so that nesting never blows up."""
     body = tag + b"".join([sized(p) for p in parts])
     return body if len(body) <= 64 else b"#" + digest(body)
 
@@ -57,11 +57,11 @@ def text(value: str) -> bytes:
 def fast_key(value: Any) -> bytes | None:
     """Bytes that are equal only for equal plain values, made in C; None for a value that has none.
 
-    `marshal` does not tell the kinds of buffers apart, so an encoding under such a key may be kept only where the encoder
-    has met none. The order of sets and dicts shows in the key: equal values may miss each other, at no harm.
+    `marshal` does not tell the kinds of buffers apart, so an encoding may be kept under such a key only where the
+    encoder has met none. The order of sets and dicts shows in the key: equal values may miss each other, at no harm.
     """
     try:
-        return marshal.dumps(value, 2)  # the last version that writes no references, which depend on use counts
+        return marshal.dumps(value, 4)  # writes a shared object once, so that nesting never blows up
     except ValueError:
         return None
 
@@ -79,7 +79,7 @@ def handles(*classes: type, subclasses: bool = False) -> Callable[[Handler], Han
 class Encoder:
     """Encodes values; `opaque` collects the attribute paths that could not be seen into.
 
-    One encoder serves one model: it remembers shared containers by identity, so the model must stay alive and unchanged.
+    One encoder serves one model: it remembers shared containers by identity, so the model must stay as it is.
     """
 
     def __init__(self) -> None:
@@ -267,9 +267,14 @@ def _has_hidden_state(cls: type) -> bool:
 
 
 # classes of the standard library whose instances are values; those of all others hold the state of the process
+# fmt: off
 _VALUE_MODULES = frozenset(
-    "argparse array collections datetime decimal fractions ipaddress logging random re types uuid zoneinfo".split()
+    {
+        "argparse", "array", "collections", "datetime", "decimal", "fractions", "ipaddress",
+        "logging", "random", "re", "types", "uuid", "zoneinfo",
+    }
 )
+# fmt: on
 
 
 def encode_object(encoder: Encoder, value: Any, path: str) -> bytes:
@@ -304,7 +309,7 @@ def _made_by_class_statement(cls: type) -> bool:
 
 def _encode_reduced(encoder: Encoder, value: Any, path: str) -> bytes:
     """A value of the standard library (a date, a pattern, a namespace) as pickle would take it apart."""
-    reduce = copyreg.dispatch_table.get(type(value), lambda v: type(v).__reduce_ex__(v, 2))
+    reduce: Callable[[Any], Any] = copyreg.dispatch_table.get(type(value), lambda v: type(v).__reduce_ex__(v, 2))
 
     def body() -> bytes:
         try:

@@ -9,7 +9,8 @@ from typing import Any
 from torch import nn
 
 from modulekg_widgets.engine.errors import UninitializedModuleError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.identity import torch_values, values  # noqa: F401  they register the encodings
+from modulekg_widgets.engine.identity import torch_values as _torch_values  # noqa: F401  they register the encodings
+from modulekg_widgets.engine.identity import values as _values  # noqa: F401
 from modulekg_widgets.engine.identity.encoding import (
     Encoder,
     class_mro,
@@ -29,7 +30,6 @@ SCHEME = b"modulekg structure 1"
 
 # what every module carries: hooks, the training flag, its registries; asked of torch, so that new ones are known too
 NOT_STRUCTURE = frozenset(vars(nn.Module())) | {"_compiled_call_impl"}
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ def display_name(class_name: str, hexdigest: str, digits: int = 3) -> str:
 
 
 class _Plan:
-    """How to read the instances of one class that have the same attributes."""
+    """How to read the instances of one class that have the same attributes in the same order."""
 
-    __slots__ = ("attributes", "labels", "names", "read", "slots")
+    __slots__ = ("attributes", "labels", "names", "read", "slots", "start")
 
     def __init__(self, cls: type, attributes: list[str]) -> None:
         self.attributes = attributes
@@ -64,6 +64,9 @@ class _Plan:
         # itemgetter gives a tuple only for two names and more
         padded = self.names + self.names if len(self.names) == 1 else self.names
         self.read = itemgetter(*padded) if padded else _nothing
+        # where those that count all stand behind those that do not, as `__init__` leaves them
+        start = len(attributes) - len(self.names)
+        self.start = start if NOT_STRUCTURE.issuperset(attributes[:start]) else None
         self.slots = tuple(slot for base in class_mro(cls) for slot in slot_members(base))
 
 
@@ -75,19 +78,22 @@ def _key(plan: _Plan, state: dict[str, Any]) -> tuple | None:
     """A key that is equal only for modules of the same own structure, made without Python code per attribute."""
     if plan.slots:
         return None
-    attributes = fast_key(plan.read(state))
+    # as a list, since marshal tells it from the tuple that `read` gives: the two have different orders
+    attributes = fast_key(plan.read(state) if plan.start is None else list(state.values())[plan.start :])
     if attributes is None:
         return None
-    key: list[Any] = [plan, attributes]
-    for tensors in (state["_parameters"], state["_buffers"]):
-        for name, tensor in tensors.items():
-            if type(tensor) in PLAIN_TENSORS:
-                key += (name, tensor.shape, tensor.dtype)
-            elif tensor is None:
-                key.append(name)
-            else:
-                return None
-        key.append(None)
+    parameters, buffers = state["_parameters"], state["_buffers"]
+    if not parameters and not buffers:
+        return plan, attributes
+    key: list[Any] = [plan, attributes, *parameters, None, *buffers]
+    for tensor in (*parameters.values(), *buffers.values()):
+        if type(tensor) in PLAIN_TENSORS:
+            key.append(tensor.shape)
+            key.append(tensor.dtype)
+        elif tensor is None:
+            key.append(None)
+        else:
+            return None
     return tuple(key)
 
 
@@ -100,7 +106,7 @@ class Identities:
         self._plans: dict[tuple, _Plan] = {}
         self._recent: dict[type, _Plan] = {}  # most instances of a class have the same attributes
         self._known: dict[tuple | None, bytes] = {}
-        self._labels: dict[str, bytes] = {}
+        self._wholes: dict[tuple, bytes] = {}  # (own digest, names of the slots, their digests) -> digest
         self._own_opaque: dict[int, list[str]] = {}
         self.uninitialised: list[tuple[int, str]] = []
         self.digests: list[bytes] = [b""] * len(walk.modules)
@@ -108,11 +114,11 @@ class Identities:
             self._digest_all()
 
     def _digest_all(self) -> None:
-        # one loop without calls for what is common: a million modules pass through it
+        # one loop with few calls: a million modules pass through it
         walk = self._walk
-        modules, states, names, children, irregular = walk.modules, walk.states, walk.names, walk.children, walk.irregular
+        modules, states, children, irregular = walk.modules, walk.states, walk.children, walk.irregular
         digests, known, recent = self.digests, self._known, self._recent
-        for index in walk.finished:
+        for index in walk.bottom_up:
             module, state = modules[index], states[index]
             plan = recent.get(type(module))
             if plan is None or plan.attributes != list(state):
@@ -121,27 +127,24 @@ class Identities:
             own = known.get(key)
             if own is None:
                 own = self._own_digest(index, plan, key)
-            if index in irregular:
-                own = self._with_slots(own, self._irregular_slots(index))
-            elif index in children:
-                own = self._with_slots(own, [(names[c], digests[c]) for c in children[index]])
+            if index in children or index in irregular:
+                own = self._with_slots(index, own)
             digests[index] = own
 
     def fingerprint(self, index: int) -> Fingerprint:
         """The fingerprint of module `index`; raises `UninitializedModuleError` for one that holds a lazy module."""
-        below = self._below(index)
         for lazy, name in self.uninitialised:
-            if lazy in below:
+            if self._walk.meeting(index, lazy) == index:
                 path = self._attribute_path(lazy, name)
                 raise UninitializedModuleError(
                     f"{shown(path)!r} of {shown(self._class_name(lazy))} has no shape yet, so its structure is not "
                     "settled: run one forward pass first"
                 )
         hexdigest = self.digests[index].hex()
-        prefix = self._walk.path(index)
-        opaque = [self._attribute_path(i, a) for i in sorted(self._own_opaque) if i in below for a in self._own_opaque[i]]
-        relative = tuple(path[len(prefix) + 1 :] if prefix else path for path in opaque)
-        return Fingerprint(hexdigest, display_name(self._class_name(index), hexdigest), relative)
+        within = len(self._walk.path(index)) + 1 if index else 0
+        inside = [i for i in self.opaque_indices if self._walk.meeting(index, i) == index]
+        opaque = tuple(self._attribute_path(i, a)[within:] for i in inside for a in self._own_opaque[i])
+        return Fingerprint(hexdigest, display_name(self._class_name(index), hexdigest), opaque)
 
     @property
     def opaque_indices(self) -> list[int]:
@@ -158,26 +161,21 @@ class Identities:
     def _attribute_path(self, index: int, attribute: str) -> str:
         return ".".join(filter(None, (self._walk.path(index), attribute)))
 
-    def _below(self, index: int) -> range:
-        # depth first: what is below a module follows it until the depth falls back to its own
-        depths = self._walk.depths
-        end = index + 1
-        while end < len(depths) and depths[end] > depths[index]:
-            end += 1
-        return range(index, end)
-
     # -------------------------------------------------------------- one module
 
-    def _with_slots(self, own: bytes, slots: list[tuple[str, bytes]]) -> bytes:
-        labels = self._labels
-        parts = [SCHEME, own]
-        for name, content in slots:
-            parts.append(labels.get(name) or labels.setdefault(name, sized(text(name))))
-            parts.append(content)
-        return digest(*parts)
-
-    def _irregular_slots(self, index: int) -> list[tuple[str, bytes]]:
-        return [(name, self._slot_digest(index, child)) for name, child in self._walk.irregular[index]]
+    def _with_slots(self, index: int, own: bytes) -> bytes:
+        walk, digests = self._walk, self.digests
+        if index in walk.irregular:
+            contents = [self._slot_digest(index, child) for _, child in walk.irregular[index]]
+        else:
+            contents = [digests[child] for child in walk.children[index]]
+        names = tuple(walk.states[index]["_modules"])
+        key = (own, names, *contents)
+        whole = self._wholes.get(key)
+        if whole is None:
+            label = b"".join([sized(text(name)) for name in names])
+            whole = self._wholes[key] = digest(SCHEME, own, sized(label), *contents)
+        return whole
 
     def _slot_digest(self, index: int, child: int | None) -> bytes:
         if child is None:
@@ -225,7 +223,10 @@ class Identities:
             attributes = {n: v for n, v in instance_state(module).items() if n not in NOT_STRUCTURE}
             return [sized(part) for part in self._encoder.encode_attributes(attributes, "")]
         values = plan.read(state)
-        return [label + sized(encode(value, name)) for label, name, value in zip(plan.labels, plan.names, values)]
+        return [
+            label + sized(encode(value, name))
+            for label, name, value in zip(plan.labels, plan.names, values, strict=False)
+        ]
 
 
 def fingerprint(module: nn.Module, scheme: str = "structure") -> Fingerprint:

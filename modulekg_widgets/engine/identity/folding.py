@@ -135,7 +135,7 @@ def skeletons(walk: Walk) -> list[bytes]:
     """For each module a digest of its class and of its children's skeletons: what a family has in common."""
     encoded: dict[type, bytes] = {}
     out: list[bytes] = [b""] * len(walk.modules)
-    for index in walk.finished:
+    for index in walk.bottom_up:
         cls = nominal_class(walk.modules[index])
         own = encoded.get(cls)
         if own is None:
@@ -152,7 +152,7 @@ def what_varies(hierarchy: Hierarchy, members: Sequence[int]) -> str:
     level: list[list[int]] = [[m] for m in members]
     while level[0]:
         differences: dict[str, list[Any]] = {}
-        for column in zip(*level):
+        for column in zip(*level, strict=True):
             for name, values in _differences([hyperparameters(hierarchy.walk.modules[i]) for i in column]).items():
                 differences.setdefault(name, values)
         if differences:
@@ -206,6 +206,6 @@ def _shared(hierarchy: Hierarchy) -> dict[int, tuple[str, ...]]:
     partners: dict[int, list[str]] = {}
     for group in tied_tensors(hierarchy.walk):
         for place in group:
-            others = [hierarchy.walk.path(other.index) for other in group if other.index != place.index]
-            partners.setdefault(place.index, []).extend(others)
+            others = [hierarchy.walk.path(other.module) for other in group if other.module != place.module]
+            partners.setdefault(place.module, []).extend(others)
     return {index: tuple(dict.fromkeys(paths)) for index, paths in partners.items()}

@@ -34,7 +34,7 @@ def unwrapped(module: nn.Module) -> nn.Module:
 
 
 def is_script(module: nn.Module) -> bool:
-    """Whether the module is TorchScript: its children are made anew at each access, so it counts as one opaque module."""
+    """Whether the module is TorchScript: it makes its children anew at each access, so it is one opaque module."""
     return issubclass(type(module), torch.jit.ScriptModule)
 
 
@@ -53,7 +53,26 @@ class Walk(Paths):
         super().__init__()
         self.modules: list[nn.Module] = []
         self.states: list[dict[str, Any]] = []  # each module's __dict__
-        self.finished: list[int] = []  # so that a module comes after all its children
+
+    @cached_property
+    def bottom_up(self) -> Sequence[int]:
+        """The indices so that a module comes after all that its slots lead to, but for cycles."""
+        if not any(index is not None for slots in self.irregular.values() for _, index in slots):
+            return range(len(self.modules) - 1, -1, -1)
+        order: list[int] = []
+        entered = {0}
+        stack = [(0, iter(self.slots(0)))]
+        while stack:
+            index, slots = stack[-1]
+            for _, child in slots:
+                if child is not None and child not in entered:
+                    entered.add(child)
+                    stack.append((child, iter(self.slots(child))))
+                    break
+            else:
+                stack.pop()
+                order.append(index)
+        return order
 
     def paths_alone(self) -> Paths:
         """The paths without the modules, for whoever must not keep a model alive."""
@@ -68,47 +87,44 @@ def walk(model: nn.Module) -> Walk:
     """Walk `model` once, each module object once; raises `NotAModuleError` or `BrokenModuleError` naming the path."""
     root = unwrapped(_checked_root(model))
     out = Walk()
-    modules, states, names, parents, finished = out.modules, out.states, out.names, out.parents, out.finished
+    modules, states, names, parents = out.modules, out.states, out.names, out.parents
     index_of: dict[int, int] = {}
-    ordinary: set[type] = set()  # classes that were checked: neither a wrapper nor TorchScript
+    ordinary: set[type] = set()  # classes that were checked: neither None, nor a wrapper, nor TorchScript
+    count = 0
     below: list[int] = []
-    # (index of a module, its slots that are still to come); the root enters through a slot like every other
-    stack: list[tuple[int, Iterator[tuple[str, Any]]]] = [(-1, iter([("", root)]))]
+    # (index of a module, its children so far, its slots to come); the root enters through a slot like every other
+    stack: list[tuple[int, list[int], Iterator[tuple[str, Any]]]] = [(-1, below, iter([("", root)]))]
     while stack:
-        parent, children = stack[-1]
+        parent, below, children = stack[-1]
         for name, child in children:
-            if child is None:
-                out.irregular[parent] = []
-                continue
-            cls = type(child)
-            if cls not in ordinary:
+            if type(child) not in ordinary:
+                if child is None:
+                    out.irregular[parent] = []
+                    continue
                 child = _checked_child(child, name, out, parent)
-                cls = type(child)
-                if not issubclass(cls, torch.jit.ScriptModule):
-                    ordinary.add(cls)
-            if id(child) in index_of:
+                if not is_script(child):
+                    ordinary.add(type(child))
+            key = id(child)
+            if key in index_of:
                 out.irregular[parent] = []
                 continue
-            index = index_of[id(child)] = len(modules)
-            below.append(index)
+            index_of[key] = count
+            below.append(count)
             state = _read_dict(child)
             modules.append(child)
             states.append(state)
             names.append(name)
             parents.append(parent)
+            count += 1
             slots = state.get("_modules")
-            if slots and cls in ordinary:
-                below = out.children[index] = []
-                stack.append((index, iter(list(slots.items()))))
+            if slots and type(child) in ordinary:
+                inside = out.children[count - 1] = []
+                stack.append((count - 1, inside, iter(list(slots.items()))))
                 break
             if slots is None:
-                raise _not_initialised(child, out.path(index))
-            finished.append(index)
+                raise _not_initialised(child, out.path(count - 1))
         else:
             stack.pop()
-            if stack:
-                finished.append(parent)
-                below = out.children.get(stack[-1][0], below)
     for parent in out.irregular:
         entries = list(states[parent]["_modules"].items())
         out.irregular[parent] = [(n, None if c is None else index_of[id(unwrapped(c))]) for n, c in entries]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from itertools import islice
 from typing import Any
 
 import torch
@@ -67,7 +68,7 @@ _NAMED = frozenset({"function", "builtin_function_or_method", "method"})
 
 
 def _some(values: Any) -> list[Any]:
-    return [v for v, _ in zip(values, range(20))]
+    return list(islice(values, 20))
 
 
 def _written_items(value: Any, kind: type, depth: int) -> str:

@@ -56,7 +56,9 @@ class Paths:
         rest = path
         while rest:
             # names may hold dots themselves, so the longest slot name that fits wins
-            fitting = [(n, i) for n, i in self.slots(index) if i is not None and (rest == n or rest.startswith(n + "."))]
+            fitting = [
+                (n, i) for n, i in self.slots(index) if i is not None and (rest == n or rest.startswith(n + "."))
+            ]
             if not fitting:
                 return None
             name, found = max(fitting, key=lambda slot: len(slot[0]))

@@ -28,8 +28,8 @@ def encode_script(module: torch.nn.Module) -> bytes:
     graphs = [_MANGLED.sub("", method.graph.str(False)) for method in native._get_methods()]
     parts = [text(script_name(module)), digest(*(text(g) for g in graphs))]
     for prefix, part in _natives(native):
-        for kind in (torch._C.ParameterDict, torch._C.BufferDict):
-            for name, tensor in sorted(kind(part).items()):
+        for registry in (torch._C.ParameterDict(part), torch._C.BufferDict(part)):
+            for name, tensor in sorted(registry.items()):  # type: ignore[attr-defined]
                 parts += [text(f"{prefix}{name}"), tensor_encoding(tensor)]
     return packed(b"J", *parts)
 

@@ -24,7 +24,7 @@ _PRIMITIVES = (bool, int, float, str, tuple, list)
 def seed_fingerprints(walk: Walk) -> list[Fingerprint]:
     """The seed's fingerprint of every module of the walk; raises `FingerprintError` for a cycle."""
     hashes: list[int | None] = [None] * len(walk.modules)
-    for index in walk.finished:
+    for index in walk.bottom_up:
         hashes[index] = _own_hash(walk, index) + _children_hash(walk, index, hashes)
     return [_fingerprint(walk, index, value) for index, value in enumerate(hashes) if value is not None]
 
@@ -63,7 +63,7 @@ def _own_hash(walk: Walk, index: int) -> int:
 
 
 def _as_text(value: Any, walk: Walk, index: int, name: str) -> str:
-    # a container prints its elements, so those must be plain too (and free of cycles: printing would not end); an int of 5,000 digits has no decimal text
+    # a container prints its elements, so those must be plain too; an int of 5,000 digits has no decimal text
     try:
         if _plain(value):
             return str(value)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
-from torch.nn.parameter import UninitializedTensorMixin
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from modulekg_widgets.engine.identity.hierarchy import Walk
 
@@ -35,7 +36,7 @@ DTYPE_KINDS = {d: _kind(d) for d in vars(torch).values() if isinstance(d, torch.
 
 def is_uninitialised(tensor: torch.Tensor) -> bool:
     """Whether this is a lazy module's parameter or buffer that has no shape yet."""
-    return type(tensor) not in PLAIN_TENSORS and issubclass(type(tensor), UninitializedTensorMixin)
+    return type(tensor) not in PLAIN_TENSORS and issubclass(type(tensor), (UninitializedParameter, UninitializedBuffer))
 
 
 def shape_of(tensor: torch.Tensor) -> tuple[int, ...]:
@@ -104,7 +105,7 @@ def sizes(walk: Walk) -> Sizes:
                 add(link.parent, key, +1)
     for key, holders in places.items():
         ordered = sorted(holders)
-        for left, right in zip(ordered, ordered[1:]):
+        for left, right in pairwise(ordered):
             # a total sums its subtree: what two neighbours in pre-order both hold is taken off where they meet
             add(walk.meeting(left, right), key, -1)
     for index in range(len(own) - 1, 0, -1):
@@ -138,9 +139,9 @@ def reachable(walk: Walk, start: int) -> set[int]:
 
 
 class Place(NamedTuple):
-    """Where a tensor is registered: the module's index and the name there."""
+    """Where a tensor is registered: the index of the module and the name there."""
 
-    index: int
+    module: int
     name: str
 
 

@@ -177,7 +177,9 @@ def _function(encoder: Encoder, value: types.FunctionType, path: str) -> bytes:
     return encoder.nested(value, path, lambda: encode_function(encoder, value, path))
 
 
-@handles(types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+@handles(
+    types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType
+)
 def _builtin(encoder: Encoder, value: Any, path: str) -> bytes:
     owner = getattr(value, "__self__", None)
     bound = b"" if owner is None or isinstance(owner, types.ModuleType) else encoder.encode(owner, path)

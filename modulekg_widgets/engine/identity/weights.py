@@ -36,8 +36,8 @@ class WeightFingerprint:
 def weight_fingerprint(module: nn.Module) -> WeightFingerprint:
     """The digest of the parameters and persistent buffers of `module`, by their logical values.
 
-    Strides, views, device and NaNs make no difference; dtype and shape do. Raises `FingerprintError` for tensors without
-    data (meta, fake) and `UninitializedModuleError` for lazy ones, naming the path.
+    Strides, views, device and NaNs make no difference; dtype and shape do. Raises `FingerprintError` for tensors
+    without data (meta, fake) and `UninitializedModuleError` for lazy ones, naming the path.
     """
     strong, quick = blake2b(digest_size=16), xxhash.xxh3_128()
     for path, tensor in _state(module):
@@ -51,14 +51,13 @@ def weight_fingerprint(module: nn.Module) -> WeightFingerprint:
 
 def _state(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     modules = walk(module)
-    entries = []
+    entries: dict[str, torch.Tensor] = {}
     for index, state in enumerate(modules.states):
         volatile = state.get("_non_persistent_buffers_set", ())
-        prefix = modules.path(index)
         for own in own_tensors(state):
             if own.tensor is not None and not (own.role == "buffer" and own.name in volatile):
-                entries.append((f"{prefix}.{own.name}" if prefix else own.name, own.tensor))
-    yield from sorted(entries, key=lambda entry: text(entry[0]))
+                entries[".".join(filter(None, (modules.path(index), own.name)))] = own.tensor
+    yield from sorted(entries.items(), key=lambda entry: text(entry[0]))
 
 
 def _description(tensor: torch.Tensor) -> bytes:
@@ -79,4 +78,4 @@ def _logical_bytes(tensor: torch.Tensor, path: str) -> memoryview:
         if plain.is_quantized:
             plain = plain.int_repr()
         flat = plain.cpu().contiguous().reshape(-1)
-        return memoryview(flat.view(torch.uint8).numpy())
+        return flat.view(torch.uint8).numpy().data

@@ -62,7 +62,9 @@ def dot(graph: nx.DiGraph) -> Iterator[str]:
 
 def quoted(text: str) -> str:
     # in DOT a backslash starts an escape only within a label, and a newline may stand in a quoted string
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r").replace("\0", "�")
+    escaped = (
+        text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r").replace("\0", "�")
+    )
     return f'"{escaped}"'
 
 

@@ -139,7 +139,7 @@ class KnowledgeGraph:
     def most_used(self, n: int = 10, level: str | None = None) -> pd.DataFrame:
         """The `n` structures with most occurrences, as `name`, `count`, `models`, `class`, `hyperparameters`.
 
-        `level` restricts the count to occurrences as `model`, `stage`, `block` or `op`; `models` is the number of models.
+        `level` counts only occurrences as `model`, `stage`, `block` or `op`; `models` is the number of models.
         """
         if level is not None and level not in LEVELS:
             raise UnknownNameError(f"there is no level {shown(str(level))!r}: {nearest(str(level), LEVELS)}")
@@ -222,7 +222,9 @@ class KnowledgeGraph:
         try:
             return self._models[name]
         except (KeyError, TypeError):
-            raise UnknownPathError(f"there is no model {shown(str(name))!r}: {nearest(str(name), self._models)}") from None
+            raise UnknownPathError(
+                f"there is no model {shown(str(name))!r}: {nearest(str(name), self._models)}"
+            ) from None
 
     def __repr__(self) -> str:
         return f"<KnowledgeGraph: {len(self._models)} models, {self.module_count} modules, {self.unique_count} unique>"

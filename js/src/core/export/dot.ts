@@ -37,7 +37,8 @@ export function sceneToDot(scene: Scene, title: string): string {
   for (const edge of scene.edges) {
     const source = byId.get(edge.source);
     const target = byId.get(edge.target);
-    if (source && target) lines.push(`  ${source.name} -> ${target.name}${edgeAttributes(source, target, edge.kind, edge.label)};`);
+    if (source && target)
+      lines.push(`  ${source.name} -> ${target.name}${edgeAttributes(source, target, edge.kind, edge.label)};`);
   }
   return [...lines, "}", ""].join("\n");
 }
@@ -52,7 +53,7 @@ function body(inside: ReadonlyMap<Box | undefined, readonly Box[]>): string[] {
     else {
       lines.push(
         `  subgraph "cluster_${next.name}" {`,
-        `  label=${quoted(next.node.label)}; style=rounded; color="#b6bec8"; fontname="sans-serif"; fontsize=11;`,
+        `  label=${quoted([next.node.label, next.node.sublabel].filter(Boolean).join(" · "))}; style=rounded; color="#b6bec8"; fontname="sans-serif"; fontsize=11;`,
         `  ${next.name} [shape=point, style=invis];` // edges of a cluster need a node to hold on to
       );
       waiting.push("  }", ...[...(inside.get(next) ?? [])].reverse());

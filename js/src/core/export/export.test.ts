@@ -9,7 +9,16 @@ import { fileName, printable, type Scene, type SceneNode } from "./scene";
 import { sceneToSvg } from "./svg";
 
 const node = (id: string, more: Partial<SceneNode> = {}): SceneNode => ({
-  id, label: id, sublabel: "", x: 0, y: 0, width: 120, height: 40, colour: null, kind: "module", ...more
+  id,
+  label: id,
+  sublabel: "",
+  x: 0,
+  y: 0,
+  width: 120,
+  height: 40,
+  colour: null,
+  kind: "module",
+  ...more
 });
 
 const scene: Scene = {
@@ -26,7 +35,17 @@ const scene: Scene = {
   ]
 };
 
-const HOSTILE = [...hostileTexts(), 'a"b\\', "two\nlines", "bell\u0007", "lone \ud800 half", "\\N \\G \\l", "&amp; &#39;", "]]>", ""];
+const HOSTILE = [
+  ...hostileTexts(),
+  'a"b\\',
+  "two\nlines",
+  "bell\u0007",
+  "lone \ud800 half",
+  "\\N \\G \\l",
+  "&amp; &#39;",
+  "]]>",
+  ""
+];
 
 function parseXml(text: string): Document {
   const parsed = new DOMParser().parseFromString(text, "application/xml");
@@ -38,7 +57,14 @@ describe("svg", () => {
   it("draws the scene", () => {
     const text = sceneToSvg(scene, "Net");
     const picture = parseXml(text);
-    expect(Array.from(picture.querySelectorAll("text"), element => element.textContent)).toEqual(["layer1", "1×512", "input", "0", "Block ×4", "fc"]);
+    expect(Array.from(picture.querySelectorAll("text"), element => element.textContent)).toEqual([
+      "layer1Sequential",
+      "1×512",
+      "input",
+      "0",
+      "Block ×4",
+      "fc"
+    ]);
     expect(picture.querySelectorAll("path[stroke-dasharray]")).toHaveLength(1);
     expect(text).not.toMatch(/href|url\((?!#arrow)|@import|https?:\/\/(?!www\.w3\.org\/2000\/svg)/);
     expect(text).toContain('fill="#440154"');
@@ -46,17 +72,23 @@ describe("svg", () => {
   });
 
   it("draws nothing too", () => {
-    expect(parseXml(sceneToSvg({ nodes: [], edges: [] }, "")).documentElement.getAttribute("viewBox")).toBe("-24 -24 48 48");
+    expect(parseXml(sceneToSvg({ nodes: [], edges: [] }, "")).documentElement.getAttribute("viewBox")).toBe(
+      "-24 -24 48 48"
+    );
   });
 
   it.each(HOSTILE)("shows %j verbatim and nothing else", hostile => {
     const all: Scene = {
-      nodes: [node(hostile, { sublabel: hostile }), node("b", { kind: "group", label: hostile, width: 400, height: 300 })],
+      nodes: [
+        node(hostile, { sublabel: hostile }),
+        node("b", { kind: "group", label: hostile, width: 400, height: 300 })
+      ],
       edges: [{ source: "b", target: hostile, kind: "data", label: hostile }]
     };
     const picture = parseXml(sceneToSvg(all, hostile));
     const names = new Set(Array.from(picture.querySelectorAll("*"), element => element.tagName));
-    for (const name of names) expect(["svg", "title", "defs", "marker", "path", "rect", "g", "text"]).toContain(name);
+    for (const name of names)
+      expect(["svg", "title", "defs", "marker", "path", "rect", "g", "text", "tspan"]).toContain(name);
     expect(foreignParts(picture)).toEqual([]);
     const texts = Array.from(picture.querySelectorAll("text, title"), element => element.textContent);
     expect(new Set(texts)).toEqual(new Set([printable(hostile), "b"]));
@@ -69,7 +101,9 @@ describe("dot", () => {
     expect(text).toContain('n0 -> n1 [lhead="cluster_n1", style=dashed];');
     expect(text).toContain('n1 -> n3 [ltail="cluster_n1", label="1×512"];');
     expect(text.indexOf('subgraph "cluster_n1"')).toBeLessThan(text.indexOf("n2 [label"));
-    expect(text).toContain('n2 [label="0\\nBlock ×4", tooltip="layer1.0", fillcolor="#440154", fontcolor="#ffffff", peripheries=2];');
+    expect(text).toContain(
+      'n2 [label="0\\nBlock ×4", tooltip="layer1.0", fillcolor="#440154", fontcolor="#ffffff", peripheries=2];'
+    );
   });
 
   it("quotes", () => {
@@ -79,20 +113,35 @@ describe("dot", () => {
 
   const hasGraphviz = spawnSync("dot", ["-V"]).status === 0;
 
-  it.skipIf(!hasGraphviz).each(HOSTILE.filter(Boolean))("shows %j in Graphviz as it is", hostile => {
-    const text = sceneToDot({ nodes: [node(hostile), node("b")], edges: [] }, hostile);
-    const drawn = spawnSync("dot", ["-Tsvg"], { input: text, encoding: "utf8" });
-    expect(drawn.stderr).toBe("");
-    const picture = parseXml(drawn.stdout.replace(/<!DOCTYPE[^>]*>/, ""));
-    const shown = Array.from(picture.querySelectorAll("text"), element => element.textContent?.replace(/\u00a0/g, " "));
-    expect(shown).toEqual([...printable(hostile, true).split("\n").map(line => line.trimEnd()), "b"]);
-  }, 20_000);
+  it.skipIf(!hasGraphviz).each(HOSTILE.filter(Boolean))(
+    "shows %j in Graphviz as it is",
+    hostile => {
+      const text = sceneToDot({ nodes: [node(hostile), node("b")], edges: [] }, hostile);
+      const drawn = spawnSync("dot", ["-Tsvg"], { input: text, encoding: "utf8" });
+      expect(drawn.stderr).toBe("");
+      const picture = parseXml(drawn.stdout.replace(/<!DOCTYPE[^>]*>/, ""));
+      const shown = Array.from(picture.querySelectorAll("text"), element =>
+        element.textContent?.replace(/\u00a0/g, " ")
+      );
+      expect(shown).toEqual([
+        ...printable(hostile, true)
+          .split("\n")
+          .map(line => line.trimEnd()),
+        "b"
+      ]);
+    },
+    20_000
+  );
 });
 
 describe("html", () => {
   it.each(HOSTILE)("carries %j without a way out of the script element", hostile => {
     const { payload } = smallNet();
-    const named = { ...payload, title: hostile, nodes: { ...payload.nodes, name: payload.nodes.name.map((name, i) => (i === 1 ? hostile : name)) } };
+    const named = {
+      ...payload,
+      title: hostile,
+      nodes: { ...payload.nodes, name: payload.nodes.name.map((name, i) => (i === 1 ? hostile : name)) }
+    };
     const page = standaloneHtml(named, { selected: hostile }, 'console.log("</script><script>window.__xss=1")', "abc");
     const parsed = new DOMParser().parseFromString(page, "text/html");
     expect(parsed.querySelectorAll("script")).toHaveLength(3);
@@ -103,7 +152,10 @@ describe("html", () => {
 
   it("admits its own script only", () => {
     const page = standaloneHtml(smallNet().payload, {}, "start()", "abc");
-    const policy = new DOMParser().parseFromString(page, "text/html").querySelector("meta[http-equiv]")?.getAttribute("content");
+    const policy = new DOMParser()
+      .parseFromString(page, "text/html")
+      .querySelector("meta[http-equiv]")
+      ?.getAttribute("content");
     expect(policy).toContain("default-src 'none'; script-src 'nonce-abc';");
     expect(policy).not.toMatch(/unsafe-eval|https?:|\*/);
   });
@@ -116,8 +168,13 @@ describe("html", () => {
 it("json is the payload", () => expect(JSON.parse(payloadToJson(smallNet().payload))).toEqual(smallNet().payload));
 
 it.each([
-  ["ResNet", "ResNet.svg"], ["../../etc/passwd", "etc_passwd.svg"], ["a/b\\c:d", "a_b_c_d.svg"], ["", "model.svg"],
-  ["…", "model.svg"], ["x".repeat(500), `${"x".repeat(80)}.svg`], ["name\u202efdp.exe", "name_fdp.exe.svg"]
+  ["ResNet", "ResNet.svg"],
+  ["../../etc/passwd", "etc_passwd.svg"],
+  ["a/b\\c:d", "a_b_c_d.svg"],
+  ["", "model.svg"],
+  ["…", "model.svg"],
+  ["x".repeat(500), `${"x".repeat(80)}.svg`],
+  ["name\u202efdp.exe", "name_fdp.exe.svg"]
 ])("file name of %j", (title, name) => expect(fileName(title, "svg")).toBe(name));
 
 describe("menu", () => {
@@ -151,17 +208,20 @@ describe("menu", () => {
     for (let wait = 0; wait < 50 && !saved.length; wait += 1) await settle(10);
   };
 
-  it.each([["svg", "image/svg+xml"], ["png", "image/png"], ["dot", "text/vnd.graphviz"], ["json", "application/json"], ["html", "text/html"]])(
-    "saves %s",
-    async (format, type) => {
-      const menu = new ExportMenu(host, smallNet(), storeOf(), { graph: () => picture });
-      await choose(format);
-      expect(saved.map(file => file.name)).toEqual([`Net.${format}`]);
-      expect(saved[0].blob.type.split(";")[0]).toBe(type);
-      menu.dispose();
-      expect(host.childElementCount).toBe(0);
-    }
-  );
+  it.each([
+    ["svg", "image/svg+xml"],
+    ["png", "image/png"],
+    ["dot", "text/vnd.graphviz"],
+    ["json", "application/json"],
+    ["html", "text/html"]
+  ])("saves %s", async (format, type) => {
+    const menu = new ExportMenu(host, smallNet(), storeOf(), { graph: () => picture });
+    await choose(format);
+    expect(saved.map(file => file.name)).toEqual([`Net.${format}`]);
+    expect(saved[0].blob.type.split(";")[0]).toBe(type);
+    menu.dispose();
+    expect(host.childElementCount).toBe(0);
+  });
 
   it("says so when there is no picture, or when it fails", async () => {
     const store = storeOf();

@@ -5,10 +5,18 @@ import { hoverText, printable, Scene, SceneEdge, SceneNode } from "./scene";
 
 const MARGIN = 24;
 const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif";
-const LETTER = 6.8; // width of a letter of the label, roughly
+const LETTER = 5.4; // width of a letter of the small text, roughly
+const LINE = 14;
+const SEPARATOR = " · ";
 const CARD = "#ffffff";
 
-const ENTITIES = new Map([["&", "&amp;"], ["<", "&lt;"], [">", "&gt;"], ['"', "&quot;"], ["'", "&#39;"]]);
+const ENTITIES = new Map([
+  ["&", "&amp;"],
+  ["<", "&lt;"],
+  [">", "&gt;"],
+  ['"', "&quot;"],
+  ["'", "&#39;"]
+]);
 
 /** Text for an element or an attribute of an XML document. */
 export function xml(text: string): string {
@@ -63,8 +71,16 @@ function drawGroup(node: SceneNode): string {
     `<g><title>${xml(hoverText(node))}</title>` +
     `<rect x="${x}" y="${y}" width="${round(node.width)}" height="${round(node.height)}" rx="8" ` +
     `fill="#f4f6f8" stroke="${node.colour ?? "#b6bec8"}"/>` +
-    clipped(x, y, node.width, 22, [text(x + 8, y + 15, node.label, 12, "#3d4650", "start")]) +
+    clipped(x, y, node.width, 24, [groupLabel(x + 10, y + 16, node)]) +
     "</g>"
+  );
+}
+
+function groupLabel(x: number, y: number, { label, sublabel }: SceneNode): string {
+  const after = sublabel ? `<tspan dx="8" font-size="10" fill="#5b646e">${xml(sublabel)}</tspan>` : "";
+  return (
+    `<text x="${round(x)}" y="${round(y)}" font-size="12" fill="#1b1f24" xml:space="preserve">` +
+    `<tspan font-weight="600">${xml(label)}</tspan>${after}</text>`
   );
 }
 
@@ -74,12 +90,12 @@ function drawCard(node: SceneNode): string {
   const fill = node.colour ?? CARD;
   const ink = node.colour ? inkOn(node.colour) : "#1b1f24";
   const radius = node.kind === "pseudo" ? round(node.height / 2) : 6;
-  const fits = Math.max(node.label.length, node.sublabel.length) * LETTER < node.width - 10;
-  const at = fits ? round(node.x) : x + 6; // a label that is too long starts at the edge, so that its beginning is seen
-  const anchor = fits ? "middle" : "start";
-  const middle = node.sublabel ? node.y - 3 : node.y + 4;
-  const lines = [text(at, middle, node.label, 12, ink, anchor, "600")];
-  if (node.sublabel) lines.push(text(at, node.y + 12, node.sublabel, 10, ink, anchor));
+  const below = wrapped(node);
+  const first = node.y + 4 - (below.length * LINE) / 2;
+  const pill = node.kind === "pseudo";
+  const at = pill ? node.x : x + 10;
+  const lines = [text(at, first, node.label, 12, ink, pill ? "middle" : "start", "600")];
+  below.forEach((line, i) => lines.push(text(at, first + (i + 1) * LINE, line, 10, ink, pill ? "middle" : "start")));
   const shadow =
     node.kind === "fold"
       ? `<rect x="${round(x + 4)}" y="${round(y + 4)}" width="${round(node.width)}" height="${round(node.height)}" rx="6" fill="${fill}" stroke="#8d96a0"/>`
@@ -90,6 +106,19 @@ function drawCard(node: SceneNode): string {
     clipped(x, y, node.width, node.height, lines) +
     "</g>"
   );
+}
+
+/** The second text of a card, cut between its parts where one line is too short for it. */
+function wrapped({ sublabel, width, height }: SceneNode): string[] {
+  const room = Math.max(1, Math.floor(height / LINE) - 2);
+  const lines: string[] = [];
+  for (const part of sublabel ? sublabel.split(SEPARATOR) : []) {
+    const joined = lines.length ? lines[lines.length - 1] + SEPARATOR + part : part;
+    if (lines.length && (joined.length * LETTER <= width - 20 || lines.length === room))
+      lines[lines.length - 1] = joined;
+    else lines.push(part);
+  }
+  return lines;
 }
 
 /** A nested svg clips its content without the ids that a clipPath needs. */
@@ -127,15 +156,20 @@ function drawEdge(edge: SceneEdge, places: ReadonlyMap<string, SceneNode>): stri
 /** A smooth line between the sides of two boxes that face each other. */
 function route(source: SceneNode, target: SceneNode): string {
   const [dx, dy] = [target.x - source.x, target.y - source.y];
-  const gapX = Math.abs(dx) - (source.width + target.width) / 2;
-  const gapY = Math.abs(dy) - (source.height + target.height) / 2;
-  const upright = gapY >= gapX;
+  // rows are read from left to right, and from one row to the next
+  const upright = Math.abs(dy) > (source.height + target.height) / 2;
   const [sx, sy] = side(source, upright, upright ? dy : dx);
   const [tx, ty] = side(target, upright, upright ? -dy : -dx);
   const bend = upright ? (ty - sy) / 2 : (tx - sx) / 2;
   const [c1, c2] = upright
-    ? [[sx, sy + bend], [tx, ty - bend]]
-    : [[sx + bend, sy], [tx - bend, ty]];
+    ? [
+        [sx, sy + bend],
+        [tx, ty - bend]
+      ]
+    : [
+        [sx + bend, sy],
+        [tx - bend, ty]
+      ];
   return `M${round(sx)} ${round(sy)} C${round(c1[0])} ${round(c1[1])} ${round(c2[0])} ${round(c2[1])} ${round(tx)} ${round(ty)}`;
 }
 

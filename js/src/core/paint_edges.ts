@@ -1,0 +1,100 @@
+// Edges on a canvas: one path for all lines of a sort, one for their arrowheads.
+
+import { fontOf } from "./cards";
+import { mix, type Theme } from "./graph_style";
+import type { Point, Route } from "./routes";
+
+const ROUNDING = 10;
+const ARROW = { length: 8, half: 4 };
+
+export interface EdgePaint {
+  route: Route;
+  lit: boolean; // belongs to the selected card
+}
+
+export function paintEdges(context: CanvasRenderingContext2D, edges: readonly EdgePaint[], theme: Theme): void {
+  const sort = (keep: (paint: EdgePaint) => boolean) => edges.filter(keep).map(({ route }) => route);
+  const faint = mix(theme.canvas, theme.edge, 0.3);
+  stroke(context, sort(({ lit, route: { edge } }) => !lit && edge.faint === true), faint, 1, []);
+  stroke(context, sort(({ route: { edge } }) => edge.kind === "order"), theme.edge, 1.5, [5, 4]);
+  stroke(context, sort(({ lit, route: { edge } }) => !lit && edge.kind === "data" && !edge.faint), theme.edge, 1.5, []);
+  const lit = sort(paint => paint.lit && paint.route.edge.kind === "data");
+  stroke(context, lit, theme.accent, 2, []);
+  lit.forEach(route => label(context, route, theme));
+}
+
+function stroke(
+  context: CanvasRenderingContext2D,
+  routes: readonly Route[],
+  colour: string,
+  width: number,
+  dash: number[]
+): void {
+  if (routes.length === 0) {
+    return;
+  }
+  context.beginPath();
+  routes.forEach(({ points }) => line(context, points));
+  context.strokeStyle = colour;
+  context.lineWidth = width;
+  context.setLineDash(dash);
+  context.stroke();
+  context.setLineDash([]);
+  context.beginPath();
+  routes.forEach(({ points }) => arrow(context, points));
+  context.fillStyle = colour;
+  context.fill();
+}
+
+function line(context: CanvasRenderingContext2D, points: readonly Point[]): void {
+  const last = points.length - 1;
+  context.moveTo(points[0][0], points[0][1]);
+  for (let i = 1; i < last; i++) {
+    const [x, y] = points[i];
+    const room = Math.min(distance(points[i - 1], points[i]), distance(points[i], points[i + 1])) / 2;
+    context.arcTo(x, y, points[i + 1][0], points[i + 1][1], Math.min(ROUNDING, room));
+  }
+  const [x, y] = backedOff(points);
+  context.lineTo(x, y);
+}
+
+/** The end of the line, under the arrowhead. */
+function backedOff(points: readonly Point[]): Point {
+  const [end, before] = [points[points.length - 1], points[points.length - 2]];
+  const length = distance(before, end) || 1;
+  const share = Math.max(0, length - ARROW.length + 1) / length;
+  return [before[0] + (end[0] - before[0]) * share, before[1] + (end[1] - before[1]) * share];
+}
+
+function arrow(context: CanvasRenderingContext2D, points: readonly Point[]): void {
+  const [end, before] = [points[points.length - 1], points[points.length - 2]];
+  const length = distance(before, end) || 1;
+  const [dx, dy] = [(end[0] - before[0]) / length, (end[1] - before[1]) / length];
+  const [x, y] = [end[0] - dx * ARROW.length, end[1] - dy * ARROW.length];
+  context.moveTo(end[0], end[1]);
+  context.lineTo(x - dy * ARROW.half, y + dx * ARROW.half);
+  context.lineTo(x + dy * ARROW.half, y - dx * ARROW.half);
+  context.closePath();
+}
+
+function label(context: CanvasRenderingContext2D, { edge, points }: Route, theme: Theme): void {
+  if (edge.label === "") {
+    return;
+  }
+  const middle = (points.length - 1) >> 1;
+  const x = (points[middle][0] + points[middle + 1][0]) / 2;
+  const y = (points[middle][1] + points[middle + 1][1]) / 2;
+  context.font = fontOf(10, true);
+  context.textAlign = "center";
+  const width = context.measureText(edge.label).width + 8;
+  context.beginPath();
+  context.roundRect(x - width / 2, y - 8, width, 16, 4);
+  context.fillStyle = theme.canvas;
+  context.fill();
+  context.fillStyle = theme.text;
+  context.fillText(edge.label, x, y + 0.5);
+}
+
+function distance(a: Point, b: Point): number {
+  return Math.hypot(b[0] - a[0], b[1] - a[1]);
+}

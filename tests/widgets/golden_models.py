@@ -1,0 +1,107 @@
+"""The models of the golden payloads: one feature each, built of few modules."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.identity.diff import HierarchyDiff
+from modulekg_widgets.engine.identity.hierarchy import hierarchy
+from modulekg_widgets.widgets.payload import model_payload
+
+
+class Block(nn.Module):
+    """A residual block."""
+
+    def __init__(self, width: int, inner: int | None = None) -> None:
+        super().__init__()
+        self.width = width
+        self.conv = nn.Conv2d(width, inner or width, 3, padding=1)
+        self.act = nn.ReLU()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.act(self.conv(x))
+
+
+class Holder(nn.Module):
+    """Attributes of many kinds."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__()
+        self.inner = nn.Identity()
+        vars(self).update(attributes)
+
+
+def folded() -> nn.Module:
+    exact = nn.Sequential(*(Block(4) for _ in range(5)))
+    family = nn.Sequential(*(Block(4, inner) for inner in (4, 8, 12)))
+    return nn.Sequential(nn.Conv2d(3, 4, 1), exact, family, nn.Flatten(), nn.Linear(16, 2))
+
+
+def shared() -> nn.Module:
+    model = nn.Module()
+    model.embed = nn.Embedding(10, 4)
+    model.head = nn.Linear(4, 10, bias=False)
+    model.head.weight = model.embed.weight  # tied
+    model.act = nn.ReLU()
+    model.again = model.act  # the same module
+    model.empty = None
+    model.register_module("none", None)
+    return model
+
+
+def cyclic() -> nn.Module:
+    model = nn.Module()
+    model.child = nn.Linear(2, 2)
+    model.child.parent = model
+    return model
+
+
+def awkward() -> nn.Module:
+    """Names and values that a page, JSON or JavaScript would trip over."""
+    model = nn.Sequential()
+    for name in ("<img src=x onerror=alert(1)>", "__proto__", "constructor", "a\nb", "\ud800", "x" * 300):
+        model.add_module(name, nn.Identity())
+    model.add_module("values", Holder(nan=float("nan"), inf=float("-inf"), large=2**60, text="\udfff", handle=object()))
+    model.add_module("lazy", nn.LazyLinear(3))
+    return model
+
+
+def wide() -> nn.Module:
+    return nn.Sequential(*(nn.Linear(1, 1) for _ in range(300)))
+
+
+def deep() -> nn.Module:
+    model: nn.Module = nn.Linear(2, 2)
+    for _ in range(60):
+        model = nn.Sequential(model)
+    return model
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "folded": folded,
+    "shared": shared,
+    "cyclic": cyclic,
+    "awkward": awkward,
+    "wide": wide,
+    "deep": deep,
+}
+
+
+def payloads() -> dict[str, dict[str, Any]]:
+    """The payload of each model, and one of a comparison."""
+    made = {name: model_payload(hierarchy(build())) for name, build in MODELS.items()}
+    left, right = folded(), folded()
+    right[3] = nn.Flatten(2)
+    right[1].append(Block(6))
+    made["compare"] = model_payload(hierarchy(left), HierarchyDiff(hierarchy(left), hierarchy(right)))
+    return made
+
+
+def without_lines(payload: dict[str, Any]) -> dict[str, Any]:
+    """The payload without source lines, which move with every release of torch."""
+    payload["classes"]["source"] = [None for _ in payload["classes"]["source"]]
+    if payload["compare"]:
+        without_lines(payload["compare"]["model"])
+    return payload

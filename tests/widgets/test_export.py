@@ -1,0 +1,91 @@
+"""ModelGraph as a file, and its static picture."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from torch import nn
+
+import modulekg_widgets as mk
+from modulekg_widgets.widgets.picture import svg
+from widgets.golden_models import MODELS
+
+PAYLOADS = [
+    line
+    for line in (Path(__file__).parents[1] / "cases" / "xss_payloads.txt").read_text("utf-8").splitlines()
+    if line and not line.startswith("#")
+]
+
+
+def named(name: str) -> nn.Module:
+    """A model in which `name` is the name of a module, of a class and of a value."""
+    cls = type(name.replace("\0", ""), (nn.Sequential,), {})
+    model = cls()
+    model._modules[name] = nn.Identity()
+    model.note = name
+    return model
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_the_picture_is_well_formed(name: str) -> None:
+    root = ElementTree.fromstring(mk.ModelGraph(MODELS[name]())._static_picture())
+    kinds = {element.tag.rpartition("}")[2] for element in root.iter()}
+    assert kinds <= {"svg", "title", "rect", "path", "text"}
+
+
+def test_the_picture_shows_the_fold_and_its_place() -> None:
+    root = ElementTree.fromstring(mk.ModelGraph(MODELS["folded"]())._static_picture())
+    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "0  Block  ×5" in texts
+    assert "0  Block  ≈×3" in texts
+    assert (texts[0], texts[-1]) == ("input", "output")
+
+
+@pytest.mark.parametrize("line", PAYLOADS)
+def test_hostile_text_stays_text_in_the_picture(line: str) -> None:
+    graph = mk.ModelGraph(named(line))
+    root = ElementTree.fromstring(svg(graph.payload))
+    assert {e.tag.rpartition("}")[2] for e in root.iter()} <= {"svg", "title", "rect", "path", "text"}
+    attributes = {name for element in root.iter() for name in element.attrib}
+    assert not {name for name in attributes if name.startswith("on") or "href" in name}
+    shown = "".join(text or "" for text in root.itertext())
+    assert "".join(c if c.isprintable() else "\ufffd" for c in line)[:40] in shown
+
+
+@pytest.mark.parametrize("line", PAYLOADS)
+def test_hostile_text_stays_data_in_the_page(line: str, tmp_path: Path, require: Callable[..., None]) -> None:
+    page = mk.ModelGraph(named(line)).export(tmp_path / "page.html").read_text("utf-8")
+    start = page.index('id="mkg-payload">') + len('id="mkg-payload">')
+    data = page[start : page.index("</script>", start)]
+    assert "<" not in data
+    assert json.loads(data)["nodes"]["name"][1] == line
+
+
+def test_json_is_the_payload(tmp_path: Path) -> None:
+    graph = mk.ModelGraph(MODELS["folded"]())
+    path = graph.export(tmp_path / "graph.json")
+    assert json.loads(path.read_text("utf-8")) == json.loads(json.dumps(graph.payload))
+
+
+def test_png_is_a_picture(tmp_path: Path) -> None:
+    content = mk.ModelGraph(MODELS["awkward"]()).export(tmp_path / "graph.png").read_bytes()
+    assert content.startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_graphviz_reads_the_dot_file(name: str, tmp_path: Path, require: Callable[..., None]) -> None:
+    require("$dot")
+    path = mk.ModelGraph(MODELS[name]()).export(tmp_path / "graph.dot")
+    drawn = subprocess.run([str(shutil.which("dot")), "-Tplain", path], capture_output=True, check=True, timeout=60)
+    assert drawn.stdout.startswith(b"graph")
+    assert not drawn.stderr
+
+
+def test_an_unknown_format_is_refused_and_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(mk.ModuleKGError, match="did you mean"):
+        mk.ModelGraph(nn.Linear(1, 1)).export(tmp_path / "graph.htm")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,26 @@
+"""The golden payloads: what Python writes today is what the TypeScript tests read (js/src/core/golden.test.ts)."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from widgets.golden_models import payloads, without_lines
+
+GOLDEN = Path(__file__).parent / "golden"
+MADE = {name: without_lines(payload) for name, payload in payloads().items()}
+
+
+def test_every_golden_file_has_its_payload() -> None:
+    assert {file.stem for file in GOLDEN.glob("*.json")} == set(MADE)
+
+
+@pytest.mark.parametrize("name", sorted(MADE))
+def test_payload_is_the_golden_one(name: str) -> None:
+    # a wanted change is written with: python tests/widgets/write_golden.py
+    assert json.loads(json.dumps(MADE[name])) == json.loads((GOLDEN / f"{name}.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", sorted(MADE))
+def test_payload_is_strict_json_in_utf8(name: str) -> None:
+    json.dumps(MADE[name], allow_nan=False, ensure_ascii=False).encode("utf-8")

@@ -1,0 +1,182 @@
+"""ModelGraph in the kernel: traits, errors, and what it keeps."""
+
+import gc
+import json
+import logging
+import math
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from ipywidgets import DOMWidget
+from ipywidgets.widgets.widget import _instances
+from torch import nn
+from torchvision.models import densenet201, resnet18, resnet152
+from traitlets import TraitError
+
+import modulekg_widgets as mk
+from modulekg_widgets.engine.knowledge.zoo import meta_weights
+
+
+@pytest.fixture(scope="module")
+def model() -> nn.Module:
+    with meta_weights():
+        return resnet152(weights=None)
+
+
+@pytest.fixture
+def graph(model: nn.Module) -> Any:
+    widget = mk.ModelGraph(model)
+    yield widget
+    widget.close()
+
+
+def test_state_holds_the_payload(graph: Any) -> None:
+    state = graph.get_state()
+    assert state["payload"]["schema_version"] == 1
+    assert len(state["payload"]["nodes"]["name"]) == 423
+    assert (state["_model_module"], state["_model_name"]) == ("modulekg-widgets", "ModelGraphModel")
+    json.dumps(state, allow_nan=False, default=str).encode("utf-8")
+
+
+def test_first_opening_shows_at_most_25_nodes(graph: Any) -> None:
+    assert graph.expanded == ["layer1", "layer2", "layer3", "layer4"]
+
+
+def test_selection_is_a_known_path(graph: Any) -> None:
+    graph.selected = "layer3.17.conv2"
+    assert graph.selected == "layer3.17.conv2"
+    with pytest.raises(mk.ModuleKGError, match=r"no module 'layer3\.99'.*did you mean 'layer3\."):
+        graph.selected = "layer3.99"
+    assert graph.selected == "layer3.17.conv2"
+    graph.selected = ""
+    assert graph.selected == ""
+    graph.selected = None
+    assert graph.selected is None
+
+
+def test_a_shared_module_is_selected_at_the_first_of_its_paths() -> None:
+    shared = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    shared.add_module("again", shared[0])
+    graph = mk.ModelGraph(shared, selected="again")
+    assert graph.selected == "0"
+
+
+@pytest.mark.parametrize(
+    ("trait", "value", "message"),
+    [
+        ("view", "hierachy", "did you mean 'hierarchy'"),
+        ("view", "diff", "compare="),
+        ("color_by", "parms", "did you mean 'params'"),
+        ("expanded", ["layer9"], "did you mean 'layer"),
+        ("overlay", {"layr1": 1.0}, "did you mean 'layer1'"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_the_nearest(graph: Any, trait: str, value: object, message: str) -> None:
+    before = getattr(graph, trait)
+    with pytest.raises(mk.ModuleKGError, match=message):
+        setattr(graph, trait, value)
+    assert getattr(graph, trait) == before
+
+
+def test_an_unknown_keyword_is_a_type_error_with_the_nearest(model: nn.Module) -> None:
+    with pytest.raises(TypeError, match="did you mean 'color_by'") as caught:
+        mk.ModelGraph(model, colour_by="params")
+    assert isinstance(caught.value, mk.ModuleKGError)
+
+
+@pytest.mark.parametrize(("wrong", "message"), [(resnet18, "function"), (nn.Linear, "class Linear"), ("x", "str")])
+def test_only_modules_are_shown(wrong: object, message: str) -> None:
+    with pytest.raises(mk.ModuleKGError, match=message):
+        mk.ModelGraph(wrong)
+
+
+def test_an_overlay_takes_any_numbers(graph: Any) -> None:
+    graph.overlay = {"layer1": np.float32(2), "layer2": torch.tensor(3), "layer3": float("nan"), "layer4": 2**60}
+    sent = graph.get_state(key="overlay")["overlay"]
+    assert sent == {"layer1": 2.0, "layer2": 3.0, "layer3": "NaN", "layer4": str(2**60)}
+    assert math.isnan(graph.overlay["layer3"])
+    with pytest.raises(TraitError, match="no number"):
+        graph.overlay = {"layer1": "red"}
+
+
+def test_lone_surrogates_come_back_from_their_escape() -> None:
+    model = nn.Sequential()
+    model.add_module("\ud800", nn.Sequential(nn.ReLU()))
+    graph = mk.ModelGraph(model)
+    graph.set_state({"selected": "\\ud800.0"})  # what the browser sends
+    assert graph.selected == "\ud800.0"
+    assert graph.get_state(key="selected")["selected"] == "\\ud800.0"
+
+
+def test_the_model_is_not_kept_alive() -> None:
+    model = resnet18(weights=None)
+    kept = weakref.ref(model)
+    graph = mk.ModelGraph(model, compare=model)
+    del model
+    gc.collect()
+    assert kept() is None
+    assert graph.payload["compare"]
+
+
+def test_closing_leaves_nothing_behind(model: nn.Module) -> None:
+    before = set(_instances)
+    graph = mk.ModelGraph(model)
+    kept = weakref.ref(graph)
+    graph.close()
+    del graph
+    gc.collect()
+    assert set(_instances) <= before
+    assert kept() is None
+
+
+def test_looking_does_not_touch_the_model() -> None:
+    model = resnet18(weights=None)
+    modules = list(model.modules())
+    before = [(dict(vars(m)), m.training, dict(m._forward_hooks)) for m in modules]
+    weights = {name: t.clone() for name, t in model.state_dict().items()}
+    random_state = torch.get_rng_state()
+    mk.ModelGraph(model, compare=model)._repr_mimebundle_()
+    assert [(dict(vars(m)), m.training, dict(m._forward_hooks)) for m in modules] == before
+    assert all(torch.equal(t, weights[name]) for name, t in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), random_state)
+
+
+def test_args_are_taken_and_said_to_be_unused(model: nn.Module, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="modulekg_widgets"):
+        mk.ModelGraph(model, args=(torch.zeros(1, 3, 64, 64),))
+    assert "args are not used yet" in caplog.text
+
+
+@pytest.mark.parametrize("build", [resnet152, densenet201])
+def test_sizes_of_what_is_sent_and_saved(build: Any) -> None:
+    with meta_weights():
+        graph = mk.ModelGraph(build(weights=None))
+    assert len(json.dumps(graph.get_state()["payload"])) <= 200_000
+    assert len(graph._repr_mimebundle_()["image/svg+xml"].encode()) <= 100_000
+
+
+def test_showing_a_model_creates_two_models_in_the_browser(model: nn.Module) -> None:
+    before = set(_instances)
+    graph = mk.ModelGraph(model)
+    opened = [w for key, w in _instances.items() if key not in before]
+    assert {type(w).__name__ for w in opened} == {"ModelGraph", "Layout"}
+    graph.close()
+
+
+def test_ipycytoscape_gets_the_open_part(graph: Any) -> None:
+    widget = graph.to_ipycytoscape()
+    assert isinstance(widget, DOMWidget)
+    labels = [node.data["label"] for node in widget.graph.nodes]
+    assert "1  Bottleneck ×35" in labels
+    assert len(labels) == 18
+    graph.expanded = [f"layer3.{i}" for i in range(36)] + ["layer3"]
+    assert len(graph.to_ipycytoscape().graph.nodes) <= 200
+
+
+def test_compare_offers_the_diff_view(model: nn.Module) -> None:
+    graph = mk.ModelGraph(model, compare=model, view="diff")
+    assert set(graph.payload["compare"]["left"]) == {"same"}
+    assert len(graph.payload["compare"]["pairs"]) == 423
