@@ -20,6 +20,7 @@ export async function bundle(entry) {
     charset: "ascii",
     legalComments: "none",
     loader: { ".css": "text" },
+    logOverride: { "ignored-bare-import": "silent" }, // the page takes its style sheets as text
     plugins: [withoutItself],
     write: false
   });

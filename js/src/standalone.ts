@@ -2,62 +2,36 @@
 
 import graphStyle from "../style/graph.css";
 import panelStyle from "../style/panels.css";
+import sidePanelStyle from "../style/side_panel.css";
+import stripStyle from "../style/strip.css";
+import toolbarStyle from "../style/toolbar.css";
+import treeStyle from "../style/tree.css";
 import { el } from "./core/dom";
 import { PAYLOAD_ID, type SavedState, SCRIPT_ID, STATE_ID } from "./core/export/html";
-import { Hierarchy } from "./core/hierarchy";
 import { createModelGraph } from "./core/model_graph";
-import { type ModelPayload, PayloadError, readPayload } from "./core/payload";
 import { Store } from "./core/store";
-
-const FIRST_NODES = 25; // opened at the start when the page carries no state
 
 function readJson(id: string): unknown {
   const text = document.getElementById(id)?.textContent;
   return text ? JSON.parse(text) : undefined;
 }
 
-/** Containers to open, level by level, while no more than FIRST_NODES rows are shown. */
-function firstOpening(payload: ModelPayload): string[] {
-  const h = new Hierarchy(payload);
-  const opened: string[] = [];
-  let level = [...h.rows(0)];
-  let count = level.length;
-  let full = false;
-  while (level.length && !full) {
-    const next: number[] = [];
-    for (const node of level) {
-      const inside = h.rows(node);
-      full ||= count + inside.length > FIRST_NODES;
-      if (!inside.length || count + inside.length > FIRST_NODES) continue;
-      count += inside.length;
-      opened.push(h.path(node));
-      next.push(...inside);
-    }
-    level = next;
-  }
-  return opened;
-}
-
-function initialState(raw: unknown): SavedState {
+function initialState(): SavedState {
   const saved = readJson(STATE_ID);
-  if (typeof saved === "object" && saved !== null) return saved as SavedState;
-  try {
-    return { expanded: firstOpening(readPayload(raw)) };
-  } catch (error) {
-    if (error instanceof PayloadError) return {}; // the explorer itself says what is wrong
-    throw error;
-  }
+  return typeof saved === "object" && saved !== null ? (saved as SavedState) : {};
 }
 
 function start(): void {
-  // pages written by the kernel carry neither; the export menu finds the page's script by its id
+  // pages written by the kernel have no id there; the export menu finds the page's script by its id
   if (document.currentScript) document.currentScript.id = SCRIPT_ID;
   document.body.classList.add("mkg-standalone");
-  document.head.append(el("style", "", `${graphStyle}\n${panelStyle}`));
+  document.head.append(
+    el("style", "", [graphStyle, panelStyle, toolbarStyle, treeStyle, sidePanelStyle, stripStyle].join("\n"))
+  );
   const host = el("main", "mkg-page");
   document.body.append(host);
   const raw = readJson(PAYLOAD_ID);
-  createModelGraph(host, raw, new Store(initialState(raw)));
+  createModelGraph(host, raw, new Store(initialState()));
   document.addEventListener("keydown", event => passOn(event, host));
 }
 

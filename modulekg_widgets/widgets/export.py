@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
 import json
 from collections.abc import Callable
@@ -106,6 +108,10 @@ def _label(payload: dict[str, Any], node: int, folds: dict[int, int]) -> str:
     return f"{payload['nodes']['name'][node][:80]} {class_name}{count}"
 
 
+def _embedded(data: dict[str, Any]) -> str:
+    return json.dumps(data, allow_nan=False).replace("<", "\\u003c")
+
+
 @formats.register("html")
 def _html(graph: ModelGraph) -> bytes:
     """One page that opens offline: the views' own code and the payload, with no access to any network."""
@@ -115,17 +121,19 @@ def _html(graph: ModelGraph) -> bytes:
             "the page's code has not been built: install the package from a wheel, or with Node present"
         )
     # within a script element only these can end it
-    data = json.dumps(graph.payload, allow_nan=False).replace("<", "\\u003c")
     code = bundle.read_text("utf-8").replace("</script", "<\\/script").replace("<!--", "<\\!--")
-    inline = "script-src 'unsafe-inline'; style-src 'unsafe-inline'"
-    policy = f"default-src 'none'; {inline}; img-src data: blob:; worker-src blob:"
+    allowed = f"script-src 'sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}'"
+    policy = f"default-src 'none'; {allowed}; style-src 'unsafe-inline'; img-src data: blob:; worker-src blob:"
+    state = graph.get_state(key={"selected", "expanded", "query", "view", "overlay", "color_by"})
+    state["colorBy"] = state.pop("color_by")
     page = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{clean(graph.payload['title'])}</title></head><body>",
-        f'<script type="application/json" id="mkg-payload">{data}</script>',
+        f'<script type="application/json" id="mkg-payload">{_embedded(graph.payload)}</script>',
+        f'<script type="application/json" id="mkg-state">{_embedded(state)}</script>',
         f"<script>{code}</script>",
         "</body></html>",
     ]

@@ -87,6 +87,8 @@ def _structure(hierarchy: Hierarchy) -> dict[str, Any]:
         columns["digest"].append(digest.hex())
         columns["hyper"].append(_aligned(hyperparameters(module), fields[position]))
         columns["tensors"].append([_tensor(own) for own in own_tensors(walk.states[index])])
+    for position, row in zip(columns["class"], columns["hyper"], strict=True):
+        row.extend([None] * (len(fields[position]) - len(row)))  # later instances may have brought more fields
     known = list(classes.keys)
     return {
         "nodes": {"name": [text(name) for name in walk.names], "parent": list(walk.parents), "entity": entity_of},

@@ -8,6 +8,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ class JupyterServer:
         self.notebooks = folder / "notebooks"
         self.log = folder / "server.log"
         self.url = f"http://127.0.0.1:{free_port()}"
+        self.endings = ThreadPoolExecutor(max_workers=4)
         self.notebooks.mkdir(parents=True)
         own = {
             "JUPYTER_CONFIG_DIR": "config",
@@ -104,12 +106,12 @@ class JupyterServer:
         return json.loads(body) if body else None
 
     def shut_down_kernels(self) -> None:
+        """Ask for the end of all kernels and return; a kernel with torch takes seconds to leave."""
         for session in self.request("GET", "/api/sessions"):
-            self.request("DELETE", f"/api/sessions/{session['id']}")
-        for kernel in self.request("GET", "/api/kernels"):
-            self.request("DELETE", f"/api/kernels/{kernel['id']}")
+            self.endings.submit(self.request, "DELETE", f"/api/sessions/{session['id']}")
 
     def stop(self) -> None:
+        self.endings.shutdown(wait=True)
         self.process.terminate()
         try:
             self.process.wait(20)

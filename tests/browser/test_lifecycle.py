@@ -107,9 +107,9 @@ def test_a_busy_kernel_does_not_stop_the_looking(notebook: NotebookPage) -> None
     graph = GraphPage.show(notebook, "resnet18")
     notebook.page.evaluate(f"() => {{ void {KERNEL}.requestExecute({{ code: 'import time; time.sleep(6)' }}); }}")
     started = time.monotonic()
-    graph.click("layer3")
+    graph.click("conv1")
     notebook.wait_for(
-        f"() => document.querySelector('{ROOT} .mkg-side-panel').dataset.mkgPath === 'layer3'", timeout=2000
+        f"() => document.querySelector('{ROOT} .mkg-side-panel').dataset.mkgPath === 'conv1'", timeout=2000
     )
     graph.find(".mkg-search input").fill("conv2")
     graph.double_click("layer2")

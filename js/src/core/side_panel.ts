@@ -1,5 +1,6 @@
 // Everything that is known of the selected module, in plain words.
 
+import "../../style/side_panel.css";
 import { labelOf, valueOf } from "./colour";
 import { button, copyText, Disposers, el, listen, nameSpan, setAttribute } from "./dom";
 import { counted, exactNumber, shortColumn, shortNumber } from "./format";

@@ -1,5 +1,6 @@
 // The instances of the fold around the selected module: one button each, a page at a time.
 
+import "../../style/strip.css";
 import { button, Disposers, el, listen, nameSpan, setAttribute } from "./dom";
 import { exactNumber } from "./format";
 import type { Fold, Hierarchy } from "./hierarchy";

@@ -1,5 +1,6 @@
 // View, colour, search and the three buttons that act on the whole picture.
 
+import "../../style/toolbar.css";
 import { labelOf } from "./colour";
 import { button, Debounced, Disposers, el, listen, option, widgetRoot } from "./dom";
 import { counted } from "./format";

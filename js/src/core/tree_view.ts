@@ -1,5 +1,6 @@
 // The ARIA tree twin of the canvas: the same modules as rows, for the keyboard and for screen readers.
 
+import "../../style/tree.css";
 import { colourOf } from "./colour";
 import { Disposers, el, listen, nameSpan, setAttribute } from "./dom";
 import type { Hierarchy } from "./hierarchy";

@@ -10,17 +10,21 @@ What the types are encoded as is registered in values.py (plain Python) and torc
 from __future__ import annotations
 
 import copyreg
+import enum
 import marshal
 import sys
 import types
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 DIGEST_SIZE = 16
 DEEPEST = 64  # levels of containers within one attribute; real configurations stay below ten
 FAST_TYPES = frozenset({type(None), bool, int, float, complex, str, tuple, list, dict})
-MOST_STEPS = 1_000_000  # containers within one module; beyond it something multiplies itself
+MOST_REPEATS = 50_000  # containers that are encoded once more because they lie on a cycle; beyond it they multiply
+
+# a spawned process imports the main script under another name
+MAIN_MODULES = {"__main__": "__main__", "__mp_main__": "__main__"}
 
 Handler = Callable[["Encoder", Any, str], bytes]
 HANDLERS: dict[type, Handler] = {}  # by exact type
@@ -51,18 +55,18 @@ def packed(tag: bytes, *parts: bytes) -> bytes:
 
 
 def text(value: str) -> bytes:
-    return value.encode("utf-8", "surrogatepass")
+    return str.encode(value, "utf-8", "surrogatepass")
 
 
 def fast_key(value: Any) -> bytes | None:
     """Bytes that are equal only for equal plain values, made in C; None for a value that has none.
 
-    `marshal` does not tell the kinds of buffers apart, so an encoding may be kept under such a key only where the
-    encoder has met none. The order of sets and dicts shows in the key: equal values may miss each other, at no harm.
+    `marshal` does not tell the kinds of buffers apart, so an encoding under such a key may be kept only where the encoder
+    has met none. Sharing and the order of sets and dicts show in the key: equal values may miss each other, at no harm.
     """
     try:
-        return marshal.dumps(value, 4)  # writes a shared object once, so that nesting never blows up
-    except ValueError:
+        return marshal.dumps(value, 4)  # it writes a shared container once, so that sharing never blows up
+    except (ValueError, BufferError):
         return None
 
 
@@ -76,27 +80,34 @@ def handles(*classes: type, subclasses: bool = False) -> Callable[[Handler], Han
     return decorate
 
 
+class _Known(NamedTuple):
+    """The encoding of a container, which is kept so that its id stays its own."""
+
+    value: Any
+    encoding: bytes
+    opaque: bool
+    cycle: frozenset[int]  # ids of the containers on a cycle with it
+
+
 class Encoder:
     """Encodes values; `opaque` collects the attribute paths that could not be seen into.
 
-    One encoder serves one model: it remembers shared containers by identity, so the model must stay as it is.
+    One encoder serves one model: it remembers shared containers by identity, so the model must stay alive and unchanged.
     """
 
     def __init__(self) -> None:
         self.opaque: list[str] = []
         self.buffers_met = 0  # values that their fast key does not tell apart
+        self.keep: list[Any] = []  # values made while encoding: their ids must stay theirs
         self._open: dict[int, int] = {}  # id of the containers being encoded -> their depth
         self._lowest = sys.maxsize  # the shallowest open container that a back reference has reached
-        self._steps = 0
-        self._known: dict[int, tuple[Any, bytes, bool]] = {}
+        self._entered: list[int] = []  # ids of containers that are open, or on a cycle with one that is
+        self._on_cycles: set[int] = set()  # ids of containers whose encoding depends on what is open around them
+        self._repeats = 0
+        self._known: dict[int, _Known] = {}
         self._classes: dict[type, bytes] = {}
-        self.keep: list[Any] = []  # values made while encoding: their ids must stay theirs
         self._open_classes: set[int] = set()
         self._attributes: dict[bytes, bytes] = {}
-
-    def begin(self) -> None:
-        """Grant the next module its own share of work."""
-        self._steps = 0
 
     def encode(self, value: Any, path: str) -> bytes:
         handler = HANDLERS.get(type(value))
@@ -105,7 +116,10 @@ class Encoder:
         return handler(self, value, path)
 
     def _handler_of(self, cls: type) -> Handler:
-        for base in class_mro(cls):
+        bases = class_mro(cls)
+        if enum.Enum in bases:  # before the plain type that it may mix in
+            return BASE_HANDLERS[enum.Enum]
+        for base in bases:
             handler = BASE_HANDLERS.get(base)
             if handler is not None:
                 return handler
@@ -118,30 +132,36 @@ class Encoder:
 
     def nested(self, value: Any, path: str, body: Callable[[], bytes]) -> bytes:
         """The encoding of a container: once per object, cycles as the number of levels up."""
-        known = self._known.get(id(value))
-        if known is not None:
-            if known[2]:
+        key = id(value)
+        known = self._known.get(key)
+        if known is not None and known.cycle.isdisjoint(self._open):
+            if known.opaque:
                 self.opaque.append(path)
-            return known[1]
+            return known.encoding
         depth = len(self._open)
-        if id(value) in self._open:
-            self._lowest = min(self._lowest, self._open[id(value)])
-            return packed(b"^", (depth - self._open[id(value)]).to_bytes(4, "big"))
-        self._steps += 1
-        if depth >= DEEPEST or self._steps > MOST_STEPS:
+        if key in self._open:
+            self._lowest = min(self._lowest, self._open[key])
+            return packed(b"^", (depth - self._open[key]).to_bytes(4, "big"))
+        self._repeats += key in self._on_cycles
+        if depth >= DEEPEST or self._repeats > MOST_REPEATS:
             return self.opaque_value(value, path)
-        opaque_before = len(self.opaque)
-        self._open[id(value)] = depth
+        opaque_before, entered_before = len(self.opaque), len(self._entered)
+        self._entered.append(key)
+        self._open[key] = depth
         outer, self._lowest = self._lowest, sys.maxsize
         try:
             encoding = body()
         finally:
-            del self._open[id(value)]
-            escapes = self._lowest < depth
-            self._lowest = min(outer, self._lowest) if escapes else outer
-        if not escapes:
-            # nothing in it depends on where it stands; the value is kept so that its id stays its own
-            self._known[id(value)] = (value, encoding, len(self.opaque) > opaque_before)
+            del self._open[key]
+            reached = self._lowest
+            self._lowest = min(outer, reached) if reached < depth else outer
+        if reached < depth:
+            self._on_cycles.add(key)
+            return encoding
+        # nothing in it depends on where it stands, unless it is met again from within the cycle that it closes
+        cycle = frozenset(self._entered[entered_before:]) if reached == depth else frozenset()
+        del self._entered[entered_before:]
+        self._known[key] = _Known(value, encoding, len(self.opaque) > opaque_before, cycle)
         return encoding
 
     def class_reference(self, cls: type) -> bytes:
@@ -222,7 +242,7 @@ def instance_state(value: Any) -> dict[str, Any]:
         if not is_heap_type(cls):
             continue
         descriptor = class_dict(cls).get("__dict__")
-        if isinstance(descriptor, types.GetSetDescriptorType):
+        if type(descriptor) is types.GetSetDescriptorType:
             state.update(descriptor.__get__(value))
         for name, member in slot_members(cls):
             try:
@@ -237,24 +257,24 @@ def slot_members(cls: type) -> list[tuple[str, types.MemberDescriptorType]]:
     if not is_heap_type(cls):
         return []
     members = class_dict(cls).items()
-    return [(n, m) for n, m in members if isinstance(m, types.MemberDescriptorType) and n != "__weakref__"]
+    return [(n, m) for n, m in members if type(m) is types.MemberDescriptorType and n != "__weakref__"]
 
 
 def class_names(cls: type) -> tuple[str, str]:
     """Module and qualified name of a class, empty text where the class holds something else there."""
     module = class_dict(cls).get("__module__") if is_heap_type(cls) else type.__getattribute__(cls, "__module__")
-    return (module if type(module) is str else ""), _qualname(cls)
+    return (MAIN_MODULES.get(module, module) if type(module) is str else ""), _qualname(cls)
 
 
 def importable(module: str, qualified: str, value: Any) -> bool:
     """Whether `value` is what its name leads to, so that the name alone identifies it."""
-    if module == "__main__" or "<" in qualified:
+    if module in MAIN_MODULES or "<" in qualified:
         return False
     found: Any = sys.modules.get(module)
     for name in qualified.split("."):
-        if isinstance(found, types.ModuleType):
+        if issubclass(type(found), types.ModuleType):
             found = vars(found).get(name)
-        elif isinstance(found, type):
+        elif issubclass(type(found), type):
             found = class_dict(found).get(name)
         else:
             return False
@@ -271,7 +291,7 @@ def _has_hidden_state(cls: type) -> bool:
 _VALUE_MODULES = frozenset(
     {
         "argparse", "array", "collections", "datetime", "decimal", "fractions", "ipaddress",
-        "logging", "random", "re", "types", "uuid", "zoneinfo",
+        "logging", "re", "types", "uuid", "zoneinfo",
     }
 )
 # fmt: on
@@ -279,9 +299,10 @@ _VALUE_MODULES = frozenset(
 
 def encode_object(encoder: Encoder, value: Any, path: str) -> bytes:
     """Any other object: its class and what stands in its `__dict__` and slots, or what it would be pickled as."""
+    encoder.buffers_met += 1  # it may lend its bytes to a fast key
     cls = type(value)
     home = class_names(cls)[0].partition(".")[0]
-    if home in _VALUE_MODULES:
+    if home in _VALUE_MODULES and importable(*class_names(cls), cls):
         return _encode_reduced(encoder, value, path)
     if home in sys.stdlib_module_names or not _made_by_class_statement(cls):
         # locks, threads, files, C objects: their state is the process's, not the model's
@@ -301,7 +322,7 @@ def _made_by_class_statement(cls: type) -> bool:
     for base in class_mro(cls):
         namespace = class_dict(base)
         if is_heap_type(base) and (
-            "__slots__" in namespace or isinstance(namespace.get("__dict__"), types.GetSetDescriptorType)
+            "__slots__" in namespace or type(namespace.get("__dict__")) is types.GetSetDescriptorType
         ):
             return True
     return False

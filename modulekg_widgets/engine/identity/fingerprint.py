@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import UninitializedModuleError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import BrokenModuleError, UninitializedModuleError, UnknownNameError, nearest, shown
 from modulekg_widgets.engine.identity import torch_values as _torch_values  # noqa: F401  they register the encodings
 from modulekg_widgets.engine.identity import values as _values  # noqa: F401
 from modulekg_widgets.engine.identity.encoding import (
@@ -22,14 +25,18 @@ from modulekg_widgets.engine.identity.encoding import (
     text,
 )
 from modulekg_widgets.engine.identity.hierarchy import Walk, is_script, nominal_class, walk
-from modulekg_widgets.engine.identity.script import encode_script
-from modulekg_widgets.engine.identity.tensors import PLAIN_TENSORS, is_uninitialised, own_tensors, without_subclass_code
-from modulekg_widgets.engine.identity.torch_values import tensor_encoding
+from modulekg_widgets.engine.identity.tensors import PLAIN_TENSORS, is_uninitialised, own_tensors, reachable, without_subclass_code
+from modulekg_widgets.engine.identity.torch_values import encode_script, tensor_encoding
 
 SCHEME = b"modulekg structure 1"
 
 # what every module carries: hooks, the training flag, its registries; asked of torch, so that new ones are known too
-NOT_STRUCTURE = frozenset(vars(nn.Module())) | {"_compiled_call_impl"}
+NOT_STRUCTURE = frozenset(vars(nn.Module())) | {
+    "_compiled_call_impl", "_is_torch_compile", "__overloads__",  # compiled, wrapped by torch.compile, scripted once
+    "_ddp_params_and_buffers_to_ignore", "_is_fsdp_managed_module", "_fsdp_use_orig_params", "_sync_gradients",
+    "_state_dict_type", "_state_dict_config", "_distribute_module_applied",  # what parallel training leaves behind
+}  # fmt: skip
+_RANDOM_KEY = "__composable_api_state_key_"  # likewise, with a random number behind it
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,7 @@ class _Plan:
 
     def __init__(self, cls: type, attributes: list[str]) -> None:
         self.attributes = attributes
-        self.names = tuple(sorted(n for n in attributes if n not in NOT_STRUCTURE))
+        self.names = tuple(sorted(filter(_is_structure, attributes)))
         self.labels = tuple(sized(text(n)) for n in self.names)
         # itemgetter gives a tuple only for two names and more
         padded = self.names + self.names if len(self.names) == 1 else self.names
@@ -68,6 +75,10 @@ class _Plan:
         start = len(attributes) - len(self.names)
         self.start = start if NOT_STRUCTURE.issuperset(attributes[:start]) else None
         self.slots = tuple(slot for base in class_mro(cls) for slot in slot_members(base))
+
+
+def _is_structure(name: object) -> bool:
+    return isinstance(name, str) and name not in NOT_STRUCTURE and not name.startswith(_RANDOM_KEY)
 
 
 def _nothing(state: dict[str, Any]) -> tuple[Any, ...]:
@@ -82,18 +93,21 @@ def _key(plan: _Plan, state: dict[str, Any]) -> tuple | None:
     attributes = fast_key(plan.read(state) if plan.start is None else list(state.values())[plan.start :])
     if attributes is None:
         return None
-    parameters, buffers = state["_parameters"], state["_buffers"]
+    parameters, buffers = state.get("_parameters", {}), state.get("_buffers", {})
     if not parameters and not buffers:
         return plan, attributes
     key: list[Any] = [plan, attributes, *parameters, None, *buffers]
-    for tensor in (*parameters.values(), *buffers.values()):
-        if type(tensor) in PLAIN_TENSORS:
-            key.append(tensor.shape)
-            key.append(tensor.dtype)
-        elif tensor is None:
-            key.append(None)
-        else:
-            return None
+    try:
+        for tensor in (*parameters.values(), *buffers.values()):
+            if type(tensor) in PLAIN_TENSORS:
+                key.append(tensor.shape)
+                key.append(tensor.dtype)
+            elif tensor is None:
+                key.append(None)
+            else:
+                return None
+    except RuntimeError:  # a nested tensor has no shape
+        return None
     return tuple(key)
 
 
@@ -134,19 +148,27 @@ class Identities:
     def fingerprint(self, index: int) -> Fingerprint:
         """The fingerprint of module `index`; raises `UninitializedModuleError` for one that holds a lazy module."""
         for lazy, name in self.uninitialised:
-            if self._walk.meeting(index, lazy) == index:
+            if self._within(index, [lazy]):
                 path = self._attribute_path(lazy, name)
                 raise UninitializedModuleError(
                     f"{shown(path)!r} of {shown(self._class_name(lazy))} has no shape yet, so its structure is not "
                     "settled: run one forward pass first"
                 )
         hexdigest = self.digests[index].hex()
-        within = len(self._walk.path(index)) + 1 if index else 0
-        inside = [i for i in self.opaque_indices if self._walk.meeting(index, i) == index]
-        opaque = tuple(self._attribute_path(i, a)[within:] for i in inside for a in self._own_opaque[i])
+        prefix = self._walk.path(index) + "." if index else ""
+        inside = self._within(index, self.opaque_indices)
+        paths = (self._attribute_path(i, a) for i in inside for a in self._own_opaque[i])
+        opaque = tuple("" if path + "." == prefix else path.removeprefix(prefix) for path in paths)
         return Fingerprint(hexdigest, display_name(self._class_name(index), hexdigest), opaque)
 
-    @property
+    def _within(self, index: int, others: Sequence[int]) -> Sequence[int]:
+        """Those of `others`, which are sorted, that module `index` contains or is; shared ones included."""
+        if others and self._walk.irregular:
+            reached = reachable(self._walk, index)
+            return [other for other in others if other in reached]
+        return others[bisect_left(others, index) : bisect_left(others, self._walk.ends[index])]
+
+    @cached_property
     def opaque_indices(self) -> list[int]:
         """The modules that have attributes that could not be seen into."""
         return sorted(self._own_opaque)
@@ -196,15 +218,18 @@ class Identities:
     def _own_digest(self, index: int, plan: _Plan, key: tuple | None) -> bytes:
         """The digest of class, attributes and tensors; kept under `key` where the key tells all of it."""
         module, state, encoder = self._walk.modules[index], self._walk.states[index], self._encoder
-        encoder.begin()
         buffers_met = encoder.buffers_met
         parts = [SCHEME, sized(encoder.class_reference(nominal_class(module)))]
         if is_script(module):
-            parts.append(encode_script(module))
+            parts.append(sized(encode_script(encoder, state)))
             encoder.opaque.append("")
         else:
             parts += self._attributes(module, state, plan)
-        for own in sorted(own_tensors(state), key=itemgetter(1, 0)):
+        tensors = list(own_tensors(state))
+        if not all(issubclass(type(own.name), str) for own in tensors):
+            path = shown(self._walk.path(index)) or "(root)"
+            raise BrokenModuleError(f"a parameter or buffer of {path!r} is not named by a text: names are text")
+        for own in sorted(tensors, key=itemgetter(1, 0)):
             if own.tensor is not None and is_uninitialised(own.tensor):
                 self.uninitialised.append((index, own.name))
             parts.append(sized(text(own.role)) + sized(text(own.name)))

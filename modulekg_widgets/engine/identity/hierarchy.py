@@ -28,7 +28,7 @@ LEVELS = ("model", "stage", "block", "op")
 def unwrapped(module: nn.Module) -> nn.Module:
     """The module behind the wrapper that `torch.compile` returns, or the module itself."""
     frames = sys.modules.get("torch._dynamo.eval_frame")
-    while frames is not None and isinstance(module, frames.OptimizedModule):
+    while frames is not None and issubclass(type(module), frames.OptimizedModule):
         module = _read_dict(module)["_modules"]["_orig_mod"]
     return module
 
@@ -121,10 +121,12 @@ def walk(model: nn.Module) -> Walk:
                 inside = out.children[count - 1] = []
                 stack.append((count - 1, inside, iter(list(slots.items()))))
                 break
-            if slots is None:
+            if slots is None and type(child) in ordinary:
                 raise _not_initialised(child, out.path(count - 1))
         else:
             stack.pop()
+    if not all(issubclass(kind, str) for kind in set(map(type, names))):
+        raise _named_oddly(out)
     for parent in out.irregular:
         entries = list(states[parent]["_modules"].items())
         out.irregular[parent] = [(n, None if c is None else index_of[id(unwrapped(c))]) for n, c in entries]
@@ -132,7 +134,7 @@ def walk(model: nn.Module) -> Walk:
 
 
 def _checked_root(model: object) -> nn.Module:
-    if isinstance(model, type):
+    if issubclass(type(model), type):
         raise NotAModuleError(
             f"got the class {shown(type.__dict__['__name__'].__get__(model))}: pass an instance of it"
         )
@@ -149,6 +151,12 @@ def _checked_child(child: object, name: str, out: Walk, parent: int) -> nn.Modul
     return unwrapped(child)  # type: ignore[arg-type]
 
 
+def _named_oddly(out: Walk) -> BrokenModuleError:
+    index = next(i for i, name in enumerate(out.names) if not issubclass(type(name), str))
+    path, kind = out.path(out.parents[index]), type(out.names[index]).__name__
+    return BrokenModuleError(f"a child of {shown(path) or '(root)'!r} is named by a {shown(kind)}: names are text")
+
+
 def _not_initialised(module: nn.Module, path: str) -> BrokenModuleError:
     where = f" at {shown(path)!r}" if path else ""
     name = shown(type(module).__name__)
@@ -159,7 +167,7 @@ def _not_initialised(module: nn.Module, path: str) -> BrokenModuleError:
 class ModuleRecord:
     """One module of a hierarchy: a light view whose figures are computed when asked for."""
 
-    hierarchy: Hierarchy = field(repr=False, compare=False)
+    hierarchy: Hierarchy = field(repr=False)
     index: int
 
     @property
@@ -231,6 +239,8 @@ class Hierarchy:
     def __getitem__(self, key: int | str) -> ModuleRecord:
         if isinstance(key, int):
             return ModuleRecord(self, range(len(self))[key])
+        if not isinstance(key, str):
+            raise UnknownPathError(f"modules are looked up by path or index, got a {shown(type(key).__name__)}")
         index = self.find(key)
         if index is None:
             raise UnknownPathError(f"there is no module {shown(key)!r}: {nearest(key, self.walk.near(key))}")

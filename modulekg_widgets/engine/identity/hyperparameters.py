@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import types
 from itertools import islice
 from typing import Any
 
@@ -54,17 +55,16 @@ def _written(value: Any, depth: int) -> str:
         return "{" + ", ".join(inner) + ("}" if len(inner) == len(value) else ", …}") if depth else "{…}"
     if kind in (torch.dtype, torch.device, torch.layout, torch.memory_format):
         return str(value)
-    if isinstance(value, torch.Tensor):
+    if issubclass(kind, torch.Tensor):
         return "tensor"
     if issubclass(kind, enum.Enum):
         return f"{kind.__name__}.{instance_state(value).get('_name_')}"
-    if isinstance(value, type):
+    if issubclass(kind, type):
         return class_names(value)[1]
-    name = getattr(value, "__qualname__", None) if kind.__name__ in _NAMED else None
-    return name if isinstance(name, str) else f"<{class_names(kind)[1]}>"
+    return value.__qualname__ if kind in _NAMED else f"<{class_names(kind)[1]}>"
 
 
-_NAMED = frozenset({"function", "builtin_function_or_method", "method"})
+_NAMED = frozenset({types.FunctionType, types.BuiltinFunctionType})
 
 
 def _some(values: Any) -> list[Any]:
@@ -74,9 +74,10 @@ def _some(values: Any) -> list[Any]:
 def _written_items(value: Any, kind: type, depth: int) -> str:
     if not depth:
         return "…"
-    inner = [_written(v, depth - 1) for v in _some(value)]
-    if kind in (set, frozenset):
-        inner.sort()
+    if kind in (set, frozenset):  # their order changes from process to process
+        inner = sorted(_written(v, depth - 1) for v in value)[:20]
+    else:
+        inner = [_written(v, depth - 1) for v in _some(value)]
     body = ", ".join(inner) + (", …" if len(value) > len(inner) else "")
     if kind is list:
         return f"[{body}]"

@@ -26,6 +26,7 @@ class Paths:
         self.parents: list[int] = []
         self.children: dict[int, list[int]] = {}  # of containers: the modules that have their place directly below
         self.irregular: dict[int, list[Slot]] = {}  # all slots of containers that have empty, shared or cyclic ones
+        self._lookups: dict[int, tuple[dict[str, int], bool]] = {}
 
     def __len__(self) -> int:
         return len(self.names)
@@ -50,20 +51,42 @@ class Paths:
             index = self.parents[index]
         return ".".join(reversed(segments))
 
+    @cached_property
+    def ends(self) -> list[int]:
+        """For each module the index behind the last one that it contains: what is below a module follows it."""
+        ends = list(range(1, len(self) + 1))
+        for index in range(len(self) - 1, 0, -1):
+            ends[self.parents[index]] = max(ends[self.parents[index]], ends[index])
+        return ends
+
     def find(self, path: str) -> int | None:
         """The index of the module at a dotted path; a shared module is found under each of its paths."""
-        index = 0
-        rest = path
-        while rest:
-            # names may hold dots themselves, so the longest slot name that fits wins
-            fitting = [
-                (n, i) for n, i in self.slots(index) if i is not None and (rest == n or rest.startswith(n + "."))
-            ]
-            if not fitting:
-                return None
-            name, found = max(fitting, key=lambda slot: len(slot[0]))
-            index, rest = found, rest[len(name) + 1 :]
-        return index
+        # names may hold dots themselves, so more than one cut of the path can fit; the longest name is tried first
+        waiting: list[tuple[int, str | None]] = [(0, path or None)]
+        tried: set[tuple[int, str | None]] = set()
+        while waiting:
+            index, rest = waiting.pop()
+            if rest is None:
+                return index
+            slots, dotted = self._lookup(index)
+            cut = rest.find(".")
+            while cut >= 0:
+                child = slots.get(rest[:cut])
+                if child is not None and (child, rest[cut + 1 :]) not in tried:
+                    waiting.append((child, rest[cut + 1 :]))
+                    tried.add(waiting[-1])
+                cut = rest.find(".", cut + 1) if dotted else -1
+            if rest in slots:
+                waiting.append((slots[rest], None))
+        return None
+
+    def _lookup(self, index: int) -> tuple[dict[str, int], bool]:
+        """The modules in the slots of module `index` by name, and whether a name holds a dot."""
+        found = self._lookups.get(index)
+        if found is None:
+            slots = {name: child for name, child in self.slots(index) if child is not None}
+            found = self._lookups[index] = slots, any("." in name for name in slots)
+        return found
 
     def near(self, path: str) -> list[str]:
         """Paths of about the same depth, to suggest from; never those of a million modules."""

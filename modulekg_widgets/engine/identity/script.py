@@ -1,47 +1,47 @@
-"""TorchScript modules, seen from outside: the program and the shapes, without the names that the compiler invents."""
+"""TorchScript modules, seen from outside: one opaque module with a program, its constants and its tensors."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from modulekg_widgets.engine.identity.encoding import digest, packed, text
-from modulekg_widgets.engine.identity.torch_values import tensor_encoding
-
-# two compilations of one class differ by this prefix only
+# compilations of one class differ by this part of the name only
 _MANGLED = re.compile(r"___torch_mangle_\d+\.")
+_ATTRIBUTE = re.compile(r'prim::GetAttr\[name="([^"]+)"\]')
 
 
-def script_name(module: torch.nn.Module) -> str:
-    """The name of the class that was scripted."""
-    native = _native(module)
-    return native._type().name() if native is not None else "ScriptModule"
+def native_script(state: dict[str, Any]) -> Any:
+    """The compiled module behind a scripted or traced one, given its `__dict__`; None for every other module."""
+    inner = state.get("_actual_script_module")  # what tracing returns is a wrapper
+    native = state.get("_c") if inner is None else torch.nn.Module.__dict__["__dict__"].__get__(inner).get("_c")
+    return native if type(native) is torch._C.ScriptModule else None
 
 
-def encode_script(module: torch.nn.Module) -> bytes:
-    """The methods' graphs and the tensors of a scripted module."""
-    native = _native(module)
-    if native is None:
-        return packed(b"J")
-    graphs = [_MANGLED.sub("", method.graph.str(False)) for method in native._get_methods()]
-    parts = [text(script_name(module)), digest(*(text(g) for g in graphs))]
-    for prefix, part in _natives(native):
-        for registry in (torch._C.ParameterDict(part), torch._C.BufferDict(part)):
-            for name, tensor in sorted(registry.items()):  # type: ignore[attr-defined]
-                parts += [text(f"{prefix}{name}"), tensor_encoding(tensor)]
-    return packed(b"J", *parts)
+def script_tensors(state: dict[str, Any]) -> Iterator[tuple[str, str, torch.Tensor]]:
+    """The name, role and content of every parameter and buffer of a TorchScript module and of those within."""
+    for prefix, native in _natives(state):
+        for role, registry in (("parameter", torch._C.ParameterDict), ("buffer", torch._C.BufferDict)):
+            for name, tensor in registry(native).items():  # type: ignore[attr-defined]
+                yield prefix + name, role, tensor
 
 
-def _natives(native: Any) -> list[tuple[str, Any]]:
-    found, waiting = [], [("", native)]
+def script_programs(state: dict[str, Any]) -> Iterator[tuple[str, list[str], dict[str, Any]]]:
+    """For each compiled module its prefix, its class and methods as text, and the attributes that these read."""
+    for prefix, native in _natives(state):
+        inside = dict(torch._C.ModuleDict(native).items())  # type: ignore[attr-defined]
+        methods = [native._get_method(name).graph.str(False) for name in sorted(native._method_names())]
+        names = sorted({name for method in methods for name in _ATTRIBUTE.findall(method)} - inside.keys() - {"training"})
+        attributes = {name: native.getattr(name) for name in names if native.hasattr(name)}
+        yield prefix, [_MANGLED.sub("", program) for program in (native._type().name(), *methods)], attributes
+
+
+def _natives(state: dict[str, Any]) -> list[tuple[str, Any]]:
+    found, waiting = [], [("", native_script(state))]
     while waiting:
         prefix, part = waiting.pop()
         found.append((prefix, part))
-        waiting += [(f"{prefix}{name}.", child) for name, child in torch._C.ModuleDict(part).items()]
+        waiting += [(f"{prefix}{name}.", child) for name, child in torch._C.ModuleDict(part).items()]  # type: ignore[attr-defined]
     return sorted(found, key=lambda entry: entry[0])
-
-
-def _native(module: torch.nn.Module) -> Any:
-    return torch.nn.Module.__dict__["__dict__"].__get__(module).get("_c")

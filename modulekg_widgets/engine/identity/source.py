@@ -16,7 +16,7 @@ def source_of(cls: type) -> str | None:
     for base in class_mro(cls):
         if not is_heap_type(base):
             continue
-        codes = [v.__code__ for v in class_dict(base).values() if isinstance(v, types.FunctionType)]
+        codes = [v.__code__ for v in class_dict(base).values() if type(v) is types.FunctionType]
         if codes:
             first = min(codes, key=lambda code: code.co_firstlineno)
             return f"{_short_file(first.co_filename, class_names(base)[0])}:{first.co_firstlineno}"

@@ -11,12 +11,15 @@ import torch
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from modulekg_widgets.engine.identity.hierarchy import Walk
+from modulekg_widgets.engine.identity.script import native_script, script_tensors
 
 PLAIN_TENSORS = (torch.nn.Parameter, torch.Tensor)
 _read_shape = torch._C.TensorBase.shape.__get__  # type: ignore[attr-defined]
 _read_dtype = torch._C.TensorBase.dtype.__get__  # type: ignore[attr-defined]
-# a subclass may answer attribute reads in __torch_function__
-without_subclass_code = torch._C.DisableTorchFunctionSubclass
+# a subclass or a mode may answer attribute reads in __torch_function__
+without_subclass_code = torch._C.DisableTorchFunction
+
+RAGGED = -1
 
 _QUANTIZED = {torch.quint8, torch.qint8, torch.qint32, torch.quint4x2, torch.quint2x4}
 
@@ -40,10 +43,16 @@ def is_uninitialised(tensor: torch.Tensor) -> bool:
 
 
 def shape_of(tensor: torch.Tensor) -> tuple[int, ...]:
-    if type(tensor) in PLAIN_TENSORS:
-        return tensor.shape
+    """The sizes of a tensor; `RAGGED` for one that differs along a nested tensor or is symbolic."""
     with without_subclass_code():
-        return tuple(int(d) for d in _read_shape(tensor))
+        if tensor.is_nested and tensor.layout is torch.strided:
+            return (tensor.size(0), *[RAGGED] * (tensor.dim() - 1))
+        return tuple(d if type(d) is int else _settled(d) for d in _read_shape(tensor))
+
+
+def _settled(size: Any) -> int:
+    known = size.node.maybe_as_int()
+    return RAGGED if known is None else known
 
 
 def dtype_of(tensor: torch.Tensor) -> torch.dtype:
@@ -65,10 +74,13 @@ class OwnTensor(NamedTuple):
 
 
 def own_tensors(state: dict[str, Any]) -> Iterator[OwnTensor]:
-    """The parameters and buffers that a module itself registers, given its `__dict__`."""
+    """The parameters and buffers that a module itself registers, given its `__dict__`; all of a TorchScript module."""
+    if native_script(state) is not None:
+        yield from (OwnTensor(name, role, tensor) for name, role, tensor in script_tensors(state))
+        return
     for role in ("parameter", "buffer"):
         for name, tensor in state.get(f"_{role}s", {}).items():
-            yield OwnTensor(name, role, tensor if isinstance(tensor, torch.Tensor) else None)
+            yield OwnTensor(name, role, tensor if issubclass(type(tensor), torch.Tensor) else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 
 from modulekg_widgets.engine.identity.encoding import Encoder, handles, packed, text
+from modulekg_widgets.engine.identity.hierarchy import is_script, module_state, nominal_class, unwrapped
+from modulekg_widgets.engine.identity.script import native_script, script_programs
 from modulekg_widgets.engine.identity.tensors import dtype_kind, is_uninitialised, shape_of
 
 
@@ -40,7 +42,7 @@ def _array(encoder: Encoder, value: np.ndarray, path: str) -> bytes:
     if value.dtype.hasobject:
         return encoder.opaque_value(value, path, text(str(value.shape)))
     content = np.ascontiguousarray(value).tobytes()
-    return packed(b"A", text(value.dtype.str), text(str(value.shape)), content)
+    return packed(b"A", _dtype_text(value.dtype), text(str(value.shape)), content)
 
 
 @handles(np.generic, subclasses=True)
@@ -48,19 +50,40 @@ def _numpy_scalar(encoder: Encoder, value: np.generic, path: str) -> bytes:
     encoder.buffers_met += 1
     if value.dtype.hasobject:
         return encoder.opaque_value(value, path)
-    return packed(b"A", text(value.dtype.str), b"()", value.tobytes())
+    return packed(b"A", _dtype_text(value.dtype), b"()", value.tobytes())
+
+
+def _dtype_text(dtype: np.dtype) -> bytes:
+    return text(dtype.str if dtype.names is None else str(dtype))
 
 
 @handles(np.dtype, subclasses=True)
 def _numpy_dtype(encoder: Encoder, value: np.dtype, path: str) -> bytes:
-    return packed(b"o", b"dtype", text(value.str))
+    return packed(b"o", b"dtype", _dtype_text(value))
+
+
+@handles(np.ufunc)
+def _universal_function(encoder: Encoder, value: np.ufunc, path: str) -> bytes:
+    if getattr(np, value.__name__, None) is value:
+        return packed(b"g", b"numpy", text(value.__name__))
+    return encoder.opaque_value(value, path, text(value.__name__))
+
+
+@handles(torch._ops.OpOverload)
+def _operator(encoder: Encoder, value: torch._ops.OpOverload, path: str) -> bytes:
+    return packed(b"g", b"torch.ops", text(value.name()))
+
+
+@handles(torch._ops.OpOverloadPacket)
+def _operator_packet(encoder: Encoder, value: torch._ops.OpOverloadPacket, path: str) -> bytes:
+    return packed(b"g", b"torch.ops", text(value._qualified_op_name))
 
 
 @handles(weakref.ReferenceType)
 def _weak_reference(encoder: Encoder, value: weakref.ReferenceType, path: str) -> bytes:
     # recurrent layers keep weak references to their own weights
     referent = value()
-    if isinstance(referent, torch.Tensor):
+    if issubclass(type(referent), torch.Tensor):
         return packed(b"W", tensor_encoding(referent))
     return encoder.opaque_value(value, path)
 
@@ -76,18 +99,32 @@ def _script_object(encoder: Encoder, value: Any, path: str) -> bytes:
     return packed(b"J", name, encoder.encode(state, path))
 
 
+def encode_script(encoder: Encoder, state: dict[str, Any]) -> bytes:
+    """A TorchScript module, given its `__dict__`: the methods' graphs with what they read; its tensors by shape."""
+    if native_script(state) is None:
+        return packed(b"J")
+    parts: list[bytes] = []
+    for prefix, programs, attributes in script_programs(state):
+        encoder.keep.append(attributes)
+        parts += [text(prefix), *map(text, programs), *encoder.encode_attributes(attributes, prefix.rstrip("."))]
+    return packed(b"J", *parts)
+
+
 @handles(torch.nn.Module, subclasses=True)
 def _hidden_module(encoder: Encoder, value: torch.nn.Module, path: str) -> bytes:
     """A module that stands in a plain attribute, and so is no child: its class, attributes, tensors and children."""
     from modulekg_widgets.engine.identity.fingerprint import NOT_STRUCTURE
 
+    if unwrapped(value) is not value:
+        return encoder.encode(unwrapped(value), path)
+
     def body() -> bytes:
-        if issubclass(type(value), torch.jit.ScriptModule):
-            return encoder.opaque_value(value, path)
+        state = module_state(value)
+        if is_script(value):
+            return encoder.opaque_value(value, path, encode_script(encoder, state))
         parts = encoder.encode_state(value, path, NOT_STRUCTURE)
-        state = torch.nn.Module.__dict__["__dict__"].__get__(value)
         for role in ("_parameters", "_buffers", "_modules"):
             parts += [text(role), encoder.encode(state.get(role), f"{path}.{role}")]
-        return packed(b"H", encoder.class_reference(type(value)), *parts)
+        return packed(b"H", encoder.class_reference(nominal_class(value)), *parts)
 
     return encoder.nested(value, path, body)

@@ -15,6 +15,7 @@ from modulekg_widgets.engine.identity.encoding import (
     HANDLERS,
     Encoder,
     Handler,
+    class_mro,
     class_names,
     encode_object,
     handles,
@@ -23,6 +24,9 @@ from modulekg_widgets.engine.identity.encoding import (
     packed,
     text,
 )
+
+
+LONG_TEXT = 1 << 16  # characters; from here on it pays to remember the digest of the object
 
 
 @handles(type(None), type(...), type(NotImplemented))
@@ -57,7 +61,9 @@ def _complex(encoder: Encoder, value: complex, path: str) -> bytes:
 
 @handles(str)
 def _str(encoder: Encoder, value: str, path: str) -> bytes:
-    return packed(b"s", text(value))
+    if len(value) < LONG_TEXT:
+        return packed(b"s", text(value))
+    return encoder.nested(value, path, lambda: packed(b"s", text(value)))
 
 
 @handles(bytes, bytearray)
@@ -80,7 +86,8 @@ def _set_content(base: type) -> Handler:
 
 def _dict_content(encoder: Encoder, value: dict, path: str) -> bytes:
     def item(key: Any, content: Any) -> bytes:
-        where = f"{path}[{key!r}]" if type(key) in (str, int) else f"{path}[…]"
+        plain = (type(key) is str and len(key) <= 80) or (type(key) is int and key.bit_length() <= 64)
+        where = f"{path}[{key!r}]" if plain else f"{path}[…]"
         return packed(b":", encoder.encode(key, where), encoder.encode(content, where))
 
     return packed(b"d", *sorted(item(k, v) for k, v in dict.items(value)))
@@ -154,7 +161,9 @@ def _path(encoder: Encoder, value: PurePath, path: str) -> bytes:
 @handles(enum.Enum, subclasses=True)
 def _enum(encoder: Encoder, value: enum.Enum, path: str) -> bytes:
     state = instance_state(value)
-    parts = (state.get("_name_"), state.get("_value_"))
+    # Pythons differ in how they name a combination of flags
+    name = None if enum.Flag in class_mro(type(value)) else state.get("_name_")
+    parts = (name, state.get("_value_"))
     return packed(b"e", encoder.class_reference(type(value)), *(encoder.encode(v, path) for v in parts))
 
 
@@ -171,9 +180,9 @@ def _class(encoder: Encoder, value: type, path: str) -> bytes:
 def _function(encoder: Encoder, value: types.FunctionType, path: str) -> bytes:
     from modulekg_widgets.engine.identity.code import encode_function
 
-    names = (text(str(value.__module__)), text(value.__qualname__))
-    if importable(str(value.__module__), value.__qualname__, value):
-        return packed(b"g", *names)
+    module = value.__module__ if type(value.__module__) is str else ""
+    if importable(module, value.__qualname__, value):
+        return packed(b"g", text(module), text(value.__qualname__))
     return encoder.nested(value, path, lambda: encode_function(encoder, value, path))
 
 
@@ -213,6 +222,21 @@ def _property(encoder: Encoder, value: property, path: str) -> bytes:
 @handles(staticmethod, classmethod)
 def _wrapped_function(encoder: Encoder, value: Any, path: str) -> bytes:
     return packed(b"w", text(type(value).__name__), encoder.encode(value.__func__, path))
+
+
+@handles(functools.cached_property)
+def _cached_property(encoder: Encoder, value: Any, path: str) -> bytes:
+    return packed(b"w", b"cached_property", encoder.encode(value.func, path))
+
+
+@handles(type(functools.lru_cache(int)))
+def _cached_function(encoder: Encoder, value: Any, path: str) -> bytes:
+    return packed(b"w", b"lru_cache", encoder.encode(vars(value).get("__wrapped__"), path))
+
+
+@handles(functools.partialmethod)
+def _partial_method(encoder: Encoder, value: functools.partialmethod, path: str) -> bytes:
+    return packed(b"P", *(encoder.encode(v, path) for v in (value.func, value.args, value.keywords)))
 
 
 @handles(types.ModuleType)

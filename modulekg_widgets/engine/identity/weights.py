@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import Any
 
 import torch
 import xxhash
 from torch import nn
 
 from modulekg_widgets.engine.errors import FingerprintError, UninitializedModuleError, shown
-from modulekg_widgets.engine.identity.encoding import text
-from modulekg_widgets.engine.identity.hierarchy import walk
+from modulekg_widgets.engine.identity.encoding import sized, text
+from modulekg_widgets.engine.identity.hierarchy import Walk, walk
 from modulekg_widgets.engine.identity.tensors import (
     dtype_of,
     is_uninitialised,
@@ -20,6 +21,8 @@ from modulekg_widgets.engine.identity.tensors import (
     shape_of,
     without_subclass_code,
 )
+
+Digests = tuple[bytes, bytes]  # blake2b and xxh3_128 over the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,46 +39,101 @@ class WeightFingerprint:
 def weight_fingerprint(module: nn.Module) -> WeightFingerprint:
     """The digest of the parameters and persistent buffers of `module`, by their logical values.
 
-    Strides, views, device and NaNs make no difference; dtype and shape do. Raises `FingerprintError` for tensors
-    without data (meta, fake) and `UninitializedModuleError` for lazy ones, naming the path.
+    Strides, views, sharing, device and NaNs make no difference; names, dtype and shape do. Raises `FingerprintError` for
+    tensors without data (meta, fake) and `UninitializedModuleError` for lazy ones, naming the path.
     """
-    strong, quick = blake2b(digest_size=16), xxhash.xxh3_128()
-    for path, tensor in _state(module):
-        header = text(path) + b"\0" + _description(tensor)
-        content = _logical_bytes(tensor, path)
-        for hasher in (strong, quick):
-            hasher.update(len(header).to_bytes(8, "big") + header)
-            hasher.update(content)
-    return WeightFingerprint(strong.hexdigest(), quick.hexdigest())
-
-
-def _state(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     modules = walk(module)
-    entries: dict[str, torch.Tensor] = {}
-    for index, state in enumerate(modules.states):
-        volatile = state.get("_non_persistent_buffers_set", ())
-        for own in own_tensors(state):
-            if own.tensor is not None and not (own.role == "buffer" and own.name in volatile):
-                entries[".".join(filter(None, (modules.path(index), own.name)))] = own.tensor
-    yield from sorted(entries.items(), key=lambda entry: text(entry[0]))
+    tensors: dict[int, tuple[torch.Tensor, Digests]] = {}  # by id, so that a tied tensor is read once
+    states: dict[int, Digests] = {}
+    with without_subclass_code(), torch.no_grad():
+        for index in modules.bottom_up:
+            states[index] = _combined([*_own_state(modules, index, tensors), *_children_states(modules, index, states)])
+    strong, quick = states[0]
+    return WeightFingerprint(strong.hex(), quick.hex())
 
 
-def _description(tensor: torch.Tensor) -> bytes:
-    if is_uninitialised(tensor):
-        return b""
-    return text(f"{dtype_of(tensor)} {shape_of(tensor)}")
+def _combined(entries: list[tuple[str, Digests]]) -> Digests:
+    strong, quick = blake2b(digest_size=16), xxhash.xxh3_128()
+    for name, digests in sorted(entries, key=lambda entry: text(entry[0])):
+        for hasher, digest in zip((strong, quick), digests, strict=True):
+            hasher.update(sized(text(name)) + digest)
+    return strong.digest(), quick.digest()
 
 
-def _logical_bytes(tensor: torch.Tensor, path: str) -> memoryview:
+_EMPTY = _combined([])
+
+
+def _children_states(modules: Walk, index: int, states: dict[int, Digests]) -> Iterator[tuple[str, Digests]]:
+    for name, child in modules.slots(index):
+        if child is None or states.get(child) == _EMPTY:  # a module without weights leaves no trace in a state
+            continue
+        if child in states:
+            yield name, states[child]
+        else:  # a cycle: the child contains this slot
+            up = (modules.depths[index] - modules.depths[child]).to_bytes(16, "big")
+            yield name, (up, up)
+
+
+def _own_state(
+    modules: Walk, index: int, known: dict[int, tuple[torch.Tensor, Digests]]
+) -> Iterator[tuple[str, Digests]]:
+    state = modules.states[index]
+    volatile = state.get("_non_persistent_buffers_set", ())
+    named: list[tuple[str, torch.Tensor]] = []
+    for own in own_tensors(state):
+        if own.tensor is not None and not (own.role == "buffer" and own.name in volatile):
+            named.append((own.name, own.tensor))
+    for name, value in state.items():
+        if type(value) is torch.ScriptObject and value._has_method("__getstate__"):  # packed quantized weights
+            named += [(f"{name}.{n}", tensor) for n, tensor in enumerate(_tensors_in(value.__getstate__()))]
+    for name, tensor in named:
+        if id(tensor) not in known:
+            path = ".".join(filter(None, (modules.path(index), name)))
+            known[id(tensor)] = tensor, _tensor_digests(tensor, path)
+        yield name, known[id(tensor)][1]
+
+
+def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for part in value:
+            yield from _tensors_in(part)
+
+
+def _tensor_digests(tensor: torch.Tensor, path: str) -> Digests:
     if is_uninitialised(tensor):
         raise UninitializedModuleError(f"{shown(path)!r} has no values yet: run one forward pass first")
-    with without_subclass_code(), torch.no_grad():
-        if tensor.device.type == "meta" or isinstance(tensor, torch._subclasses.FakeTensor):
-            raise FingerprintError(f"{shown(path)!r} is on the meta device and has no values: load the weights first")
-        if tensor.layout is not torch.strided:
-            raise FingerprintError(f"{shown(path)!r} is a {tensor.layout} tensor: convert it to a strided one first")
-        plain = tensor.detach().resolve_conj().resolve_neg()
-        if plain.is_quantized:
-            plain = plain.int_repr()
-        flat = plain.cpu().contiguous().reshape(-1)
-        return flat.view(torch.uint8).numpy().data
+    if tensor.device.type == "meta" or issubclass(type(tensor), torch._subclasses.FakeTensor):
+        raise FingerprintError(f"{shown(path)!r} is on the meta device and has no values: load the weights first")
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        kind = "nested" if tensor.is_nested else str(tensor.layout)
+        raise FingerprintError(f"{shown(path)!r} is a {kind} tensor: convert it to a strided one first")
+    strong, quick = blake2b(digest_size=16), xxhash.xxh3_128()
+    try:
+        parts = [text(_description(tensor)), _logical_bytes(tensor)]
+    except (RuntimeError, NotImplementedError, TypeError) as error:
+        kind = type(tensor).__name__
+        raise FingerprintError(f"the values of {shown(path)!r}, a {shown(kind)}, cannot be read: {error}") from error
+    for hasher in (strong, quick):
+        for part in parts:
+            hasher.update(len(part).to_bytes(8, "big"))
+            hasher.update(part)
+    return strong.digest(), quick.digest()
+
+
+def _description(tensor: torch.Tensor) -> str:
+    described = f"{dtype_of(tensor)} {shape_of(tensor)}"
+    if not tensor.is_quantized:
+        return described
+    if tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        return f"{described} {tensor.qscheme()} {tensor.q_scale()!r} {tensor.q_zero_point()}"
+    scales, zeros = tensor.q_per_channel_scales().tolist(), tensor.q_per_channel_zero_points().tolist()
+    return f"{described} {tensor.qscheme()} {tensor.q_per_channel_axis()} {scales} {zeros}"
+
+
+def _logical_bytes(tensor: torch.Tensor) -> memoryview:
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    if plain.is_quantized:
+        plain = plain.int_repr()
+    return plain.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
