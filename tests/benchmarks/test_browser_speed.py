@@ -28,13 +28,16 @@ GOALS = {
     "panning 150 nodes": ("frames/s", 50, False),
 }
 
-# runs `act` and resolves with the milliseconds until the graph has `condition` and has been painted
-TIMED = """async ([act, condition]) => {
-  const holds = eval(condition), begin = performance.now();
-  eval(act)();
-  while (!holds()) { await new Promise(resolve => requestAnimationFrame(resolve)); }
-  await new Promise(resolve => requestAnimationFrame(() => setTimeout(resolve)));
-  return performance.now() - begin;
+# starts to wait: from the last mouse button release, or at once, until the condition holds and has been painted
+START = """([condition, fromMouse]) => {
+  const holds = eval(condition);
+  let begin = performance.now();
+  if (fromMouse) { document.addEventListener('mouseup', () => { begin = performance.now(); }, { capture: true }); }
+  window.__measured = (async () => {
+    while (!await holds()) { await new Promise(resolve => requestAnimationFrame(resolve)); }
+    await new Promise(resolve => requestAnimationFrame(() => setTimeout(resolve)));
+    return performance.now() - begin;
+  })();
 }"""
 
 PAN = f"""async () => {{
@@ -50,19 +53,27 @@ PAN = f"""async () => {{
   return gaps.length / ((last - begin) / 1000);
 }}"""
 
-# selection by the page, as a click on the node does it, until the kernel has answered with its new value
-ROUND_TRIP = f"""async path => {{
+# asks the kernel for its value of the selection
+SELECTED = """async () => {
   const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
-  const begin = performance.now();
-  {CY}.getElementById(path).emit('tap');
-  while (true) {{
-    let answer = '';
-    const future = kernel.requestExecute({{ code: 'print(graph.selected)', store_history: false }});
-    future.onIOPub = message => {{ answer += message.content.text ?? ''; }};
-    await future.done;
-    if (answer.trim() === path) {{ return performance.now() - begin; }}
-  }}
-}}"""
+  let answer = '';
+  const future = kernel.requestExecute({ code: 'print(graph.selected)', store_history: false });
+  future.onIOPub = message => { answer += message.content.text ?? ''; };
+  await future.done;
+  return answer.trim() === 'PATH';
+}"""
+
+KERNEL = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
+
+# 150 cards that do not fold: neighbours are of different classes
+MANY = """
+from torch import nn
+from IPython.display import display
+import modulekg_widgets as mk
+layers = [layer for width in range(1, 76) for layer in (nn.Linear(width, width + 1), nn.ReLU())]
+model = nn.Sequential(*[nn.Sequential(*layers[start : start + 30]) for start in range(0, 150, 30)])
+"""
+SHOW_ALL = "graph = mk.ModelGraph(model)\ngraph.expanded = [str(i) for i in range(5)]\ndisplay(graph)"
 
 
 @pytest.fixture(scope="module")
@@ -100,43 +111,48 @@ def test_first_paint(notebook: NotebookPage, figures: dict[str, float], model: s
     figures[f"first paint after the cell ran, {model}"] = statistics.median(waits[1:])
 
 
+def measured(graph: GraphPage, condition: str, point: tuple[float, float] | None = None, clicks: int = 1) -> float:
+    """Milliseconds from clicking at the point (default: from now) until the JavaScript condition is painted."""
+    graph.evaluate(START, [condition, point is not None])
+    if point is not None:
+        graph.page.mouse.click(*point, click_count=clicks)
+    return graph.evaluate("() => window.__measured")
+
+
 def test_expand(notebook: NotebookPage, figures: dict[str, float]) -> None:
     graph = GraphPage.show(notebook)
     values = []
     for name in ("layer1", "layer2", "layer3", "layer4") * 6:
         notebook.execute("graph.expanded = []")
         graph.wait_for_node(f"{name}.0", there=False)
-        notebook.pause(200)
-        act = f"() => {CY}.getElementById('{name}').emit('dbltap')"
-        values.append(graph.evaluate(TIMED, [act, f"() => {CY}.getElementById('{name}.0').length > 0"]))
+        condition = f"() => {CY}.getElementById('{name}.0').length > 0"
+        values.append(measured(graph, condition, graph.point(name), clicks=2))
     figures["expand, p95"] = p95(values)
 
 
-def test_expand_all_and_pan(notebook: NotebookPage, figures: dict[str, float]) -> None:
+def test_expand_all(notebook: NotebookPage, figures: dict[str, float]) -> None:
     graph = GraphPage.show(notebook)
-    opened = "[name for name, module in model.named_modules() if name and next(module.children(), None) is not None]"
     notebook.execute("graph.expanded = []")
     graph.wait_for_node("layer1.0", there=False)
-    code = f"graph.expanded = {opened}"
-    kernel = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
-    act = f"() => {{ void {kernel}.requestExecute({{ code: {json.dumps(code)} }}); }}"
+    notebook.execute("containers = [n for n, m in model.named_modules() if n and next(m.children(), None) is not None]")
+    graph.evaluate(f"() => {{ void {KERNEL}.requestExecute({{ code: 'graph.expanded = containers' }}); }}")
     condition = f"() => {CY}.getElementById('layer4.0.conv1').length > 0 && {CY}.nodes().length > 60"
-    figures["expand all, resnet152"] = graph.evaluate(TIMED, [act, condition])
-    notebook.pause(1000)
+    figures["expand all, resnet152"] = measured(graph, condition)
     notebook.screenshot("expanded")
 
-    # unfolded rows of layer3 fill the canvas up to the 150 nodes
-    graph.evaluate(f"() => {CY}.fit()")
+
+def test_pan(notebook: NotebookPage, figures: dict[str, float]) -> None:
+    graph = GraphPage.show_code(notebook, MANY, SHOW_ALL)
+    graph.wait_for_node("4.29")
+    assert len(graph.nodes()) >= 150
+    notebook.pause(500)
+    graph.evaluate(f"() => {{ {CY}.fit(); }}")
     figures["panning 150 nodes"] = graph.evaluate(PAN)
-    print(f"panned with {graph.evaluate(f'() => {CY}.nodes().length')} nodes")
 
 
 def test_selection_round_trip(notebook: NotebookPage, figures: dict[str, float]) -> None:
     graph = GraphPage.show(notebook)
-    graph.click("conv1")
-    graph.wait_for_selection("conv1")
     values = []
-    for path in ("fc", "bn1", "conv1", "layer1") * 5:
-        notebook.pause(150)
-        values.append(graph.evaluate(ROUND_TRIP, path))
+    for path in ("fc", "bn1", "conv1", "relu") * 5:
+        values.append(measured(graph, SELECTED.replace("PATH", path), graph.point(path)))
     figures["selection round trip, p95"] = p95(values)

@@ -97,8 +97,8 @@ const CONTAINER = "#5b6b8c";
 
 /** The hue of a card's edge: what sort of module it is. The name always says it too. */
 export function familyColour(className: string, container: boolean): string {
-  if (container) {
-    return CONTAINER;
+  if (container && !/attention/i.test(className)) {
+    return CONTAINER; // "ConvBlock" is no convolution; attention is what its name says, whatever it holds
   }
   return FAMILIES.find(([pattern]) => pattern.test(className))?.[1] ?? OTHER_LEAF;
 }

@@ -30,7 +30,15 @@ export function createModelGraph(host: HTMLElement, raw: unknown, store: Store):
   host.dataset.lmSuppressShortcuts = "true"; // JupyterLab's shortcuts stay out of the whole widget
   delete host.dataset.mkgReady;
   const payload = readOrExplain(host, raw);
-  return payload ? new Explorer(host, new Hierarchy(payload), store) : { dispose: () => clear(host) };
+  try {
+    if (payload) {
+      return new Explorer(host, new Hierarchy(payload), store);
+    }
+  } catch (error) {
+    console.error("modulekg-widgets", error); // not thrown on: its text would reach the page as HTML
+    explain(host, "This model cannot be drawn.");
+  }
+  return { dispose: () => clear(host) };
 }
 
 function clear(host: HTMLElement): void {

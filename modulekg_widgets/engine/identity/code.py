@@ -8,11 +8,25 @@ from __future__ import annotations
 
 import ast
 import dis
+import enum
 import linecache
+import sys
 import types
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
-from modulekg_widgets.engine.identity.encoding import Encoder, class_dict, packed, slot_members, text
+from modulekg_widgets.engine.identity.encoding import (
+    Encoder,
+    class_dict,
+    class_mro,
+    instance_state,
+    packed,
+    slot_members,
+    text,
+)
+
+Function = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
 
 # what Python itself puts into a class; it differs from version to version and says nothing of what the class does
 # fmt: off
@@ -30,12 +44,52 @@ _CLASS_BOOKKEEPING = frozenset(
 
 def class_body(encoder: Encoder, cls: type) -> list[bytes]:
     """The bases of a class and everything that its body defined."""
-    slots = {name for name, _ in slot_members(cls)}
     parts = [encoder.class_reference(base) for base in type.__dict__["__bases__"].__get__(cls)]
-    for name, value in sorted(class_dict(cls).items(), key=lambda item: text(item[0])):
-        if name not in _CLASS_BOOKKEEPING and name not in slots:
-            parts += [text(name), _quietly(encoder, value, name)]
+    for name, value in sorted(_defined(cls).items(), key=lambda item: text(item[0])):
+        parts += [text(name), _quietly(encoder, value, name)]
     return parts
+
+
+def _defined(cls: type) -> dict[str, Any]:
+    """What stands in the body of a class, without what Python and its decorators add in a version's own way."""
+    namespace = class_dict(cls)
+    slots = {name for name, _ in slot_members(cls)}
+    defined = {n: v for n, v in namespace.items() if n not in _CLASS_BOOKKEEPING and n not in slots}
+    if enum.Enum in class_mro(cls):
+        members = namespace.get("_member_map_", {})
+        written = {n: v for n, v in defined.items() if type(v) in _WRITTEN and n not in members and not _of_enum(v)}
+        return written | {"_member_map_": [(n, instance_state(m).get("_value_")) for n, m in members.items()]}
+    if "__dataclass_fields__" in namespace:
+        written = {n: v for n, v in defined.items() if not (n in _OF_DATACLASSES and _is_generated(v))}
+        fields = namespace["__dataclass_fields__"].values()
+        return written | {"__dataclass_fields__": [(f.name, f.default, f.default_factory, f.kw_only) for f in fields]}
+    if tuple in class_mro(cls) and "_fields" in namespace:
+        return {n: v for n, v in defined.items() if n not in _OF_NAMEDTUPLES and n not in namespace["_fields"]}
+    return defined
+
+
+_WRITTEN = frozenset({types.FunctionType, property, staticmethod, classmethod})
+# fmt: off
+_OF_DATACLASSES = frozenset(
+    {
+        "__init__", "__repr__", "__eq__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__",
+        "__setattr__", "__delattr__", "__getstate__", "__setstate__", "__replace__",
+    }
+)
+# fmt: on
+_OF_NAMEDTUPLES = frozenset({"__new__", "_make", "_replace", "__replace__", "__repr__", "_asdict", "__getnewargs__"})
+
+
+def _of_enum(value: Any) -> bool:
+    function = value.__func__ if type(value) in (staticmethod, classmethod) else value
+    return type(function) is types.FunctionType and function.__globals__.get("__name__") == "enum"
+
+
+def _is_generated(value: Any) -> bool:
+    """Whether a method of a dataclass was made by its decorator: from a string, or as a wrapper around that."""
+    return type(value) is not types.FunctionType or (
+        value.__code__.co_filename == "<string>" or value.__globals__.get("__name__") in ("dataclasses", "reprlib")
+    )
 
 
 def _quietly(encoder: Encoder, value: Any, path: str) -> bytes:
@@ -51,7 +105,16 @@ def encode_function(encoder: Encoder, function: types.FunctionType, path: str) -
     """A function by its code, defaults and the values that its closure holds."""
     cells = [_cell_value(encoder, cell, path) for cell in function.__closure__ or ()]
     defaults = (function.__defaults__, function.__kwdefaults__)
-    return packed(b"L", normalised_code(function.__code__), *(encoder.encode(d, path) for d in defaults), *cells)
+    return packed(b"L", _function_code(function), *(encoder.encode(d, path) for d in defaults), *cells)
+
+
+def _function_code(function: types.FunctionType) -> bytes:
+    home, code = function.__globals__.get("__name__"), function.__code__
+    root = home.partition(".")[0] if type(home) is str else ""
+    if code.co_name != "<lambda>" and (root == "torch" or root in sys.stdlib_module_names):
+        # what a decorator of theirs wraps around a method: an upgrade must not change identities
+        return packed(b"h", text(str(home)), text(code.co_name))
+    return normalised_code(code)
 
 
 def _cell_value(encoder: Encoder, cell: types.CellType, path: str) -> bytes:
@@ -63,33 +126,36 @@ def _cell_value(encoder: Encoder, cell: types.CellType, path: str) -> bytes:
 
 def normalised_code(code: types.CodeType) -> bytes:
     """The code as its syntax tree where the source is at hand and fits, else as normalised bytecode."""
-    try:
-        node = _source_node(code)
-        return _encode_bytecode(code) if node is None else _encode_syntax(node)
-    except RecursionError:  # a generated expression of a thousand terms
-        return packed(b"z", code.co_code)
+    node = _source_node(code)
+    return _encode_bytecode(code) if node is None else _encode_syntax(node)
 
 
 def _source_node(code: types.CodeType) -> ast.AST | None:
     """The one function or lambda of the source that this code object was compiled from, if it can be told."""
-    lines = linecache.getlines(code.co_filename)
-    try:
-        tree = ast.parse("".join(lines))
-    except (SyntaxError, ValueError):
-        return None
-    found = [node for node in ast.walk(tree) if _compiles_to(node, code)]
+    source = "".join(linecache.getlines(code.co_filename))
+    candidates = _functions_of(source).get((code.co_name, code.co_firstlineno), ())
+    found = [node for node in candidates if _compiles_to(node, code)]
     return found[0] if len(found) == 1 else None
 
 
-def _compiles_to(node: ast.AST, code: types.CodeType) -> bool:
-    if isinstance(node, ast.Lambda):
-        name, first_line = "<lambda>", node.lineno
-    elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        name, first_line = node.name, min([node.lineno, *(d.lineno for d in node.decorator_list)])
-    else:
-        return False
-    if (name, first_line) != (code.co_name, code.co_firstlineno):
-        return False
+@lru_cache(maxsize=4)
+def _functions_of(source: str) -> dict[tuple[str, int], list[Function]]:
+    """The functions and lambdas of a file by name and first line."""
+    found: dict[tuple[str, int], list[Function]] = {}
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return found
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Lambda):
+            found.setdefault(("<lambda>", node.lineno), []).append(node)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            found.setdefault((node.name, first), []).append(node)
+    return found
+
+
+def _compiles_to(node: Function, code: types.CodeType) -> bool:
     arguments = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
     count = code.co_argcount + code.co_kwonlyargcount
     # the file may have changed since it was loaded: the names that the code uses must stand in the source
@@ -107,30 +173,48 @@ def _names_in(node: ast.AST) -> set[str]:
     return names
 
 
-def _encode_syntax(node: object) -> bytes:
-    if isinstance(node, ast.AST):
-        parts = [text(type(node).__name__)]
-        for field, value in ast.iter_fields(node):
-            if field in ("ctx", "kind", "type_comment") or value is None or value == []:
-                continue  # absent in one Python version, empty in another
-            if field == "body" and isinstance(value, list):
-                value = _without_docstring(node, value)
-            parts += [text(field), _encode_syntax(value)]
-        return packed(b"a", *parts)
-    if isinstance(node, list):
-        return packed(b"l", *(_encode_syntax(part) for part in node))
-    return Encoder().encode(node, "")
+def _encode_syntax(root: ast.AST) -> bytes:
+    # without recursion, since a generated expression of a thousand terms nests as deep; every node states its number of
+    # parts, so that the tokens in a row can be read in one way only
+    encoder, tokens = Encoder(), []
+    waiting: list[tuple[str, Any]] = [("", root)]
+    while waiting:
+        label, node = waiting.pop()
+        tokens.append(text(label))
+        if isinstance(node, ast.AST):
+            parts = list(_syntax_fields(node))
+            tokens += [text(type(node).__name__), b"%d" % len(parts)]
+        elif isinstance(node, list):
+            parts = [("", part) for part in node]
+            tokens += [b"[]", b"%d" % len(parts)]
+        else:
+            parts = []
+            tokens.append(encoder.encode(node, ""))
+        waiting.extend(reversed(parts))
+    return packed(b"a", *tokens)
 
 
-def _without_docstring(node: ast.AST, body: list[ast.stmt]) -> list[ast.stmt]:
-    documented = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-    return body[1:] if documented and ast.get_docstring(node, clean=False) is not None else body
+def _syntax_fields(node: ast.AST) -> Iterator[tuple[str, Any]]:
+    for field, value in ast.iter_fields(node):
+        if field == "body" and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield field, _without_docstring(node)
+        elif field not in ("ctx", "kind", "type_comment") and value is not None and value != []:
+            yield field, value  # what is absent in one Python version is empty in another
+
+
+def _without_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> list[ast.stmt]:
+    body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
+    return [statement for statement in body if not isinstance(statement, ast.Pass)]
 
 
 def _encode_bytecode(code: types.CodeType) -> bytes:
-    """Instructions with their arguments in place: independent of line numbers, docstrings and the order of constants."""
-    instructions = [i for i in dis.get_instructions(code) if i.opname not in ("EXTENDED_ARG", "CACHE", "NOP")]
-    position = {instruction.offset: n for n, instruction in enumerate(instructions)}
+    """Instructions with their arguments in place, without line numbers, docstrings and the order of constants."""
+    instructions: list[dis.Instruction] = []
+    position: dict[int, int] = {}
+    for instruction in dis.get_instructions(code):
+        position[instruction.offset] = len(instructions)
+        if instruction.opname not in ("EXTENDED_ARG", "CACHE", "NOP"):
+            instructions.append(instruction)
     encoder = Encoder()
     parts: list[bytes] = []
     for instruction in instructions:

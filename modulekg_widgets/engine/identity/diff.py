@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -57,13 +59,20 @@ class HierarchyDiff:
         if pair.status == SAME:
             return False
         if pair.status == CHANGED:
-            return not self.left.children(pair.left or 0) or not self.right.children(pair.right or 0)
+            return self._changed_itself(pair.left or 0, pair.right or 0)
         # the top of a subtree tells of all that is in it
         if pair.left is not None:
             parent, status = self.left.walk.parents[pair.left], self.left_status
         else:
             parent, status = self.right.walk.parents[pair.right or 0], self.right_status
         return parent < 0 or status[parent] != pair.status
+
+    def _changed_itself(self, left: int, right: int) -> bool:
+        """Whether the difference does not lie in the children alone."""
+        below = [self.left_status[i] for i in self.left.children(left)]
+        below += [self.right_status[j] for j in self.right.children(right)]
+        ends = [side[i].module for side, i in ((self.left, left), (self.right, right))]
+        return not any(status != SAME for status in below) or nominal_class(ends[0]) is not nominal_class(ends[1])
 
     def _line(self, pair: Pair) -> str:
         mark = {RENAMED: "~", MOVED: "~", CHANGED: "!", REMOVED: "-", ADDED: "+"}[pair.status]
@@ -82,26 +91,45 @@ def diff(left: nn.Module, right: nn.Module) -> HierarchyDiff:
 
 
 def _pairs(left: Hierarchy, right: Hierarchy) -> Iterator[Pair]:
-    waiting: list[tuple[int | None, int | None]] = [(0, 0)]
+    waiting: list[tuple[int | None, int | None, bool]] = [(0, 0, False)]
     while waiting:
-        a, b = waiting.pop()
+        a, b, in_place = waiting.pop()
         if a is None:
             yield Pair(None, b, ADDED)
-            waiting.extend((None, c) for c in reversed(right.children(b)))  # type: ignore[arg-type]
+            waiting.extend((None, c, True) for c in reversed(right.children(b)))  # type: ignore[arg-type]
         elif b is None:
             yield Pair(a, None, REMOVED)
-            waiting.extend((c, None) for c in reversed(left.children(a)))
+            waiting.extend((c, None, True) for c in reversed(left.children(a)))
         else:
             same = left.identities.digests[a] == right.identities.digests[b]
+            # the two roots have no names
             named = left.walk.names[a] == right.walk.names[b]
-            yield Pair(a, b, CHANGED if not same else SAME if named else RENAMED)
-            waiting.extend(reversed(_align(left, right, left.children(a), right.children(b))))
+            yield Pair(a, b, CHANGED if not same else RENAMED if not named else SAME if in_place or a == 0 else MOVED)
+            aligned = _align(left, right, left.children(a), right.children(b))
+            kept = _in_order([j for i, j in aligned if i is not None and j is not None])
+            waiting.extend((i, j, j in kept) for i, j in reversed(aligned))
+
+
+def _in_order(values: list[int]) -> set[int]:
+    """A longest increasing subsequence: the siblings that need not move for the others to come into order."""
+    tops: list[int] = []  # the smallest end of an increasing subsequence of each length
+    before: dict[int, int | None] = {}
+    for value in values:
+        position = bisect_left(tops, value)
+        before[value] = tops[position - 1] if position else None
+        tops[position : position + 1] = [value]
+    kept: set[int] = set()
+    last = tops[-1] if tops else None
+    while last is not None:
+        kept.add(last)
+        last = before[last]
+    return kept
 
 
 def _align(
     left: Hierarchy, right: Hierarchy, ours: Sequence[int], theirs: Sequence[int]
 ) -> list[tuple[int | None, int | None]]:
-    """Pair two lists of siblings: what is the same, first in place, then in order; then by name and class."""
+    """Pair two lists of siblings: what is the same, by name or in order; then by name and class."""
     digests, others = left.identities.digests, right.identities.digests
     if [digests[i] for i in ours] == [others[j] for j in theirs]:
         return list(zip(ours, theirs, strict=True))
@@ -109,28 +137,37 @@ def _align(
 
     def match_by(key: Callable[[Hierarchy, int], object]) -> None:
         taken = set(matched.values())
-        free: dict[object, list[int]] = {}
+        free: dict[object, deque[int]] = {}
         for j in theirs:
             if j not in taken:
-                free.setdefault(key(right, j), []).append(j)
+                free.setdefault(key(right, j), deque()).append(j)
         for i in ours:
             if i not in matched and free.get(key(left, i)):
-                matched[i] = free[key(left, i)].pop(0)
+                matched[i] = free[key(left, i)].popleft()
 
+    def match_in_order() -> None:
+        taken = set(matched.values())
+        rest, other_rest = [i for i in ours if i not in matched], [j for j in theirs if j not in taken]
+        if len(rest) + len(other_rest) <= _LONGEST_ALIGNED:
+            keys = [digests[i] for i in rest], [others[j] for j in other_rest]
+            for start, other, size in SequenceMatcher(None, *keys, autojunk=False).get_matching_blocks():
+                matched.update(zip(rest[start : start + size], other_rest[other : other + size], strict=True))
+
+    if _numbered(left, ours) and _numbered(right, theirs):
+        match_in_order()  # an insertion renames all that follows
     match_by(lambda side, i: (_name(side, i), side.identities.digests[i]))
-    rest = [i for i in ours if i not in matched]
-    taken = set(matched.values())
-    other_rest = [j for j in theirs if j not in taken]
-    if len(rest) + len(other_rest) <= _LONGEST_ALIGNED:
-        keys = [digests[i] for i in rest], [others[j] for j in other_rest]
-        for start, other, size in SequenceMatcher(None, *keys, autojunk=False).get_matching_blocks():
-            matched.update(zip(rest[start : start + size], other_rest[other : other + size], strict=True))
+    match_in_order()
     match_by(lambda side, i: (_name(side, i), _class(side, i)))
     match_by(_name)
     match_by(_class)
     taken = set(matched.values())
     aligned: list[tuple[int | None, int | None]] = [(i, matched.get(i)) for i in ours]
     return aligned + [(None, j) for j in theirs if j not in taken]
+
+
+def _numbered(side: Hierarchy, siblings: Sequence[int]) -> bool:
+    """Whether the names are but positions, as in `nn.Sequential`."""
+    return all(side.walk.names[index] == str(position) for position, index in enumerate(siblings))
 
 
 def _name(side: Hierarchy, index: int) -> object:

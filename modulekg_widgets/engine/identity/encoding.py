@@ -61,8 +61,8 @@ def text(value: str) -> bytes:
 def fast_key(value: Any) -> bytes | None:
     """Bytes that are equal only for equal plain values, made in C; None for a value that has none.
 
-    `marshal` does not tell the kinds of buffers apart, so an encoding under such a key may be kept only where the encoder
-    has met none. Sharing and the order of sets and dicts show in the key: equal values may miss each other, at no harm.
+    `marshal` does not tell the kinds of buffers apart, so an encoding may be kept under such a key only where the
+    encoder has met none. Sharing and the order of sets and dicts show in it: equal values may miss each other, at no harm.
     """
     try:
         return marshal.dumps(value, 4)  # it writes a shared container once, so that sharing never blows up
@@ -92,7 +92,7 @@ class _Known(NamedTuple):
 class Encoder:
     """Encodes values; `opaque` collects the attribute paths that could not be seen into.
 
-    One encoder serves one model: it remembers shared containers by identity, so the model must stay alive and unchanged.
+    One encoder serves one model: it remembers shared containers by identity, so the model must stay as it is.
     """
 
     def __init__(self) -> None:

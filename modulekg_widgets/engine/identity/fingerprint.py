@@ -25,7 +25,13 @@ from modulekg_widgets.engine.identity.encoding import (
     text,
 )
 from modulekg_widgets.engine.identity.hierarchy import Walk, is_script, nominal_class, walk
-from modulekg_widgets.engine.identity.tensors import PLAIN_TENSORS, is_uninitialised, own_tensors, reachable, without_subclass_code
+from modulekg_widgets.engine.identity.tensors import (
+    PLAIN_TENSORS,
+    is_uninitialised,
+    own_tensors,
+    reachable,
+    without_subclass_code,
+)
 from modulekg_widgets.engine.identity.torch_values import encode_script, tensor_encoding
 
 SCHEME = b"modulekg structure 1"

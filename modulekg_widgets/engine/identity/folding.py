@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, overload
 
 from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.identity.encoding import digest, text
+from modulekg_widgets.engine.identity.encoding import class_names, digest, sized, text
 from modulekg_widgets.engine.identity.hierarchy import Walk, nominal_class
 from modulekg_widgets.engine.identity.hyperparameters import hyperparameters
 from modulekg_widgets.engine.identity.tensors import tied_tensors
@@ -15,6 +15,7 @@ from modulekg_widgets.engine.identity.tensors import tied_tensors
 if TYPE_CHECKING:
     from modulekg_widgets.engine.identity.hierarchy import Hierarchy
 
+MOST_PARTNERS = 100  # modules that are named as holding the same tensor; all with all would be quadratic
 ONE, EXACT, FAMILY = "one", "exact", "family"
 
 
@@ -139,7 +140,7 @@ def skeletons(walk: Walk) -> list[bytes]:
         cls = nominal_class(walk.modules[index])
         own = encoded.get(cls)
         if own is None:
-            own = encoded[cls] = digest(text(cls.__module__), b"\0", text(cls.__qualname__))
+            own = encoded[cls] = digest(*map(sized, map(text, class_names(cls))))
         out[index] = digest(own, *[out[child] if child is not None else b"-" for _, child in walk.slots(index)])
     return out
 
@@ -205,7 +206,7 @@ def _called(walk: Walk) -> dict[int, int]:
 def _shared(hierarchy: Hierarchy) -> dict[int, tuple[str, ...]]:
     partners: dict[int, list[str]] = {}
     for group in tied_tensors(hierarchy.walk):
+        named = [(other.module, hierarchy.walk.path(other.module)) for other in group[: MOST_PARTNERS + 1]]
         for place in group:
-            others = [hierarchy.walk.path(other.module) for other in group if other.module != place.module]
-            partners.setdefault(place.module, []).extend(others)
+            partners.setdefault(place.module, []).extend(path for index, path in named if index != place.module)
     return {index: tuple(dict.fromkeys(paths)) for index, paths in partners.items()}

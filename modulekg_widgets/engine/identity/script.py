@@ -33,8 +33,8 @@ def script_programs(state: dict[str, Any]) -> Iterator[tuple[str, list[str], dic
     for prefix, native in _natives(state):
         inside = dict(torch._C.ModuleDict(native).items())  # type: ignore[attr-defined]
         methods = [native._get_method(name).graph.str(False) for name in sorted(native._method_names())]
-        names = sorted({name for method in methods for name in _ATTRIBUTE.findall(method)} - inside.keys() - {"training"})
-        attributes = {name: native.getattr(name) for name in names if native.hasattr(name)}
+        read = {name for method in methods for name in _ATTRIBUTE.findall(method)} - inside.keys() - {"training"}
+        attributes = {name: native.getattr(name) for name in sorted(read) if native.hasattr(name)}
         yield prefix, [_MANGLED.sub("", program) for program in (native._type().name(), *methods)], attributes
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from hashlib import md5
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from modulekg_widgets.engine.identity.encoding import class_names
 from modulekg_widgets.engine.identity.fingerprint import Fingerprint, display_name
 from modulekg_widgets.engine.identity.hierarchy import Walk
 
+LONGEST_TEXT = 10_000_000  # characters of one attribute
 _PRIMITIVES = (bool, int, float, str, tuple, list)
 
 
@@ -35,7 +37,7 @@ def _fingerprint(walk: Walk, index: int, value: int) -> Fingerprint:
 
 
 def _children_hash(walk: Walk, index: int, hashes: list[int | None]) -> int:
-    total, position, seen = 0, 0, set()
+    values, seen = [], set()
     for name, child in walk.slots(index):
         if child is None or child in seen:  # `children()` yields each object once
             continue
@@ -44,9 +46,12 @@ def _children_hash(walk: Walk, index: int, hashes: list[int | None]) -> int:
         if value is None:
             path = ".".join(filter(None, (walk.path(index), name)))
             raise FingerprintError(f"the seed scheme has no hash for a cycle: {shown(path)!r} leads back to its owner")
-        total += value << position
-        position += 1
-    return total
+        values.append(value)
+    width = 1
+    while len(values) > 1:  # halves at a time, since a plain sum is quadratic in the number of children
+        values = [low + (high << width) for low, high in zip_longest(values[::2], values[1::2], fillvalue=0)]
+        width *= 2
+    return values[0] if values else 0
 
 
 def _own_hash(walk: Walk, index: int) -> int:
@@ -74,6 +79,13 @@ def _as_text(value: Any, walk: Walk, index: int, name: str) -> str:
 
 
 def _plain(value: Any) -> bool:
-    if type(value) in (tuple, list):
-        return all(_plain(v) for v in value)
-    return value is None or type(value) in _PRIMITIVES or type(value) is torch.Tensor
+    # counted as it is printed, so that containers that share their elements end here
+    waiting, length = [value], 0
+    while waiting and length < LONGEST_TEXT:
+        part = waiting.pop()
+        length += len(part) + 1 if type(part) in (tuple, list, str) else 1
+        if type(part) in (tuple, list):
+            waiting += part
+        elif not (part is None or type(part) in _PRIMITIVES or type(part) is torch.Tensor):
+            return False
+    return not waiting

@@ -39,8 +39,8 @@ class WeightFingerprint:
 def weight_fingerprint(module: nn.Module) -> WeightFingerprint:
     """The digest of the parameters and persistent buffers of `module`, by their logical values.
 
-    Strides, views, sharing, device and NaNs make no difference; names, dtype and shape do. Raises `FingerprintError` for
-    tensors without data (meta, fake) and `UninitializedModuleError` for lazy ones, naming the path.
+    Strides, views, sharing, device and NaNs make no difference; names, dtype and shape do. Raises `FingerprintError`
+    for tensors without data (meta, fake) and `UninitializedModuleError` for lazy ones, naming the path.
     """
     modules = walk(module)
     tensors: dict[int, tuple[torch.Tensor, Digests]] = {}  # by id, so that a tied tensor is read once
@@ -79,10 +79,11 @@ def _own_state(
 ) -> Iterator[tuple[str, Digests]]:
     state = modules.states[index]
     volatile = state.get("_non_persistent_buffers_set", ())
-    named: list[tuple[str, torch.Tensor]] = []
-    for own in own_tensors(state):
-        if own.tensor is not None and not (own.role == "buffer" and own.name in volatile):
-            named.append((own.name, own.tensor))
+    named = [
+        (own.name, own.tensor)
+        for own in own_tensors(state)
+        if own.tensor is not None and not (own.role == "buffer" and own.name in volatile)
+    ]
     for name, value in state.items():
         if type(value) is torch.ScriptObject and value._has_method("__getstate__"):  # packed quantized weights
             named += [(f"{name}.{n}", tensor) for n, tensor in enumerate(_tensors_in(value.__getstate__()))]
