@@ -1,4 +1,4 @@
-"""See, question and prune a PyTorch model without leaving the notebook."""
+"""See and question a PyTorch model without leaving the notebook."""
 
 from __future__ import annotations
 

@@ -42,6 +42,10 @@ class UnknownKeywordError(ModuleKGError, TypeError):
     """A keyword that a constructor does not take."""
 
 
+class UnknownAttributeError(ModuleKGError, AttributeError):
+    """An attribute that an object does not have, set by mistake."""
+
+
 class DuplicateNameError(ModuleKGError, ValueError):
     """A second registration under a name that is taken."""
 

@@ -6,16 +6,29 @@ from collections.abc import Iterable
 from typing import Any
 
 from ipywidgets import DOMWidget
-from traitlets import Unicode
+from traitlets import TraitError, Unicode
 
 from modulekg_widgets._version import __version__
-from modulekg_widgets.engine.errors import UnknownKeywordError, nearest, shown
+from modulekg_widgets.engine.errors import (
+    ModuleKGError,
+    UnknownAttributeError,
+    UnknownKeywordError,
+    nearest,
+    shown,
+)
 
 FRONT_END = "modulekg-widgets"
 
 
+class WidgetValueError(ModuleKGError, TraitError):
+    """A value of the wrong kind for a widget's attribute."""
+
+
 class ModuleKGWidget(DOMWidget):
-    """Base of the widgets: the browser finds its counterpart by module, name and version."""
+    """Base of the widgets: the browser finds its counterpart by module, name and version.
+
+    A public attribute that does not exist cannot be set: a typo would pass unnoticed otherwise.
+    """
 
     _model_module = Unicode(FRONT_END).tag(sync=True)
     _model_module_version = Unicode(f"^{__version__}").tag(sync=True)
@@ -25,8 +38,20 @@ class ModuleKGWidget(DOMWidget):
     _owns_layout = False  # until the constructor has run to its end
 
     def __init__(self, **state: Any) -> None:
-        super().__init__(**state)
+        try:
+            super().__init__(**state)
+        except TraitError as error:
+            raise _own(error) from None
         self._owns_layout = "layout" not in state
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_") and self._owns_layout and not hasattr(type(self), name):
+            owner = type(self).__name__
+            raise UnknownAttributeError(f"{owner} has no attribute {shown(name)!r}: {nearest(name, self.keys)}")
+        try:
+            super().__setattr__(name, value)
+        except TraitError as error:
+            raise _own(error) from None
 
     def close(self) -> None:
         """Remove the widget from the kernel and from every page, with the layout that was made for it."""
@@ -45,6 +70,10 @@ class ModuleKGWidget(DOMWidget):
 
     def _static_picture(self) -> str | None:
         return None
+
+
+def _own(error: TraitError) -> TraitError:
+    return error if isinstance(error, ModuleKGError) else WidgetValueError(str(error))
 
 
 def check_keywords(owner: str, given: Iterable[str], known: Iterable[str]) -> None:

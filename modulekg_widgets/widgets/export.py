@@ -37,7 +37,7 @@ def _json(graph: ModelGraph) -> bytes:
 
 @formats.register("svg")
 def _svg(graph: ModelGraph) -> bytes:
-    return svg(graph.payload).encode()
+    return svg(graph.payload, graph._opened()).encode()
 
 
 @formats.register("png")
@@ -46,7 +46,7 @@ def _png(graph: ModelGraph) -> bytes:
     from matplotlib.figure import Figure
     from matplotlib.patches import FancyBboxPatch
 
-    boxes, arrows, height = layout(graph.payload)
+    boxes, arrows, height = layout(graph.payload, graph._opened())
     figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=144)
     FigureCanvasAgg(figure)
     axes = figure.add_axes((0, 0, 1, 1))

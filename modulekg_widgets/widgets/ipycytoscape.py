@@ -10,7 +10,7 @@ from typing import Any
 
 from ipycytoscape import CytoscapeWidget
 
-from modulekg_widgets.widgets.opening import rows_of
+from modulekg_widgets.widgets.opening import as_drawn, rows_of
 from modulekg_widgets.widgets.payload import text
 
 MOST_NODES = 200
@@ -19,7 +19,7 @@ MOST_NODES = 200
 def cytoscape_widget(payload: dict[str, Any], opened: Iterable[int]) -> CytoscapeWidget:
     """A `CytoscapeWidget` of what is shown when the containers `opened` are open: at most 200 nodes."""
     rows, folds = rows_of(payload), {fold[0]: fold[1] for fold in payload["folds"]}
-    open_nodes = {0, *opened}
+    open_nodes = as_drawn(payload, opened)
     nodes: list[dict[str, Any]] = []
     edges: list[dict[str, Any]] = []
     waiting = [0]

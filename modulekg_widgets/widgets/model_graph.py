@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from traitlets import Dict, List, TraitError, Unicode, validate
+from traitlets import Dict, List, Unicode, validate
 
 from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.diff import HierarchyDiff
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
-from modulekg_widgets.widgets._base import ModuleKGWidget, check_keywords
+from modulekg_widgets.widgets._base import ModuleKGWidget, WidgetValueError, check_keywords
 from modulekg_widgets.widgets.opening import first_opening
 from modulekg_widgets.widgets.payload import model_payload, number, text
 from modulekg_widgets.widgets.picture import svg
@@ -22,15 +23,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("modulekg_widgets")
 
 VIEWS = ("hierarchy", "deduplicated", "diff")
-STATE = ("selected", "expanded", "color_by", "query", "view", "overlay", "layout")
+LARGEST_PICTURE = 90_000  # characters of the picture that goes into every saved notebook
+KEYWORDS = ("args", "kwargs", "compare", "selected", "expanded", "color_by", "query", "view", "overlay")
 
 
 class ModelGraph(ModuleKGWidget):
     """The hierarchy of `model` as a graph: `display(ModelGraph(model))`.
 
-    Runs no code of the model. `selected` (a dotted path or None), `expanded`, `color_by`, `query`, `view` and `overlay`
-    ({path: number}) can be read and set from Python at any time; `compare` is a second model for the side-by-side view.
-    The widget keeps no reference to the model. Raises `NotAModuleError`, `UnknownKeywordError` and `UnknownPathError`.
+    Runs no code of the model and keeps no reference to it. `compare` is a second model for `view="diff"`. These can be
+    read and set at any time, here and in the browser: `selected` (a dotted path or None), `expanded` (the paths of the
+    open containers), `color_by` (a column, "occurrences" or "overlay"), `query`, `view` and `overlay` ({path: number}).
+    Raises `NotAModuleError`, `UnknownKeywordError` and `UnknownPathError`.
     """
 
     _model_name = Unicode("ModelGraphModel").tag(sync=True)
@@ -44,8 +47,23 @@ class ModelGraph(ModuleKGWidget):
     view = Unicode("hierarchy").tag(sync=True)
     overlay = Dict().tag(sync=True, to_json=lambda v, w: {text(path): number(value) for path, value in v.items()})
 
-    def __init__(self, model: Any, args: Any = None, kwargs: Any = None, *, compare: Any = None, **state: Any) -> None:
-        check_keywords("ModelGraph", state, (*STATE, "args", "kwargs", "compare"))
+    def __init__(
+        self,
+        model: Any,
+        args: Any = None,
+        kwargs: Any = None,
+        *,
+        compare: Any = None,
+        selected: str | None = None,
+        expanded: Sequence[str] | None = None,
+        color_by: str = "none",
+        query: str = "",
+        view: str = "hierarchy",
+        overlay: Mapping[str, Any] | None = None,
+        layout: Any = None,
+        **unknown: Any,
+    ) -> None:
+        check_keywords("ModelGraph", unknown, KEYWORDS)
         if args is not None or kwargs is not None:
             log.warning("ModelGraph: args are not used yet; this version shows the structure without a forward pass")
         modules = hierarchy(model)
@@ -53,9 +71,22 @@ class ModelGraph(ModuleKGWidget):
         payload = model_payload(modules, difference)
         self._paths = modules.walk.paths_alone()
         # a path with a lone surrogate comes back from the browser as its escape
-        self._escaped = {text(p): p for p in map(self._paths.path, self._paths_with_surrogates()) if text(p) != p}
-        opened = [self._paths.path(node) for node in first_opening(payload)]
-        super().__init__(**{"expanded": opened, "payload": payload, **state})
+        self._escaped = {text(path): path for path in map(self._paths.path, self._paths_with_surrogates())}
+        opened = [self._paths.path(node) for node in first_opening(payload)] if expanded is None else list(expanded)
+        super().__init__(
+            payload=payload,
+            selected=selected,
+            expanded=opened,
+            color_by=color_by,
+            query=query,
+            view=view,
+            overlay=dict(overlay or {}),
+            **({} if layout is None else {"layout": layout}),
+        )
+
+    def __repr__(self) -> str:
+        title, count = shown(self.payload.get("title", "")), len(self._paths)
+        return f"<ModelGraph of {title}: {count} modules, selected={self.selected!r}>"
 
     def _paths_with_surrogates(self) -> list[int]:
         odd = {i for i, name in enumerate(self._paths.names) if text(name) != name}
@@ -104,13 +135,41 @@ class ModelGraph(ModuleKGWidget):
             raise UnknownPathError(f"there is no module {shown(real)!r}: {nearest(real, self._paths.near(real))}")
         return self._paths.path(index)  # a shared module is drawn at the first of its paths
 
+    # -------------------------------------------------------------- opening and closing
+
+    def expand(self, *paths: str) -> None:
+        """Open the containers at `paths` and all that they stand in."""
+        opened = dict.fromkeys(self.expanded)
+        for path in paths:
+            index = self._paths.find(self._known_path(path)) or 0
+            inner_first = []
+            while index > 0:
+                inner_first.append(self._paths.path(index))
+                index = self._paths.parents[index]
+            opened.update(dict.fromkeys(reversed(inner_first)))
+        self.expanded = list(opened)
+
+    def collapse(self, *paths: str) -> None:
+        """Close the containers at `paths`; without any, all of them."""
+        closed = {self._known_path(path) for path in paths} or set(self.expanded)
+        self.expanded = [path for path in self.expanded if path not in closed]
+
     # -------------------------------------------------------------- other forms
 
     def _static_picture(self) -> str:
-        return svg(self.payload)
+        picture = svg(self.payload, self._opened())
+        return picture if len(picture) <= LARGEST_PICTURE else svg(self.payload, first_opening(self.payload))
+
+    def _opened(self) -> list[int]:
+        return [self._paths.find(path) or 0 for path in self.expanded]
 
     def export(self, path: str | Path) -> Path:
-        """Write the graph as `.html` (interactive, offline), `.svg`, `.png`, `.dot` or `.json`; returns the path."""
+        """Write the graph in the format of the extension; the file appears whole or not at all; returns the path.
+
+        `.html` is the whole explorer as one page that opens offline; `.svg` and `.png` show what is open, without
+        colours and selection; `.dot` is the folded hierarchy for Graphviz; `.json` the payload. Raises
+        `UnknownNameError` for another extension and `UnknownPathError` where there is no folder.
+        """
         from modulekg_widgets.widgets.export import export_model_graph
 
         return export_model_graph(self, Path(path))
@@ -119,7 +178,7 @@ class ModelGraph(ModuleKGWidget):
         """The open part of the graph, at most 200 nodes, as a styled `ipycytoscape.CytoscapeWidget`."""
         from modulekg_widgets.widgets.ipycytoscape import cytoscape_widget
 
-        return cytoscape_widget(self.payload, [self._paths.find(p) or 0 for p in self.expanded])
+        return cytoscape_widget(self.payload, self._opened())
 
 
 def _plain_number(path: str, value: Any) -> float | int | None:
@@ -128,4 +187,5 @@ def _plain_number(path: str, value: Any) -> float | int | None:
     try:
         return float(value)  # numpy scalars and tensors of one element
     except (TypeError, ValueError):
-        raise TraitError(f"the overlay value of {shown(path)!r} is no number: got a {type(value).__name__}") from None
+        kind = shown(type(value).__name__)
+        raise WidgetValueError(f"the overlay of {shown(path)!r} must be a number: a {kind} was passed") from None

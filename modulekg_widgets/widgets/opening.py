@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 AT_FIRST = 25  # nodes
@@ -32,13 +33,27 @@ def first_opening(payload: dict[str, Any]) -> list[int]:
 
 def rows_of(payload: dict[str, Any]) -> dict[int, list[int]]:
     """For each container its children as drawn: one for a folded run, its first member."""
-    hidden = set()
+    hidden = {member for _, *others in _folds(payload) for member in others}
+    return {parent: [c for c in inside if c not in hidden] for parent, inside in _children(payload).items()}
+
+
+def as_drawn(payload: dict[str, Any], nodes: Iterable[int]) -> set[int]:
+    """`nodes` with every member of a folded run replaced by the first, which stands for it."""
+    stands_for = {member: members[0] for members in _folds(payload) for member in members}
+    return {stands_for.get(node, node) for node in nodes}
+
+
+def _children(payload: dict[str, Any]) -> dict[int, list[int]]:
     children: dict[int, list[int]] = {}
     for node, parent in enumerate(payload["nodes"]["parent"]):
         if parent >= 0:
             children.setdefault(parent, []).append(node)
+    return children
+
+
+def _folds(payload: dict[str, Any]) -> Iterator[list[int]]:
+    """The members of each folded run."""
+    children = _children(payload)
+    place = {node: position for inside in children.values() for position, node in enumerate(inside)}
     for first, count, _, _ in payload["folds"]:
-        siblings = children[payload["nodes"]["parent"][first]]
-        start = siblings.index(first)
-        hidden.update(siblings[start + 1 : start + count])
-    return {parent: [c for c in siblings if c not in hidden] for parent, siblings in children.items()}
+        yield children[payload["nodes"]["parent"][first]][place[first] : place[first] + count]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from xml.sax.saxutils import escape
 
-from modulekg_widgets.widgets.opening import first_opening, rows_of
+from modulekg_widgets.widgets.opening import as_drawn, rows_of
 
 WIDTH, ROW, GAP, INSET, HEADER, MARGIN = 460, 30, 12, 12, 26, 16
 _LONGEST = 62  # characters of one line
@@ -39,11 +39,13 @@ class Box:
     stacked: bool = False
 
 
-def layout(payload: dict[str, Any]) -> tuple[list[Box], list[tuple[float, float, float]], float]:
+def layout(
+    payload: dict[str, Any], opened_nodes: Iterable[int]
+) -> tuple[list[Box], list[tuple[float, float, float]], float]:
     """Boxes, arrows (x, from y, to y) and the height: a column from input to output, open containers as frames."""
     boxes, arrows = [_pill("input", MARGIN)], []
-    opened = set(first_opening(payload))
     rows, folds = rows_of(payload), {fold[0]: fold for fold in payload["folds"]}
+    opened = as_drawn(payload, opened_nodes)
     y = float(MARGIN + ROW)
     # (node, or None where a frame ends and its box is known), depth
     waiting: list[tuple[int | None, int, int]] = [(c, 0, -1) for c in reversed(rows.get(0, []))]
@@ -117,9 +119,9 @@ def _short(value: int | float | str) -> str:
     return f"{amount:.3g}P"
 
 
-def svg(payload: dict[str, Any]) -> str:
+def svg(payload: dict[str, Any], opened: Iterable[int]) -> str:
     """The picture as SVG without scripts, styles or references; text is escaped."""
-    boxes, arrows, height = layout(payload)
+    boxes, arrows, height = layout(payload, opened)
     title = f"{payload['title']}: {len(payload['nodes']['name'])} modules"
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:g}"',

@@ -48,7 +48,7 @@ def test_the_picture_shows_the_fold_and_its_place() -> None:
 @pytest.mark.parametrize("line", PAYLOADS)
 def test_hostile_text_stays_text_in_the_picture(line: str) -> None:
     graph = mk.ModelGraph(named(line))
-    root = ElementTree.fromstring(svg(graph.payload))
+    root = ElementTree.fromstring(svg(graph.payload, []))
     assert {e.tag.rpartition("}")[2] for e in root.iter()} <= {"svg", "title", "rect", "path", "text"}
     attributes = {name for element in root.iter() for name in element.attrib}
     assert not {name for name in attributes if name.startswith("on") or "href" in name}
@@ -83,6 +83,20 @@ def test_graphviz_reads_the_dot_file(name: str, tmp_path: Path, require: Callabl
     drawn = subprocess.run([str(shutil.which("dot")), "-Tplain", path], capture_output=True, check=True, timeout=60)
     assert drawn.stdout.startswith(b"graph")
     assert not drawn.stderr
+
+
+def test_the_picture_shows_what_is_open(tmp_path: Path) -> None:
+    graph = mk.ModelGraph(MODELS["folded"](), expanded=[])
+    closed = graph.export(tmp_path / "closed.svg").read_text("utf-8")
+    graph.expand("1.3")
+    opened = graph.export(tmp_path / "open.svg").read_text("utf-8")
+    assert "conv  Conv2d" in opened
+    assert "conv  Conv2d" not in closed
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(mk.ModuleKGError, match=r"no folder .*missing"):
+        mk.ModelGraph(nn.Linear(1, 1)).export(tmp_path / "missing" / "graph.svg")
 
 
 def test_an_unknown_format_is_refused_and_leaves_no_file(tmp_path: Path) -> None:

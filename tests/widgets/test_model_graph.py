@@ -87,6 +87,41 @@ def test_an_unknown_keyword_is_a_type_error_with_the_nearest(model: nn.Module) -
     assert isinstance(caught.value, mk.ModuleKGError)
 
 
+@pytest.mark.parametrize("value", [3, ["layer1"], {}])
+def test_a_value_of_the_wrong_kind_is_our_error_and_traitlets(graph: Any, value: object) -> None:
+    with pytest.raises(TraitError) as caught:
+        graph.selected = value
+    assert isinstance(caught.value, mk.ModuleKGError)
+
+
+def test_a_wrong_value_at_the_start_opens_nothing(model: nn.Module) -> None:
+    before = set(_instances)
+    with pytest.raises(mk.ModuleKGError):
+        mk.ModelGraph(model, selected="layer9")
+    assert not [w for key, w in _instances.items() if key not in before and isinstance(w, mk.ModelGraph)]
+
+
+def test_an_unknown_attribute_cannot_be_set(graph: Any) -> None:
+    with pytest.raises(AttributeError, match="no attribute 'colour_by': did you mean 'color_by'") as caught:
+        graph.colour_by = "params"
+    assert isinstance(caught.value, mk.ModuleKGError)
+
+
+def test_expanding_opens_the_containers_around(graph: Any) -> None:
+    graph.expanded = []
+    graph.expand("layer3.17", "layer3.4")
+    assert graph.expanded == ["layer3", "layer3.17", "layer3.4"]
+    graph.collapse("layer3.17")
+    assert graph.expanded == ["layer3", "layer3.4"]
+    graph.collapse()
+    assert graph.expanded == []
+
+
+def test_the_repr_is_one_line(graph: Any) -> None:
+    graph.selected = "layer1"
+    assert repr(graph) == "<ModelGraph of ResNet: 423 modules, selected='layer1'>"
+
+
 @pytest.mark.parametrize(("wrong", "message"), [(resnet18, "function"), (nn.Linear, "class Linear"), ("x", "str")])
 def test_only_modules_are_shown(wrong: object, message: str) -> None:
     with pytest.raises(mk.ModuleKGError, match=message):
@@ -98,7 +133,7 @@ def test_an_overlay_takes_any_numbers(graph: Any) -> None:
     sent = graph.get_state(key="overlay")["overlay"]
     assert sent == {"layer1": 2.0, "layer2": 3.0, "layer3": "NaN", "layer4": str(2**60)}
     assert math.isnan(graph.overlay["layer3"])
-    with pytest.raises(TraitError, match="no number"):
+    with pytest.raises(mk.ModuleKGError, match="must be a number: a str was passed"):
         graph.overlay = {"layer1": "red"}
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import networkx as nx
 
+from modulekg_widgets.engine.errors import UnknownPathError, shown
 from modulekg_widgets.engine.registry import Registry
 
 Exporter = Callable[[nx.DiGraph], Iterator[str]]
@@ -27,7 +28,9 @@ def export_graph(graph: nx.DiGraph, path: Path) -> Path:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that no reader ever sees a part of it."""
+    """Write a file so that no reader ever sees a part of it; raises `UnknownPathError` where there is no folder."""
+    if not path.parent.is_dir():
+        raise UnknownPathError(f"there is no folder {shown(str(path.parent))!r}: make it first")
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
     try:
         with os.fdopen(handle, "wb") as file:

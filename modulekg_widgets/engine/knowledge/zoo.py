@@ -41,7 +41,7 @@ def _builder(name: str) -> Callable[[], nn.Module]:
         from torchvision import models
 
         options: dict[str, Any] = {"weights": None}
-        if name in ("googlenet", "inception_v3"):
+        if name.endswith(("googlenet", "inception_v3")):
             options["init_weights"] = False  # their initialisation draws from scipy for minutes, and is announced to go
         if "rcnn" in name or name.startswith(("fcos", "retinanet", "ssd", "deeplab", "fcn", "lraspp")):
             options["weights_backbone"] = None
