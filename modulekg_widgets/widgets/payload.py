@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 from modulekg_widgets.engine.identity.diff import HierarchyDiff
 from modulekg_widgets.engine.identity.encoding import class_names
 from modulekg_widgets.engine.identity.fingerprint import display_name
-from modulekg_widgets.engine.identity.folding import ONE, Run, runs, skeletons
+from modulekg_widgets.engine.identity.folding import FAMILY, Run, runs, skeletons
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy, nominal_class
 from modulekg_widgets.engine.identity.hyperparameters import hyperparameters
 from modulekg_widgets.engine.identity.source import source_of
-from modulekg_widgets.engine.identity.tensors import OwnTensor, is_uninitialised, own_tensors, shape_of, tied_tensors
+from modulekg_widgets.engine.identity.tensors import OwnTensor, is_uninitialised, own_tensors, shape_of
 
 SCHEMA_VERSION = 1
 _LARGEST_EXACT = 2**53  # beyond it a JavaScript number loses digits
+
+MOST_STAGES = 8  # children of the root that stay apart when only their sizes differ: a reader looks for layer4
 
 COLUMN_INFO = {
     "params": {"label": "parameters", "aggregate": "sum"},
@@ -43,8 +46,15 @@ def number(value: float | int | None) -> float | int | str | None:
     return value
 
 
-def model_payload(hierarchy: Hierarchy, difference: HierarchyDiff | None = None) -> dict[str, Any]:
-    """The payload of one hierarchy; with a `difference` also of the model that it is compared with."""
+def model_payload(
+    hierarchy: Hierarchy, difference: HierarchyDiff | None = None, status: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """The payload of one hierarchy; with a `difference` also of the model that it is compared with.
+
+    `status` has an entry per module; runs are folded only where it is the same.
+    """
+    if difference is not None:
+        status = difference.left_status
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": "model",
@@ -56,7 +66,7 @@ def model_payload(hierarchy: Hierarchy, difference: HierarchyDiff | None = None)
             "bytes": [number(v) for v in hierarchy.sizes.bytes],
         },
         "column_info": COLUMN_INFO,
-        "folds": [[run.members[0], len(run.members), run.kind, text(run.label)] for run in _folds(hierarchy)],
+        "folds": [[run.members[0], len(run.members), run.kind, text(run.label)] for run in _folds(hierarchy, status)],
         "links": [[link.parent, text(link.name), link.target, link.kind] for link in hierarchy.walk.links()],
         "tied": list(_tied(hierarchy)),
         "marks": _marks(hierarchy),
@@ -134,14 +144,21 @@ def _optional(value: str | None) -> str | None:
     return None if value is None else text(value)
 
 
-def _folds(hierarchy: Hierarchy) -> Iterable[Run]:
+def _folds(hierarchy: Hierarchy, status: Sequence[str] | None) -> Iterator[Run]:
+    """The runs to fold; in a comparison only members of one status, and never a handful of different stages."""
     skeleton = skeletons(hierarchy.walk)
-    for siblings in hierarchy.walk.children.values():
-        yield from (run for run in runs(hierarchy, siblings, skeleton) if run.kind != ONE)
+    for parent in hierarchy.walk.children:
+        for run in runs(hierarchy, parent, skeleton):
+            if parent == 0 and run.kind == FAMILY and len(run.members) <= MOST_STAGES:
+                continue
+            for _, members in groupby(run.members, key=lambda m: "" if status is None else status[m]):
+                part = list(members)
+                if len(part) > 1:
+                    yield Run(run.kind, part, run.label)
 
 
 def _tied(hierarchy: Hierarchy) -> Iterable[list[Any]]:
-    for first, *others in tied_tensors(hierarchy.walk):
+    for first, *others in hierarchy.tied:
         for other in others:
             yield [first.module, text(first.name), other.module, text(other.name)]
 
@@ -159,7 +176,7 @@ def _marks(hierarchy: Hierarchy) -> dict[str, list[str]]:
 def _comparison(difference: HierarchyDiff) -> dict[str, Any]:
     pairs = [[p.left, p.right] for p in difference.pairs if p.left is not None and p.right is not None]
     return {
-        "model": model_payload(difference.right),
+        "model": model_payload(difference.right, status=difference.right_status),
         "left": difference.left_status,
         "right": difference.right_status,
         "pairs": pairs,

@@ -10,7 +10,6 @@ from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.identity.encoding import class_names, digest, sized, text
 from modulekg_widgets.engine.identity.hierarchy import Walk, nominal_class
 from modulekg_widgets.engine.identity.hyperparameters import hyperparameters
-from modulekg_widgets.engine.identity.tensors import tied_tensors
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.identity.hierarchy import Hierarchy
@@ -108,28 +107,54 @@ class Folded(Sequence[FoldRow]):
         return f"<{len(self)} rows for {len(self.root.hierarchy)} modules>"
 
 
-def runs(hierarchy: Hierarchy, siblings: Sequence[int], skeletons: Sequence[bytes] | None) -> list[Run]:
-    """Group consecutive siblings of the same structure and, given the skeletons, of the same family."""
-    digests = hierarchy.identities.digests
+def runs(hierarchy: Hierarchy, parent: int, skeletons: Sequence[bytes] | None) -> list[Run]:
+    """The runs among the children of a module: of the same structure and, given the skeletons, of the same family.
+
+    A slot that leads elsewhere ends a run, and a module that is reused or holds a tied tensor stands alone: folded away,
+    nobody would see it.
+    """
     found: list[Run] = []
-    for index in siblings:
-        last = found[-1] if found else None
-        if last is None:
+    last: Run | None = None
+    for name, index in hierarchy.walk.slots(parent):
+        if index is None:
+            continue
+        if not hierarchy.walk.is_place(parent, name, index):
+            last = None
+        elif index in hierarchy.shared:
             found.append(Run(ONE, [index]))
-        elif digests[last.members[0]] == digests[index] and last.kind != FAMILY:
-            last.kind = EXACT
-            last.members.append(index)
-        elif skeletons is not None and skeletons[last.members[0]] == skeletons[index]:
-            last.kind = FAMILY
+            last = None
+        elif last is not None and _joins(hierarchy, last, index, skeletons):
             last.members.append(index)
         else:
-            found.append(Run(ONE, [index]))
+            last = Run(ONE, [index])
+            found.append(last)
     for run in found:
         if run.kind == EXACT:
-            run.label = "identical structure, separate weights"
+            weights = "shared" if _share_weights(hierarchy, run.members) else "separate"
+            run.label = f"identical structure, {weights} weights"
         elif run.kind == FAMILY:
             run.label = what_varies(hierarchy, run.members)
     return found
+
+
+def _joins(hierarchy: Hierarchy, run: Run, index: int, skeletons: Sequence[bytes] | None) -> bool:
+    """Whether module `index` continues the run; sets the kind that the run then has."""
+    digests, first = hierarchy.identities.digests, run.members[0]
+    if run.kind != FAMILY and digests[first] == digests[index]:
+        run.kind = EXACT
+    elif skeletons is not None and skeletons[first] == skeletons[index]:
+        run.kind = FAMILY
+    else:
+        return False
+    return True
+
+
+def _share_weights(hierarchy: Hierarchy, members: Sequence[int]) -> bool:
+    """Whether two members of a run hold the same tensor or the same module."""
+    walk = hierarchy.walk
+    groups = [[place.module for place in group] for group in hierarchy.tied]
+    groups += [[link.target, link.parent] for link in walk.links()]
+    return any(len({m for m in members for i in group if walk.meeting(m, i) == m}) > 1 for group in groups)
 
 
 def skeletons(walk: Walk) -> list[bytes]:
@@ -190,7 +215,7 @@ def fold(hierarchy: Hierarchy, families: bool = True) -> Folded:
     waiting = [root]
     while waiting:
         above = waiting.pop()
-        above.children = [row(run) for run in runs(hierarchy, hierarchy.children(above.index), skeleton)]
+        above.children = [row(run) for run in runs(hierarchy, above.index, skeleton)]
         waiting.extend(above.children)
     return Folded(root)
 
@@ -205,7 +230,7 @@ def _called(walk: Walk) -> dict[int, int]:
 
 def _shared(hierarchy: Hierarchy) -> dict[int, tuple[str, ...]]:
     partners: dict[int, list[str]] = {}
-    for group in tied_tensors(hierarchy.walk):
+    for group in hierarchy.tied:
         named = [(other.module, hierarchy.walk.path(other.module)) for other in group[: MOST_PARTNERS + 1]]
         for place in group:
             partners.setdefault(place.module, []).extend(path for index, path in named if index != place.module)

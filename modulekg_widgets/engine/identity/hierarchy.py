@@ -18,7 +18,7 @@ from modulekg_widgets.engine.identity.paths import Paths
 if TYPE_CHECKING:
     from modulekg_widgets.engine.identity.fingerprint import Fingerprint, Identities
     from modulekg_widgets.engine.identity.folding import Folded
-    from modulekg_widgets.engine.identity.tensors import Sizes
+    from modulekg_widgets.engine.identity.tensors import Place, Sizes
 
 # the descriptor itself: a class may define an attribute named __dict__, or a __getattr__ that lies
 _read_dict = nn.Module.__dict__["__dict__"].__get__
@@ -270,6 +270,18 @@ class Hierarchy:
         from modulekg_widgets.engine.identity.tensors import sizes
 
         return sizes(self.walk)
+
+    @cached_property
+    def tied(self) -> list[list[Place]]:
+        """The tensors that are registered under several names, each with all its places."""
+        from modulekg_widgets.engine.identity.tensors import tied_tensors
+
+        return tied_tensors(self.walk)
+
+    @cached_property
+    def shared(self) -> set[int]:
+        """The modules that several slots lead to, and those that hold a tensor that others hold too."""
+        return {link.target for link in self.walk.links()} | {place.module for group in self.tied for place in group}
 
     def level(self, index: int) -> str:
         """The level of module `index`: model (the root), op (no children), stage (child of the root) or block."""

@@ -94,11 +94,15 @@ class Paths:
         near = [i for i in range(1, min(len(self), 20_000)) if abs(self.depths[i] - depth) <= 1]
         return [self.path(i) for i in near[:2_000]]
 
+    def is_place(self, parent: int, name: str, index: int) -> bool:
+        """Whether this slot is the one that the module has its place in: the first that leads to it."""
+        return self.parents[index] == parent and self.names[index] == name
+
     def links(self) -> Iterator[Link]:
         """The slots whose module has its place elsewhere: shared modules and cycles."""
         for parent, slots in self.irregular.items():
             for name, index in slots:
-                if index is None or (self.parents[index] == parent and self.names[index] == name):
+                if index is None or self.is_place(parent, name, index):
                     continue
                 yield Link(parent, name, index, "cycle" if self.meeting(parent, index) == index else "shared")
 
