@@ -151,10 +151,17 @@ def _joins(hierarchy: Hierarchy, run: Run, index: int, skeletons: Sequence[bytes
 
 def _share_weights(hierarchy: Hierarchy, members: Sequence[int]) -> bool:
     """Whether two members of a run hold the same tensor or the same module."""
-    walk = hierarchy.walk
-    groups = [[place.module for place in group] for group in hierarchy.tied]
-    groups += [[link.target, link.parent] for link in walk.links()]
-    return any(len({m for m in members for i in group if walk.meeting(m, i) == m}) > 1 for group in groups)
+    parents, run = hierarchy.walk.parents, set(members)
+    for group in hierarchy.shared_groups:
+        holders = set()
+        for index in group:
+            while index > 0 and index not in run:
+                index = parents[index]
+            if index in run:
+                holders.add(index)
+        if len(holders) > 1:
+            return True
+    return False
 
 
 def skeletons(walk: Walk) -> list[bytes]:

@@ -279,6 +279,12 @@ class Hierarchy:
         return tied_tensors(self.walk)
 
     @cached_property
+    def shared_groups(self) -> list[list[int]]:
+        """Modules that hold the same tensor, or a slot that leads to the same module."""
+        groups = [[place.module for place in group] for group in self.tied]
+        return groups + [[link.target, link.parent] for link in self.walk.links()]
+
+    @cached_property
     def shared(self) -> set[int]:
         """The modules that several slots lead to, and those that hold a tensor that others hold too."""
         return {link.target for link in self.walk.links()} | {place.module for group in self.tied for place in group}
