@@ -1,6 +1,7 @@
 """`modulekg demo`: the notebooks, opened and checked."""
 
 import importlib.util
+import os
 import subprocess
 import sys
 import time
@@ -75,8 +76,9 @@ def test_without_the_lab_extra_there_is_one_sentence(
 def test_demo_serves_the_quickstart(tmp_path: Path) -> None:
     port = free_port()
     command = [sys.executable, "-m", "modulekg_widgets.cli", "demo", "--no-browser", f"--port={port}"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}  # the copies of the notebooks shall go with the test
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path, env=environment
     ) as process:
         try:
             assert process.stdout is not None

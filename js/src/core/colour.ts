@@ -164,7 +164,6 @@ function infoOf(h: Hierarchy, column: string): { label: string; aggregate: Aggre
 /** What people call a column. */
 export function labelOf(h: Hierarchy, column: string): string {
   if (column === "overlay") return "overlay";
-  if (column === "occurrences") return "occurrences in this model";
   return infoOf(h, column)?.label ?? column;
 }
 
@@ -224,7 +223,7 @@ function makeScale(h: Hierarchy, column: string, aggregate: Aggregate, values: r
   const map = logarithmic ? logMap(smallest, max) : linearMap(min, max);
   return {
     column,
-    label: labelOf(h, column),
+    label: column === "occurrences" ? "occurrences in this model" : labelOf(h, column),
     aggregation: AGGREGATIONS[aggregate],
     logarithmic,
     min,

@@ -1,6 +1,7 @@
 // Two models side by side, marked by what became of each module.
 
-import { button, Disposers, el, listen } from "./dom";
+import { button, Disposers, el, listen, nameSpan } from "./dom";
+import { counted, shortColumn } from "./format";
 import { STATUS_STYLE } from "./graph_style";
 import { GraphView } from "./graph_view";
 import { Hierarchy } from "./hierarchy";
@@ -23,6 +24,8 @@ export class DiffView {
   private readonly disposers = new Disposers();
   private readonly sides: [Side, Side];
   private readonly message = el("span", "mkg-diff-place");
+  private readonly next = button("mkg-button mkg-next-difference", "Next difference");
+  private readonly differences: readonly Place[];
   private current: Side;
   private linking = false;
 
@@ -50,6 +53,9 @@ export class DiffView {
     this.link(this.sides[1], this.sides[0]);
     this.followShared(store, rightStore);
     this.carry(this.sides[0], this.sides[1]);
+    this.differences = this.findDifferences();
+    this.next.disabled = this.differences.length === 0;
+    this.message.textContent = counted(this.differences.length, "difference").replace(/^0/, "no");
   }
 
   /** The graph that keys and exports act on: where the user is. */
@@ -66,7 +72,12 @@ export class DiffView {
   private pane(h: Hierarchy): { frame: HTMLElement; canvas: HTMLElement } {
     const frame = el("section", "mkg-diff-pane");
     const canvas = el("div");
-    frame.append(el("h4", "mkg-diff-title", h.payload.title), canvas);
+    const title = el("h4", "mkg-diff-title");
+    const params = h.column("params")?.[0];
+    const size = params == null ? "" : ` · ${shortColumn("params", params)} parameters`;
+    // two versions of one class have the same title
+    title.append(nameSpan("", h.payload.title), el("span", "mkg-dim", ` ${counted(h.size, "module")}${size}`));
+    frame.append(title, canvas);
     return { frame, canvas };
   }
 
@@ -133,39 +144,54 @@ export class DiffView {
       mark.style.backgroundColor = STATUS_STYLE[status].colour;
       const entry = el("span", "mkg-diff-entry");
       entry.dataset.mkgStatus = status;
+      entry.classList.toggle("mkg-is-none", count === 0);
       entry.append(mark, el("span", "", `${STATUS_STYLE[status].label} ${count}`));
       line.append(entry);
     }
-    const next = button("mkg-button mkg-next-difference", "Next difference");
-    this.disposers.add(listen(next, "click", () => this.nextDifference()));
-    line.append(next, this.message);
+    this.disposers.add(listen(this.next, "click", () => this.nextDifference()));
+    line.append(this.next, this.message);
     return line;
   }
 
   private step = -1;
 
-  /** Left to right, in tree order: first what changed on the left, then what only the right has. */
   private nextDifference(): void {
-    const [left, right] = this.sides;
-    const differs = (side: Side, keep: (status: Status) => boolean) =>
-      side.status.flatMap((status, node) => (node > 0 && keep(status) && isInnermost(side, node) ? [{ side, node }] : []));
-    const all = [...differs(left, status => status !== "same"), ...differs(right, status => status === "added")];
-    if (all.length === 0) {
-      this.message.textContent = "no differences";
+    if (this.differences.length === 0) {
       return;
     }
-    this.step = (this.step + 1) % all.length;
-    const { side, node } = all[this.step];
-    this.message.textContent = `${this.step + 1} of ${all.length}`;
+    this.step = (this.step + 1) % this.differences.length;
+    const { side, node } = this.differences[this.step];
+    const path = side.h.path(node);
+    const place = `${this.step + 1} of ${this.differences.length} · `;
+    // the panel describes modules of the left model only, so the name of the place stands here
+    this.message.replaceChildren(place, nameSpan("", path.slice(0, 120)), ` ${STATUS_STYLE[side.status[node]].label}`);
     this.current = side;
-    reveal(side.h, side.store, side.h.path(node));
-    side.store.set("selected", side.h.path(node));
+    reveal(side.h, side.store, path);
+    side.store.set("selected", path);
+  }
+
+  /** Left to right, in tree order: first what changed on the left, then what only the right has. */
+  private findDifferences(): Place[] {
+    const [left, right] = this.sides;
+    const places = (side: Side, keep: (status: Status) => boolean) =>
+      side.status.flatMap((status, node) => (node > 0 && keep(status) && isItself(side, node) ? [{ side, node }] : []));
+    return [...places(left, status => status !== "same"), ...places(right, status => status === "added")];
   }
 }
 
-/** A container that only changed because something inside it did is not itself a difference. */
-function isInnermost({ h, status }: Side, node: number): boolean {
-  return status[node] !== "changed" || !h.children(node).some(child => status[child] !== "same");
+/** Where the models differ. */
+interface Place {
+  side: Side;
+  node: number;
+}
+
+/** Not merely changed by something inside it, nor there or gone together with what is around it. */
+function isItself({ h, status }: Side, node: number): boolean {
+  if (status[node] === "changed") {
+    return !h.children(node).some(child => status[child] !== "same");
+  }
+  const isWhole = status[node] === "added" || status[node] === "removed";
+  return !isWhole || status[h.parent(node)] !== status[node];
 }
 
 /** The right side opens what corresponds to what is open on the left. */

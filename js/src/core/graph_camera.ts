@@ -3,12 +3,16 @@
 import type { Core } from "cytoscape";
 import type { Box } from "./layout";
 import { boundsOf, type Placed } from "./routes";
-import { anchored, type Camera, fitted, opening } from "./viewport";
+import { anchored, type Camera, fitsLegibly, fitted, opening, OVERVIEW, settled } from "./viewport";
 
 export class GraphCamera {
   private touched = false; // the user has moved it
 
-  constructor(private readonly cy: Core) {
+  /** `overview`: the first look shows the whole even where its text is small. */
+  constructor(
+    private readonly cy: Core,
+    private readonly overview: boolean
+  ) {
     cy.on("scrollzoom pinchzoom dragpan", () => (this.touched = true));
   }
 
@@ -23,14 +27,19 @@ export class GraphCamera {
   /** The first look: everything if it stays legible, else the beginning. */
   open(boxes: readonly Box[]): void {
     this.touched = false;
-    this.moveTo(opening(boundsOf(boxes), this.cy.width(), this.cy.height()));
+    const legible = this.overview ? OVERVIEW : undefined;
+    this.moveTo(opening(boundsOf(boxes), this.cy.width(), this.cy.height(), legible));
   }
 
-  /** After a new layout the card `id` stays where it was. */
+  /** After a new layout the card `id` stays where it was, unless all of the picture can be seen instead. */
   keep(id: string, before: Placed, after: Placed): void {
     const [from, to] = [before, after].map(({ scene, boxes }) => boxes[scene.nodes.findIndex(node => node.id === id)]);
-    if (from && to) {
-      this.moveTo(anchored(this.now(), from, to, this.extent()));
+    const camera = from && to ? anchored(this.now(), from, to, this.extent()) : this.now();
+    const bounds = boundsOf(after.boxes);
+    if (!this.touched && fitsLegibly(bounds, this.extent())) {
+      this.fit(after.boxes);
+    } else {
+      this.moveTo(settled(camera, bounds, this.extent()));
     }
   }
 

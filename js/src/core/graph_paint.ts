@@ -34,6 +34,7 @@ export interface Viewport {
 }
 
 const LEGIBLE = 4.2; // CSS pixels: smaller text is noise and costs time
+const QUIET = 0.6; // opacity of what two models have in common
 const RADIUS = 8;
 const STACK = 5; // how far the card behind a stack peeps out
 
@@ -45,7 +46,7 @@ interface Prepared {
 export class Painter {
   private cards: Prepared[] = [];
   private frames: Prepared[] = [];
-  private edges: readonly EdgePaint[] = [];
+  private edges: { paint: EdgePaint; bounds: Box }[] = [];
 
   constructor(
     private readonly context: CanvasRenderingContext2D,
@@ -56,7 +57,7 @@ export class Painter {
     const prepared = items.map(item => ({ item, lines: linesOf(item, this.measure) }));
     this.frames = prepared.filter(({ item }) => item.node.kind === "group");
     this.cards = prepared.filter(({ item }) => item.node.kind !== "group");
-    this.edges = edges;
+    this.edges = edges.map(paint => ({ paint, bounds: around(paint.route.points) }));
   }
 
   paint(view: Viewport, theme: Theme): void {
@@ -69,14 +70,14 @@ export class Painter {
     const legible = ({ size }: Line) => size * view.zoom >= LEGIBLE;
     const visible = ({ item }: Prepared) => isInView(item.box, view);
     this.frames.filter(visible).forEach(frame => this.frame(frame, theme, legible));
-    const edges = this.edges.filter(({ route }) => isInView(around(route.points), view));
-    paintEdges(context, edges, theme);
+    const edges = this.edges.filter(({ bounds }) => isInView(bounds, view));
+    paintEdges(context, edges.map(({ paint }) => paint), theme);
     this.cards.filter(visible).forEach(card => this.card(card, theme, legible));
   }
 
   private frame({ item, lines }: Prepared, theme: Theme, legible: (line: Line) => boolean): void {
     const { box, fill } = item;
-    this.body(item, theme.frame(item.depth), theme);
+    this.body(item, tinted(item, theme.frame(item.depth), 0.1), theme);
     if (fill) {
       this.shape(box[0] + box[2] - 26, box[1] + HEADER - 6, 12, 12, 3, fill);
     }
@@ -91,8 +92,8 @@ export class Painter {
   private card({ item, lines }: Prepared, theme: Theme, legible: (line: Line) => boolean): void {
     const { context } = this;
     const { node, box, fill } = item;
-    context.globalAlpha = item.dim ? 0.32 : 1;
-    this.body(item, node.kind === "pseudo" ? theme.canvas : (fill ?? theme.surface), theme);
+    context.globalAlpha = item.dim ? 0.32 : item.status === "same" && !item.selected && !item.hit ? QUIET : 1;
+    this.body(item, node.kind === "pseudo" ? theme.canvas : (fill ?? tinted(item, theme.surface, 0.22)), theme);
     const ink = fill ? inkOn(fill) : theme.text;
     if (node.kind !== "pseudo") {
       const hue = theme.dark ? mix(item.family, "#ffffff", 0.25) : item.family;
@@ -125,7 +126,7 @@ export class Painter {
       this.shape(x + STACK, y + STACK, width, height, radius, mix(theme.canvas, fill, 0.75), mix(theme.canvas, stroke, 0.6));
     }
     context.setLineDash(link ? [4, 3] : []);
-    this.shape(x, y, width, height, radius, fill, stroke, selected ? 2.4 : item.hit ? 2 : 1.2);
+    this.shape(x, y, width, height, radius, fill, stroke, selected ? 2.4 : item.hit || differs(item) ? 2 : 1.2);
     context.setLineDash([]);
   }
 
@@ -211,6 +212,15 @@ export class Painter {
     context.strokeStyle = colour;
     context.stroke();
   }
+}
+
+function differs({ status }: PaintItem): boolean {
+  return status !== null && status !== "same";
+}
+
+/** The ground of a card or frame, with a touch of what a comparison says of it. */
+function tinted({ status }: PaintItem, ground: string, share: number): string {
+  return status && status !== "same" ? mix(ground, STATUS_STYLE[status].colour, share) : ground;
 }
 
 function strokeOf({ node, fill, status, selected, hit }: PaintItem, theme: Theme): string {

@@ -32,7 +32,7 @@ export function readTheme(element: HTMLElement): Theme {
     surface,
     text,
     muted: opaque(read("muted"), surface),
-    border: mix(surface, text, 0.26),
+    border: stronger(mix(surface, text, 0.26), opaque(read("border"), surface), surface),
     accent: opaque(read("accent"), surface),
     edge: mix(canvas, text, 0.48),
     dark,
@@ -73,6 +73,12 @@ export function mix(base: string, top: string, share: number): string {
 
 function opaque(colour: string, base: string): string {
   return mix(base, colour, channels(colour)[3]);
+}
+
+/** The one that stands out more; themes of high contrast have lines that do. */
+function stronger(one: string, other: string, ground: string): string {
+  const distance = (colour: string) => Math.abs(brightness(colour) - brightness(ground));
+  return distance(other) > distance(one) ? other : one;
 }
 
 function brightness(colour: string): number {

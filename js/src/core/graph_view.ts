@@ -22,8 +22,9 @@ import type { Status } from "./payload";
 import { plainScene } from "./plain_scene";
 import { MANY_NODES, reveal, SOFT_LIMIT, toggle } from "./reveal";
 import { boundsOf, placed, type Placed } from "./routes";
-import { buildScene, type Scene } from "./scene";
+import { buildScene, idOf, type Scene } from "./scene";
 import type { GraphState, Store, ViewName } from "./store";
+import { WheelGuard } from "./wheel";
 
 export interface GraphOptions {
   view?: Exclude<ViewName, "diff">;
@@ -46,12 +47,14 @@ export class GraphView {
   private readonly picture = el("canvas", "mkg-graph-picture");
   private readonly minimap: Minimap;
   private readonly offer: Offer;
+  private readonly wheel: WheelGuard;
   private readonly decor: GraphDecor;
   private readonly pages = new Map<number, number>();
   private theme: Theme;
   private placed?: Placed;
   private anchor: string | null = null; // id whose card stays where it is on the screen
   private shape = { width: 0, aspect: 1, maxWidth: 0 }; // of the canvas, as far as layouts go
+  private expanded: readonly string[];
   private stale = false;
   private refocused = false; // another inside fills the canvas
   private pursued = false; // the selection was made elsewhere and has to come into view
@@ -72,13 +75,15 @@ export class GraphView {
     const minimapHost = el("div");
     wrap.append(this.host, this.picture, minimapHost);
     this.theme = readTheme(wrap);
+    this.expanded = store.get("expanded");
     const context = canvasContext() && this.picture.getContext("2d");
     this.painter = context ? new Painter(context, this.measure) : undefined;
     this.cy = this.createCore(context === null);
-    this.camera = new GraphCamera(this.cy);
+    this.camera = new GraphCamera(this.cy, options.view === "deduplicated");
     this.decor = new GraphDecor(h, store, options);
     this.minimap = new Minimap(minimapHost, this.cy);
     this.offer = new Offer(wrap, h, store);
+    this.wheel = new WheelGuard(wrap);
     this.listen();
     this.followSelection();
     this.resize();
@@ -103,7 +108,6 @@ export class GraphView {
     if (this.options.view === "deduplicated") {
       return;
     }
-    this.anchor = this.placed?.scene.nodes.find(({ index }) => index === node)?.id ?? null;
     this.offer.hide();
     if (!toggle(this.h, this.store, node)) {
       this.offer.show(node);
@@ -116,6 +120,7 @@ export class GraphView {
     this.layouts.dispose();
     this.minimap.dispose();
     this.offer.dispose();
+    this.wheel.dispose();
     this.cy.destroy();
     this.wrap.replaceChildren();
   }
@@ -133,6 +138,7 @@ export class GraphView {
       maxZoom: 4,
       pixelRatio: "auto"
     });
+    cy.on("tapstart tapend", () => this.takeFocus());
     cy.on("tap", "node", event => this.tapped(event.target, event.position));
     cy.on("dbltap", "node", event => this.doubleTapped(event.target, event.position));
     cy.on("render", () => this.paint());
@@ -144,6 +150,7 @@ export class GraphView {
     const structural: (keyof GraphState)[] =
       this.options.view === "deduplicated" ? [] : ["expanded", "shown", "unfolded", "focus"];
     structural.forEach(key => this.disposers.add(this.store.on(key, () => this.invalidate())));
+    this.disposers.add(this.store.on("expanded", () => this.anchorToggled()));
     for (const key of ["colorBy", "overlay", "query"] as const) {
       this.disposers.add(this.store.on(key, () => this.redecorate()));
     }
@@ -164,6 +171,15 @@ export class GraphView {
       observer.observe(this.wrap);
       this.disposers.add(() => observer.disconnect());
     }
+  }
+
+  /** A single group opened or closed, wherever that was done, stays where it is on the screen. */
+  private anchorToggled(): void {
+    const [before, now] = [this.expanded, this.store.get("expanded")];
+    const toggled = [...difference(before, now), ...difference(now, before)];
+    const node = toggled.length === 1 ? this.h.find(toggled[0]) : undefined;
+    this.expanded = now;
+    this.anchor = node === undefined ? this.anchor : idOf(this.h, node);
   }
 
   /** Several changes of the store in a row cost one layout. */
@@ -219,16 +235,26 @@ export class GraphView {
   /** After a new layout: what was opened, or looked at, stays where it was. */
   private aim(before: Placed | undefined, after: Placed): void {
     const survives = (id: string) => this.decor.itemOf(id) !== undefined;
+    const known = before?.scene.nodes.some(({ id }) => id === this.anchor) && survives(this.anchor ?? "");
     const looked = before && this.camera.isTouched ? this.camera.centralCard(before, survives) : null;
-    const anchor = this.anchor ?? looked;
+    const anchor = known ? this.anchor : looked;
     if (!before || this.refocused || anchor === null) {
-      this.camera.open(after.boxes);
+      this.lookFirst(after);
     } else {
       this.camera.keep(anchor, before, after);
     }
     this.anchor = null;
     this.refocused = false;
     this.pursue();
+  }
+
+  /** The beginning, and what is selected; of a comparison the first difference. */
+  private lookFirst({ boxes }: Placed): void {
+    const sought = this.decor.itemOf(this.decor.idOfSelected() ?? "") ?? this.decor.firstDifference();
+    this.camera.open(boxes);
+    if (sought) {
+      this.camera.show(sought.box);
+    }
   }
 
   private pursue(): void {
@@ -292,7 +318,7 @@ export class GraphView {
     this.cy.resize();
     // a change of height alone is the strip coming or going: what is under the pointer stays there
     if (this.placed && !this.camera.isTouched && Math.abs(this.cy.width() - before) > 1) {
-      this.camera.open(this.placed.boxes);
+      this.lookFirst(this.placed);
     }
     this.paint();
   }
@@ -325,11 +351,14 @@ export class GraphView {
     }
   }
 
-  private tapped(target: NodeSingular, at: { x: number; y: number }): void {
-    const item = this.decor.itemOf(target.id());
+  private takeFocus(): void {
     this.tapping = true;
     this.host.focus({ preventScroll: true });
     this.tapping = false;
+  }
+
+  private tapped(target: NodeSingular, at: { x: number; y: number }): void {
+    const item = this.decor.itemOf(target.id());
     if (!item) {
       return;
     }
@@ -361,4 +390,9 @@ export class GraphView {
       this.invalidate();
     }
   }
+}
+
+function difference(these: readonly string[], those: readonly string[]): string[] {
+  const known = new Set(those);
+  return these.filter(path => !known.has(path));
 }

@@ -101,4 +101,16 @@ describe("Hierarchy", () => {
     expect(deep.find(path)).toBe(4999);
     expect(deep.ancestors(4999)).toHaveLength(4999);
   });
+
+  it("remembers its latest answers, also that there is none", () => {
+    const deep = deepNet(5000);
+    const path = deep.path(4999);
+    deep.find(path);
+    expect(deep.find(path)).toBe(4999);
+    for (let i = 0; i < 500; i++) {
+      expect(deep.find(`nothing${i}`)).toBeUndefined();
+      expect(deep.find(`nothing${i}`)).toBeUndefined();
+    }
+    expect(deep.find(path)).toBe(4999);
+  });
 });

@@ -24,6 +24,8 @@ export interface Tie {
   otherName: string;
 }
 
+const REMEMBERED = 64; // paths: every part of the view asks for the same few
+
 export class Hierarchy {
   readonly size: number;
   private readonly start: Int32Array; // children of i are order[start[i]] .. order[start[i + 1] - 1]
@@ -36,6 +38,7 @@ export class Hierarchy {
   private readonly rowLists = new Map<number, readonly number[]>();
   private readonly slots = new Map<number, Slots>();
   private readonly paths = new Map<number, string>();
+  private readonly found = new Map<string, number | undefined>(); // the latest answers of find()
   private readonly columns = new Map<string, readonly (number | null)[]>();
 
   constructor(readonly payload: ModelPayload) {
@@ -114,28 +117,17 @@ export class Hierarchy {
     });
   }
 
-  /** The node with this dotted path; names may themselves contain dots. */
+  /** The node with this dotted path. */
   find(path: string): number | undefined {
-    if (path === "") {
-      return 0;
+    if (this.found.has(path)) {
+      return this.found.get(path);
     }
-    const open = [{ node: 0, from: 0 }];
-    for (let state = open.pop(); state; state = open.pop()) {
-      const { node, from } = state;
-      const slots = this.slotsOf(node);
-      for (let dot = from - 1, more = true; more; more = slots.dotted && dot < path.length) {
-        const next = path.indexOf(".", dot + 1);
-        dot = next < 0 ? path.length : next;
-        const child = slots.byName.get(path.slice(from, dot));
-        if (child !== undefined && dot === path.length) {
-          return child;
-        }
-        if (child !== undefined) {
-          open.push({ node: child, from: dot + 1 });
-        }
-      }
+    const node = path === "" ? 0 : this.search(path);
+    if (this.found.size >= REMEMBERED) {
+      this.found.clear();
     }
-    return undefined;
+    this.found.set(path, node);
+    return node;
   }
 
   className(i: number): string {
@@ -200,6 +192,27 @@ export class Hierarchy {
       return undefined;
     }
     return cached(this.columns, name, () => this.payload.columns[name].map(toNumber));
+  }
+
+  /** Names may themselves contain dots, so a path can have several readings. */
+  private search(path: string): number | undefined {
+    const open = [{ node: 0, from: 0 }];
+    for (let state = open.pop(); state; state = open.pop()) {
+      const { node, from } = state;
+      const slots = this.slotsOf(node);
+      for (let dot = from - 1, more = true; more; more = slots.dotted && dot < path.length) {
+        const next = path.indexOf(".", dot + 1);
+        dot = next < 0 ? path.length : next;
+        const child = slots.byName.get(path.slice(from, dot));
+        if (child !== undefined && dot === path.length) {
+          return child;
+        }
+        if (child !== undefined) {
+          open.push({ node: child, from: dot + 1 });
+        }
+      }
+    }
+    return undefined;
   }
 
   private classOf(i: number): number {

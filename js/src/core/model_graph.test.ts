@@ -162,10 +162,36 @@ describe("side by side", () => {
     expect(entry("added")).toMatch(/added 8$/);
     expect(entry("changed")).toMatch(/changed 2$/);
     const next = host.querySelector<HTMLButtonElement>(".mkg-next-difference");
+    expect(host.querySelector(".mkg-diff-place")?.textContent).toBe("2 differences"); // what is inside of an added block is none
     next?.click();
     expect(store.get("selected")).toBe("layer2");
     next?.click();
-    expect(host.querySelector(".mkg-diff-place")?.textContent).toBe("2 of 9");
+    expect(host.querySelector(".mkg-diff-place")?.textContent).toBe("2 of 2 · layer2.2 added");
+  });
+
+  it("says so when nothing differs", async () => {
+    const { host } = mount(compared(resnet(), resnet()), { view: "diff" });
+    await settled();
+    expect(host.querySelector(".mkg-diff-place")?.textContent).toBe("no differences");
+    expect(host.querySelector<HTMLButtonElement>(".mkg-next-difference")?.disabled).toBe(true);
+  });
+
+  it("takes folds as each side has them", async () => {
+    const [left, right] = [resnet([1, 4, 1, 1]), resnet([1, 4, 1, 1])];
+    const both = compared(left, right);
+    const fold = both.folds.findIndex(([, count]) => count === 3);
+    const [first, , kind, label] = both.folds[fold];
+    const last = both.nodes.parent.lastIndexOf(both.nodes.parent[first]); // split off, as the kernel does by status
+    both.folds[fold] = [first, 2, kind, label];
+    if (both.compare) both.compare.left[last] = "changed";
+    const { host, store, graph } = mount(both, { view: "diff", expanded: ["layer2"] });
+    await settled();
+    expect(drawn(graph)).toContain("layer2.3");
+    host.querySelector<HTMLButtonElement>(".mkg-next-difference")?.click();
+    expect(store.get("selected")).toBe("layer2.3");
+    await settled();
+    const other = host.querySelectorAll(".mkg-graph-canvas")[1] as Element & { _cyreg?: { cy: { getElementById(id: string): { length: number } } } };
+    expect(other._cyreg?.cy.getElementById("layer2.3").length ?? 1).toBe(1);
   });
 
   it("is gone when the view changes", async () => {

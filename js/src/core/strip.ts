@@ -96,14 +96,8 @@ export class Strip {
       unfolded ? "Draw one for all" : "Draw every instance"
     );
     toggle.setAttribute("aria-pressed", String(unfolded));
-    head.append(title, this.explanation(how), toggle, ...this.pager(fold));
+    head.append(title, nameSpan("mkg-dim mkg-strip-how", how), toggle, ...this.pager(fold));
     return head;
-  }
-
-  private explanation(text: string): HTMLElement {
-    const line = nameSpan("mkg-dim mkg-strip-how", text);
-    line.title = text; // a narrow strip cuts it off
-    return line;
   }
 
   private pager(fold: Fold): HTMLElement[] {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Box } from "./layout";
-import { anchored, fitted, opening } from "./viewport";
+import { anchored, fitted, opening, settled } from "./viewport";
 
 const [WIDTH, HEIGHT] = [800, 500];
 const onScreen = ([x, y, w, h]: Box, camera: { x: number; y: number; zoom: number }): Box => {
@@ -40,5 +40,23 @@ describe("camera", () => {
     const [x, y] = onScreen([700, -90, 200, 100], anchored(camera, [700, -90, 200, 100], [700, -90, 200, 100], { width: WIDTH, height: HEIGHT }));
     expect(x + 200).toBeLessThanOrEqual(WIDTH);
     expect(y).toBeGreaterThanOrEqual(0);
+  });
+
+  it("shows a wide overview whole where that is asked for", () => {
+    const bounds: Box = [0, 0, 2000, 600];
+    const [, , w] = onScreen(bounds, opening(bounds, WIDTH, HEIGHT, 0.3));
+    expect(w).toBeLessThanOrEqual(WIDTH);
+    expect(onScreen(bounds, opening(bounds, WIDTH, HEIGHT))[2]).toBeGreaterThan(WIDTH);
+  });
+
+  it("settles on the whole only where that shows more and stays legible", () => {
+    const extent = { width: WIDTH, height: HEIGHT };
+    const bounds: Box = [0, 0, 900, 500];
+    const halfOut = { x: -300, y: 10, zoom: 0.9 };
+    expect(settled(halfOut, bounds, extent)).toEqual(fitted(bounds, WIDTH, HEIGHT));
+    expect(settled({ ...halfOut, zoom: 2 }, bounds, extent)).toMatchObject({ zoom: 2, x: -300 });
+    expect(settled(halfOut, [0, 0, 9000, 500], extent)).toBe(halfOut);
+    const seen = { x: 5, y: 5, zoom: 0.5 };
+    expect(settled(seen, bounds, extent)).toBe(seen);
   });
 });

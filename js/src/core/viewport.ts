@@ -16,20 +16,25 @@ interface Extent {
 const MARGIN = 22;
 const LARGEST = 1.15; // small models are not blown up
 const LEGIBLE = 0.62; // below it card text is hard to read
+export const OVERVIEW = 0.3; // enough to see the shape of the whole
 
 /** Everything in view. */
 export function fitted(bounds: Box, width: number, height: number): Camera {
   return centred(bounds, width, height, Math.min(LARGEST, scaleFor(bounds, width, height)));
 }
 
+export function fitsLegibly(bounds: Box, { width, height }: Extent): boolean {
+  return scaleFor(bounds, width, height) >= LEGIBLE;
+}
+
 /** Everything if it stays legible, else the full width from the top, else the beginning. */
-export function opening(bounds: Box, width: number, height: number): Camera {
+export function opening(bounds: Box, width: number, height: number, legible = LEGIBLE): Camera {
   const whole = scaleFor(bounds, width, height);
-  if (whole >= LEGIBLE) {
+  if (whole >= legible) {
     return fitted(bounds, width, height);
   }
   const across = (width - 2 * MARGIN) / bounds[2];
-  const zoom = Math.min(0.9, Math.max(LEGIBLE, across));
+  const zoom = Math.min(0.9, Math.max(legible, across));
   const { x, y } = centred(bounds, width, height, zoom);
   return {
     zoom,
@@ -50,6 +55,14 @@ export function anchored(camera: Camera, from: Box, to: Box, { width, height }: 
   };
 }
 
+/** Everything, where that is legible, not all is in view, and nobody looks closer; else `camera`. */
+export function settled(camera: Camera, bounds: Box, { width, height }: Extent): Camera {
+  const [left, top, across, down] = bounds.map(length => length * camera.zoom);
+  const isSeen = isWithin(left + camera.x, across, width) && isWithin(top + camera.y, down, height);
+  const isBetter = !isSeen && camera.zoom <= LARGEST && fitsLegibly(bounds, { width, height });
+  return isBetter ? fitted(bounds, width, height) : camera;
+}
+
 /** How far a span has to move to be visible; one that is too long shows its start. */
 function intoView(start: number, length: number, room: number): number {
   const end = start + length;
@@ -57,6 +70,10 @@ function intoView(start: number, length: number, room: number): number {
     return start < MARGIN || end > room - MARGIN ? MARGIN - start : 0;
   }
   return Math.min(0, room - MARGIN - end);
+}
+
+function isWithin(start: number, length: number, room: number): boolean {
+  return start >= 0 && start + length <= room;
 }
 
 function scaleFor(bounds: Box, width: number, height: number): number {

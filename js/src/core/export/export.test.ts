@@ -1,6 +1,6 @@
 import { spawnSync } from "node:child_process";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { foreignParts, hostileTexts, press, settle, smallNet, storeOf } from "../../testing/sample";
+import { foreignParts, hostileTexts, press, smallNet, storeOf } from "../../testing/sample";
 import { quoted, sceneToDot } from "./dot";
 import { jsonForScript, PAYLOAD_ID, standaloneHtml } from "./html";
 import { payloadToJson } from "./json";
@@ -202,10 +202,10 @@ describe("menu", () => {
     vi.restoreAllMocks();
   });
 
-  const choose = async (format: string) => {
+  const choose = async (format: string, isDone = () => saved.length > 0) => {
     (host.querySelector(".mkg-export-button") as HTMLElement).click();
     (host.querySelector(`[data-mkg-export="${format}"]`) as HTMLElement).click();
-    for (let wait = 0; wait < 50 && !saved.length; wait += 1) await settle(10);
+    await vi.waitUntil(isDone, { timeout: 4000, interval: 10 });
   };
 
   it.each([
@@ -227,11 +227,10 @@ describe("menu", () => {
     const store = storeOf();
     let graph: Picture | undefined;
     const menu = new ExportMenu(host, smallNet(), store, { graph: () => graph });
-    await choose("svg");
-    expect(store.get("notice")).toContain("not drawn yet");
+    await choose("svg", () => store.get("notice").includes("not drawn yet"));
     graph = { ...picture, exportPng: () => Promise.reject(new Error("<img src=x>")) };
-    await choose("png");
-    expect(store.get("notice")).toBe("The PNG file could not be made.");
+    await choose("png", () => store.get("notice") === "The PNG file could not be made.");
+    expect(saved).toEqual([]);
     menu.dispose();
   });
 
