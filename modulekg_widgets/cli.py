@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The command line, as argparse sees it."""
-    root = argparse.ArgumentParser(prog="modulekg", description="See, question and prune PyTorch models.")
+    root = argparse.ArgumentParser(prog="modulekg", description="See and question PyTorch models.")
     commands = root.add_subparsers(title="commands", required=True, metavar="COMMAND")
     name = "a model as module:callable, e.g. torchvision.models:resnet18"
 
@@ -62,7 +62,8 @@ def parser() -> argparse.ArgumentParser:
 
     export = commands.add_parser("export", help="write a picture or the graph of a model")
     export.add_argument("model", help=name)
-    export.add_argument("out", type=Path, help=f"file; its ending decides: {' '.join(PICTURE_FORMATS + GRAPH_FORMATS)}")
+    shows = f"{' '.join(PICTURE_FORMATS)} show the hierarchy, {' '.join(GRAPH_FORMATS)} its graph of structures"
+    export.add_argument("out", type=Path, help=f"file; its ending decides: {shows}")
     export.set_defaults(run=run_export)
     return root
 

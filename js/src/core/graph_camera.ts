@@ -2,8 +2,9 @@
 
 import type { Core } from "cytoscape";
 import type { Box } from "./layout";
+import { COVERED } from "./minimap";
 import { boundsOf, type Placed } from "./routes";
-import { anchored, type Camera, fitsLegibly, fitted, opening, OVERVIEW, settled } from "./viewport";
+import { anchored, type Camera, clearOf, fitsLegibly, fitted, opening, OVERVIEW, settled } from "./viewport";
 
 export class GraphCamera {
   private touched = false; // the user has moved it
@@ -43,9 +44,10 @@ export class GraphCamera {
     }
   }
 
-  /** Moves as little as brings the box into view. */
+  /** Moves as little as brings the box into view, beside the minimap. */
   show(box: Box): void {
-    this.moveTo(anchored(this.now(), box, box, this.extent()));
+    const camera = anchored(this.now(), box, box, this.extent());
+    this.moveTo(clearOf(camera, box, this.extent(), COVERED));
   }
 
   /** The card nearest to the middle of the view, of those that `survives` tells to be there still. */

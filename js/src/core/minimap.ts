@@ -5,6 +5,9 @@ import type { Theme } from "./graph_style";
 import type { Box } from "./layout";
 
 const SIZE = { width: 132, height: 88, margin: 5 };
+const GAP = 10; // to the edges of the canvas, as graph.css has it
+/** The corner of the canvas that the minimap takes. */
+export const COVERED = { width: SIZE.width + 2 * GAP, height: SIZE.height + 2 * GAP };
 
 export interface MinimapItem {
   box: Box;

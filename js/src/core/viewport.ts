@@ -55,6 +55,16 @@ export function anchored(camera: Camera, from: Box, to: Box, { width, height }: 
   };
 }
 
+/** The box moved up where it would lie under what covers the corner at the bottom right. */
+export function clearOf(camera: Camera, box: Box, { width, height }: Extent, corner: Extent): Camera {
+  const right = (box[0] + box[2]) * camera.zoom + camera.x;
+  const bottom = (box[1] + box[3]) * camera.zoom + camera.y;
+  const top = bottom - box[3] * camera.zoom;
+  const below = bottom - (height - corner.height);
+  const isCovered = right > width - corner.width && below > 0;
+  return isCovered ? { ...camera, y: camera.y - Math.max(0, Math.min(below, top - MARGIN)) } : camera;
+}
+
 /** Everything, where that is legible, not all is in view, and nobody looks closer; else `camera`. */
 export function settled(camera: Camera, bounds: Box, { width, height }: Extent): Camera {
   const [left, top, across, down] = bounds.map(length => length * camera.zoom);
