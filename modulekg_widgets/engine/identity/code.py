@@ -198,6 +198,9 @@ def _syntax_fields(node: ast.AST) -> Iterator[tuple[str, Any]]:
     for field, value in ast.iter_fields(node):
         if field == "body" and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield field, _without_docstring(node)
+        elif field == "values" and isinstance(node, ast.JoinedStr):
+            # Python 3.12 closes some format specifications with an empty text
+            yield field, [part for part in node.values if not (isinstance(part, ast.Constant) and part.value == "")]
         elif field not in ("ctx", "kind", "type_comment") and value is not None and value != []:
             yield field, value  # what is absent in one Python version is empty in another
 
@@ -226,5 +229,5 @@ def _encode_bytecode(code: types.CodeType) -> bytes:
             continue
         parts += [text(instruction.opname), encoder.encode(value, "")]
     signature = (code.co_name, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & 0x0C)
-    handlers = code.co_exceptiontable if hasattr(code, "co_exceptiontable") else b""
+    handlers = getattr(code, "co_exceptiontable", b"")
     return packed(b"x", encoder.encode(signature, ""), handlers, *parts)

@@ -105,8 +105,13 @@ def _pairs(left: Hierarchy, right: Hierarchy) -> Iterator[Pair]:
             # the two roots have no names
             named = left.walk.names[a] == right.walk.names[b]
             yield Pair(a, b, CHANGED if not same else RENAMED if not named else SAME if in_place or a == 0 else MOVED)
-            aligned = _align(left, right, left.children(a), right.children(b))
-            kept = _in_order([j for i, j in aligned if i is not None and j is not None])
+            ours, theirs = left.children(a), right.children(b)
+            aligned = _align(left, right, ours, theirs)
+            kept = (
+                set(theirs)
+                if _numbered(left, ours)
+                else _in_order([j for i, j in aligned if i is not None and j is not None])
+            )
             waiting.extend((i, j, j in kept) for i, j in reversed(aligned))
 
 
@@ -157,6 +162,7 @@ def _align(
         match_in_order()  # an insertion renames all that follows
     match_by(lambda side, i: (_name(side, i), side.identities.digests[i]))
     match_in_order()
+    match_by(lambda side, i: side.identities.digests[i])
     match_by(lambda side, i: (_name(side, i), _class(side, i)))
     match_by(_name)
     match_by(_class)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 DIGEST_SIZE = 16
 DEEPEST = 64  # levels of containers within one attribute; real configurations stay below ten
 FAST_TYPES = frozenset({type(None), bool, int, float, complex, str, tuple, list, dict})
-MOST_REPEATS = 50_000  # containers that are encoded once more because they lie on a cycle; beyond it they multiply
+MOST_REPEATS = 20_000  # containers that are encoded once more because they lie on a cycle; beyond it they multiply
 
 # a spawned process imports the main script under another name
 MAIN_MODULES = {"__main__": "__main__", "__mp_main__": "__main__"}
@@ -62,7 +62,7 @@ def fast_key(value: Any) -> bytes | None:
     """Bytes that are equal only for equal plain values, made in C; None for a value that has none.
 
     `marshal` does not tell the kinds of buffers apart, so an encoding may be kept under such a key only where the
-    encoder has met none. Sharing and the order of sets and dicts show in it: equal values may miss each other, at no harm.
+    encoder has met none. Sharing and the order of sets and dicts show in it: equal values may miss each other.
     """
     try:
         return marshal.dumps(value, 4)  # it writes a shared container once, so that sharing never blows up
@@ -291,7 +291,7 @@ def _has_hidden_state(cls: type) -> bool:
 _VALUE_MODULES = frozenset(
     {
         "argparse", "array", "collections", "datetime", "decimal", "fractions", "ipaddress",
-        "logging", "re", "types", "uuid", "zoneinfo",
+        "logging", "operator", "re", "types", "uuid", "zoneinfo",
     }
 )
 # fmt: on
@@ -330,7 +330,7 @@ def _made_by_class_statement(cls: type) -> bool:
 
 def _encode_reduced(encoder: Encoder, value: Any, path: str) -> bytes:
     """A value of the standard library (a date, a pattern, a namespace) as pickle would take it apart."""
-    reduce: Callable[[Any], Any] = copyreg.dispatch_table.get(type(value), lambda v: type(v).__reduce_ex__(v, 2))
+    reduce: Callable[[Any], Any] = copyreg.dispatch_table.get(type(value), lambda v: v.__reduce_ex__(2))
 
     def body() -> bytes:
         try:

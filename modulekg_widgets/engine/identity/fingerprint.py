@@ -72,7 +72,7 @@ class _Plan:
 
     def __init__(self, cls: type, attributes: list[str]) -> None:
         self.attributes = attributes
-        self.names = tuple(sorted(filter(_is_structure, attributes)))
+        self.names = tuple(sorted(n for n in attributes if n not in NOT_STRUCTURE and _is_structure(n)))
         self.labels = tuple(sized(text(n)) for n in self.names)
         # itemgetter gives a tuple only for two names and more
         padded = self.names + self.names if len(self.names) == 1 else self.names
@@ -84,7 +84,7 @@ class _Plan:
 
 
 def _is_structure(name: object) -> bool:
-    return isinstance(name, str) and name not in NOT_STRUCTURE and not name.startswith(_RANDOM_KEY)
+    return isinstance(name, str) and not name.startswith(_RANDOM_KEY)
 
 
 def _nothing(state: dict[str, Any]) -> tuple[Any, ...]:
@@ -153,7 +153,7 @@ class Identities:
 
     def fingerprint(self, index: int) -> Fingerprint:
         """The fingerprint of module `index`; raises `UninitializedModuleError` for one that holds a lazy module."""
-        for lazy, name in self.uninitialised:
+        for lazy, name in sorted(self.uninitialised, key=itemgetter(0)):
             if self._within(index, [lazy]):
                 path = self._attribute_path(lazy, name)
                 raise UninitializedModuleError(
@@ -169,7 +169,9 @@ class Identities:
 
     def _within(self, index: int, others: Sequence[int]) -> Sequence[int]:
         """Those of `others`, which are sorted, that module `index` contains or is; shared ones included."""
-        if others and self._walk.irregular:
+        if not others:
+            return others
+        if self._walk.irregular:
             reached = reachable(self._walk, index)
             return [other for other in others if other in reached]
         return others[bisect_left(others, index) : bisect_left(others, self._walk.ends[index])]
@@ -232,12 +234,13 @@ class Identities:
         else:
             parts += self._attributes(module, state, plan)
         tensors = list(own_tensors(state))
-        if not all(issubclass(type(own.name), str) for own in tensors):
-            path = shown(self._walk.path(index)) or "(root)"
-            raise BrokenModuleError(f"a parameter or buffer of {path!r} is not named by a text: names are text")
-        for own in sorted(tensors, key=itemgetter(1, 0)):
-            if own.tensor is not None and is_uninitialised(own.tensor):
+        for own in tensors:
+            if type(own.name) is not str and not issubclass(type(own.name), str):
+                path = shown(self._walk.path(index)) or "(root)"
+                raise BrokenModuleError(f"a parameter or buffer of {path!r} is not named by a text: names are text")
+            if type(own.tensor) not in PLAIN_TENSORS and own.tensor is not None and is_uninitialised(own.tensor):
                 self.uninitialised.append((index, own.name))
+        for own in sorted(tensors, key=itemgetter(1, 0)):
             parts.append(sized(text(own.role)) + sized(text(own.name)))
             parts.append(sized(b"N" if own.tensor is None else tensor_encoding(own.tensor)))
         own_digest = digest(*parts)

@@ -110,8 +110,8 @@ class Folded(Sequence[FoldRow]):
 def runs(hierarchy: Hierarchy, parent: int, skeletons: Sequence[bytes] | None) -> list[Run]:
     """The runs among the children of a module: of the same structure and, given the skeletons, of the same family.
 
-    A slot that leads elsewhere ends a run, and a module that is reused or holds a tied tensor stands alone: folded away,
-    nobody would see it.
+    A slot that leads elsewhere ends a run, and a module that is reused or holds a tied tensor stands alone: folded
+    away, nobody would see it.
     """
     found: list[Run] = []
     last: Run | None = None
@@ -238,7 +238,7 @@ def _called(walk: Walk) -> dict[int, int]:
 def _shared(hierarchy: Hierarchy) -> dict[int, tuple[str, ...]]:
     partners: dict[int, list[str]] = {}
     for group in hierarchy.tied:
-        named = [(other.module, hierarchy.walk.path(other.module)) for other in group[: MOST_PARTNERS + 1]]
+        named = [(other.module, hierarchy.walk.path(other.module)) for other in group[:MOST_PARTNERS]]
         for place in group:
             partners.setdefault(place.module, []).extend(path for index, path in named if index != place.module)
     return {index: tuple(dict.fromkeys(paths)) for index, paths in partners.items()}

@@ -14,8 +14,10 @@ from modulekg_widgets.engine.identity.hierarchy import Walk
 from modulekg_widgets.engine.identity.script import native_script, script_tensors
 
 PLAIN_TENSORS = (torch.nn.Parameter, torch.Tensor)
-_read_shape = torch._C.TensorBase.shape.__get__  # type: ignore[attr-defined]
-_read_dtype = torch._C.TensorBase.dtype.__get__  # type: ignore[attr-defined]
+# the descriptors of torch itself: a subclass may define attributes of the same names
+_Base: Any = torch._C.TensorBase
+_read_shape, _read_dtype = _Base.shape.__get__, _Base.dtype.__get__
+_read_nested, _read_layout = _Base.is_nested.__get__, _Base.layout.__get__
 # a subclass or a mode may answer attribute reads in __torch_function__
 without_subclass_code = torch._C.DisableTorchFunction
 
@@ -44,9 +46,11 @@ def is_uninitialised(tensor: torch.Tensor) -> bool:
 
 def shape_of(tensor: torch.Tensor) -> tuple[int, ...]:
     """The sizes of a tensor; `RAGGED` for one that differs along a nested tensor or is symbolic."""
+    if type(tensor) in PLAIN_TENSORS and not tensor.is_nested:
+        return tensor.shape
     with without_subclass_code():
-        if tensor.is_nested and tensor.layout is torch.strided:
-            return (tensor.size(0), *[RAGGED] * (tensor.dim() - 1))
+        if _read_nested(tensor) and _read_layout(tensor) is torch.strided:
+            return (_Base.size(tensor, 0), *[RAGGED] * (_Base.dim(tensor) - 1))
         return tuple(d if type(d) is int else _settled(d) for d in _read_shape(tensor))
 
 
@@ -75,7 +79,7 @@ class OwnTensor(NamedTuple):
 
 def own_tensors(state: dict[str, Any]) -> Iterator[OwnTensor]:
     """The parameters and buffers that a module itself registers, given its `__dict__`; all of a TorchScript module."""
-    if native_script(state) is not None:
+    if ("_c" in state or "_actual_script_module" in state) and native_script(state) is not None:
         yield from (OwnTensor(name, role, tensor) for name, role, tensor in script_tensors(state))
         return
     for role in ("parameter", "buffer"):
@@ -110,7 +114,11 @@ def sizes(walk: Walk) -> Sizes:
         params[index] += sign * figures[key][0]
         total_bytes[index] += sign * figures[key][1]
 
+    highest = list(range(len(own)))  # the outermost module that a cycle leads back to from here or below
     for link in walk.links():
+        if link.kind == "cycle":
+            highest[link.parent] = min(highest[link.parent], link.target)
+            continue
         for key in {key for index in reachable(walk, link.target) for key in own[index]}:
             if link.parent not in places[key]:
                 places[key].add(link.parent)
@@ -123,6 +131,10 @@ def sizes(walk: Walk) -> Sizes:
     for index in range(len(own) - 1, 0, -1):
         params[walk.parents[index]] += params[index]
         total_bytes[walk.parents[index]] += total_bytes[index]
+        highest[walk.parents[index]] = min(highest[walk.parents[index]], highest[index])
+    for index in range(1, len(own)):
+        if highest[index] < index:  # it contains its container, and so all that this contains
+            params[index], total_bytes[index] = params[walk.parents[index]], total_bytes[walk.parents[index]]
     return Sizes(params, own_params, total_bytes)
 
 
@@ -133,8 +145,8 @@ def _own_figures(state: dict[str, Any], figures: dict[int, tuple[int, int]]) -> 
             if own.tensor is None or is_uninitialised(own.tensor):
                 continue
             keys.add(id(own.tensor))
-            elements = own.tensor.numel()
-            size = elements * own.tensor.element_size()
+            elements = _Base.numel(own.tensor)
+            size = elements * _Base.element_size(own.tensor)
             figures[id(own.tensor)] = (elements if own.role == "parameter" else 0, size)
     return keys
 

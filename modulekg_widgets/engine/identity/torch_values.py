@@ -76,15 +76,15 @@ def _operator(encoder: Encoder, value: torch._ops.OpOverload, path: str) -> byte
 
 @handles(torch._ops.OpOverloadPacket)
 def _operator_packet(encoder: Encoder, value: torch._ops.OpOverloadPacket, path: str) -> bytes:
-    return packed(b"g", b"torch.ops", text(value._qualified_op_name))
+    return packed(b"g", b"torch.ops packet", text(value._qualified_op_name))
 
 
 @handles(weakref.ReferenceType)
 def _weak_reference(encoder: Encoder, value: weakref.ReferenceType, path: str) -> bytes:
-    # recurrent layers keep weak references to their own weights
+    # recurrent layers keep weak references to their own weights, and loading others leaves the old ones dead
     referent = value()
-    if issubclass(type(referent), torch.Tensor):
-        return packed(b"W", tensor_encoding(referent))
+    if referent is None or issubclass(type(referent), torch.Tensor):
+        return packed(b"W")
     return encoder.opaque_value(value, path)
 
 

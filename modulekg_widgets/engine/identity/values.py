@@ -7,6 +7,8 @@ import functools
 import struct
 import types
 from collections import OrderedDict, defaultdict, deque
+from datetime import timezone
+from fractions import Fraction
 from pathlib import PurePath
 from typing import Any
 
@@ -24,7 +26,6 @@ from modulekg_widgets.engine.identity.encoding import (
     packed,
     text,
 )
-
 
 LONG_TEXT = 1 << 16  # characters; from here on it pays to remember the digest of the object
 
@@ -149,6 +150,16 @@ BASE_HANDLERS.update({base: _subclass(content) for base, content in (_CONTENTS |
 def _bounds(encoder: Encoder, value: range | slice, path: str) -> bytes:
     bounds = (value.start, value.stop, value.step)
     return packed(b"r", text(type(value).__name__), *(encoder.encode(v, path) for v in bounds))
+
+
+@handles(Fraction)
+def _fraction(encoder: Encoder, value: Fraction, path: str) -> bytes:
+    return packed(b"R", b"Fraction", *(encoder.encode(v, path) for v in (value.numerator, value.denominator)))
+
+
+@handles(timezone)
+def _timezone(encoder: Encoder, value: timezone, path: str) -> bytes:
+    return packed(b"R", b"timezone", encoder.encode(value.utcoffset(None), path), text(value.tzname(None)))
 
 
 @handles(PurePath, subclasses=True)

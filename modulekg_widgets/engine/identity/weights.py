@@ -85,13 +85,17 @@ def _own_state(
         if own.tensor is not None and not (own.role == "buffer" and own.name in volatile)
     ]
     for name, value in state.items():
-        if type(value) is torch.ScriptObject and value._has_method("__getstate__"):  # packed quantized weights
-            named += [(f"{name}.{n}", tensor) for n, tensor in enumerate(_tensors_in(value.__getstate__()))]
+        if type(value) is torch.ScriptObject:  # packed quantized weights
+            named += [(f"{name}.{n}", tensor) for n, tensor in enumerate(_tensors_in(_saved(value)))]
     for name, tensor in named:
         if id(tensor) not in known:
             path = ".".join(filter(None, (modules.path(index), name)))
             known[id(tensor)] = tensor, _tensor_digests(tensor, path)
         yield name, known[id(tensor)][1]
+
+
+def _saved(packed: Any) -> Any:
+    return packed.__getstate__() if packed._has_method("__getstate__") else None
 
 
 def _tensors_in(value: Any) -> Iterator[torch.Tensor]:

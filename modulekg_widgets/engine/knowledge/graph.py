@@ -68,16 +68,19 @@ class KnowledgeGraph:
         `name` defaults to the name of the class; a model of the same name is replaced. Raises an error that names the
         path where the model cannot be fingerprinted, and then leaves the graph as it was.
         """
+        if name is not None and not isinstance(name, str):
+            raise UnknownNameError(f"a model is named by a text, got a {shown(type(name).__name__)}")
         modules = hierarchy(model)
         digests = self._digests(modules)
         nodes = {digest: _node(modules, index, digest, digests) for index, digest in _first_of_each(digests)}
         levels = Counter((digest, modules.level(index)) for index, digest in enumerate(digests))
         name = modules.root.class_name if name is None else name
-        self._models.pop(name, None)
+        replaced = self._models.pop(name, None)
         cyclic = any(link.kind == "cycle" for link in modules.walk.links())
         self._models[name] = ModelNode(name, digests[0], levels, cyclic)
         self._nodes.update(nodes)
-        self._forget_unused()
+        if replaced is not None:
+            self._forget_unused()
         return digests[0]
 
     def remove_model(self, name: str) -> None:
@@ -131,6 +134,7 @@ class KnowledgeGraph:
         while waiting:
             candidates = {key: display_name(self._nodes[key].class_name, key, digits) for key in waiting}
             uses = Counter(candidates.values())
+            uses.update(names.values())  # Block1234 may also be a class called Block1 with three digits
             names.update({key: name for key, name in candidates.items() if uses[name] == 1 or digits >= 40})
             waiting = [key for key in waiting if key not in names]
             digits += 1
@@ -164,30 +168,28 @@ class KnowledgeGraph:
     def tree(self, name: str) -> nx.DiGraph:
         """The hierarchy of a model: a node per dotted path with its `fingerprint`, successors in the order of children.
 
-        A shared module stands under each of its paths; a cycle ends where it closes. Raises `UnknownPathError` for an
-        unknown model and `TooLargeError` beyond a million paths.
+        A shared module stands under each of its paths; a cycle ends where it closes. Under the seed's scheme, which
+        merges modules with other names of children, the names are those of the model that was added last. Raises
+        `UnknownPathError` for an unknown model and `TooLargeError` beyond a million paths.
         """
         tree = nx.DiGraph(name=name)
         model = self._model(name)
         root = model.root
         tree.add_node("", fingerprint=root)
-        waiting: list[tuple[str, str, frozenset[str]]] = [("", root, frozenset())]
+        waiting: list[tuple[str, str, str, frozenset[str]]] = [("", "", root, frozenset())]
         while waiting:
-            path, fingerprint, above = waiting.pop()
+            parent, path, fingerprint, above = waiting.pop()
+            if path:
+                tree.add_node(path, fingerprint=fingerprint)
+                tree.add_edge(parent, path)
             if fingerprint in above:
                 continue
             within = above | {fingerprint} if model.cyclic else above
-            below = []
-            for slot, child in self._nodes[fingerprint].slots:
-                if child is None:
-                    continue
-                child_path = f"{path}.{slot}" if path else slot
-                tree.add_node(child_path, fingerprint=child)
-                tree.add_edge(path, child_path)
-                below.append((child_path, child, within))
-            if len(tree) > MOST_PATHS:
+            slots = [(slot, child) for slot, child in self._nodes[fingerprint].slots if child is not None]
+            if len(tree) + len(waiting) + len(slots) > MOST_PATHS:
                 raise TooLargeError(f"{shown(name)!r} has more than {MOST_PATHS:,} paths: its modules share each other")
-            waiting.extend(reversed(below))
+            for slot, child in reversed(slots):
+                waiting.append((path, f"{path}.{slot}" if path else slot, child, within))
         return tree
 
     def to_networkx(self) -> nx.DiGraph:
