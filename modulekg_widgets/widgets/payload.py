@@ -11,7 +11,7 @@ from modulekg_widgets.engine.identity.diff import HierarchyDiff
 from modulekg_widgets.engine.identity.encoding import class_names
 from modulekg_widgets.engine.identity.fingerprint import display_name
 from modulekg_widgets.engine.identity.folding import FAMILY, Run, runs, skeletons
-from modulekg_widgets.engine.identity.hierarchy import Hierarchy, nominal_class
+from modulekg_widgets.engine.identity.hierarchy import Hierarchy, class_name, nominal_class
 from modulekg_widgets.engine.identity.hyperparameters import hyperparameters
 from modulekg_widgets.engine.identity.source import source_of
 from modulekg_widgets.engine.identity.tensors import OwnTensor, is_uninitialised, own_tensors, shape_of
@@ -88,12 +88,12 @@ def _structure(hierarchy: Hierarchy) -> dict[str, Any]:
         if not is_new:
             continue
         module = walk.modules[index]
-        cls = nominal_class(module)
-        position, is_new_class = classes.index(cls)
+        shown_as = class_name(module)
+        position, is_new_class = classes.index((nominal_class(module), shown_as))
         if is_new_class:
             fields.append({})
         columns["class"].append(position)
-        columns["name"].append(text(display_name(cls.__name__, digest.hex())))
+        columns["name"].append(text(display_name(shown_as, digest.hex())))
         columns["digest"].append(digest.hex())
         columns["hyper"].append(_aligned(hyperparameters(module), fields[position]))
         columns["tensors"].append([_tensor(own) for own in own_tensors(walk.states[index])])
@@ -104,9 +104,9 @@ def _structure(hierarchy: Hierarchy) -> dict[str, Any]:
         "nodes": {"name": [text(name) for name in walk.names], "parent": list(walk.parents), "entity": entity_of},
         "entities": columns,
         "classes": {
-            "name": [text(cls.__name__) for cls in known],
-            "qualified": [text(".".join(filter(None, class_names(cls)))) for cls in known],
-            "source": [_optional(source_of(cls)) for cls in known],
+            "name": [text(name) for _, name in known],
+            "qualified": [text(".".join(filter(None, class_names(cls)))) for cls, _ in known],
+            "source": [_optional(source_of(cls)) for cls, _ in known],
             "fields": [[text(name) for name in columns] for columns in fields],
         },
     }

@@ -227,3 +227,15 @@ def test_fake_and_sparse_tensors() -> None:
     dense = Outer()
     dense.register_buffer("b", torch.eye(3))
     assert same(sparse, dense), "the layout is no part of the structure"
+
+
+def test_a_kept_hook_handle_is_no_structure() -> None:
+    """Handles are numbered over the whole process: two builds must agree all the same."""
+
+    def build() -> nn.Module:
+        module = nn.Linear(2, 2)
+        module.handle = module.register_forward_hook(print)
+        return module
+
+    assert mk.fingerprint(build()) == mk.fingerprint(build())
+    assert mk.fingerprint(build()).opaque_paths == ()

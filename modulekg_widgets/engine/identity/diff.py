@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -44,15 +44,22 @@ class HierarchyDiff:
         """Whether the two models have the same structure."""
         return self.left.identities.digests[0] == self.right.identities.digests[0]
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many modules, or pairs of them, have each status; containers of changes are changed, too."""
+        found = Counter(pair.status for pair in self.pairs)
+        return {status: found[status] for status in (SAME, RENAMED, MOVED, CHANGED, REMOVED, ADDED) if status in found}
+
+    def __repr__(self) -> str:
+        return f"<HierarchyDiff: {self._summary()}>"
+
     def __str__(self) -> str:
+        return "\n".join([*(self._line(pair) for pair in self.pairs if self._is_told(pair)), self._summary()])
+
+    def _summary(self) -> str:
         if self.identical:
             return f"same structure: {len(self.left)} modules"
-        lines = [self._line(pair) for pair in self.pairs if self._is_told(pair)]
-        counts: dict[str, int] = {}
-        for pair in self.pairs:
-            counts[pair.status] = counts.get(pair.status, 0) + 1
-        summary = ", ".join(f"{counts[s]} {s}" for s in (SAME, RENAMED, MOVED, CHANGED, REMOVED, ADDED) if s in counts)
-        return "\n".join([*lines, summary])
+        return ", ".join(f"{count} {status}" for status, count in self.counts.items())
 
     def _is_told(self, pair: Pair) -> bool:
         """Whether a reader learns from this line: the top of what is new, gone or moved, and where changes end."""

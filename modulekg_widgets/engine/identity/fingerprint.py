@@ -24,7 +24,7 @@ from modulekg_widgets.engine.identity.encoding import (
     slot_members,
     text,
 )
-from modulekg_widgets.engine.identity.hierarchy import Walk, is_script, nominal_class, walk
+from modulekg_widgets.engine.identity.hierarchy import Walk, class_name, is_script, nominal_class, walk
 from modulekg_widgets.engine.identity.tensors import (
     PLAIN_TENSORS,
     is_uninitialised,
@@ -186,7 +186,7 @@ class Identities:
         return self._own_opaque.get(index, [])
 
     def _class_name(self, index: int) -> str:
-        return nominal_class(self._walk.modules[index]).__name__
+        return class_name(self._walk.modules[index])
 
     def _attribute_path(self, index: int, attribute: str) -> str:
         return ".".join(filter(None, (self._walk.path(index), attribute)))

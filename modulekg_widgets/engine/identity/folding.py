@@ -61,6 +61,9 @@ class FoldRow:
         """The dotted paths of all members."""
         return tuple(self.hierarchy.walk.path(index) for index in self.members)
 
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
     def __str__(self) -> str:
         record = self.hierarchy[self.index]
         line = " ".join(filter(None, (shown(record.name, 40), shown(record.class_name, 60))))

@@ -14,6 +14,7 @@ from torch import nn
 from modulekg_widgets.engine.errors import BrokenModuleError, NotAModuleError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.encoding import class_names
 from modulekg_widgets.engine.identity.paths import Paths
+from modulekg_widgets.engine.identity.script import native_script
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.identity.fingerprint import Fingerprint, Identities
@@ -186,7 +187,7 @@ class ModuleRecord:
 
     @property
     def class_name(self) -> str:
-        return nominal_class(self.module).__name__
+        return class_name(self.module)
 
     @property
     def depth(self) -> int:
@@ -313,6 +314,12 @@ class Hierarchy:
 
     def __repr__(self) -> str:
         return f"<Hierarchy of {shown(self.root.class_name)}: {len(self)} modules>"
+
+
+def class_name(module: nn.Module) -> str:
+    """The name of the nominal class; for TorchScript the name of the class that was compiled."""
+    native = native_script(_read_dict(module)) if is_script(module) else None
+    return nominal_class(module).__name__ if native is None else native._type().name()
 
 
 def nominal_class(module: nn.Module) -> type:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from modulekg_widgets.engine.identity.encoding import Encoder, handles, packed, text
 from modulekg_widgets.engine.identity.hierarchy import is_script, module_state, nominal_class, unwrapped
@@ -86,6 +87,11 @@ def _weak_reference(encoder: Encoder, value: weakref.ReferenceType, path: str) -
     if referent is None or issubclass(type(referent), torch.Tensor):
         return packed(b"W")
     return encoder.opaque_value(value, path)
+
+
+@handles(RemovableHandle, subclasses=True)
+def _hook_handle(encoder: Encoder, value: RemovableHandle, path: str) -> bytes:
+    return packed(b"h")  # hooks do not count, and their handles are numbered by the process
 
 
 @handles(torch.ScriptObject)

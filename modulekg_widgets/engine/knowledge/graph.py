@@ -19,7 +19,7 @@ from torch import nn
 from modulekg_widgets.engine.errors import TooLargeError, UnknownNameError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.encoding import class_names
 from modulekg_widgets.engine.identity.fingerprint import display_name
-from modulekg_widgets.engine.identity.hierarchy import LEVELS, Hierarchy, hierarchy, nominal_class
+from modulekg_widgets.engine.identity.hierarchy import LEVELS, Hierarchy, class_name, hierarchy, nominal_class
 from modulekg_widgets.engine.identity.hyperparameters import hyperparameters
 from modulekg_widgets.engine.identity.seed import seed_fingerprints
 from modulekg_widgets.engine.identity.tensors import own_tensors, shape_of
@@ -249,7 +249,7 @@ def _node(modules: Hierarchy, index: int, digest: str, digests: list[str]) -> Mo
         for own in own_tensors(modules.walk.states[index])
     }
     dotted = ".".join(filter(None, class_names(cls)))
-    return ModuleNode(digest, cls.__name__, dotted, hyperparameters(module), tensors, slots)
+    return ModuleNode(digest, class_name(module), dotted, hyperparameters(module), tensors, slots)
 
 
 def _positions(node: ModuleNode) -> dict[str, tuple[int, ...]]:
