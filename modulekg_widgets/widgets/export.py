@@ -16,6 +16,7 @@ from modulekg_widgets.engine.errors import ModuleKGError
 from modulekg_widgets.engine.knowledge.exchange import quoted, write_whole
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.widgets.opening import rows_of
+from modulekg_widgets.widgets.payload import label
 from modulekg_widgets.widgets.picture import HEADER, WIDTH, clean, layout, svg
 
 if TYPE_CHECKING:
@@ -90,22 +91,16 @@ def _dot(graph: ModelGraph) -> bytes:
         if node is None:
             lines.append("}")
         elif node in rows:
-            lines.append(f"subgraph cluster_{node} {{ label={quoted(_label(payload, node, folds))};")
+            lines.append(f"subgraph cluster_{node} {{ label={quoted(label(payload, node, folds))};")
             waiting.append(None)
             waiting.extend(reversed(rows[node]))
         else:
-            lines.append(f"  n{node} [label={quoted(_label(payload, node, folds))}];")
+            lines.append(f"  n{node} [label={quoted(label(payload, node, folds))}];")
     for node in reversed(range(len(payload["nodes"]["name"]))):
         anchors[node] = anchors[rows[node][0]] if rows.get(node) else node
     for siblings in rows.values():
         lines.extend(f"  n{anchors[a]} -> n{anchors[b]} [style=dashed];" for a, b in pairwise(siblings))
     return "\n".join([*lines, "}", ""]).encode("utf-8", "backslashreplace")
-
-
-def _label(payload: dict[str, Any], node: int, folds: dict[int, int]) -> str:
-    class_name = payload["classes"]["name"][payload["entities"]["class"][payload["nodes"]["entity"][node]]]
-    count = f" ×{folds[node]}" if node in folds else ""
-    return f"{payload['nodes']['name'][node][:80]} {class_name}{count}"
 
 
 def _embedded(data: dict[str, Any]) -> str:

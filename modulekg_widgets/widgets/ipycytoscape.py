@@ -11,7 +11,7 @@ from typing import Any
 from ipycytoscape import CytoscapeWidget
 
 from modulekg_widgets.widgets.opening import as_drawn, rows_of
-from modulekg_widgets.widgets.payload import text
+from modulekg_widgets.widgets.payload import label
 
 MOST_NODES = 200
 
@@ -29,7 +29,7 @@ def cytoscape_widget(payload: dict[str, Any], opened: Iterable[int]) -> Cytoscap
         for node in rows.get(parent, ()):
             if len(nodes) == MOST_NODES:
                 break
-            data = {"id": f"n{node}", "label": _label(payload, node, folds)}
+            data = {"id": f"n{node}", "label": label(payload, node, folds)}
             if parent:
                 data["parent"] = f"n{parent}"
             nodes.append({"data": data})
@@ -43,12 +43,6 @@ def cytoscape_widget(payload: dict[str, Any], opened: Iterable[int]) -> Cytoscap
     widget.set_style(_STYLE)
     widget.set_layout(name="dagre", nodeSpacing=12, rankDir="TB")
     return widget
-
-
-def _label(payload: dict[str, Any], node: int, folds: dict[int, int]) -> str:
-    class_name = payload["classes"]["name"][payload["entities"]["class"][payload["nodes"]["entity"][node]]]
-    count = f" ×{folds[node]}" if node in folds else ""
-    return text(f"{payload['nodes']['name'][node][:60]}  {class_name}{count}")
 
 
 _STYLE: list[dict[str, Any]] = [

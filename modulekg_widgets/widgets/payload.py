@@ -76,6 +76,17 @@ def model_payload(
     }
 
 
+def class_of(payload: dict[str, Any], node: int) -> str:
+    """The class name of a node."""
+    return payload["classes"]["name"][payload["entities"]["class"][payload["nodes"]["entity"][node]]]
+
+
+def label(payload: dict[str, Any], node: int, folds: dict[int, int]) -> str:
+    """Slot name, class and, given the size of each run by its first member, how often: `1  Bottleneck ×35`."""
+    count = f" ×{folds[node]}" if node in folds else ""
+    return f"{payload['nodes']['name'][node][:60]}  {class_of(payload, node)}{count}"
+
+
 def _structure(hierarchy: Hierarchy) -> dict[str, Any]:
     walk = hierarchy.walk
     entities, classes = _Table(), _Table()

@@ -8,6 +8,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from modulekg_widgets.widgets.opening import as_drawn, rows_of
+from modulekg_widgets.widgets.payload import class_of
 
 WIDTH, ROW, GAP, INSET, HEADER, MARGIN = 460, 30, 12, 12, 26, 16
 _LONGEST = 62  # characters of one line
@@ -93,8 +94,7 @@ def _pill(label: str, y: float) -> Box:
 
 
 def _box(payload: dict[str, Any], node: int, fold: list[Any] | None, y: float, depth: int, is_open: bool) -> Box:
-    entity = payload["nodes"]["entity"][node]
-    class_name = payload["classes"]["name"][payload["entities"]["class"][entity]]
+    class_name = class_of(payload, node)
     title = f"{payload['nodes']['name'][node]}  {class_name}"
     if fold is not None:
         title += f"  ×{fold[1]}" if fold[2] == "exact" else f"  ≈×{fold[1]}"
