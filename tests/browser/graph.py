@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 ROOT = ".mkg-model-graph"
 READY = f"() => document.querySelector('{ROOT}[data-mkg-ready=\"true\"]') !== null"
 
+AT_REST = 4  # looks at a point, a frame and more apart, that must agree
+
 # the cytoscape instance of the first graph in the page, as `cy`
 CY = f"document.querySelector('{ROOT} .mkg-graph-canvas')?._cyreg?.cy"
 
@@ -73,13 +75,14 @@ class GraphPage:
         self.notebook.wait_for(f"path => {CY}?.getElementById(path).length {comparison}", path, timeout=10_000)
 
     def point(self, path: str) -> tuple[float, float]:
-        """Where the module is drawn, in page coordinates; scrolled into view, and the layout at rest."""
+        """Where the module is drawn, in page coordinates; scrolled into view, and the page at rest."""
         self.find(".mkg-graph-canvas").scroll_into_view_if_needed()
-        before = None
-        while (now := self.page.evaluate(POINT, path)) != before:
-            before = now
-            self.notebook.pause(120)
-        return now[0], now[1]
+        # JupyterLab scrolls to a cell some time after it was clicked, and on a busy machine a frame comes late
+        seen = [self.page.evaluate(POINT, path)]
+        while len(seen) < AT_REST or any(point != seen[-1] for point in seen[-AT_REST:]):
+            self.page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done, 80)))")
+            seen.append(self.page.evaluate(POINT, path))
+        return seen[-1][0], seen[-1][1]
 
     def click(self, path: str) -> None:
         """Click on the module on the canvas, where it is drawn."""

@@ -112,6 +112,7 @@ def test_a_busy_kernel_does_not_stop_the_looking(notebook: NotebookPage) -> None
         f"() => document.querySelector('{ROOT} .mkg-side-panel').dataset.mkgPath === 'conv1'", timeout=2000
     )
     graph.find(".mkg-search input").fill("conv2")
+    notebook.wait_for(f"() => document.querySelector('{ROOT} .mkg-search-count').textContent !== ''", timeout=2000)
     graph.double_click("layer2")
     assert time.monotonic() - started < 6
     notebook.wait_for_value("graph.selected", "layer2", timeout=10_000)

@@ -65,7 +65,15 @@ def fast_key(value: Any) -> bytes | None:
     encoder has met none. Sharing and the order of sets and dicts show in it: equal values may miss each other.
     """
     try:
-        return marshal.dumps(value, 4)  # it writes a shared container once, so that sharing never blows up
+        return marshal.dumps(value)  # it writes a shared container once, so that sharing never blows up
+    except (ValueError, BufferError):
+        return None
+
+
+def fast_keys(values: Iterable[Any]) -> list[bytes] | None:
+    """The fast key of each value; None where one of them has none."""
+    try:
+        return list(map(marshal.dumps, values))
     except (ValueError, BufferError):
         return None
 

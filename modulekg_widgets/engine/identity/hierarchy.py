@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.identity.folding import Folded
     from modulekg_widgets.engine.identity.tensors import Place, Sizes
 
-# the descriptor itself: a class may define an attribute named __dict__, or a __getattr__ that lies
-_read_dict = nn.Module.__dict__["__dict__"].__get__
+# a module's own `__dict__`, by the descriptor itself: a class may define an attribute of that name, or a lying
+# `__getattr__`, and neither has a say
+module_state: Callable[[nn.Module], dict[str, Any]] = nn.Module.__dict__["__dict__"].__get__
 LEVELS = ("model", "stage", "block", "op")
 
 
@@ -30,7 +31,7 @@ def unwrapped(module: nn.Module) -> nn.Module:
     """The module behind the wrapper that `torch.compile` returns, or the module itself."""
     frames = sys.modules.get("torch._dynamo.eval_frame")
     while frames is not None and issubclass(type(module), frames.OptimizedModule):
-        module = _read_dict(module)["_modules"]["_orig_mod"]
+        module = module_state(module)["_modules"]["_orig_mod"]
     return module
 
 
@@ -39,9 +40,11 @@ def is_script(module: nn.Module) -> bool:
     return issubclass(type(module), torch.jit.ScriptModule)
 
 
-def module_state(module: nn.Module) -> dict[str, Any]:
-    """The module's own `__dict__`, read without its class having a say."""
-    return _read_dict(module)
+def is_ordinary(cls: type) -> bool:
+    """Whether the instances of a class are modules that are neither wrappers nor TorchScript."""
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    special = (torch.jit.ScriptModule,) if frames is None else (torch.jit.ScriptModule, frames.OptimizedModule)
+    return issubclass(cls, nn.Module) and not issubclass(cls, special)
 
 
 class Walk(Paths):
@@ -111,7 +114,7 @@ def walk(model: nn.Module) -> Walk:
                 continue
             index_of[key] = count
             below.append(count)
-            state = _read_dict(child)
+            state = module_state(child)
             modules.append(child)
             states.append(state)
             names.append(name)
@@ -318,14 +321,14 @@ class Hierarchy:
 
 def class_name(module: nn.Module) -> str:
     """The name of the nominal class; for TorchScript the name of the class that was compiled."""
-    native = native_script(_read_dict(module)) if is_script(module) else None
+    native = native_script(module_state(module)) if is_script(module) else None
     return nominal_class(module).__name__ if native is None else native._type().name()
 
 
 def nominal_class(module: nn.Module) -> type:
     """The class a user knows the module by: `Linear` for a `ParametrizedLinear` that torch made on the fly."""
     cls = type(module)
-    if class_names(cls)[0] == "torch.nn.utils.parametrize" and "parametrizations" in _read_dict(module)["_modules"]:
+    if class_names(cls)[0] == "torch.nn.utils.parametrize" and "parametrizations" in module_state(module)["_modules"]:
         return cls.__bases__[0]
     return cls
 

@@ -119,7 +119,7 @@ def encode_script(encoder: Encoder, state: dict[str, Any]) -> bytes:
 @handles(torch.nn.Module, subclasses=True)
 def _hidden_module(encoder: Encoder, value: torch.nn.Module, path: str) -> bytes:
     """A module that stands in a plain attribute, and so is no child: its class, attributes, tensors and children."""
-    from modulekg_widgets.engine.identity.fingerprint import NOT_STRUCTURE
+    from modulekg_widgets.engine.identity.own_structure import NOT_STRUCTURE
 
     if unwrapped(value) is not value:
         return encoder.encode(unwrapped(value), path)

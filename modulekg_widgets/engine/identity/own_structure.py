@@ -1,0 +1,226 @@
+"""The digest of what a module itself has, without its children: class, attributes and the shapes of its tensors.
+
+A million modules pass through here, so they are read many at a time, by functions that loop in C; a module whose own
+structure was met before costs no more than its key.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter, itemgetter
+from typing import Any
+
+from torch import nn
+
+from modulekg_widgets.engine.identity import torch_values as _torch_values  # noqa: F401  they register the encodings
+from modulekg_widgets.engine.identity import values as _values  # noqa: F401
+from modulekg_widgets.engine.identity.encoding import (
+    Encoder,
+    class_mro,
+    digest,
+    fast_key,
+    fast_keys,
+    instance_state,
+    sized,
+    slot_members,
+    text,
+)
+from modulekg_widgets.engine.identity.hierarchy import is_script, nominal_class
+from modulekg_widgets.engine.identity.tensors import PLAIN_TENSORS, is_uninitialised, own_tensors
+from modulekg_widgets.engine.identity.torch_values import encode_script, tensor_encoding
+
+SCHEME = b"modulekg structure 1"
+MANY = 512  # modules read at a time: enough to hide the calls, few enough to stay in the cache
+
+# what every module carries: hooks, the training flag, its registries; asked of torch, so that new ones are known too
+NOT_STRUCTURE = frozenset(vars(nn.Module())) | {
+    "_compiled_call_impl", "_is_torch_compile", "__overloads__",  # compiled, wrapped by torch.compile, scripted once
+    "_ddp_params_and_buffers_to_ignore", "_is_fsdp_managed_module", "_fsdp_use_orig_params", "_sync_gradients",
+    "_state_dict_type", "_state_dict_config", "_distribute_module_applied",  # what parallel training leaves behind
+}  # fmt: skip
+_RANDOM_KEY = "__composable_api_state_key_"  # likewise, with a random number behind it
+
+_REGISTRIES = ("_parameters", "_buffers")
+_PLAIN, _DICTS = frozenset(PLAIN_TENSORS), {dict, OrderedDict}
+_first, _second = itemgetter(0), itemgetter(1)
+_shape, _dtype = attrgetter("shape"), attrgetter("dtype")
+
+State = dict[str, Any]
+Columns = list[list[Any]]  # keys, a list for each of their parts
+
+
+class _OtherLayoutError(Exception):
+    """A module has other parameters or buffers than the layout says."""
+
+
+class _Layout:
+    """How to read the instances of one class that have the same attributes, parameters and buffers."""
+
+    __slots__ = ("buffers", "has_slots", "known", "labels", "names", "parameters", "read", "readable", "size", "values")
+
+    def __init__(self, cls: type, state: State) -> None:
+        self.names = tuple(sorted(name for name in state if _is_structure(name)))
+        self.labels = tuple(sized(text(name)) for name in self.names)
+        self.size = len(state)
+        self.has_slots = any(slot_members(base) for base in class_mro(cls))
+        names = _tensor_names(state)
+        self.readable = not self.has_slots and None not in names
+        self.parameters, self.buffers = (held or () for held in names)
+        # all attributes are read, so that none can be there unseen; those that count come last
+        head = (*_REGISTRIES, *(name for name in state if name not in self.names and name not in _REGISTRIES))
+        self.read: Callable[[State], tuple] = itemgetter(*head, *self.names)
+        self.values: Callable[[tuple], tuple] = itemgetter(slice(len(head), None))
+        self.known: dict[tuple, bytes] = {}  # digests by key
+
+    def columns(self, states: list[State]) -> Columns | None:
+        """The keys of these modules; None where they cannot be read by this layout.
+
+        A key is equal only for modules of the same own structure; one that starts with None does not tell all of it.
+        """
+        if not self.readable or set(map(len, states)) != {self.size}:
+            return None
+        try:
+            rows = list(map(self.read, states))
+            columns: Columns = [fast_keys(map(self.values, rows)) or list(map(fast_key, map(self.values, rows)))]
+            parameters, buffers = list(map(_first, rows)), list(map(_second, rows))
+            del rows  # what is alive is kept small: the garbage collector need not come
+            if not set(map(type, parameters + buffers)) <= _DICTS:
+                return None
+            _add_tensors(columns, self.parameters, parameters)
+            _add_tensors(columns, self.buffers, buffers)
+        except (KeyError, _OtherLayoutError):
+            return None
+        return columns
+
+
+def _is_structure(name: object) -> bool:
+    return isinstance(name, str) and name not in NOT_STRUCTURE and not name.startswith(_RANDOM_KEY)
+
+
+def _tensor_names(state: State) -> list[tuple[str, ...] | None]:
+    """The names of the parameters and of the buffers; None where they do not stand in a dict, as in TorchScript."""
+    registries: list[Any] = [state.get(registry) for registry in _REGISTRIES]
+    return [tuple(held) if type(held) in _DICTS else None for held in registries]
+
+
+def _add_tensors(columns: Columns, names: tuple[str, ...], registries: list[State]) -> None:
+    if any(registries) if not names else set(map(len, registries)) != {len(names)}:
+        raise _OtherLayoutError
+    for name in names:
+        tensors = list(map(itemgetter(name), registries))
+        if set(map(type, tensors)) <= _PLAIN:
+            try:
+                columns += [list(map(_shape, tensors)), list(map(_dtype, tensors))]
+                continue
+            except RuntimeError:  # a nested tensor has no shape
+                pass
+        columns.append([(t.shape, t.dtype) if _is_plain(t) else None for t in tensors])
+        for place, tensor in enumerate(tensors):
+            if tensor is not None and not _is_plain(tensor):
+                columns[0][place] = None
+
+
+def _is_plain(tensor: Any) -> bool:
+    return type(tensor) in _PLAIN and not tensor.is_nested
+
+
+class OwnStructure:
+    """The digests of modules without their children, and what was met on the way, by the index of the module."""
+
+    def __init__(self) -> None:
+        self.opaque: dict[int, list[str]] = {}  # attributes that could not be seen into
+        self.uninitialised: list[tuple[int, str]] = []  # parameters and buffers without a shape yet
+        self.misnamed: list[int] = []  # modules with a parameter or buffer that is not named by a text
+        self._encoder = Encoder()
+        self._layouts: dict[tuple, _Layout] = {}
+        self._recent: dict[type, _Layout] = {}  # most instances of a class have the same layout
+
+    @property
+    def remarks(self) -> bool:
+        """Whether anything was met that needs a path to be told."""
+        return bool(self.opaque or self.uninitialised or self.misnamed)
+
+    def digests(self, modules: Sequence[nn.Module], states: Sequence[State], first: int) -> list[bytes]:
+        """The digests of modules given with their `__dict__`; `first` is the index of the first of them."""
+        digests = [b""] * len(modules)
+        places: dict[type, list[int]] = defaultdict(list)
+        for place, cls in enumerate(map(type, modules)):
+            places[cls].append(place)
+        for cls, where in places.items():
+            for layout, alike, columns in self._read(cls, states, where):
+                found = list(map(layout.known.get, zip(*columns, strict=True)))
+                if None in found:
+                    for number, key in enumerate(zip(*columns, strict=True)):
+                        place = alike[number]
+                        found[number] = layout.known.get(key) or self._digest(
+                            modules[place], states[place], layout, key, first + place
+                        )
+                for place, own in zip(alike, found, strict=True):
+                    digests[place] = own  # type: ignore[assignment]
+        return digests
+
+    def _read(
+        self, cls: type, states: Sequence[State], places: list[int]
+    ) -> Iterable[tuple[_Layout, list[int], Columns]]:
+        """The modules of one class in groups of one layout, with their keys."""
+        layout = self._recent.get(cls)
+        columns = layout and layout.columns([states[place] for place in places])
+        if layout and columns:
+            return [(layout, places, columns)]
+        groups: dict[tuple, list[int]] = defaultdict(list)
+        for place in places:
+            state = states[place]
+            groups[(cls, tuple(state), *_tensor_names(state))].append(place)
+        return [self._read_group(key, [states[place] for place in group], group) for key, group in groups.items()]
+
+    def _read_group(self, key: tuple, states: list[State], places: list[int]) -> tuple[_Layout, list[int], Columns]:
+        layout = self._layouts.get(key)
+        if layout is None:
+            layout = self._layouts[key] = _Layout(key[0], states[0])
+        self._recent[key[0]] = layout
+        return layout, places, layout.columns(states) or [[None] * len(states)]
+
+    # -------------------------------------------------------------- one module
+
+    def _digest(self, module: nn.Module, state: State, layout: _Layout, key: tuple, index: int) -> bytes:
+        """The digest of class, attributes and tensors; kept under the key where the key tells all of it."""
+        encoder = self._encoder
+        buffers_met = encoder.buffers_met
+        parts = [SCHEME, sized(encoder.class_reference(nominal_class(module)))]
+        if is_script(module):
+            parts.append(sized(encode_script(encoder, state)))
+            encoder.opaque.append("")
+        else:
+            parts += self._attributes(module, state, layout)
+        own = digest(*parts, *self._tensors(state, index))
+        if encoder.opaque:
+            self.opaque[index] = list(dict.fromkeys(encoder.opaque))
+            encoder.opaque = []
+        elif key[0] is not None and encoder.buffers_met == buffers_met:
+            layout.known[key] = own
+        return own
+
+    def _attributes(self, module: nn.Module, state: State, layout: _Layout) -> list[bytes]:
+        encoder = self._encoder
+        if layout.has_slots:
+            attributes = {name: value for name, value in instance_state(module).items() if name not in NOT_STRUCTURE}
+            return [sized(part) for part in encoder.encode_attributes(attributes, "")]
+        return [
+            label + sized(encoder.encode_attribute(state[name], name))
+            for label, name in zip(layout.labels, layout.names, strict=True)
+        ]
+
+    def _tensors(self, state: State, index: int) -> list[bytes]:
+        tensors = list(own_tensors(state))
+        if not all(issubclass(type(own.name), str) for own in tensors):
+            self.misnamed.append(index)
+            return []
+        for own in tensors:
+            if type(own.tensor) not in PLAIN_TENSORS and own.tensor is not None and is_uninitialised(own.tensor):
+                self.uninitialised.append((index, own.name))
+        return [
+            sized(part)
+            for own in sorted(tensors, key=itemgetter(1, 0))
+            for part in (text(own.role), text(own.name), b"N" if own.tensor is None else tensor_encoding(own.tensor))
+        ]
