@@ -67,10 +67,11 @@ def _fold(digests: list[bytes], containers: list[int], contents: list[dict[str, 
         start = end - len(slots)
         names = tuple(slots)
         key = (digests[index], names, *digests[start:end])
-        if key not in known:
+        whole = known.get(key)
+        if whole is None:
             if set(map(type, names)) != {str}:
                 return None
-            known[key] = whole_digest(key[0], names, key[2:])
-        digests[index] = known[key]
+            whole = known[key] = whole_digest(key[0], names, key[2:])
+        digests[index] = whole
         end = start
     return digests[0]

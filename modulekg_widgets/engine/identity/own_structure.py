@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
 
+import torch
 from torch import nn
 
 from modulekg_widgets.engine.identity import torch_values as _torch_values  # noqa: F401  they register the encodings
@@ -50,6 +51,14 @@ State = dict[str, Any]
 Columns = list[list[Any]]  # keys, a list for each of their parts
 
 
+class _Labels(dict[str, bytes]):
+    """Names as they stand in an encoding, each made once."""
+
+    def __missing__(self, name: str) -> bytes:
+        label = self[name] = sized(text(name))
+        return label
+
+
 class _OtherLayoutError(Exception):
     """A module has other parameters or buffers than the layout says."""
 
@@ -57,11 +66,10 @@ class _OtherLayoutError(Exception):
 class _Layout:
     """How to read the instances of one class that have the same attributes, parameters and buffers."""
 
-    __slots__ = ("buffers", "has_slots", "known", "labels", "names", "parameters", "read", "readable", "size", "values")
+    __slots__ = ("buffers", "has_slots", "known", "names", "parameters", "read", "readable", "size", "values")
 
     def __init__(self, cls: type, state: State) -> None:
         self.names = tuple(sorted(name for name in state if _is_structure(name)))
-        self.labels = tuple(sized(text(name)) for name in self.names)
         self.size = len(state)
         self.has_slots = any(slot_members(base) for base in class_mro(cls))
         names = _tensor_names(state)
@@ -133,6 +141,7 @@ class OwnStructure:
         self.uninitialised: list[tuple[int, str]] = []  # parameters and buffers without a shape yet
         self.misnamed: list[int] = []  # modules with a parameter or buffer that is not named by a text
         self._encoder = Encoder()
+        self._labels = _Labels()
         self._layouts: dict[tuple, _Layout] = {}
         self._recent: dict[type, _Layout] = {}  # most instances of a class have the same layout
 
@@ -206,10 +215,7 @@ class OwnStructure:
         if layout.has_slots:
             attributes = {name: value for name, value in instance_state(module).items() if name not in NOT_STRUCTURE}
             return [sized(part) for part in encoder.encode_attributes(attributes, "")]
-        return [
-            label + sized(encoder.encode_attribute(state[name], name))
-            for label, name in zip(layout.labels, layout.names, strict=True)
-        ]
+        return [self._labels[name] + sized(encoder.encode_attribute(state[name], name)) for name in layout.names]
 
     def _tensors(self, state: State, index: int) -> list[bytes]:
         tensors = list(own_tensors(state))
@@ -220,7 +226,10 @@ class OwnStructure:
             if type(own.tensor) not in PLAIN_TENSORS and own.tensor is not None and is_uninitialised(own.tensor):
                 self.uninitialised.append((index, own.name))
         return [
-            sized(part)
+            self._labels[own.role] + self._labels[own.name] + sized(_tensor_part(own.tensor))
             for own in sorted(tensors, key=itemgetter(1, 0))
-            for part in (text(own.role), text(own.name), b"N" if own.tensor is None else tensor_encoding(own.tensor))
         ]
+
+
+def _tensor_part(tensor: torch.Tensor | None) -> bytes:
+    return b"N" if tensor is None else tensor_encoding(tensor)
