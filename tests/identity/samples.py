@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from cases.nasty_modules import NASTY
 from modulekg_widgets.engine.knowledge.zoo import meta_weights, torchvision_builders
 
 _cells = count()
@@ -59,6 +60,16 @@ def zoo_model(name: str) -> nn.Module:
     """A torchvision model without memory for its weights; not to be changed, since tests share it."""
     with meta_weights():
         return torchvision_builders()[name]()
+
+
+@cache
+def _built_once(name: str) -> nn.Module:
+    return NASTY[name]["make"]()
+
+
+def nasty_module(name: str) -> nn.Module:
+    """A module of the cases; the one that takes seconds to build is built once, since no test changes it."""
+    return _built_once(name) if name == "wide_100k" else NASTY[name]["make"]()
 
 
 def modules_of(model: nn.Module) -> Iterator[nn.Module]:

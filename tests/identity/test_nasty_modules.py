@@ -12,6 +12,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
+from identity.samples import nasty_module
 
 SLOW = 20.0  # seconds for the entries that say so; 5 for all others
 read_dict = nn.Module.__dict__["__dict__"].__get__
@@ -56,7 +57,7 @@ CALLS: dict[str, Callable[[nn.Module], Any]] = {
 @pytest.mark.parametrize("call", sorted(CALLS))
 @pytest.mark.parametrize("name", sorted(NASTY))
 def test_untouched_in_time_and_only_own_errors(name: str, call: str) -> None:
-    module = NASTY[name]["make"]()
+    module = nasty_module(name)
     before = snapshot(module)
     start = time.process_time()
     with contextlib.suppress(mk.ModuleKGError):  # any other error fails the test
@@ -73,7 +74,7 @@ def test_the_fingerprint_keeps_its_contract(name: str) -> None:
         with pytest.raises(mk.ModuleKGError, match="weight"):
             mk.fingerprint(NASTY[name]["make"]())
         return
-    first, second = (mk.fingerprint(NASTY[name]["make"]()) for _ in range(2))
+    first, second = mk.fingerprint(nasty_module(name)), mk.fingerprint(NASTY[name]["make"]())
     assert first == second
     assert bool(first.opaque_paths) == (contract == "opaque")
 
@@ -81,7 +82,7 @@ def test_the_fingerprint_keeps_its_contract(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(NASTY))
 def test_every_module_can_be_looked_at(name: str) -> None:
     """A hierarchy needs no settled structure: what has no fingerprint is shown all the same."""
-    module = NASTY[name]["make"]()
+    module = nasty_module(name)
     assert len(mk.hierarchy(module)) == len(mk.ModelGraph(module).payload["nodes"]["name"])
     unwind(module)
 

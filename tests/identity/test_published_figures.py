@@ -3,11 +3,11 @@
 from collections import Counter
 
 import pytest
-from torch import nn
 
 import modulekg_widgets as mk
+from identity.samples import zoo_model
 from modulekg_widgets.engine.identity.seed import seed_fingerprints
-from modulekg_widgets.engine.knowledge.zoo import meta_weights, torchvision_builders
+from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
 
 # fmt: off
 ELEVEN = [
@@ -40,15 +40,10 @@ TOP_OF_RESNET152 = {
 }
 
 
-def build(name: str) -> nn.Module:
-    with meta_weights():
-        return torchvision_builders()[name]()
-
-
 def graph_of(names: list[str], scheme: str) -> mk.KnowledgeGraph:
     graph = mk.KnowledgeGraph(scheme=scheme)
     for name in names:
-        graph.add_model(build(name), name)
+        graph.add_model(zoo_model(name), name)
     return graph
 
 
@@ -88,7 +83,7 @@ def test_top_ten_of_the_eleven(seed: mk.KnowledgeGraph) -> None:
 
 def test_fingerprint_by_fingerprint() -> None:
     """`mk.fingerprint` of each module alone agrees with the graph."""
-    modules = [m for name in ("resnet18", "squeezenet1_0") for m in build(name).modules()]
+    modules = [m for name in ("resnet18", "squeezenet1_0") for m in zoo_model(name).modules()]
     graph = graph_of(["resnet18", "squeezenet1_0"], "seed")
     names = Counter(mk.fingerprint(m, scheme="seed").display_name for m in modules)
     assert len({mk.fingerprint(m, scheme="seed") for m in modules}) == graph.unique_count
@@ -105,7 +100,7 @@ def test_seven_convolutions_have_a_bias(scheme: str, count: int) -> None:
 
 
 def test_nine_names_collide_at_three_digits() -> None:
-    prints = {f for name in ELEVEN for f in seed_fingerprints(mk.hierarchy(build(name)).walk)}
+    prints = {f for name in ELEVEN for f in seed_fingerprints(mk.hierarchy(zoo_model(name)).walk)}
     uses = Counter(f.display_name for f in prints)
     assert (len(prints), sum(1 for count in uses.values() if count > 1)) == (274, 9)
 
@@ -120,7 +115,7 @@ def test_the_whole_of_torchvision() -> None:
     seed_scheme, structure = set(), set()
     count = 0
     for name in torchvision_builders():
-        modules = mk.hierarchy(build(name))
+        modules = mk.hierarchy(zoo_model(name))
         count += len(modules)
         seed_scheme |= {f.hexdigest for f in seed_fingerprints(modules.walk)}
         structure |= set(modules.identities.digests)
@@ -135,4 +130,4 @@ def test_the_whole_of_torchvision() -> None:
     [("resnet152", True, 86), ("vit_b_16", True, 19), ("densenet201", False, 712), ("densenet201", True, 54)],
 )
 def test_rows_of_the_folded_hierarchy(name: str, families: bool, rows: int) -> None:
-    assert len(mk.hierarchy(build(name)).fold(families=families)) == rows
+    assert len(mk.hierarchy(zoo_model(name)).fold(families=families)) == rows

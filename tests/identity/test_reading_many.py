@@ -11,9 +11,10 @@ from torch import nn
 
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
+from identity.samples import nasty_module, zoo_model
 from modulekg_widgets.engine.identity.merkle import regular_digest
 from modulekg_widgets.engine.identity.own_structure import MANY
-from modulekg_widgets.engine.knowledge.zoo import meta_weights, torchvision_builders
+from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
 
 FEW = MANY + 3  # the odd one stands in a second helping
 
@@ -105,8 +106,7 @@ def test_one_among_many_is_the_same(name: str) -> None:
 
 
 def test_every_model_has_one_digest_however_it_is_read() -> None:
-    with meta_weights():
-        models = [build() for build in torchvision_builders().values()]
+    models = [zoo_model(name) for name in torchvision_builders()]
     regular = 0
     for model in models:
         whole = mk.hierarchy(model).root.fingerprint
@@ -118,7 +118,7 @@ def test_every_model_has_one_digest_however_it_is_read() -> None:
 
 @pytest.mark.parametrize("name", sorted(NASTY))
 def test_nasty_modules_have_one_digest_however_they_are_read(name: str) -> None:
-    module = NASTY[name]["make"]()
+    module = nasty_module(name)
     try:
         whole = mk.hierarchy(module).root.fingerprint
     except mk.ModuleKGError as error:

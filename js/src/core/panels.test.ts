@@ -122,6 +122,33 @@ describe("side panel", () => {
     expect(facts()).toMatchObject({ "In the other model": "the same at another place", "Its path there": "layer1.2" });
   });
 
+  it("shows what a counterpart has otherwise, beside what is here", () => {
+    const other = structuredClone(smallNet().payload);
+    const h = smallNet();
+    const node = h.find("layer1.0.conv") ?? 0;
+    const entity = other.nodes.entity[node];
+    other.entities.hyper[entity][1] = 7;
+    other.entities.tensors[entity] = [
+      ["weight", "parameter", [4, 3, 3]],
+      ["scale", "buffer", []]
+    ];
+    const left = h.payload.nodes.name.map((_, i) => (i === node ? ("changed" as const) : ("same" as const)));
+    const pairs = left.map((_, i) => [i, i] as [number, number]);
+    const store = storeOf({ selected: "layer1.0.conv" });
+    mount(SidePanel, smallNet({ compare: { model: other, left, right: left, pairs } }), store);
+    expect(texts("th")).toEqual(["Name", "Here", "There", "Name", "Here", "There"]);
+    const rows = all("tbody tr").map(row => Array.from(row.querySelectorAll("td"), cell => cell.textContent));
+    expect(rows).toEqual([
+      ["bias", "False", "False"],
+      ["stride", "2", "7"],
+      ["weight", "4×5×5", "4×3×3"],
+      ["scale (buffer)", "–", "a single number"]
+    ]);
+    expect(texts(".mkg-differs")).toEqual(["2", "7", "4×5×5", "4×3×3", "–", "a single number"]);
+    store.set("selected", "conv1");
+    expect(texts("th")).not.toContain("There");
+  });
+
   it("copies, with a fallback", async () => {
     const writeText = vi.fn(() => Promise.resolve());
     vi.stubGlobal("navigator", { clipboard: { writeText } });

@@ -2,11 +2,12 @@
 
 import "../../style/side_panel.css";
 import { labelOf, valueOf } from "./colour";
+import { Counterparts } from "./counterparts";
 import { button, copyText, Disposers, el, listen, nameSpan, setAttribute } from "./dom";
 import { counted, exactNumber, shortColumn, shortNumber } from "./format";
-import { Hierarchy } from "./hierarchy";
+import type { Hierarchy } from "./hierarchy";
 import { icon } from "./icons";
-import type { Scalar, Status, Value } from "./payload";
+import type { Scalar, Status, Tensor, Value } from "./payload";
 import { reveal } from "./reveal";
 import type { Store } from "./store";
 import { below } from "./tree_rows";
@@ -33,7 +34,7 @@ const STATUS: Readonly<Record<Status, string>> = {
 export class SidePanel {
   private readonly disposers = new Disposers();
   private readonly usedAs: ReadonlyMap<number, readonly Use[]>;
-  private other: Hierarchy | undefined; // the model compared with, once it is asked for
+  private readonly counterparts: Counterparts | undefined; // in a comparison
   private copied: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
@@ -45,6 +46,7 @@ export class SidePanel {
     host.setAttribute("role", "region");
     host.setAttribute("aria-label", "Selected module");
     this.usedAs = usesByTarget(h);
+    this.counterparts = h.payload.compare ? new Counterparts(h.payload.compare) : undefined;
     for (const key of ["selected", "colorBy", "overlay", "focus"] as const) {
       this.disposers.add(store.on(key, () => this.render()));
     }
@@ -144,11 +146,8 @@ export class SidePanel {
     const { compare } = this.h.payload;
     if (!compare) return;
     facts.text("In the other model", STATUS[compare.left[node]]);
-    const pair = compare.pairs.find(([left]) => left === node);
-    if (!pair) return;
-    this.other ??= new Hierarchy(compare.model);
-    const there = this.other.path(pair[1]);
-    if (there !== this.h.path(node)) facts.text("Its path there", there, "mkg-code");
+    const there = this.counterparts?.path(node);
+    if (there !== undefined && there !== this.h.path(node)) facts.text("Its path there", there, "mkg-code");
   }
 
   private addNumber(facts: Facts, node: number, column: string, label: string): void {
@@ -159,22 +158,34 @@ export class SidePanel {
   }
 
   private settings(node: number): HTMLElement[] {
-    const hyper = this.h.hyper(node);
-    if (!hyper.length) return [];
-    const rows = hyper.map(([name, value]) => [nameSpan("", name), nameSpan("mkg-code", settingText(value))]);
-    return [section("Settings", table(["Name", "Value"], rows))];
+    const here = new Map(this.h.hyper(node).map(([name, value]) => [name, settingText(value)]));
+    const there = this.counterparts?.hyper(node)?.map(([name, value]) => [name, settingText(value)] as const);
+    return this.table("Settings", "Value", here, there && new Map(there));
   }
 
   private tensors(node: number): HTMLElement[] {
-    const tensors = this.h.tensors(node);
-    if (!tensors.length) return [];
-    const rows = tensors.map(([name, role, shape]) => {
-      const label = el("span");
-      label.append(nameSpan("", name));
-      if (role === "buffer") label.append(el("span", "mkg-dim", " buffer"));
-      return [label, el("span", "mkg-code", shapeText(shape))];
+    const named = ([name, role, shape]: Tensor) =>
+      [role === "buffer" ? `${name} (buffer)` : name, shapeText(shape)] as const;
+    const there = this.counterparts?.tensors(node)?.map(named);
+    return this.table("Tensors of its own", "Shape", new Map(this.h.tensors(node).map(named)), there && new Map(there));
+  }
+
+  /** Names and values; beside what the other model has, where that differs. */
+  private table(
+    title: string,
+    what: string,
+    here: ReadonlyMap<string, string>,
+    there: ReadonlyMap<string, string> = here
+  ): HTMLElement[] {
+    const names = [...new Set([...here.keys(), ...there.keys()])];
+    const differ = names.some(name => here.get(name) !== there.get(name));
+    const rows = names.map(name => {
+      const values = differ ? [here.get(name), there.get(name)] : [here.get(name)];
+      const className = values[0] === values[values.length - 1] ? "mkg-code" : "mkg-code mkg-differs";
+      return [nameSpan("", name), ...values.map(value => nameSpan(className, value ?? "–"))];
     });
-    return [section("Tensors of its own", table(["Name", "Shape"], rows))];
+    if (!rows.length) return [];
+    return [section(title, table(differ ? ["Name", "Here", "There"] : ["Name", what], rows))];
   }
 
   /** What else points at the same module or tensor. */
