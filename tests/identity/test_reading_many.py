@@ -77,6 +77,15 @@ def test_one_among_many_is_told_apart(name: str, place: int) -> None:
     assert mk.fingerprint(model) != mk.fingerprint(nn.Sequential(*[linear() for _ in range(FEW)]))
 
 
+def test_with_and_without_tensors_in_turn() -> None:
+    bare, full = nn.BatchNorm1d(2, affine=False, track_running_stats=False), nn.BatchNorm1d(2)
+    vars(full).update(affine=False, track_running_stats=False)  # their attributes do not tell them apart
+    model = nn.Sequential(*[copy.deepcopy(m) for m in (bare, full, bare)])
+    first, second, third = (record.fingerprint for record in mk.hierarchy(model).root.children)
+    assert first == third != second
+    assert second == mk.fingerprint(full)
+
+
 def in_other_order(module: Any) -> None:
     state = vars(module)
     items = sorted(state.items(), reverse=True)

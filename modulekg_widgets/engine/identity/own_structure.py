@@ -66,19 +66,17 @@ class _OtherLayoutError(Exception):
 class _Layout:
     """How to read the instances of one class that have the same attributes, parameters and buffers."""
 
-    __slots__ = ("buffers", "has_slots", "known", "names", "parameters", "read", "readable", "size", "values")
+    __slots__ = ("buffers", "has_attributes", "has_slots", "known", "names", "parameters", "read", "readable", "values")
 
     def __init__(self, cls: type, state: State) -> None:
         self.names = tuple(sorted(name for name in state if _is_structure(name)))
-        self.size = len(state)
         self.has_slots = any(slot_members(base) for base in class_mro(cls))
         names = _tensor_names(state)
         self.readable = not self.has_slots and None not in names
         self.parameters, self.buffers = (held or () for held in names)
-        # all attributes are read, so that none can be there unseen; those that count come last
-        head = (*_REGISTRIES, *(name for name in state if name not in self.names and name not in _REGISTRIES))
-        self.read: Callable[[State], tuple] = itemgetter(*head, *self.names)
-        self.values: Callable[[tuple], tuple] = itemgetter(slice(len(head), None))
+        self.has_attributes = list(state).__eq__
+        self.read: Callable[[State], tuple] = itemgetter(*_REGISTRIES, *self.names)
+        self.values: Callable[[tuple], tuple] = itemgetter(slice(2, None))
         self.known: dict[tuple, bytes] = {}  # digests by key
 
     def columns(self, states: list[State]) -> Columns | None:
@@ -86,20 +84,30 @@ class _Layout:
 
         A key is equal only for modules of the same own structure; one that starts with None does not tell all of it.
         """
-        if not self.readable or set(map(len, states)) != {self.size}:
+        if not self.readable or not all(map(self.has_attributes, map(list, states))):
+            return None
+        if not self.parameters and not self.buffers:
+            # the registries are part of the key, and one that holds a tensor has none
+            keys = _fast_keys(self.read, states)
+            other = None in keys and any(_tensor_names(state) != [(), ()] for state in states)
+            return None if other else [keys]
+        rows = list(map(self.read, states))
+        columns: Columns = [_fast_keys(self.values, rows)]
+        parameters, buffers = list(map(_first, rows)), list(map(_second, rows))
+        del rows  # what is alive is kept small: the garbage collector need not come
+        if not set(map(type, parameters + buffers)) <= _DICTS:
             return None
         try:
-            rows = list(map(self.read, states))
-            columns: Columns = [fast_keys(map(self.values, rows)) or list(map(fast_key, map(self.values, rows)))]
-            parameters, buffers = list(map(_first, rows)), list(map(_second, rows))
-            del rows  # what is alive is kept small: the garbage collector need not come
-            if not set(map(type, parameters + buffers)) <= _DICTS:
-                return None
             _add_tensors(columns, self.parameters, parameters)
             _add_tensors(columns, self.buffers, buffers)
         except (KeyError, _OtherLayoutError):
             return None
         return columns
+
+
+def _fast_keys(read: Callable[[Any], tuple], sources: list[Any]) -> list[bytes | None]:
+    keys: list[Any] | None = fast_keys(map(read, sources))
+    return keys if keys is not None else list(map(fast_key, map(read, sources)))
 
 
 def _is_structure(name: object) -> bool:
