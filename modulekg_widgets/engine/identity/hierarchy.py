@@ -27,10 +27,15 @@ module_state: Callable[[nn.Module], dict[str, Any]] = nn.Module.__dict__["__dict
 LEVELS = ("model", "stage", "block", "op")
 
 
+def _wrappers() -> tuple[type, ...]:
+    """The class of what `torch.compile` returns, once that part of torch is loaded."""
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    return () if frames is None else (frames.OptimizedModule,)
+
+
 def unwrapped(module: nn.Module) -> nn.Module:
     """The module behind the wrapper that `torch.compile` returns, or the module itself."""
-    frames = sys.modules.get("torch._dynamo.eval_frame")
-    while frames is not None and issubclass(type(module), frames.OptimizedModule):
+    while issubclass(type(module), _wrappers()):
         module = module_state(module)["_modules"]["_orig_mod"]
     return module
 
@@ -42,9 +47,7 @@ def is_script(module: nn.Module) -> bool:
 
 def is_ordinary(cls: type) -> bool:
     """Whether the instances of a class are modules that are neither wrappers nor TorchScript."""
-    frames = sys.modules.get("torch._dynamo.eval_frame")
-    special = (torch.jit.ScriptModule,) if frames is None else (torch.jit.ScriptModule, frames.OptimizedModule)
-    return issubclass(cls, nn.Module) and not issubclass(cls, special)
+    return issubclass(cls, nn.Module) and not issubclass(cls, (torch.jit.ScriptModule, *_wrappers()))
 
 
 class Walk(Paths):

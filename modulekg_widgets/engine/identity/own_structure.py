@@ -59,10 +59,6 @@ class _Labels(dict[str, bytes]):
         return label
 
 
-class _OtherLayoutError(Exception):
-    """A module has other parameters or buffers than the layout says."""
-
-
 class _Layout:
     """How to read the instances of one class that have the same attributes, parameters and buffers."""
 
@@ -97,10 +93,14 @@ class _Layout:
         del rows  # what is alive is kept small: the garbage collector need not come
         if not set(map(type, parameters + buffers)) <= _DICTS:
             return None
+        if set(map(len, parameters)) != {len(self.parameters)} or set(map(len, buffers)) != {len(self.buffers)}:
+            return None
         try:
-            _add_tensors(columns, self.parameters, parameters)
-            _add_tensors(columns, self.buffers, buffers)
-        except (KeyError, _OtherLayoutError):
+            for name in self.parameters:
+                _add_tensors(columns, list(map(itemgetter(name), parameters)))
+            for name in self.buffers:
+                _add_tensors(columns, list(map(itemgetter(name), buffers)))
+        except KeyError:  # as many, but of other names
             return None
         return columns
 
@@ -120,21 +120,18 @@ def _tensor_names(state: State) -> list[tuple[str, ...] | None]:
     return [tuple(held) if type(held) in _DICTS else None for held in registries]
 
 
-def _add_tensors(columns: Columns, names: tuple[str, ...], registries: list[State]) -> None:
-    if any(registries) if not names else set(map(len, registries)) != {len(names)}:
-        raise _OtherLayoutError
-    for name in names:
-        tensors = list(map(itemgetter(name), registries))
-        if set(map(type, tensors)) <= _PLAIN:
-            try:
-                columns += [list(map(_shape, tensors)), list(map(_dtype, tensors))]
-                continue
-            except RuntimeError:  # a nested tensor has no shape
-                pass
-        columns.append([(t.shape, t.dtype) if _is_plain(t) else None for t in tensors])
-        for place, tensor in enumerate(tensors):
-            if tensor is not None and not _is_plain(tensor):
-                columns[0][place] = None
+def _add_tensors(columns: Columns, tensors: list[Any]) -> None:
+    """Add the shapes and kinds of one parameter or buffer of all the modules."""
+    if set(map(type, tensors)) <= _PLAIN:
+        try:
+            columns += [list(map(_shape, tensors)), list(map(_dtype, tensors))]
+            return
+        except RuntimeError:  # a nested tensor has no shape
+            pass
+    columns.append([(t.shape, t.dtype) if _is_plain(t) else None for t in tensors])
+    for place, tensor in enumerate(tensors):
+        if tensor is not None and not _is_plain(tensor):
+            columns[0][place] = None
 
 
 def _is_plain(tensor: Any) -> bool:
