@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from modulekg_widgets._version import __version__
+    from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
+    from modulekg_widgets.engine.axes.registration import axis_rule
     from modulekg_widgets.engine.errors import ModuleKGError
     from modulekg_widgets.engine.identity.diff import diff
     from modulekg_widgets.engine.identity.fingerprint import Fingerprint, fingerprint
@@ -18,30 +20,36 @@ if TYPE_CHECKING:
 
 # loaded at first use: torch, pandas and the widgets take longer than a user should wait for an import
 _HOMES = {
+    "DataflowGraph": "engine.axes.graph",
     "Fingerprint": "engine.identity.fingerprint",
     "Hierarchy": "engine.identity.hierarchy",
     "KnowledgeGraph": "engine.knowledge.graph",
     "ModelGraph": "widgets.model_graph",
     "ModuleKGError": "engine.errors",
     "__version__": "_version",
+    "axis_rule": "engine.axes.registration",
     "diff": "engine.identity.diff",
     "exporter": "engine.knowledge.exchange",
     "fingerprint": "engine.identity.fingerprint",
     "hierarchy": "engine.identity.hierarchy",
+    "trace": "engine.axes.graph",
     "weight_fingerprint": "engine.identity.weights",
 }
 
 __all__ = [
+    "DataflowGraph",
     "Fingerprint",
     "Hierarchy",
     "KnowledgeGraph",
     "ModelGraph",
     "ModuleKGError",
     "__version__",
+    "axis_rule",
     "diff",
     "exporter",
     "fingerprint",
     "hierarchy",
+    "trace",
     "weight_fingerprint",
 ]
 

@@ -30,6 +30,25 @@ class UninitializedModuleError(FingerprintError):
     """A lazy module that has no shapes before its first forward pass."""
 
 
+class TraceError(ModuleKGError):
+    """A forward pass that could not be followed; the message names the module, the operator and the line.
+
+    `graph` is what was recorded until then, or None.
+    """
+
+    def __init__(self, message: str, graph: object = None) -> None:
+        super().__init__(message)
+        self.graph = graph
+
+
+class CutError(ModuleKGError, ValueError):
+    """A cut that cannot be made: a frozen dimension, positions that do not exist, or nothing left."""
+
+
+class UnknownAxisError(ModuleKGError, KeyError):
+    """An axis that does not exist, or does not run where it is asked for."""
+
+
 class UnknownPathError(ModuleKGError, KeyError):
     """A dotted path, model name or node that does not exist."""
 

@@ -36,6 +36,9 @@ class Registry(Generic[Entry]):
             hint = nearest(name, self._entries)
             raise UnknownNameError(f"there is no {self._subject} {shown(name)!r}: {hint}") from None
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 

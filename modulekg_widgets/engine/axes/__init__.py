@@ -1,0 +1,1 @@
+"""Which channels depend on which: named axes, inferred once from the data flow."""

@@ -1,0 +1,271 @@
+"""Terms: what a dimension is made of, in atoms, products and sums, and how two of them become one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from modulekg_widgets.engine.tracing.dataflow import OperatorNode
+
+ATOM, PRODUCT, SUM = "", "·", "+"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why an axis may not change, and the operator that says so."""
+
+    text: str
+    operator: OperatorNode | None = None
+
+    def __str__(self) -> str:
+        return self.text if self.operator is None else f"{self.text}: {self.operator.where}"
+
+
+class Term:
+    """One index set: an atom, a product (row-major) or a sum (laid end to end); linked to another one once merged.
+
+    `frozen` holds for atoms: the reason why the indices may not change. `filler` marks an atom born by a fill or an
+    expansion: every permutation of it is sound, but its size stands in the code, so it is free only where it meets
+    an atom of another origin.
+    """
+
+    __slots__ = ("born", "filler", "frozen", "kind", "link", "parts", "size")
+
+    def __init__(self, size: int, frozen: Reason | None = None, filler: Reason | None = None) -> None:
+        self.size = size
+        self.frozen = frozen
+        self.filler = filler
+        self.link: Term | None = None
+        self.kind = ATOM
+        self.parts: list[Term] = []
+        self.born: object = None  # the place of birth, for a name
+
+    def __repr__(self) -> str:
+        root = find(self)
+        if root.kind == ATOM:
+            return str(root.size)
+        return "(" + f" {root.kind} ".join(map(repr, flat(root))) + ")"
+
+
+ONE = Term(1)  # a dimension of one index carries no choice: all of them are the same constant
+
+
+def find(term: Term) -> Term:
+    """The term that `term` has become."""
+    root = term
+    while root.link is not None:
+        root = root.link
+    while term.link is not None:
+        term.link, term = root, term.link
+    return root
+
+
+def flat(term: Term) -> list[Term]:
+    """The parts of a composite with what they have become, nested ones of its kind opened; an atom is its own part."""
+    term = find(term)
+    if term.kind == ATOM:
+        return [term]
+    kind = term.kind
+    out: list[Term] = []
+    waiting = list(reversed(term.parts))
+    while waiting:
+        part = find(waiting.pop())
+        if part.kind == kind:
+            waiting.extend(reversed(part.parts))
+        elif not (part.size == 1 and kind == PRODUCT):
+            out.append(part)
+    term.parts = out
+    return out
+
+
+def atoms(term: Term) -> Iterator[Term]:
+    """The atoms of a term from left to right; one that occurs twice comes twice."""
+    waiting = [find(term)]
+    while waiting:
+        part = waiting.pop()
+        if part.kind == ATOM:
+            yield part
+        else:
+            waiting.extend(reversed(flat(part)))
+
+
+def product(parts: Iterable[Term]) -> Term:
+    """The row-major product of terms; factors of size 1 vanish."""
+    return _composite(PRODUCT, [part for part in map(find, parts) if part.size != 1])
+
+
+def total(parts: Iterable[Term]) -> Term:
+    """The terms laid end to end; empty ones vanish."""
+    return _composite(SUM, [part for part in map(find, parts) if part.size != 0])
+
+
+def _composite(kind: str, parts: list[Term]) -> Term:
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return ONE if kind == PRODUCT else Term(0)
+    sizes = [part.size for part in parts]
+    out = Term(math.prod(sizes) if kind == PRODUCT else sum(sizes))
+    out.kind = kind
+    out.parts = parts
+    flat(out)
+    return out
+
+
+class Algebra:
+    """Unification of terms; `cause` is the operator at work, which every freezing names.
+
+    While it is `mute` nothing is coupled or frozen: the operator's results are not used.
+
+    What cannot be aligned is frozen: the analysis may lose an axis that could be cut, never free one that could not.
+    """
+
+    def __init__(self) -> None:
+        self.cause: OperatorNode | None = None
+        self.mute = False
+
+    def reason(self, text: str) -> Reason:
+        return Reason(text, self.cause)
+
+    def freeze(self, term: Term, text: str | Reason) -> None:
+        """Freeze every atom of `term`; the first reason of an atom stays."""
+        if self.mute:
+            return
+        reason = text if isinstance(text, Reason) else Reason(text, self.cause)
+        for atom in atoms(term):
+            if atom.frozen is None and atom.size > 1:
+                atom.frozen = reason
+
+    def fresh(self, size: int, frozen: str | None = None, filler: str | None = None) -> Term:
+        """A new atom of `size` indices, frozen or a filler for the reason given; one index is the constant `ONE`."""
+        if size == 1:
+            return ONE
+        return Term(
+            size, None if frozen is None else self.reason(frozen), None if filler is None else self.reason(filler)
+        )
+
+    def unify(self, a: Term, b: Term) -> None:
+        """State that two terms are one index set."""
+        if not self.mute:
+            self._unify(a, b)
+
+    def _unify(self, a: Term, b: Term) -> None:
+        a, b = find(a), find(b)
+        if a is b or a.size == b.size == 1:
+            return
+        if a.size != b.size:
+            self._give_up(a, b, f"sizes {a.size} and {b.size} meet")
+        elif a.kind == ATOM or b.kind == ATOM:
+            self._refine(*((a, b) if a.kind == ATOM else (b, a)))
+        elif not self._align(a, b):
+            self._give_up(a, b, f"{a!r} and {b!r} cannot be aligned")
+        else:
+            a, b = find(a), find(b)
+            if a is not b and not _occurs(a, b) and not _occurs(b, a):
+                a.link = b
+
+    def _give_up(self, a: Term, b: Term, text: str) -> None:
+        self.freeze(a, text)
+        self.freeze(b, text)
+
+    def _refine(self, atom: Term, term: Term) -> None:
+        if term.kind != ATOM and _occurs(atom, term):
+            self.freeze(term, "the axis would contain itself")
+            return
+        if term.kind == ATOM:
+            if term.filler is not None and atom.filler is None:
+                atom, term = term, atom
+            if term.born is None:
+                term.born = atom.born
+        elif atom.filler is None:
+            for part in atoms(term):
+                part.filler = None
+        atom.link = term
+        if atom.frozen is not None:
+            self.freeze(term, atom.frozen)
+
+    def split(self, term: Term, kind: str, sizes: Sequence[int]) -> list[Term]:
+        """`term` as a product or a sum of parts of the given sizes (one index: `ONE`)."""
+        root = find(term)
+        parts = [ONE if size == 1 else Term(size, filler=root.filler) for size in sizes]
+        neutral = 1 if kind == PRODUCT else 0
+        real = [part for part in parts if part.size != neutral]
+        if len(real) == 1:
+            return [term if part is real[0] else part for part in parts]
+        # taking apart couples nothing, so it goes on while mute
+        self._unify(root, product(real) if kind == PRODUCT else total(real))
+        return parts
+
+    def _align(self, a: Term, b: Term) -> bool:
+        if a.kind == b.kind:
+            return (self._align_products if a.kind == PRODUCT else self._align_sums)(flat(a), flat(b))
+        return self._align_sum_with_product(a, b) if a.kind == SUM else self._align_sum_with_product(b, a)
+
+    def _align_products(self, left: Sequence[Term], right: Sequence[Term]) -> bool:
+        """Align from the innermost factor, splitting factors where sizes divide."""
+        a, b = list(left), list(right)
+        while a and b:
+            x, y = find(a.pop()), find(b.pop())
+            if x.kind == PRODUCT or y.kind == PRODUCT:
+                a.extend(flat(x) if x.kind == PRODUCT else [x])
+                b.extend(flat(y) if y.kind == PRODUCT else [y])
+                continue
+            if x.size == y.size:
+                self._unify(x, y)
+                continue
+            if x.size < y.size:
+                a, b, x, y = b, a, y, x
+            if x.size % y.size:
+                return False
+            outer, inner = self.split(x, PRODUCT, [x.size // y.size, y.size])
+            self._unify(inner, y)
+            a.append(outer)
+        return not a and not b
+
+    def _align_sums(self, left: Sequence[Term], right: Sequence[Term]) -> bool:
+        """Align from the left, splitting parts where sizes differ."""
+        a, b = list(reversed(left)), list(reversed(right))
+        while a and b:
+            x, y = find(a.pop()), find(b.pop())
+            if x.kind == SUM or y.kind == SUM:
+                a.extend(reversed(flat(x)) if x.kind == SUM else [x])
+                b.extend(reversed(flat(y)) if y.kind == SUM else [y])
+                continue
+            if x.size == y.size:
+                self._unify(x, y)
+                continue
+            if x.size < y.size:
+                a, b, x, y = b, a, y, x
+            first, rest = self.split(x, SUM, [y.size, x.size - y.size])
+            self._unify(first, y)
+            a.append(rest)
+        return not a and not b
+
+    def _align_sum_with_product(self, summed: Term, multiplied: Term) -> bool:
+        """Distribute over the outermost factor: (A + B)·H = A·H + B·H."""
+        parts, factors = flat(summed), flat(multiplied)
+        common = math.gcd(*(part.size for part in parts))
+        inner, at = 1, len(factors)
+        while at > 1 and common % (inner * factors[at - 1].size) == 0:
+            at -= 1
+            inner *= factors[at].size
+        if inner == 1:
+            return False
+        outers = self.split(product(factors[:at]), SUM, [part.size // inner for part in parts])
+        for part, outer in zip(parts, outers, strict=True):
+            self._unify(part, product([outer, *factors[at:]]))
+        return True
+
+
+def _occurs(inner: Term, outer: Term) -> bool:
+    waiting = [outer]
+    while waiting:
+        part = find(waiting.pop())
+        if part is inner:
+            return True
+        if part.kind != ATOM:
+            waiting.extend(flat(part))
+    return False

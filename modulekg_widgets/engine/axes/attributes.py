@@ -1,0 +1,204 @@
+"""Attributes of modules that follow from the sizes of tensors, as `out_channels`: a table by class, open to users."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from modulekg_widgets.engine.axes.algebra import Term, atoms
+from modulekg_widgets.engine.axes.expression import kept
+from modulekg_widgets.engine.errors import DuplicateNameError, NotAModuleError, shown
+from modulekg_widgets.engine.identity.hierarchy import module_state
+from modulekg_widgets.engine.tracing.dataflow import RESULT, DataNode, ModuleNode
+
+if TYPE_CHECKING:
+    from modulekg_widgets.engine.axes.axis import Axes
+
+Masks = Mapping[Term, NDArray[np.bool_]]
+
+
+class Sizes:
+    """The sizes of a module's tensors once a cut is made."""
+
+    def __init__(self, axes: Axes, masks: Masks, node: ModuleNode) -> None:
+        self._axes = axes
+        self._masks = masks
+        self._node = node
+        self.module = node.module
+
+    def parameter(self, name: str, dim: int) -> int:
+        """The size of a dimension of one of the module's own parameters or buffers."""
+        return self._size(self._node.params[name], dim)
+
+    def has(self, name: str) -> bool:
+        """Whether the module has a parameter or buffer of that name."""
+        return name in self._node.params
+
+    def input(self, dim: int) -> int | None:
+        """The size of a dimension of the first tensor that the module was called with; None when it was not called."""
+        inputs = self._node.inputs
+        return self._size(inputs[0], dim) if inputs else None
+
+    def of_role(self, role: str, name: str, dim: int) -> int | None:
+        """How many indices stay of the axis with a role in a dimension of a parameter."""
+        term = self._axes.inference.dims(self._node.params[name])[dim]
+        for atom in atoms(term):
+            if self._axes.inference.roles.get(atom) == role:
+                mask = self._masks.get(atom)
+                return atom.size if mask is None else int(mask.sum())
+        return None
+
+    def _size(self, node: DataNode, dim: int) -> int:
+        term = self._axes.inference.dims(node)[dim]
+        if not any(atom in self._masks for atom in atoms(term)):
+            return term.size
+        return int(kept(term, self._masks).sum())
+
+
+Adapter = Callable[[Sizes], Mapping[str, Any]]
+_adapters: dict[type, Adapter] = {}
+
+
+def attribute_adapter(*classes: type) -> Callable[[Adapter], Adapter]:
+    """Register, for module classes and their subclasses, a function from `Sizes` to the attributes' values."""
+    for cls in classes:
+        if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
+            raise NotAModuleError(f"adapters are for subclasses of torch.nn.Module, got {shown(str(cls))}")
+        if cls in _adapters:
+            raise DuplicateNameError(f"{cls.__name__} has an adapter already")
+
+    def decorate(adapter: Adapter) -> Adapter:
+        _adapters.update(dict.fromkeys(classes, adapter))
+        return adapter
+
+    return decorate
+
+
+def adapter_of(module: nn.Module) -> Adapter | None:
+    """The adapter of the nearest class in the module's ancestry."""
+    return next((_adapters[cls] for cls in type(module).__mro__ if cls in _adapters), None)
+
+
+def changed_attributes(axes: Axes, masks: Masks) -> dict[str, tuple[Any, Any]]:
+    """The attributes that a cut changes, as {"conv1.out_channels": (before, after)}."""
+    changed: dict[str, tuple[Any, Any]] = {}
+    for path, node in axes.graph.modules.items():
+        adapter = adapter_of(node.module)
+        touched = {*node.params.values(), *(n for n in node.inputs if n.kind == RESULT)}
+        if adapter is None or not any(_touches(axes, each, masks) for each in touched):
+            continue
+        state = module_state(node.module)
+        for name, after in adapter(Sizes(axes, masks, node)).items():
+            before = state.get(name)
+            if before is not None and after is not None and before != after:
+                changed[f"{path}.{name}" if path else name] = (before, after)
+    return changed
+
+
+def _touches(axes: Axes, node: DataNode, masks: Masks) -> bool:
+    return any(atom in masks for term in axes.inference.dims(node) for atom in atoms(term))
+
+
+# ------------------------------------------------------- the standard modules
+
+
+@attribute_adapter(nn.modules.conv._ConvNd)
+def convolution(sizes: Sizes) -> dict[str, Any]:
+    """The weight has (out, in/groups), or (in, out/groups) when it is transposed."""
+    first, second = sizes.parameter("weight", 0), sizes.parameter("weight", 1)
+    if not getattr(sizes.module, "transposed", False):
+        inside = sizes.input(-1 - len(sizes.module.kernel_size)) or second * sizes.module.groups  # type: ignore
+        return {"out_channels": first, "in_channels": inside, "groups": inside // max(second, 1)}
+    groups = sizes.module.groups
+    grouped = sizes.of_role("groups", "weight", 0)
+    groups = grouped if grouped is not None else groups
+    return {"in_channels": first, "out_channels": second * groups, "groups": groups}  # type: ignore[operator]
+
+
+@attribute_adapter(nn.Linear)
+def linear(sizes: Sizes) -> dict[str, Any]:
+    """The weight has (out, in)."""
+    return {"out_features": sizes.parameter("weight", 0), "in_features": sizes.parameter("weight", 1)}
+
+
+@attribute_adapter(nn.Bilinear)
+def bilinear(sizes: Sizes) -> dict[str, Any]:
+    """The weight has (out, in1, in2)."""
+    names = ("out_features", "in1_features", "in2_features")
+    return {name: sizes.parameter("weight", at) for at, name in enumerate(names)}
+
+
+@attribute_adapter(nn.modules.batchnorm._NormBase)
+def batch_norm(sizes: Sizes) -> dict[str, Any]:
+    """Every tensor has one entry per channel."""
+    named = next((name for name in ("weight", "running_mean") if sizes.has(name)), None)
+    return {"num_features": sizes.parameter(named, 0) if named else sizes.input(1)}
+
+
+@attribute_adapter(nn.LayerNorm, nn.RMSNorm)
+def layer_norm(sizes: Sizes) -> dict[str, Any]:
+    """The normalised shape is that of the gain, or of the last dimensions."""
+    count = len(sizes.module.normalized_shape)  # type: ignore[arg-type]
+    if sizes.has("weight"):
+        return {"normalized_shape": tuple(sizes.parameter("weight", at) for at in range(count))}
+    found = [sizes.input(at - count) for at in range(count)]
+    return {"normalized_shape": None if None in found else tuple(found)}
+
+
+@attribute_adapter(nn.GroupNorm)
+def group_norm(sizes: Sizes) -> dict[str, Any]:
+    """Channels in groups of equal size."""
+    channels = sizes.parameter("weight", 0) if sizes.has("weight") else sizes.input(1)
+    groups = sizes.of_role("groups", "weight", 0) if sizes.has("weight") else None
+    return {"num_channels": channels, "num_groups": groups}
+
+
+@attribute_adapter(nn.Embedding, nn.EmbeddingBag)
+def embedding(sizes: Sizes) -> dict[str, Any]:
+    """The table has (vocabulary, width)."""
+    return {"num_embeddings": sizes.parameter("weight", 0), "embedding_dim": sizes.parameter("weight", 1)}
+
+
+@attribute_adapter(nn.PReLU)
+def prelu(sizes: Sizes) -> dict[str, Any]:
+    """A slope per channel, or one."""
+    return {"num_parameters": sizes.parameter("weight", 0)}
+
+
+@attribute_adapter(nn.RNNBase)
+def recurrent(sizes: Sizes) -> dict[str, Any]:
+    """w_ih has (gates·hidden, input), w_hh (gates·hidden, hidden or projection)."""
+    gates = {"LSTM": 4, "GRU": 3}.get(str(sizes.module.mode), 1)
+    projected = sizes.parameter("weight_hr_l0", 0) if sizes.has("weight_hr_l0") else 0
+    return {
+        "input_size": sizes.parameter("weight_ih_l0", 1),
+        "hidden_size": sizes.parameter("weight_hh_l0", 0) // gates,
+        "proj_size": projected,
+    }
+
+
+@attribute_adapter(nn.RNNCellBase)
+def recurrent_cell(sizes: Sizes) -> dict[str, Any]:
+    """As a layer of one step."""
+    return {"input_size": sizes.parameter("weight_ih", 1), "hidden_size": sizes.parameter("weight_hh", 1)}
+
+
+@attribute_adapter(nn.MultiheadAttention)
+def multihead_attention(sizes: Sizes) -> dict[str, Any]:
+    """in_proj has (3·heads·head_dim, embed) in one tensor, or in three where kdim or vdim is given."""
+    if sizes.has("in_proj_weight"):
+        query, parts = "in_proj_weight", 3
+        found = {"embed_dim": sizes.parameter(query, 1)}
+        found |= {"kdim": found["embed_dim"], "vdim": found["embed_dim"]}
+    else:
+        query, parts = "q_proj_weight", 1
+        found = {"embed_dim": sizes.parameter(query, 1), "kdim": sizes.parameter("k_proj_weight", 1),
+                 "vdim": sizes.parameter("v_proj_weight", 1)}  # fmt: skip
+    heads = sizes.of_role("heads", query, 0)
+    if heads:
+        found |= {"num_heads": heads, "head_dim": sizes.parameter(query, 0) // parts // heads}
+    return found

@@ -1,0 +1,255 @@
+"""The axes of a model: named index sets, and the positions that they have in every parameter."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modulekg_widgets.engine.axes.algebra import Term, atoms, find
+from modulekg_widgets.engine.axes.expression import positions, written
+from modulekg_widgets.engine.axes.inference import Inference, holds_values
+from modulekg_widgets.engine.axes.names import axis_names, short_name
+from modulekg_widgets.engine.errors import UnknownAxisError, nearest, shown
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, Unknown
+
+if TYPE_CHECKING:
+    from modulekg_widgets.engine.axes.verify import Verification
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A dimension of a parameter or buffer that an axis runs along."""
+
+    name: str
+    dim: int
+    expression: str
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.name, self.dim, self.expression))
+
+    def __getitem__(self, at: int) -> Any:
+        return (self.name, self.dim, self.expression)[at]
+
+
+class Axis:
+    """One index set that runs through the model: `size` indices, the same in every member."""
+
+    def __init__(self, axes: Axes, term: Term, number: int, name: str) -> None:
+        self._axes = axes
+        self.term = term
+        self.number = number
+        self.name = name
+        self.size = term.size
+
+    @property
+    def frozen(self) -> str | None:
+        """None when indices may go, else the reason, with the operator and its line."""
+        reason = self.term.frozen
+        return None if reason is None else str(reason)
+
+    @property
+    def role(self) -> str | None:
+        """What the axis is for where that is evident, as `heads`, `head_dim` or `groups`."""
+        return self._axes.inference.roles.get(self.term)
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """This axis alone, so that a dimension of one axis reads like one of several."""
+        return (self,)
+
+    @cached_property
+    def members(self) -> list[Member]:
+        """The dimensions that it runs along, as (name, dim, expression), in the order of the model."""
+        label = self._axes.label
+        return [
+            Member(node.label, at, written(self._axes.inference.dims(node)[at], label))
+            for node, at in self._axes.places.get(self.term, [])
+        ]
+
+    def indices(self, name: str, dim: int = 0) -> NDArray[np.int64]:
+        """(size, k): row i holds the positions of index i in that dimension of a parameter or buffer.
+
+        The order of the columns is the same in all members. Raises `UnknownAxisError` where the axis does not run.
+        """
+        term = self._axes.term(name, dim)
+        found = positions(term, self.term, self._axes.rank)
+        if found.shape[1] == 0:
+            raise UnknownAxisError(
+                f"{self.name} does not run along dimension {dim} of {shown(name)!r}, which is "
+                f"{written(term, self._axes.label)}: its members are in axis.members"
+            )
+        return found
+
+    def __repr__(self) -> str:
+        state = f"frozen ({shown(self.frozen)})" if self.frozen else f"{len(self.members)} members"
+        return f"<Axis {shown(self.name)}: {self.size}, {state}>"
+
+
+class Dimension:
+    """A dimension that several axes share, as `(heads=12 head_dim=64)`."""
+
+    def __init__(self, owner: Axes, term: Term) -> None:
+        self._owner = owner
+        self.term = term
+        self.size = term.size
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The axes in it, each once, from left to right."""
+        return tuple(self._owner.of(atom) for atom in dict.fromkeys(atoms(self.term)) if atom.size > 1)
+
+    @property
+    def name(self) -> str:
+        return written(self.term, self._owner.label)
+
+    @property
+    def frozen(self) -> str | None:
+        """None when at least one of its axes is free, else the reason of the first."""
+        reasons = [axis.frozen for axis in self.axes]
+        return None if None in reasons else next(iter(reasons), "one index only")
+
+    def _only(self) -> Axis:
+        free = [axis for axis in self.axes if axis.frozen is None]
+        if len(free) != 1:
+            names = ", ".join(axis.name for axis in free) or "none"
+            raise UnknownAxisError(f"{self.name} has several axes, free ones: {names}; take one from .axes")
+        return free[0]
+
+    @property
+    def members(self) -> list[Member]:
+        """The members of its only free axis."""
+        return self._only().members
+
+    def indices(self, name: str, dim: int = 0) -> NDArray[np.int64]:
+        """The positions of its only free axis, as `Axis.indices`."""
+        return self._only().indices(name, dim)
+
+    def __repr__(self) -> str:
+        return f"<Dimension {shown(self.name)}: {self.size}>"
+
+
+class Axes:
+    """The axes of a model in the order in which they come; `axes["conv1.weight", 0]` is what that dimension is made of.
+
+    A dimension of one axis is that `Axis`; of several, a `Dimension` with `.axes`.
+    """
+
+    def __init__(self, graph: Dataflow, free_inputs: bool = False, free_outputs: bool = False) -> None:
+        self.graph = graph
+        self.inference = Inference(graph, free_inputs, free_outputs)
+        self.places: dict[Term, list[tuple[DataNode, int]]] = {}  # where each atom stands, in the order of the model
+        for node in dict.fromkeys(graph.state.values()):
+            if not holds_values(node.dtype):
+                continue  # a buffer of indices is no member: it holds positions of another dimension
+            for at, term in enumerate(self.inference.dims(node)):
+                for atom in dict.fromkeys(atoms(term)):
+                    if atom.size > 1:
+                        self.places.setdefault(atom, []).append((node, at))
+        names = axis_names(self.inference, self.places)
+        self._axes = {atom: Axis(self, atom, number, names[atom]) for number, atom in enumerate(self.places)}
+        self._by_name = {axis.name: axis for axis in self._axes.values()}
+
+    # ------------------------------------------------------------- look up
+
+    def __iter__(self) -> Iterator[Axis]:
+        return iter(self._axes.values())
+
+    def __len__(self) -> int:
+        return len(self._axes)
+
+    def __getitem__(self, key: str | tuple[str, int]) -> Axis | Dimension:
+        if isinstance(key, str):
+            if key in self._by_name:
+                return self._by_name[key]
+            raise UnknownAxisError(
+                f"no axis {shown(key)!r}: {nearest(key, self._by_name)}; or ask axes[parameter, dim]"
+            )
+        name, dim = key
+        term = self.term(name, dim)
+        axis = self._axes.get(term)
+        return axis if axis is not None else Dimension(self, term)
+
+    def of(self, atom: Term) -> Axis:
+        """The axis of an atom; one that no parameter has gets a name of its own."""
+        axis = self._axes.get(atom)
+        return axis if axis is not None else Axis(self, atom, len(self._axes), f"axis_{atom.size}")
+
+    def term(self, name: str, dim: int) -> Term:
+        """The term of a dimension of a parameter, a buffer or, by its name, any value."""
+        node = self.graph.state.get(name)
+        if node is None:
+            node = self.graph.values[name]
+        dims = self.inference.dims(node)
+        if not -len(dims) <= dim < len(dims):
+            raise UnknownAxisError(
+                f"{shown(name)!r} has {len(dims)} dimensions, none is {dim}: its shape is {node.shape}"
+            )
+        return find(dims[dim])
+
+    def rank(self, atom: Term) -> int:
+        """The place of an atom in the order of the model."""
+        axis = self._axes.get(atom)
+        return len(self._axes) if axis is None else axis.number
+
+    def label(self, atom: Term) -> str:
+        """The short name of an atom in an expression."""
+        return short_name(self.of(atom).name) if atom in self._axes else "axis"
+
+    def expression(self, name: str) -> str:
+        """What every dimension of a parameter is made of, as `(heads=12 head_dim=64) hidden=768`."""
+        node = self.graph.state[name] if name in self.graph.state else self.graph.values[name]
+        return " ".join(written(term, self.label) for term in self.inference.dims(node))
+
+    # ---------------------------------------------------------------- sums
+
+    @property
+    def unknown(self) -> list[Unknown]:
+        """The operators that no rule knows; all that they touch is frozen."""
+        return self.inference.unknown
+
+    @property
+    def unread(self) -> list[str]:
+        """The parameters and buffers that this forward pass never read; they are frozen."""
+        return [node.label for node in self.graph.unread]
+
+    @property
+    def free(self) -> list[Axis]:
+        """The axes whose indices may go."""
+        return [axis for axis in self if axis.frozen is None]
+
+    @cached_property
+    def free_share(self) -> float:
+        """The share of all parameters that lie on at least one free axis, 0 … 1."""
+        total = free = 0
+        for node in dict.fromkeys(self.graph.state.values()):
+            if node.is_parameter:
+                total += node.numel()
+                if any(a.frozen is None and a.size > 1 for term in self.inference.dims(node) for a in atoms(term)):
+                    free += node.numel()
+        return free / total if total else 1.0
+
+    def verify(self, *args: Any, **options: Any) -> Verification:
+        """Prove the free axes by permutation; see `modulekg_widgets.engine.axes.verify.verify`."""
+        from modulekg_widgets.engine.axes.verify import verify
+
+        return verify(self, *args, **options)
+
+    def __repr__(self) -> str:
+        unknown = f", {len(self.unknown)} unknown operators" if self.unknown else ""
+        return f"<Axes: {len(self)} axes, {len(self.free)} free, {self.free_share:.1%} of the parameters{unknown}>"
+
+    def _repr_html_(self) -> str:
+        """The free axes as a table, escaped."""
+        rows = "".join(
+            f"<tr><td>{html.escape(axis.name)}</td><td>{axis.size}</td><td>{len(axis.members)}</td>"
+            f"<td>{html.escape(', '.join(f'{m.name}[{m.dim}]' for m in axis.members[:4]))}</td></tr>"
+            for axis in self.free[:50]
+        )
+        head = "<tr><th>axis</th><th>size</th><th>members</th><th>first members</th></tr>"
+        return f"<p>{html.escape(repr(self))}</p><table>{head}{rows}</table>"

@@ -1,0 +1,182 @@
+"""What a rule sees of an operator's call: its arguments, sizes and terms; never a module, never data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from modulekg_widgets.engine.axes.algebra import ONE, PRODUCT, SUM, Algebra, Reason, Term, atoms, find, product, total
+from modulekg_widgets.engine.errors import UnknownNameError, shown
+from modulekg_widgets.engine.registry import Registry
+from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.execution import constant_value
+from modulekg_widgets.engine.tracing.operators import user_operators
+
+Dims = list[Term]
+
+
+class Call:
+    """One call as its rule sees it; tensors are `DataNode`s, their dimensions are lists of terms."""
+
+    __slots__ = ("_algebra", "_dims", "_roles", "operator")
+
+    def __init__(
+        self,
+        operator: OperatorNode,
+        algebra: Algebra,
+        dims: Callable[[DataNode], Dims],
+        roles: dict[Term, str],
+    ) -> None:
+        self.operator = operator
+        self._algebra = algebra
+        self._dims = dims
+        self._roles = roles
+
+    # ---------------------------------------------------------- arguments
+
+    def __getitem__(self, name: str) -> Any:
+        """The argument of that name in the operator's schema, or its default."""
+        operator = self.operator
+        if name in operator.kwargs:
+            return operator.kwargs[name]
+        for position, argument in enumerate(operator.overload._schema.arguments):
+            if argument.name == name:
+                if position < len(operator.args):
+                    return operator.args[position]
+                return argument.default_value if argument.has_default_value() else None
+        raise UnknownNameError(f"{operator.overload._schema} has no argument {shown(name)!r}: its rule asks for it")
+
+    def has(self, name: str) -> bool:
+        """Whether the schema has an argument of that name."""
+        return any(argument.name == name for argument in self.operator.overload._schema.arguments)
+
+    @property
+    def name(self) -> str:
+        """The operator's name without namespace, overload and the underscore of writing in place.
+
+        Of a user's operator that is like another one: the other one's, which is what its rule knows.
+        """
+        name = self.operator.name
+        user = user_operators.get(name)
+        return plain_name(name if user is None or user.like is None else user.like)
+
+    @property
+    def inputs(self) -> list[DataNode]:
+        """The tensors among the arguments, in order."""
+        return self.operator.inputs
+
+    @property
+    def results(self) -> list[DataNode]:
+        """The tensors that the call returned, in order."""
+        return nodes_in(self.operator.result)
+
+    @property
+    def output(self) -> DataNode:
+        """The first tensor that the call returned."""
+        return self.results[0]
+
+    def is_read(self, node: DataNode) -> bool:
+        """Whether anything is made of a result, or the model returns it."""
+        return node.is_output or bool(node.consumers)
+
+    def constant(self, node: DataNode) -> torch.Tensor | None:
+        """The contents of an integer tensor that the code or a buffer fixes, else None."""
+        return constant_value(node)
+
+    # -------------------------------------------------------------- terms
+
+    def axes(self, node: DataNode) -> Dims:
+        """The terms of the dimensions of a tensor; a new list."""
+        return list(self._dims(node))
+
+    def unify(self, a: Term, b: Term) -> None:
+        """State that two dimensions are one index set."""
+        self._algebra.unify(a, b)
+
+    def unify_all(self, left: Sequence[Term], right: Sequence[Term]) -> None:
+        """State it for dimensions in pairs."""
+        for a, b in zip(left, right, strict=True):
+            self._algebra.unify(a, b)
+
+    def unify_broadcast(self, node: DataNode, dims: Sequence[Term]) -> None:
+        """State that `node`, right-aligned and broadcast, meets `dims`."""
+        own = self.axes(node)
+        for a, b in zip(reversed(own), reversed(dims), strict=False):
+            if a.size == b.size:
+                self._algebra.unify(a, b)
+
+    def freeze(self, term: Term, text: str) -> None:
+        """Forbid to change the indices of a dimension, for the reason given."""
+        self._algebra.freeze(term, text)
+
+    def freeze_all(self, terms: Sequence[Term], text: str) -> None:
+        for term in terms:
+            self._algebra.freeze(term, text)
+
+    def frozen(self, size: int, text: str) -> Term:
+        """A new dimension that may not change."""
+        return self._algebra.fresh(size, frozen=text)
+
+    def frozen_all(self, sizes: Sequence[int], text: str) -> Dims:
+        return [self._algebra.fresh(size, frozen=text) for size in sizes]
+
+    def filler(self, size: int, text: str) -> Term:
+        """A new dimension along which all is equal; its size stands in the code."""
+        return self._algebra.fresh(size, filler=text)
+
+    def settle(self, term: Term, text: str) -> None:
+        """Freeze those atoms of a dimension that are fillers: their number is written into a shape."""
+        for atom in atoms(term):
+            if atom.filler is not None:
+                self._algebra.freeze(atom, text)
+
+    def new(self, size: int) -> Term:
+        """A new free dimension."""
+        return self._algebra.fresh(size)
+
+    def product(self, *factors: Term) -> Term:
+        """Dimensions merged, the first outermost."""
+        return product(factors)
+
+    def sum(self, *parts: Term) -> Term:
+        """Dimensions laid end to end."""
+        return total(parts)
+
+    def factors(self, term: Term, *sizes: int) -> list[Term]:
+        """A dimension taken apart into factors of the given sizes, the first outermost."""
+        return self._algebra.split(term, PRODUCT, sizes)
+
+    def parts(self, term: Term, *sizes: int) -> list[Term]:
+        """A dimension taken apart into pieces of the given sizes, laid end to end."""
+        return self._algebra.split(term, SUM, sizes)
+
+    def role(self, term: Term, role: str) -> None:
+        """Say what an axis is for, as `heads`; the first role of an atom stays."""
+        self._roles.setdefault(find(term), role)
+
+    def dim(self, index: int, count: int) -> int:
+        """A dimension's index counted from the front."""
+        return index % count if count else 0
+
+
+Rule = Callable[[Call], Any]
+rules: Registry[Rule] = Registry("axis rule")
+rule = rules.register
+
+
+def plain_name(name: str) -> str:
+    """`aten::relu_` as `relu`."""
+    short = name.rpartition("::")[2]
+    return short[:-1] if short.endswith("_") and not short.endswith("__") else short
+
+
+def nodes_in(value: Any) -> list[DataNode]:
+    """The nodes in a recorded structure, in order."""
+    if isinstance(value, DataNode):
+        return [value]
+    return [node for part in value for node in nodes_in(part)] if isinstance(value, list | tuple) else []
+
+
+__all__ = ["ONE", "Call", "Dims", "Reason", "Rule", "nodes_in", "plain_name", "rule", "rules"]

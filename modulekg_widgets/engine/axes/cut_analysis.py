@@ -1,0 +1,219 @@
+"""What must change when some positions of one dimension go: parameters, values and attributes; nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modulekg_widgets.engine.axes.algebra import ATOM, SUM, Algebra, Term, atoms, find, flat
+from modulekg_widgets.engine.axes.attributes import changed_attributes
+from modulekg_widgets.engine.axes.call import Call, Dims, nodes_in
+from modulekg_widgets.engine.axes.expression import kept
+from modulekg_widgets.engine.axes.inference import find_rule
+from modulekg_widgets.engine.errors import CutError, UnknownPathError, nearest, shown
+from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
+
+if TYPE_CHECKING:
+    from modulekg_widgets.engine.axes.axis import Axes
+
+Keep = NDArray[np.bool_]
+Masks = dict[Term, Keep]
+Indices = dict[int, list[int]]  # dimension → positions
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What goes together: per axis its indices, and the positions that these have everywhere."""
+
+    axes: Axes = field(repr=False)
+    indices: dict[str, list[int]]  # axis name → indices that go
+    parameters: dict[str, Indices] = field(repr=False)  # and buffers, each under all of its names
+    values: dict[str, Indices] = field(repr=False)
+    attributes: dict[str, tuple[Any, Any]] = field(repr=False)  # "conv1.out_channels" → (before, after)
+
+    def __str__(self) -> str:
+        gone = ", ".join(f"{len(indices)} of {name}" for name, indices in self.indices.items())
+        return (
+            f"{gone}: {len(self.parameters)} parameters, {len(self.values)} values, {len(self.attributes)} attributes"
+        )
+
+
+def cut_analysis(axes: Axes, what: str | DataNode, index: Iterable[int], dim: int = 0) -> Cut:
+    """The cut that removes the positions `index` of dimension `dim` of a parameter, buffer or value.
+
+    Positions that cannot go alone take the fewest others with them: one of `(groups=2 out=4)` goes in each group.
+    Raises `CutError` when the dimension is frozen or nothing would be left, `UnknownPathError` for an unknown name.
+    """
+    node = what if isinstance(what, DataNode) else _node(axes, what)
+    dims = axes.inference.dims(node)
+    if not -len(dims) <= dim < len(dims):
+        raise CutError(f"{shown(node.name)} has the shape {list(node.shape)}: there is no dimension {dim}")
+    gone = positions_to_mask(index, node.shape[dim], f"dimension {dim} of {shown(node.name)}")
+    masks: Masks = {}
+    resolve(dims[dim], ~gone, masks, f"dimension {dim} of {shown(node.name)}")
+    return cut_of_masks(axes, masks)
+
+
+def cut_of_masks(axes: Axes, masks: Masks) -> Cut:
+    """The cut that keeps of each atom what its mask keeps."""
+    for atom, mask in masks.items():
+        if not mask.any():
+            raise CutError(f"{shown(axes.of(atom).name)} would lose all of its {atom.size} indices: leave one at least")
+    inference = axes.inference
+    parameters, values = {}, {}
+    for node in axes.graph.values:
+        changed = removed(inference.dims(node), masks)
+        if not changed:
+            continue
+        if node.names:
+            parameters.update(dict.fromkeys(node.names, changed))
+        else:
+            values[node.name] = changed
+    indices = {axes.of(atom).name: np.flatnonzero(~mask).tolist() for atom, mask in masks.items()}
+    return Cut(axes, indices, parameters, values, changed_attributes(axes, masks))
+
+
+def removed(dims: Dims, masks: Masks) -> Indices:
+    """Per dimension the positions that go."""
+    out: Indices = {}
+    for at, term in enumerate(dims):
+        if any(atom in masks for atom in atoms(term)):
+            positions = np.flatnonzero(~kept(term, masks))
+            if len(positions):
+                out[at] = positions.tolist()
+    return out
+
+
+def positions_to_mask(index: Iterable[int], size: int, where: str) -> Keep:
+    """Which positions of a dimension are meant, by number (negative ones from the end) or by a mask of its size."""
+    chosen = np.asarray(index if isinstance(index, Sequence | np.ndarray) else list(index))
+    out = np.zeros(size, dtype=bool)
+    if chosen.dtype == bool:
+        if chosen.shape != (size,):
+            raise CutError(f"a mask of shape {list(chosen.shape)} for {where}, which has {size} positions")
+        return chosen
+    if chosen.size == 0:
+        raise CutError(f"no position of {where} is given: pass index=[…]")
+    if not np.issubdtype(chosen.dtype, np.integer) or chosen.ndim != 1:
+        raise CutError(f"positions of {where} are given as a list of int, got {shown(str(index))}")
+    outside = chosen[(chosen < -size) | (chosen >= size)]
+    if outside.size:
+        raise CutError(f"{where} has {size} positions: there is no {int(outside[0])}")
+    out[chosen] = True
+    return out
+
+
+# ------------------------------------------------------------------ resolving
+
+
+def resolve(term: Term, keep: Keep, masks: Masks, where: str) -> None:
+    """Find, for each atom of a term, which indices must go so that at least the positions outside `keep` do."""
+    if keep.all():
+        return
+    term = find(term)
+    if term.kind == ATOM:
+        if term.frozen is not None or term.size == 1:
+            reason = "one index, which must stay" if term.size == 1 else str(term.frozen)
+            raise CutError(f"{where} cannot be cut there: {reason}. Choose other positions, or an axis that is free")
+        masks[term] = masks.get(term, np.ones(term.size, dtype=bool)) & keep
+    elif term.kind == SUM:
+        start = 0
+        for part in flat(term):
+            resolve(part, keep[start : start + part.size], masks, where)
+            start += part.size
+    else:
+        _resolve_product(flat(term), keep, masks, where)
+
+
+def _resolve_product(factors: list[Term], keep: Keep, masks: Masks, where: str) -> None:
+    grid = keep.reshape([factor.size for factor in factors])
+    shadows = [_shadow(grid, at) for at in range(len(factors))]
+    outer = shadows[0]
+    for shadow in shadows[1:]:
+        outer = np.multiply.outer(outer, shadow)
+    if np.array_equal(outer, grid) and grid.any():
+        for factor, shadow in zip(factors, shadows, strict=True):
+            resolve(factor, shadow, masks, where)
+        return
+    # no exact choice: the free factor that takes the fewest positions with it
+    choices = []
+    for at, factor in enumerate(factors):
+        hit = _shadow(~grid, at)
+        if all(atom.frozen is None and atom.size > 1 for atom in atoms(factor)) and not hit.all():
+            choices.append((int(hit.sum()) * (keep.size // factor.size), -at, factor, hit))
+    if not choices:
+        reasons = "; ".join(dict.fromkeys(str(a.frozen) for f in factors for a in atoms(f) if a.frozen)) or (
+            "they would take all the others with them"
+        )
+        raise CutError(f"{where} cannot be cut there: {reasons}. Choose other positions")
+    _, _, factor, hit = min(choices, key=lambda choice: choice[:2])
+    resolve(factor, ~hit, masks, where)
+
+
+def _shadow(grid: Keep, at: int) -> Keep:
+    return np.asarray(grid.any(axis=tuple(axis for axis in range(grid.ndim) if axis != at)))
+
+
+def _node(axes: Axes, name: str) -> DataNode:
+    graph = axes.graph
+    if not isinstance(name, str):
+        raise UnknownPathError(f"a parameter is named by text, got {shown(type(name).__name__)}")
+    if name in graph.state:
+        return graph.state[name]
+    for node in graph.values:
+        if node.name == name:
+            return node
+    path, _, attribute = name.rpartition(".")
+    if path in graph.modules:
+        own = graph.modules[path].params
+        raise UnknownPathError(f"{shown(path)!r} has no tensor {shown(attribute)!r}: {nearest(attribute, own)}")
+    raise UnknownPathError(f"no parameter, buffer or value {shown(name)!r}: {nearest(name, graph.state)}")
+
+
+# ------------------------------------------------------------- one operator
+
+
+def operator_analysis(operator: OperatorNode, value: DataNode, mask: Any) -> dict[DataNode, Indices]:
+    """What one operator alone makes of a mask on one of its tensors.
+
+    `mask` is {dimension: positions that go}, or an array in the tensor's shape whose zeros go where a whole slice is
+    zero. Raises `CutError` when the operator cannot follow.
+    """
+    dims = _alone(operator)
+    if value not in dims:
+        raise CutError(f"{shown(value.name)} is neither an input nor an output of {operator.where}")
+    masks: Masks = {}
+    for at, positions in _by_dimension(mask, value).items():
+        where = f"dimension {at} of {shown(value.name)}"
+        resolve(dims[value][at], ~positions_to_mask(positions, value.shape[at], where), masks, where)
+    return {node: gone for node, terms in dims.items() if (gone := removed(terms, masks))}
+
+
+def _alone(operator: OperatorNode) -> dict[DataNode, Dims]:
+    """The terms of an operator's tensors as if it were the whole model."""
+    algebra = Algebra()
+    algebra.cause = operator
+    dims = {node: [algebra.fresh(size) for size in node.shape] for node in operator.inputs}
+    rule = find_rule(operator.overload)
+    if rule is None:
+        raise CutError(f"no rule knows {operator.where}: register one with @mk.axis_rule")
+    found = rule(Call(operator, algebra, lambda node: dims[node], {}))
+    results = nodes_in(operator.result)
+    several = [found] if len(results) == 1 and all(isinstance(term, Term) for term in found) else found or []
+    return {**dims, **dict(zip(results, several, strict=True))}
+
+
+def _by_dimension(mask: Any, value: DataNode) -> Mapping[int, Iterable[int]]:
+    if isinstance(mask, Mapping):
+        return {int(at) % max(value.dim(), 1): positions for at, positions in mask.items()}
+    grid = np.asarray(mask) != 0
+    if grid.shape != value.shape:
+        raise CutError(
+            f"a mask of shape {list(grid.shape)} for {shown(value.name)}, whose shape is {list(value.shape)}"
+        )
+    gone = {at: np.flatnonzero(~_shadow(grid, at)).tolist() for at in range(grid.ndim)}
+    return {at: positions for at, positions in gone.items() if positions}

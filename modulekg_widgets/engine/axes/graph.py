@@ -1,0 +1,53 @@
+"""`mk.trace`: a data-flow graph that knows its axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+from torch import nn
+
+from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.cut_analysis import Cut, Indices, cut_analysis, operator_analysis
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode, Unknown
+from modulekg_widgets.engine.tracing.trace import trace_dataflow
+
+
+class DataflowGraph(Dataflow):
+    """The data flow of one forward pass and the axes that run through it."""
+
+    @cached_property
+    def axes(self) -> Axes:
+        """The axes, with the model's inputs and outputs kept as they are."""
+        return Axes(self)
+
+    def free_axes(self, inputs: bool = False, outputs: bool = False) -> Axes:
+        """The axes where the dimensions of the model's inputs or outputs may change too."""
+        return Axes(self, free_inputs=inputs, free_outputs=outputs)
+
+    @property
+    def unknown(self) -> list[Unknown]:
+        """The operators that no rule knows, with module and source line; all that they touch is frozen."""
+        return self.axes.unknown
+
+    def cut_analysis(self, what: str | DataNode, index: Iterable[int], dim: int = 0) -> Cut:
+        """What must change when the positions `index` of a dimension go: see `Cut`; nothing is changed.
+
+        `what` is a parameter or buffer by its dotted name, or a value. Raises `CutError` and `UnknownPathError`.
+        """
+        return cut_analysis(self.axes, what, index, dim)
+
+    def operator_analysis(self, operator: OperatorNode, value: DataNode, mask: Any) -> dict[DataNode, Indices]:
+        """What one operator alone makes of a mask on one of its tensors."""
+        return operator_analysis(operator, value, mask)
+
+
+def trace(
+    model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None, *, training: bool | None = None
+) -> DataflowGraph:
+    """Follow `model(*args, **kwargs)` once, on tensors without data where that goes; the model stays as it is.
+
+    `training` sets the mode for the trace alone. Raises `TraceError`, whose `graph` ends where forward stopped.
+    """
+    return trace_dataflow(model, args, kwargs, training=training, make=DataflowGraph)

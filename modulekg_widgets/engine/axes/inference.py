@@ -1,0 +1,208 @@
+"""From the recorded operators to the terms of every dimension, in one pass."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from modulekg_widgets.engine.axes import rules as _registered
+from modulekg_widgets.engine.axes.algebra import (
+    ATOM,
+    ONE,
+    PRODUCT,
+    Algebra,
+    Reason,
+    Term,
+    atoms,
+    find,
+    flat,
+    product,
+    total,
+)
+from modulekg_widgets.engine.axes.call import Call, Dims, Rule, nodes_in, plain_name, rules
+from modulekg_widgets.engine.axes.liveness import live_operators
+from modulekg_widgets.engine.tracing.dataflow import BUFFER, INPUT, PARAMETER, Dataflow, DataNode, OperatorNode, Unknown
+from modulekg_widgets.engine.tracing.operators import user_operators
+from modulekg_widgets.engine.tracing.signature import Signature
+
+log = logging.getLogger("modulekg_widgets")
+REMEDY = "register a rule with @mk.axis_rule({name!r}), or mk.axis_rule({name!r}, like='aten::…')"
+_UNIFORM_SOURCES = {"aten::zeros", "aten::ones", "aten::full", "aten::empty", "aten::new_zeros", "aten::new_ones",
+                    "aten::new_full", "aten::new_empty", "aten::expand"}  # fmt: skip
+_ = _registered  # importing the rules registers them
+
+
+class Inference:
+    """The terms of all values of a graph; `unknown` lists the operators that no rule knows."""
+
+    def __init__(self, graph: Dataflow, free_inputs: bool = False, free_outputs: bool = False) -> None:
+        self.graph = graph
+        self.algebra = Algebra()
+        self.roles: dict[Term, str] = {}
+        self.unknown: list[Unknown] = []
+        self._dims: list[Dims | None] = [None] * len(graph.values)
+        self._rules: dict[object, Rule | None] = {}
+        self._aliasing: dict[object, bool] = {}  # overloads whose results share memory with an argument
+        self._uniform: set[int] = set()  # values with dimensions along which all is equal
+        self._free_inputs = free_inputs
+        live = live_operators(graph)
+        for operator in graph.operators:
+            self.algebra.mute = operator not in live
+            self._apply(operator)
+        self.algebra.cause, self.algebra.mute = None, False
+        if not free_outputs:
+            for node in graph.outputs:
+                for term in self.dims(node):
+                    self.algebra.freeze(term, "model output")
+        for node in graph.unread:
+            for term in self.dims(node):
+                self.algebra.freeze(term, f"{node.name} is not read by this forward pass")
+        for node in dict.fromkeys(graph.state.values()):
+            if node.consumers and live.isdisjoint(node.consumers):
+                for term in self.dims(node):
+                    self.algebra.freeze(term, f"what {node.label} goes into is not used by this forward pass")
+        self._settle_fillers()
+
+    def dims(self, node: DataNode) -> Dims:
+        """The terms of the dimensions of a value."""
+        known = self._dims[node.index]
+        if known is None:
+            # another view of memory that was written has the dimensions that it had before
+            known = self._born(node) if node.previous is None else self.dims(node.previous)
+            self._dims[node.index] = known
+        return known
+
+    def _born(self, node: DataNode) -> Dims:
+        if node.kind == PARAMETER or (node.kind == BUFFER and holds_values(node.dtype)):
+            dims = [ONE if size == 1 else Term(size) for size in node.shape]
+            for at, term in enumerate(dims):
+                if term is not ONE:
+                    term.born = (node, at)
+            return dims
+        if node.kind == INPUT and self._free_inputs:
+            return [ONE if size == 1 else Term(size) for size in node.shape]
+        if node.kind == INPUT:
+            reason = Reason(f"model input {node.label}")
+        elif node.kind == BUFFER:
+            reason = Reason(f"the buffer {node.label} holds integers")
+        else:
+            reason = Reason("a tensor that is neither parameter nor buffer", self.algebra.cause)
+        return [ONE if size == 1 else Term(size, reason) for size in node.shape]
+
+    def _apply(self, operator: OperatorNode) -> None:
+        self.algebra.cause = operator
+        rule = self._rule(operator)
+        if rule is None:
+            self._give_up(operator, "no rule knows this operator")
+            return
+        try:
+            found = rule(Call(operator, self.algebra, self._reader(operator), self.roles))
+            self._take(operator, found)
+        except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+            log.debug("the rule of %s failed", operator.where, exc_info=True)
+            self._give_up(operator, f"its rule failed ({type(error).__name__}: {error})")
+
+    def _rule(self, operator: OperatorNode) -> Rule | None:
+        overload = operator.overload
+        if overload not in self._rules:
+            self._rules[overload] = find_rule(overload)
+        return self._rules[overload]
+
+    def _reader(self, operator: OperatorNode) -> Callable[[DataNode], Dims]:
+        """How the rule of an operator reads dimensions.
+
+        What is uniform along a dimension couples nothing: each operator that reads it sees an atom of its own. Views of
+        it, and what is written into it, go by the one atom that it has.
+        """
+        overload = operator.overload
+        if overload not in self._aliasing:
+            self._aliasing[overload] = Signature(overload).views is not None
+        if self._aliasing[overload] or not any(node.index in self._uniform for node in operator.inputs):
+            return self.dims
+        written = {node.previous for node in operator.outputs}
+        own: dict[DataNode, Dims] = {}
+
+        def read(node: DataNode) -> Dims:
+            if node.index not in self._uniform or node in written:
+                return self.dims(node)
+            if node not in own:
+                own[node] = [_with_own_fillers(term) for term in self.dims(node)]
+            return own[node]
+
+        return read
+
+    def _note_uniform(self, operator: OperatorNode, node: DataNode) -> None:
+        source = operator.name in _UNIFORM_SOURCES or any(n.index in self._uniform for n in operator.inputs)
+        if source and any(a.filler is not None for term in self.dims(node) for a in atoms(term)):
+            self._uniform.add(node.index)
+
+    def _take(self, operator: OperatorNode, found: list[Term] | list[Dims] | None) -> None:
+        """Give the results the dimensions that the rule found, once they are seen to fit."""
+        results = nodes_in(operator.result)
+        if found is None:
+            found = []
+        several = [found] if all(isinstance(term, Term) for term in found) and len(results) == 1 else found
+        if len(several) != len(results):
+            raise ValueError(f"{len(several)} results for {len(results)}")
+        for node, dims in zip(results, several, strict=True):
+            if tuple(term.size for term in dims) != node.shape:  # type: ignore[union-attr]
+                raise ValueError(f"dimensions {dims} for the shape {list(node.shape)}")
+        for node, dims in zip(results, several, strict=True):
+            self._dims[node.index] = list(dims)  # type: ignore[arg-type]
+            self._note_uniform(operator, node)
+
+    def _give_up(self, operator: OperatorNode, why: str) -> None:
+        """Freeze everything that the operator touches, and say so."""
+        for node in operator.inputs:
+            for term in self.dims(node):
+                self.algebra.freeze(term, why)
+        for node in nodes_in(operator.result):
+            if node.previous is not None:
+                self._dims[node.index] = self.dims(node.previous)
+            else:
+                self._dims[node.index] = [self.algebra.fresh(size, frozen=why) for size in node.shape]
+        remedy = REMEDY.format(name=operator.name)
+        self.unknown.append(Unknown(operator.name, operator.module, str(operator.source or ""), f"{why}: {remedy}"))
+
+    def _settle_fillers(self) -> None:
+        """What met nothing but constants of the code keeps the size that the code gives it."""
+        for node in dict.fromkeys(self.graph.state.values()):
+            for term in self.dims(node):
+                for atom in atoms(term):
+                    if atom.filler is not None and atom.frozen is None:
+                        atom.frozen = atom.filler
+
+
+def _with_own_fillers(term: Term) -> Term:
+    """The term with new atoms in the places of its fillers."""
+    term = find(term)
+    if term.kind == ATOM:
+        return term if term.filler is None else Term(term.size, term.frozen, term.filler)
+    parts = [_with_own_fillers(part) for part in flat(term)]
+    return product(parts) if term.kind == PRODUCT else total(parts)
+
+
+def find_rule(overload: Any) -> Rule | None:
+    """The rule of an operator: its own, that of the operator it is said to be like, or the pointwise one."""
+    name: str = overload._schema.name
+    user = user_operators.get(name)
+    if user is not None and user.like is not None:
+        name = user.like
+    namespace, plain = name.partition("::")[0], plain_name(name)
+    for candidate in (name, f"{namespace}::{plain}"):
+        if candidate in rules:
+            return rules[candidate]
+    # torch tags few of the operators that write in place; their namesakes tell
+    packet = getattr(getattr(torch.ops, namespace), plain, None)
+    namesakes = [] if packet is None else [getattr(packet, overload) for overload in packet.overloads()]
+    if any(torch.Tag.pointwise in each.tags for each in (overload, *namesakes)):
+        return rules["aten::clone"]
+    return None
+
+
+def holds_values(dtype: torch.dtype) -> bool:
+    """Whether a buffer of this type holds values, one per index, and not indices."""
+    return dtype.is_floating_point or dtype.is_complex or dtype is torch.bool

@@ -1,0 +1,247 @@
+"""The layers of a model as the data flow shows them: operators that carry activations across a weight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from modulekg_widgets.engine.axes import rules as _registered
+from modulekg_widgets.engine.axes.algebra import ONE, Term
+from modulekg_widgets.engine.axes.call import Call, Rule, rules
+from modulekg_widgets.engine.axes.inference import find_rule
+from modulekg_widgets.engine.tracing.dataflow import INPUT, PARAMETER, DataNode, OperatorNode
+
+if TYPE_CHECKING:
+    from modulekg_widgets.engine.axes.inference import Inference
+
+LINEAR, CONVOLUTION, EMBEDDING, RECURRENT = "linear", "convolution", "embedding", "recurrent"
+_ = _registered  # importing the rules registers them, and here they are told apart by their functions
+
+
+def _functions(*names: str) -> frozenset[Rule]:
+    return frozenset(rules[f"aten::{name}"] for name in names)
+
+
+VIEWS = _functions(
+    "view", "permute", "transpose", "t", "movedim", "squeeze", "unsqueeze", "expand", "repeat", "repeat_interleave",
+    "cat", "split", "slice", "select", "unbind", "constant_pad_nd", "as_strided",
+)  # fmt: skip
+REORDERINGS = _functions("permute", "transpose", "t", "movedim")
+POINTWISE = _functions("clone")
+PRODUCTS = _functions("mm", "addmm")
+CONVOLUTIONS = _functions("convolution")
+_KEEPS_A_WEIGHT = VIEWS | POINTWISE | _functions("_weight_norm_interface")
+
+Found = tuple[str, DataNode, Term, Term]  # kind, weight, and the terms on both sides
+Sources = tuple["Layer", ...]
+MANY = 8  # more layers than this behind a value are the residual stream, no projection of it
+
+
+@dataclass(eq=False, slots=True)
+class Layer:
+    """A weight and the dimensions on both sides of it; `calls` are the operators that use it, in order."""
+
+    kind: str
+    weight: DataNode
+    label: str  # the parameter's dotted name, of several the one in the module that made the call
+    into: Term
+    out: Term
+    groups: int = 1
+    name: str = ""
+    calls: list[OperatorNode] = field(default_factory=list)
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether every channel is a group of its own, so that no two of them mix."""
+        return 1 < self.groups == self.into.size
+
+    def __repr__(self) -> str:
+        return f"<Layer {self.name}: {self.into!r} → {self.out!r}>"
+
+
+class Layers:
+    """All layers in the order in which they ran; each has the name of its module, or of its weight where a module has several."""
+
+    def __init__(self, inference: Inference) -> None:
+        self.inference = inference
+        self.at: dict[int, list[Layer]] = {}  # by the index of the operator
+        self._every: dict[tuple[int, str], Layer] = {}
+        self._rules: dict[object, Rule | None] = {}
+        values = inference.graph.values
+        # what is made of parameters and constants alone: the parameter that it is a form of, or None
+        self._bare: dict[int, DataNode | None] = {
+            node.index: node if node.kind == PARAMETER else None
+            for node in values
+            if node.producer is None and node.kind != INPUT
+        }
+        for operator in inference.graph.operators:
+            self._follow(operator)
+        self._give_names()
+
+    def __iter__(self) -> Iterator[Layer]:
+        return iter(self._every.values())
+
+    def __len__(self) -> int:
+        return len(self._every)
+
+    def rule(self, operator: OperatorNode) -> Rule | None:
+        """The axis rule of an operator, which says what family it belongs to."""
+        overload = operator.overload
+        if overload not in self._rules:
+            self._rules[overload] = find_rule(overload)
+        return self._rules[overload]
+
+    def call(self, operator: OperatorNode) -> Call:
+        """An operator's call with its arguments by name."""
+        inference = self.inference
+        return Call(operator, inference.algebra, inference.dims, inference.roles)
+
+    def is_activation(self, node: DataNode) -> bool:
+        """Whether a value is more than a form of parameters and constants."""
+        return node.index not in self._bare
+
+    def sources(self) -> list[Sources | None]:
+        """By the index of a value: the layers nearest above it; None where they are too many to be its projection."""
+        every: list[Sources | None] = [()] * len(self.inference.graph.values)
+        for operator in self.inference.graph.operators:
+            own = self.at.get(operator.index)
+            # a depthwise convolution projects nothing: its channels are those of its input
+            found = tuple(own) if own and not own[0].depthwise else _merged([every[n.index] for n in operator.inputs])
+            if found != ():
+                for node in operator.outputs:
+                    every[node.index] = found
+        return every
+
+    # ---------------------------------------------------------- following
+
+    def _follow(self, operator: OperatorNode) -> None:
+        rule = self.rule(operator)
+        finder = _FINDERS.get(rule) if rule is not None else None
+        found = finder(self, operator) if finder is not None else []
+        if found:
+            self.at[operator.index] = [self._layer(operator, entry) for entry in found]
+            return
+        bare = self._bare
+        for node in operator.inputs:
+            if node.index not in bare:
+                return
+        kept = None
+        if rule in _KEEPS_A_WEIGHT:
+            forms = [form for node in operator.inputs if (form := bare[node.index]) is not None]
+            kept = max(forms, key=DataNode.numel, default=None)
+        for node in operator.outputs:
+            bare[node.index] = kept
+
+    def _layer(self, operator: OperatorNode, found: Found) -> Layer:
+        kind, weight, into, out = found
+        label = next((name for name in weight.names if owner_and_attribute(name)[0] == operator.module), weight.label)
+        key = (weight.index, label)
+        layer = self._every.get(key)
+        if layer is None:
+            groups = self.call(operator)["groups"] if kind == CONVOLUTION else 1
+            layer = self._every[key] = Layer(kind, weight, label, into, out, groups)
+        layer.calls.append(operator)
+        return layer
+
+    def _give_names(self) -> None:
+        owners: dict[str, int] = {}
+        for layer in self:
+            owner, _ = owner_and_attribute(layer.label)
+            owners[owner] = owners.get(owner, 0) + 1
+        for layer in self:
+            owner, _ = owner_and_attribute(layer.label)
+            layer.name = owner if owner and owners[owner] == 1 else layer.label
+
+    def weight(self, node: DataNode) -> DataNode | None:
+        """The parameter that a value is a form of."""
+        return self._bare.get(node.index)
+
+    def _dims(self, node: DataNode) -> list[Term]:
+        return self.inference.dims(node)
+
+    # ------------------------------------------------- one finder a family
+
+    def _of_product(self, operator: OperatorNode) -> list[Found]:
+        left, right = operator.inputs[-2:]
+        if left.dim() < 2 or right.dim() < 2:
+            return []
+        weight = self.weight(right)
+        if weight is not None:
+            *_, into, out = self._dims(right)
+            return [(LINEAR, weight, into, out)]
+        weight = self.weight(left)
+        if weight is not None:
+            *_, out, into = self._dims(left)
+            return [(LINEAR, weight, into, out)]
+        return []
+
+    def _of_matrix_and_vector(self, operator: OperatorNode) -> list[Found]:
+        matrix, _ = operator.inputs[-2:]
+        weight = self.weight(matrix)
+        out, into = self._dims(matrix)
+        return [] if weight is None else [(LINEAR, weight, into, out)]
+
+    def _of_linear(self, operator: OperatorNode) -> list[Found]:
+        node = operator.inputs[1]
+        weight, dims = self.weight(node), self._dims(node)
+        return [] if weight is None else [(LINEAR, weight, dims[-1], dims[0] if len(dims) > 1 else ONE)]
+
+    def _of_convolution(self, operator: OperatorNode) -> list[Found]:
+        x, node = operator.inputs[:2]
+        weight = self.weight(node)
+        if weight is None:
+            return []
+        channels = x.dim() - (node.dim() - 2) - 1
+        return [(CONVOLUTION, weight, self._dims(x)[channels], self._dims(operator.outputs[0])[channels])]
+
+    def _of_bilinear(self, operator: OperatorNode) -> list[Found]:
+        node = operator.inputs[1]
+        weight, dims = self.weight(node), self._dims(node)
+        return [] if weight is None else [(LINEAR, weight, dims[-2], dims[0])]
+
+    def _of_embedding(self, operator: OperatorNode) -> list[Found]:
+        node = operator.inputs[0]
+        weight = self.weight(node)
+        return [] if weight is None else [(EMBEDDING, weight, *self._dims(node))]
+
+    def _of_recurrent(self, operator: OperatorNode) -> list[Found]:
+        found: list[Found] = []
+        for node in operator.inputs:
+            weight = self.weight(node)
+            if weight is not None and node.dim() == 2:
+                out, into = self._dims(node)
+                found.append((RECURRENT, weight, into, out))
+        return found
+
+
+_FINDERS: dict[Rule, Callable[[Layers, OperatorNode], list[Any]]] = {
+    **dict.fromkeys(PRODUCTS, Layers._of_product),
+    **dict.fromkeys(_functions("mv"), Layers._of_matrix_and_vector),
+    **dict.fromkeys(_functions("linear"), Layers._of_linear),
+    **dict.fromkeys([*CONVOLUTIONS, rules["torchvision::deform_conv2d"]], Layers._of_convolution),
+    **dict.fromkeys(_functions("_trilinear"), Layers._of_bilinear),
+    **dict.fromkeys(_functions("embedding", "embedding_bag"), Layers._of_embedding),
+    **dict.fromkeys(_functions("lstm", "gru", "mkldnn_rnn_layer"), Layers._of_recurrent),
+}
+
+
+def _merged(every: list[Sources | None]) -> Sources | None:
+    found: Sources = ()
+    for sources in every:
+        if sources is None:
+            return None
+        if not found:
+            found = sources
+        elif sources and sources is not found:
+            found = tuple(dict.fromkeys(found + sources))
+    return found if len(found) <= MANY else None
+
+
+def owner_and_attribute(name: str) -> tuple[str, str]:
+    """`layer1.conv.weight` as its module and attribute; a parametrized tensor belongs to the module that has it."""
+    owner, _, attribute = name.rpartition(".")
+    if ".parametrizations." in f".{owner}":
+        owner, _, attribute = f".{owner}".rpartition(".parametrizations.")
+        owner = owner.removeprefix(".")
+    return owner, attribute

@@ -1,0 +1,34 @@
+"""Which operators have a say in the model's outputs; what the others compute is thrown away."""
+
+from __future__ import annotations
+
+from modulekg_widgets.engine.tracing.dataflow import BUFFER, PARAMETER, Dataflow, OperatorNode
+
+_STATE = (PARAMETER, BUFFER)
+
+
+def live_operators(graph: Dataflow) -> set[OperatorNode]:
+    """The operators that an output, a written parameter or buffer, or a question of Python's depends on.
+
+    A recurrent layer stacks the last states of all layers though nobody reads them: that couples nothing.
+    """
+    live: set[OperatorNode] = set()
+    waiting = [node.producer for node in graph.outputs]
+    waiting += [operator for operator in graph.operators if not operator.outputs or _writes_state(operator)]
+    if not graph.outputs:
+        waiting += graph.operators  # forward stopped, or returned nothing: all that ran counts
+    while waiting:
+        operator = waiting.pop()
+        if operator is not None and operator not in live:
+            live.add(operator)
+            waiting.extend(node.producer for node in operator.inputs)
+    return live
+
+
+def _writes_state(operator: OperatorNode) -> bool:
+    for node in operator.outputs:
+        while node.previous is not None:
+            node = node.previous
+            if node.kind in _STATE:
+                return True
+    return False

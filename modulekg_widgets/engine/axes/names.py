@@ -1,0 +1,139 @@
+"""Readable names of axes, from where they were born and what they are for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modulekg_widgets.engine.axes.algebra import SUM, Term, atoms, find, flat
+from modulekg_widgets.engine.axes.attention import Role, attention_roles, find_attention
+from modulekg_widgets.engine.axes.layers import CONVOLUTION, EMBEDDING, Layer, Layers, owner_and_attribute
+
+if TYPE_CHECKING:
+    from modulekg_widgets.engine.axes.inference import Inference
+    from modulekg_widgets.engine.tracing.dataflow import DataNode
+
+Place = tuple["DataNode", int]
+Places = dict[Term, list[Place]]
+KERNELS = {1: ("kernel",), 2: ("kernel_h", "kernel_w"), 3: ("kernel_d", "kernel_h", "kernel_w")}
+GATES = (3, 4)  # of a GRU, of an LSTM
+_PRODUCES, _READS, _SEVERAL, _ONE = range(4)  # where an axis is best named after: what makes it comes first
+
+
+def axis_names(inference: Inference, places: Places) -> dict[Term, str]:
+    """A name for every atom, no two alike: `layer1.0.conv1.out`, `encoder.self_attention.heads`.
+
+    The roles that the data flow shows are written to `inference.roles`.
+    """
+    layers = Layers(inference)
+    known = attention_roles(find_attention(layers))
+    for atom, role in _hidden_of_gates(inference, layers).items():
+        known.setdefault(atom, role)
+    for term, text in inference.roles.items():
+        known[find(term)] = Role(text, None, text)  # a rule knows best
+    inference.roles = {atom: role.role for atom, role in known.items()}
+    dimensions = _dimensions(inference, layers)
+    names: dict[Term, str] = {}
+    taken: set[str] = set()
+    for atom, at in places.items():
+        names[atom] = _unique(_name(inference, atom, at, known.get(atom), dimensions), taken)
+    return names
+
+
+def short_name(name: str) -> str:
+    """The last word of an axis's name, with the one before where it is a number: `conv1.out.0` as `out.0`."""
+    head, _, last = name.rpartition(".")
+    return f"{head.rpartition('.')[2]}.{last}" if last.isdecimal() and head else last
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    found, count = name, 1
+    while found in taken:
+        count += 1
+        found = f"{name}_{count}"
+    taken.add(found)
+    return found
+
+
+def _hidden_of_gates(inference: Inference, layers: Layers) -> dict[Term, Role]:
+    """The state of a recurrent cell: its weight leads from the state to three or four gates as large as the state."""
+    roles: dict[Term, Role] = {}
+    for layer in layers:
+        dims = inference.dims(layer.weight)
+        if len(dims) == 2 and find(dims[0]).kind == SUM:
+            gates, state = flat(dims[0]), find(dims[1])
+            if len(gates) in GATES and set(gates) == {state}:
+                roles.setdefault(state, Role("hidden", owner_and_attribute(layer.label)[0], "hidden"))
+    return roles
+
+
+# ------------------------------------------------------------------ dimensions
+
+Dimension = tuple[str, str, int]  # the layer's name, the dimension's name, and how well an axis is named after it
+
+
+def _dimensions(inference: Inference, layers: Layers) -> dict[tuple[int, int], Dimension]:
+    """What the dimensions of the weights are to their layers; the first layer of a tied weight counts."""
+    found: dict[tuple[int, int], Dimension] = {}
+    for layer in layers:
+        for at, (word, rank) in enumerate(_words(inference, layer)):
+            found.setdefault((layer.weight.index, at), (layer.name, word, rank))
+    return found
+
+
+def _words(inference: Inference, layer: Layer) -> list[tuple[str, int]]:
+    if layer.kind == EMBEDDING:
+        return [("vocabulary", _READS), ("dim", _PRODUCES)]
+    dims = inference.dims(layer.weight)
+    if layer.kind == CONVOLUTION and len(dims) - 2 in KERNELS:
+        kernel = [(word, _READS) for word in KERNELS[len(dims) - 2]]
+        sides = [("out", _PRODUCES), ("in", _READS)]
+        return [*(sides if find(dims[0]) is not find(layer.into) else sides[::-1]), *kernel]
+    return [_side(layer, term, f"dim{at}") for at, term in enumerate(dims)]
+
+
+def _side(layer: Layer, term: Term, else_: str) -> tuple[str, int]:
+    if find(term) is find(layer.out):
+        return "out", _PRODUCES
+    return ("in", _READS) if find(term) is find(layer.into) else (else_, _SEVERAL)
+
+
+# ----------------------------------------------------------------------- names
+
+
+def _name(
+    inference: Inference, atom: Term, at: list[Place], role: Role | None, dimensions: dict[tuple[int, int], Dimension]
+) -> str:
+    if role is not None and role.home is not None:
+        return _joined(role.home, role.name)
+    node, dim = _birthplace(inference, atom, at, dimensions)
+    path, word, _ = _dimension(node, dim, dimensions)
+    if role is not None:
+        return _joined(path, role.name)
+    parts = list(dict.fromkeys(part for part in atoms(inference.dims(node)[dim]) if part.size > 1))
+    return _joined(path, word if len(parts) == 1 else f"{word}.{parts.index(atom)}")
+
+
+def _joined(path: str, word: str) -> str:
+    return f"{path}.{word}" if path else word
+
+
+def _birthplace(
+    inference: Inference, atom: Term, at: list[Place], dimensions: dict[tuple[int, int], Dimension]
+) -> Place:
+    """The dimension that makes the axis before one that reads it, alone in its dimension before a part of it."""
+
+    def badness(place: Place) -> tuple[int, bool]:
+        node, dim = place
+        return _dimension(node, dim, dimensions)[2], find(inference.dims(node)[dim]) is not atom
+
+    return min(at, key=badness)
+
+
+def _dimension(node: DataNode, dim: int, dimensions: dict[tuple[int, int], Dimension]) -> Dimension:
+    known = dimensions.get((node.index, dim))
+    if known is not None:
+        return known
+    owner, attribute = owner_and_attribute(node.label)
+    if node.dim() == 1:
+        return owner, attribute, _ONE
+    return _joined(owner, attribute), f"dim{dim}", _SEVERAL

@@ -1,0 +1,43 @@
+"""`mk.axis_rule`: telling of an operator of one's own, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from modulekg_widgets.engine.axes import inference as _registered
+from modulekg_widgets.engine.axes.call import Rule, rules
+from modulekg_widgets.engine.errors import DuplicateNameError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.tracing.operators import UserOperator, user_operators
+
+_ = _registered  # our own rules come first, so that a name of theirs is seen to be taken
+
+
+def axis_rule(
+    *names: str,
+    like: str | None = None,
+    shape: Callable[..., Any] | None = None,
+    value: Callable[..., Any] | None = None,
+    flops: Callable[..., int] | None = None,
+) -> Callable[[Rule], Rule]:
+    """Register the rule of operators such as `"mylib::my_op"`; the rule gets a `Call` and returns the result's terms.
+
+    `like` names an operator that behaves the same, and no rule is needed: `mk.axis_rule("mylib::pool",
+    like="aten::max_pool2d")`. `shape(*args)` gives a result's shape where the operator cannot run without data,
+    `value(*args)` its value where it cannot run at all, `flops(*args)` its cost from the shapes of its tensors.
+    Raises `DuplicateNameError` and `UnknownNameError`.
+    """
+    if not names or not all(isinstance(name, str) and "::" in name for name in names):
+        raise UnknownNameError(f"operators are named as 'namespace::name', got {shown(str(names))}")
+    for name in names:
+        if name in rules or name in user_operators:
+            raise DuplicateNameError(f"{shown(name)} has a rule already: choose another operator")
+    if like is not None and like not in rules:
+        raise UnknownNameError(f"like={shown(like)!r} has no rule: {nearest(like, rules)}")
+    for name in names:
+        user_operators[name] = UserOperator(shape, value, flops, like)
+
+    def decorate(rule: Rule) -> Rule:
+        return rules.register(*names)(rule)
+
+    return decorate

@@ -1,0 +1,51 @@
+"""Convolutions, plain, grouped and transposed."""
+
+from __future__ import annotations
+
+from modulekg_widgets.engine.axes.call import Call, Dims, rule
+
+
+@rule("aten::convolution", "aten::_convolution", "aten::mkldnn_convolution", "aten::cudnn_convolution",
+      "aten::convolution_overrideable")  # fmt: skip
+def convolution(call: Call) -> Dims:
+    """x.C = G·(I/G) and y.C = G·(O/G) with one G; the kernel walks the other dimensions."""
+    x, weight = call.axes(call.inputs[0]), call.axes(call.inputs[1])
+    groups = call["groups"]
+    transposed = call.has("transposed") and call["transposed"]
+    call.freeze_all(weight[2:], "positions of the kernel")
+    spatial = len(weight) - 2
+    call.freeze_all(x[-spatial:], "a kernel walks over it")
+    channels = len(x) - spatial - 1
+    # (in, out/G) when transposed, else (out, in/G)
+    if groups == 1:
+        inside, out = (weight[0], weight[1]) if transposed else (weight[1], weight[0])
+        call.unify(x[channels], inside)
+    elif transposed:
+        call.unify(x[channels], weight[0])
+        group, _ = call.factors(weight[0], groups, weight[0].size // groups)
+        out = call.product(group, weight[1])
+    else:
+        group, inside = call.factors(x[channels], groups, weight[1].size)
+        out_group, _ = call.factors(weight[0], groups, weight[0].size // groups)
+        call.unify(inside, weight[1])
+        call.unify(group, out_group)
+        out = weight[0]
+    # in a depthwise convolution each group is a channel, and that is what users call it
+    if 1 < groups < x[channels].size:
+        call.role(group, "groups")
+    bias = call.inputs[2] if len(call.inputs) > 2 else None
+    if bias is not None:
+        call.unify(call.axes(bias)[0], out)
+    return [*x[:channels], out, *call.frozen_all(call.output.shape[-spatial:], "positions after a convolution")]
+
+
+@rule("aten::conv_tbc")
+def conv_tbc(call: Call) -> Dims:
+    """(time, batch, in) by a weight (kernel, in, out)."""
+    time, batch, channels = call.axes(call["self"])
+    kernel, inside, out = call.axes(call["weight"])
+    call.freeze(time, "a kernel walks over it")
+    call.freeze(kernel, "positions of the kernel")
+    call.unify(channels, inside)
+    call.unify(call.axes(call["bias"])[0], out)
+    return [call.frozen(call.output.shape[0], "positions after a convolution"), batch, out]

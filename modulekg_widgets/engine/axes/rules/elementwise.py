@@ -1,0 +1,92 @@
+"""Operators that treat every element alike: dimensions meet right-aligned, as torch broadcasts them."""
+
+from __future__ import annotations
+
+from modulekg_widgets.engine.axes.call import ONE, Call, Dims, rule
+
+# pointwise in effect, though torch does not tag them so; of a tagged operator, its form that writes in place
+_NAMES = [
+    "__and__", "__iand__", "__ilshift__", "__ior__", "__irshift__", "__or__", "_add_relu", "_conj", "_conj_copy",
+    "_fake_quantize_learnable_per_tensor_affine", "_fused_dropout", "_masked_scale",
+    "_neg_view", "_neg_view_copy", "_pin_memory", "_standard_gamma", "_to_copy", "abs", "alias", "alias_copy", "bernoulli",
+    "binomial", "clone", "complex", "contiguous", "copy", "copysign", "detach", "detach_copy", "dropout", "empty_like", "eq",
+    "fake_quantize_per_tensor_affine_cachemask", "fill", "floor_divide", "full_like", "gcd", "ge", "gelu", "gt", "hardswish",
+    "heaviside", "lcm", "le", "lift", "lift_fresh", "lift_fresh_copy", "logit", "lt", "masked_fill", "mish",
+    "native_dropout", "ne", "ones_like", "poisson", "polar", "resolve_conj", "resolve_neg",
+    "rrelu_with_noise", "rrelu_with_noise_functional", "rsub", "threshold", "where", "xlogy", "zero", "zeros_like",
+]  # fmt: skip
+
+
+@rule(*(f"aten::{name}" for name in _NAMES))
+def elementwise(call: Call) -> list[Dims]:
+    """Equal dimensions are one; a dimension of one index that is broadcast says nothing."""
+    dims = broadcast(call, *(call.axes(node) for node in call.inputs))
+    return [dims[len(dims) - node.dim() :] for node in call.results]
+
+
+def broadcast(call: Call, *several: Dims) -> Dims:
+    """Dimensions right-aligned, as torch broadcasts them: those of equal size are one."""
+    dims: Dims = [ONE] * max(map(len, several), default=0)
+    for own in several:
+        offset = len(dims) - len(own)
+        for at, term in enumerate(own, offset):
+            if term.size == 1:
+                continue
+            if dims[at].size == 1:
+                dims[at] = term
+            else:
+                call.unify(dims[at], term)
+    return dims
+
+
+@rule("aten::prelu", "aten::_prelu_kernel")
+def prelu(call: Call) -> Dims:
+    """A slope per channel, the second dimension, or one for all."""
+    x, slope = call.inputs
+    dims, own = call.axes(x), call.axes(slope)
+    if slope.dim() == x.dim():
+        call.unify_broadcast(slope, dims)
+    elif own and own[0].size > 1:
+        call.unify(own[0], dims[1])
+    return dims
+
+
+@rule("aten::glu")
+def glu(call: Call) -> Dims:
+    """Two equal halves; one gates the other."""
+    dims = call.axes(call["self"])
+    at = call.dim(call["dim"], len(dims))
+    half = dims[at].size // 2
+    first, gate = call.parts(dims[at], half, half)
+    call.unify(first, gate)
+    return [*dims[:at], first, *dims[at + 1 :]]
+
+
+@rule("aten::fake_quantize_per_channel_affine_cachemask", "aten::_fake_quantize_learnable_per_channel_affine")
+def fake_quantize_per_channel(call: Call) -> list[Dims]:
+    """A scale and a zero point per index of one dimension."""
+    dims = call.axes(call["self"])
+    for name in ("scale", "zero_point"):
+        call.unify(call.axes(call[name])[0], dims[call["axis"]])
+    return [dims for _ in call.results]
+
+
+@rule("aten::log_sigmoid_forward")
+def log_sigmoid(call: Call) -> list[Dims]:
+    """The result, and a buffer for the backward pass that is as large, or empty on a GPU."""
+    dims = call.axes(call["self"])
+    return [dims if node.dim() == len(dims) else call.frozen_all(node.shape, "empty") for node in call.results]
+
+
+@rule("aten::view_as_real", "aten::view_as_real_copy")
+def view_as_real(call: Call) -> Dims:
+    """Real and imaginary part as a last dimension of two."""
+    return [*call.axes(call["self"]), call.frozen(2, "real and imaginary part")]
+
+
+@rule("aten::view_as_complex", "aten::view_as_complex_copy")
+def view_as_complex(call: Call) -> Dims:
+    """The last dimension of two becomes real and imaginary part."""
+    *dims, pair = call.axes(call["self"])
+    call.freeze(pair, "real and imaginary part")
+    return dims

@@ -1,0 +1,33 @@
+"""Tensors made in the forward pass: a fill is equal everywhere, so only its size binds; the rest is frozen."""
+
+from __future__ import annotations
+
+from modulekg_widgets.engine.axes.call import Call, Dims, rule
+from modulekg_widgets.engine.axes.rules.elementwise import broadcast
+
+
+@rule("aten::zeros", "aten::ones", "aten::full", "aten::empty", "aten::new_zeros", "aten::new_ones", "aten::new_full",
+      "aten::new_empty", "aten::empty_strided", "aten::new_empty_strided", "aten::scalar_tensor",
+      "aten::empty_permuted", "aten::_efficientzerotensor")  # fmt: skip
+def filled(call: Call) -> Dims:
+    """A constant shape whose indices are all alike."""
+    return [call.filler(size, "a constant shape in the code") for size in call.output.shape]
+
+
+@rule("aten::arange", "aten::linspace", "aten::logspace", "aten::range", "aten::eye", "aten::rand", "aten::randn",
+      "aten::randint", "aten::randperm", "aten::tril_indices", "aten::triu_indices", "aten::hann_window",
+      "aten::hamming_window", "aten::kaiser_window", "aten::blackman_window", "aten::bartlett_window",
+      "aten::fft_fftfreq", "aten::fft_rfftfreq", "aten::from_file")  # fmt: skip
+def ordered(call: Call) -> Dims:
+    """A constant shape whose indices differ."""
+    return call.frozen_all(call.output.shape, "a constant shape in the code")
+
+
+@rule("aten::rand_like", "aten::randn_like", "aten::randint_like", "aten::uniform", "aten::normal",
+      "aten::exponential", "aten::random", "aten::cauchy", "aten::log_normal", "aten::geometric",
+      "aten::normal_functional", "aten::_sample_dirichlet")  # fmt: skip
+def noise(call: Call) -> Dims:
+    """Noise shaped as other tensors: it has the same distribution in any order."""
+    if not call.inputs:
+        return ordered(call)
+    return broadcast(call, *(call.axes(node) for node in call.inputs))

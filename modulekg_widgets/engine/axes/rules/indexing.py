@@ -1,0 +1,224 @@
+"""Looking up and writing by index: the dimension that is indexed is frozen, the others are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from modulekg_widgets.engine.axes.algebra import Term, find
+from modulekg_widgets.engine.axes.call import ONE, Call, Dims, rule
+from modulekg_widgets.engine.axes.rules.elementwise import broadcast
+from modulekg_widgets.engine.tracing.dataflow import DataNode
+
+TEXT = "looked up by index"
+
+
+@rule("aten::embedding")
+def embedding(call: Call) -> Dims:
+    """Rows of a table."""
+    rows, width = call.axes(call["weight"])
+    call.freeze(rows, "vocabulary")
+    call.role(rows, "vocabulary")
+    return [*call.axes(call["indices"]), width]
+
+
+@rule("aten::embedding_renorm")
+def embedding_renorm(call: Call) -> Dims:
+    """Rows of a table are shortened where they are looked up."""
+    dims = call.axes(call["self"])
+    call.freeze(dims[0], "vocabulary")
+    return dims
+
+
+@rule("aten::embedding_bag", "aten::_embedding_bag", "aten::_embedding_bag_forward_only")
+def embedding_bag(call: Call) -> list[Dims]:
+    """Rows of a table, joined to bags."""
+    table, *walked = call.inputs
+    rows, width = call.axes(table)
+    call.freeze(rows, "vocabulary")
+    call.role(rows, "vocabulary")
+    call.freeze_all([term for node in walked for term in call.axes(node)], "bags in order")
+    return [_per_bag(call, node, width) for node in call.results]
+
+
+def _per_bag(call: Call, node: DataNode, width: Term) -> Dims:
+    """A row per bag, of sums or of the places of maxima; else bags and sizes."""
+    if node.dim() == 2 and node.shape[1] == width.size:
+        return [call.frozen(node.shape[0], "bags in order"), width]
+    return call.frozen_all(node.shape, "bags in order")
+
+
+@rule("aten::index", "aten::_unsafe_index", "aten::_unsafe_masked_index")
+def index(call: Call) -> Dims:
+    """Advanced indexing: where the indices stand side by side the result does too, else it comes first."""
+    dims, shape = call.axes(call["self"]), call.output.shape
+    if not call.is_read(call.output):
+        return call.frozen_all(shape, TEXT)  # only its size was asked for
+    taken = _taken(call["indices"])
+    for at in taken:
+        call.freeze(dims[at], TEXT)
+    start, kept = _kept(dims, taken)
+    new = _index_dims(call, list(dict.fromkeys(taken.values())), shape[start : start + len(shape) - len(kept)])
+    if call.has("mask"):
+        call.unify_broadcast(call["mask"], new)
+    return [*kept[:start], *new, *kept[start:]]
+
+
+def _taken(indices: list[DataNode | None]) -> dict[int, DataNode]:
+    """Which index stands for which dimension; a mask stands for as many as it has."""
+    taken: dict[int, DataNode] = {}
+    at = 0
+    for entry in indices:
+        width = entry.dim() if entry is not None and _is_mask(entry) else 1
+        if entry is not None:
+            taken.update(dict.fromkeys(range(at, at + width), entry))
+        at += width
+    return taken
+
+
+def _is_mask(entry: DataNode) -> bool:
+    return entry.dtype in (torch.bool, torch.uint8)
+
+
+def _kept(dims: Dims, taken: dict[int, DataNode]) -> tuple[int, Dims]:
+    """Where the dimensions of the indices go, and the dimensions around them."""
+    kept = [term for at, term in enumerate(dims) if at not in taken]
+    adjacent = not taken or max(taken) - min(taken) + 1 == len(taken)
+    return (min(taken) if adjacent and taken else 0), kept
+
+
+def _index_dims(call: Call, entries: list[DataNode], shape: Sequence[int]) -> Dims:
+    """The dimensions of the indices, broadcast; where one is a mask, their order says which are chosen."""
+    every = [call.axes(entry) for entry in entries]
+    if any(map(_is_mask, entries)):
+        call.freeze_all([term for own in every for term in own], "chosen by the data")
+        return call.frozen_all(shape, "chosen by the data")
+    return broadcast(call, *every)
+
+
+@rule("aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index_put",
+      "aten::_unsafe_masked_index_put_accumulate")  # fmt: skip
+def index_put(call: Call) -> Dims:
+    """Values written by advanced indexing; they meet what indexing would have given."""
+    dims, values = call.axes(call["self"]), call["values"]
+    taken = _taken(call["indices"])
+    start, kept = _kept(dims, taken)
+    entries = list(dict.fromkeys(taken.values()))
+    if len(entries) == 1 and _is_mask(entries[0]) and _is_constant(values, len(kept) - start):
+        # written alike wherever the mask is true: each element is for itself
+        call.unify_all(call.axes(entries[0]), dims[start : start + entries[0].dim()])
+        call.unify_broadcast(values, kept[start:])
+        return dims
+    call.freeze_all([dims[at] for at in taken], TEXT)
+    masked = any(map(_is_mask, entries))
+    new = _index_dims(call, entries, [1])
+    if masked:
+        call.freeze_all(call.axes(values)[: max(values.dim() - len(kept) + start, 0)], "chosen by the data")
+    call.unify_broadcast(values, [*kept[:start], *new, *kept[start:]])
+    if call.has("mask"):
+        call.unify_broadcast(call["mask"], new)
+    return dims
+
+
+def _is_constant(values: DataNode, after: int) -> bool:
+    """Whether what is written is the same wherever it goes: it has dimensions after the indexed ones alone."""
+    return all(size == 1 for size in values.shape[: max(values.dim() - after, 0)])
+
+
+@rule("aten::masked_scatter")
+def masked_scatter(call: Call) -> Dims:
+    """Elements of the source go where the mask is true, in order; along the last dimension they may stay together."""
+    dims, mask, source = call.axes(call["self"]), call.axes(call["mask"]), call.axes(call["source"])
+    text = "written in order where a mask is true"
+    last = find(mask[-1]) if mask else ONE
+    if last.filler is not None and last.size == dims[-1].size == source[-1].size:
+        # the mask was expanded along it, so that rows are written whole
+        call.unify_all([last, last], [dims[-1], source[-1]])
+        call.freeze_all([*dims[:-1], *mask[:-1], *source[:-1]], text)
+    else:
+        call.freeze_all([*dims, *mask, *source], text)
+    return broadcast(call, dims, mask)
+
+
+@rule("aten::index_select")
+def index_select(call: Call) -> Dims:
+    """Some indices of one dimension."""
+    dims = call.axes(call["self"])
+    if not dims:
+        return []
+    at = call["dim"] % len(dims)
+    call.freeze(dims[at], TEXT)
+    return [*dims[:at], *(call.axes(call["index"]) or [ONE]), *dims[at + 1 :]]
+
+
+@rule("aten::gather")
+def gather(call: Call) -> Dims:
+    """One dimension is looked up; along the others index and source go together where they are as long."""
+    dims, picked = call.axes(call["self"]) or [ONE], call.axes(call["index"])
+    at = call["dim"] % len(dims)
+    for position, (term, other) in enumerate(zip(dims, picked, strict=False)):
+        if position == at:
+            call.freeze(term, TEXT)
+        else:
+            _meet(call, term, other)
+    return picked
+
+
+def _meet(call: Call, term: Term, other: Term) -> None:
+    """Two dimensions that are walked side by side, perhaps not to the end of both."""
+    if term.size == other.size:
+        call.unify(term, other)
+    else:
+        call.freeze_all([term, other], "only the first indices are used")
+
+
+@rule("aten::scatter", "aten::scatter_add", "aten::scatter_reduce")
+def scatter(call: Call) -> Dims:
+    """As `gather`, the other way round."""
+    dims, index = call.axes(call["self"]), call.axes(call["index"])
+    at = call["dim"] % len(dims) if dims else 0
+    source = call["src"] if call.has("src") else None
+    given = call.axes(source) if isinstance(source, DataNode) else index
+    for position, (term, place, value) in enumerate(zip(dims, index, given, strict=False)):
+        _meet(call, place, value)
+        if position == at:
+            call.freeze(term, TEXT)
+        else:
+            _meet(call, term, place)
+    return dims
+
+
+@rule("aten::index_add", "aten::index_copy", "aten::index_reduce", "aten::index_fill")
+def index_write(call: Call) -> Dims:
+    """Slices written along one dimension; the others meet."""
+    dims = call.axes(call["self"])
+    at = call["dim"] % len(dims) if dims else 0
+    call.freeze_all(dims[at : at + 1], TEXT)
+    if call.has("source"):
+        source = call.axes(call["source"])
+        places = call.axes(call["index"])
+        expected = [*dims[:at], *(places or [ONE] if len(source) == len(dims) else []), *dims[at + 1 :]]
+        call.unify_all(source, expected)
+    return dims
+
+
+@rule("aten::take", "aten::put")
+def take(call: Call) -> Dims:
+    """Looked up as if it were flat."""
+    dims, places = call.axes(call["self"]), call.axes(call["index"])
+    call.freeze_all(dims, TEXT)
+    if call.name == "take":
+        return places
+    source = call["source"]
+    if source.shape == call["index"].shape:
+        call.unify_all(places, call.axes(source))
+    else:
+        call.freeze_all([*places, *call.axes(source)], TEXT)
+    return dims
+
+
+@rule("aten::one_hot")
+def one_hot(call: Call) -> Dims:
+    """A new dimension, one index per class."""
+    return [*call.axes(call["self"]), call.frozen(call.output.shape[-1], "classes")]

@@ -1,0 +1,159 @@
+"""Dimensions laid end to end, and taken apart again."""
+
+from __future__ import annotations
+
+from modulekg_widgets.engine.axes.algebra import SUM, Term, find, flat
+from modulekg_widgets.engine.axes.call import ONE, Call, Dims, rule
+
+
+@rule("aten::cat", "aten::concat", "aten::concatenate")
+def cat(call: Call) -> Dims:
+    """A sum along one dimension; the others meet. An empty one-dimensional tensor is skipped, as torch does."""
+    nodes = [node for node in call["tensors"] if node.shape != (0,)]
+    if not nodes:
+        return call.frozen_all(call.output.shape, "nothing is joined")
+    every = [call.axes(node) for node in nodes]
+    at = call["dim"] % len(every[0])
+    dims = every[0]
+    for other in every[1:]:
+        for position, (a, b) in enumerate(zip(dims, other, strict=True)):
+            if position != at:
+                call.unify(a, b)
+    return [*dims[:at], call.sum(*(own[at] for own in every)), *dims[at + 1 :]]
+
+
+@rule("aten::stack", "aten::_stack")
+def stack(call: Call) -> Dims:
+    """A new frozen dimension; the others meet."""
+    every = [call.axes(node) for node in call["tensors"]]
+    dims = every[0]
+    for other in every[1:]:
+        call.unify_all(dims, other)
+    at = call["dim"] % (len(dims) + 1)
+    return [*dims[:at], call.frozen(len(every), "stacked"), *dims[at:]]
+
+
+@rule("aten::split", "aten::split_with_sizes", "aten::chunk", "aten::unsafe_split", "aten::unsafe_chunk",
+      "aten::unsafe_split_with_sizes", "aten::split_copy", "aten::split_with_sizes_copy",
+      "aten::tensor_split")  # fmt: skip
+def split(call: Call) -> list[Dims]:
+    """A sum taken apart."""
+    dims = call.axes(call["self"])
+    at = call["dim"] % len(dims)
+    for node in call.inputs[1:]:
+        call.freeze_all(call.axes(node), "places to split at")
+    parts = call.parts(dims[at], *(node.shape[at] for node in call.results))
+    return [[*dims[:at], part, *dims[at + 1 :]] for part in parts]
+
+
+@rule("aten::slice", "aten::slice_copy", "aten::narrow", "aten::narrow_copy")
+def slice_(call: Call) -> Dims:
+    """A piece of a sum; with a step that divides the size, one index of an inner factor."""
+    dims = call.axes(call["self"])
+    at = call["dim"] % len(dims)
+    step = call["step"] if call.has("step") else 1
+    dims[at] = _piece(call, dims[at], _start(call, dims[at].size), call.output.shape[at], step)
+    return dims
+
+
+def _start(call: Call, size: int) -> int:
+    """Where a slice begins, as Python has it."""
+    start = call["start"] or 0
+    return min(max(start + size if start < 0 else start, 0), size)
+
+
+def _piece(call: Call, term: Term, start: int, count: int, step: int) -> Term:
+    size = term.size
+    if count == size:
+        return term
+    if step == 1 or count <= 1:
+        return call.parts(term, start, count, size - start - count)[1]
+    if size % step == 0 and count == size // step:
+        outer, inner = call.factors(term, count, step)
+        call.freeze(inner, "taken in strides")
+        return outer
+    call.freeze(term, "taken in strides")
+    return call.frozen(count, "taken in strides")
+
+
+@rule("aten::select", "aten::select_copy")
+def select(call: Call) -> Dims:
+    """One index, chosen by the code: the part that it stands in may not change."""
+    dims = call.axes(call["self"])
+    at = call["dim"] % len(dims)
+    _fix_index(call, dims[at], call["index"] % dims[at].size)
+    return [*dims[:at], *dims[at + 1 :]]
+
+
+def _fix_index(call: Call, term: Term, index: int) -> None:
+    term = find(term)
+    if term.kind == SUM:
+        for part in flat(term):
+            if index < part.size:
+                call.freeze(part, "one index is chosen by the code")
+                return
+            index -= part.size
+    call.freeze(term, "one index is chosen by the code")
+
+
+@rule("aten::unbind", "aten::unbind_copy")
+def unbind(call: Call) -> list[Dims]:
+    """Every index on its own."""
+    dims = call.axes(call["self"])
+    at = call["dim"] % len(dims)
+    call.freeze(dims[at], "each index is taken out by the code")
+    return [[*dims[:at], *dims[at + 1 :]] for _ in call.results]
+
+
+@rule("aten::select_scatter", "aten::slice_scatter", "aten::diagonal_scatter", "aten::as_strided_scatter")
+def scatter_into(call: Call) -> Dims:
+    """Another tensor written over a piece of this one."""
+    dims = call.axes(call["self"])
+    piece = call.axes(call["src"])
+    if call.name == "slice_scatter":
+        at = call["dim"] % len(dims)
+        part = _piece(call, dims[at], _start(call, dims[at].size), piece[at].size, call["step"])
+        call.unify_all([*dims[:at], part, *dims[at + 1 :]], piece)
+    elif call.name == "select_scatter":
+        at = call["dim"] % len(dims)
+        _fix_index(call, dims[at], call["index"] % dims[at].size)
+        call.unify_all([*dims[:at], *dims[at + 1 :]], piece)
+    else:
+        call.freeze_all([*dims, *piece], "written over a part")
+    return dims
+
+
+@rule("aten::constant_pad_nd", "aten::pad")
+def constant_pad(call: Call) -> Dims:
+    """A sum with frozen ends; a negative pad takes a piece away."""
+    dims = call.axes(call["self"])
+    pads = call["pad"]
+    if call.has("mode") and call["mode"] != "constant":
+        at = len(dims) - len(pads) // 2
+        call.freeze_all(dims[at:], "padded by what lies inside")
+        return [*dims[:at], *call.frozen_all(call.output.shape[at:], "padded by what lies inside")]
+    for pair in range(len(pads) // 2):
+        at = len(dims) - 1 - pair
+        before, after = pads[2 * pair : 2 * pair + 2]
+        if before < 0 or after < 0:
+            cut = [max(-before, 0), max(-after, 0)]
+            dims[at] = call.parts(dims[at], cut[0], dims[at].size - sum(cut), cut[1])[1]
+        ends = [call.frozen(max(end, 0), "padding") if end > 0 else None for end in (before, after)]
+        dims[at] = call.sum(*(term for term in (ends[0], dims[at], ends[1]) if term is not None))
+    return dims
+
+
+@rule("aten::block_diag")
+def block_diag(call: Call) -> Dims:
+    """Matrices along a diagonal: their rows lie end to end, and so do their columns."""
+    every = [[ONE, ONE, *call.axes(node)][-2:] for node in call["tensors"]]
+    return [call.sum(*(own[at] for own in every)) for at in (0, 1)]
+
+
+@rule("aten::meshgrid")
+def meshgrid(call: Call) -> list[Dims]:
+    """Each vector along a dimension of its own; with "xy" the first two change places."""
+    every = [(call.axes(node) or [ONE])[0] for node in call["tensors"]]
+    if call.has("indexing") and call["indexing"] == "xy":
+        every[:2] = every[1::-1]
+    return [every for _ in call.results]

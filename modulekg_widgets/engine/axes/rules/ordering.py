@@ -1,0 +1,106 @@
+"""Operators to which the order of the indices matters: the dimension that they walk is frozen."""
+
+from __future__ import annotations
+
+from modulekg_widgets.engine.axes.call import Call, Dims, rule
+from modulekg_widgets.engine.tracing.dataflow import DataNode
+
+
+@rule("aten::cumsum", "aten::cumprod", "aten::cummax", "aten::cummin", "aten::logcumsumexp", "aten::_cummax_helper",
+      "aten::_cummin_helper", "aten::_logcumsumexp")  # fmt: skip
+def cumulate(call: Call) -> list[Dims]:
+    """What comes earlier goes into what comes later."""
+    dims = call.axes(call.inputs[0])
+    at = call["dim"] % len(dims) if dims else 0
+    call.freeze_all(dims[at : at + 1], "accumulated in order")
+    for node in call.inputs[1:]:  # results that are given to be written
+        call.unify_all(call.axes(node), dims)
+    return [dims for _ in call.results]
+
+
+@rule("aten::diff")
+def diff(call: Call) -> Dims:
+    """Each index less the one before; what is joined to either end counts as such."""
+    dims = call.axes(call["self"])
+    at = call["dim"] % len(dims)
+    for node in call.inputs:
+        for position, term in enumerate(call.axes(node)):
+            if position == at:
+                call.freeze(term, "neighbours are compared")
+            else:
+                call.unify(term, dims[position])
+    return [*dims[:at], call.frozen(call.output.shape[at], "neighbours are compared"), *dims[at + 1 :]]
+
+
+@rule("aten::sort", "aten::topk", "aten::argsort", "aten::msort")
+def sort(call: Call) -> list[Dims]:
+    """Sorted values are in an order of their own, and indices are returned."""
+    dims = call.axes(call.inputs[0])
+    if not dims:
+        return [[] for _ in call.results]
+    at = (call["dim"] if call.has("dim") else 0) % len(dims)
+    call.freeze(dims[at], "sorted")
+    out = [*dims[:at], call.frozen(call.output.shape[at], "sorted"), *dims[at + 1 :]]
+    return [out for _ in call.results]
+
+
+@rule("aten::flip", "aten::roll", "aten::fliplr", "aten::flipud", "aten::rot90")
+def move(call: Call) -> Dims:
+    """Indices change places among themselves: another order, which the code fixes."""
+    source = call.inputs[0]
+    dims = call.axes(source)
+    asked = list(call["dims"]) if call.has("dims") else [1] if call.name == "fliplr" else [0]
+    if call.name == "roll" and not asked:
+        asked = list(range(len(dims)))  # rolled as if it were flat
+    text = "flipped" if call.name.startswith("flip") else "rolled" if call.name == "roll" else "rotated"
+    call.freeze_all([dims[at] for at in asked], text)
+    if call.name == "rot90":
+        return [t if t.size == s else call.frozen(s, text) for t, s in zip(dims, call.output.shape, strict=True)]
+    return dims
+
+
+@rule("aten::tril", "aten::triu")
+def triangle(call: Call) -> Dims:
+    """Rows and columns are compared by their position."""
+    dims = call.axes(call["self"])
+    call.freeze_all(dims[-2:], "cut to a triangle")
+    return dims
+
+
+@rule("aten::bucketize", "aten::searchsorted")
+def searched(call: Call) -> Dims:
+    """The boundaries are walked in order; each value is looked up alone, perhaps in a row of boundaries of its own."""
+    values = call["self"]
+    dims = call.axes(values) if isinstance(values, DataNode) else []
+    for node in call.inputs:
+        if node is not values:
+            *rows, boundaries = call.axes(node)
+            call.freeze(boundaries, "searched in order")
+            call.unify_all(rows, dims[: len(rows)])
+    return dims
+
+
+@rule("aten::isin")
+def isin(call: Call) -> Dims:
+    """Each element is looked up alone, among others in any order."""
+    elements = call["elements"] if call.has("elements") else None
+    return [] if elements is None else call.axes(elements)
+
+
+@rule("aten::nonzero", "aten::nonzero_static", "aten::masked_select", "aten::unique_consecutive", "aten::_unique2",
+      "aten::unique_dim", "aten::unique_dim_consecutive", "aten::_unique", "aten::bincount", "aten::histc",
+      "aten::histogram", "aten::argwhere", "aten::multinomial")  # fmt: skip
+def chosen_by_data(call: Call) -> list[Dims]:
+    """How many there are, or which, depends on the data and on the order."""
+    for node in call.inputs:
+        call.freeze_all(call.axes(node), "chosen by the data")
+    return [call.frozen_all(node.shape, "chosen by the data") for node in call.results]
+
+
+@rule("aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero", "aten::_assert_async",
+      "aten::_assert_tensor_metadata", "aten::_functional_assert_async")  # fmt: skip
+def asked_by_python(call: Call) -> list[Dims]:
+    """Python reads one figure; whatever made it has had its say."""
+    for node in call.inputs:
+        call.freeze_all(call.axes(node), "read by Python code")
+    return [call.frozen_all(node.shape, "read by Python code") for node in call.results]

@@ -1,0 +1,96 @@
+"""Reductions: the dimensions that are reduced go, whatever their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from modulekg_widgets.engine.axes.call import ONE, Call, Dims, rule
+from modulekg_widgets.engine.axes.rules.elementwise import broadcast, elementwise
+
+_WITH_INDEX = ("max", "min", "median", "nanmedian", "mode", "kthvalue")
+
+
+@rule(
+    "aten::mean", "aten::sum", "aten::nansum", "aten::nanmean", "aten::amax", "aten::amin", "aten::aminmax",
+    "aten::prod", "aten::var", "aten::std", "aten::var_mean", "aten::std_mean", "aten::any", "aten::all",
+    "aten::logsumexp", "aten::linalg_vector_norm", "aten::norm", "aten::count_nonzero", "aten::linalg_norm",
+    "aten::max", "aten::min", "aten::median", "aten::nanmedian", "aten::mode", "aten::kthvalue", "aten::_aminmax",
+    "aten::linalg__powsum", "aten::_is_all_true", "aten::_is_any_true",
+)  # fmt: skip
+def reduce(call: Call) -> list[Dims]:
+    """Reduced dimensions vanish or keep one index; where an index is returned and read, the order matters."""
+    if call.has("other"):
+        return elementwise(call)  # the larger of two
+    dims = call.axes(call.inputs[0])
+    gone = reduced(call, len(dims))
+    if call.name in _WITH_INDEX and len(call.results) > 1 and call.is_read(call.results[1]):
+        call.freeze_all([dims[at] for at in gone], "its index is returned")
+    return [_kept(dims, gone, node.dim()) for node in call.results]
+
+
+@rule("aten::argmax", "aten::argmin")
+def arg_reduce(call: Call) -> Dims:
+    """The index itself is returned, so the order matters."""
+    dims = call.axes(call.inputs[0])
+    gone = reduced(call, len(dims))
+    call.freeze_all([dims[at] for at in gone], "its index is returned")
+    return _kept(dims, gone, call.output.dim())
+
+
+def reduced(call: Call, count: int) -> set[int]:
+    """The dimensions that the call reduces: those asked for, or all."""
+    asked: int | Sequence[int] | None = call["dim"] if call.has("dim") else None
+    if asked is None or (not isinstance(asked, int) and len(asked) == 0):
+        kept = asked is not None and call.name in ("any", "all")  # these alone reduce nothing when asked for nothing
+        return set() if kept else set(range(count))
+    return {at % count for at in ([asked] if isinstance(asked, int) else asked)} if count else set()
+
+
+def _kept(dims: Dims, gone: set[int], count: int) -> Dims:
+    if count == len(dims):
+        return [ONE if at in gone else term for at, term in enumerate(dims)]
+    return [term for at, term in enumerate(dims) if at not in gone]
+
+
+@rule("aten::_softmax", "aten::_log_softmax", "aten::_safe_softmax", "aten::softmax", "aten::log_softmax")
+def softmax(call: Call) -> Dims:
+    """Every index along the dimension is treated alike."""
+    return call.axes(call.inputs[0])
+
+
+@rule("aten::_masked_softmax")
+def masked_softmax(call: Call) -> Dims:
+    """Scores (batch, heads, queries, keys) and a mask like them, of (queries, keys) or of (batch, keys)."""
+    dims, mask = call.axes(call["self"]), call["mask"]
+    if call["mask_type"] == 1 and mask.dim() == 2:
+        call.unify_all(call.axes(mask), [dims[0], dims[-1]])
+    else:
+        call.unify_broadcast(mask, dims)
+    return dims
+
+
+@rule("aten::dist")
+def dist(call: Call) -> Dims:
+    """The distance of two tensors, broadcast."""
+    broadcast(call, *(call.axes(node) for node in call.inputs))
+    return []
+
+
+@rule("aten::trace")
+def trace(call: Call) -> Dims:
+    """Row and column of an index meet on the diagonal."""
+    rows, columns = call.axes(call["self"])
+    if rows.size == columns.size:
+        call.unify(rows, columns)
+    else:
+        call.freeze_all([rows, columns], "the diagonal of a matrix that is not square")
+    return []
+
+
+@rule("aten::segment_reduce")
+def segment_reduce(call: Call) -> Dims:
+    """Runs along one dimension are reduced."""
+    data, segments = call.inputs[:2]
+    dims, at = call.axes(data), call["axis"] % data.dim()
+    call.freeze_all([*dims[: at + 1], *call.axes(segments)], "segments in order")
+    return [*call.frozen_all(call.output.shape[: at + 1], "segments in order"), *dims[at + 1 :]]

@@ -1,0 +1,198 @@
+"""Views: dimensions merged, taken apart, reordered and repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from modulekg_widgets.engine.axes.algebra import Term
+from modulekg_widgets.engine.axes.call import ONE, Call, Dims, rule
+
+
+@rule("aten::view", "aten::_unsafe_view", "aten::reshape", "aten::_reshape_alias", "aten::view_copy",
+      "aten::reshape_copy", "aten::_reshape_copy")  # fmt: skip
+def view(call: Call) -> Dims:
+    """Runs of equal products meet: several → one is a product, one → several takes it apart."""
+    source = call.inputs[0]
+    dims, shape = call.axes(source), call.output.shape
+    if source.numel() == 0 or "dtype" in call.operator.overload._overloadname:
+        return _bytes_view(call, dims, shape)
+    out: Dims = []
+    left, right = 0, 0
+    while right < len(shape):
+        start, first = left, right
+        have, want = 1, shape[right]
+        right += 1
+        while have != want:
+            if have < want:
+                have *= dims[left].size
+                left += 1
+            else:
+                want *= shape[right]
+                right += 1
+        out.extend(_merged_and_taken_apart(call, dims[start:left], shape[first:right]))
+    return out
+
+
+def _bytes_view(call: Call, dims: Dims, shape: Sequence[int]) -> Dims:
+    """Empty tensors, and views as another dtype, whose last dimension may change."""
+    if len(dims) != len(shape):
+        return call.frozen_all(shape, "a view of an empty tensor")
+    out = []
+    for term, size in zip(dims, shape, strict=True):
+        if term.size != size:
+            call.freeze(term, "a view as another dtype")
+        out.append(term if term.size == size else call.frozen(size, "a view as another dtype"))
+    return out
+
+
+def _merged_and_taken_apart(call: Call, dims: Sequence[Term], shape: Sequence[int]) -> Dims:
+    whole = _merged(call, dims)
+    parts = iter(call.factors(whole, *(size for size in shape if size != 1)))
+    return [ONE if size == 1 else next(parts) for size in shape]
+
+
+def _merged(call: Call, dims: Sequence[Term]) -> Term:
+    """Several dimensions as one."""
+    real = [term for term in dims if term.size != 1]
+    if len(real) > 1:
+        for term in real:
+            call.settle(term, "expanded, then merged with its neighbours")
+    return call.product(*real)
+
+
+@rule("aten::permute", "aten::permute_copy")
+def permute(call: Call) -> Dims:
+    """Dimensions in another order."""
+    dims = call.axes(call["self"])
+    return [dims[at] for at in call["dims"]]
+
+
+@rule("aten::transpose", "aten::swapaxes", "aten::swapdims", "aten::transpose_copy")
+def transpose(call: Call) -> Dims:
+    """Two dimensions change places."""
+    dims = call.axes(call["self"])
+    a, b = (call["dim0"], call["dim1"]) if call.has("dim0") else (call["axis0"], call["axis1"])
+    if dims:
+        dims[a], dims[b] = dims[b], dims[a]
+    return dims
+
+
+@rule("aten::t", "aten::numpy_T", "aten::t_copy")
+def t(call: Call) -> Dims:
+    """All dimensions in reverse."""
+    return call.axes(call["self"])[::-1]
+
+
+@rule("aten::movedim")
+def movedim(call: Call) -> Dims:
+    """Some dimensions move, the others keep their order."""
+    dims = call.axes(call["self"])
+    source, target = call["source"], call["destination"]
+    moved = {d % len(dims): s % len(dims) for s, d in zip(_several(source), _several(target), strict=True)}
+    rest = iter([at for at in range(len(dims)) if at not in moved.values()])
+    return [dims[moved[at]] if at in moved else dims[next(rest)] for at in range(len(dims))]
+
+
+def _several(value: int | Sequence[int]) -> Sequence[int]:
+    return [value] if isinstance(value, int) else value
+
+
+@rule("aten::squeeze", "aten::squeeze_copy")
+def squeeze(call: Call) -> Dims:
+    """Dimensions of one index go."""
+    dims = call.axes(call["self"])
+    asked = _several(call["dim"]) if call.has("dim") else range(len(dims))
+    gone = {at % len(dims) for at in asked} if dims else set()
+    return [term for at, term in enumerate(dims) if not (at in gone and term.size == 1)]
+
+
+@rule("aten::unsqueeze", "aten::unsqueeze_copy")
+def unsqueeze(call: Call) -> Dims:
+    """A new dimension of one index."""
+    dims = call.axes(call["self"])
+    dims.insert(call["dim"] % (len(dims) + 1), ONE)
+    return dims
+
+
+@rule("aten::expand", "aten::expand_as", "aten::expand_copy", "aten::broadcast_to")
+def expand(call: Call) -> Dims:
+    """What is expanded is equal along the new indices."""
+    dims, shape = call.axes(call.inputs[0]), call.output.shape
+    dims = [ONE] * (len(shape) - len(dims)) + dims
+    return [
+        term if term.size == size else call.filler(size, "expanded to a size in the code")
+        for term, size in zip(dims, shape, strict=True)
+    ]
+
+
+@rule("aten::repeat", "aten::tile")
+def repeat(call: Call) -> Dims:
+    """Copies laid end to end: a frozen outer factor; copies of one index are an expansion."""
+    times = call["repeats"] if call.has("repeats") else call["dims"]
+    dims = call.axes(call["self"])
+    times = [1] * (len(dims) - len(times)) + list(times)
+    dims = [ONE] * (len(times) - len(dims)) + dims
+    return [
+        call.filler(count, "repeated as often as the code says")
+        if term.size == 1
+        else call.product(call.frozen(count, "repeated"), term)
+        for count, term in zip(times, dims, strict=True)
+    ]
+
+
+@rule("aten::repeat_interleave")
+def repeat_interleave(call: Call) -> Dims:
+    """Every index several times in a row: a frozen inner factor."""
+    shape, counts, text = call.output.shape, call["repeats"], "repeated by counts that differ"
+    if not call.has("self"):
+        call.freeze_all(call.axes(counts), "indices made from counts")
+        return call.frozen_all(shape, "indices made from counts")
+    dims, at = call.axes(call["self"]), call["dim"]
+    if at is None:
+        dims, at = [_merged(call, dims)], 0
+    at %= len(dims)
+    if isinstance(counts, int) or counts.numel() == 1:
+        dims[at] = call.product(dims[at], call.frozen(shape[at] // dims[at].size, "repeated"))
+        return dims
+    call.freeze_all([dims[at], *call.axes(counts)], text)
+    dims[at] = call.frozen(shape[at], text)
+    return dims
+
+
+@rule("aten::as_strided", "aten::as_strided_copy")
+def as_strided(call: Call) -> Dims:
+    """The same shape and strides are a plain alias; anything else reads memory in an order of its own."""
+    source, out = call["self"], call.output
+    dims = call.axes(source)
+    if source.shape == out.shape and source.stride == out.stride:
+        return dims
+    call.freeze_all(dims, "read through as_strided")
+    return call.frozen_all(out.shape, "read through as_strided")
+
+
+@rule("aten::diagonal", "aten::diagonal_copy")
+def diagonal(call: Call) -> Dims:
+    """Where two dimensions have equal indices."""
+    dims = call.axes(call["self"])
+    a, b = call["dim1"] % len(dims), call["dim2"] % len(dims)
+    rest = [term for at, term in enumerate(dims) if at not in (a, b)]
+    if call["offset"] == 0 and dims[a].size == dims[b].size:
+        call.unify(dims[a], dims[b])
+        return [*rest, dims[a]]
+    text = "a diagonal that is not the main one of a square"
+    call.freeze_all([dims[a], dims[b]], text)
+    return [*rest, call.frozen(call.output.shape[-1], text)]
+
+
+@rule("aten::diag_embed")
+def diag_embed(call: Call) -> Dims:
+    """The last dimension becomes the diagonal of a matrix."""
+    *dims, last = call.axes(call["self"])
+    a, b = (call[name] % call.output.dim() for name in ("dim1", "dim2"))
+    square = [last, last]
+    if call["offset"] != 0:
+        call.freeze(last, "a diagonal beside the main one")
+        square = call.frozen_all([call.output.shape[a]] * 2, "a diagonal beside the main one")
+    for at, term in sorted([(a, square[0]), (b, square[1])], key=lambda pair: pair[0]):
+        dims.insert(at, term)
+    return dims

@@ -1,0 +1,117 @@
+"""Windows over positions: channels are kept, positions are frozen before and after."""
+
+from __future__ import annotations
+
+from modulekg_widgets.engine.axes.call import Call, Dims, rule
+
+_WALKED = {
+    1: ["max_pool1d", "max_pool1d_with_indices", "avg_pool1d", "adaptive_max_pool1d", "adaptive_avg_pool1d",
+        "reflection_pad1d", "replication_pad1d", "upsample_nearest1d", "_upsample_nearest_exact1d", "upsample_linear1d"],
+    2: ["max_pool2d", "max_pool2d_with_indices", "mkldnn_max_pool2d", "avg_pool2d", "adaptive_max_pool2d",
+        "adaptive_avg_pool2d", "_adaptive_avg_pool2d", "fractional_max_pool2d", "max_unpool2d", "reflection_pad2d",
+        "replication_pad2d", "upsample_nearest2d", "_upsample_nearest_exact2d", "upsample_bilinear2d",
+        "_upsample_bilinear2d_aa", "upsample_bicubic2d", "_upsample_bicubic2d_aa", "_upsample_lanczos2d_aa"],
+    3: ["max_pool3d", "max_pool3d_with_indices", "mkldnn_max_pool3d", "avg_pool3d", "adaptive_max_pool3d",
+        "adaptive_avg_pool3d", "_adaptive_avg_pool3d", "fractional_max_pool3d", "max_unpool3d", "reflection_pad3d",
+        "replication_pad3d", "upsample_nearest3d", "_upsample_nearest_exact3d", "upsample_trilinear3d"],
+}  # fmt: skip
+_COUNT = {name: count for count, names in _WALKED.items() for name in names}
+
+
+@rule(*(f"aten::{name}" for name in _COUNT))
+def window(call: Call) -> list[Dims]:
+    """Pooling, interpolation and padding by what lies inside; where there are indices, they lie like the values."""
+    dims = call.axes(call.inputs[0])
+    at = len(dims) - _COUNT[call.name]
+    call.freeze_all(dims[at:], "a window walks over it")
+    for node in call.inputs[1:]:
+        other = call.axes(node)
+        # beside indices, which lie like the values: random places of windows, (samples, channels, coordinates)
+        lead = other[:-1] if call.name.startswith("fractional") else other[:at]
+        call.freeze_all(other[len(lead) :], "a window walks over it")
+        for a, b in zip(reversed(dims[:at]), reversed(lead), strict=False):
+            call.unify(a, b)
+    return [[*dims[:at], *call.frozen_all(node.shape[at:], "positions after a window")] for node in call.results]
+
+
+@rule("aten::grid_sampler_2d", "aten::grid_sampler_3d", "aten::grid_sampler", "aten::cudnn_grid_sampler")
+def grid_sample(call: Call) -> Dims:
+    """Channels are read at positions that a grid gives."""
+    image, grid = (call.axes(node) for node in call.inputs[:2])
+    call.freeze_all(image[2:], "read at given positions")
+    call.freeze(grid[-1], "coordinates")
+    call.unify(image[0], grid[0])
+    return [image[0], image[1], *grid[1:-1]]
+
+
+@rule("aten::affine_grid_generator")
+def affine_grid(call: Call) -> Dims:
+    """A grid of positions per sample."""
+    theta = call.axes(call.inputs[0])
+    call.freeze_all(theta[1:], "coordinates")
+    return [theta[0], *call.frozen_all(call.output.shape[1:], "coordinates")]
+
+
+@rule("aten::im2col")
+def im2col(call: Call) -> Dims:
+    """(N, C, H, W) → (N, C·kernel, positions)."""
+    dims = call.axes(call["self"])
+    call.freeze_all(dims[-2:], "a window walks over it")
+    channels = dims[-3]
+    window_size = call.output.shape[-2] // channels.size
+    merged = call.product(channels, call.frozen(window_size, "positions of the window"))
+    return [*dims[:-3], merged, call.frozen(call.output.shape[-1], "positions after a window")]
+
+
+@rule("aten::col2im")
+def col2im(call: Call) -> Dims:
+    """(N, C·kernel, positions) → (N, C, H, W)."""
+    *batch, merged, positions = call.axes(call["self"])
+    call.freeze(positions, "a window walks over it")
+    channels = call.output.shape[-3]
+    kept, kernel = call.factors(merged, channels, merged.size // channels)
+    call.freeze(kernel, "positions of the window")
+    return [*batch, kept, *call.frozen_all(call.output.shape[-2:], "positions after a window")]
+
+
+@rule("aten::unfold", "aten::unfold_copy")
+def unfold(call: Call) -> Dims:
+    """Overlapping pieces of one dimension as a new last one."""
+    dims = call.axes(call["self"])
+    at = call["dimension"] % len(dims)
+    call.freeze(dims[at], "a window walks over it")
+    shape = call.output.shape
+    return [
+        *dims[:at], call.frozen(shape[at], "positions after a window"), *dims[at + 1 :],
+        call.frozen(shape[-1], "positions of the window"),
+    ]  # fmt: skip
+
+
+@rule("aten::pixel_shuffle")
+def pixel_shuffle(call: Call) -> Dims:
+    """C·r² channels become C, r times as wide and high."""
+    *batch, channels, height, width = call.axes(call["self"])
+    out = call.output.shape[-3]
+    kept, inner = call.factors(channels, out, channels.size // out)
+    call.freeze(inner, "spread over positions")
+    call.freeze_all([height, width], "positions spread apart")
+    return [*batch, kept, *call.frozen_all(call.output.shape[-2:], "positions after a pixel shuffle")]
+
+
+@rule("aten::pixel_unshuffle")
+def pixel_unshuffle(call: Call) -> Dims:
+    """C channels become C·r², r times less wide and high."""
+    *batch, channels, height, width = call.axes(call["self"])
+    call.freeze_all([height, width], "positions gathered")
+    count = call.output.shape[-3] // channels.size
+    merged = call.product(channels, call.frozen(count, "gathered from positions"))
+    return [*batch, merged, *call.frozen_all(call.output.shape[-2:], "positions after a pixel unshuffle")]
+
+
+@rule("aten::channel_shuffle", "aten::native_channel_shuffle")
+def channel_shuffle(call: Call) -> Dims:
+    """(G·C) channels become (C·G)."""
+    dims = call.axes(call.inputs[0])
+    groups = call["groups"]
+    group, inner = call.factors(dims[1], groups, dims[1].size // groups)
+    return [dims[0], call.product(inner, group), *dims[2:]]

@@ -1,0 +1,378 @@
+"""The proof: permuting an axis's indices in all of its members at once leaves what the model computes unchanged.
+
+It runs in float64 on rescaled weights, so that no weak initialisation hides an error. The control: the output must
+depend on every single member, or nothing is proved.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from modulekg_widgets.engine.axes.expression import rearranged
+from modulekg_widgets.engine.errors import TraceError, shown
+from modulekg_widgets.engine.identity.hierarchy import walk
+from modulekg_widgets.engine.tracing.restore import untouched
+from modulekg_widgets.engine.tracing.structure import tensors, with_tensors
+
+if TYPE_CHECKING:
+    from modulekg_widgets.engine.axes.axis import Axes, Axis
+    from modulekg_widgets.engine.tracing.dataflow import DataNode
+
+log = logging.getLogger("modulekg_widgets")
+Tensor = torch.Tensor
+State = dict[str, Tensor]
+PROVED, WRONG, NOT_PROVED = "proved", "wrong", "not proved"
+TOLERANCE = 1e-5  # relative to the largest output, as in the literature's float32 checks; float64 gives 1e-12
+SINGLE = 1e-4  # the same where the model knows no float64
+MOST_RUNS = 32
+LEAST_EFFECT = 1e-9  # of the largest output in float64: less is rounding
+
+
+@dataclass(frozen=True, slots=True)
+class AxisProof:
+    """What the permutation says of one axis."""
+
+    axis: str
+    status: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The result of `axes.verify()`; `error` is the largest change of the output, relative to the largest output."""
+
+    error: float
+    dtype: str  # float64, or float32 where an operator of the model knows no float64
+    proofs: list[AxisProof] = field(repr=False)
+    bipartitions: int = 0  # random parts of members that were permuted alone and did change the output, as they must
+
+    @property
+    def ok(self) -> bool:
+        """No axis is wrong."""
+        return all(proof.status != WRONG for proof in self.proofs)
+
+    @property
+    def proved(self) -> list[str]:
+        return self._with(PROVED)
+
+    @property
+    def wrong(self) -> list[str]:
+        return self._with(WRONG)
+
+    @property
+    def not_proved(self) -> list[str]:
+        """Axes on which, in one member at least, the output does not depend."""
+        return self._with(NOT_PROVED)
+
+    def _with(self, status: str) -> list[str]:
+        return [proof.axis for proof in self.proofs if proof.status == status]
+
+    def __getitem__(self, axis: str) -> AxisProof:
+        return next(proof for proof in self.proofs if proof.axis == axis)
+
+    def __str__(self) -> str:
+        counts = f"{len(self.proved)} proved, {len(self.wrong)} wrong, {len(self.not_proved)} not proved"
+        change = f"largest relative change {self.error:.1e} in {self.dtype}"
+        return f"{counts}; {change}, {self.bipartitions} bipartitions refused"
+
+
+def verify(
+    axes: Axes,
+    args: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    seed: int = 0,
+    tolerance: float = TOLERANCE,
+    bipartitions: int = 8,
+) -> Verification:
+    """Permute all free axes at once, then find the wrong ones by halves; the model stays as it is.
+
+    The inputs are the traced ones unless `args` and `kwargs` give others of the same shapes. `bipartitions` random
+    parts of members are permuted alone; the output must change, else two axes were merged that are independent.
+    Raises `TraceError` when the forward pass does not run in float64.
+    """
+    try:
+        return _Proof(axes, args, kwargs, seed, tolerance, torch.float64).report(bipartitions)
+    except TraceError as error:
+        try:
+            # some kernels, such as grouped matrix products, exist for lower precision only
+            return _Proof(axes, args, kwargs, seed, max(tolerance, SINGLE), torch.float32).report(bipartitions)
+        except TraceError:
+            raise error from error.__cause__
+
+
+class _Proof:
+    def __init__(self, axes: Axes, args: Any, kwargs: Any, seed: int, tolerance: float, dtype: torch.dtype) -> None:
+        self.axes = axes
+        self.dtype = dtype
+        self.least = LEAST_EFFECT if dtype is torch.float64 else SINGLE
+        self.graph = axes.graph
+        self.args, self.kwargs = self.graph.call if args is None and kwargs is None else (args, kwargs)
+        self.seed = seed
+        self.runs = 0
+        self.tolerance = tolerance
+        self.random = np.random.default_rng(seed)
+        self.nodes: list[DataNode] = list(dict.fromkeys(self.graph.state.values()))
+        self.state = {name: _cast(value, dtype) for name, value in _rescaled(self.nodes, seed).items()}
+        self.orders = {axis.term: _derangement(axis.size, self.random) for axis in axes.free}
+
+    def report(self, bipartitions: int) -> Verification:
+        expected, gradients = self._gradients()
+        self.scale = max(_size(expected), 1e-300)
+        self.expected = expected
+        free = self.axes.free
+        error = self._error(free)
+        wrong = {} if error <= self.tolerance else self._wrong_ones(free)
+        proofs: list[AxisProof] = []
+        for axis in free:
+            if axis in wrong:
+                proofs.append(AxisProof(axis.name, WRONG, f"the output changes by {wrong[axis]:.1e} of its size"))
+                continue
+            silent = [name for name in _member_names(axis) if not self._matters(name, axis, gradients)]
+            note = f"the output does not depend on the order in {', '.join(silent[:3])}" if silent else ""
+            proofs.append(AxisProof(axis.name, NOT_PROVED if silent else PROVED, note))
+        refused, merged = self._bipartitions(free, wrong, bipartitions, gradients)
+        return Verification(
+            error, str(self.dtype).removeprefix("torch."), [merged.get(proof.axis, proof) for proof in proofs], refused
+        )
+
+    # --------------------------------------------------------- permutation
+
+    def _error(self, axes: Sequence[Axis], only: Mapping[str, bool] | None = None) -> float:
+        """How much the output changes when these axes are permuted (in the members `only` names), relative."""
+        orders = {axis.term: self.orders[axis.term] for axis in axes}
+        changed = {}
+        for node in self.nodes:
+            value = self.state[node.label]
+            if only is None or only.get(node.label, False):
+                for at, term in enumerate(self.axes.inference.dims(node)):
+                    order = rearranged(term, orders)
+                    if value.shape[at] > 1 and not np.array_equal(order, np.arange(len(order))):
+                        value = value.index_select(at, torch.from_numpy(order).to(value.device))
+            changed[node.label] = value
+        return _distance(self._run(changed), self.expected) / self.scale
+
+    def _wrong_ones(self, axes: list[Axis]) -> dict[Axis, float]:
+        """The axes that change the output, found by halving."""
+        error = self._error(axes)
+        if not axes or error <= self.tolerance:
+            return {}
+        if len(axes) == 1:
+            return {axes[0]: error}
+        middle = len(axes) // 2
+        return {**self._wrong_ones(axes[:middle]), **self._wrong_ones(axes[middle:])}
+
+    def _bipartitions(
+        self, free: list[Axis], wrong: Mapping[Axis, float], count: int, gradients: State
+    ) -> tuple[int, dict[str, AxisProof]]:
+        """Permute random parts of the members alone; also how often that was refused."""
+        able = [
+            axis for axis in free if axis not in wrong and axis.size > 1
+            and len([n for n in _member_names(axis) if self._matters(n, axis, gradients)]) > 1
+        ]  # fmt: skip
+        refused = 0
+        merged: dict[str, AxisProof] = {}
+        for axis in self.random.permutation(np.array(able, dtype=object))[:count] if able else []:
+            names = [n for n in _member_names(axis) if self._matters(n, axis, gradients)]
+            chosen = self.random.random(len(names)) < 0.5
+            chosen[0], chosen[-1] = True, False
+            if self._error([axis], dict(zip(names, chosen, strict=True))) > self.least:
+                refused += 1
+            else:
+                part = ", ".join(name for name, taken in zip(names, chosen, strict=True) if taken)
+                merged[axis.name] = AxisProof(axis.name, NOT_PROVED, f"{part} can be permuted without the others")
+        return refused, merged
+
+    # ------------------------------------------------------------- control
+
+    def _gradients(self) -> tuple[list[Tensor], State]:
+        """The output, and the gradient of a random projection of it in every member, in one pass."""
+        leaves = {n: v.detach().clone().requires_grad_(v.is_floating_point()) for n, v in self.state.items()}
+        with torch.enable_grad(), _BatchNormByHand():
+            outputs = self._run(leaves, keep_graph=True)
+            generator = torch.Generator().manual_seed(self.seed)
+            parts = [
+                (t * torch.randn(t.shape, generator=generator, dtype=t.dtype).to(t.device)).sum()
+                for t in outputs if t.requires_grad
+            ]  # fmt: skip
+            names = [name for name, leaf in leaves.items() if leaf.requires_grad]
+            found: Sequence[Tensor | None] = ()
+            # an operator that overwrites what its gradient needs leaves none: the control then runs the model
+            with suppress(RuntimeError):
+                found = torch.autograd.grad(torch.stack(parts).sum(), [leaves[n] for n in names], allow_unused=True)
+        gradients = {name: grad for name, grad in zip(names, found, strict=False) if grad is not None}
+        return [t.detach() for t in outputs], gradients
+
+    def _matters(self, name: str, axis: Axis, gradients: State) -> bool:
+        """Whether the output moves when this member alone is permuted: along that way its gradient is not zero."""
+        gradient, value = gradients.get(name), self.state[name]
+        if gradient is None:
+            # unread here, or behind a detach: a run of its own tells, as long as these are few
+            self.runs += 1
+            return self.runs <= MOST_RUNS and self._error([axis], {name: True}) > self.least
+        node = self.graph.state[name]
+        moved = value
+        for at, term in enumerate(self.axes.inference.dims(node)):
+            order = rearranged(term, {axis.term: self.orders[axis.term]})
+            if value.shape[at] > 1 and not np.array_equal(order, np.arange(len(order))):
+                moved = moved.index_select(at, torch.from_numpy(order).to(value.device))
+        effect = (gradient * (moved - value)).sum().abs().item()
+        rounding = (gradient.abs() * (moved - value).abs()).sum().item() * 1e3 * torch.finfo(self.dtype).eps
+        return effect > max(rounding, self.least * self.scale * 1e-3)
+
+    # ----------------------------------------------------------- execution
+
+    def _run(self, state: State, keep_graph: bool = False) -> list[Tensor]:
+        named = {name: state[node.label] for name, node in self.graph.state.items()}
+        model = self.graph.model
+        args, kwargs = with_tensors((self.args, self.kwargs), lambda t: _cast(t.detach().clone(), self.dtype))
+        modules = walk(model).modules
+        with untouched(modules), _seeded(self.seed, self.dtype), torch.set_grad_enabled(keep_graph), _In(self.dtype):
+            self.graph.set_mode(modules)
+            try:
+                output = torch.func.functional_call(model, named, args, kwargs, tie_weights=False, strict=False)
+            except Exception as error:
+                raise TraceError(
+                    f"verify runs the model in float64, and {shown(type(model).__name__)} stopped: "
+                    f"{type(error).__name__}: {shown(str(error), 300)}"
+                ) from error
+        return [tensor for _, tensor in tensors(output)]
+
+
+def _member_names(axis: Axis) -> list[str]:
+    return list(dict.fromkeys(member.name for member in axis.members))
+
+
+def _derangement(size: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """A random order that leaves no index at its place."""
+    order = random.permutation(size)
+    out = np.empty(size, dtype=np.int64)
+    out[order] = np.roll(order, 1)
+    return out
+
+
+def _rescaled(nodes: Sequence[DataNode], seed: int) -> State:
+    """The tensors in float64: constant ones made random, matrices scaled to 1/sqrt(fan in)."""
+    generator = torch.Generator().manual_seed(seed)
+    state = {}
+    for node in nodes:
+        tensor = node.tensor
+        assert tensor is not None
+        if tensor.is_meta:
+            raise TraceError(f"{shown(node.label)} has no data on the meta device: verify needs a model with weights")
+        value = tensor.detach()
+        if not value.is_floating_point():
+            state[node.label] = value.clone()
+            continue
+        value = value.double()
+        constant = value.numel() > 1 and bool((value == value.reshape(-1)[0]).all())
+        if node.is_buffer and not constant:
+            state[node.label] = value.clone()  # tables such as rotary frequencies mean something
+            continue
+        noise = torch.rand(value.shape, generator=generator, dtype=torch.float64).to(value.device)
+        if node.dim() < 2:
+            value = 0.5 + noise if constant or not bool(value.isfinite().all()) else value * (0.5 + noise)
+        else:
+            if constant or not bool(value.isfinite().all()) or value.std() < 1e-12:
+                value = 2 * noise - 1
+            fan_in = max(value[0].numel(), 1)
+            value = value / value.std().clamp_min(1e-12) / fan_in**0.5
+        state[node.label] = value
+    return state
+
+
+class _In(TorchDispatchMode):
+    """Gives `dtype` wherever the code asks for another floating-point type."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype = dtype
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        asked = kwargs.get("dtype")
+        if isinstance(asked, torch.dtype) and asked.is_floating_point:
+            kwargs = {**kwargs, "dtype": self.dtype}
+        elif isinstance(asked, torch.dtype) and asked.is_complex:
+            kwargs = {**kwargs, "dtype": self.dtype.to_complex()}
+        out = func(*args, **kwargs)
+        # a tensor of the code's own, such as a constant, comes in the type that it was written in
+        return _cast(out, self.dtype) if isinstance(out, Tensor) and _makes(func) else out
+
+
+class _BatchNormByHand(TorchFunctionMode):
+    """Batch normalisation in its written-out form, which has a gradient in the running statistics too."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.nn.functional.batch_norm:
+            given = inspect.signature(func).bind(*args, **(kwargs or {}))
+            given.apply_defaults()
+            if not given.arguments["training"] and given.arguments["running_mean"] is not None:
+                return _batch_norm(*(given.arguments[name] for name in _BATCH_NORM))
+        return func(*args, **(kwargs or {}))
+
+
+_BATCH_NORM = ("input", "running_mean", "running_var", "weight", "bias", "eps")
+
+
+def _batch_norm(
+    x: Tensor, mean: Tensor, variance: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Tensor:
+    shape = [1, -1] + [1] * (x.dim() - 2)
+    out = (x - mean.view(shape)) * (variance.view(shape) + eps).rsqrt()
+    out = out if weight is None else out * weight.view(shape)
+    return out if bias is None else out + bias.view(shape)
+
+
+def _makes(func: Any) -> bool:
+    """Whether the operator makes a tensor of its own: a factory, or a constant of the code."""
+    return func._schema.name in ("aten::lift_fresh", "aten::detach", "aten::alias") or not any(
+        isinstance(argument.type, torch.TensorType) for argument in func._schema.arguments
+    )
+
+
+def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    return tensor.to(dtype) if tensor.is_floating_point() and tensor.dtype != dtype else tensor
+
+
+@contextmanager
+def _seeded(seed: int, dtype: torch.dtype) -> Iterator[None]:
+    """The same random numbers in every run (`untouched` puts the user's back), and `dtype` as the default."""
+    torch.manual_seed(seed)
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(default)
+
+
+def _size(outputs: Sequence[Tensor]) -> float:
+    return max((t.abs().max().item() for t in outputs if t.numel() and t.dtype is not torch.bool), default=0.0)
+
+
+def _distance(a: Sequence[Tensor], b: Sequence[Tensor]) -> float:
+    """The largest difference of two outputs; infinite where shapes or numbers that are none differ."""
+    worst = 0.0
+    if len(a) != len(b):
+        return float("inf")
+    for x, y in zip(a, b, strict=True):
+        if x.shape != y.shape:
+            return float("inf")
+        if x.numel():
+            difference = (x.to(torch.complex128 if x.is_complex() else torch.float64) - y).abs()
+            same = x.isnan() & y.isnan() | (x == y)
+            difference = difference.masked_fill(same, 0.0)
+            worst = max(worst, difference.max().item() if not bool(difference.isnan().any()) else float("inf"))
+    return worst

@@ -1,0 +1,305 @@
+"""The data flow of one forward pass: values, the operators between them, and the modules that called these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
+from modulekg_widgets.engine.identity.hierarchy import module_state
+from modulekg_widgets.engine.tracing.source import Source
+
+if TYPE_CHECKING:
+    from modulekg_widgets.engine.tracing.flops import Flops
+
+INPUT, PARAMETER, BUFFER, CONSTANT, RESULT = "input", "parameter", "buffer", "constant", "result"
+
+
+class Storage:
+    """What the views of one memory share: the last operator that wrote into it."""
+
+    __slots__ = ("writer", "written")
+
+    def __init__(self) -> None:
+        self.writer: OperatorNode | None = None
+        self.written = -1
+
+
+class DataNode:
+    """One tensor of the forward pass; writing in place makes a new one, whose `previous` is the tensor before."""
+
+    __slots__ = (
+        "consumers", "dtype", "graph", "index", "is_output", "kind", "label", "names", "previous", "producer", "shape",
+        "stamp", "storage", "stride", "tensor", "value",
+    )  # fmt: skip
+
+    def __init__(self, graph: Dataflow, tensor: torch.Tensor, kind: str, storage: Storage, label: str = "") -> None:
+        self.graph = graph
+        self.index = len(graph.values)
+        self.kind = kind
+        self.label = label
+        self.names: tuple[str, ...] = ()  # of a parameter or buffer: all its names, several when it is tied
+        self.shape: tuple[int, ...] = tuple(tensor.shape)
+        self.stride: tuple[int, ...] = tensor.stride() if tensor.layout is torch.strided else ()
+        self.dtype: torch.dtype = tensor.dtype
+        self.producer: OperatorNode | None = None
+        self.consumers: list[OperatorNode] = []
+        self.previous: DataNode | None = None
+        self.is_output = False
+        self.storage = storage
+        self.stamp = len(graph.operators) - 1  # of the last operator that it has seen
+        self.tensor: torch.Tensor | None = None  # of what the model holds: the real tensor
+        self.value: torch.Tensor | None = None  # filled by Dataflow.forward
+        graph.values.append(self)
+
+    @property
+    def name(self) -> str:
+        """The dotted name of a parameter or buffer, the argument's name of an input, else module:operator_index."""
+        if self.producer is None:
+            return self.label
+        operator = self.producer
+        short = operator.name.rpartition("::")[2]
+        suffix = f".{operator.outputs.index(self)}" if len(operator.outputs) > 1 else ""
+        return f"{operator.module}:{short}_{operator.index}{suffix}"
+
+    @property
+    def is_input(self) -> bool:
+        return self.kind == INPUT
+
+    @property
+    def is_parameter(self) -> bool:
+        return self.kind == PARAMETER
+
+    @property
+    def is_buffer(self) -> bool:
+        return self.kind == BUFFER
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the tensor in bytes."""
+        return self.numel() * self.dtype.itemsize
+
+    def dim(self) -> int:
+        return len(self.shape)
+
+    def numel(self) -> int:
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+    def cut_analysis(self, index: Sequence[int], dim: int = 0) -> Any:
+        """What else must change when the positions `index` of dimension `dim` go; nothing is changed."""
+        return self.graph.cut_analysis(self, index=index, dim=dim)
+
+    def __repr__(self) -> str:
+        return f"<{shown(self.name)}: {self.kind} {list(self.shape)} {str(self.dtype).removeprefix('torch.')}>"
+
+
+@dataclass(eq=False, slots=True)
+class OperatorNode:
+    """One call of an ATen operator; where a tensor stood, `args`, `kwargs` and `result` hold its `DataNode`."""
+
+    graph: Dataflow = field(repr=False)
+    index: int
+    overload: Any
+    args: tuple[Any, ...] = field(repr=False)
+    kwargs: dict[str, Any] = field(repr=False)
+    inputs: list[DataNode] = field(repr=False)
+    module: str
+    source: Source | None
+    outputs: list[DataNode] = field(default_factory=list, repr=False)
+    result: Any = field(default=None, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The operator's name without its overload, as `aten::convolution`."""
+        return self.overload._schema.name
+
+    @property
+    def params(self) -> list[DataNode]:
+        """The parameters and buffers among the inputs."""
+        return [node for node in self.inputs if node.kind in (PARAMETER, BUFFER)]
+
+    @property
+    def where(self) -> str:
+        """Operator, module path and source line in one line of text."""
+        module = shown(self.module) or "(root)"
+        return f"{self.name} in {module}" + (f", {self.source}" if self.source else "")
+
+    def analysis(self, value: DataNode, mask: Any) -> Any:
+        """What this operator alone makes of a mask on `value`, one of its inputs or outputs: {value: {dim: indices}}."""
+        return self.graph.operator_analysis(self, value, mask)
+
+    def flops(self) -> int | None:
+        """Floating-point operations of this call, a multiply-add counted as 2; None when no formula is known."""
+        from modulekg_widgets.engine.tracing.flops import operator_flops
+
+        return operator_flops(self)
+
+
+@dataclass(eq=False, slots=True)
+class ModuleCall:
+    """One call of a module: its tensors in and out, and the range of operators that ran inside."""
+
+    path: str
+    start: int
+    inputs: list[DataNode]
+    outputs: list[DataNode] = field(default_factory=list)
+    end: int | None = None  # None while it runs, and for ever when its forward raised
+
+
+class ModuleNode:
+    """A module of the model as the forward pass saw it."""
+
+    def __init__(self, graph: Dataflow, path: str, module: nn.Module) -> None:
+        self.graph = graph
+        self.path = path
+        self.module = module
+        self.calls: list[ModuleCall] = []
+
+    @property
+    def inputs(self) -> list[DataNode]:
+        """The tensors that the module was called with, over all its calls."""
+        return [node for call in self.calls for node in call.inputs]
+
+    @property
+    def outputs(self) -> list[DataNode]:
+        """The tensors that the module gave, over all its calls."""
+        return [node for call in self.calls for node in call.outputs]
+
+    @property
+    def operators(self) -> list[OperatorNode]:
+        """The operators that ran in the module and below, in order."""
+        every = self.graph.operators
+        return [operator for call in self.calls for operator in every[call.start : call.end]]
+
+    @property
+    def params(self) -> dict[str, DataNode]:
+        """The module's own parameters and buffers by attribute."""
+        prefix = f"{self.path}." if self.path else ""
+        own = [*self.module._parameters, *self.module._buffers]
+        return {name: self.graph.state[prefix + name] for name in own if prefix + name in self.graph.state}
+
+    @property
+    def sub_modules(self) -> dict[str, ModuleNode]:
+        """The child modules by attribute."""
+        prefix = f"{self.path}." if self.path else ""
+        every = self.graph.modules
+        return {name: every[prefix + name] for name in self.module._modules if prefix + name in every}
+
+    def flops(self) -> Flops:
+        """The cost of what ran in this module and below."""
+        from modulekg_widgets.engine.tracing.flops import count_flops
+
+        return count_flops(self.operators)
+
+    def __repr__(self) -> str:
+        kind = shown(type(self.module).__name__)
+        return f"<{shown(self.path) or '(root)'}: {kind}, {len(self.calls)} calls, {len(self.operators)} operators>"
+
+
+Node = TypeVar("Node", DataNode, ModuleNode)
+
+
+class Modules(Mapping[str, ModuleNode]):
+    """The modules by dotted path; one that stands in several places is found under each of them."""
+
+    def __init__(self, nodes: Mapping[str, ModuleNode]) -> None:
+        self._nodes = nodes
+
+    def __getitem__(self, path: str) -> ModuleNode:
+        try:
+            return self._nodes[path]
+        except (KeyError, TypeError):
+            raise UnknownPathError(f"no module {shown(str(path))!r}: {nearest(str(path), self._nodes)}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+
+class Values(list[DataNode], Generic[Node]):
+    """The values in the order of their birth; look one up by index or by name."""
+
+    @overload
+    def __getitem__(self, key: int | str) -> DataNode: ...  # type: ignore[overload-overlap]
+    @overload
+    def __getitem__(self, key: slice) -> list[DataNode]: ...
+    def __getitem__(self, key: Any) -> Any:
+        if not isinstance(key, str):
+            return super().__getitem__(key)
+        for node in self:
+            if key in node.names or node.name == key:
+                return node
+        raise UnknownPathError(f"no value {shown(key)!r}: {nearest(key, (node.name for node in self))}")
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """An operator that no rule knows, or that depends on data: every axis it touches is frozen."""
+
+    operator: str
+    module: str
+    source: str
+    remedy: str = field(default="", repr=False)
+
+
+class Dataflow:
+    """What one forward pass did, as `DataNode`s, `OperatorNode`s and `ModuleNode`s in the order they came."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.values: Values[DataNode] = Values()
+        self.operators: list[OperatorNode] = []
+        self.state: dict[str, DataNode] = {}  # parameters and buffers by each of their names
+        self.inputs: list[DataNode] = []
+        self.outputs: list[DataNode] = []
+        self.result: Any = None  # what forward returned, with nodes in the tensors' places
+        self.modules: Modules = Modules({})
+        self.traced_on = ""
+        self.call: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})  # what forward was called with
+        self.training: bool | None = None  # the mode that was set for the trace, None for the model's own
+        self.error: Exception | None = None  # why the forward pass stopped; the graph ends there
+        self.data_dependent: list[Unknown] = []  # calls that turned tensor data into Python values
+
+    @cached_property
+    def unread(self) -> list[DataNode]:
+        """The parameters and buffers that this forward pass never read."""
+        return [node for node in dict.fromkeys(self.state.values()) if not node.consumers]
+
+    def set_mode(self, modules: Sequence[nn.Module]) -> None:
+        """Set the modules to the mode of the trace; `untouched` puts it back."""
+        if self.training is not None:
+            for module in modules:
+                module_state(module)["training"] = self.training
+
+    def flops(self) -> Flops:
+        """The cost of the forward pass; `.unknown` lists the operators that have no formula."""
+        from modulekg_widgets.engine.tracing.flops import count_flops
+
+        return count_flops(self.operators)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the recorded operators on real inputs and fill `value` of every node; gives the outputs' values."""
+        from modulekg_widgets.engine.tracing.execution import fill_values
+
+        return fill_values(self, args, kwargs)
+
+    def cut_analysis(self, what: Any, index: Sequence[int], dim: int = 0) -> Any:
+        raise NotImplementedError  # engine/axes knows
+
+    def operator_analysis(self, operator: OperatorNode, value: DataNode, mask: Any) -> Any:
+        raise NotImplementedError  # engine/axes knows
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.operators)} operators, {len(self.values)} values, {len(self.modules)} modules"
+        broken = f", stopped by {type(self.error).__name__}" if self.error is not None else ""
+        return f"<{type(self).__name__} of {shown(type(self.model).__name__)}: {counts}, on {self.traced_on}{broken}>"

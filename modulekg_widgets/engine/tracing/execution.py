@@ -1,0 +1,203 @@
+"""Running recorded operators on real tensors."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from modulekg_widgets.engine.errors import ModuleKGError, TraceError, shown
+from modulekg_widgets.engine.identity.hierarchy import module_state
+from modulekg_widgets.engine.tracing.dataflow import BUFFER, CONSTANT, INPUT, Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.inputs import input_tensors
+from modulekg_widgets.engine.tracing.operators import user_operators
+from modulekg_widgets.engine.tracing.structure import leaves, tensors, with_leaves
+
+Tensor = torch.Tensor
+LARGEST_CONSTANT = 1 << 22  # elements
+# these write the running statistics that they are given, and their schema does not say so
+_WRITES_BUFFERS = {"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"}
+
+
+def run(operator: OperatorNode, value_of: Callable[[DataNode], Any], device: torch.device | None = None) -> Any:
+    """Call the operator with the tensors that `value_of` gives for its nodes; factories make theirs on `device`."""
+    args = _filled(operator.args, value_of)
+    kwargs = {name: _filled(argument, value_of) for name, argument in operator.kwargs.items()}
+    if device is not None and "device" in kwargs:
+        kwargs["device"] = device
+    user = user_operators.get(operator.name)
+    if user is not None:
+        return user.run(operator.overload, args, kwargs, on_meta=False)
+    return operator.overload(*args, **kwargs)
+
+
+def _filled(argument: Any, value_of: Callable[[DataNode], Any]) -> Any:
+    if isinstance(argument, DataNode):
+        return value_of(argument)
+    return [_filled(part, value_of) for part in argument] if isinstance(argument, list | tuple) else argument
+
+
+# ---------------------------------------------------------------- constants
+
+
+def constant_value(node: DataNode) -> Tensor | None:
+    """The contents of a value that depends on nothing but constants of the code and integer buffers, else None."""
+    known: dict[DataNode, Tensor | None] = {}
+    waiting = [node]
+    while waiting:
+        top = waiting[-1]
+        if top not in known:
+            unknown = [source for source in _sources(top) if source not in known]
+            if unknown:
+                waiting.extend(unknown)
+                continue
+            known[top] = _constant(top, known)
+        waiting.pop()
+    return known[node]
+
+
+def _sources(node: DataNode) -> list[DataNode]:
+    operator = node.producer
+    return operator.inputs if operator is not None and _repeatable(operator, node) else []
+
+
+def _repeatable(operator: OperatorNode, node: DataNode) -> bool:
+    overload = operator.overload
+    seeded = torch.Tag.nondeterministic_seeded in overload.tags
+    return not overload._schema.is_mutable and not seeded and node.numel() <= LARGEST_CONSTANT
+
+
+def _constant(node: DataNode, known: dict[DataNode, Tensor | None]) -> Tensor | None:
+    operator = node.producer
+    if operator is None:
+        held = node.tensor if node.kind in (BUFFER, CONSTANT) and not node.dtype.is_floating_point else None
+        return None if held is None or held.is_meta or held.numel() > LARGEST_CONSTANT else held.cpu()
+    if not _repeatable(operator, node) or any(known.get(source) is None for source in operator.inputs):
+        return None
+    with torch.no_grad():
+        results = run(operator, known.__getitem__, torch.device("cpu"))
+    return dict(zip(operator.outputs, (tensor for _, tensor in tensors(results)), strict=False)).get(node)
+
+
+# ------------------------------------------------------------------ forward
+
+
+def fill_values(graph: Dataflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run the recorded operators on `args` and keep every value on its node; inputs and model stay as they are.
+
+    Gives what the model would return. Raises `TraceError` when inputs or model have other shapes than at the trace,
+    when the data lead another way through the code, and for a model on the meta device.
+    """
+    if graph.error is not None:
+        raise TraceError("the graph ends where its forward pass stopped: trace with inputs that go through", graph)
+    values = _Run(graph, args, kwargs).values_of_all()
+    for node in graph.values:
+        node.value = values[node]
+    return with_leaves(graph.result, DataNode, values.__getitem__)
+
+
+class _Run:
+    """One pass over the operators, on tensors that share memory as those of the model do."""
+
+    def __init__(self, graph: Dataflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.graph = graph
+        self.device: torch.device | None = None  # of the inputs, where it is another one than at the trace
+        self.values: dict[DataNode, Tensor] = {}
+        self.before: dict[DataNode, Tensor] = {}  # what a value was until its memory was written
+        self.sharing: dict[int, list[DataNode]] = defaultdict(list)  # the values by the address of their memory
+        given = {**_held_by_the_model(graph), **self._given(args, kwargs)}
+        written = {node.storage for node in graph.values if node.previous is not None}
+        for node in graph.values:
+            if node.producer is None:
+                tensor = self._checked(node, given.get(node, node.tensor))
+                self._take(node, tensor.clone() if node.storage in written else tensor)
+
+    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[DataNode, Tensor]:
+        """The tensors of the inputs by their nodes."""
+        given = input_tensors(self.graph.model, args, kwargs)
+        traced = input_tensors(self.graph.model, *self.graph.call)
+        got, expected = (", ".join(f"{name} {list(t.shape)}" for name, t in found) for found in (given, traced))
+        if got != expected:
+            raise self._error(f"forward got {got or 'no tensors'}, and the graph was traced with {expected}")
+        if given and given[0][1].device != traced[0][1].device:
+            self.device = given[0][1].device
+        nodes = {id(node.tensor): node for node in self.graph.values if node.tensor is not None}
+        found: dict[DataNode, Tensor] = {}
+        for (name, tensor), (_, before) in zip(given, traced, strict=True):
+            node = nodes[id(before)]
+            if found.setdefault(node, tensor if node.kind == INPUT else before) is not tensor:
+                raise self._error(f"the traced {name} and {shown(node.name)} were one tensor, and now they are two")
+        return found
+
+    def _checked(self, node: DataNode, tensor: Tensor | None) -> Tensor:
+        assert tensor is not None
+        if tensor.is_meta:
+            raise TraceError(f"{shown(node.name)} is on the meta device: give the model weights first, as by to_empty")
+        if tuple(tensor.shape) != node.shape:
+            raise self._error(f"{shown(node.name)} has shape {list(tensor.shape)}, at the trace {list(node.shape)}")
+        return tensor.to(self.device) if self.device is not None and node.kind == CONSTANT else tensor
+
+    def _error(self, what: str) -> TraceError:
+        return TraceError(f"{what}: trace the model again as it is called now", self.graph)
+
+    def values_of_all(self) -> dict[DataNode, Tensor]:
+        """The values of all nodes after all operators have run."""
+        with torch.inference_mode(False), torch.no_grad():
+            for operator in self.graph.operators:
+                try:
+                    self._perform(operator)
+                except ModuleKGError:
+                    raise
+                except Exception as error:
+                    reason = f"{type(error).__name__}: {shown(str(error), 300)}"
+                    raise self._error(f"{operator.where} stopped on these inputs: {reason}") from error
+        return {**self.values, **self.before}
+
+    def _perform(self, operator: OperatorNode) -> None:
+        versions = {node: node.previous for node in operator.outputs if node.previous is not None}
+        for previous in versions.values():
+            for node in self.sharing.pop(_address(self.values[previous]), ()):
+                self.before[node] = self.values[node].clone()
+        results = run(operator, self._copy if operator.name in _WRITES_BUFFERS else self._value, self.device)
+        for node, previous in versions.items():
+            self._take(node, self.values[previous])
+        traced = [node for _, node in leaves(operator.result, DataNode)]
+        produced = [tensor for _, tensor in tensors(results)]
+        if not (traced or versions or results == operator.result or results != results):  # NaN is not itself
+            raise self._error(f"{operator.where} gave {results}, at the trace {operator.result}")
+        for node, tensor in zip(traced, produced, strict=True):
+            # what nobody reads, such as statistics saved for a backward pass, may differ between devices
+            if tuple(tensor.shape) != node.shape and (node.consumers or node.is_output):
+                raise self._error(f"{operator.where} gave {list(tensor.shape)}, at the trace {list(node.shape)}")
+            if node not in versions:
+                self._take(node, tensor)
+
+    def _take(self, node: DataNode, value: Tensor) -> None:
+        self.values[node] = value
+        self.sharing[_address(value)].append(node)
+
+    def _value(self, node: DataNode) -> Tensor:
+        return self.values[node]
+
+    def _copy(self, node: DataNode) -> Tensor:
+        return self.values[node].clone() if node.kind == BUFFER else self.values[node]
+
+
+def _address(value: Tensor) -> int:
+    """Where the memory is that views share; 0 for tensors that have none of their own."""
+    plain = value.layout is torch.strided and torch._C._has_storage(value)
+    return value.untyped_storage().data_ptr() if plain else 0
+
+
+def _held_by_the_model(graph: Dataflow) -> dict[DataNode, Tensor]:
+    """The parameters and buffers as the model has them now: `to` and `load_state_dict` may have replaced them."""
+    found = {}
+    for name, node in graph.state.items():
+        path, _, attribute = name.rpartition(".")
+        state = module_state(graph.modules[path].module)
+        tensor = state["_parameters"].get(attribute, state["_buffers"].get(attribute))
+        if isinstance(tensor, Tensor):
+            found[node] = tensor
+    return found

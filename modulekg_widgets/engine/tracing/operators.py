@@ -1,0 +1,37 @@
+"""What a user tells of an operator of their own: its shape, its value and its cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class UserOperator:
+    """How an operator runs on tensors without data (`shape`) and with data (`value`), and what it costs (`flops`)."""
+
+    shape: Callable[..., Any] | None = None
+    value: Callable[..., Any] | None = None
+    flops: Callable[..., int] | None = None
+    like: str | None = None  # the operator that this one behaves as
+
+    def run(self, func: Any, args: list[Any], kwargs: dict[str, Any], on_meta: bool) -> Any:
+        """Run by the user's function where there is one, else by the operator itself.
+
+        `shape` gets the operator's arguments and returns a shape (for a result like the first tensor), or tensors.
+        """
+        if on_meta and self.shape is not None:
+            result = self.shape(*args, **kwargs)
+            if isinstance(result, tuple | list | torch.Size) and all(isinstance(size, int) for size in result):
+                first = next(argument for argument in args if isinstance(argument, torch.Tensor))
+                return first.new_empty(tuple(result))
+            return result
+        if not on_meta and self.value is not None:
+            return self.value(*args, **kwargs)
+        return func(*args, **kwargs)
+
+
+user_operators: dict[str, UserOperator] = {}

@@ -1,0 +1,311 @@
+"""Recording a forward pass: every ATen call under a dispatch mode, with the module and the line it came from."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from modulekg_widgets.engine.tracing.dataflow import (
+    CONSTANT,
+    RESULT,
+    Dataflow,
+    DataNode,
+    ModuleCall,
+    OperatorNode,
+    Storage,
+    Unknown,
+)  # fmt: skip
+from modulekg_widgets.engine.tracing.execution import constant_value
+from modulekg_widgets.engine.tracing.operators import user_operators
+from modulekg_widgets.engine.tracing.signature import Signature, on_meta
+from modulekg_widgets.engine.tracing.source import CallingLines
+from modulekg_widgets.engine.tracing.structure import tensors
+
+Tensor = torch.Tensor
+# calls that turn data into Python values or into shapes: another input may take another way
+DATA_DEPENDENT = {"aten::_local_scalar_dense", "aten::nonzero", "aten::equal", "aten::is_nonzero",
+                  "aten::masked_select", "aten::unique_consecutive", "aten::_unique2", "torchvision::nms"}  # fmt: skip
+
+
+class Recorder(TorchDispatchMode):
+    """Records into `graph`; `stand_in` makes, of a tensor from outside, the one that the operators shall see.
+
+    `on_meta`: operators run on meta tensors, and a call with layouts that were seen before does not run at all.
+    """
+
+    def __init__(self, graph: Dataflow, paths: Mapping[int, str], stand_in: Callable[[Tensor], Tensor] | None) -> None:
+        super().__init__()
+        self.graph = graph
+        self.stand_in = stand_in
+        self.on_meta = False
+        self._paths = paths
+        self._nodes: dict[int, DataNode] = {}
+        self._stand_ins: dict[int, Tensor] = {}
+        self._kept: list[Any] = []
+        self._signatures: dict[Any, Signature] = {}
+        self._layouts: dict[Any, Any] = {}
+        self._lines = CallingLines()
+        self._scope = [""]
+        self._calls: list[ModuleCall] = []
+        self._thread = threading.get_ident()
+
+    # ------------------------------------------------------------ tensors
+
+    def adopt(self, tensor: Tensor, kind: str, label: str) -> DataNode:
+        """The node of a tensor from outside, made when it is new."""
+        node = self._nodes.get(id(tensor))
+        if node is None:
+            node = DataNode(self.graph, tensor, kind, Storage(), label)
+            node.tensor = tensor
+            self._nodes[id(tensor)] = node
+            self._kept.append(tensor)
+            if self.stand_in is not None and not (self.on_meta and tensor.is_meta):
+                self._stand_ins[id(tensor)] = self.stand_in(tensor)
+        return node
+
+    def node(self, tensor: Tensor) -> DataNode:
+        """The node that holds the present contents of `tensor`."""
+        node = self._nodes.get(id(tensor))
+        if node is None:
+            return self.adopt(tensor, CONSTANT, f"constant_{len(self.graph.values)}")
+        storage = node.storage
+        if storage.written > node.stamp:
+            # another view of the same memory was written since
+            assert storage.writer is not None
+            node = self._version(tensor, node, storage.writer)
+        return node
+
+    def _version(self, tensor: Tensor, node: DataNode, writer: OperatorNode) -> DataNode:
+        new = DataNode(self.graph, tensor, RESULT, node.storage)
+        new.previous = node
+        new.producer = writer
+        writer.outputs.append(new)
+        self._nodes[id(tensor)] = new
+        return new
+
+    def _born(self, tensor: Tensor, storage: Storage, producer: OperatorNode) -> DataNode:
+        node = DataNode(self.graph, tensor, RESULT, storage)
+        node.producer = producer
+        producer.outputs.append(node)
+        key = id(tensor)
+        self._nodes[key] = node
+        if self.stand_in is None:
+            # real tensors die as in every forward pass, so that memory does not grow; the id is free again then
+            self._kept.append(weakref.ref(tensor, lambda _, nodes=self._nodes, key=key: nodes.pop(key, None)))
+        else:
+            self._kept.append(tensor)
+        return node
+
+    # ---------------------------------------------------------- operators
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        signature = self._signatures.get(func)
+        if signature is None:
+            signature = self._signatures[func] = Signature(func)
+        read = _Arguments(self)
+        call_args = [read.enter(argument) for argument in args]
+        call_kwargs = {}
+        key: list[Any] = [func, *read.key]
+        recorded_kwargs = {}
+        recorded_args = tuple(read.recorded)
+        for name, argument in (kwargs or {}).items():
+            read.recorded = []
+            call_kwargs[name] = read.enter(argument)
+            recorded_kwargs[name] = read.recorded[0]
+        if kwargs:
+            key += [*kwargs, *read.key[len(key) - 1 :]]
+        if self.on_meta and signature.takes_device:
+            call_kwargs = on_meta(call_kwargs)
+        if signature.is_question:
+            return func(*call_args, **call_kwargs)
+        operator = OperatorNode(
+            self.graph, len(self.graph.operators), func, recorded_args, recorded_kwargs, read.nodes, self._scope[-1],
+            self._lines.find(sys._getframe(1)),
+        )  # fmt: skip
+        if func._schema.name in DATA_DEPENDENT:
+            known = constant_value(operator.inputs[0]) if self.on_meta and operator.inputs else None
+            if known is not None:
+                return func(known, *call_args[1:], **call_kwargs)
+            self.graph.data_dependent.append(Unknown(operator.name, operator.module, str(operator.source)))
+        results = self._run(signature, call_args, call_kwargs, key)
+        return self._record(operator, signature, results, read, args, kwargs)
+
+    def _run(self, signature: Signature, args: list[Any], kwargs: dict[str, Any], key: list[Any]) -> Any:
+        func = signature.overload
+        if not self.on_meta or not signature.is_pure:
+            return self._execute(func, args, kwargs)
+        try:
+            entry = tuple(key)
+            layout = self._layouts.get(entry)
+        except TypeError:  # an argument that cannot be hashed
+            return self._execute(func, args, kwargs)
+        if layout is None:
+            results = self._execute(func, args, kwargs)
+            self._layouts[entry] = _layout(results)
+            return results
+        return _empties(layout) if layout is not _UNLIKE else self._execute(func, args, kwargs)
+
+    def _execute(self, func: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        user = user_operators.get(func._schema.name)
+        if user is not None:
+            return user.run(func, args, kwargs, on_meta=self.stand_in is not None)
+        return func(*args, **kwargs)
+
+    def _record(
+        self, operator: OperatorNode, signature: Signature, results: Any, read: _Arguments, args: Any, kwargs: Any
+    ) -> Any:
+        """Take the results into the graph, and give them back with the user's own tensors where these were written."""
+        flat = [results] if isinstance(results, Tensor) else _flat(results)
+        if not flat and not read.nodes:
+            return results
+        graph = self.graph
+        graph.operators.append(operator)
+        for node in read.nodes:
+            node.consumers.append(operator)
+        written: dict[int, Tensor] = {}
+        for tensor in self._written(signature, args, kwargs):
+            old = self._nodes[id(tensor)]
+            new = self._version(tensor, old, operator)
+            written[id(self._stand_ins.get(id(tensor), tensor))] = tensor
+            new.storage.writer, new.storage.written = operator, operator.index
+            new.stamp = operator.index
+        storage = None
+        if signature.views is not None and isinstance(args[signature.views], Tensor):
+            storage = self._nodes[id(args[signature.views])].storage
+        for tensor in flat:
+            if id(tensor) not in written and not (id(tensor) in self._nodes and signature.writes):
+                self._born(tensor, storage or Storage(), operator)
+        if isinstance(results, Tensor):
+            own = written.get(id(results), results)
+            operator.result = self._nodes[id(own)]
+            return own
+        operator.result = _replaced(results, lambda t: self._nodes[id(written.get(id(t), t))])
+        return _replaced(results, lambda t: written.get(id(t), t)) if written else results
+
+    def _written(self, signature: Signature, args: Any, kwargs: Any) -> Iterator[Tensor]:
+        for position in signature.writes:
+            if position < len(args):
+                yield from _flat(args[position])
+        for name in signature.writes_named:
+            if kwargs and name in kwargs:
+                yield from _flat(kwargs[name])
+
+    # ------------------------------------------------------------ modules
+
+    def entered(self, module: nn.Module, args: Any) -> None:
+        """A module is called."""
+        if threading.get_ident() != self._thread:
+            return
+        path = self._paths.get(id(module), self._scope[-1])
+        found = [self.node(tensor) for _, tensor in tensors(args)] if args else []
+        call = ModuleCall(path, len(self.graph.operators), found)
+        self._scope.append(path)
+        self._calls.append(call)
+        node = self.graph.modules.get(path)
+        if node is not None:
+            node.calls.append(call)
+
+    def left(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        """A module's call ended; `output` is None when it raised."""
+        if threading.get_ident() != self._thread or not self._calls:
+            return
+        self._scope.pop()
+        call = self._calls.pop()
+        call.end = len(self.graph.operators)
+        if kwargs:
+            call.inputs.extend(self.node(tensor) for _, tensor in tensors(kwargs))
+        call.outputs = [self.node(tensor) for _, tensor in tensors(output)]
+
+
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[None]:
+    """The recorder at work; hooks for all modules at once, so that the model itself gets none."""
+    before = register_module_forward_pre_hook(recorder.entered)
+    try:
+        after = register_module_forward_hook(recorder.left, with_kwargs=True, always_call=True)
+        try:
+            with torch.inference_mode(False), torch.no_grad(), recorder:
+                yield
+        finally:
+            after.remove()
+    finally:
+        before.remove()
+
+
+class _Arguments:
+    """One pass over the arguments of a call: what is recorded, what the operator gets, and what tells layouts apart."""
+
+    __slots__ = ("key", "nodes", "recorded", "recorder")
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.nodes: list[DataNode] = []
+        self.recorded: list[Any] = []
+        self.key: list[Any] = []
+
+    def enter(self, argument: Any) -> Any:
+        if isinstance(argument, Tensor):
+            recorder = self.recorder
+            node = recorder._nodes.get(id(argument))
+            if node is None or node.storage.written > node.stamp:
+                node = recorder.node(argument)
+            self.nodes.append(node)
+            self.recorded.append(node)
+            self.key.append((node.shape, node.stride, node.dtype))
+            return recorder._stand_ins.get(id(argument), argument)
+        if isinstance(argument, list | tuple):
+            outer, self.recorded = self.recorded, []
+            self.key.append(len(argument))
+            inside = [self.enter(part) for part in argument]
+            outer.append(self.recorded)
+            self.recorded = outer
+            return inside
+        self.recorded.append(argument)
+        self.key.append(argument)
+        self.key.append(type(argument))
+        return argument
+
+
+_UNLIKE = object()  # results that are not tensors alone
+
+
+def _layout(results: Any) -> Any:
+    """How to make tensors like the results: a layout, or a sequence of them."""
+    if isinstance(results, Tensor):
+        if results.layout is not torch.strided or type(results) is not Tensor:
+            return _UNLIKE
+        return results.shape, results.stride(), results.dtype
+    if isinstance(results, tuple | list):
+        parts = [_layout(part) for part in results]
+        return _UNLIKE if _UNLIKE in parts else (type(results), parts)
+    return (None, None) if results is None else _UNLIKE
+
+
+def _empties(layout: Any) -> Any:
+    if len(layout) == 3:
+        return torch.empty_strided(layout[0], layout[1], dtype=layout[2], device="meta")
+    kind, parts = layout
+    return None if kind is None else kind(_empties(part) for part in parts)
+
+
+def _flat(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    return [tensor for part in value for tensor in _flat(part)] if isinstance(value, tuple | list) else []
+
+
+def _replaced(value: Any, change: Callable[[Tensor], Any]) -> Any:
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, tuple | list):
+        return type(value)(_replaced(part, change) for part in value)
+    return value

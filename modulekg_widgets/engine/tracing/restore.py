@@ -1,0 +1,222 @@
+"""Leaving no trace: what a forward pass may change around it, kept and put back."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from operator import is_
+from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.identity.hierarchy import module_state
+
+# one at a time: random states and the backends' flags belong to the whole process
+_one_at_a_time = threading.RLock()
+
+
+@contextmanager
+def untouched(modules: Sequence[nn.Module], held: Any = ()) -> Iterator[Kept]:
+    """Put back, however the body ends: attributes of the modules and of `held`, and what these hold; random states.
+
+    What is known of the tensors is their identity, flags and gradients; `bytes_kept` looks after what is in them.
+    """
+    with _one_at_a_time:
+        with torch._C.DisableTorchFunctionSubclass():  # a tensor class of the user's is not asked for its flags
+            kept = Kept(modules, held)
+        states = _random_states()
+        fast = torch.backends.mha.get_fastpath_enabled()
+        try:
+            torch.backends.mha.set_fastpath_enabled(False)  # the fast path is one opaque operator
+            yield kept
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fast)
+            for put_back, state in states:
+                put_back(state)
+            with torch._C.DisableTorchFunctionSubclass():
+                kept.put_back()
+
+
+@contextmanager
+def bytes_kept(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
+    """Put back what the body writes into the memory of these tensors; their version counters stay as they are."""
+    before = [(tensor, tensor.detach(), tensor.detach().clone()) for tensor in _with_data(tensors)]
+    try:
+        yield
+    finally:
+        with torch.inference_mode(False), torch.no_grad():
+            for tensor, memory, copy in before:
+                # neither the versions nor torch.equal tell: batch_norm raises no version, and NaN differs from itself
+                if not _same_bytes(memory, copy):
+                    memory.data.copy_(copy)
+                if tensor.data_ptr() != memory.data_ptr():
+                    tensor.data = memory
+
+
+def _with_data(tensors: Iterable[torch.Tensor]) -> Iterator[torch.Tensor]:
+    for tensor in {id(tensor): tensor for tensor in tensors}.values():
+        plain = tensor.layout is torch.strided and not tensor.is_quantized and torch._C._has_storage(tensor)
+        if plain and not tensor.is_meta:
+            yield tensor
+
+
+def _same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
+    a, b = (tensor.resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8) for tensor in (a, b))
+    return torch.equal(a, b)
+
+
+class Kept:
+    """The attributes of modules, and of the containers and plain objects in them, as they are now."""
+
+    def __init__(self, modules: Sequence[nn.Module], held: Any) -> None:
+        self.every_tensor: list[torch.Tensor] = []  # with the gradients
+        self._dicts: list[tuple[dict[Any, Any], dict[Any, Any]]] = []
+        self._empty: list[dict[Any, Any]] = []
+        self._sequences: list[tuple[Any, list[Any]]] = []
+        self._slots: list[tuple[Any, Any, Any]] = []
+        self._others: list[tuple[Callable[[Any], object], Any]] = []
+        self._classes: list[tuple[nn.Module, type]] = []
+        self._flags: list[tuple[torch.Tensor, bool, torch.Tensor | None]] = []
+        self._waiting: list[Any] = [held]
+        entered = {id(module) for module in modules}
+        for module in modules:
+            self._keep_module(module)
+        while self._waiting:
+            value = self._waiting.pop()
+            if id(value) not in entered:
+                entered.add(id(value))
+                self._enter(value)
+
+    def _keep_module(self, module: nn.Module) -> None:
+        state = module_state(module)
+        self._classes.append((module, type(module)))
+        self._keep(state)
+        self._keep_slots(module)
+        for tensor in (state.get("_parameters") or {}).values():
+            if isinstance(tensor, torch.Tensor):
+                gradient = tensor.grad if tensor.is_leaf else None
+                self._flags.append((tensor, tensor.requires_grad, gradient))
+                self.every_tensor += [tensor] if gradient is None else [tensor, gradient]
+
+    def _enter(self, value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            self.every_tensor.append(value)
+        elif isinstance(value, nn.Module):
+            self._keep_module(value)
+        elif isinstance(value, dict):
+            self._keep(value)
+        elif isinstance(value, tuple | frozenset):
+            self._wait_for(value)
+        elif isinstance(value, list | set | deque):
+            self._sequences.append((value, list(value)))
+            self._wait_for(value)
+        elif (restorer := _restorer(value)) is not None:
+            self._others.append(restorer)
+        elif type(value).__module__ != "builtins":
+            if type(state := getattr(value, "__dict__", None)) is dict:
+                self._keep(state)
+            self._keep_slots(value)
+
+    def _keep(self, state: dict[Any, Any]) -> None:
+        if state:
+            self._dicts.append((state, state.copy()))
+            self._wait_for(state.values())
+        else:
+            self._empty.append(state)
+
+    def _wait_for(self, values: Iterable[Any]) -> None:
+        for value in values:
+            if type(value) in _HOOKS and not value:
+                self._empty.append(value)  # most dictionaries of a module; the fast way
+            elif type(value) not in _NOTHING_INSIDE and not isinstance(value, _LEAVES):
+                self._waiting.append(value)
+
+    def _keep_slots(self, owner: Any) -> None:
+        for slot in _slots(type(owner)):
+            try:
+                value = slot.__get__(owner)
+            except AttributeError:
+                value = _UNSET
+            self._slots.append((slot, owner, value))
+            self._wait_for((value,))
+
+    def put_back(self) -> None:
+        """Make everything what it was; what is so already is not written."""
+        for module, cls in self._classes:
+            if type(module) is not cls:
+                module.__class__ = cls
+        for state, before in self._dicts:
+            if not (_same(state, before) and _same(state.values(), before.values())):
+                state.clear()
+                state.update(before)
+        for state in self._empty:
+            if state:
+                state.clear()
+        for value, before in self._sequences:
+            if not _same(value, before):
+                value.clear()
+                (value.update if isinstance(value, set) else value.extend)(before)
+        for put_back, before in self._others:
+            put_back(before)
+        for slot, owner, before in self._slots:
+            if before is not _UNSET:
+                slot.__set__(owner, before)
+            else:
+                with suppress(AttributeError):
+                    slot.__delete__(owner)
+        for tensor, requires_grad, grad in self._flags:
+            if tensor.requires_grad is not requires_grad:
+                tensor.requires_grad_(requires_grad)
+            if tensor.is_leaf and tensor.grad is not grad:
+                tensor.grad = grad
+
+
+_UNSET = object()
+_HOOKS = {dict, OrderedDict}
+_NOTHING_INSIDE = {int, float, bool, str, type(None), nn.Parameter, type, FunctionType, torch.dtype}
+_LEAVES = (
+    torch.dtype, torch.device, str, bytes, int, float, complex, bool, type, FunctionType, BuiltinFunctionType,
+    MethodType, ModuleType,
+)  # fmt: skip
+
+
+def _same(now: Any, before: Any) -> bool:
+    return len(now) == len(before) and all(map(is_, now, before))
+
+
+@lru_cache(maxsize=4096)
+def _slots(cls: type) -> tuple[Any, ...]:
+    members = [member for base in cls.__mro__ if "__slots__" in base.__dict__ for member in base.__dict__.values()]
+    return tuple(member for member in members if isinstance(member, MemberDescriptorType))
+
+
+def _restorer(value: Any) -> tuple[Callable[[Any], object], Any] | None:
+    """How to put back an object that has its state in C: generators of random numbers and NumPy's arrays."""
+    if isinstance(value, torch.Generator):
+        return value.set_state, value.get_state()
+    if isinstance(value, random.Random):
+        return value.setstate, value.getstate()
+    numpy = sys.modules.get("numpy")
+    if numpy and isinstance(value, numpy.random.Generator):
+        return lambda state: setattr(value.bit_generator, "state", state), value.bit_generator.state
+    if numpy and isinstance(value, numpy.ndarray) and value.flags.writeable:
+        return lambda copy: numpy.copyto(value, copy), value.copy()
+    return None
+
+
+def _random_states() -> list[tuple[Callable[[Any], object], Any]]:
+    states: list[tuple[Callable[[Any], object], Any]] = [
+        (torch.set_rng_state, torch.get_rng_state()), (random.setstate, random.getstate())
+    ]  # fmt: skip
+    if numpy := sys.modules.get("numpy"):
+        states.append((numpy.random.set_state, numpy.random.get_state()))
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        states.append((torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))
+    return states

@@ -1,0 +1,51 @@
+"""What the schema of an operator says of its tensors: which are written, and whose memory the results share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+# calls that only ask about a tensor
+_QUESTIONS = {"prim::device", "prim::dtype", "prim::layout", "aten::is_contiguous", "aten::sym_size", "aten::size",
+              "aten::stride", "aten::sym_stride", "aten::sym_numel", "aten::numel", "aten::dim", "aten::storage_offset",
+              "aten::sym_storage_offset", "aten::is_same_size", "aten::is_complex", "aten::is_floating_point"}  # fmt: skip
+
+
+class Signature:
+    """The facts about one overload that recording needs at every call."""
+
+    __slots__ = ("is_question", "overload", "takes_device", "views", "writes", "writes_named")
+
+    def __init__(self, overload: Any) -> None:
+        schema = overload._schema
+        self.overload = overload
+        self.is_question = schema.name in _QUESTIONS
+        self.takes_device = any(argument.name == "device" for argument in schema.arguments)
+        self.writes: list[int] = []  # positions of the arguments that are written
+        self.writes_named: list[str] = []  # names of those that are passed by keyword only
+        shared: set[str] = set()
+        for result in schema.returns:
+            if result.alias_info is not None:
+                shared |= set(result.alias_info.before_set)
+        self.views: int | None = None  # position of the argument whose memory the results share
+        for position, argument in enumerate(schema.arguments):
+            alias = argument.alias_info
+            if alias is None:
+                continue
+            if alias.is_write:
+                (self.writes_named if argument.kwarg_only else self.writes).append(
+                    argument.name if argument.kwarg_only else position  # type: ignore[arg-type]
+                )
+            elif shared & set(alias.before_set) and self.views is None:
+                self.views = position
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether equal layouts in give equal layouts out, and nothing is written."""
+        return not self.writes and not self.writes_named
+
+
+def on_meta(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The keywords of a factory or a copy, its device changed to meta."""
+    return {**kwargs, "device": torch.device("meta")}

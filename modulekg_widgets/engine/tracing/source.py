@@ -1,0 +1,71 @@
+"""Which line of the user's code called an operator."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cache
+from types import CodeType, FrameType
+from typing import NamedTuple
+
+import torch
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_ENGINE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_USER, _LIBRARY, _RECORDER = range(3)
+
+
+class Source(NamedTuple):
+    """A line of code."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{_short(self.file)}:{self.line}"
+
+
+@cache
+def _short(file: str) -> str:
+    """The file below the folder that Python imports it from, as `torchvision/models/resnet.py`."""
+    for folder in sorted(filter(None, sys.path), key=len, reverse=True):
+        if file.startswith(folder.rstrip(os.sep) + os.sep):
+            return os.path.relpath(file, folder).replace(os.sep, "/")
+    return os.path.basename(file)
+
+
+class CallingLines:
+    """Finds the line behind a call: the innermost one outside torch, else the innermost one of a torch module."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[CodeType, int] = {}
+
+    def find(self, frame: FrameType | None) -> Source | None:
+        """The line that led to `frame`, a frame of the recorder; None when no module is running."""
+        kinds = self._kinds
+        fallback: FrameType | None = None
+        inside = False
+        while frame is not None:
+            code = frame.f_code
+            kind = kinds.get(code)
+            if kind is None:
+                kind = kinds[code] = _kind(code)
+            if kind == _USER:
+                return Source(code.co_filename, frame.f_lineno)
+            if kind == _LIBRARY:
+                inside = True
+                if fallback is None and code.co_name == "forward":
+                    fallback = frame
+            elif inside and code.co_name == "call_model":
+                break
+            frame = frame.f_back
+        return None if fallback is None else Source(fallback.f_code.co_filename, fallback.f_lineno)
+
+    def is_users(self, code: CodeType) -> bool:
+        """Whether the code stands outside torch and outside this engine."""
+        return _kind(code) == _USER
+
+
+def _kind(code: CodeType) -> int:
+    file = code.co_filename
+    return _RECORDER if file.startswith(_ENGINE) else _LIBRARY if file.startswith(_TORCH) else _USER

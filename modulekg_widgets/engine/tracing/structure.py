@@ -1,0 +1,83 @@
+"""The tensors in what a forward pass takes and gives: nested tuples, lists, mappings and dataclasses."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from typing import Any
+
+import torch
+
+
+def tensors(value: Any, name: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    """Every tensor in `value` with a readable name such as `out.logits` or `x[0]`, each container entered once."""
+    return leaves(value, torch.Tensor, name)
+
+
+def with_tensors(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
+    """A copy of `value` in which every tensor is what `change` makes of it; what holds no tensor is not copied."""
+    return with_leaves(value, torch.Tensor, change)
+
+
+def leaves(value: Any, kind: type, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Every instance of `kind` in `value` with its name."""
+    waiting = [(name, value)]
+    entered: set[int] = set()
+    while waiting:
+        place, item = waiting.pop()
+        if isinstance(item, kind):
+            yield place, item
+            continue
+        inside = _inside(item)
+        if inside and id(item) not in entered:
+            entered.add(id(item))
+            waiting.extend(reversed([(place + step, part) for step, part in inside]))
+
+
+def with_leaves(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
+    """A copy of `value` in which every instance of `kind` is what `change` makes of it."""
+    return _copied(value, kind, change, {})
+
+
+def _inside(value: Any) -> list[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        return [(f"[{key!r}]" if not isinstance(key, str) else f".{key}", value[key]) for key in value]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return [(f".{field}", part) for field, part in zip(value._fields, value, strict=True)]
+    if isinstance(value, tuple | list):
+        return [(f"[{i}]", part) for i, part in enumerate(value)]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [(f".{field.name}", getattr(value, field.name, None)) for field in dataclasses.fields(value)]
+    return []
+
+
+def _copied(value: Any, kind: type, change: Callable[[Any], Any], made: dict[int, Any]) -> Any:
+    if isinstance(value, kind):
+        return change(value)
+    if id(value) in made:  # a container that stands in several places, or in itself
+        return made[id(value)]
+    if next(leaves(value, kind), None) is None:
+        return value
+    if isinstance(value, tuple):
+        parts = [_copied(part, kind, change, made) for part in value]
+        make = getattr(type(value), "_make", type(value))
+        return make(parts)
+    new = made[id(value)] = _shallow_copy(value)
+    if isinstance(value, list):
+        new[:] = [_copied(part, kind, change, made) for part in value]
+    elif isinstance(value, Mapping):
+        for key in value:
+            new[key] = _copied(value[key], kind, change, made)
+    else:
+        for field in dataclasses.fields(value):
+            if hasattr(value, field.name):  # the way past a frozen dataclass
+                object.__setattr__(new, field.name, _copied(getattr(value, field.name), kind, change, made))
+    return new
+
+
+def _shallow_copy(value: Any) -> Any:
+    """A copy that can be filled: of the same class, or a plain dict where a mapping cannot be copied or written."""
+    if isinstance(value, Mapping) and not isinstance(value, MutableMapping):
+        return {}
+    return copy.copy(value)

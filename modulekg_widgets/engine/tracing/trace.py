@@ -1,0 +1,235 @@
+"""Tracing a model: on meta tensors where that goes, then on fake, then on real ones; the model stays as it is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import TracebackType
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from modulekg_widgets.engine.errors import ModuleKGError, TraceError, UninitializedModuleError, shown
+from modulekg_widgets.engine.identity.hierarchy import Walk, unwrapped, walk
+from modulekg_widgets.engine.tracing.dataflow import (
+    BUFFER,
+    INPUT,
+    PARAMETER,
+    Dataflow,
+    ModuleNode,
+    Modules,
+)  # fmt: skip
+from modulekg_widgets.engine.tracing.inputs import call_arguments, input_tensors
+from modulekg_widgets.engine.tracing.recorder import Recorder, recording
+from modulekg_widgets.engine.tracing.restore import Kept, bytes_kept, untouched
+from modulekg_widgets.engine.tracing.source import CallingLines, Source
+from modulekg_widgets.engine.tracing.structure import tensors, with_tensors
+
+log = logging.getLogger("modulekg_widgets")
+META, FAKE, REAL = "meta", "fake", "real"
+Graph = TypeVar("Graph", bound=Dataflow)
+
+
+def trace_dataflow(
+    model: nn.Module,
+    args: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    training: bool | None = None,
+    make: Callable[[nn.Module], Graph] = Dataflow,
+) -> Graph:
+    """Record `model(*args, **kwargs)`; `training` sets the mode for the trace alone.
+
+    Raises `TraceError` when the inputs do not fit or the forward pass raises; its `graph` ends where it stopped.
+    """
+    places = walk(model)
+    model = unwrapped(model)
+    _check_initialised(places)
+    positional, named = call_arguments(args, kwargs)
+    labels = input_tensors(model, positional, named)
+    on_meta = any(t.is_meta for state in places.states for t in _own_tensors(state).values())
+    error: TraceError | None = None
+    for mode in (META,) if on_meta else (META, FAKE, REAL):
+        graph = make(model)
+        graph.traced_on, graph.call, graph.training = mode, (positional, named), training
+        try:
+            with untouched(places.modules, (positional, named)) as kept:
+                graph.set_mode(places.modules)
+                _attempt(graph, places, kept, labels, mode)
+        except ModuleKGError:
+            raise
+        except Exception as caught:  # noqa: BLE001 - the user's forward may raise anything
+            error = _explained(caught, graph, places, labels)
+            error.__cause__ = caught
+            log.debug("tracing on %s tensors stopped: %s", mode, caught)
+            continue
+        return graph
+    assert error is not None
+    raise error
+
+
+def _attempt(
+    graph: Dataflow, walk: Walk, kept: Kept, labels: list[tuple[str, torch.Tensor]], mode: str
+) -> None:
+    paths = {id(module): walk.path(i) for i, module in enumerate(walk.modules)}
+    graph.modules = _modules(graph, walk, paths)
+    world, stand_in = _world(mode)
+    recorder = Recorder(graph, paths, stand_in)
+    recorder.on_meta = mode == META
+    state = list(_state(walk))
+    for name, kind, tensor in state:
+        node = recorder.adopt(tensor, kind, name)
+        node.names += (name,)
+        graph.state[name] = node
+    for label, tensor in labels:
+        node = recorder.adopt(tensor, INPUT, label)
+        if node.kind == INPUT:
+            graph.inputs.append(node)
+    with world, bytes_kept(kept.every_tensor if mode == REAL else ()), recording(recorder):
+        output = call_model(graph.model, *graph.call)
+    found = dict.fromkeys(recorder.node(tensor) for _, tensor in tensors(output))
+    graph.outputs = list(found)
+    graph.result = with_tensors(output, recorder.node)
+    for node in found:
+        node.is_output = True
+
+
+def call_model(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The call that is recorded; its frame is where the search for a source line ends."""
+    return model(*args, **kwargs)
+
+
+def _world(mode: str) -> tuple[AbstractContextManager[Any], Callable[[torch.Tensor], torch.Tensor] | None]:
+    """What surrounds the forward pass, and what stands in for a tensor from outside."""
+    if mode == META:
+        return nullcontext(), _meta_copy
+    if mode == FAKE:
+        fakes = FakeTensorMode(allow_non_fake_inputs=True)
+        return _quietly(_no_fused_rnn(fakes)), fakes.from_tensor
+    return _no_fused_rnn(nullcontext()), None
+
+
+def _meta_copy(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.layout is torch.strided:
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+    return torch.empty_like(tensor, device="meta")
+
+
+@contextmanager
+def _no_fused_rnn(inside: AbstractContextManager[Any]) -> Iterator[None]:
+    """Without mkldnn and cudnn a recurrent layer runs as the operators that it is made of."""
+    with torch.backends.mkldnn.flags(enabled=False), torch.backends.cudnn.flags(enabled=False), inside:
+        yield
+
+
+@contextmanager
+def _quietly(inside: AbstractContextManager[Any]) -> Iterator[None]:
+    """Fake tensors log an error with a traceback before they raise; that they may raise is expected here."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    before = logger.disabled
+    logger.disabled = True
+    try:
+        with inside:
+            yield
+    finally:
+        logger.disabled = before
+
+
+# -------------------------------------------------------------------- state
+
+
+def _own_tensors(state: dict[str, Any]) -> dict[str, torch.Tensor]:
+    own = {**(state.get("_parameters") or {}), **(state.get("_buffers") or {})}
+    return {name: tensor for name, tensor in own.items() if isinstance(tensor, torch.Tensor)}
+
+
+def _state(walk: Walk) -> Iterator[tuple[str, str, torch.Tensor]]:
+    """The parameters and buffers with every name that they have, as (name, kind, tensor)."""
+    for index, state in enumerate(walk.states):
+        own = _own_tensors(state)
+        if not own:
+            continue
+        path = walk.path(index)
+        for name, tensor in own.items():
+            kind = PARAMETER if name in state["_parameters"] else BUFFER
+            yield f"{path}.{name}" if path else name, kind, tensor
+    for alias, path in _shared_paths(walk):
+        for inner in _below(walk, path):
+            own = _own_tensors(walk.states[inner])
+            place = alias + walk.path(inner)[len(path) :]
+            for name, tensor in own.items():
+                kind = PARAMETER if name in walk.states[inner]["_parameters"] else BUFFER
+                yield f"{place}.{name}", kind, tensor
+
+
+def _shared_paths(walk: Walk) -> Iterator[tuple[str, str]]:
+    """The further paths of modules that stand in several places, beside the first."""
+    for link in walk.links():
+        if link.kind == "shared":
+            above = walk.path(link.parent)
+            yield f"{above}.{link.name}" if above else link.name, walk.path(link.target)
+
+
+def _below(walk: Walk, path: str) -> range:
+    index = walk.find(path)
+    assert index is not None
+    return range(index, walk.ends[index])
+
+
+def _modules(graph: Dataflow, walk: Walk, paths: dict[int, str]) -> Modules:
+    nodes = {}
+    for module in walk.modules:
+        path = paths[id(module)]
+        nodes[path] = ModuleNode(graph, path, module)
+    for alias, path in _shared_paths(walk):
+        for inner in _below(walk, path):
+            place = walk.path(inner)
+            nodes[alias + place[len(path) :]] = nodes[place]
+    return Modules(nodes)
+
+
+def _check_initialised(walk: Walk) -> None:
+    for index, state in enumerate(walk.states):
+        for name, tensor in _own_tensors(state).items():
+            if isinstance(tensor, nn.parameter.UninitializedTensorMixin):
+                where = ".".join(filter(None, (walk.path(index), name)))
+                raise UninitializedModuleError(
+                    f"{shown(where)!r} has no shape yet: run one forward pass of the lazy module, then trace"
+                )
+
+
+# ------------------------------------------------------------------- errors
+
+
+def _explained(error: Exception, graph: Dataflow, walk: Walk, labels: list[tuple[str, torch.Tensor]]) -> TraceError:
+    """The error as one that names the module and the line where forward stopped."""
+    graph.error = error
+    path, source = _place(error.__traceback__, {id(module): i for i, module in enumerate(walk.modules)})
+    where = (f" in {shown(walk.path(path)) or '(root)'!r}" if path is not None else "") + (
+        f" at {source}" if source else ""
+    )
+    given = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in labels) or "no tensors"
+    last = f" after {graph.operators[-1].where}" if graph.operators else ""
+    return TraceError(
+        f"the forward pass of {shown(type(graph.model).__name__)} stopped{where}{last}: "
+        f"{type(error).__name__}: {shown(str(error).strip(), 300)}. Its inputs were {given}; run model(...) with them "
+        "to see the same error, then trace what it accepts",
+        graph,
+    )
+
+
+def _place(traceback: TracebackType | None, index_of: Mapping[int, int]) -> tuple[int | None, Source | None]:
+    """The innermost module of the model in a traceback, and its innermost line outside torch."""
+    path, source = None, None
+    lines = CallingLines()
+    while traceback is not None:
+        frame = traceback.tb_frame
+        owner = frame.f_locals.get("self")
+        path = index_of.get(id(owner), path)
+        if lines.is_users(frame.f_code):
+            source = Source(frame.f_code.co_filename, traceback.tb_lineno)
+        traceback = traceback.tb_next
+    return path, source

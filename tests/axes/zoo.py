@@ -1,0 +1,60 @@
+"""Inputs for torchvision's models, by the part of torchvision that they come from, as small as they may be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
+
+
+def float_models() -> list[str]:
+    """The names of the models that are not quantised."""
+    return [name for name in torchvision_builders() if not name.startswith("quantized_")]
+
+
+def family(name: str) -> str:
+    """The part of torchvision that a model comes from: detection, video and so on, or classification."""
+    from torchvision import models
+
+    home = models.get_model_builder(name).__module__.removeprefix("torchvision.models.")
+    part = home.partition(".")[0]
+    return part if part in ("detection", "segmentation", "video", "optical_flow") else "classification"
+
+
+def example_inputs(name: str, seed: int = 0) -> tuple[Any, ...]:
+    """One example input of a model."""
+    from torchvision import models
+
+    generator = torch.Generator().manual_seed(seed)
+
+    def image(*shape: int) -> torch.Tensor:
+        return torch.rand(*shape, generator=generator)
+
+    kind = family(name)
+    if kind == "detection":
+        return ([image(3, 320, 320)],)
+    if kind == "segmentation":
+        return (image(1, 3, 64, 64),)
+    if kind == "video":
+        size = 64 if name.startswith("swin3d") else 112 if "_" in name and not name.startswith("mvit") else 224
+        return (image(1, 3, 16, size, size),)
+    if kind == "optical_flow":
+        return (image(1, 3, 128, 128), image(1, 3, 128, 128))
+    weights = list(models.get_model_weights(name))
+    smallest = weights[0].meta.get("min_size", (1, 1)) if weights else (1, 1)
+    # a transformer with absolute positions takes the one size that it is built for
+    size = 224 if name.startswith(("vit", "maxvit")) else max(64, *smallest)
+    return (image(1, 3, size, size),)
+
+
+def zoo_case(name: str) -> tuple[nn.Module, tuple[Any, ...]]:
+    """A model in eval mode with random weights, and its inputs."""
+    torch.manual_seed(0)
+    model = torchvision_builders()[name]().eval()
+    resize = getattr(model, "transform", None)
+    if resize is not None and not name.startswith("ssd"):
+        resize.min_size, resize.max_size = (128,), 128  # detectors scale every image up to 800 before they look at it
+    return model, example_inputs(name)
