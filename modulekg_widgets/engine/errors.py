@@ -44,6 +44,8 @@ class TraceError(ModuleKGError):
 class CutError(ModuleKGError, ValueError):
     """A cut that cannot be made: a frozen dimension, positions that do not exist, or nothing left."""
 
+    reason: str = ""  # why, without where
+
 
 class UnknownAxisError(ModuleKGError, KeyError):
     """An axis that does not exist, or does not run where it is asked for."""

@@ -118,7 +118,7 @@ def resolve(term: Term, keep: Keep, masks: Masks, where: str) -> None:
     if term.kind == ATOM:
         if term.frozen is not None or term.size == 1:
             reason = "one index, which must stay" if term.size == 1 else str(term.frozen)
-            raise CutError(f"{where} cannot be cut there: {reason}. Choose other positions, or an axis that is free")
+            raise _refused(where, reason)
         masks[term] = masks.get(term, np.ones(term.size, dtype=bool)) & keep
     elif term.kind == SUM:
         start = 0
@@ -139,19 +139,31 @@ def _resolve_product(factors: list[Term], keep: Keep, masks: Masks, where: str) 
         for factor, shadow in zip(factors, shadows, strict=True):
             resolve(factor, shadow, masks, where)
         return
-    # no exact choice: the free factor that takes the fewest positions with it
-    choices = []
+    # no exact choice: the factor that can be cut there and takes the fewest positions with it
+    choices: list[tuple[int, int, Masks]] = []
+    reasons: dict[str, None] = {}
     for at, factor in enumerate(factors):
         hit = _shadow(~grid, at)
-        if all(atom.frozen is None and atom.size > 1 for atom in atoms(factor)) and not hit.all():
-            choices.append((int(hit.sum()) * (keep.size // factor.size), -at, factor, hit))
+        if hit.all():
+            reasons["they would take all the others with them"] = None
+            continue
+        trial: Masks = {}
+        try:
+            resolve(factor, ~hit, trial, where)
+        except CutError as error:
+            reasons[error.reason] = None
+        else:
+            choices.append((int(hit.sum()) * (keep.size // factor.size), -at, trial))
     if not choices:
-        reasons = "; ".join(dict.fromkeys(str(a.frozen) for f in factors for a in atoms(f) if a.frozen)) or (
-            "they would take all the others with them"
-        )
-        raise CutError(f"{where} cannot be cut there: {reasons}. Choose other positions")
-    _, _, factor, hit = min(choices, key=lambda choice: choice[:2])
-    resolve(factor, ~hit, masks, where)
+        raise _refused(where, "; ".join(reasons))
+    for atom, mask in min(choices, key=lambda choice: choice[:2])[2].items():
+        masks[atom] = masks.get(atom, np.ones(atom.size, dtype=bool)) & mask
+
+
+def _refused(where: str, reason: str) -> CutError:
+    error = CutError(f"{where} cannot be cut there: {reason}. Choose other positions, or an axis that is free")
+    error.reason = reason
+    return error
 
 
 def _shadow(grid: Keep, at: int) -> Keep:

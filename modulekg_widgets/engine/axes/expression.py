@@ -16,7 +16,7 @@ Occurrence = tuple[Term | None, Ints]  # an atom (None: the branch of a sum) and
 
 
 def written(term: Term, label: Callable[[Term], str]) -> str:
-    """The term in the notation of einops: `(heads=12 head_dim=64)`, sums with +, single indices side by side as a number."""
+    """The term in the notation of einops: `(heads=12 head_dim=64)`, sums with +, runs of single indices as a number."""
     term = find(term)
     if term.kind == ATOM:
         return f"{label(term)}={term.size}" if term.size != 1 else "1"
@@ -24,7 +24,8 @@ def written(term: Term, label: Callable[[Term], str]) -> str:
         return f"({' '.join(written(part, label) for part in flat(term))})"
     inside: list[str] = []
     for single, run in groupby(flat(term), lambda part: part.size == 1):
-        inside += [str(len(list(run)))] if single else [written(part, label) for part in run]
+        parts = list(run)
+        inside += [str(len(parts))] if single else [written(part, label) for part in parts]
     return inside[0] if len(inside) == 1 else f"({' + '.join(inside)})"
 
 

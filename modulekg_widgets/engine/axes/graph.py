@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
@@ -12,6 +12,15 @@ from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.cut_analysis import Cut, Indices, cut_analysis, operator_analysis
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode, Unknown
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
+
+if TYPE_CHECKING:
+    from modulekg_widgets.engine.axes.dependency_views import (
+        AttentionDependency,
+        ChannelDependency,
+        GroupDependency,
+        InputChannelDependency,
+        ReshapeDependency,
+    )
 
 
 class DataflowGraph(Dataflow):
@@ -41,6 +50,38 @@ class DataflowGraph(Dataflow):
     def operator_analysis(self, operator: OperatorNode, value: DataNode, mask: Any) -> dict[DataNode, Indices]:
         """What one operator alone makes of a mask on one of its tensors."""
         return operator_analysis(operator, value, mask)
+
+    # --------------------------------------------------------- dependency views
+
+    def channel_dependency(self, prune_type: str = "filter") -> ChannelDependency:
+        """Layers, or with `"batchnorm"` the batch normalisations, whose output channels must be pruned alike."""
+        from modulekg_widgets.engine.axes.dependencies import channel_dependency
+
+        return channel_dependency(self.axes, prune_type)
+
+    def input_channel_dependency(self) -> InputChannelDependency:
+        """Layers whose input channels must be pruned alike."""
+        from modulekg_widgets.engine.axes.dependencies import input_channel_dependency
+
+        return input_channel_dependency(self.axes)
+
+    def group_dependency(self) -> GroupDependency:
+        """The least number that the channels of each layer must be divisible by."""
+        from modulekg_widgets.engine.axes.group_dependency import group_dependency
+
+        return group_dependency(self.axes)
+
+    def reshape_dependency(self) -> ReshapeDependency:
+        """The operators that merge or split channels, and the layers whose channels run through them."""
+        from modulekg_widgets.engine.axes.dependencies import reshape_dependency
+
+        return reshape_dependency(self.axes)
+
+    def attention_dependency(self) -> AttentionDependency:
+        """The projections of q, k, v and out of every attention."""
+        from modulekg_widgets.engine.axes.dependencies import attention_dependency
+
+        return attention_dependency(self.axes)
 
 
 def trace(

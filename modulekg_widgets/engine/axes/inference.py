@@ -190,7 +190,13 @@ def find_rule(overload: Any) -> Rule | None:
     name: str = overload._schema.name
     user = user_operators.get(name)
     if user is not None and user.like is not None:
-        name = user.like
+        return rule_named(user.like)
+    rule = rule_named(name)
+    return rules["aten::clone"] if rule is None and torch.Tag.pointwise in overload.tags else rule
+
+
+def rule_named(name: str) -> Rule | None:
+    """The rule of an operator by its name, as `aten::relu_`."""
     namespace, plain = name.partition("::")[0], plain_name(name)
     for candidate in (name, f"{namespace}::{plain}"):
         if candidate in rules:
@@ -198,9 +204,7 @@ def find_rule(overload: Any) -> Rule | None:
     # torch tags few of the operators that write in place; their namesakes tell
     packet = getattr(getattr(torch.ops, namespace), plain, None)
     namesakes = [] if packet is None else [getattr(packet, overload) for overload in packet.overloads()]
-    if any(torch.Tag.pointwise in each.tags for each in (overload, *namesakes)):
-        return rules["aten::clone"]
-    return None
+    return rules["aten::clone"] if any(torch.Tag.pointwise in each.tags for each in namesakes) else None
 
 
 def holds_values(dtype: torch.dtype) -> bool:

@@ -10,7 +10,7 @@ from modulekg_widgets.engine.axes import rules as _registered
 from modulekg_widgets.engine.axes.algebra import ONE, Term
 from modulekg_widgets.engine.axes.call import Call, Rule, rules
 from modulekg_widgets.engine.axes.inference import find_rule
-from modulekg_widgets.engine.tracing.dataflow import INPUT, PARAMETER, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.dataflow import BUFFER, INPUT, PARAMETER, DataNode, OperatorNode
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.inference import Inference
@@ -61,13 +61,16 @@ class Layer:
 
 
 class Layers:
-    """All layers in the order in which they ran; each has the name of its module, or of its weight where a module has several."""
+    """All layers in the order in which they ran.
+
+    A layer has the name of its module, or where a module has several that of its weight.
+    """
 
     def __init__(self, inference: Inference) -> None:
         self.inference = inference
         self.at: dict[int, list[Layer]] = {}  # by the index of the operator
         self._every: dict[tuple[int, str], Layer] = {}
-        self._rules: dict[object, Rule | None] = {}
+        self._rules = _rules_of(inference.graph.operators)
         values = inference.graph.values
         # what is made of parameters and constants alone: the parameter that it is a form of, or None
         self._bare: dict[int, DataNode | None] = {
@@ -87,10 +90,7 @@ class Layers:
 
     def rule(self, operator: OperatorNode) -> Rule | None:
         """The axis rule of an operator, which says what family it belongs to."""
-        overload = operator.overload
-        if overload not in self._rules:
-            self._rules[overload] = find_rule(overload)
-        return self._rules[overload]
+        return self._rules[operator.index]
 
     def call(self, operator: OperatorNode) -> Call:
         """An operator's call with its arguments by name."""
@@ -100,6 +100,11 @@ class Layers:
     def is_activation(self, node: DataNode) -> bool:
         """Whether a value is more than a form of parameters and constants."""
         return node.index not in self._bare
+
+    def owner(self, operator: OperatorNode) -> str:
+        """The module of a normalisation: that of what it has learnt or counted, else the one that called it."""
+        own = (node.label for node in operator.inputs[1:] if node.kind in (PARAMETER, BUFFER))
+        return next((owner_and_attribute(label)[0] for label in own), operator.module)
 
     def sources(self) -> list[Sources | None]:
         """By the index of a value: the layers nearest above it; None where they are too many to be its projection."""
@@ -116,12 +121,13 @@ class Layers:
     # ---------------------------------------------------------- following
 
     def _follow(self, operator: OperatorNode) -> None:
-        rule = self.rule(operator)
-        finder = _FINDERS.get(rule) if rule is not None else None
-        found = finder(self, operator) if finder is not None else []
-        if found:
-            self.at[operator.index] = [self._layer(operator, entry) for entry in found]
-            return
+        rule = self._rules[operator.index]
+        finder = _FINDERS.get(rule)  # type: ignore[arg-type]
+        if finder is not None:
+            found = finder(self, operator)
+            if found:
+                self.at[operator.index] = [self._layer(operator, entry) for entry in found]
+                return
         bare = self._bare
         for node in operator.inputs:
             if node.index not in bare:
@@ -139,7 +145,8 @@ class Layers:
         key = (weight.index, label)
         layer = self._every.get(key)
         if layer is None:
-            groups = self.call(operator)["groups"] if kind == CONVOLUTION else 1
+            call = self.call(operator)
+            groups = call["groups"] if kind == CONVOLUTION and call.has("groups") else 1
             layer = self._every[key] = Layer(kind, weight, label, into, out, groups)
         layer.calls.append(operator)
         return layer
@@ -190,7 +197,7 @@ class Layers:
     def _of_convolution(self, operator: OperatorNode) -> list[Found]:
         x, node = operator.inputs[:2]
         weight = self.weight(node)
-        if weight is None:
+        if weight is None or not operator.outputs or operator.outputs[0].dim() != x.dim():
             return []
         channels = x.dim() - (node.dim() - 2) - 1
         return [(CONVOLUTION, weight, self._dims(x)[channels], self._dims(operator.outputs[0])[channels])]
@@ -203,7 +210,10 @@ class Layers:
     def _of_embedding(self, operator: OperatorNode) -> list[Found]:
         node = operator.inputs[0]
         weight = self.weight(node)
-        return [] if weight is None else [(EMBEDDING, weight, *self._dims(node))]
+        if weight is None or node.dim() != 2:
+            return []
+        rows, width = self._dims(node)
+        return [(EMBEDDING, weight, rows, width)]
 
     def _of_recurrent(self, operator: OperatorNode) -> list[Found]:
         found: list[Found] = []
@@ -224,6 +234,17 @@ _FINDERS: dict[Rule, Callable[[Layers, OperatorNode], list[Any]]] = {
     **dict.fromkeys(_functions("embedding", "embedding_bag"), Layers._of_embedding),
     **dict.fromkeys(_functions("lstm", "gru", "mkldnn_rnn_layer"), Layers._of_recurrent),
 }
+
+
+def _rules_of(operators: list[OperatorNode]) -> list[Rule | None]:
+    known: dict[int, Rule | None] = {}
+    found: list[Rule | None] = []
+    for operator in operators:
+        key = id(operator.overload)  # hashing an overload costs more than all the rest here
+        if key not in known:
+            known[key] = find_rule(operator.overload)
+        found.append(known[key])
+    return found
 
 
 def _merged(every: list[Sources | None]) -> Sources | None:

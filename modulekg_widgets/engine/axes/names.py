@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modulekg_widgets.engine.axes.algebra import SUM, Term, atoms, find, flat
-from modulekg_widgets.engine.axes.attention import Role, attention_roles, find_attention
+from modulekg_widgets.engine.axes.algebra import Term, atoms, find
+from modulekg_widgets.engine.axes.attention import find_attention
 from modulekg_widgets.engine.axes.layers import CONVOLUTION, EMBEDDING, Layer, Layers, owner_and_attribute
+from modulekg_widgets.engine.axes.roles import Role, attention_roles, hidden_of_gates
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.inference import Inference
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 Place = tuple["DataNode", int]
 Places = dict[Term, list[Place]]
 KERNELS = {1: ("kernel",), 2: ("kernel_h", "kernel_w"), 3: ("kernel_d", "kernel_h", "kernel_w")}
-GATES = (3, 4)  # of a GRU, of an LSTM
 _PRODUCES, _READS, _SEVERAL, _ONE = range(4)  # where an axis is best named after: what makes it comes first
 
 
@@ -26,7 +26,7 @@ def axis_names(inference: Inference, places: Places) -> dict[Term, str]:
     """
     layers = Layers(inference)
     known = attention_roles(find_attention(layers))
-    for atom, role in _hidden_of_gates(inference, layers).items():
+    for atom, role in hidden_of_gates(inference, layers).items():
         known.setdefault(atom, role)
     for term, text in inference.roles.items():
         known[find(term)] = Role(text, None, text)  # a rule knows best
@@ -52,18 +52,6 @@ def _unique(name: str, taken: set[str]) -> str:
         found = f"{name}_{count}"
     taken.add(found)
     return found
-
-
-def _hidden_of_gates(inference: Inference, layers: Layers) -> dict[Term, Role]:
-    """The state of a recurrent cell: its weight leads from the state to three or four gates as large as the state."""
-    roles: dict[Term, Role] = {}
-    for layer in layers:
-        dims = inference.dims(layer.weight)
-        if len(dims) == 2 and find(dims[0]).kind == SUM:
-            gates, state = flat(dims[0]), find(dims[1])
-            if len(gates) in GATES and set(gates) == {state}:
-                roles.setdefault(state, Role("hidden", owner_and_attribute(layer.label)[0], "hidden"))
-    return roles
 
 
 # ------------------------------------------------------------------ dimensions
@@ -121,12 +109,17 @@ def _birthplace(
     inference: Inference, atom: Term, at: list[Place], dimensions: dict[tuple[int, int], Dimension]
 ) -> Place:
     """The dimension that makes the axis before one that reads it, alone in its dimension before a part of it."""
-
-    def badness(place: Place) -> tuple[int, bool]:
-        node, dim = place
-        return _dimension(node, dim, dimensions)[2], find(inference.dims(node)[dim]) is not atom
-
-    return min(at, key=badness)
+    best, badness = at[0], (_ONE + 1, True)
+    for node, dim in at:
+        known = dimensions.get((node.index, dim))
+        rank = known[2] if known is not None else _ONE if node.dim() == 1 else _SEVERAL
+        if rank <= badness[0]:
+            found = rank, find(inference.dims(node)[dim]) is not atom
+            if found < badness:
+                best, badness = (node, dim), found
+                if found == (_PRODUCES, False):
+                    break
+    return best
 
 
 def _dimension(node: DataNode, dim: int, dimensions: dict[tuple[int, int], Dimension]) -> Dimension:
@@ -134,6 +127,4 @@ def _dimension(node: DataNode, dim: int, dimensions: dict[tuple[int, int], Dimen
     if known is not None:
         return known
     owner, attribute = owner_and_attribute(node.label)
-    if node.dim() == 1:
-        return owner, attribute, _ONE
-    return _joined(owner, attribute), f"dim{dim}", _SEVERAL
+    return (owner, attribute, _ONE) if node.dim() == 1 else (_joined(owner, attribute), f"dim{dim}", _SEVERAL)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from modulekg_widgets.engine.axes import inference as _registered
 from modulekg_widgets.engine.axes.call import Rule, rules
+from modulekg_widgets.engine.axes.inference import rule_named
 from modulekg_widgets.engine.errors import DuplicateNameError, UnknownNameError, nearest, shown
 from modulekg_widgets.engine.tracing.operators import UserOperator, user_operators
-
-_ = _registered  # our own rules come first, so that a name of theirs is seen to be taken
 
 
 def axis_rule(
@@ -30,9 +28,9 @@ def axis_rule(
     if not names or not all(isinstance(name, str) and "::" in name for name in names):
         raise UnknownNameError(f"operators are named as 'namespace::name', got {shown(str(names))}")
     for name in names:
-        if name in rules or name in user_operators:
+        if rule_named(name) is not None or name in user_operators:
             raise DuplicateNameError(f"{shown(name)} has a rule already: choose another operator")
-    if like is not None and like not in rules:
+    if like is not None and rule_named(like) is None:
         raise UnknownNameError(f"like={shown(like)!r} has no rule: {nearest(like, rules)}")
     for name in names:
         user_operators[name] = UserOperator(shape, value, flops, like)

@@ -6,20 +6,18 @@ depend on every single member, or nothing is proved.
 
 from __future__ import annotations
 
-import inspect
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from modulekg_widgets.engine.axes.expression import rearranged
+from modulekg_widgets.engine.axes.precision import BatchNormByHand, In, State, cast, rescaled, seeded
 from modulekg_widgets.engine.errors import TraceError, shown
 from modulekg_widgets.engine.identity.hierarchy import walk
 from modulekg_widgets.engine.tracing.restore import untouched
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("modulekg_widgets")
 Tensor = torch.Tensor
-State = dict[str, Tensor]
 PROVED, WRONG, NOT_PROVED = "proved", "wrong", "not proved"
 TOLERANCE = 1e-5  # relative to the largest output, as in the literature's float32 checks; float64 gives 1e-12
 SINGLE = 1e-4  # the same where the model knows no float64
@@ -121,10 +118,11 @@ class _Proof:
         self.args, self.kwargs = self.graph.call if args is None and kwargs is None else (args, kwargs)
         self.seed = seed
         self.runs = 0
+        self.known: dict[tuple[str, str], bool] = {}
         self.tolerance = tolerance
         self.random = np.random.default_rng(seed)
         self.nodes: list[DataNode] = list(dict.fromkeys(self.graph.state.values()))
-        self.state = {name: _cast(value, dtype) for name, value in _rescaled(self.nodes, seed).items()}
+        self.state = {name: cast(value, dtype) for name, value in rescaled(self.nodes, seed).items()}
         self.orders = {axis.term: _derangement(axis.size, self.random) for axis in axes.free}
 
     def report(self, bipartitions: int) -> Verification:
@@ -183,7 +181,9 @@ class _Proof:
         ]  # fmt: skip
         refused = 0
         merged: dict[str, AxisProof] = {}
-        for axis in self.random.permutation(np.array(able, dtype=object))[:count] if able else []:
+        order = [able[at] for at in self.random.permutation(len(able))]
+        for attempt in range(count if order else 0):
+            axis = order[attempt % len(order)]
             names = [n for n in _member_names(axis) if self._matters(n, axis, gradients)]
             chosen = self.random.random(len(names)) < 0.5
             chosen[0], chosen[-1] = True, False
@@ -199,7 +199,7 @@ class _Proof:
     def _gradients(self) -> tuple[list[Tensor], State]:
         """The output, and the gradient of a random projection of it in every member, in one pass."""
         leaves = {n: v.detach().clone().requires_grad_(v.is_floating_point()) for n, v in self.state.items()}
-        with torch.enable_grad(), _BatchNormByHand():
+        with torch.enable_grad(), BatchNormByHand():
             outputs = self._run(leaves, keep_graph=True)
             generator = torch.Generator().manual_seed(self.seed)
             parts = [
@@ -215,6 +215,12 @@ class _Proof:
         return [t.detach() for t in outputs], gradients
 
     def _matters(self, name: str, axis: Axis, gradients: State) -> bool:
+        key = (name, axis.name)
+        if key not in self.known:
+            self.known[key] = self._moves(name, axis, gradients)
+        return self.known[key]
+
+    def _moves(self, name: str, axis: Axis, gradients: State) -> bool:
         """Whether the output moves when this member alone is permuted: along that way its gradient is not zero."""
         gradient, value = gradients.get(name), self.state[name]
         if gradient is None:
@@ -236,9 +242,9 @@ class _Proof:
     def _run(self, state: State, keep_graph: bool = False) -> list[Tensor]:
         named = {name: state[node.label] for name, node in self.graph.state.items()}
         model = self.graph.model
-        args, kwargs = with_tensors((self.args, self.kwargs), lambda t: _cast(t.detach().clone(), self.dtype))
+        args, kwargs = with_tensors((self.args, self.kwargs), lambda t: cast(t.detach().clone(), self.dtype))
         modules = walk(model).modules
-        with untouched(modules), _seeded(self.seed, self.dtype), torch.set_grad_enabled(keep_graph), _In(self.dtype):
+        with untouched(modules), seeded(self.seed, self.dtype), torch.set_grad_enabled(keep_graph), In(self.dtype):
             self.graph.set_mode(modules)
             try:
                 output = torch.func.functional_call(model, named, args, kwargs, tie_weights=False, strict=False)
@@ -262,104 +268,9 @@ def _derangement(size: int, random: np.random.Generator) -> NDArray[np.int64]:
     return out
 
 
-def _rescaled(nodes: Sequence[DataNode], seed: int) -> State:
-    """The tensors in float64: constant ones made random, matrices scaled to 1/sqrt(fan in)."""
-    generator = torch.Generator().manual_seed(seed)
-    state = {}
-    for node in nodes:
-        tensor = node.tensor
-        assert tensor is not None
-        if tensor.is_meta:
-            raise TraceError(f"{shown(node.label)} has no data on the meta device: verify needs a model with weights")
-        value = tensor.detach()
-        if not value.is_floating_point():
-            state[node.label] = value.clone()
-            continue
-        value = value.double()
-        constant = value.numel() > 1 and bool((value == value.reshape(-1)[0]).all())
-        if node.is_buffer and not constant:
-            state[node.label] = value.clone()  # tables such as rotary frequencies mean something
-            continue
-        noise = torch.rand(value.shape, generator=generator, dtype=torch.float64).to(value.device)
-        if node.dim() < 2:
-            value = 0.5 + noise if constant or not bool(value.isfinite().all()) else value * (0.5 + noise)
-        else:
-            if constant or not bool(value.isfinite().all()) or value.std() < 1e-12:
-                value = 2 * noise - 1
-            fan_in = max(value[0].numel(), 1)
-            value = value / value.std().clamp_min(1e-12) / fan_in**0.5
-        state[node.label] = value
-    return state
-
-
-class _In(TorchDispatchMode):
-    """Gives `dtype` wherever the code asks for another floating-point type."""
-
-    def __init__(self, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.dtype = dtype
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        asked = kwargs.get("dtype")
-        if isinstance(asked, torch.dtype) and asked.is_floating_point:
-            kwargs = {**kwargs, "dtype": self.dtype}
-        elif isinstance(asked, torch.dtype) and asked.is_complex:
-            kwargs = {**kwargs, "dtype": self.dtype.to_complex()}
-        out = func(*args, **kwargs)
-        # a tensor of the code's own, such as a constant, comes in the type that it was written in
-        return _cast(out, self.dtype) if isinstance(out, Tensor) and _makes(func) else out
-
-
-class _BatchNormByHand(TorchFunctionMode):
-    """Batch normalisation in its written-out form, which has a gradient in the running statistics too."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.nn.functional.batch_norm:
-            given = inspect.signature(func).bind(*args, **(kwargs or {}))
-            given.apply_defaults()
-            if not given.arguments["training"] and given.arguments["running_mean"] is not None:
-                return _batch_norm(*(given.arguments[name] for name in _BATCH_NORM))
-        return func(*args, **(kwargs or {}))
-
-
-_BATCH_NORM = ("input", "running_mean", "running_var", "weight", "bias", "eps")
-
-
-def _batch_norm(
-    x: Tensor, mean: Tensor, variance: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
-) -> Tensor:
-    shape = [1, -1] + [1] * (x.dim() - 2)
-    out = (x - mean.view(shape)) * (variance.view(shape) + eps).rsqrt()
-    out = out if weight is None else out * weight.view(shape)
-    return out if bias is None else out + bias.view(shape)
-
-
-def _makes(func: Any) -> bool:
-    """Whether the operator makes a tensor of its own: a factory, or a constant of the code."""
-    return func._schema.name in ("aten::lift_fresh", "aten::detach", "aten::alias") or not any(
-        isinstance(argument.type, torch.TensorType) for argument in func._schema.arguments
-    )
-
-
-def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    return tensor.to(dtype) if tensor.is_floating_point() and tensor.dtype != dtype else tensor
-
-
-@contextmanager
-def _seeded(seed: int, dtype: torch.dtype) -> Iterator[None]:
-    """The same random numbers in every run (`untouched` puts the user's back), and `dtype` as the default."""
-    torch.manual_seed(seed)
-    default = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(default)
-
-
 def _size(outputs: Sequence[Tensor]) -> float:
-    return max((t.abs().max().item() for t in outputs if t.numel() and t.dtype is not torch.bool), default=0.0)
+    finite = (t[t.isfinite()].abs() for t in outputs if t.dtype is not torch.bool)
+    return max((t.max().item() for t in finite if t.numel()), default=0.0)
 
 
 def _distance(a: Sequence[Tensor], b: Sequence[Tensor]) -> float:

@@ -133,7 +133,7 @@ class OperatorNode:
         return f"{self.name} in {module}" + (f", {self.source}" if self.source else "")
 
     def analysis(self, value: DataNode, mask: Any) -> Any:
-        """What this operator alone makes of a mask on `value`, one of its inputs or outputs: {value: {dim: indices}}."""
+        """What this operator alone makes of a mask on one of its inputs or outputs: {value: {dim: indices}}."""
         return self.graph.operator_analysis(self, value, mask)
 
     def flops(self) -> int | None:
@@ -151,7 +151,7 @@ class ModuleCall:
     start: int
     inputs: list[DataNode]
     outputs: list[DataNode] = field(default_factory=list)
-    end: int | None = None  # None while it runs, and for ever when its forward raised
+    end: int | None = None  # None while it runs
 
 
 class ModuleNode:
@@ -233,7 +233,7 @@ class Values(list[DataNode], Generic[Node]):
     def __getitem__(self, key: int | str) -> DataNode: ...  # type: ignore[overload-overlap]
     @overload
     def __getitem__(self, key: slice) -> list[DataNode]: ...
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         if not isinstance(key, str):
             return super().__getitem__(key)
         for node in self:
@@ -244,7 +244,7 @@ class Values(list[DataNode], Generic[Node]):
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """An operator that no rule knows, or that depends on data: every axis it touches is frozen."""
+    """A call that no rule or formula knows, or that made shapes or Python values of data."""
 
     operator: str
     module: str

@@ -21,12 +21,15 @@ LARGEST_CONSTANT = 1 << 22  # elements
 _WRITES_BUFFERS = {"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"}
 
 
-def run(operator: OperatorNode, value_of: Callable[[DataNode], Any], device: torch.device | None = None) -> Any:
-    """Call the operator with the tensors that `value_of` gives for its nodes; factories make theirs on `device`."""
+Devices = Callable[[torch.device], torch.device]
+
+
+def run(operator: OperatorNode, value_of: Callable[[DataNode], Any], device_for: Devices | None = None) -> Any:
+    """Call the operator with the tensors that `value_of` gives for its nodes; `device_for` may move what it makes."""
     args = _filled(operator.args, value_of)
     kwargs = {name: _filled(argument, value_of) for name, argument in operator.kwargs.items()}
-    if device is not None and "device" in kwargs:
-        kwargs["device"] = device
+    if device_for is not None and kwargs.get("device") is not None:
+        kwargs["device"] = device_for(torch.device(kwargs["device"]))
     user = user_operators.get(operator.name)
     if user is not None:
         return user.run(operator.overload, args, kwargs, on_meta=False)
@@ -77,7 +80,7 @@ def _constant(node: DataNode, known: dict[DataNode, Tensor | None]) -> Tensor | 
     if not _repeatable(operator, node) or any(known.get(source) is None for source in operator.inputs):
         return None
     with torch.no_grad():
-        results = run(operator, known.__getitem__, torch.device("cpu"))
+        results = run(operator, known.__getitem__, lambda _: torch.device("cpu"))
     return dict(zip(operator.outputs, (tensor for _, tensor in tensors(results)), strict=False)).get(node)
 
 
@@ -103,7 +106,7 @@ class _Run:
 
     def __init__(self, graph: Dataflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.graph = graph
-        self.device: torch.device | None = None  # of the inputs, where it is another one than at the trace
+        self.devices: dict[torch.device, torch.device] = {}  # those of today for those at the trace
         self.values: dict[DataNode, Tensor] = {}
         self.before: dict[DataNode, Tensor] = {}  # what a value was until its memory was written
         self.sharing: dict[int, list[DataNode]] = defaultdict(list)  # the values by the address of their memory
@@ -121,8 +124,9 @@ class _Run:
         got, expected = (", ".join(f"{name} {list(t.shape)}" for name, t in found) for found in (given, traced))
         if got != expected:
             raise self._error(f"forward got {got or 'no tensors'}, and the graph was traced with {expected}")
-        if given and given[0][1].device != traced[0][1].device:
-            self.device = given[0][1].device
+        if given:
+            today = given[0][1].device
+            self.devices = {traced[0][1].device: today, torch.device("meta"): today}
         nodes = {id(node.tensor): node for node in self.graph.values if node.tensor is not None}
         found: dict[DataNode, Tensor] = {}
         for (name, tensor), (_, before) in zip(given, traced, strict=True):
@@ -137,7 +141,7 @@ class _Run:
             raise TraceError(f"{shown(node.name)} is on the meta device: give the model weights first, as by to_empty")
         if tuple(tensor.shape) != node.shape:
             raise self._error(f"{shown(node.name)} has shape {list(tensor.shape)}, at the trace {list(node.shape)}")
-        return tensor.to(self.device) if self.device is not None and node.kind == CONSTANT else tensor
+        return tensor.to(self._device(tensor.device)) if node.kind == CONSTANT else tensor
 
     def _error(self, what: str) -> TraceError:
         return TraceError(f"{what}: trace the model again as it is called now", self.graph)
@@ -160,7 +164,7 @@ class _Run:
         for previous in versions.values():
             for node in self.sharing.pop(_address(self.values[previous]), ()):
                 self.before[node] = self.values[node].clone()
-        results = run(operator, self._copy if operator.name in _WRITES_BUFFERS else self._value, self.device)
+        results = run(operator, self._copy if operator.name in _WRITES_BUFFERS else self._value, self._device)
         for node, previous in versions.items():
             self._take(node, self.values[previous])
         traced = [node for _, node in leaves(operator.result, DataNode)]
@@ -177,6 +181,9 @@ class _Run:
     def _take(self, node: DataNode, value: Tensor) -> None:
         self.values[node] = value
         self.sharing[_address(value)].append(node)
+
+    def _device(self, traced: torch.device) -> torch.device:
+        return self.devices.get(traced, torch.device("cpu") if traced.type == "meta" else traced)
 
     def _value(self, node: DataNode) -> Tensor:
         return self.values[node]

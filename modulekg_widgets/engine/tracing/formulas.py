@@ -7,8 +7,8 @@ An operator that stands nowhere here and that neither torch's formulas nor its t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
@@ -16,10 +16,12 @@ from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 class Arguments:
     """The arguments of a recorded call by the names in a schema, and its first result."""
 
-    def __init__(self, operator: OperatorNode, schema: Any) -> None:
+    def __init__(self, operator: OperatorNode, name: str, schema: Any) -> None:
+        self.name = name
         names = [argument.name for argument in schema.arguments]
         given = dict(zip(names, operator.args, strict=False)) | operator.kwargs
-        self._values = {argument.name: argument.default_value for argument in schema.arguments} | given
+        defaults = {argument.name: argument.default_value for argument in schema.arguments}
+        self._values: dict[str, Any] = {**defaults, **given}
         results = nodes_in(operator.result)
         self.input = operator.inputs[0]
         self.output = results[0] if results else self.input
@@ -27,8 +29,13 @@ class Arguments:
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """The argument, or `default` when the operator has none of this name."""
+        return self._values.get(name, default)
 
-Formula = Callable[[Arguments], float | None]
+
+Formula = Callable[[Arguments], "float | None"]
+F = TypeVar("F", bound=Formula)
 
 
 def nodes_in(value: Any) -> list[DataNode]:
@@ -42,77 +49,247 @@ def _aten(names: str) -> list[str]:
     return [f"aten::{name}" for name in names.split()]
 
 
+def _by_name(names_of: dict[int, str]) -> dict[str, int]:
+    return {name: count for count, names in names_of.items() for name in _aten(names)}
+
+
 # copies, gathering and scattering, padding, random numbers, checks, and questions about the data
-FREE = frozenset([*_aten(
-    "_to_copy clone copy copy_ fill zero lift lift_fresh lift_fresh_copy detach alias _unsafe_view _reshape_copy"
-    " contiguous repeat tile cat _cat concat stack _stack block_diag flip roll rot90 tril triu diag_embed trace"
-    " index _unsafe_index _unsafe_masked_index index_select index_fill index_copy index_put _index_put_impl"
-    " _unsafe_index_put gather scatter take put embedding masked_fill masked_scatter masked_select where"
-    " select_scatter slice_scatter diagonal_scatter as_strided_scatter repeat_interleave nonzero nonzero_static"
-    " constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d"
-    " replication_pad3d im2col max_unpool2d max_unpool3d pixel_shuffle pixel_unshuffle channel_shuffle"
-    " native_channel_shuffle upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d"
-    " _upsample_nearest_exact2d _upsample_nearest_exact3d bernoulli uniform normal normal_functional random"
-    " exponential cauchy geometric log_normal rand_like randn_like randint_like zeros_like ones_like full_like"
-    " empty_like new_empty new_empty_strided new_full new_ones new_zeros complex _conj _local_scalar_dense is_nonzero"
-    " _assert_async _assert_scalar _assert_tensor_metadata _functional_assert_async set_ resize resize_as detach_"
-    " unsafe_split unsafe_split_with_sizes unsafe_chunk split_copy _pack_padded_sequence _pad_packed_sequence"
-    " _resize_output _lazy_clone _is_all_true"
-)])  # fmt: skip
+FREE = frozenset(
+    _aten("""
+    _to_copy clone copy copy_ fill zero lift lift_fresh lift_fresh_copy detach detach_ alias set_ resize resize_as
+    contiguous _unsafe_view _reshape_copy _lazy_clone _pin_memory _resize_output complex _conj
+    empty_like zeros_like ones_like full_like new_empty new_empty_strided new_full new_ones new_zeros
+    cat concat stack _stack block_diag split_copy unsafe_split unsafe_split_with_sizes unsafe_chunk
+    repeat repeat_interleave tile flip roll rot90 tril triu trace diag_embed lu_unpack
+    index _unsafe_index _unsafe_masked_index index_select index_fill index_copy index_put _index_put_impl
+    _unsafe_index_put gather scatter take put embedding embedding_renorm masked_scatter masked_select
+    select_scatter slice_scatter diagonal_scatter as_strided_scatter nonzero nonzero_static
+    constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d
+    replication_pad3d im2col max_unpool2d max_unpool3d pixel_shuffle pixel_unshuffle channel_shuffle
+    native_channel_shuffle upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d
+    _upsample_nearest_exact2d _upsample_nearest_exact3d _pack_padded_sequence _pad_packed_sequence
+    bernoulli uniform normal normal_functional random exponential cauchy geometric log_normal poisson binomial
+    rand_like randn_like randint_like
+    _local_scalar_dense is_nonzero _assert_async _assert_scalar _assert_tensor_metadata _functional_assert_async
+    _linalg_check_errors
+""")
+)
 
 # operations per element of the result
-PER_OUTPUT: dict[str, float] = {
-    **dict.fromkeys(_aten("hardswish log_sigmoid_forward _prelu_kernel floor_divide rrelu_with_noise erfinv"), 1),
-    **dict.fromkeys(_aten("native_dropout glu polar"), 2),
-    **dict.fromkeys(_aten("_softmax _log_softmax _safe_softmax _masked_softmax"), 5),  # maximum, -, exp, sum, /
-    # taps multiplications and taps - 1 additions
-    "aten::upsample_linear1d": 3,
-    **dict.fromkeys(_aten("upsample_bilinear2d"), 7),
-    "aten::upsample_trilinear3d": 15,
-    "aten::upsample_bicubic2d": 31,
-    "aten::linalg_cross": 3,
-    # scale, round, clamp, scale back
-    **dict.fromkeys(
-        _aten(
-            "fake_quantize_per_tensor_affine_cachemask fake_quantize_per_channel_affine_cachemask"
-            " _fake_quantize_learnable_per_tensor_affine _fake_quantize_learnable_per_channel_affine"
-        ), 4,
-    ),
-    # 12 additions of gates, 5 functions, 2 multiplications and an addition for the cell, one for the output
-    "aten::_thnn_fused_lstm_cell": 21,
-    "aten::_thnn_fused_gru_cell": 16,
-}  # fmt: skip
+PER_OUTPUT = _by_name({
+    1: "hardswish log_sigmoid_forward _prelu_kernel floor_divide rrelu_with_noise _masked_scale",
+    2: "native_dropout _fused_dropout glu polar _add_relu rrelu_with_noise_functional",
+    3: "upsample_linear1d linalg_cross",  # of n points: n multiplications, n - 1 additions
+    # quantisation: scale, round, clamp, scale back
+    4: """batch_norm_elemt fake_quantize_per_tensor_affine_cachemask fake_quantize_per_channel_affine_cachemask
+          _fake_quantize_learnable_per_tensor_affine _fake_quantize_learnable_per_channel_affine""",
+    5: "softmax _softmax log_softmax _log_softmax _safe_softmax _masked_softmax",  # max, subtract, exp, sum, divide
+    7: "upsample_bilinear2d",
+    15: "upsample_trilinear3d",
+    16: "_thnn_fused_gru_cell",
+    21: "_thnn_fused_lstm_cell",  # 12 additions for the gates, 5 functions, 3 operations for the cell, 1 for the output
+    31: "upsample_bicubic2d",
+})  # fmt: skip
 
 # operations per element of the first tensor that goes in; a reduction that stands nowhere here takes 1
-PER_INPUT: dict[str, float] = {
-    **dict.fromkeys(_aten("cumsum cumprod cummax cummin _cummax_helper _cummin_helper logcumsumexp _logcumsumexp"), 1),
-    **dict.fromkeys(_aten("median nanmedian kthvalue mode topk unique_consecutive bincount histc equal col2im"), 1),
-    **dict.fromkeys(_aten("nll_loss_forward nll_loss2d_forward aminmax _aminmax"), 1),
-    **dict.fromkeys(_aten("norm linalg_vector_norm multinomial"), 2),
-    **dict.fromkeys(_aten("mse_loss renorm _weight_norm_interface"), 3),
-    **dict.fromkeys(_aten("var std var_mean std_mean logsumexp"), 4),  # sum, -, square, sum; maximum, -, exp, sum
-    **dict.fromkeys(_aten("smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits"), 5),
-}
+PER_INPUT = _by_name({
+    1: """cumsum cumprod cummax cummin _cummax_helper _cummin_helper logcumsumexp _logcumsumexp median nanmedian
+          kthvalue mode topk unique_consecutive bincount histc equal col2im nll_loss_forward nll_loss2d_forward
+          aminmax _aminmax _is_all_true _is_any_true segment_reduce""",
+    2: "norm linalg_vector_norm multinomial",
+    3: "mse_loss dist renorm _weight_norm_interface",
+    4: "var std var_mean std_mean batch_norm_stats logsumexp",  # sum, subtract, square, sum
+    5: "smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits",
+})  # fmt: skip
 
-formulas: dict[str, Formula] = {}  # what needs more than a number per element
-multiply_adds: set[str] = set()  # those of them that count multiply-adds
+formulas: dict[str, Formula] = {}  # what takes more than a number per element
+multiply_adds: set[str] = set()  # those of them that count multiplications and additions in pairs
 
 
-def _formula(names: str, fused: bool = False) -> Callable[[Formula], Formula]:
-    def register(formula: Formula) -> Formula:
-        for name in (names.split() if "::" in names else _aten(names)):
-            formulas[name] = formula
-            if fused:
-                multiply_adds.add(name)
+def _formula(*names: str, pairs: bool = False) -> Callable[[F], F]:
+    def register(formula: F) -> F:
+        formulas.update(dict.fromkeys(names, formula))
+        multiply_adds.update(names if pairs else ())
         return formula
 
     return register
 
 
-# -------------------------------------------------------------- multiply-adds
+# ----------------------------------------------- multiply-adds torch has no formula for
 
 
-@_formula("dot vdot mv addmv", fused=True)
+@_formula(*_aten("mv addmv dot vdot"), pairs=True)
 def _with_vector(call: Arguments) -> float:
-    matrix = call["mat"] if "mat" in call else call.input
-    return 2 * matrix.numel()
+    return 2 * call.get("mat", call.input).numel()
+
+
+@_formula("aten::addr", pairs=True)
+def _outer_product(call: Arguments) -> float:
+    return 2 * call.output.numel()
+
+
+@_formula(*_aten("_int_mm _addmm_activation addbmm _grouped_mm _weight_int8pack_mm"), pairs=True)
+def _matrices(call: Arguments) -> float:
+    left = call.get("mat1", call.get("batch1", call.input))
+    return 2 * left.numel() * call.output.shape[-1]
+
+
+@_formula(*_aten("linear matmul"), pairs=True)
+def _with_rows(call: Arguments) -> float:
+    return 2 * call.output.numel() * call.input.shape[-1]
+
+
+@_formula("aten::_trilinear", pairs=True)
+def _trilinear(call: Arguments) -> float:
+    # nn.Bilinear: the first input with the weight, then what that gave with the second input
+    batch, left, right = call["i1"].shape[0], call["i1"].shape[-1], call["i3"].shape[-1]
+    return 2 * batch * call["i2"].shape[0] * right * (left + 1)
+
+
+@_formula(*_aten("mkldnn_convolution miopen_convolution _conv_depthwise2d conv1d conv2d conv3d"), pairs=True)
+def _convolution(call: Arguments) -> int:
+    return 2 * call.output.numel() * math.prod(call["weight"].shape[1:])
+
+
+@_formula("torchvision::deform_conv2d", pairs=True)
+def _deformed_convolution(call: Arguments) -> float:
+    batch, _, height, width = call.output.shape
+    samples = batch * height * width * call.input.shape[1] * math.prod(call["weight"].shape[2:])
+    return _convolution(call) + 8 * samples  # each sample is read between four points
+
+
+@_formula(*_aten("_cdist_forward _euclidean_dist"))
+def _distances(call: Arguments) -> float:
+    return 3 * call.output.numel() * call.input.shape[-1]
+
+
+@_formula(*_aten("_embedding_bag _embedding_bag_forward_only"))
+def _embedding_bag(call: Arguments) -> float:
+    return call["indices"].numel() * call["weight"].shape[1]
+
+
+# ----------------------------------------------------------------- normalisation
+
+
+@_formula(*_aten(
+    "native_batch_norm cudnn_batch_norm miopen_batch_norm _native_batch_norm_legit _batch_norm_with_update"
+    " _native_batch_norm_legit_functional _native_batch_norm_legit_no_training _batch_norm_no_update"
+))  # fmt: skip
+def _batch_norm(call: Arguments) -> float:
+    """With running statistics a scale and a shift, which hold weight and bias; else as any normalisation."""
+    fixed = call.name.endswith(("no_training", "no_update")) or call.get("training") is False
+    return 2 * call.input.numel() if fixed else _normalisation(call)
+
+
+@_formula(*_aten("native_layer_norm native_group_norm layer_norm group_norm"))
+def _normalisation(call: Arguments) -> int:
+    """Sum, subtract, square, sum, scale, then the weight and the bias."""
+    return call.input.numel() * (5 + sum(call.get(name) is not None for name in ("weight", "bias")))
+
+
+@_formula("aten::_fused_rms_norm")
+def _rms_norm(call: Arguments) -> float:
+    return call.input.numel() * (3 + (call["weight"] is not None))
+
+
+# ------------------------------------------------------- windows and interpolation
+
+
+@_formula(*_aten(
+    "avg_pool1d avg_pool2d avg_pool3d max_pool1d max_pool2d max_pool3d max_pool2d_with_indices"
+    " max_pool3d_with_indices mkldnn_max_pool2d mkldnn_max_pool3d fractional_max_pool2d fractional_max_pool3d"
+))  # fmt: skip
+def _pool(call: Arguments) -> float:
+    kernel = call["kernel_size"]
+    spatial = int(call.name.partition("pool")[2][0])
+    return call.output.numel() * math.prod(kernel if len(kernel) == spatial else kernel * spatial)
+
+
+@_formula(*_aten(
+    "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d"
+    " adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d"
+))  # fmt: skip
+def _adaptive_pool(call: Arguments) -> float:
+    spatial = len(call["output_size"])
+    sizes = zip(call.input.shape[-spatial:], call.output.shape[-spatial:], strict=True)
+    return call.output.numel() * math.prod(-(-before // after) for before, after in sizes)
+
+
+@_formula(*_aten("grid_sampler_2d grid_sampler_3d cudnn_grid_sampler"))
+def _grid_sampler(call: Arguments) -> float:
+    dims = call["grid"].shape[-1]
+    taps = {0: 2**dims, 1: 1, 2: 4**dims}[call.get("interpolation_mode", 0)]
+    return call.output.numel() * (2 * taps - 1 if taps > 1 else 0)
+
+
+@_formula(*_aten("_upsample_bilinear2d_aa _upsample_bicubic2d_aa"))
+def _smooth_resize(call: Arguments) -> float:
+    """First along the width, then along the height; the taps grow with the step."""
+    (height, width), (new_height, new_width) = call.input.shape[-2:], call.output.shape[-2:]
+    support = 2 if "bilinear" in call.name else 4
+    across, down = (math.ceil(support * max(a / b, 1.0)) for a, b in ((width, new_width), (height, new_height)))
+    planes = math.prod(call.input.shape[:-2])
+    return planes * new_width * (height * (2 * across - 1) + new_height * (2 * down - 1))
+
+
+@_formula("torchvision::roi_align")
+def _roi_align(call: Arguments) -> float | None:
+    ratio = call["sampling_ratio"]
+    return call.output.numel() * ratio**2 * 8 if ratio > 0 else None  # else it depends on the boxes
+
+
+@_formula("aten::affine_grid_generator")
+def _affine_grid(call: Arguments) -> float:
+    return call.output.numel() * (2 * call.input.shape[-1] - 1)
+
+
+# ---------------------------------------------------- accumulating, sorting, searching
+
+
+@_formula(*_aten("index_add scatter_add scatter_reduce index_reduce _unsafe_masked_index_put_accumulate"))
+def _accumulate(call: Arguments) -> float:
+    return call.get("source", call.get("src", call.get("values"))).numel()
+
+
+@_formula(*_aten("sort msort argsort _unique _unique2 unique_dim"))
+def _sort(call: Arguments) -> float:
+    """n log2(n) comparisons of each row."""
+    shape = call.input.shape or (1,)
+    whole = "unique" in call.name
+    length = call.input.numel() if whole else shape[0 if call.name == "aten::msort" else call.get("dim", -1)]
+    return call.input.numel() * math.ceil(math.log2(max(length, 2)))
+
+
+@_formula(*_aten("searchsorted bucketize isin"))
+def _search(call: Arguments) -> float:
+    among = call.get("sorted_sequence", call.get("boundaries", call.get("test_elements")))
+    return call.output.numel() * math.ceil(math.log2(among.shape[-1] + 1))
+
+
+# --------------------------------------------------- Fourier transforms and linear algebra
+
+
+@_formula(*_aten("_fft_c2c _fft_r2c _fft_c2r"))
+def _fft(call: Arguments) -> float:
+    """5 n log2(n) for n complex numbers, half of it where one side is real, as FFTW reports its speed."""
+    whole = call.output if call.name == "aten::_fft_c2r" else call.input
+    length = math.prod(whole.shape[dim] for dim in call["dim"])
+    return (5 if call.name == "aten::_fft_c2c" else 2.5) * whole.numel() * math.log2(max(length, 2))
+
+
+_CUBIC = {"linalg_inv_ex": 2, "_linalg_det": 2 / 3, "_linalg_slogdet": 2 / 3, "linalg_lu_factor_ex": 2 / 3,
+          "linalg_cholesky_ex": 1 / 3, "_linalg_solve_ex": 2 / 3}  # fmt: skip
+
+
+@_formula(*(f"aten::{name}" for name in _CUBIC))
+def _factorisation(call: Arguments) -> float:
+    """The leading term for a matrix of n rows, and 2 n² for each right-hand side."""
+    size = call.input.shape[-1]
+    right_hand = call.get("B")
+    solving = 2 * size * right_hand.numel() if right_hand is not None else 0
+    return _CUBIC[call.name.partition("::")[2]] * size**2 * call.input.numel() / max(size, 1) + solving
+
+
+@_formula("aten::linalg_solve_triangular")
+def _triangular(call: Arguments) -> float:
+    return call.input.shape[-1] * call["B"].numel()

@@ -27,8 +27,10 @@ def call_arguments(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[A
 def input_tensors(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, torch.Tensor]]:
     """The tensors of the inputs in the order of forward's parameters, named after these.
 
-    Raises `TraceError` when the arguments do not fit forward's signature.
+    Raises `TraceError` when there is no forward, or the arguments do not fit its signature.
     """
+    if getattr(model.forward, "__func__", None) is nn.Module.forward:
+        raise TraceError(f"{shown(type(model).__name__)} has no forward: trace a model that can be called")
     try:
         signature = inspect.signature(model.forward)
     except (TypeError, ValueError):

@@ -11,7 +11,11 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.nn.modules.module import (
+    _global_forward_hooks_with_kwargs,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from modulekg_widgets.engine.tracing.dataflow import (
@@ -25,6 +29,7 @@ from modulekg_widgets.engine.tracing.dataflow import (
     Unknown,
 )  # fmt: skip
 from modulekg_widgets.engine.tracing.execution import constant_value
+from modulekg_widgets.engine.tracing.layouts import remembered
 from modulekg_widgets.engine.tracing.operators import user_operators
 from modulekg_widgets.engine.tracing.signature import Signature, on_meta
 from modulekg_widgets.engine.tracing.source import CallingLines
@@ -52,7 +57,6 @@ class Recorder(TorchDispatchMode):
         self._stand_ins: dict[int, Tensor] = {}
         self._kept: list[Any] = []
         self._signatures: dict[Any, Signature] = {}
-        self._layouts: dict[Any, Any] = {}
         self._lines = CallingLines()
         self._scope = [""]
         self._calls: list[ModuleCall] = []
@@ -141,18 +145,10 @@ class Recorder(TorchDispatchMode):
 
     def _run(self, signature: Signature, args: list[Any], kwargs: dict[str, Any], key: list[Any]) -> Any:
         func = signature.overload
-        if not self.on_meta or not signature.is_pure:
+        # what a user says of an operator may change, so it is asked each time
+        if not self.on_meta or not signature.is_pure or func._schema.name in user_operators:
             return self._execute(func, args, kwargs)
-        try:
-            entry = tuple(key)
-            layout = self._layouts.get(entry)
-        except TypeError:  # an argument that cannot be hashed
-            return self._execute(func, args, kwargs)
-        if layout is None:
-            results = self._execute(func, args, kwargs)
-            self._layouts[entry] = _layout(results)
-            return results
-        return _empties(layout) if layout is not _UNLIKE else self._execute(func, args, kwargs)
+        return remembered(tuple(key), lambda: self._execute(func, args, kwargs))
 
     def _execute(self, func: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         user = user_operators.get(func._schema.name)
@@ -210,20 +206,26 @@ class Recorder(TorchDispatchMode):
         call = ModuleCall(path, len(self.graph.operators), found)
         self._scope.append(path)
         self._calls.append(call)
-        node = self.graph.modules.get(path)
-        if node is not None:
-            node.calls.append(call)
+        if id(module) in self._paths:  # others are no part of the model, their operators are their caller's
+            self.graph.modules[path].calls.append(call)
 
-    def left(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        """A module's call ended; `output` is None when it raised."""
+    def left(self, module: nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
+        """A module's call ended; when it raised, torch passes neither keywords nor an output."""
         if threading.get_ident() != self._thread or not self._calls:
             return
         self._scope.pop()
         call = self._calls.pop()
         call.end = len(self.graph.operators)
         if kwargs:
-            call.inputs.extend(self.node(tensor) for _, tensor in tensors(kwargs))
+            call.inputs.extend(_before(self.node(tensor), call.start) for _, tensor in tensors(kwargs))
         call.outputs = [self.node(tensor) for _, tensor in tensors(output)]
+
+
+def _before(node: DataNode, start: int) -> DataNode:
+    """The version of a value that the operator of this index found."""
+    while node.previous is not None and node.producer is not None and node.producer.index >= start:
+        node = node.previous
+    return node
 
 
 @contextmanager
@@ -237,6 +239,7 @@ def recording(recorder: Recorder) -> Iterator[None]:
                 yield
         finally:
             after.remove()
+            _global_forward_hooks_with_kwargs.pop(after.id, None)  # which torch forgets
     finally:
         before.remove()
 
@@ -273,28 +276,6 @@ class _Arguments:
         self.key.append(argument)
         self.key.append(type(argument))
         return argument
-
-
-_UNLIKE = object()  # results that are not tensors alone
-
-
-def _layout(results: Any) -> Any:
-    """How to make tensors like the results: a layout, or a sequence of them."""
-    if isinstance(results, Tensor):
-        if results.layout is not torch.strided or type(results) is not Tensor:
-            return _UNLIKE
-        return results.shape, results.stride(), results.dtype
-    if isinstance(results, tuple | list):
-        parts = [_layout(part) for part in results]
-        return _UNLIKE if _UNLIKE in parts else (type(results), parts)
-    return (None, None) if results is None else _UNLIKE
-
-
-def _empties(layout: Any) -> Any:
-    if len(layout) == 3:
-        return torch.empty_strided(layout[0], layout[1], dtype=layout[2], device="meta")
-    kind, parts = layout
-    return None if kind is None else kind(_empties(part) for part in parts)
 
 
 def _flat(value: Any) -> list[Tensor]:

@@ -84,6 +84,7 @@ class Kept:
         self._others: list[tuple[Callable[[Any], object], Any]] = []
         self._classes: list[tuple[nn.Module, type]] = []
         self._flags: list[tuple[torch.Tensor, bool, torch.Tensor | None]] = []
+        self._versions: list[tuple[torch.Tensor, int]] = []
         self._waiting: list[Any] = [held]
         entered = {id(module) for module in modules}
         for module in modules:
@@ -103,11 +104,18 @@ class Kept:
             if isinstance(tensor, torch.Tensor):
                 gradient = tensor.grad if tensor.is_leaf else None
                 self._flags.append((tensor, tensor.requires_grad, gradient))
-                self.every_tensor += [tensor] if gradient is None else [tensor, gradient]
+                self._keep_tensor(tensor)
+                if gradient is not None:
+                    self._keep_tensor(gradient)
+
+    def _keep_tensor(self, tensor: torch.Tensor) -> None:
+        self.every_tensor.append(tensor)
+        if not tensor.is_inference():
+            self._versions.append((tensor, tensor._version))
 
     def _enter(self, value: Any) -> None:
         if isinstance(value, torch.Tensor):
-            self.every_tensor.append(value)
+            self._keep_tensor(value)
         elif isinstance(value, nn.Module):
             self._keep_module(value)
         elif isinstance(value, dict):
@@ -176,6 +184,10 @@ class Kept:
                 tensor.requires_grad_(requires_grad)
             if tensor.is_leaf and tensor.grad is not grad:
                 tensor.grad = grad
+        # writing raises the version of the user's tensor, also where a copy without data is what is written
+        raised = [(tensor, version) for tensor, version in self._versions if tensor._version != version]
+        if raised:
+            torch._C._autograd._unsafe_set_version_counter(*zip(*raised, strict=True))
 
 
 _UNSET = object()

@@ -7,9 +7,11 @@ from typing import Any
 import torch
 
 # calls that only ask about a tensor
-_QUESTIONS = {"prim::device", "prim::dtype", "prim::layout", "aten::is_contiguous", "aten::sym_size", "aten::size",
-              "aten::stride", "aten::sym_stride", "aten::sym_numel", "aten::numel", "aten::dim", "aten::storage_offset",
-              "aten::sym_storage_offset", "aten::is_same_size", "aten::is_complex", "aten::is_floating_point"}  # fmt: skip
+_QUESTIONS = {
+    "prim::device", "prim::dtype", "prim::layout", "aten::is_contiguous", "aten::size", "aten::sym_size",
+    "aten::stride", "aten::sym_stride", "aten::numel", "aten::sym_numel", "aten::dim", "aten::storage_offset",
+    "aten::sym_storage_offset", "aten::is_same_size", "aten::is_complex", "aten::is_floating_point",
+}  # fmt: skip
 
 
 class Signature:
@@ -37,8 +39,8 @@ class Signature:
                 (self.writes_named if argument.kwarg_only else self.writes).append(
                     argument.name if argument.kwarg_only else position  # type: ignore[arg-type]
                 )
-            elif shared & set(alias.before_set) and self.views is None:
-                self.views = position
+            elif self.views is None and (shared & set(alias.before_set) or "*" in alias.after_set):
+                self.views = position  # "*": the results are a list of views, as of split and unbind
 
     @property
     def is_pure(self) -> bool:

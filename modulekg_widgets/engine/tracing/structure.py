@@ -43,8 +43,8 @@ def with_leaves(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
 def _inside(value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, Mapping):
         return [(f"[{key!r}]" if not isinstance(key, str) else f".{key}", value[key]) for key in value]
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return [(f".{field}", part) for field, part in zip(value._fields, value, strict=True)]
+    if isinstance(value, tuple) and (fields := getattr(value, "_fields", None)) is not None:
+        return [(f".{field}", part) for field, part in zip(fields, value, strict=True)]
     if isinstance(value, tuple | list):
         return [(f"[{i}]", part) for i, part in enumerate(value)]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

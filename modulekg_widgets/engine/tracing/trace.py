@@ -86,7 +86,7 @@ def _attempt(
         graph.state[name] = node
     for label, tensor in labels:
         node = recorder.adopt(tensor, INPUT, label)
-        if node.kind == INPUT:
+        if node.kind == INPUT and node not in graph.inputs:
             graph.inputs.append(node)
     with world, bytes_kept(kept.every_tensor if mode == REAL else ()), recording(recorder):
         output = call_model(graph.model, *graph.call)
@@ -121,8 +121,13 @@ def _meta_copy(tensor: torch.Tensor) -> torch.Tensor:
 @contextmanager
 def _no_fused_rnn(inside: AbstractContextManager[Any]) -> Iterator[None]:
     """Without mkldnn and cudnn a recurrent layer runs as the operators that it is made of."""
-    with torch.backends.mkldnn.flags(enabled=False), torch.backends.cudnn.flags(enabled=False), inside:
-        yield
+    mkldnn = torch._C._get_mkldnn_enabled()  # its `flags` warn where there is no GPU of Intel's
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        with torch.backends.cudnn.flags(enabled=False), inside:
+            yield
+    finally:
+        torch._C._set_mkldnn_enabled(mkldnn)
 
 
 @contextmanager

@@ -1,0 +1,241 @@
+"""Where attention is in the data flow: a softmax between two products of activations, or one fused operator."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from modulekg_widgets.engine.axes.algebra import Algebra, Term, atoms
+from modulekg_widgets.engine.axes.call import Call, Dims, rules
+from modulekg_widgets.engine.axes.layers import CONVOLUTIONS, POINTWISE, PRODUCTS, REORDERINGS, VIEWS, Layers
+from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
+
+REACH = 64  # values looked at on the way between a softmax and its products: bounds the cost per attention
+SOFTMAX = rules["aten::_softmax"]
+CARRIERS = VIEWS | POINTWISE  # what scores pass through
+_FUSED = rules["aten::scaled_dot_product_attention"]
+_SUM = rules["aten::sum"]
+
+
+@dataclass(slots=True)
+class Core:
+    """The operators of an attention: what is asked, what answers, and what is given."""
+
+    operator: OperatorNode
+    query: DataNode
+    key: DataNode
+    value: DataNode
+    contracted: Dims  # what q and k are summed over
+    batch: Dims  # what every product runs over
+
+
+@dataclass(slots=True)
+class _Scores:
+    """A product of two activations: which of its dimensions only the left and only the right factor have."""
+
+    result: DataNode
+    left: DataNode
+    right: DataNode
+    contracted: Dims
+    batch: Dims
+    of_left: set[int]
+    of_right: set[int]
+
+
+def core(layers: Layers, operator: OperatorNode) -> Core | None:
+    rule = layers.rule(operator)
+    if rule is _FUSED and operator.outputs and len(operator.inputs) > 2:
+        query, key, value = operator.inputs[:3]
+        *batch, _, contracted = layers.inference.dims(query)
+        return Core(operator, query, key, value, [contracted], batch)
+    normalised = _softmax(layers, operator)
+    weighted = _weighted_sum(layers, operator.outputs[0]) if normalised is not None else None
+    if normalised is None or weighted is None:
+        return None
+    found = _scores(layers, normalised[0])
+    if found is None:
+        return None
+    scores, path = found
+    query, key = scores.left, scores.right
+    if _dimension_of_keys(layers, scores, path, *normalised) in scores.of_left:
+        query, key = key, query
+    return Core(weighted[0], query, key, weighted[1], scores.contracted, scores.batch)
+
+
+def _softmax(layers: Layers, operator: OperatorNode) -> tuple[DataNode, int] | None:
+    """What a softmax normalises, and along which dimension; also one written as `e / e.sum(dim)` with `e = x.exp()`."""
+    if not operator.outputs:
+        return None
+    if layers.rule(operator) is SOFTMAX and "log" not in operator.name:
+        call, node = layers.call(operator), operator.inputs[0]
+        dim = call["dim"] if call.has("dim") and isinstance(call["dim"], int) else -1
+        return node, dim % max(node.dim(), 1)
+    if operator.name not in ("aten::div", "aten::div_") or len(operator.inputs) != 2:
+        return None
+    node, below = operator.inputs
+    if below.producer is not None and len(below.producer.inputs) == 1 and layers.rule(below.producer) in POINTWISE:
+        below = below.producer.inputs[0]  # a small number added, or a clamp
+    summed, over = below.producer, node.producer
+    if summed is None or over is None or summed.name != "aten::sum" or not over.name.startswith("aten::exp"):
+        return None
+    dims = layers.call(summed)["dim"] if summed.inputs[0] is node and layers.call(summed).has("dim") else None
+    return (node, dims[0] % node.dim()) if dims and len(dims) == 1 else None
+
+
+# ------------------------------------------------------- from the softmax down
+
+
+def _weighted_sum(layers: Layers, weights: DataNode) -> tuple[OperatorNode, DataNode] | None:
+    """The operator that sums the values by `weights`, and the values."""
+    waiting, seen = deque([(weights, False)]), {weights.index}
+    while waiting and len(seen) < REACH:
+        node, mixed = waiting.popleft()
+        for operator in node.consumers:
+            found = _product_with(layers, operator, node)
+            if found is not None:
+                return found
+            mixes = _mixes_heads(layers, operator)
+            if not (layers.rule(operator) in CARRIERS or (mixes and not mixed)):
+                continue
+            for result in operator.outputs:
+                if result.index not in seen:
+                    seen.add(result.index)
+                    waiting.append((result, mixed or mixes))
+    return None
+
+
+def _product_with(layers: Layers, operator: OperatorNode, weights: DataNode) -> tuple[OperatorNode, DataNode] | None:
+    if layers.rule(operator) in PRODUCTS:
+        others = [node for node in operator.inputs[-2:] if node is not weights]
+        if len(others) == 1 and layers.is_activation(others[0]):
+            return operator, others[0]
+    elif operator.name.startswith("aten::mul"):
+        others = [node for node in operator.inputs if node is not weights and layers.is_activation(node)]
+        summed = [user for node in operator.outputs for user in node.consumers if user.name == "aten::sum"]
+        if others and summed and summed[0].outputs[0].dim() > 0:
+            return summed[0], others[0]
+    return None
+
+
+def _mixes_heads(layers: Layers, operator: OperatorNode) -> bool:
+    """Whether a layer makes as many scores of the scores: heads that talk to each other."""
+    if operator.index not in layers.at or layers.rule(operator) not in PRODUCTS | CONVOLUTIONS:
+        return False
+    read = [node for node in operator.inputs if layers.is_activation(node)]
+    return len(read) == 1 and read[0].numel() == operator.outputs[0].numel()
+
+
+# --------------------------------------------------------- from the softmax up
+
+Path = list[OperatorNode]
+
+
+def _scores(layers: Layers, start: DataNode) -> tuple[_Scores, Path] | None:
+    """The nearest product of two activations above a softmax, and the operators in between, from top to bottom."""
+    below: dict[int, OperatorNode | None] = {start.index: None}
+    waiting = deque([(start, False)])
+    while waiting and len(below) < REACH:
+        node, mixed = waiting.popleft()
+        operator = node.producer
+        if operator is None:
+            continue
+        scores = _product_of_activations(layers, operator)
+        if scores is not None:
+            return scores, list(_downwards(node, below))
+        mixes = _mixes_heads(layers, operator)
+        carried = layers.rule(operator) in CARRIERS or (mixes and not mixed)
+        bearers = _bearers(layers, operator, node) if carried else []
+        if node.previous is not None:
+            bearers.append(node.previous)  # something was written into the scores
+        for above in bearers:
+            if above.index not in below:
+                below[above.index] = operator
+                waiting.append((above, mixed or mixes))
+    return None
+
+
+def _downwards(node: DataNode, below: dict[int, OperatorNode | None]) -> Iterator[OperatorNode]:
+    operator = below[node.index]
+    while operator is not None:
+        yield operator
+        operator = next((below[out.index] for out in operator.outputs if out.index in below), None)
+
+
+def _bearers(layers: Layers, operator: OperatorNode, node: DataNode) -> list[DataNode]:
+    """The inputs that may be the scores: those as large as the result, and of a concatenation the largest."""
+    inputs = [above for above in operator.inputs if layers.is_activation(above)]
+    if len(inputs) < 2:
+        return inputs
+    if layers.rule(operator) in VIEWS:
+        return [max(inputs, key=DataNode.numel)]
+    return [above for above in inputs if above.numel() == node.numel()]
+
+
+def _product_of_activations(layers: Layers, operator: OperatorNode) -> _Scores | None:
+    rule = layers.rule(operator)
+    if rule in PRODUCTS and operator.index not in layers.at:
+        left, right = operator.inputs[-2:]
+        if not (layers.is_activation(left) and layers.is_activation(right)) or left.dim() < 2 or right.dim() < 2:
+            return None
+        result = operator.outputs[0]
+        *batch, _, contracted = layers.inference.dims(left)
+        return _Scores(result, left, right, [contracted], batch, {result.dim() - 2}, {result.dim() - 1})
+    return _summed_product(layers, operator) if rule is _SUM and operator.name == "aten::sum" else None
+
+
+def _summed_product(layers: Layers, operator: OperatorNode) -> _Scores | None:
+    """`(q * k).sum(dim)`: dimensions where one factor is broadcast belong to the other."""
+    multiplied, call = operator.inputs[0], layers.call(operator)
+    above = multiplied.producer
+    if above is None or not above.name.startswith("aten::mul") or len(above.inputs) != 2:
+        return None
+    if not call.has("dim") or call["dim"] is None:
+        return None
+    left, right = above.inputs
+    if not (layers.is_activation(left) and layers.is_activation(right)) or left.dim() != right.dim():
+        return None
+    count = multiplied.dim()
+    summed = {at % count for at in _several(call["dim"])}
+    kept = [at for at in range(count) if at not in summed or call["keepdim"]]
+    of_left = {new for new, at in enumerate(kept) if left.shape[at] > 1 == right.shape[at]}
+    of_right = {new for new, at in enumerate(kept) if right.shape[at] > 1 == left.shape[at]}
+    if not of_left and not of_right:
+        return None  # a plain weighted sum: no position meets another one
+    dims = layers.inference.dims(multiplied)
+    batch = [dims[at] for new, at in enumerate(kept) if at not in summed and new not in of_left | of_right]
+    return _Scores(operator.outputs[0], left, right, [dims[at] for at in summed], batch, of_left, of_right)
+
+
+def _several(value: int | Sequence[int]) -> Sequence[int]:
+    return [value] if isinstance(value, int) else value
+
+
+def _dimension_of_keys(layers: Layers, scores: _Scores, path: Path, normalised: DataNode, over: int) -> int:
+    """Which dimension of the product the softmax runs over."""
+    result = scores.result
+    if over == normalised.dim() - 1 and not any(layers.rule(operator) in REORDERINGS for operator in path):
+        return result.dim() - 1
+    # the same positions may stand on both sides, so the path is followed once more with a new axis for each dimension
+    own = [Term(size) for size in result.shape]
+    dims = _followed(layers, own, result, path, normalised)
+    reached = set(atoms(dims[over]))
+    return next((at for at, term in enumerate(own) if reached & set(atoms(term))), result.dim() - 1)
+
+
+def _followed(layers: Layers, own: Dims, start: DataNode, path: Path, end: DataNode) -> Dims:
+    algebra = Algebra()
+    known: dict[int, Dims] = {start.index: own}
+
+    def dims(node: DataNode) -> Dims:
+        while node.index not in known and node.previous is not None:
+            node = node.previous
+        return known.setdefault(node.index, [Term(size) for size in node.shape])
+
+    for operator in path:
+        rule = layers.rule(operator)
+        assert rule is not None
+        found = rule(Call(operator, algebra, dims, {}))
+        several = [found] if found and isinstance(found[0], Term) else found
+        known.update({node.index: list(terms) for node, terms in zip(operator.outputs, several, strict=False)})
+    return dims(end)

@@ -1,0 +1,164 @@
+"""What the dependency views give: sets of layers that print, draw themselves and go into files."""
+
+from __future__ import annotations
+
+import csv
+import html
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from modulekg_widgets.engine.axes.attention import Attention
+from modulekg_widgets.engine.errors import shown
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ROWS = 200  # of a table in a notebook
+
+
+class Dependency:
+    """What the views have in common: rows for a file, sets of layers for a table and a picture."""
+
+    __slots__ = ()
+    subject: ClassVar[str]
+    header: ClassVar[tuple[str, ...]]
+
+    def named_sets(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Every set with its name, in the order of the model."""
+        raise NotImplementedError
+
+    def rows(self) -> list[list[str]]:
+        """The lines of the file below its header."""
+        return [[name, *layers] for name, layers in self.named_sets()]
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the sets to a file, one per line, in the layout that NNI's view of the same name has."""
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows([self.header, *self.rows()])
+
+    def plot(self) -> Figure:
+        """A picture: the sets on the left, their layers on the right."""
+        from modulekg_widgets.engine.axes.dependency_plot import plot_sets
+
+        return plot_sets(self.subject, self.named_sets())
+
+    def __len__(self) -> int:
+        return len(self.named_sets())
+
+    def __repr__(self) -> str:
+        sets = self.named_sets()
+        text = f"{len(sets)} {self.subject}"
+        if sets:
+            _, largest = max(sets, key=lambda entry: len(entry[1]))
+            more = f" and {len(largest) - 3} more" if len(largest) > 3 else ""
+            text += f", the largest: {', '.join(map(shown, largest[:3]))}{more}"
+        return f"<{type(self).__name__}: {text}>"
+
+    def _repr_html_(self) -> str:
+        """The sets as a table, escaped."""
+        lines = [self.header, *self.rows()[:ROWS]]
+        cells = "".join(
+            f"<tr><{tag}>{html.escape(line[0])}</{tag}><{tag}>{html.escape(', '.join(line[1:]))}</{tag}></tr>"
+            for tag, line in zip(["th"] + ["td"] * ROWS, lines, strict=False)
+        )
+        return f"<p>{html.escape(repr(self))}</p><table>{cells}</table>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ChannelDependency(Dependency):
+    """Layers whose output channels are the same axes: they must be pruned alike. Every layer is in exactly one set."""
+
+    sets: tuple[tuple[str, ...], ...]
+    subject = "sets of layers with common output channels"
+    header = ("Dependency Set", "Layers")
+
+    @property
+    def dependency_sets(self) -> list[set[str]]:
+        """The sets, those of one layer included, in the order in which the layers ran."""
+        return [set(layers) for layers in self.sets]
+
+    def named_sets(self) -> list[tuple[str, tuple[str, ...]]]:
+        return [(f"Set {number}", layers) for number, layers in enumerate(self.sets, 1)]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class InputChannelDependency(ChannelDependency):
+    """Layers whose input channels are the same axes, as those that read one feature map."""
+
+    subject = "sets of layers with common input channels"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class GroupDependency(Dependency):
+    """The least number that the output channels of each layer must be divisible by."""
+
+    dependency_sets: dict[str, int]
+    min_groups: dict[str, int]  # the smallest number of groups that concerns the layer, 1 where it does not divide all
+    subject = "layers with the number that their channels are divisible by"
+    header = ("Conv Layer Name", "Group")
+
+    def named_sets(self) -> list[tuple[str, tuple[str, ...]]]:
+        numbers: dict[int, list[str]] = {}
+        for name, number in self.dependency_sets.items():
+            if number > 1:
+                numbers.setdefault(number, []).append(name)
+        return [(f"divisible by {number}", tuple(names)) for number, names in sorted(numbers.items())]
+
+    def rows(self) -> list[list[str]]:
+        return [[name, str(number)] for name, number in self.dependency_sets.items()]
+
+    def __len__(self) -> int:
+        return len(self.dependency_sets)
+
+    def __repr__(self) -> str:
+        bound = {name: number for name, number in self.dependency_sets.items() if number > 1}
+        first = ", ".join(f"{shown(name)} by {number}" for name, number in list(bound.items())[:3])
+        return f"<GroupDependency: {len(bound)} of {len(self)} layers have groups{f': {first}' if first else ''}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ReshapeDependency(Dependency):
+    """The operators that merge or split a channel axis, and the layers whose channels run through them."""
+
+    operators: tuple[tuple[str, tuple[str, ...]], ...]
+    subject = "operators that reshape channels"
+    header = ("Reshape OP", "Dependent Layers")
+
+    @property
+    def dependency(self) -> dict[str, list[str]]:
+        """The layers by the name of the operator."""
+        return {name: list(layers) for name, layers in self.operators}
+
+    @property
+    def dependency_sets(self) -> list[set[str]]:
+        """The layers of every operator."""
+        return [set(layers) for _, layers in self.operators]
+
+    def named_sets(self) -> list[tuple[str, tuple[str, ...]]]:
+        return list(self.operators)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AttentionDependency(Dependency):
+    """The projections of q, k, v and out of every attention; `attentions` has them apart, with heads and head_dim."""
+
+    attentions: tuple[Attention, ...]
+    subject = "attentions with their projections"
+    header = ("Attention layer matmul op", "Group")
+
+    @property
+    def dependency(self) -> dict[str, list[str]]:
+        """The projections by the name of the product with the values."""
+        return {attention.name: [layer.name for layer in attention.layers] for attention in self.attentions}
+
+    @property
+    def dependency_sets(self) -> list[list[str]]:
+        """The projections of every attention: q, k, v, out, each layer once."""
+        return list(self.dependency.values())
+
+    def named_sets(self) -> list[tuple[str, tuple[str, ...]]]:
+        return [(name, tuple(layers)) for name, layers in self.dependency.items()]
+
+    def rows(self) -> list[list[str]]:
+        return [[name, str(layers)] for name, layers in self.dependency.items()]
