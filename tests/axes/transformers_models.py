@@ -21,6 +21,7 @@ VISION = {
     "num_attention_heads": 4,
     "image_size": 64,
 }
+STATES = {"vocab_size": 100, "hidden_size": 32, "state_size": 4, "num_hidden_layers": 2}
 PAIR = {"vocab_size": 100, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
         "decoder_attention_heads": 4, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "pad_token_id": 0}  # fmt: skip
 AUDIO = {"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
