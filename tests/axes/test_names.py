@@ -64,8 +64,8 @@ def test_the_sides_of_a_layer_and_the_positions_of_its_kernel() -> None:
         torch.zeros(1, 3, 9, 9),
     )
     assert graph.axes.expression("0.weight") == "out=8 in=3 kernel_h=3 kernel_w=5"
-    assert graph.axes.expression("1.weight") == "out=8 out=6 kernel_h=2 kernel_w=2"
-    assert graph.axes.expression("3.weight") == "out=4 out=6 kernel=7"
+    assert graph.axes.expression("1.weight") == "0.out=8 1.out=6 kernel_h=2 kernel_w=2"
+    assert graph.axes.expression("3.weight") == "3.out=4 1.out=6 kernel=7"
     assert {"0.out", "1.out", "3.out", "0.in", "3.kernel"} <= set(names(graph))
 
 
@@ -96,7 +96,7 @@ def test_groups_of_a_grouped_convolution_and_of_a_norm() -> None:
     model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.GroupNorm(2, 8), nn.Conv2d(8, 8, 1), nn.Conv2d(8, 12, 1, groups=4))
     graph = axes_of(model, torch.zeros(1, 3, 4, 4))
     assert graph.axes.expression("0.weight") == "(groups=2 out.1=4) in=3 1 1"
-    assert graph.axes.expression("2.weight") == "(groups=4 out.1=2) (groups=2 out.1=4) 1 1"
+    assert graph.axes.expression("2.weight") == "(2.groups=4 2.out.1=2) (0.groups=2 0.out.1=4) 1 1"
     assert graph.axes["0.groups"].role == graph.axes["2.groups"].role == "groups"
 
 

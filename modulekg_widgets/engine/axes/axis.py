@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import html
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,19 +22,12 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.verify import Verification
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """A dimension of a parameter or buffer that an axis runs along."""
 
     name: str
     dim: int
     expression: str
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter((self.name, self.dim, self.expression))
-
-    def __getitem__(self, at: int) -> Any:
-        return (self.name, self.dim, self.expression)[at]
 
 
 class Axis:
@@ -202,9 +195,19 @@ class Axes:
         return short_name(self.of(atom).name) if atom in self._axes else "axis"
 
     def expression(self, name: str) -> str:
-        """What every dimension of a parameter is made of, as `(heads=12 head_dim=64) hidden=768`."""
+        """What every dimension of a parameter is made of, as `(heads=12 head_dim=64) hidden=768`.
+
+        Where two axes would read the same, both go by their full names.
+        """
         node = self.graph.state[name] if name in self.graph.state else self.graph.values[name]
-        return " ".join(written(term, self.label) for term in self.inference.dims(node))
+        dims = self.inference.dims(node)
+        labels = Counter(self.label(atom) for atom in dict.fromkeys(a for term in dims for a in atoms(term)))
+
+        def label(atom: Term) -> str:
+            short = self.label(atom)
+            return short if labels[short] == 1 else self.of(atom).name
+
+        return " ".join(written(term, label) for term in dims)
 
     # ---------------------------------------------------------------- sums
 
