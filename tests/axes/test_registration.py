@@ -92,6 +92,27 @@ def test_a_rule_that_fails_freezes_and_is_listed() -> None:
     assert frozen(graph, "a.weight", 0)
 
 
+class ThroughNumpy(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(3, 4), nn.Linear(4, 5), nn.Linear(5, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        outside = self.a(x).numpy()[:, ::-1].copy()
+        return self.c(self.b(torch.from_numpy(outside)))
+
+
+def test_what_leaves_torch_is_frozen_and_listed() -> None:
+    graph = mk.trace(seeded(ThroughNumpy), torch.randn(2, 3))
+    assert graph.traced_on == "real"
+    assert [record.operator for record in graph.data_dependent] == ["Tensor.numpy"]
+    assert "leaves torch: Tensor.numpy in (root), " in frozen(graph, "a.weight", 0)
+    assert "test_registration.py:" in frozen(graph, "a.weight", 0)
+    assert "neither parameter nor buffer" in frozen(graph, "b.weight", 1)
+    assert graph.axes["c.weight", 1].frozen is None
+    assert graph.axes.verify().ok
+
+
 def test_bad_registrations_are_refused() -> None:
     with pytest.raises(mk.ModuleKGError, match="has a rule already"):
         mk.axis_rule("aten::relu_", "aten::cat")

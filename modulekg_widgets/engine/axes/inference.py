@@ -53,6 +53,11 @@ class Inference:
             self.algebra.mute = operator not in live
             self._apply(operator)
         self.algebra.cause, self.algebra.mute = None, False
+        for node, record in graph.escaped:
+            # what happens outside of torch is not seen
+            where = f"{record.operator} in {record.module or '(root)'}, {record.source}"
+            for term in self.dims(node):
+                self.algebra.freeze(term, f"leaves torch: {where}")
         if not free_outputs:
             for node in graph.outputs:
                 for term in self.dims(node):

@@ -14,6 +14,7 @@ def live_operators(graph: Dataflow) -> set[OperatorNode]:
     """
     live: set[OperatorNode] = set()
     waiting = [node.producer for node in graph.outputs]
+    waiting += [node.producer for node, _ in graph.escaped]
     waiting += [operator for operator in graph.operators if not operator.outputs or _writes_state(operator)]
     if not graph.outputs:
         waiting += graph.operators  # forward stopped, or returned nothing: all that ran counts

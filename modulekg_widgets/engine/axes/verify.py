@@ -200,7 +200,11 @@ class _Proof:
         """The output, and the gradient of a random projection of it in every member, in one pass."""
         leaves = {n: v.detach().clone().requires_grad_(v.is_floating_point()) for n, v in self.state.items()}
         with torch.enable_grad(), BatchNormByHand():
-            outputs = self._run(leaves, keep_graph=True)
+            try:
+                outputs = self._run(leaves, keep_graph=True)
+            except TraceError:
+                # code that leaves torch, as `x.numpy()`, runs without gradients only: the control then runs the model
+                return self._run(self.state), {}
             generator = torch.Generator().manual_seed(self.seed)
             parts = [
                 (t * torch.randn(t.shape, generator=generator, dtype=t.dtype).to(t.device)).sum()

@@ -269,6 +269,7 @@ class Dataflow:
         self.training: bool | None = None  # the mode that was set for the trace, None for the model's own
         self.error: Exception | None = None  # why the forward pass stopped; the graph ends there
         self.data_dependent: list[Unknown] = []  # calls that turned tensor data into Python values
+        self.escaped: list[tuple[DataNode, Unknown]] = []  # values that left torch, as `x.numpy()` does
 
     @cached_property
     def unread(self) -> list[DataNode]:

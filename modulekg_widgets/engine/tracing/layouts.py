@@ -35,7 +35,8 @@ def remembered(key: tuple[Any, ...], execute: Callable[[], Any]) -> Any:
 def _layout(results: Any) -> Any:
     """How to make tensors like the results: a layout, or a sequence of them."""
     if isinstance(results, torch.Tensor):
-        if results.layout is not torch.strided or type(results) is not torch.Tensor:
+        lazy = results.is_conj() or results.is_neg()
+        if results.layout is not torch.strided or type(results) is not torch.Tensor or lazy:
             return _UNLIKE
         return results.shape, results.stride(), results.dtype
     if isinstance(results, tuple | list):

@@ -6,7 +6,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
 )
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from modulekg_widgets.engine.tracing.dataflow import (
@@ -36,9 +37,8 @@ from modulekg_widgets.engine.tracing.source import CallingLines
 from modulekg_widgets.engine.tracing.structure import tensors
 
 Tensor = torch.Tensor
-# calls that turn data into Python values or into shapes: another input may take another way
-DATA_DEPENDENT = {"aten::_local_scalar_dense", "aten::nonzero", "aten::equal", "aten::is_nonzero",
-                  "aten::masked_select", "aten::unique_consecutive", "aten::_unique2", "torchvision::nms"}  # fmt: skip
+# what leaves tensors without an operator
+_READS = {Tensor.numpy, Tensor.tolist, Tensor.__array__}
 
 
 class Recorder(TorchDispatchMode):
@@ -135,8 +135,8 @@ class Recorder(TorchDispatchMode):
             self.graph, len(self.graph.operators), func, recorded_args, recorded_kwargs, read.nodes, self._scope[-1],
             self._lines.find(sys._getframe(1)),
         )  # fmt: skip
-        if func._schema.name in DATA_DEPENDENT:
-            known = constant_value(operator.inputs[0]) if self.on_meta and operator.inputs else None
+        if signature.reads_data and signature.depends_on_data(node.dtype for node in read.nodes[1:]):
+            known = constant_value(read.nodes[0]) if self.on_meta and len(read.nodes) == 1 else None
             if known is not None:
                 return func(known, *call_args[1:], **call_kwargs)
             self.graph.data_dependent.append(Unknown(operator.name, operator.module, str(operator.source)))
@@ -195,6 +195,15 @@ class Recorder(TorchDispatchMode):
             if kwargs and name in kwargs:
                 yield from _flat(kwargs[name])
 
+    def read(self, tensor: Tensor, way: str) -> None:
+        """Python reads the data of a tensor, which is no operator."""
+        node = self.node(tensor)
+        if node.producer is not None or node.is_input:
+            source = self._lines.find(sys._getframe(2))
+            record = Unknown(f"Tensor.{way}", self._scope[-1], str(source))
+            self.graph.data_dependent.append(record)
+            self.graph.escaped.append((node, record))
+
     # ------------------------------------------------------------ modules
 
     def entered(self, module: nn.Module, args: Any) -> None:
@@ -235,13 +244,28 @@ def recording(recorder: Recorder) -> Iterator[None]:
     try:
         after = register_module_forward_hook(recorder.left, with_kwargs=True, always_call=True)
         try:
-            with torch.inference_mode(False), torch.no_grad(), recorder:
+            # tensors without data refuse to be read
+            reading = _Reading(recorder) if recorder.stand_in is None else nullcontext()
+            with torch.inference_mode(False), torch.no_grad(), reading, recorder:
                 yield
         finally:
             after.remove()
             _global_forward_hooks_with_kwargs.pop(after.id, None)  # which torch forgets
     finally:
         before.remove()
+
+
+class _Reading(TorchFunctionMode):
+    """Tells the recorder of data that become NumPy arrays or lists."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self.recorder = recorder
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _READS:
+            self.recorder.read(args[0], func.__name__)
+        return func(*args, **(kwargs or {}))
 
 
 class _Arguments:

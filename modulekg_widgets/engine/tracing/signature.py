@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -14,16 +15,22 @@ _QUESTIONS = {
 }  # fmt: skip
 
 
+_READING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+_MASKS = (torch.bool, torch.uint8)
+
+
 class Signature:
     """The facts about one overload that recording needs at every call."""
 
-    __slots__ = ("is_question", "overload", "takes_device", "views", "writes", "writes_named")
+    __slots__ = ("is_question", "overload", "reads_data", "takes_device", "views", "writes", "writes_named")
 
     def __init__(self, overload: Any) -> None:
         schema = overload._schema
         self.overload = overload
         self.is_question = schema.name in _QUESTIONS
         self.takes_device = any(argument.name == "device" for argument in schema.arguments)
+        # turns data into Python values or shapes: another input may take another way; an index only by its masks
+        self.reads_data = schema.name == "torchvision::nms" or bool(_READING & {*overload.tags})
         self.writes: list[int] = []  # positions of the arguments that are written
         self.writes_named: list[str] = []  # names of those that are passed by keyword only
         shared: set[str] = set()
@@ -41,6 +48,10 @@ class Signature:
                 )
             elif self.views is None and (shared & set(alias.before_set) or "*" in alias.after_set):
                 self.views = position  # "*": the results are a list of views, as of split and unbind
+
+    def depends_on_data(self, dtypes: Iterable[torch.dtype]) -> bool:
+        """Whether a call with tensors of these dtypes gives Python values or shapes that the data decide."""
+        return self.reads_data and (self.overload._schema.name != "aten::index" or any(d in _MASKS for d in dtypes))
 
     @property
     def is_pure(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
 from typing import Any, TypeVar
@@ -40,8 +40,9 @@ def trace_dataflow(
     *,
     training: bool | None = None,
     make: Callable[[nn.Module], Graph] = Dataflow,
+    ways: Sequence[str] = (META, FAKE, REAL),
 ) -> Graph:
-    """Record `model(*args, **kwargs)`; `training` sets the mode for the trace alone.
+    """Record `model(*args, **kwargs)`; `training` sets the mode for the trace alone, `ways` the tensors to try.
 
     Raises `TraceError` when the inputs do not fit or the forward pass raises; its `graph` ends where it stopped.
     """
@@ -52,7 +53,7 @@ def trace_dataflow(
     labels = input_tensors(model, positional, named)
     on_meta = any(t.is_meta for state in places.states for t in _own_tensors(state).values())
     error: TraceError | None = None
-    for mode in (META,) if on_meta else (META, FAKE, REAL):
+    for mode in (META,) if on_meta else ways:
         graph = make(model)
         graph.traced_on, graph.call, graph.training = mode, (positional, named), training
         try:
@@ -71,9 +72,7 @@ def trace_dataflow(
     raise error
 
 
-def _attempt(
-    graph: Dataflow, walk: Walk, kept: Kept, labels: list[tuple[str, torch.Tensor]], mode: str
-) -> None:
+def _attempt(graph: Dataflow, walk: Walk, kept: Kept, labels: list[tuple[str, torch.Tensor]], mode: str) -> None:
     paths = {id(module): walk.path(i) for i, module in enumerate(walk.modules)}
     graph.modules = _modules(graph, walk, paths)
     world, stand_in = _world(mode)

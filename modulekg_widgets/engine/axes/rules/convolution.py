@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modulekg_widgets.engine.axes.call import Call, Dims, rule
+from modulekg_widgets.engine.axes.call import ONE, Call, Dims, rule
 
 
 @rule("aten::convolution", "aten::_convolution", "aten::mkldnn_convolution", "aten::cudnn_convolution",
@@ -16,6 +16,7 @@ def convolution(call: Call) -> Dims:
     spatial = len(weight) - 2
     call.freeze_all(x[-spatial:], "a kernel walks over it")
     channels = len(x) - spatial - 1
+    group = ONE
     # (in, out/G) when transposed, else (out, in/G)
     if groups == 1:
         inside, out = (weight[0], weight[1]) if transposed else (weight[1], weight[0])

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from modulekg_widgets.engine.axes.call import ONE, Call, Dims, rule
 
-# pointwise in effect, though torch does not tag them so; of a tagged operator, its form that writes in place
+# pointwise in effect, though torch tags neither them nor, for those that write in place, their namesakes
 _NAMES = [
-    "__and__", "__iand__", "__ilshift__", "__ior__", "__irshift__", "__or__", "_add_relu", "_conj", "_conj_copy",
-    "_fake_quantize_learnable_per_tensor_affine", "_fused_dropout", "_masked_scale",
-    "_neg_view", "_neg_view_copy", "_pin_memory", "_standard_gamma", "_to_copy", "abs", "alias", "alias_copy", "bernoulli",
-    "binomial", "clone", "complex", "contiguous", "copy", "copysign", "detach", "detach_copy", "dropout", "empty_like", "eq",
-    "fake_quantize_per_tensor_affine_cachemask", "fill", "floor_divide", "full_like", "gcd", "ge", "gelu", "gt", "hardswish",
-    "heaviside", "lcm", "le", "lift", "lift_fresh", "lift_fresh_copy", "logit", "lt", "masked_fill", "mish",
-    "native_dropout", "ne", "ones_like", "poisson", "polar", "resolve_conj", "resolve_neg",
-    "rrelu_with_noise", "rrelu_with_noise_functional", "rsub", "threshold", "where", "xlogy", "zero", "zeros_like",
+    "__and__", "__iand__", "__ior__", "__irshift__", "__or__", "_add_relu", "_conj", "_conj_copy",
+    "_fake_quantize_learnable_per_tensor_affine", "_fused_dropout", "_masked_scale", "_neg_view", "_neg_view_copy",
+    "_pin_memory", "_standard_gamma", "_to_copy", "alias", "alias_copy", "bernoulli", "binomial", "clone", "complex",
+    "contiguous", "copy", "detach", "detach_copy", "dropout", "empty_like", "fake_quantize_per_tensor_affine_cachemask",
+    "fill", "floor_divide", "full_like", "hardswish", "lift", "lift_fresh", "lift_fresh_copy", "native_dropout",
+    "ones_like", "poisson", "polar", "resolve_conj", "resolve_neg", "rrelu_with_noise", "rrelu_with_noise_functional",
+    "zero", "zeros_like",
 ]  # fmt: skip
 
 
@@ -76,6 +75,16 @@ def log_sigmoid(call: Call) -> list[Dims]:
     """The result, and a buffer for the backward pass that is as large, or empty on a GPU."""
     dims = call.axes(call["self"])
     return [dims if node.dim() == len(dims) else call.frozen_all(node.shape, "empty") for node in call.results]
+
+
+@rule("aten::_fused_moving_avg_obs_fq_helper")
+def observe_and_quantize(call: Call) -> list[Dims]:
+    """Ranges, scales and zero points for all, or per index of one dimension."""
+    dims = call.axes(call["self"])
+    for node in call.inputs[3:]:
+        if node.numel() > 1:
+            call.unify(call.axes(node)[0], dims[call["ch_axis"]])
+    return [dims, dims]
 
 
 @rule("aten::view_as_real", "aten::view_as_real_copy")

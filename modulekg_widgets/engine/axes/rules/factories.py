@@ -5,13 +5,22 @@ from __future__ import annotations
 from modulekg_widgets.engine.axes.call import Call, Dims, rule
 from modulekg_widgets.engine.axes.rules.elementwise import broadcast
 
+SHAPE = "a constant shape in the code"
 
-@rule("aten::zeros", "aten::ones", "aten::full", "aten::empty", "aten::new_zeros", "aten::new_ones", "aten::new_full",
-      "aten::new_empty", "aten::empty_strided", "aten::new_empty_strided", "aten::scalar_tensor",
-      "aten::empty_permuted", "aten::_efficientzerotensor")  # fmt: skip
+
+@rule("aten::zeros", "aten::ones", "aten::full", "aten::new_zeros", "aten::new_ones", "aten::new_full",
+      "aten::scalar_tensor", "aten::_efficientzerotensor")  # fmt: skip
 def filled(call: Call) -> Dims:
     """A constant shape whose indices are all alike."""
-    return [call.filler(size, "a constant shape in the code") for size in call.output.shape]
+    return [call.filler(size, SHAPE) for size in call.output.shape]
+
+
+@rule("aten::empty", "aten::new_empty", "aten::empty_strided", "aten::new_empty_strided", "aten::empty_permuted")
+def unfilled(call: Call) -> Dims:
+    """A constant shape that later operators fill; where none of them does, what it holds was written unseen."""
+    if call.output.storage.writer is None:
+        return call.frozen_all(call.output.shape, "filled by code that runs no operators")
+    return filled(call)
 
 
 @rule("aten::arange", "aten::linspace", "aten::logspace", "aten::range", "aten::eye", "aten::rand", "aten::randn",
@@ -20,7 +29,7 @@ def filled(call: Call) -> Dims:
       "aten::fft_fftfreq", "aten::fft_rfftfreq", "aten::from_file")  # fmt: skip
 def ordered(call: Call) -> Dims:
     """A constant shape whose indices differ."""
-    return call.frozen_all(call.output.shape, "a constant shape in the code")
+    return call.frozen_all(call.output.shape, SHAPE)
 
 
 @rule("aten::rand_like", "aten::randn_like", "aten::randint_like", "aten::uniform", "aten::normal",

@@ -53,16 +53,15 @@ def _per_bag(call: Call, node: DataNode, width: Term) -> Dims:
 def index(call: Call) -> Dims:
     """Advanced indexing: where the indices stand side by side the result does too, else it comes first."""
     dims, shape = call.axes(call["self"]), call.output.shape
-    if not call.is_read(call.output):
-        return call.frozen_all(shape, TEXT)  # only its size was asked for
     taken = _taken(call["indices"])
     for at in taken:
         call.freeze(dims[at], TEXT)
     start, kept = _kept(dims, taken)
     new = _index_dims(call, list(dict.fromkeys(taken.values())), shape[start : start + len(shape) - len(kept)])
+    out = [*kept[:start], *new, *kept[start:]]
     if call.has("mask"):
-        call.unify_broadcast(call["mask"], new)
-    return [*kept[:start], *new, *kept[start:]]
+        call.unify_broadcast(call["mask"], out)
+    return out
 
 
 def _taken(indices: list[DataNode | None]) -> dict[int, DataNode]:
@@ -117,7 +116,7 @@ def index_put(call: Call) -> Dims:
         call.freeze_all(call.axes(values)[: max(values.dim() - len(kept) + start, 0)], "chosen by the data")
     call.unify_broadcast(values, [*kept[:start], *new, *kept[start:]])
     if call.has("mask"):
-        call.unify_broadcast(call["mask"], new)
+        call.unify_broadcast(call["mask"], call.axes(values))
     return dims
 
 
@@ -128,16 +127,21 @@ def _is_constant(values: DataNode, after: int) -> bool:
 
 @rule("aten::masked_scatter")
 def masked_scatter(call: Call) -> Dims:
-    """Elements of the source go where the mask is true, in order; along the last dimension they may stay together."""
-    dims, mask, source = call.axes(call["self"]), call.axes(call["mask"]), call.axes(call["source"])
-    text = "written in order where a mask is true"
-    last = find(mask[-1]) if mask else ONE
-    if last.filler is not None and last.size == dims[-1].size == source[-1].size:
-        # the mask was expanded along it, so that rows are written whole
-        call.unify_all([last, last], [dims[-1], source[-1]])
-        call.freeze_all([*dims[:-1], *mask[:-1], *source[:-1]], text)
+    """Elements of the source go in order to where the mask is true: whole rows where it is constant along them."""
+    dims, mask, source = (call.axes(call[name]) or [ONE] for name in ("self", "mask", "source"))
+    last = find(mask[-1])
+    if (
+        (last.size == 1 or last.filler is not None)
+        and last.size in (1, dims[-1].size)
+        and dims[-1].size == source[-1].size
+    ):
+        for row in (last, source[-1]):
+            if row.size > 1:
+                call.unify(row, dims[-1])
+        walked = [*dims[:-1], *mask[:-1], *source[:-1]]
     else:
-        call.freeze_all([*dims, *mask, *source], text)
+        walked = [*dims, *mask, *source]
+    call.freeze_all(walked, "written in order where a mask is true")
     return broadcast(call, dims, mask)
 
 

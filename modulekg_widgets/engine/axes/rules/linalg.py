@@ -11,9 +11,11 @@ TEXT = "taken as one whole matrix"
 @rule(
     "aten::linalg_det", "aten::_linalg_det", "aten::logdet", "aten::linalg_slogdet", "aten::_linalg_slogdet",
     "aten::linalg_cholesky_ex", "aten::cholesky_inverse", "aten::cholesky_solve", "aten::linalg_qr", "aten::geqrf",
-    "aten::linalg_householder_product", "aten::ormqr", "aten::linalg_lu", "aten::linalg_lu_factor_ex", "aten::lu_unpack",
+    "aten::linalg_householder_product", "aten::ormqr", "aten::linalg_lu", "aten::linalg_lu_factor_ex",
+    "aten::lu_unpack",
     "aten::linalg_lu_solve", "aten::linalg_ldl_factor_ex", "aten::linalg_ldl_solve", "aten::linalg_eig",
-    "aten::_linalg_eigvals", "aten::_linalg_eigh", "aten::_linalg_svd", "aten::linalg_polar", "aten::linalg_matrix_sqrth",
+    "aten::_linalg_eigvals", "aten::_linalg_eigh", "aten::_linalg_svd", "aten::linalg_polar",
+    "aten::linalg_matrix_sqrth",
     "aten::linalg_solve_triangular", "aten::triangular_solve", "aten::linalg_lstsq",
 )  # fmt: skip
 def whole_matrix(call: Call) -> list[Dims]:
@@ -70,3 +72,9 @@ def cross(call: Call) -> Dims:
     dims = broadcast(call, *(call.axes(node) for node in call.inputs))
     call.freeze(dims[call["dim"]], "the components of a vector product")
     return dims
+
+
+@rule("aten::_linalg_check_errors")
+def checked(call: Call) -> Dims:
+    """An error when any matrix could not be taken, whichever."""
+    return []

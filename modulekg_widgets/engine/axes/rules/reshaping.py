@@ -9,7 +9,7 @@ from modulekg_widgets.engine.axes.call import ONE, Call, Dims, rule
 
 
 @rule("aten::view", "aten::_unsafe_view", "aten::reshape", "aten::_reshape_alias", "aten::view_copy",
-      "aten::reshape_copy", "aten::_reshape_copy")  # fmt: skip
+      "aten::_reshape_copy")  # fmt: skip
 def view(call: Call) -> Dims:
     """Runs of equal products meet: several → one is a product, one → several takes it apart."""
     source = call.inputs[0]
@@ -168,6 +168,16 @@ def as_strided(call: Call) -> Dims:
         return dims
     call.freeze_all(dims, "read through as_strided")
     return call.frozen_all(out.shape, "read through as_strided")
+
+
+@rule("aten::resize")
+def resize(call: Call) -> Dims:
+    """The same memory in another shape, perhaps more or less of it."""
+    dims, shape = call.axes(call["self"]), call.output.shape
+    if tuple(call["self"].shape) == shape:
+        return dims
+    call.freeze_all(dims, "resized in memory")
+    return call.frozen_all(shape, "resized in memory")
 
 
 @rule("aten::diagonal", "aten::diagonal_copy")

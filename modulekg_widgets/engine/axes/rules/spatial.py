@@ -6,7 +6,8 @@ from modulekg_widgets.engine.axes.call import Call, Dims, rule
 
 _WALKED = {
     1: ["max_pool1d", "max_pool1d_with_indices", "avg_pool1d", "adaptive_max_pool1d", "adaptive_avg_pool1d",
-        "reflection_pad1d", "replication_pad1d", "upsample_nearest1d", "_upsample_nearest_exact1d", "upsample_linear1d"],
+        "reflection_pad1d", "replication_pad1d", "upsample_nearest1d", "_upsample_nearest_exact1d",
+        "upsample_linear1d"],
     2: ["max_pool2d", "max_pool2d_with_indices", "mkldnn_max_pool2d", "avg_pool2d", "adaptive_max_pool2d",
         "adaptive_avg_pool2d", "_adaptive_avg_pool2d", "fractional_max_pool2d", "max_unpool2d", "reflection_pad2d",
         "replication_pad2d", "upsample_nearest2d", "_upsample_nearest_exact2d", "upsample_bilinear2d",

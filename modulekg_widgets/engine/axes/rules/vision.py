@@ -29,7 +29,7 @@ def ps_roi_align(call: Call) -> list[Dims]:
 @rule("torchvision::deform_conv2d")
 def deform_conv(call: Call) -> Dims:
     """A convolution whose offsets have a frozen channel per kernel position."""
-    x, weight, offset, mask, bias = (call.axes(node) for node in call.inputs[:5])
+    x, weight, offset, mask = (call.axes(node) for node in call.inputs[:4])
     call.freeze_all([*weight[2:], *x[2:], *offset[1:], *mask[1:]], "positions of the kernel")
     groups = call["groups"]
     for other in (offset[0], mask[0]):
