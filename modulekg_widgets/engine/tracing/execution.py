@@ -110,7 +110,7 @@ class _Run:
         self.values: dict[DataNode, Tensor] = {}
         self.before: dict[DataNode, Tensor] = {}  # what a value was until its memory was written
         self.sharing: dict[int, list[DataNode]] = defaultdict(list)  # the values by the address of their memory
-        given = {**_held_by_the_model(graph), **self._given(args, kwargs), **_constants(graph, args, kwargs)}
+        given = {**_held_by_the_model(graph), **self._given(args, kwargs)}
         written = {node.storage for node in graph.values if node.previous is not None}
         for node in graph.values:
             if node.producer is None:
@@ -143,6 +143,8 @@ class _Run:
 
     def _checked(self, node: DataNode, tensor: Tensor | None) -> Tensor:
         assert tensor is not None
+        if tensor.is_meta and node.kind == CONSTANT and not tensor.numel():
+            return torch.empty_like(tensor, device=self._device(tensor.device))
         if tensor.is_meta:
             raise TraceError(f"{shown(node.name)} is on the meta device: give the model weights first, as by to_empty")
         if tuple(tensor.shape) != node.shape:
@@ -202,21 +204,6 @@ def _address(value: Tensor) -> int:
     """Where the memory is that views share; 0 for tensors that have none of their own."""
     plain = value.layout is torch.strided and torch._C._has_storage(value)
     return value.untyped_storage().data_ptr() if plain else 0
-
-
-def _constants(graph: Dataflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[DataNode, Tensor]:
-    """The constants that were made on the device of tensors without data, as a trace on real tensors finds them."""
-    traced = [node for node in graph.values if node.kind == CONSTANT]
-    if not any(node.tensor is not None and node.tensor.is_meta for node in traced):
-        return {}
-    from modulekg_widgets.engine.tracing.trace import REAL, trace_dataflow
-
-    again = trace_dataflow(graph.model, args, kwargs, training=graph.training, ways=(REAL,))
-    found = [node for node in again.values if node.kind == CONSTANT]
-    same = [(node.shape, node.dtype) for node in traced] == [(node.shape, node.dtype) for node in found]
-    return (
-        {node: real.tensor for node, real in zip(traced, found, strict=True) if real.tensor is not None} if same else {}
-    )
 
 
 def _held_by_the_model(graph: Dataflow) -> dict[DataNode, Tensor]:

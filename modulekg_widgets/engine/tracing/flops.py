@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -32,21 +31,28 @@ REMEDY = "tell its cost with mk.axis_rule({name!r}, flops=lambda *args: …), or
 Count = Callable[[OperatorNode], "float | None"]
 
 
-@dataclass(frozen=True, slots=True)
-class Flops:
-    """The cost of some operators; those in `unknown` have no formula and are not in the sums."""
+class Flops(int):
+    """The cost of some operators, a number; those in `unknown` have no formula and are not in it.
 
-    total: int
-    macs: int  # pairs of a multiplication and an addition, in the operators that are made of these
-    by_operator: dict[str, int] = field(repr=False)
-    by_module: dict[str, int] = field(repr=False)  # by dotted path, each with all that is below; the root is ""
-    unknown: list[Unknown] = field(repr=False)
+    `macs` counts pairs of a multiplication and an addition, in the operators that are made of these. `by_module` goes
+    by dotted path, each module with all that is below; the root is "".
+    """
 
-    def __int__(self) -> int:
-        return self.total
+    macs: int
+    by_operator: dict[str, int]
+    by_module: dict[str, int]
+    unknown: list[Unknown]
+
+    @property
+    def total(self) -> int:
+        """The plain number."""
+        return int(self)
+
+    def __repr__(self) -> str:
+        return f"<Flops {_readable(self)}FLOPs, {len(self.unknown)} operators unknown>"
 
     def __str__(self) -> str:
-        lines = [f"{_readable(self.total)}FLOPs, {_readable(self.macs)}MACs"]
+        lines = [f"{_readable(self)}FLOPs, {_readable(self.macs)}MACs"]
         largest = sorted(self.by_operator.items(), key=lambda item: -item[1])[:8]
         lines += [f"  {name:<40} {_readable(flops)}" for name, flops in largest if flops]
         lines += [f"  {entry.operator} in {shown(entry.module) or '(root)'} is unknown" for entry in self.unknown[:8]]
@@ -69,7 +75,11 @@ def count_flops(operators: Iterable[OperatorNode]) -> Flops:
         macs += found // 2 if pairs else 0
         by_operator[operator.name] += found
         by_module[operator.module] += found
-    return Flops(total, macs, dict(by_operator), _with_containers(by_module), unknown)
+    sums = Flops(total)
+    sums.macs, sums.by_operator, sums.by_module, sums.unknown = (
+        macs, dict(by_operator), _with_containers(by_module), unknown,
+    )  # fmt: skip
+    return sums
 
 
 def _with_containers(own: dict[str, int]) -> dict[str, int]:
@@ -87,7 +97,7 @@ def _readable(count: int) -> str:
     for power, prefix in ((5, "P"), (4, "T"), (3, "G"), (2, "M"), (1, "k")):
         if count >= 1000**power:
             return f"{count / 1000**power:.2f} {prefix}"
-    return f"{count} "
+    return f"{int(count)} "
 
 
 def operator_flops(operator: OperatorNode) -> int | None:

@@ -17,7 +17,7 @@ from torch.nn.modules.module import (
     register_module_forward_pre_hook,
 )
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from modulekg_widgets.engine.tracing.dataflow import (
     CONSTANT,
@@ -52,6 +52,7 @@ class Recorder(TorchDispatchMode):
         self.graph = graph
         self.stand_in = stand_in
         self.on_meta = False
+        self.last_way = False  # no other kind of tensors can be tried after these
         self._paths = paths
         self._nodes: dict[int, DataNode] = {}
         self._stand_ins: dict[int, Tensor] = {}
@@ -80,13 +81,29 @@ class Recorder(TorchDispatchMode):
         """The node that holds the present contents of `tensor`."""
         node = self._nodes.get(id(tensor))
         if node is None:
-            return self.adopt(tensor, CONSTANT, f"constant_{len(self.graph.values)}")
+            return self._constant(tensor)
         storage = node.storage
         if storage.written > node.stamp:
             # another view of the same memory was written since
             assert storage.writer is not None
             node = self._version(tensor, node, storage.writer)
         return node
+
+    def _constant(self, tensor: Tensor) -> DataNode:
+        if tensor.is_meta and tensor.numel() and self.on_meta:
+            self._leave_meta("a constant was made on the device of a tensor without data, and has none itself")
+        with _disable_current_modes():  # making a stand-in is no operator of the model
+            return self.adopt(tensor, CONSTANT, f"constant_{len(self.graph.values)}")
+
+    def seen(self, tensor: Tensor) -> Tensor:
+        """What forward gets in the place of an input: the tensor that its operators see."""
+        stand_in = self._stand_ins.get(id(tensor), tensor)
+        self._nodes[id(stand_in)] = self._nodes[id(tensor)]
+        return stand_in
+
+    def _leave_meta(self, reason: str) -> None:
+        if not self.last_way:
+            raise NotImplementedError(reason)
 
     def _version(self, tensor: Tensor, node: DataNode, writer: OperatorNode) -> DataNode:
         new = DataNode(self.graph, tensor, RESULT, node.storage)
@@ -210,6 +227,8 @@ class Recorder(TorchDispatchMode):
         """A module is called."""
         if threading.get_ident() != self._thread:
             return
+        if self.on_meta and (torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")):
+            self._leave_meta("autocast passes tensors without data by")
         path = self._paths.get(id(module), self._scope[-1])
         found = [self.node(tensor) for _, tensor in tensors(args)] if args else []
         call = ModuleCall(path, len(self.graph.operators), found)

@@ -187,7 +187,7 @@ class Kept:
         # writing raises the version of the user's tensor, also where a copy without data is what is written
         raised = [(tensor, version) for tensor, version in self._versions if tensor._version != version]
         if raised:
-            torch._C._autograd._unsafe_set_version_counter(*zip(*raised, strict=True))
+            torch._C._autograd._unsafe_set_version_counter(*zip(*raised, strict=True))  # type: ignore[attr-defined]
 
 
 _UNSET = object()

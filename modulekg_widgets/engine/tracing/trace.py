@@ -53,13 +53,14 @@ def trace_dataflow(
     labels = input_tensors(model, positional, named)
     on_meta = any(t.is_meta for state in places.states for t in _own_tensors(state).values())
     error: TraceError | None = None
-    for mode in (META,) if on_meta else ways:
+    ways = (META,) if on_meta else ways
+    for mode in ways:
         graph = make(model)
         graph.traced_on, graph.call, graph.training = mode, (positional, named), training
         try:
             with untouched(places.modules, (positional, named)) as kept:
                 graph.set_mode(places.modules)
-                _attempt(graph, places, kept, labels, mode)
+                _attempt(graph, places, kept, labels, mode, mode == ways[-1])
         except ModuleKGError:
             raise
         except Exception as caught:  # noqa: BLE001 - the user's forward may raise anything
@@ -72,12 +73,14 @@ def trace_dataflow(
     raise error
 
 
-def _attempt(graph: Dataflow, walk: Walk, kept: Kept, labels: list[tuple[str, torch.Tensor]], mode: str) -> None:
+def _attempt(
+    graph: Dataflow, walk: Walk, kept: Kept, labels: list[tuple[str, torch.Tensor]], mode: str, last_way: bool
+) -> None:
     paths = {id(module): walk.path(i) for i, module in enumerate(walk.modules)}
     graph.modules = _modules(graph, walk, paths)
     world, stand_in = _world(mode)
     recorder = Recorder(graph, paths, stand_in)
-    recorder.on_meta = mode == META
+    recorder.on_meta, recorder.last_way = mode == META, last_way
     state = list(_state(walk))
     for name, kind, tensor in state:
         node = recorder.adopt(tensor, kind, name)
@@ -88,7 +91,7 @@ def _attempt(graph: Dataflow, walk: Walk, kept: Kept, labels: list[tuple[str, to
         if node.kind == INPUT and node not in graph.inputs:
             graph.inputs.append(node)
     with world, bytes_kept(kept.every_tensor if mode == REAL else ()), recording(recorder):
-        output = call_model(graph.model, *graph.call)
+        output = call_model(graph.model, *with_tensors(graph.call, recorder.seen))
     found = dict.fromkeys(recorder.node(tensor) for _, tensor in tensors(output))
     graph.outputs = list(found)
     graph.result = with_tensors(output, recorder.node)
@@ -198,7 +201,7 @@ def _modules(graph: Dataflow, walk: Walk, paths: dict[int, str]) -> Modules:
 def _check_initialised(walk: Walk) -> None:
     for index, state in enumerate(walk.states):
         for name, tensor in _own_tensors(state).items():
-            if isinstance(tensor, nn.parameter.UninitializedTensorMixin):
+            if nn.parameter.is_lazy(tensor):
                 where = ".".join(filter(None, (walk.path(index), name)))
                 raise UninitializedModuleError(
                     f"{shown(where)!r} has no shape yet: run one forward pass of the lazy module, then trace"
