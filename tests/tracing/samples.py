@@ -32,6 +32,7 @@ def surroundings() -> list[Any]:
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
         torch.get_default_dtype(),
+        torch.is_autocast_cache_enabled(),
     ]
 
 

@@ -140,6 +140,17 @@ def test_a_module_that_is_nobodys_child() -> None:
     assert graph.state == {}
 
 
+def test_a_module_that_calls_itself() -> None:
+    def forward(module: nn.Module, x: torch.Tensor, depth: int = 2) -> torch.Tensor:
+        x = module.linear(x)
+        return module(x, depth - 1) if depth else x + 1
+
+    graph = mk.trace(nn.Sequential(Calls(forward, linear=nn.Linear(4, 4))), torch.randn(2, 4))
+    assert len(graph.modules["0"].calls) == 3
+    assert graph.modules["0"].operators == graph.operators
+    assert graph.modules["0"].flops().total == graph.flops().total == 3 * 2 * 2 * 4 * 4 + 8
+
+
 def test_inputs_of_a_module_are_what_it_was_called_with() -> None:
     """By keyword too, and before the module wrote into them."""
 

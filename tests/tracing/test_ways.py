@@ -93,18 +93,21 @@ def test_what_python_read_holds_for_these_data_alone(forward: Callable[..., Any]
 
 
 def test_constants_made_on_the_device_of_another_tensor() -> None:
-    """`torch.tensor` on the meta device keeps no data; the values come from a second trace."""
+    """`torch.tensor` on the meta device keeps no data, so that the next kind of tensors is tried."""
 
     def forward(module: nn.Module, x: Tensor) -> Tensor:
         y = module.linear(x)
         empty = torch.tensor([], device=y.device)
-        return torch.cat([y[0] * torch.tensor([1.0, 2.0, 3.0, 4.0], device=y.device), empty])
+        return torch.cat([y[0] * torch.tensor([1.0, 2.0, 3.0, 4.0][: module.count], device=y.device), empty])
 
-    model, x = Calls(forward, linear=nn.Linear(4, 4)), torch.rand(2, 4)
-    graph = mk.trace(model, x)
-    assert graph.traced_on == "meta"
-    with unchanged(model, x):
-        assert torch.equal(graph.forward(x), model(x))
+    model, x = Calls(forward, linear=nn.Linear(4, 4), count=4), torch.rand(2, 4)
+    for count, on in ((4, "fake"), (0, "meta")):
+        model.count = count
+        model.linear = nn.Linear(4, max(count, 1))
+        graph = mk.trace(model, x)
+        assert graph.traced_on == on
+        with unchanged(model, x):
+            assert torch.equal(graph.forward(x), model(x))
 
 
 def test_a_model_on_the_meta_device_has_one_way() -> None:
@@ -113,6 +116,31 @@ def test_a_model_on_the_meta_device_has_one_way() -> None:
     with pytest.raises(TraceError, match="meta"):
         mk.trace(model, torch.randn(2, 4))
     assert mk.trace(model.linear, torch.randn(2, 4)).traced_on == "meta"
+
+
+def test_what_another_thread_computes_is_a_constant() -> None:
+    def forward(module: nn.Module, x: Tensor) -> Tensor:
+        found = []
+        thread = threading.Thread(target=lambda: found.append(module.linear(torch.ones(2, 4))))
+        thread.start()
+        thread.join()
+        return x * found[0]
+
+    model, x = Calls(forward, linear=nn.Linear(4, 4)), torch.rand(2, 4)
+    graph = mk.trace(model, x)
+    assert [operator.name for operator in graph.operators] == ["aten::mul"]
+    assert torch.equal(graph.forward(x), model(x))
+
+
+def test_plain_tensors_are_constants_and_no_operators() -> None:
+    inner = Calls(lambda module, x, table: x @ table)
+    model = Calls(lambda module, x: module.inner(x, module.table), inner=inner, table=torch.rand(4, 4))
+    x = torch.rand(2, 4)
+    graph = mk.trace(model, x)
+    (product,) = graph.operators
+    assert [(node.kind, node.shape) for node in product.inputs] == [("input", (2, 4)), ("constant", (4, 4))]
+    assert graph.modules["inner"].inputs == product.inputs
+    assert torch.equal(graph.forward(x), model(x))
 
 
 # ------------------------------------------------------------ custom operators
@@ -195,7 +223,7 @@ def test_a_custom_operator_that_writes() -> None:
 # ----------------------------------------------------------- inside other modes
 
 
-def test_in_inference_mode_and_under_autocast() -> None:
+def test_in_inference_mode() -> None:
     model, x = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), torch.randn(2, 4)
     expected = [operator.name for operator in mk.trace(model, x).operators]
     with torch.inference_mode():
@@ -203,9 +231,25 @@ def test_in_inference_mode_and_under_autocast() -> None:
         graph = mk.trace(model, x)
         assert surroundings() == before
     assert [operator.name for operator in graph.operators] == expected
-    with torch.autocast("cpu", torch.bfloat16):
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_under_autocast(inside: bool) -> None:
+    """Tensors without data are passed by, those that pretend to have some are not."""
+    layers = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.Linear(4, 4))
+
+    def forward(module: nn.Module, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16, enabled=inside):
+            return module.layers(x)
+
+    model = Calls(forward, layers=layers) if inside else layers
+    x = torch.randn(2, 4)
+    with torch.autocast("cpu", torch.bfloat16, enabled=not inside), torch.no_grad():
         graph = mk.trace(model, x)
-    assert graph.operators[-1].outputs[0].dtype is torch.bfloat16
+        expected = model(x)
+    assert graph.traced_on == "fake"
+    assert graph.outputs[0].dtype is expected.dtype is torch.bfloat16
+    assert torch.equal(graph.forward(x), expected)
 
 
 @pytest.mark.parametrize("grad", [True, False])
@@ -295,3 +339,21 @@ def test_an_endless_forward_can_be_interrupted(interrupted: threading.Timer) -> 
     with unchanged(model, x), pytest.raises(KeyboardInterrupt):
         mk.trace(model, x)
     assert len(mk.trace(model.linear, x).operators) == 2
+
+
+class Inferring(nn.Module):
+    """Turns inference mode on by itself, as deployed models do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 4, 2), nn.Linear(16, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.inference_mode():
+            return self.head(self.conv(x).flatten(1))
+
+
+def test_inference_mode_inside_forward_is_taken_apart_as_well() -> None:
+    graph = mk.trace(Inferring(), torch.randn(2, 3, 3, 3))
+    assert graph.unknown == []
+    assert graph.cut_analysis("conv.weight", index=[1]).parameters["head.weight"] == {1: [4, 5, 6, 7]}

@@ -132,8 +132,10 @@ class Algebra:
 
     def freeze(self, term: Term, text: str | Reason) -> None:
         """Freeze every atom of `term`; the first reason of an atom stays."""
-        if self.mute:
-            return
+        if not self.mute:
+            self._freeze(term, text)
+
+    def _freeze(self, term: Term, text: str | Reason) -> None:
         reason = text if isinstance(text, Reason) else Reason(text, self.cause)
         for atom in atoms(term):
             if atom.frozen is None and atom.size > 1:
@@ -168,12 +170,12 @@ class Algebra:
                 a.link = b
 
     def _give_up(self, a: Term, b: Term, text: str) -> None:
-        self.freeze(a, text)
-        self.freeze(b, text)
+        self._freeze(a, text)
+        self._freeze(b, text)
 
     def _refine(self, atom: Term, term: Term) -> None:
         if term.kind != ATOM and _occurs(atom, term):
-            self.freeze(term, "the axis would contain itself")
+            self._freeze(term, "the axis would contain itself")
             return
         if term.kind == ATOM:
             if term.filler is not None and atom.filler is None:
@@ -185,7 +187,7 @@ class Algebra:
                 part.filler = None
         atom.link = term
         if atom.frozen is not None:
-            self.freeze(term, atom.frozen)
+            self._freeze(term, atom.frozen)
 
     def split(self, term: Term, kind: str, sizes: Sequence[int]) -> list[Term]:
         """`term` as a product or a sum of parts of the given sizes (one index: `ONE`)."""

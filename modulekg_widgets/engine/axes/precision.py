@@ -131,7 +131,9 @@ def cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 @contextmanager
 def seeded(seed: int, dtype: torch.dtype) -> Iterator[None]:
     """The same random numbers in every run (`untouched` puts the user's back), and `dtype` as the default."""
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
     default = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:

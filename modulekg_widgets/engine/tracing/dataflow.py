@@ -176,8 +176,13 @@ class ModuleNode:
     @property
     def operators(self) -> list[OperatorNode]:
         """The operators that ran in the module and below, in order."""
-        every = self.graph.operators
-        return [operator for call in self.calls for operator in every[call.start : call.end]]
+        found: list[OperatorNode] = []
+        end = 0
+        for call in self.calls:
+            stop = len(self.graph.operators) if call.end is None else call.end
+            found += self.graph.operators[max(call.start, end) : stop]
+            end = max(end, stop)  # a module that calls itself has calls inside calls
+        return found
 
     @property
     def params(self) -> dict[str, DataNode]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.modules.module import (
     _global_forward_hooks_with_kwargs,
     register_module_forward_hook,
@@ -90,8 +91,8 @@ class Recorder(TorchDispatchMode):
         return node
 
     def _constant(self, tensor: Tensor) -> DataNode:
-        if tensor.is_meta and tensor.numel() and self.on_meta:
-            self._leave_meta("a constant was made on the device of a tensor without data, and has none itself")
+        if tensor.numel() and (isinstance(tensor, FakeTensor) or (self.on_meta and tensor.is_meta)):
+            self._try_another_way("a constant was made on the device of a tensor without data, and has none itself")
         with _disable_current_modes():  # making a stand-in is no operator of the model
             return self.adopt(tensor, CONSTANT, f"constant_{len(self.graph.values)}")
 
@@ -101,7 +102,7 @@ class Recorder(TorchDispatchMode):
         self._nodes[id(stand_in)] = self._nodes[id(tensor)]
         return stand_in
 
-    def _leave_meta(self, reason: str) -> None:
+    def _try_another_way(self, reason: str) -> None:
         if not self.last_way:
             raise NotImplementedError(reason)
 
@@ -132,6 +133,12 @@ class Recorder(TorchDispatchMode):
         signature = self._signatures.get(func)
         if signature is None:
             signature = self._signatures[func] = Signature(func)
+        if signature.is_composite and torch.is_inference_mode_enabled():
+            # forward turned it on, and then composites come whole
+            with self:
+                parts = func.decompose(*args, **(kwargs or {}))
+            if parts is not NotImplemented:
+                return parts
         read = _Arguments(self)
         call_args = [read.enter(argument) for argument in args]
         call_kwargs = {}
@@ -228,7 +235,7 @@ class Recorder(TorchDispatchMode):
         if threading.get_ident() != self._thread:
             return
         if self.on_meta and (torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")):
-            self._leave_meta("autocast passes tensors without data by")
+            self._try_another_way("autocast passes tensors without data by")
         path = self._paths.get(id(module), self._scope[-1])
         found = [self.node(tensor) for _, tensor in tensors(args)] if args else []
         call = ModuleCall(path, len(self.graph.operators), found)

@@ -31,13 +31,12 @@ def untouched(modules: Sequence[nn.Module], held: Any = ()) -> Iterator[Kept]:
     with _one_at_a_time:
         with torch._C.DisableTorchFunctionSubclass():  # a tensor class of the user's is not asked for its flags
             kept = Kept(modules, held)
-        states = _random_states()
-        fast = torch.backends.mha.get_fastpath_enabled()
+        states = _process_states()
         try:
             torch.backends.mha.set_fastpath_enabled(False)  # the fast path is one opaque operator
+            torch.set_autocast_cache_enabled(False)  # which would keep weights without data for the next real pass
             yield kept
         finally:
-            torch.backends.mha.set_fastpath_enabled(fast)
             for put_back, state in states:
                 put_back(state)
             with torch._C.DisableTorchFunctionSubclass():
@@ -223,10 +222,14 @@ def _restorer(value: Any) -> tuple[Callable[[Any], object], Any] | None:
     return None
 
 
-def _random_states() -> list[tuple[Callable[[Any], object], Any]]:
+def _process_states() -> list[tuple[Callable[[Any], object], Any]]:
     states: list[tuple[Callable[[Any], object], Any]] = [
-        (torch.set_rng_state, torch.get_rng_state()), (random.setstate, random.getstate())
-    ]  # fmt: skip
+        (torch.set_rng_state, torch.get_rng_state()),
+        (random.setstate, random.getstate()),
+        (torch.set_default_dtype, torch.get_default_dtype()),
+        (torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled()),
+        (torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled()),
+    ]
     if numpy := sys.modules.get("numpy"):
         states.append((numpy.random.set_state, numpy.random.get_state()))
     if torch.cuda.is_available() and torch.cuda.is_initialized():

@@ -22,11 +22,21 @@ _MASKS = (torch.bool, torch.uint8)
 class Signature:
     """The facts about one overload that recording needs at every call."""
 
-    __slots__ = ("is_question", "overload", "reads_data", "takes_device", "views", "writes", "writes_named")
+    __slots__ = (
+        "is_composite",
+        "is_question",
+        "overload",
+        "reads_data",
+        "takes_device",
+        "views",
+        "writes",
+        "writes_named",
+    )
 
     def __init__(self, overload: Any) -> None:
         schema = overload._schema
         self.overload = overload
+        self.is_composite = torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), "CompositeImplicitAutograd")
         self.is_question = schema.name in _QUESTIONS
         self.takes_device = any(argument.name == "device" for argument in schema.arguments)
         # turns data into Python values or shapes: another input may take another way; an index only by its masks

@@ -7,12 +7,10 @@ from modulekg_widgets.engine.axes.call import ONE, Call, Dims, rule
 # pointwise in effect, though torch tags neither them nor, for those that write in place, their namesakes
 _NAMES = [
     "__and__", "__iand__", "__ior__", "__irshift__", "__or__", "_add_relu", "_conj", "_conj_copy",
-    "_fake_quantize_learnable_per_tensor_affine", "_fused_dropout", "_masked_scale", "_neg_view", "_neg_view_copy",
-    "_pin_memory", "_standard_gamma", "_to_copy", "alias", "alias_copy", "bernoulli", "binomial", "clone", "complex",
-    "contiguous", "copy", "detach", "detach_copy", "dropout", "empty_like", "fake_quantize_per_tensor_affine_cachemask",
-    "fill", "floor_divide", "full_like", "hardswish", "lift", "lift_fresh", "lift_fresh_copy", "native_dropout",
-    "ones_like", "poisson", "polar", "resolve_conj", "resolve_neg", "rrelu_with_noise", "rrelu_with_noise_functional",
-    "zero", "zeros_like",
+    "_fake_quantize_learnable_per_tensor_affine", "_masked_scale", "_neg_view", "_neg_view_copy", "_pin_memory",
+    "_to_copy", "alias", "alias_copy", "clone", "complex", "contiguous", "copy", "detach", "detach_copy", "empty_like",
+    "fake_quantize_per_tensor_affine_cachemask", "fill", "floor_divide", "full_like", "hardswish", "lift", "lift_fresh",
+    "lift_fresh_copy", "ones_like", "polar", "resolve_conj", "resolve_neg", "zero", "zeros_like",
 ]  # fmt: skip
 
 

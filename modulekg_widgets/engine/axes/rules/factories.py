@@ -34,9 +34,14 @@ def ordered(call: Call) -> Dims:
 
 @rule("aten::rand_like", "aten::randn_like", "aten::randint_like", "aten::uniform", "aten::normal",
       "aten::exponential", "aten::random", "aten::cauchy", "aten::log_normal", "aten::geometric",
-      "aten::normal_functional", "aten::_sample_dirichlet")  # fmt: skip
-def noise(call: Call) -> Dims:
-    """Noise shaped as other tensors: it has the same distribution in any order."""
+      "aten::normal_functional", "aten::_sample_dirichlet", "aten::bernoulli", "aten::binomial", "aten::poisson",
+      "aten::_standard_gamma", "aten::dropout", "aten::native_dropout", "aten::_fused_dropout",
+      "aten::rrelu_with_noise", "aten::rrelu_with_noise_functional")  # fmt: skip
+def noise(call: Call) -> list[Dims]:
+    """Noise shaped as other tensors: it has the same distribution in any order, but a fill is one no more."""
     if not call.inputs:
-        return ordered(call)
-    return broadcast(call, *(call.axes(node) for node in call.inputs))
+        return [ordered(call)]
+    dims = broadcast(call, *(call.axes(node) for node in call.inputs))
+    for term in dims:
+        call.settle(term, "drawn at random, in a shape of the code")
+    return [dims for _ in call.results]

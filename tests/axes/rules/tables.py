@@ -1,0 +1,29 @@
+"""The examples of all families."""
+
+from __future__ import annotations
+
+from axes.rules.examples import (
+    attention,
+    convolution,
+    elementwise,
+    factories,
+    fourier,
+    indexing,
+    joining,
+    linalg,
+    losses,
+    matmul,
+    normalization,
+    ordering,
+    recurrent,
+    reduction,
+    reshaping,
+    spatial,
+    vision,
+)  # fmt: skip
+
+FAMILIES = [
+    attention, convolution, elementwise, factories, fourier, indexing, joining, linalg, losses, matmul, normalization,
+    ordering, recurrent, reduction, reshaping, spatial, vision,
+]  # fmt: skip
+EXAMPLES = [of for family in FAMILIES for of in family.EXAMPLES]
