@@ -36,8 +36,11 @@ class Signature:
     def __init__(self, overload: Any) -> None:
         schema = overload._schema
         self.overload = overload
-        self.is_composite = torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), "CompositeImplicitAutograd")
         self.is_question = schema.name in _QUESTIONS
+        # questions of `prim` are in no table of kernels
+        self.is_composite = not self.is_question and torch._C._dispatch_has_kernel_for_dispatch_key(
+            overload.name(), "CompositeImplicitAutograd"
+        )
         self.takes_device = any(argument.name == "device" for argument in schema.arguments)
         # turns data into Python values or shapes: another input may take another way; an index only by its masks
         self.reads_data = schema.name == "torchvision::nms" or bool(_READING & {*overload.tags})
