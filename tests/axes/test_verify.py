@@ -109,6 +109,27 @@ def test_a_model_that_caches_tensors_is_restored_and_proved() -> None:
     assert list(model.kept) == ["bias"]
 
 
+class Counts(nn.Module):
+    """Adds to a plain tensor in every forward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.held = nn.Linear(3, 4), torch.zeros(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.layer(x)
+        self.held.add_(y.detach().mean(0).to(self.held.dtype))
+        return y.sum(1)
+
+
+def test_plain_tensors_are_as_before() -> None:
+    model = seeded(Counts)
+    held = model.held
+    mk.trace(model, torch.randn(5, 3)).axes.verify()
+    assert model.held is held
+    assert torch.equal(held, torch.zeros(4))
+
+
 def test_the_model_is_as_before() -> None:
     model = seeded(lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(), nn.Linear(4, 2))).train()
     before = {name: value.clone() for name, value in model.state_dict().items()}

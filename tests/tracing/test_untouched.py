@@ -14,7 +14,8 @@ from torch import nn
 
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
-from identity.samples import nasty_module, trace_of
+from identity.samples import nasty_module
+from modulekg_widgets.engine.tracing.restore import bytes_kept, untouched
 from tracing.samples import Calls, surroundings, unchanged
 
 MODES = [None, True, False]
@@ -31,12 +32,12 @@ def test_every_nasty_module(name: str, training: bool | None) -> None:
 
 def test_a_hundred_thousand_modules_without_a_forward() -> None:
     model, x = nasty_module("wide_100k"), torch.randn(2, 4)
-    before = trace_of(model)
+    before = surroundings()
     start = time.process_time()
     with pytest.raises(mk.ModuleKGError, match="Module has no forward"):
         mk.trace(model, x)
     assert time.process_time() - start < 5
-    assert trace_of(model) == before
+    assert surroundings() == before
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit, RecursionError])
@@ -130,7 +131,6 @@ class Caching(nn.Module):
         self.linear.weight.grad = None
         self.new_attribute = y
         self.training = not self.training
-        torch.set_default_dtype(torch.float16)
         return torch.nn.functional.dropout(y + bias + self.held, 0.5, training=True)
 
 
@@ -158,7 +158,6 @@ def test_what_forward_keeps_is_put_back(on: str, fails: bool) -> None:
 def test_a_model_with_caches_computes_the_same_after_a_trace(on: str) -> None:
     results = []
     for traced in (False, True):
-        torch.set_default_dtype(torch.float32)
         torch.manual_seed(0)
         model, x = caching(on), torch.randn(2, 4)
         if traced:
@@ -208,6 +207,31 @@ def test_a_trace_between_forward_and_backward() -> None:
     mk.trace(model, x, training=True)
     loss.backward()  # raises when a saved tensor was written since
     assert model[0].weight.grad is not None
+
+
+def test_plain_tensors_are_told_from_registered_ones() -> None:
+    model = caching("meta")
+    with untouched(list(model.modules())) as kept:
+        assert {id(tensor) for tensor in kept.plain_tensors} == {id(model.listed[0]), id(model.held)}
+        with bytes_kept(kept.plain_tensors):
+            model.held.fill_(3)
+            model.held.mul_(float("nan"))
+            model.listed[0].zero_()
+    assert torch.equal(model.held, torch.zeros(2, 4))
+    assert torch.equal(model.listed[0], torch.ones(2, 4))
+    assert model.held._version == 0
+
+
+def test_settings_of_the_process() -> None:
+    def forward(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        torch.set_default_dtype(torch.float64)
+        torch.set_grad_enabled(True)
+        torch.manual_seed(3)
+        return x * torch.ones(3)
+
+    model, x = Calls(forward), torch.randn(3)
+    with unchanged(model, x):
+        assert mk.trace(model, x).outputs[0].dtype is torch.float64
 
 
 def test_a_lazy_module_is_refused_as_it_is() -> None:

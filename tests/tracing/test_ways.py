@@ -199,6 +199,19 @@ def test_the_shape_that_a_user_tells(tell: Callable[..., None]) -> None:
     assert torch.equal(graph.forward(x), model(x))
 
 
+@torch.library.custom_op("mkgways::made", mutates_args=())
+def made(size: int) -> Tensor:
+    return torch.from_numpy(np.ones(size, dtype=np.float32))
+
+
+def test_the_shape_of_what_is_made_of_no_tensor(tell: Callable[..., None]) -> None:
+    tell("mkgways::made", shape=lambda size: (size,))
+    model, x = Calls(lambda module, x: made(4) + x), torch.randn(2, 4)
+    graph = mk.trace(model, x)
+    assert graph.traced_on == "meta"
+    assert torch.equal(graph.forward(x), x + 1)
+
+
 def test_the_value_that_a_user_tells(tell: Callable[..., None]) -> None:
     tell("mkgways::bare", shape=lambda x: x.new_empty(x.shape), value=lambda x: x.cos())
     x = torch.randn(2, 4)

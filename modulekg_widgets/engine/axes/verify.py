@@ -20,7 +20,7 @@ from modulekg_widgets.engine.axes.expression import rearranged
 from modulekg_widgets.engine.axes.precision import BatchNormByHand, In, State, cast, rescaled, seeded
 from modulekg_widgets.engine.errors import TraceError, shown
 from modulekg_widgets.engine.identity.hierarchy import walk
-from modulekg_widgets.engine.tracing.restore import untouched
+from modulekg_widgets.engine.tracing.restore import bytes_kept, untouched
 from modulekg_widgets.engine.tracing.structure import tensors, with_tensors
 
 if TYPE_CHECKING:
@@ -248,7 +248,13 @@ class _Proof:
         model = self.graph.model
         args, kwargs = with_tensors((self.args, self.kwargs), lambda t: cast(t.detach().clone(), self.dtype))
         modules = walk(model).modules
-        with untouched(modules), seeded(self.seed, self.dtype), torch.set_grad_enabled(keep_graph), In(self.dtype):
+        with (
+            untouched(modules) as kept,
+            bytes_kept(kept.plain_tensors),
+            seeded(self.seed, self.dtype),
+            torch.set_grad_enabled(keep_graph),
+            In(self.dtype),
+        ):
             self.graph.set_mode(modules)
             try:
                 output = torch.func.functional_call(model, named, args, kwargs, tie_weights=False, strict=False)

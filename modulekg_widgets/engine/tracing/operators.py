@@ -26,8 +26,9 @@ class UserOperator:
         if on_meta and self.shape is not None:
             result = self.shape(*args, **kwargs)
             if isinstance(result, tuple | list | torch.Size) and all(isinstance(size, int) for size in result):
-                first = next(argument for argument in args if isinstance(argument, torch.Tensor))
-                return first.new_empty(tuple(result))
+                given = (argument for argument in (*args, *kwargs.values()) if isinstance(argument, torch.Tensor))
+                first = next(given, None)
+                return torch.empty(tuple(result), device="meta") if first is None else first.new_empty(tuple(result))
             return result
         if not on_meta and self.value is not None:
             return self.value(*args, **kwargs)

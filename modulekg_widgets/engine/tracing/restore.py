@@ -76,8 +76,9 @@ class Kept:
 
     def __init__(self, modules: Sequence[nn.Module], held: Any) -> None:
         self.every_tensor: list[torch.Tensor] = []  # with the gradients
+        self._registered: set[int] = set()
         self._dicts: list[tuple[dict[Any, Any], dict[Any, Any]]] = []
-        self._empty: list[dict[Any, Any]] = []
+        self._empty: list[Any] = []
         self._sequences: list[tuple[Any, list[Any]]] = []
         self._slots: list[tuple[Any, Any, Any]] = []
         self._others: list[tuple[Callable[[Any], object], Any]] = []
@@ -99,13 +100,20 @@ class Kept:
         self._classes.append((module, type(module)))
         self._keep(state)
         self._keep_slots(module)
+        self._registered.update(map(id, (state.get("_buffers") or {}).values()))
         for tensor in (state.get("_parameters") or {}).values():
             if isinstance(tensor, torch.Tensor):
                 gradient = tensor.grad if tensor.is_leaf else None
+                self._registered |= {id(tensor), id(gradient)}
                 self._flags.append((tensor, tensor.requires_grad, gradient))
                 self._keep_tensor(tensor)
                 if gradient is not None:
                     self._keep_tensor(gradient)
+
+    @property
+    def plain_tensors(self) -> list[torch.Tensor]:
+        """The tensors that are neither parameters nor buffers nor gradients of these."""
+        return [tensor for tensor in self.every_tensor if id(tensor) not in self._registered]
 
     def _keep_tensor(self, tensor: torch.Tensor) -> None:
         self.every_tensor.append(tensor)
@@ -140,9 +148,12 @@ class Kept:
 
     def _wait_for(self, values: Iterable[Any]) -> None:
         for value in values:
-            if type(value) in _HOOKS and not value:
-                self._empty.append(value)  # most dictionaries of a module; the fast way
-            elif type(value) not in _NOTHING_INSIDE and not isinstance(value, _LEAVES):
+            cls = type(value)
+            if cls in _NOTHING_INSIDE:
+                continue
+            if cls in _CLEARED and not value:
+                self._empty.append(value)  # as most containers of a module are
+            elif not isinstance(value, _LEAVES):
                 self._waiting.append(value)
 
     def _keep_slots(self, owner: Any) -> None:
@@ -190,7 +201,7 @@ class Kept:
 
 
 _UNSET = object()
-_HOOKS = {dict, OrderedDict}
+_CLEARED = {dict, OrderedDict, set, list}
 _NOTHING_INSIDE = {int, float, bool, str, type(None), nn.Parameter, type, FunctionType, torch.dtype}
 _LEAVES = (
     torch.dtype, torch.device, str, bytes, int, float, complex, bool, type, FunctionType, BuiltinFunctionType,
