@@ -6,7 +6,7 @@ import base64
 import hashlib
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from modulekg_widgets.engine.errors import ModuleKGError
 from modulekg_widgets.engine.knowledge.exchange import quoted, write_whole
 from modulekg_widgets.engine.registry import Registry
-from modulekg_widgets.widgets.opening import rows_of
+from modulekg_widgets.widgets.opening import data_edges, rows_of
 from modulekg_widgets.widgets.payload import label
 from modulekg_widgets.widgets.picture import HEADER, WIDTH, clean, layout, svg
 
@@ -80,17 +80,20 @@ def _literal(text: str) -> str:
 
 @formats.register("dot")
 def _dot(graph: ModelGraph) -> bytes:
-    """The folded hierarchy: containers as clusters, an edge from each sibling to the next."""
+    """The folded hierarchy: containers as clusters, with data edges, or an edge from each sibling to the next."""
     payload = graph.payload
     rows, folds = rows_of(payload), {fold[0]: fold[1] for fold in payload["folds"]}
     lines = ["digraph model {", '  compound=true; node [shape=box, style=rounded, fontname="sans-serif"];']
     waiting: list[int | None] = list(reversed(rows.get(0, [])))
+    drawn: set[int] = set()
     anchors: dict[int, int] = {}
     while waiting:
         node = waiting.pop()
         if node is None:
             lines.append("}")
-        elif node in rows:
+            continue
+        drawn.add(node)
+        if node in rows:
             lines.append(f"subgraph cluster_{node} {{ label={quoted(label(payload, node, folds))};")
             waiting.append(None)
             waiting.extend(reversed(rows[node]))
@@ -98,9 +101,22 @@ def _dot(graph: ModelGraph) -> bytes:
             lines.append(f"  n{node} [label={quoted(label(payload, node, folds))}];")
     for node in reversed(range(len(payload["nodes"]["name"]))):
         anchors[node] = anchors[rows[node][0]] if rows.get(node) else node
+    if payload["traced"]:
+        lines += ["  input; output;", *_data_lines(data_edges(payload, drawn), anchors, rows)]
+        return "\n".join([*lines, "}", ""]).encode("utf-8", "backslashreplace")
     for siblings in rows.values():
         lines.extend(f"  n{anchors[a]} -> n{anchors[b]} [style=dashed];" for a, b in pairwise(siblings))
     return "\n".join([*lines, "}", ""]).encode("utf-8", "backslashreplace")
+
+
+def _data_lines(
+    edges: Iterable[tuple[int, int, str]], anchors: dict[int, int], rows: dict[int, list[int]]
+) -> Iterator[str]:
+    """An edge of a cluster is drawn between nodes, and cut off at its border."""
+    for source, target, shape in edges:
+        ends = "input" if source < 0 else f"n{anchors[source]}", "output" if target < 0 else f"n{anchors[target]}"
+        cuts = [f"{key}=cluster_{node}" for key, node in (("ltail", source), ("lhead", target)) if node in rows]
+        yield f"  {ends[0]} -> {ends[1]} [{', '.join([f'label={quoted(shape)}', *cuts])}];"
 
 
 def _embedded(data: dict[str, Any]) -> str:
@@ -119,7 +135,7 @@ def _html(graph: ModelGraph) -> bytes:
     code = bundle.read_text("utf-8").replace("</script", "<\\/script").replace("<!--", "<\\!--")
     allowed = f"script-src 'sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}'"
     policy = f"default-src 'none'; {allowed}; style-src 'unsafe-inline'; img-src data: blob:; worker-src blob:"
-    state = graph.get_state(key={"selected", "expanded", "query", "view", "overlay", "color_by"})
+    state = graph.get_state(key={"selected", "axis", "expanded", "query", "view", "overlay", "color_by"})
     state["colorBy"] = state.pop("color_by")
     page = [
         "<!doctype html>",

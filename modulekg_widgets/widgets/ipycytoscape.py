@@ -10,7 +10,7 @@ from typing import Any
 
 from ipycytoscape import CytoscapeWidget
 
-from modulekg_widgets.widgets.opening import as_drawn, rows_of
+from modulekg_widgets.widgets.opening import as_drawn, data_edges, rows_of
 from modulekg_widgets.widgets.payload import label
 
 MOST_NODES = 200
@@ -22,6 +22,7 @@ def cytoscape_widget(payload: dict[str, Any], opened: Iterable[int]) -> Cytoscap
     open_nodes = as_drawn(payload, opened)
     nodes: list[dict[str, Any]] = []
     edges: list[dict[str, Any]] = []
+    drawn: set[int] = set()
     waiting = [0]
     while waiting:
         parent = waiting.pop(0)
@@ -33,11 +34,18 @@ def cytoscape_widget(payload: dict[str, Any], opened: Iterable[int]) -> Cytoscap
             if parent:
                 data["parent"] = f"n{parent}"
             nodes.append({"data": data})
-            if previous is not None:
+            drawn.add(node)
+            if previous is not None and not payload["traced"]:
                 edges.append({"data": {"id": f"e{node}", "source": f"n{previous}", "target": f"n{node}"}})
             previous = node
             if node in open_nodes and rows.get(node):
                 waiting.append(node)
+    if payload["traced"]:
+        inside = [edge for edge in data_edges(payload, drawn) if min(edge[:2]) > 0]
+        edges += [
+            {"data": {"id": f"e{a}-{b}", "source": f"n{a}", "target": f"n{b}", "label": shape}, "classes": "data"}
+            for a, b, shape in inside
+        ]
     widget = CytoscapeWidget()
     widget.graph.add_graph_from_json({"nodes": nodes, "edges": edges}, directed=True)
     widget.set_style(_STYLE)
@@ -74,4 +82,9 @@ _STYLE: list[dict[str, Any]] = [
             "target-arrow-color": "#8a929b",
         },
     },
-]
+    {
+        "selector": "edge.data",
+        "style": {"line-style": "solid", "label": "data(label)", "font-size": 9, "text-background-opacity": 1,
+                  "text-background-color": "#ffffff"},
+    },
+]  # fmt: skip

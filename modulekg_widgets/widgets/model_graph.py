@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from traitlets import Dict, List, Unicode, validate
 
-from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError, nearest, shown
+from modulekg_widgets.engine.errors import UnknownAxisError, UnknownNameError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.diff import HierarchyDiff
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.widgets._base import ModuleKGWidget, WidgetValueError, check_keywords
 from modulekg_widgets.widgets.opening import first_opening
 from modulekg_widgets.widgets.payload import model_payload, number, text
 from modulekg_widgets.widgets.picture import svg
+from modulekg_widgets.widgets.tracing import add_trace
 
 if TYPE_CHECKING:
     from ipycytoscape import CytoscapeWidget
 
-log = logging.getLogger("modulekg_widgets")
-
-VIEWS = ("hierarchy", "deduplicated", "diff")
+VIEWS = ("hierarchy", "dataflow", "operators", "deduplicated", "diff")
+TRACED_VIEWS = ("dataflow", "operators")
 LARGEST_PICTURE = 90_000  # characters of the picture that goes into every saved notebook
-KEYWORDS = ("args", "kwargs", "compare", "selected", "expanded", "color_by", "query", "view", "overlay")
+KEYWORDS = ("args", "kwargs", "compare", "selected", "axis", "expanded", "color_by", "query", "view", "overlay")
 
 
 class ModelGraph(ModuleKGWidget):
     """The hierarchy of `model` as a graph: `display(ModelGraph(model))`.
 
-    Runs no code of the model and keeps no reference to it. `compare` is a second model for `view="diff"`. These can be
-    read and set at any time, here and in the browser: `selected` (a dotted path or None), `expanded` (the paths of the
-    open containers), `color_by` (a column, "occurrences" or "overlay"), `query`, `view` and `overlay` ({path: number}).
-    Raises `NotAModuleError`, `UnknownKeywordError` and `UnknownPathError`.
+    Runs no code of the model and keeps no reference to it. With `args` or `kwargs`, what its forward takes, one forward
+    pass is traced (`mk.trace`): data edges with shapes, FLOPs, axes, and the views "dataflow" and "operators"; where it
+    fails, `error` says why and the graph ends there. `compare` is a second model for `view="diff"`.
+
+    These can be read and set at any time, here and in the browser: `selected` (a dotted path or None), `axis` (a name
+    from `graph.axes`, or None), `expanded` (the paths of the open containers), `color_by` (a column, "occurrences" or
+    "overlay"), `query`, `view` and `overlay` ({path: number}).
+    Raises `NotAModuleError`, `UnknownKeywordError`, `UnknownPathError` and `UnknownAxisError`.
     """
 
     _model_name = Unicode("ModelGraphModel").tag(sync=True)
@@ -41,6 +44,7 @@ class ModelGraph(ModuleKGWidget):
 
     payload = Dict().tag(sync=True)
     selected = Unicode(None, allow_none=True).tag(sync=True, to_json=lambda v, w: None if v is None else text(v))
+    axis = Unicode(None, allow_none=True).tag(sync=True)
     expanded = List(Unicode()).tag(sync=True, to_json=lambda v, w: [text(path) for path in v])
     color_by = Unicode("none").tag(sync=True)
     query = Unicode("").tag(sync=True, to_json=lambda v, w: text(v))
@@ -55,6 +59,7 @@ class ModelGraph(ModuleKGWidget):
         *,
         compare: Any = None,
         selected: str | None = None,
+        axis: str | None = None,
         expanded: Sequence[str] | None = None,
         color_by: str = "none",
         query: str = "",
@@ -64,11 +69,11 @@ class ModelGraph(ModuleKGWidget):
         **unknown: Any,
     ) -> None:
         check_keywords("ModelGraph", unknown, KEYWORDS)
-        if args is not None or kwargs is not None:
-            log.warning("ModelGraph: args are not used yet; this version shows the structure without a forward pass")
         modules = hierarchy(model)
         difference = None if compare is None else HierarchyDiff(modules, hierarchy(compare))
         payload = model_payload(modules, difference)
+        if args is not None or kwargs is not None:
+            add_trace(payload, modules, model, () if args is None else args, kwargs)
         self._paths = modules.walk.paths_alone()
         # a path with a lone surrogate comes back from the browser as its escape
         self._escaped = {text(path): path for path in map(self._paths.path, self._paths_with_surrogates())}
@@ -76,6 +81,7 @@ class ModelGraph(ModuleKGWidget):
         super().__init__(
             payload=payload,
             selected=selected,
+            axis=axis,
             expanded=opened,
             color_by=color_by,
             query=query,
@@ -87,6 +93,11 @@ class ModelGraph(ModuleKGWidget):
     def __repr__(self) -> str:
         title, count = shown(self.payload.get("title", "")), len(self._paths)
         return f"<ModelGraph of {title}: {count} modules, selected={self.selected!r}>"
+
+    @property
+    def error(self) -> str | None:
+        """Why the forward pass could not be traced to its end; None when it was, or when there were no inputs."""
+        return self.payload.get("error")
 
     def _paths_with_surrogates(self) -> list[int]:
         odd = {i for i, name in enumerate(self._paths.names) if text(name) != name}
@@ -103,6 +114,18 @@ class ModelGraph(ModuleKGWidget):
         value = proposal["value"]
         return None if value is None else self._known_path(value)
 
+    @validate("axis")
+    def _check_axis(self, proposal: Any) -> str | None:
+        value, known = proposal["value"], self.payload.get("axes")
+        if value is None:
+            return None
+        if not known:
+            why = "the forward pass failed, see .error" if self.error else "pass the model's inputs as args="
+            raise UnknownAxisError(f"there is no axis {shown(value)!r}: {why}")
+        if text(value) not in known["name"]:
+            raise UnknownAxisError(f"there is no axis {shown(value)!r}: {nearest(value, known['name'])}")
+        return text(value)
+
     @validate("expanded")
     def _check_expanded(self, proposal: Any) -> list[str]:
         return [self._known_path(path) for path in proposal["value"]]
@@ -114,10 +137,13 @@ class ModelGraph(ModuleKGWidget):
     @validate("view")
     def _check_view(self, proposal: Any) -> str:
         value = proposal["value"]
-        offered = VIEWS if self.payload.get("compare") else VIEWS[:-1]
-        if value not in offered:
-            extra = ": pass a second model as compare=" if value == "diff" else f": {nearest(value, offered)}"
-            raise UnknownNameError(f"there is no view {shown(value)!r}{extra}")
+        lacking = {} if self.payload.get("compare") else {"diff": "pass a second model as compare="}
+        if not self.payload.get("flow"):
+            why = "the forward pass failed, see .error" if self.error else "pass the model's inputs as args="
+            lacking.update(dict.fromkeys(TRACED_VIEWS, why))
+        if value not in VIEWS or value in lacking:
+            hint = lacking.get(value) or nearest(value, [view for view in VIEWS if view not in lacking])
+            raise UnknownNameError(f"there is no view {shown(value)!r}: {hint}")
         return value
 
     @validate("color_by")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 AT_FIRST = 25  # nodes
@@ -41,6 +41,44 @@ def as_drawn(payload: dict[str, Any], nodes: Iterable[int]) -> set[int]:
     """`nodes` with every member of a folded run replaced by the first, which stands for it."""
     stands_for = {member: members[0] for members in _folds(payload) for member in members}
     return {stands_for.get(node, node) for node in nodes}
+
+
+def data_edges(payload: dict[str, Any], drawn: Container[int]) -> list[tuple[int, int, str]]:
+    """The edges of a traced model between the nodes that are drawn, once each; -1 is the model's input or output."""
+    parents = payload["nodes"]["parent"]
+    stands_for = {member: members[0] for members in _folds(payload) for member in members}
+
+    def visible(node: int) -> int:
+        while node > 0 and node not in drawn:
+            first = stands_for.get(node, node)
+            node = parents[node] if first == node else first
+        return node
+
+    found: dict[tuple[int, int], str] = {}
+    for source, target, shape in payload["edges"]:
+        ends = visible(source), visible(target)
+        if ends[0] != ends[1] and 0 not in ends and not _is_around(parents, *ends):
+            found.setdefault(ends, shape)
+    return [(source, target, shape) for (source, target), shape in found.items()]
+
+
+def _is_around(parents: list[int], one: int, other: int) -> bool:
+    """Whether one of two nodes contains the other."""
+    low, high = max(one, other), min(one, other)
+    while low > high:
+        low = parents[low]
+    return low == high >= 0
+
+
+def output_shapes(payload: dict[str, Any]) -> dict[int, str]:
+    """Of each module that a forward pass called what it gave first, as `1×64×56×56`."""
+    flow = payload["flow"]
+    found: dict[int, str] = {}
+    if flow:
+        for node, outputs in zip(flow["calls"]["node"], flow["calls"]["outputs"], strict=True):
+            for value in outputs[:1]:
+                found.setdefault(node, "×".join(map(str, flow["shapes"][flow["values"]["shape"][value]])))
+    return found
 
 
 def _children(payload: dict[str, Any]) -> dict[int, list[int]]:

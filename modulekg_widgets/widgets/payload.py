@@ -16,7 +16,7 @@ from modulekg_widgets.engine.identity.hyperparameters import hyperparameters
 from modulekg_widgets.engine.identity.source import source_of
 from modulekg_widgets.engine.identity.tensors import OwnTensor, is_uninitialised, own_tensors, shape_of
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _LARGEST_EXACT = 2**53  # beyond it a JavaScript number loses digits
 
 MOST_STAGES = 8  # children of the root that stay apart when only their sizes differ: a reader looks for layer4
@@ -70,8 +70,12 @@ def model_payload(
         "links": [[link.parent, text(link.name), link.target, link.kind] for link in hierarchy.walk.links()],
         "tied": list(_tied(hierarchy)),
         "marks": _marks(hierarchy),
+        # what a forward pass adds: see dataflow_payload.py
         "edges": [],
         "traced": False,
+        "error": None,
+        "flow": None,
+        "axes": None,
         "compare": None if difference is None else _comparison(difference),
     }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from xml.sax.saxutils import escape
 
-from modulekg_widgets.widgets.opening import as_drawn, rows_of
+from modulekg_widgets.widgets.opening import as_drawn, output_shapes, rows_of
 from modulekg_widgets.widgets.payload import class_of
 
 WIDTH, ROW, GAP, INSET, HEADER, MARGIN = 460, 30, 12, 12, 26, 16
@@ -46,7 +46,7 @@ def layout(
     """Boxes, arrows (x, from y, to y) and the height: a column from input to output, open containers as frames."""
     boxes, arrows = [_pill("input", MARGIN)], []
     rows, folds = rows_of(payload), {fold[0]: fold for fold in payload["folds"]}
-    opened = as_drawn(payload, opened_nodes)
+    opened, shapes = as_drawn(payload, opened_nodes), output_shapes(payload)
     y = float(MARGIN + ROW)
     # (node, or None where a frame ends and its box is known), depth
     waiting: list[tuple[int | None, int, int]] = [(c, 0, -1) for c in reversed(rows.get(0, []))]
@@ -73,7 +73,7 @@ def layout(
         if follows:
             arrows.append((WIDTH / 2, y, y + GAP))
         y += GAP
-        box = _box(payload, node, folds.get(node), y, depth, node in opened)
+        box = _box(payload, node, folds.get(node), shapes.get(node, ""), y, depth, node in opened)
         boxes.append(box)
         if node in opened:
             frames.append(len(boxes) - 1)
@@ -93,13 +93,15 @@ def _pill(label: str, y: float) -> Box:
     return Box(WIDTH / 2 - 45, y, 90, ROW - 6, label, "", _OTHER, "pill")
 
 
-def _box(payload: dict[str, Any], node: int, fold: list[Any] | None, y: float, depth: int, is_open: bool) -> Box:
+def _box(
+    payload: dict[str, Any], node: int, fold: list[Any] | None, shape: str, y: float, depth: int, is_open: bool
+) -> Box:
     class_name = class_of(payload, node)
     title = f"{payload['nodes']['name'][node]}  {class_name}"
     if fold is not None:
         title += f"  ×{fold[1]}" if fold[2] == "exact" else f"  ≈×{fold[1]}"
     params = payload["columns"]["params"][node]
-    detail = _short(params) if params else ""
+    detail = " · ".join(filter(None, (shape, _short(params) if params else "")))
     x = MARGIN + INSET * depth
     width = WIDTH - 2 * x
     return Box(x, y, width, HEADER if is_open else ROW, title, detail, _colour(class_name), "card", fold is not None)

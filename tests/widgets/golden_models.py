@@ -1,5 +1,6 @@
 """The models of the golden payloads: one feature each, built of few modules."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,9 @@ from torch import nn
 from modulekg_widgets.engine.identity.diff import HierarchyDiff
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.widgets.payload import model_payload
+from modulekg_widgets.widgets.tracing import add_trace
+
+_LINE = r"[^\s,]+\.py:\d+"
 
 
 class Block(nn.Module):
@@ -80,6 +84,46 @@ def deep() -> nn.Module:
     return model
 
 
+class Branches(nn.Module):
+    """Two inputs, a module that is called twice, one that is not called, blocks that fold, code between modules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = nn.Linear(3, 4)
+        self.right = nn.Linear(5, 4)
+        self.act = nn.ReLU()
+        self.drop = nn.Dropout()
+        self.blocks = nn.Sequential(*(Block(1) for _ in range(3)))
+        self.head = nn.Linear(8, 2)
+        self.spare = nn.Linear(2, 2)
+
+    def forward(self, x: torch.Tensor, *, y: torch.Tensor) -> dict[str, torch.Tensor]:
+        both = torch.cat([self.act(self.left(x)), self.act(self.right(y))], dim=1)
+        image = self.blocks(self.drop(both).view(-1, 1, 2, 4))
+        return {"score": self.head(image.flatten(1)), "both": both}
+
+
+class Stopping(nn.Module):
+    """Its forward fails in the second of three modules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(3, 4)
+        self.second = nn.Sequential(nn.ReLU(), nn.Linear(5, 4))
+        self.third = nn.ReLU()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.third(self.second(self.first(x)))
+
+
+def traced(model: nn.Module, args: Any = (), kwargs: Any = None) -> dict[str, Any]:
+    """The payload of a model with what its forward pass adds."""
+    modules = hierarchy(model)
+    payload = model_payload(modules)
+    add_trace(payload, modules, model, args, kwargs)
+    return payload
+
+
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "folded": folded,
     "shared": shared,
@@ -91,17 +135,23 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 
 
 def payloads() -> dict[str, dict[str, Any]]:
-    """The payload of each model, and one of a comparison."""
+    """The payload of each model, two of forward passes and one of a comparison."""
     made = {name: model_payload(hierarchy(build())) for name, build in MODELS.items()}
     left, right = folded(), folded()
     right[3] = nn.Flatten(2)
     right[1].append(Block(6))
+    made["traced"] = traced(Branches().eval(), torch.zeros(2, 3), {"y": torch.zeros(2, 5)})
+    made["stopped"] = traced(Stopping(), torch.zeros(1, 3))
     made["compare"] = model_payload(hierarchy(left), HierarchyDiff(hierarchy(left), hierarchy(right)))
     return made
 
 
 def without_lines(payload: dict[str, Any]) -> dict[str, Any]:
-    """The payload without source lines, which move with every release of torch."""
+    """The payload without source lines, which move with every release of torch and with the folder of the tests."""
+    for table, key in ((payload["flow"], "sources"), (payload["axes"], "reasons")):
+        if table:
+            table[key] = [re.sub(_LINE, "file.py", text) for text in table[key]]
+    payload["error"] = payload["error"] and re.sub(_LINE, "file.py", payload["error"])
     payload["classes"]["source"] = [None for _ in payload["classes"]["source"]]
     if payload["compare"]:
         without_lines(payload["compare"]["model"])

@@ -2,7 +2,6 @@
 
 import gc
 import json
-import logging
 import math
 import weakref
 from typing import Any
@@ -35,7 +34,7 @@ def graph(model: nn.Module) -> Any:
 
 def test_state_holds_the_payload(graph: Any) -> None:
     state = graph.get_state()
-    assert state["payload"]["schema_version"] == 1
+    assert state["payload"]["schema_version"] == 2
     assert len(state["payload"]["nodes"]["name"]) == 423
     assert (state["_model_module"], state["_model_name"]) == ("modulekg-widgets", "ModelGraphModel")
     json.dumps(state, allow_nan=False, default=str).encode("utf-8")
@@ -177,12 +176,6 @@ def test_looking_does_not_touch_the_model() -> None:
     assert [(dict(vars(m)), m.training, dict(m._forward_hooks)) for m in modules] == before
     assert all(torch.equal(t, weights[name]) for name, t in model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), random_state)
-
-
-def test_args_are_taken_and_said_to_be_unused(model: nn.Module, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, logger="modulekg_widgets"):
-        mk.ModelGraph(model, args=(torch.zeros(1, 3, 64, 64),))
-    assert "args are not used yet" in caplog.text
 
 
 @pytest.mark.parametrize("build", [resnet152, densenet201])

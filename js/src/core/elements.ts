@@ -6,12 +6,18 @@ import type { Placed } from "./routes";
 
 type Data = Record<string, unknown>;
 
+/** What changes about a card without a new layout. */
+export interface Look {
+  fill: string;
+  onAxis: boolean;
+}
+
 /** Brings the graph to the scene: removes, adds and updates only what differs. */
-export function applyScene(cy: Core, now: Placed, fill: (place: number) => string): void {
+export function applyScene(cy: Core, now: Placed, look: (place: number) => Look): void {
   const wanted = new Map<string, ElementDefinition>();
   const spans = contentSpans(now);
   now.scene.nodes.forEach((_, place) => {
-    const element = nodeElement(now, place, spans.get(place), fill(place));
+    const element = nodeElement(now, place, spans.get(place), look(place));
     wanted.set(String(element.data.id), element);
   });
   for (const { id, source, target, kind, label } of now.scene.edges) {
@@ -56,7 +62,7 @@ function update(cy: Core, { data, position }: ElementDefinition): void {
   }
 }
 
-function nodeElement(now: Placed, place: number, span: Box | undefined, fill: string): ElementDefinition {
+function nodeElement(now: Placed, place: number, span: Box | undefined, look: Look): ElementDefinition {
   const node = now.scene.nodes[place];
   const [x, y, width, height] = now.boxes[place];
   const data: Data = {
@@ -70,7 +76,7 @@ function nodeElement(now: Placed, place: number, span: Box | undefined, fill: st
     badge: node.badge,
     width,
     height,
-    fill
+    ...look
   };
   if (node.parent >= 0) {
     data.parent = now.scene.nodes[node.parent].id;

@@ -24,7 +24,12 @@ export function shortBytes(value: number): string {
 
 /** The number a column holds for a node, as short text with its unit. */
 export function shortColumn(column: string, value: number): string {
-  return column === "bytes" ? shortBytes(value) : shortNumber(value);
+  return isBytes(column) ? shortBytes(value) : shortNumber(value);
+}
+
+/** Whether a column counts bytes. */
+export function isBytes(column: string): boolean {
+  return column === "bytes" || column.endsWith("_bytes");
 }
 
 /** Every digit: 25557032 → "25,557,032". Integers above 2^53 arrive as decimal text and keep all of theirs. */

@@ -5,7 +5,9 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { measurer } from "./cards";
+import { dataflowOf } from "./dataflow";
 import { buildDedupScene } from "./dedup";
+import { buildFlowScene } from "./flow_scene";
 import { Hierarchy } from "./hierarchy";
 import { readPayload } from "./payload";
 import { buildScene } from "./scene";
@@ -48,5 +50,15 @@ describe.each(files)("%s", file => {
     expect(scene.count).toBeGreaterThan(0);
     expect(new Set(scene.nodes.map(node => node.id)).size).toBe(scene.nodes.length);
     expect(buildDedupScene(h, measurer()).count).toBeGreaterThan(0);
+  });
+
+  it.each(["dataflow", "operators"] as const)("can be drawn as %s, where it was traced", level => {
+    const h = new Hierarchy(payload);
+    const flow = dataflowOf(h);
+    expect(flow !== null).toBe(["traced.json", "stopped.json"].includes(file));
+    const everything = Array.from({ length: h.size }, (_, i) => h.path(i));
+    const scene = flow && buildFlowScene(h, flow, new Store({ expanded: everything }), measurer(), level);
+    expect(new Set(scene?.nodes.map(node => node.id)).size).toBe(scene?.nodes.length ?? 0);
+    expect(scene?.edges.every(({ source, target }) => source !== target) ?? true).toBe(true);
   });
 });

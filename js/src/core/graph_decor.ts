@@ -1,6 +1,9 @@
 // How the cards look at the moment: values as colours, selection, search hits, marks of a comparison.
 
+import { axesOf } from "./axes";
 import { colourOf } from "./colour";
+import { dataflowOf } from "./dataflow";
+import type { Look } from "./elements";
 import type { PaintItem } from "./graph_paint";
 import { familyColour, mix, type Theme } from "./graph_style";
 import type { Hierarchy } from "./hierarchy";
@@ -22,7 +25,7 @@ export class GraphDecor {
   private lines: EdgePaint[] = [];
   private places = new Map<string, number>();
   private theme?: Theme;
-  private selected = -1;
+  private selected: readonly number[] = []; // places; several where a module is called several times
 
   constructor(
     private readonly h: Hierarchy,
@@ -43,7 +46,7 @@ export class GraphDecor {
   }
 
   idOfSelected(): string | null {
-    return this.painted[this.selected]?.node.id ?? null;
+    return this.painted[this.selected[0]]?.node.id ?? null;
   }
 
   /** The first card or frame that differs by itself, not for what is drawn inside it. */
@@ -57,34 +60,41 @@ export class GraphDecor {
     const colour = colourOf(this.h, this.store);
     const depth = depths(scene.nodes);
     const hits = this.findHits(scene.nodes);
+    const members = this.findMembers(scene.nodes);
+    const sought = hits ?? members;
     this.theme = theme;
     this.places = new Map(scene.nodes.map(({ id }, place) => [id, place]));
     this.selected = this.findSelected(scene.nodes);
+    const selected = new Set(this.selected);
     this.painted = scene.nodes.map((node, place) => {
       const { index } = node;
       return {
         node,
         box: boxes[place],
         depth: depth[place],
-        container: index >= 0 && this.options.view !== "deduplicated" && this.h.isContainer(index),
-        family: index < 0 ? "" : familyColour(node.title, this.h.isContainer(index)),
+        container: index >= 0 && this.options.view !== "deduplicated" && (node.opens ?? this.h.isContainer(index)),
+        family: this.familyOf(node),
         fill: index < 0 ? null : colour(index),
         status: index < 0 ? null : (this.options.status?.[index] ?? null),
         flag: this.flag(index),
-        dim: hits !== null && node.kind !== "group" && !hits.has(place),
+        dim: sought !== null && node.kind !== "group" && !sought.has(place) && !selected.has(place),
         hit: hits?.has(place) ?? false,
-        selected: place === this.selected
+        onAxis: members?.has(place) ?? false,
+        selected: selected.has(place)
       };
     });
+    const carries = this.carrying();
     this.lines = routes.map(route => {
-      return { route, lit: route.edge.source === this.selected || route.edge.target === this.selected };
+      const { source, target, values } = route.edge;
+      const lit = selected.has(source) || selected.has(target);
+      return { route, lit, depth: Math.min(depth[source], depth[target]), onAxis: values?.some(carries) ?? false };
     });
   }
 
-  /** The colour of a card's or frame's ground. */
-  fill(place: number, theme: Theme): string {
-    const { node, fill, depth } = this.painted[place];
-    return node.kind === "group" ? theme.frame(depth) : (fill ?? theme.surface);
+  /** The colour of a card's or frame's ground, and whether the chosen axis runs there. */
+  look(place: number, theme: Theme): Look {
+    const { node, fill, depth, onAxis } = this.painted[place];
+    return { fill: node.kind === "group" ? theme.frame(depth) : (fill ?? theme.surface), onAxis };
   }
 
   minimapItems(): MinimapItem[] {
@@ -97,6 +107,13 @@ export class GraphDecor {
       const own = fill ?? (family ? mix(family, theme.surface, 0.25) : theme.border);
       return { box, fill: frame ? theme.frame(depth) : selected ? theme.accent : own, frame };
     });
+  }
+
+  private familyOf({ index, kind, title, step }: SceneNode): string {
+    if (index < 0) {
+      return kind === "operator" ? familyColour(title, false) : "";
+    }
+    return familyColour(title, step === undefined && this.h.isContainer(index));
   }
 
   private flag(index: number): string {
@@ -112,22 +129,30 @@ export class GraphDecor {
     if (query.trim() === "") {
       return null;
     }
-    const byIndex = new Map(nodes.map(({ index }, place) => [index, place]));
-    const hits = new Set<number>();
+    return this.standing(nodes, matches(this.h, query));
+  }
+
+  /** The cards that stand for modules: their own, or what hides them. An open frame stands for itself alone. */
+  private standing(nodes: readonly SceneNode[], wanted: Iterable<number>): Set<number> {
+    const byIndex = new Map<number, number[]>();
+    nodes.forEach(({ index }, place) => {
+      const same = byIndex.get(index) ?? [];
+      same.push(place);
+      byIndex.set(index, same);
+    });
+    const found = new Set<number>();
     const seen = new Set<number>();
-    for (const match of matches(this.h, query)) {
-      for (let at = match; at >= 0 && !seen.has(at); at = this.h.parent(at)) {
+    for (const node of wanted) {
+      for (let at = node; at >= 0 && !seen.has(at); at = this.h.parent(at)) {
         seen.add(at);
-        const place = byIndex.get(this.standIn(at));
-        if (place !== undefined) {
-          if (at === match || nodes[place].kind !== "group") {
-            hits.add(place); // an open frame does not shine for what lies in its other instances
-          }
+        const places = byIndex.get(at) ?? byIndex.get(this.standIn(at));
+        if (places) {
+          places.filter(place => at === node || nodes[place].kind !== "group").forEach(place => found.add(place));
           break;
         }
       }
     }
-    return hits;
+    return found;
   }
 
   /** The member that is drawn for a folded one, the first module for its structure. */
@@ -154,14 +179,44 @@ export class GraphDecor {
     return this.firsts.get(entity) ?? -1;
   }
 
-  private findSelected(nodes: readonly SceneNode[]): number {
+  private findSelected(nodes: readonly SceneNode[]): number[] {
     const path = this.store.get("selected");
     const node = path === null ? undefined : this.h.find(path);
     if (node === undefined) {
-      return -1;
+      return [];
+    }
+    const step = this.store.get("operator");
+    const operator = nodes.findIndex(other => other.step === step && (other.owner ?? other.index) === node);
+    if (step !== null && operator >= 0) {
+      return [operator];
     }
     const drawn = this.options.view === "deduplicated" ? this.standIn(node) : node;
-    return nodes.findIndex(({ index }) => index === drawn);
+    return nodes.flatMap(({ index }, place) => (index === drawn ? [place] : []));
+  }
+
+  /** Whether the chosen axis runs through a value. */
+  private carrying(): (value: number) => boolean {
+    const axis = axesOf(this.h)?.find(this.store.get("axis"));
+    const flow = dataflowOf(this.h);
+    return value => axis !== undefined && flow !== null && flow.axes(value).includes(axis);
+  }
+
+  /** Drawn cards that the chosen axis runs along, or that hold such a module out of sight. */
+  private findMembers(nodes: readonly SceneNode[]): Set<number> | null {
+    const axes = axesOf(this.h);
+    const axis = axes?.find(this.store.get("axis"));
+    if (!axes || axis === undefined) {
+      return null;
+    }
+    const places = this.standing(nodes, axes.nodes(axis));
+    const tensors = axes.tensorsOn(axis);
+    const flow = dataflowOf(this.h);
+    nodes.forEach(({ kind, step }, place) => {
+      if (kind === "operator" && step !== undefined && flow?.tensors(step).some(tensor => tensors.has(tensor))) {
+        places.add(place);
+      }
+    });
+    return places;
   }
 }
 

@@ -3,12 +3,13 @@
 
 import { FONT, fontOf, type Measure } from "./cards";
 import { inkOn } from "./colour";
-import { mix, STATUS_STYLE, type Theme } from "./graph_style";
+import { AXIS, mix, STATUS_STYLE, type Theme } from "./graph_style";
 import type { Box } from "./layout";
 import { type EdgePaint, paintEdges } from "./paint_edges";
 import { HEADER, type Line, linesOf, TITLE } from "./paint_lines";
 import type { Status } from "./payload";
 import type { SceneNode } from "./scene";
+import { LABEL_SIZE } from "./scene_groups";
 
 export interface PaintItem {
   node: SceneNode;
@@ -21,6 +22,7 @@ export interface PaintItem {
   flag: string; // "!" something to know; "" nothing
   dim: boolean;
   hit: boolean;
+  onAxis: boolean; // the chosen axis runs along something in it
   selected: boolean;
 }
 
@@ -34,8 +36,10 @@ export interface Viewport {
 }
 
 const LEGIBLE = 4.2; // CSS pixels: smaller text is noise and costs time
+const DIM = 0.4; // of what was not searched for
 const QUIET = 0.6; // opacity of what two models have in common
 const RADIUS = 8;
+const ROUND = 18; // operators are no modules, and are to look it
 const STACK = 5; // how far the card behind a stack peeps out
 
 interface Prepared {
@@ -69,21 +73,25 @@ export class Painter {
     context.textBaseline = "middle";
     const legible = ({ size }: Line) => size * view.zoom >= LEGIBLE;
     const visible = ({ item }: Prepared) => isInView(item.box, view);
-    this.frames.filter(visible).forEach(frame => this.frame(frame, theme, legible));
+    const frames = this.frames.filter(visible);
+    frames.forEach(({ item }) => this.body(item, tinted(item, theme.frame(item.depth), 0.1), theme));
     const edges = this.edges.filter(({ bounds }) => isInView(bounds, view));
-    paintEdges(context, edges.map(({ paint }) => paint), theme);
+    paintEdges(context, edges.map(({ paint }) => paint), theme, LABEL_SIZE * view.zoom >= LEGIBLE);
+    frames.forEach(frame => this.header(frame, theme, legible));
     this.cards.filter(visible).forEach(card => this.card(card, theme, legible));
   }
 
-  private frame({ item, lines }: Prepared, theme: Theme, legible: (line: Line) => boolean): void {
+  /** Over the edges that lead into the frame. */
+  private header({ item, lines }: Prepared, theme: Theme, legible: (line: Line) => boolean): void {
     const { box, fill } = item;
-    this.body(item, tinted(item, theme.frame(item.depth), 0.1), theme);
     if (fill) {
       this.shape(box[0] + box[2] - 26, box[1] + HEADER - 6, 12, 12, 3, fill);
     }
-    this.write(item, lines.filter(legible), theme.text, theme.muted);
+    this.write(item, lines.filter(legible), theme.text, theme.muted, tinted(item, theme.frame(item.depth), 0.1));
     if (lines.some(legible)) {
-      this.chevron(box[0] + 16, box[1] + HEADER, true, theme.muted);
+      if (item.container) {
+        this.chevron(box[0] + 16, box[1] + HEADER, true, theme.muted);
+      }
       this.badges(item, box[0] + box[2] - (fill ? 34 : 12), box[1] + HEADER, theme);
     }
     this.statusMark(item);
@@ -92,7 +100,7 @@ export class Painter {
   private card({ item, lines }: Prepared, theme: Theme, legible: (line: Line) => boolean): void {
     const { context } = this;
     const { node, box, fill } = item;
-    context.globalAlpha = item.dim ? 0.32 : item.status === "same" && !item.selected && !item.hit ? QUIET : 1;
+    context.globalAlpha = item.dim ? DIM : item.status === "same" && !item.selected && !item.hit ? QUIET : 1;
     this.body(item, node.kind === "pseudo" ? theme.canvas : (fill ?? tinted(item, theme.surface, 0.22)), theme);
     const ink = fill ? inkOn(fill) : theme.text;
     if (node.kind !== "pseudo") {
@@ -116,7 +124,7 @@ export class Painter {
     const { node, box, selected } = item;
     const [x, y, width, height] = box;
     const link = node.target !== undefined;
-    const radius = node.kind === "pseudo" && !link ? height / 2 : RADIUS;
+    const radius = node.kind === "pseudo" && !link ? height / 2 : node.kind === "operator" ? ROUND : RADIUS;
     const stroke = strokeOf(item, theme);
     if (selected) {
       const glow = mix(theme.canvas, theme.accent, 0.28);
@@ -126,15 +134,22 @@ export class Painter {
       this.shape(x + STACK, y + STACK, width, height, radius, mix(theme.canvas, fill, 0.75), mix(theme.canvas, stroke, 0.6));
     }
     context.setLineDash(link ? [4, 3] : []);
-    this.shape(x, y, width, height, radius, fill, stroke, selected ? 2.4 : item.hit || differs(item) ? 2 : 1.2);
+    this.shape(x, y, width, height, radius, fill, stroke, lineWidth(item));
     context.setLineDash([]);
   }
 
-  private write({ box }: PaintItem, lines: readonly Line[], strong: string, weak: string): void {
+  /** `halo`: the ground, where lines may run under the text. */
+  private write({ box }: PaintItem, lines: readonly Line[], strong: string, weak: string, halo = ""): void {
     const { context } = this;
     for (const line of lines) {
       context.font = line.font;
       context.textAlign = line.centred ? "center" : "left";
+      if (halo !== "") {
+        context.strokeStyle = halo;
+        context.lineWidth = 5;
+        context.lineJoin = "round";
+        context.strokeText(line.text, box[0] + line.x, box[1] + line.y);
+      }
       context.fillStyle = line.strong ? strong : weak;
       context.fillText(line.text, box[0] + line.x, box[1] + line.y);
     }
@@ -214,16 +229,26 @@ export class Painter {
   }
 }
 
+function lineWidth(item: PaintItem): number {
+  return item.selected || item.onAxis ? 2.4 : item.hit || differs(item) ? 2 : 1.2;
+}
+
 function differs({ status }: PaintItem): boolean {
   return status !== null && status !== "same";
 }
 
 /** The ground of a card or frame, with a touch of what a comparison says of it. */
-function tinted({ status }: PaintItem, ground: string, share: number): string {
+function tinted({ status, onAxis, node }: PaintItem, ground: string, share: number): string {
+  if (onAxis && node.kind !== "group") {
+    return mix(ground, AXIS, 0.2);
+  }
   return status && status !== "same" ? mix(ground, STATUS_STYLE[status].colour, share) : ground;
 }
 
-function strokeOf({ node, fill, status, selected, hit }: PaintItem, theme: Theme): string {
+function strokeOf({ node, fill, status, selected, hit, onAxis }: PaintItem, theme: Theme): string {
+  if (onAxis) {
+    return theme.axis;
+  }
   if (selected || hit) {
     return theme.accent;
   }

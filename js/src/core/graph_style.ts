@@ -6,12 +6,14 @@ import type { Status } from "./payload";
 
 export interface Theme {
   canvas: string;
+  ground: string; // behind the picture, as graph.css paints it
   surface: string; // cards
   text: string;
   muted: string;
   border: string;
   accent: string;
   edge: string;
+  axis: string; // members of the chosen axis
   dark: boolean;
   frame(depth: number): string;
 }
@@ -29,16 +31,21 @@ export function readTheme(element: HTMLElement): Theme {
   const canvas = dark ? mix(surface, "#000000", 0.28) : mix(surface, text, 0.035);
   return {
     canvas,
+    ground: mix(surface, text, 0.035),
     surface,
     text,
     muted: opaque(read("muted"), surface),
     border: stronger(mix(surface, text, 0.26), opaque(read("border"), surface), surface),
     accent: opaque(read("accent"), surface),
     edge: mix(canvas, text, 0.48),
+    axis: dark ? mix(AXIS, "#ffffff", 0.15) : mix(AXIS, "#000000", 0.1),
     dark,
     frame: depth => mix(canvas, text, 0.025 + 0.02 * Math.min(depth, 4))
   };
 }
+
+/** Vermillion, from the same set as the families below. */
+export const AXIS = "#d55e00";
 
 type Rgba = [number, number, number, number];
 
@@ -91,7 +98,7 @@ const FAMILIES: [RegExp, string][] = [
   [/conv/i, "#0072b2"],
   [/norm/i, "#009e73"],
   [/attention/i, "#d55e00"],
-  [/linear|bilinear/i, "#cc79a7"],
+  [/linear|bilinear|addmm|\bmm\b|bmm/i, "#cc79a7"],
   [/pool/i, "#56b4e9"],
   [/embedding/i, "#8b7a00"],
   [/relu|gelu|silu|mish|elu|swish|sigmoid|tanh|softmax|softplus|hardtanh|activation/i, "#e69f00"],

@@ -1,17 +1,17 @@
 // The graph on the canvas: keeps cytoscape, the painter and the minimap in step with the store.
 
-import cytoscape, { type Core, type NodeSingular } from "cytoscape";
+import cytoscape, { type Core, type EventObject } from "cytoscape";
 import { canvasContext, measurer } from "./cards";
 import { colourOf } from "./colour";
-import { buildDedupScene } from "./dedup";
 import { Disposers, el, listen } from "./dom";
 import { applyScene, selectOnly } from "./elements";
 import type { Scene as PlainScene } from "./export/scene";
 import { GraphCamera } from "./graph_camera";
 import { GraphDecor } from "./graph_decor";
-import { isOnChevron, Painter } from "./graph_paint";
+import { type PaintItem, Painter } from "./graph_paint";
 import { exportPng } from "./graph_png";
 import { readTheme, stylesheet, type Theme, watchTheme } from "./graph_style";
+import { doubleTapped, type TapActions, tapped } from "./graph_taps";
 import type { Hierarchy } from "./hierarchy";
 import type { LayoutRequest, LayoutResult } from "./layout";
 import { LayoutClient } from "./layout_client";
@@ -22,7 +22,8 @@ import type { Status } from "./payload";
 import { plainScene } from "./plain_scene";
 import { MANY_NODES, reveal, SOFT_LIMIT, toggle } from "./reveal";
 import { boundsOf, placed, type Placed } from "./routes";
-import { buildScene, idOf, type Scene } from "./scene";
+import { idOf, type Scene } from "./scene";
+import { sceneOf } from "./scene_source";
 import type { GraphState, Store, ViewName } from "./store";
 import { WheelGuard } from "./wheel";
 
@@ -139,8 +140,19 @@ export class GraphView {
       pixelRatio: "auto"
     });
     cy.on("tapstart tapend", () => this.takeFocus());
-    cy.on("tap", "node", event => this.tapped(event.target, event.position));
-    cy.on("dbltap", "node", event => this.doubleTapped(event.target, event.position));
+    const actions: TapActions = {
+      select: (path, step, inView) => this.select(path, step, inView),
+      toggle: node => this.toggle(node),
+      turn: id => this.turn(id)
+    };
+    const hit = (event: EventObject, act: (item: PaintItem) => void) => {
+      const item = this.decor.itemOf(event.target.id());
+      if (item) {
+        act(item);
+      }
+    };
+    cy.on("tap", "node", event => hit(event, item => tapped(item, event.position, this.h, actions)));
+    cy.on("dbltap", "node", event => hit(event, item => doubleTapped(item, event.position, actions)));
     cy.on("render", () => this.paint());
     cy.on("viewport", () => this.minimap.schedule());
     return cy;
@@ -151,7 +163,7 @@ export class GraphView {
       this.options.view === "deduplicated" ? [] : ["expanded", "shown", "unfolded", "focus"];
     structural.forEach(key => this.disposers.add(this.store.on(key, () => this.invalidate())));
     this.disposers.add(this.store.on("expanded", () => this.anchorToggled()));
-    for (const key of ["colorBy", "overlay", "query"] as const) {
+    for (const key of ["colorBy", "overlay", "query", "axis", "operator"] as const) {
       this.disposers.add(this.store.on(key, () => this.redecorate()));
     }
     this.disposers.add(
@@ -195,10 +207,8 @@ export class GraphView {
     if (this.dead) {
       return;
     }
-    const scene =
-      this.options.view === "deduplicated"
-        ? buildDedupScene(this.h, this.measure)
-        : buildScene(this.h, this.store, this.measure, this.pages);
+    const { view = "hierarchy", status } = this.options;
+    const scene = sceneOf(view, this.h, this.store, this.measure, this.pages, status !== undefined);
     const request = this.request(scene);
     const layout = this.layouts.runNow(request);
     if (layout) {
@@ -280,7 +290,7 @@ export class GraphView {
       return;
     }
     this.decor.update(this.placed, this.theme);
-    applyScene(this.cy, this.placed, place => this.decor.fill(place, this.theme));
+    applyScene(this.cy, this.placed, place => this.decor.look(place, this.theme));
     selectOnly(this.cy, this.decor.idOfSelected());
     this.painter?.setPicture(this.decor.items(), this.decor.edges());
     this.paint();
@@ -357,30 +367,11 @@ export class GraphView {
     this.tapping = false;
   }
 
-  private tapped(target: NodeSingular, at: { x: number; y: number }): void {
-    const item = this.decor.itemOf(target.id());
-    if (!item) {
-      return;
-    }
-    const { node } = item;
-    if (node.target !== undefined) {
-      this.store.set("selected", this.h.path(node.target));
-    } else if (node.index < 0) {
-      this.turn(node.id);
-    } else if (isOnChevron(item, at.x, at.y)) {
-      this.toggle(node.index);
-    } else {
-      this.tapping = true; // what was clicked is in view: the camera stays
-      this.store.set("selected", this.h.path(node.index));
-      this.tapping = false;
-    }
-  }
-
-  private doubleTapped(target: NodeSingular, at: { x: number; y: number }): void {
-    const item = this.decor.itemOf(target.id());
-    if (item && item.node.index >= 0 && !isOnChevron(item, at.x, at.y)) {
-      this.toggle(item.node.index);
-    }
+  private select(path: string, step: number | null, inView: boolean): void {
+    this.tapping = inView;
+    this.store.set("operator", step);
+    this.store.set("selected", path);
+    this.tapping = false;
   }
 
   private turn(id: string): void {

@@ -6,14 +6,23 @@ import { flowLayout } from "./flow";
 
 export type Size = [width: number, height: number];
 export type Box = [x: number, y: number, width: number, height: number];
-export type Bends = [x: number, y: number][];
+export type Point = [x: number, y: number];
+export type Bends = Point[];
 type Direction = "LR" | "TB";
 
 export interface LayoutGroup {
   node: number; // the group's own place in `sizes`; -1 for the canvas
   items: number[]; // its direct children, places in `sizes`
   edges: [from: number, to: number, edge: number][]; // places in `items`; the number of the edge, or NO_EDGE
+  labels?: number[]; // of each edge: the width of what is written on it, or 0
+  ports?: Ports; // where edges pass the frame, if the layout is to leave room for them
   ranks?: number[]; // of the items: laid out in columns, without dagre
+}
+
+/** Places in `items` that are reached from outside of the frame, and that lead out of it. */
+export interface Ports {
+  entries: number[];
+  exits: number[];
 }
 
 export interface LayoutRequest {
@@ -26,12 +35,32 @@ export interface LayoutRequest {
 export interface LayoutResult {
   boxes: Box[]; // absolute, by place in `sizes`
   bends: [edge: number, points: Bends][];
+  labels: [edge: number, x: number, y: number][]; // middles of the labels that have room
+  between: Between[]; // ways between groups that edges from or to their inside take
+  passages: Passage[]; // ways between the border of a frame and its items
+}
+
+export interface Passage {
+  frame: number; // places
+  item: number;
+  isEntry: boolean;
+  points: Bends; // from the border to the item, or the other way round
+}
+
+export interface Between {
+  from: number; // places
+  to: number;
+  bends: Bends;
+  label?: Point; // where a label has room, if any has been asked for
 }
 
 /** One group's children relative to its content corner. */
 export interface GroupLayout {
   corners: [x: number, y: number][];
   bends: Bends[]; // one entry an edge
+  labels?: Point[]; // one entry an edge
+  entries?: Bends[]; // as in the ports, from the border inwards
+  exits?: Bends[]; // and outwards
   width: number;
   height: number;
 }
@@ -42,6 +71,7 @@ const NESTED_ASPECT = 3.2; // frames inside frames read best when they are flat
 const MOST_PIECES = 700; // nodes, and ranks that edges cross: with more, dagre takes seconds
 const SECOND_TRY = 250; // pieces that may be laid out in both directions to compare
 const CACHE_LIMIT = 2000;
+const LABEL_HEIGHT = 14;
 
 export class Layouter {
   private readonly cache = new Map<string, GroupLayout>();
@@ -67,10 +97,10 @@ export class Layouter {
     const items = group.items.map(item => sizes[item]);
     const edges = group.edges.map(([from, to]) => [from, to] as [number, number]);
     const aspect = group.node < 0 ? request.aspect : NESTED_ASPECT;
-    const key = JSON.stringify([items, edges, aspect, request.maxWidth, group.ranks]);
+    const key = JSON.stringify([items, edges, aspect, request.maxWidth, group.ranks, group.labels, group.ports]);
     let laid = this.cache.get(key);
     if (!laid) {
-      laid = layoutGroup(items, edges, aspect, request.maxWidth, group.ranks);
+      laid = layoutGroup({ items, edges, labels: group.labels, ports: group.ports }, aspect, request.maxWidth, group.ranks);
       this.misses++;
       this.remember(key, laid);
     }
@@ -90,49 +120,97 @@ export function isChain(count: number, edges: readonly (readonly number[])[]): b
   return edges.length === count - 1 && edges.every(([from, to], i) => from === i && to === i + 1);
 }
 
-function layoutGroup(
-  items: Size[],
-  edges: [number, number][],
-  aspect: number,
-  maxWidth: number,
-  ranks?: number[]
-): GroupLayout {
+/** One group as the layouts see it; edges by place in `items`. */
+interface Drawing {
+  items: Size[];
+  edges: [number, number][];
+  labels?: number[];
+  ports?: Ports;
+}
+
+function layoutGroup(drawing: Drawing, aspect: number, maxWidth: number, ranks?: number[]): GroupLayout {
+  const { items, edges, labels, ports } = drawing;
   if (ranks) {
     return columnLayout(items, ranks, edges.length, aspect);
   }
-  if (isChain(items.length, edges) || edges.length === 0) {
-    return flowLayout(items, edges.length > 0, aspect, maxWidth);
+  if (!ports && (isChain(items.length, edges) || edges.length === 0)) {
+    return flowLayout(items, edges.length > 0, aspect, maxWidth, labels);
   }
   const depth = longestPaths(items.length, edges);
   const pieces = edges.reduce((sum, [from, to]) => sum + Math.abs(depth[to] - depth[from]), items.length);
   if (pieces > MOST_PIECES) {
     return columnLayout(items, depth, edges.length, aspect);
   }
-  const down = dagreLayout(items, edges, "TB");
+  const down = dagreLayout(drawing, "TB");
   if (down.width / down.height > aspect / 3 || pieces > SECOND_TRY) {
     return down;
   }
-  const across = dagreLayout(items, edges, "LR");
-  return misfit(across, aspect) < misfit(down, aspect) ? across : down;
+  const across = dagreLayout(drawing, "LR");
+  return misfit(across, aspect, maxWidth) < misfit(down, aspect, maxWidth) ? across : down;
 }
 
-const misfit = (laid: GroupLayout, aspect: number) => Math.abs(Math.log(laid.width / laid.height / aspect));
+/** How far the shape is from the one that is wanted; pages scroll down, not across. */
+function misfit({ width, height }: GroupLayout, aspect: number, maxWidth: number): number {
+  const tooWide = width > maxWidth ? 10 * Math.log(width / maxWidth) : 0;
+  return Math.abs(Math.log(width / height / aspect)) + tooWide;
+}
 
-function dagreLayout(items: Size[], edges: [number, number][], direction: Direction): GroupLayout {
+const PORT = { width: 2, height: 2 };
+
+function dagreLayout({ items, edges, labels, ports }: Drawing, direction: Direction): GroupLayout {
   const graph = new Graph({ multigraph: true });
   graph.setGraph({ rankdir: direction, nodesep: 24, edgesep: 14, ranksep: 44 });
   items.forEach(([width, height], i) => graph.setNode(String(i), { width, height }));
-  edges.forEach(([from, to], k) => graph.setEdge(String(from), String(to), {}, String(k)));
+  const room = (k: number) => (labels?.[k] ? { width: labels[k], height: LABEL_HEIGHT, labelpos: "c" } : {});
+  edges.forEach(([from, to], k) => graph.setEdge(String(from), String(to), room(k), String(k)));
+  if (ports) {
+    addPorts(graph, ports, items.length, edges);
+  }
   dagre(graph);
   const corners = items.map(([width, height], i) => {
     const { x = 0, y = 0 } = graph.node(String(i));
-    return [x - width / 2, y - height / 2] as [number, number];
+    return [x - width / 2, y - height / 2] as Point;
   });
-  const bends = edges.map(([from, to], k) => {
-    const points: { x: number; y: number }[] = graph.edge(String(from), String(to), String(k)).points ?? [];
-    return points.slice(1, -1).map(({ x, y }) => [x, y] as [number, number]);
-  });
-  return settle(items, corners, bends.map(straightened));
+  const laid = edges.map(([from, to], k) => graph.edge(String(from), String(to), String(k)) as LaidEdge);
+  const bends = laid.map(({ points = [] }) => points.slice(1, -1).map(({ x, y }) => [x, y] as Point));
+  const middles = labels && laid.map(({ x = 0, y = 0 }) => [x, y] as Point);
+  const entries = ports?.entries.map(item => [middle(graph, "in"), ...innerPoints(graph, "in", String(item))]);
+  const exits = ports?.exits.map(item => [...innerPoints(graph, String(item), "out"), middle(graph, "out")]);
+  return settle(items, { corners, bends: bends.map(straightened), labels: middles, entries, exits });
+}
+
+/** A point before all items that entries come from, and one behind all that exits lead to. */
+function addPorts(graph: Graph, { entries, exits }: Ports, count: number, edges: [number, number][]): void {
+  const [reached, left] = [1, 0].map(end => new Set(edges.map(edge => edge[end])));
+  const link = (from: string, to: string, weight: number) => graph.setEdge(from, to, { weight }, "port");
+  for (let item = 0; item < count; item++) {
+    const isEntry = entries.includes(item);
+    if (entries.length > 0 && (isEntry || !reached.has(item))) {
+      graph.setNode("in", { ...PORT });
+      link("in", String(item), isEntry ? 1 : 0);
+    }
+    const isExit = exits.includes(item);
+    if (exits.length > 0 && (isExit || !left.has(item))) {
+      graph.setNode("out", { ...PORT });
+      link(String(item), "out", isExit ? 1 : 0);
+    }
+  }
+}
+
+function middle(graph: Graph, node: string): Point {
+  const { x = 0, y = 0 } = graph.node(node);
+  return [x, y];
+}
+
+function innerPoints(graph: Graph, from: string, to: string): Bends {
+  const { points = [] } = graph.edge(from, to, "port") as LaidEdge;
+  return straightened(points.slice(1, -1).map(({ x, y }) => [x, y] as Point));
+}
+
+interface LaidEdge {
+  points?: { x: number; y: number }[];
+  x?: number; // middle of its label
+  y?: number;
 }
 
 /** Drops bends that lie on the line between their neighbours. */
@@ -172,7 +250,8 @@ function longestPaths(count: number, edges: [number, number][]): number[] {
 }
 
 /** Moves everything so that the corner of the content, bends included, is the origin. */
-function settle(items: Size[], corners: [number, number][], bends: Bends[]): GroupLayout {
+function settle(items: Size[], laid: Omit<GroupLayout, "width" | "height">): GroupLayout {
+  const { corners, bends, labels, entries, exits } = laid;
   let [left, top, right, bottom] = [Infinity, Infinity, -Infinity, -Infinity];
   const grow = (x: number, y: number) => {
     left = Math.min(left, x);
@@ -184,10 +263,15 @@ function settle(items: Size[], corners: [number, number][], bends: Bends[]): Gro
     grow(x, y);
     grow(x + items[i][0], y + items[i][1]);
   });
-  bends.flat().forEach(([x, y]) => grow(x, y));
+  [bends, entries ?? [], exits ?? []].flat(2).forEach(([x, y]) => grow(x, y));
+  const moved = ([x, y]: Point): Point => [x - left, y - top];
+  const all = (lines?: Bends[]) => lines?.map(points => points.map(moved));
   return {
-    corners: corners.map(([x, y]) => [x - left, y - top]),
-    bends: bends.map(points => points.map(([x, y]) => [x - left, y - top])),
+    corners: corners.map(moved),
+    bends: bends.map(points => points.map(moved)),
+    labels: labels?.map(moved),
+    entries: all(entries),
+    exits: all(exits),
     width: right - left,
     height: bottom - top
   };
@@ -197,8 +281,11 @@ function settle(items: Size[], corners: [number, number][], bends: Bends[]): Gro
 function place(groups: LayoutGroup[], layouts: GroupLayout[], sizes: Size[]): LayoutResult {
   const boxes: Box[] = sizes.map(([width, height]) => [0, 0, width, height]);
   const bends: LayoutResult["bends"] = [];
+  const middles: LayoutResult["labels"] = [];
+  const between: Between[] = [];
+  const passages: Passage[] = [];
   for (let g = groups.length - 1; g >= 0; g--) {
-    const { node, items, edges } = groups[g];
+    const { node, items, edges, labels, ports } = groups[g];
     const frame: Box = node < 0 ? [0, 0, 0, 0] : boxes[node];
     const left = frame[0] + (node < 0 ? 0 : Math.max(FRAME.side, (frame[2] - layouts[g].width) / 2));
     const top = frame[1] + (node < 0 ? 0 : FRAME.top);
@@ -206,12 +293,28 @@ function place(groups: LayoutGroup[], layouts: GroupLayout[], sizes: Size[]): La
       const [x, y] = layouts[g].corners[i];
       boxes[item] = [left + x, top + y, sizes[item][0], sizes[item][1]];
     });
-    edges.forEach(([, , edge], k) => {
-      const points = layouts[g].bends[k].map(([x, y]) => [left + x, top + y] as [number, number]);
-      if (edge !== NO_EDGE && points.length > 0) {
+    const moved = ([x, y]: Point): Point => [left + x, top + y];
+    const pass = (at: number[] | undefined, lines: Bends[] | undefined, isEntry: boolean) =>
+      lines?.forEach((points, k) => {
+        passages.push({ frame: node, item: items[at?.[k] ?? 0], isEntry, points: points.map(moved) });
+      });
+    pass(ports?.entries, layouts[g].entries, true);
+    pass(ports?.exits, layouts[g].exits, false);
+    edges.forEach(([from, to, edge], k) => {
+      const points = layouts[g].bends[k].map(moved);
+      const middle = labels?.[k] ? layouts[g].labels?.[k] : undefined;
+      const label = middle && moved(middle);
+      if (edge === NO_EDGE) {
+        between.push({ from: items[from], to: items[to], bends: points, label });
+        return;
+      }
+      if (points.length > 0) {
         bends.push([edge, points]);
+      }
+      if (label) {
+        middles.push([edge, ...label]);
       }
     });
   }
-  return { boxes, bends };
+  return { boxes, bends, labels: middles, between, passages };
 }

@@ -108,6 +108,6 @@ export class LayoutClient {
 /** What dagre will have to do: chains cost nothing. */
 function weight(request: LayoutRequest): number {
   return request.groups
-    .filter(group => !isChain(group.items.length, group.edges) && group.edges.length > 0)
+    .filter(group => group.ports || (!isChain(group.items.length, group.edges) && group.edges.length > 0))
     .reduce((sum, group) => sum + group.items.length + group.edges.length, 0);
 }

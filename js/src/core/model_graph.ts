@@ -1,5 +1,6 @@
 // The whole explorer: canvas, tree, panels and toolbar around one store.
 
+import { axesOf } from "./axes";
 import { Breadcrumb } from "./breadcrumb";
 import { DiffView } from "./diff_view";
 import { Disposers, el } from "./dom";
@@ -13,7 +14,8 @@ import { SidePanel } from "./side_panel";
 import { StatusLine } from "./status";
 import type { Store } from "./store";
 import { Strip } from "./strip";
-import { Toolbar } from "./toolbar";
+import { isOffered, Toolbar } from "./toolbar";
+import { TraceNotice } from "./trace_notice";
 import { TreeView } from "./tree_view";
 
 export interface ModelGraph {
@@ -104,9 +106,10 @@ class Explorer implements ModelGraph {
   private build(): void {
     const { h, store } = this;
     const slot = (name: string) => el("div", `mkg-slot mkg-slot-${name}`);
-    const [toolbar, exports, breadcrumb, tree, legend, strip, panel, status] = [
+    const [toolbar, exports, error, breadcrumb, tree, legend, strip, panel, status] = [
       "toolbar",
       "export",
+      "error",
       "breadcrumb",
       "tree",
       "legend",
@@ -117,10 +120,11 @@ class Explorer implements ModelGraph {
     const bar = box("mkg-bar", toolbar, exports);
     const centre = box("mkg-centre", this.stage, legend, strip);
     const main = box("mkg-main", box("mkg-left", tree), centre, box("mkg-right", panel));
-    this.host.replaceChildren(bar, breadcrumb, main, status);
+    this.host.replaceChildren(bar, error, breadcrumb, main, status);
     const parts = [
       new Toolbar(toolbar, h, store),
       new ExportMenu(exports, h, store, { graph: () => this.graph }),
+      new TraceNotice(error, h),
       new Breadcrumb(breadcrumb, h, store),
       new TreeView(tree, h, store),
       new Legend(legend, h, store),
@@ -141,7 +145,7 @@ class Explorer implements ModelGraph {
     if (view === "diff" && this.h.payload.compare) {
       this.view = new DiffView(canvas, this.h, this.store, this.h.payload.compare, onReady);
     } else {
-      const kind = view === "deduplicated" ? "deduplicated" : "hierarchy";
+      const kind = view === "diff" || !isOffered(this.h, view) ? "hierarchy" : view;
       this.view = new GraphView(canvas, this.h, this.store, { view: kind, onReady });
     }
   }
@@ -162,6 +166,10 @@ function prune(h: Hierarchy, store: Store): void {
     store.set("selected", null);
   }
   const expanded = store.get("expanded");
+  if (axesOf(h)?.find(store.get("axis")) === undefined) {
+    store.set("axis", null);
+  }
+  store.set("operator", null);
   store.set(
     "expanded",
     expanded.filter(path => h.find(path) !== undefined)

@@ -3,6 +3,7 @@
 import { fontOf } from "./cards";
 import { mix, type Theme } from "./graph_style";
 import type { Point, Route } from "./routes";
+import { LABEL_SIZE } from "./scene_groups";
 
 const ROUNDING = 10;
 const ARROW = { length: 8, half: 4 };
@@ -10,17 +11,30 @@ const ARROW = { length: 8, half: 4 };
 export interface EdgePaint {
   route: Route;
   lit: boolean; // belongs to the selected card
+  onAxis: boolean; // the chosen axis runs through what it carries
+  depth: number; // of the frame that it runs in; 0 is the canvas
 }
 
-export function paintEdges(context: CanvasRenderingContext2D, edges: readonly EdgePaint[], theme: Theme): void {
+/** `legible`: labels can be read at this zoom. */
+export function paintEdges(
+  context: CanvasRenderingContext2D,
+  edges: readonly EdgePaint[],
+  theme: Theme,
+  legible: boolean
+): void {
   const sort = (keep: (paint: EdgePaint) => boolean) => edges.filter(keep).map(({ route }) => route);
   const faint = mix(theme.canvas, theme.edge, 0.3);
-  stroke(context, sort(({ lit, route: { edge } }) => !lit && edge.faint === true), faint, 1, []);
+  const plain = (paint: EdgePaint) => !paint.lit && !paint.onAxis && paint.route.edge.kind === "data";
+  stroke(context, sort(paint => plain(paint) && paint.route.edge.faint === true), faint, 1, []);
   stroke(context, sort(({ route: { edge } }) => edge.kind === "order"), theme.edge, 1.5, [5, 4]);
-  stroke(context, sort(({ lit, route: { edge } }) => !lit && edge.kind === "data" && !edge.faint), theme.edge, 1.5, []);
-  const lit = sort(paint => paint.lit && paint.route.edge.kind === "data");
-  stroke(context, lit, theme.accent, 2, []);
-  lit.forEach(route => label(context, route, theme));
+  stroke(context, sort(paint => plain(paint) && !paint.route.edge.faint), theme.edge, 1.5, []);
+  stroke(context, sort(paint => paint.onAxis && !paint.lit), theme.axis, 2.4, []);
+  const lit = edges.filter(paint => paint.lit && paint.route.edge.kind === "data");
+  stroke(context, lit.map(({ route }) => route), theme.accent, 2, []);
+  if (legible) {
+    edges.filter(paint => !paint.lit && paint.route.label).forEach(paint => label(context, paint, theme));
+    lit.forEach(paint => label(context, paint, theme));
+  }
 }
 
 function stroke(
@@ -52,10 +66,18 @@ function line(context: CanvasRenderingContext2D, points: readonly Point[]): void
   for (let i = 1; i < last; i++) {
     const [x, y] = points[i];
     const room = Math.min(distance(points[i - 1], points[i]), distance(points[i], points[i + 1])) / 2;
-    context.arcTo(x, y, points[i + 1][0], points[i + 1][1], Math.min(ROUNDING, room));
+    if (turnsBack(points[i - 1], points[i], points[i + 1])) {
+      context.lineTo(x, y); // an arc would make a loop of it
+    } else {
+      context.arcTo(x, y, points[i + 1][0], points[i + 1][1], Math.min(ROUNDING, room));
+    }
   }
   const [x, y] = backedOff(points);
   context.lineTo(x, y);
+}
+
+function turnsBack(before: Point, at: Point, after: Point): boolean {
+  return (at[0] - before[0]) * (after[0] - at[0]) + (at[1] - before[1]) * (after[1] - at[1]) < -1;
 }
 
 /** The end of the line, under the arrowhead. */
@@ -77,21 +99,23 @@ function arrow(context: CanvasRenderingContext2D, points: readonly Point[]): voi
   context.closePath();
 }
 
-function label(context: CanvasRenderingContext2D, { edge, points }: Route, theme: Theme): void {
+/** On the ground that the line runs over; without a place of its own in the middle of the line. */
+function label(context: CanvasRenderingContext2D, { route, lit, depth }: EdgePaint, theme: Theme): void {
+  const { edge, points } = route;
   if (edge.label === "") {
     return;
   }
   const middle = (points.length - 1) >> 1;
-  const x = (points[middle][0] + points[middle + 1][0]) / 2;
-  const y = (points[middle][1] + points[middle + 1][1]) / 2;
-  context.font = fontOf(10, true);
+  const x = route.label?.[0] ?? (points[middle][0] + points[middle + 1][0]) / 2;
+  const y = route.label?.[1] ?? (points[middle][1] + points[middle + 1][1]) / 2;
+  context.font = fontOf(LABEL_SIZE, lit);
   context.textAlign = "center";
-  const width = context.measureText(edge.label).width + 8;
+  const width = context.measureText(edge.label).width + 6;
   context.beginPath();
-  context.roundRect(x - width / 2, y - 8, width, 16, 4);
-  context.fillStyle = theme.canvas;
+  context.roundRect(x - width / 2, y - 7, width, 14, 4);
+  context.fillStyle = depth > 0 ? theme.frame(depth - 1) : theme.ground;
   context.fill();
-  context.fillStyle = theme.text;
+  context.fillStyle = lit ? theme.text : theme.muted;
   context.fillText(edge.label, x, y + 0.5);
 }
 

@@ -1,8 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { compared, container, leaf, payloadOf, resnet, sequence } from "../testing/payloads";
+import { compared, container, leaf, lineOf, payloadOf, resnet, sequence } from "../testing/payloads";
 import { OTHER_VERSION, PayloadError, readPayload, toNumber } from "./payload";
 
 const small = () => payloadOf(container("Net", [["a", leaf("Linear", 6)], ["b", sequence("Sequential", [leaf("ReLU"), leaf("ReLU")])]]));
+
+const axes = { name: ["a"], label: ["a"], size: [3], role: [null], frozen: [0], reasons: ["why"], dims: [], written: ["{0}"] };
 
 type Loose = Record<string, unknown>;
 type Change = (payload: Loose) => void;
@@ -31,7 +33,7 @@ describe("readPayload", () => {
     expect(readPayload(compared(resnet([1, 1, 1, 1]), resnet([2, 1, 1, 1]))).compare).not.toBeNull();
   });
 
-  it.each([undefined, null, 1, "text", [], { schema_version: 2, kind: "model" }, { schema_version: 1, kind: "mask" }])(
+  it.each([undefined, null, 1, "text", [], { schema_version: 1, kind: "model" }, { schema_version: 3, kind: "model" }, { schema_version: 2, kind: "mask" }])(
     "says that %j is of another version",
     raw => {
       expect(() => readPayload(raw)).toThrow(new PayloadError(OTHER_VERSION));
@@ -73,6 +75,38 @@ describe("readPayload", () => {
     ["a comparison without status", set("compare", { model: small(), left: [], right: [], pairs: [] })]
   ])("refuses %s", (_, change) => {
     expect(() => readPayload(damaged(change))).toThrow(PayloadError);
+  });
+
+  it("accepts an edge from the model's input and one to its output", () => {
+    expect(() => readPayload(damaged(set("edges", [[-1, 1, "1×3"], [2, -1, ""]])))).not.toThrow();
+  });
+
+  it.each([
+    ["an error that is no text", set("error", 3)],
+    ["no flow at all", set("flow", undefined)],
+    ["a call of no module", set("flow.calls.node", [0, 99])],
+    ["a call before the one that it ran in", set("flow.calls.parent", [-1, 1])],
+    ["a second call without a parent", set("flow.calls.parent", [-1, -1])],
+    ["an input that is no value", set("flow.calls.inputs", [[0], [9]])],
+    ["a step without a name", set("flow.steps.name", [5])],
+    ["a step of no call", set("flow.steps.call", [2])],
+    ["a step that reads no value", set("flow.steps.inputs", [[9]])],
+    ["a step that reads no tensor", set("flow.steps.tensors", [[0]])],
+    ["FLOPs that are no number", set("flow.steps.flops", [{}])],
+    ["a view of no step", set("flow.steps.view", [1])],
+    ["a value without a shape", set("flow.values.shape", [0, 1])],
+    ["too few values", set("flow.values.dtype", [0])],
+    ["a negative size", set("flow.shapes", [[-1]])],
+    ["an input of the model without a value", set("flow.inputs", [["x", 2]])],
+    ["axes of another length", set("axes", { ...axes, size: [] })],
+    ["an axis without its reason", set("axes", { ...axes, frozen: [1] })],
+    ["axes without tensors", set("axes", { ...axes, dims: [[0]] })]
+  ])("refuses a forward pass with %s", (_, change) => {
+    const traced = { ...small(), traced: true, flow: lineOf([1]), axes };
+    expect(() => readPayload(JSON.parse(JSON.stringify(traced)))).not.toThrow();
+    const copy = JSON.parse(JSON.stringify(traced)) as Loose;
+    change(copy);
+    expect(() => readPayload(copy)).toThrow(PayloadError);
   });
 
   it("never repeats what it was given", () => {

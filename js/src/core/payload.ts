@@ -1,12 +1,34 @@
 // The payload that the kernel sends: its types and its checks.
 
+import {
+  below,
+  type Check,
+  column,
+  type Fields,
+  isArrayOf,
+  isCount,
+  isInteger,
+  isObject,
+  isScalar,
+  isString,
+  isStrings,
+  isValue,
+  need,
+  oneOf,
+  PayloadError,
+  tuple
+} from "./payload_checks";
+import { type AxesPayload, checkAxes, checkFlow, type FlowPayload } from "./payload_flow";
+
+export { PayloadError } from "./payload_checks";
+
 export type Scalar = string | number | boolean;
 export type Value = number | string | null;
 export type Tensor = [string, "parameter" | "buffer", number[] | null];
 export type FoldRecord = [number, number, "exact" | "family", string];
 export type LinkRecord = [number, string, number, "shared" | "cycle"];
 export type TieRecord = [number, string, number, string];
-export type EdgeRecord = [number, number, string];
+export type EdgeRecord = [number, number, string]; // -1: the model's input or output
 export type Aggregate = "sum" | "mean" | "own";
 export type Status = "same" | "renamed" | "moved" | "changed" | "added" | "removed";
 
@@ -18,7 +40,7 @@ export interface Comparison {
 }
 
 export interface ModelPayload {
-  schema_version: 1;
+  schema_version: 2;
   kind: "model";
   title: string;
   nodes: { name: string[]; parent: number[]; entity: number[] };
@@ -38,62 +60,17 @@ export interface ModelPayload {
   marks: Record<string, string[]>;
   edges: EdgeRecord[];
   traced: boolean;
+  error: string | null; // why a forward pass could not be followed to its end
+  flow: FlowPayload | null;
+  axes: AxesPayload | null;
   compare: Comparison | null;
 }
 
-export const SCHEMA_VERSION = 1;
+export const SCHEMA_VERSION = 2;
 export const OTHER_VERSION =
   "This widget was made by another version of modulekg-widgets: restart the kernel and reload the page.";
 
-/** A payload that cannot be shown; the message is one of a few fixed texts. */
-export class PayloadError extends Error {
-  override name = "PayloadError";
-}
-
-type Fields = Record<string, unknown>;
-type Check = (value: unknown) => boolean;
-
-function need(condition: boolean, part: string): asserts condition {
-  if (!condition) {
-    throw new PayloadError(`This widget's data is damaged (${part}): run the cell again.`);
-  }
-}
-
-const isObject = (value: unknown): value is Fields =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
-const isString: Check = value => typeof value === "string";
-const isInteger: Check = value => Number.isInteger(value);
-const isValue: Check = value => value === null || typeof value === "number" || typeof value === "string";
-const isScalar: Check = value => isValue(value) || typeof value === "boolean";
-const isStrings: Check = value => isArrayOf(value, isString);
-const isCount: Check = value => isInteger(value) && (value as number) >= 0;
-
-function isArrayOf(value: unknown, check: Check): value is unknown[] {
-  return Array.isArray(value) && value.every(check);
-}
-
-const below =
-  (end: number): Check =>
-  value =>
-    isInteger(value) && (value as number) >= 0 && (value as number) < end;
-
-const oneOf =
-  (...choices: string[]): Check =>
-  value =>
-    choices.includes(value as string);
-
-/** A check of a fixed-length record. */
-const tuple =
-  (...checks: Check[]): Check =>
-  value =>
-    Array.isArray(value) && value.length === checks.length && checks.every((check, i) => check(value[i]));
-
 const isTensor = tuple(isString, oneOf("parameter", "buffer"), shape => shape === null || isArrayOf(shape, isCount));
-
-function column(table: Fields, name: string, length: number, check: Check): void {
-  const value = table[name];
-  need(isArrayOf(value, check) && value.length === length, name);
-}
 
 function checkNodes(nodes: unknown, entities: number): number {
   need(isObject(nodes) && Array.isArray(nodes.name) && nodes.name.length > 0, "nodes");
@@ -181,7 +158,8 @@ function checkRelations(raw: Fields, size: number): void {
   const node = below(size);
   need(isArrayOf(raw.links, tuple(node, isString, node, oneOf("shared", "cycle"))), "links");
   need(isArrayOf(raw.tied, tuple(node, isString, node, isString)), "tied");
-  need(isArrayOf(raw.edges, tuple(node, node, isString)), "edges");
+  const end: Check = value => value === -1 || node(value);
+  need(isArrayOf(raw.edges, tuple(end, end, isString)), "edges");
   const { marks } = raw;
   need(isObject(marks), "marks");
   need(
@@ -212,6 +190,9 @@ function checkModel(raw: Fields): number {
   checkColumns(raw, size);
   checkFolds(raw.folds, (raw.nodes as ModelPayload["nodes"]).parent);
   checkRelations(raw, size);
+  need(raw.error === null || isString(raw.error), "error");
+  const tensors = checkFlow(raw.flow, size);
+  checkAxes(raw.axes, tensors);
   checkComparison(raw.compare, size);
   return size;
 }

@@ -11,6 +11,7 @@ import { type GraphState, Store } from "./store";
 const draw = (h: Hierarchy, state: Partial<GraphState> = {}, pages?: ReadonlyMap<number, number>) =>
   buildScene(h, new Store(state), measurer(), pages);
 const ids = (scene: Scene) => scene.nodes.map(node => node.id);
+const OUTSIDE = "\u0000outside";
 const links = (scene: Scene, kind?: "order" | "data") =>
   scene.edges
     .filter(edge => !kind || edge.kind === kind)
@@ -115,7 +116,7 @@ describe("a traced model", () => {
   const traced = (edges: [string, string][], more: Partial<ModelPayload> = {}) => {
     const payload = { ...resnet([2, 1, 1, 1]), traced: true, ...more };
     const h = new Hierarchy(payload);
-    const place = (path: string) => h.find(path) ?? -1;
+    const place = (path: string) => (path === OUTSIDE ? -1 : (h.find(path) ?? NaN));
     payload.edges = edges.map(([from, to]) => [place(from), place(to), "[1, 64]"] as EdgeRecord);
     return new Hierarchy(payload);
   };
@@ -134,10 +135,23 @@ describe("a traced model", () => {
     expect(draw(h).edges.every(edge => edge.kind === "data")).toBe(true);
   });
 
-  it("hangs loose ends on the input and the output", () => {
-    const found = links(draw(traced([["conv1", "bn1"]])), "data");
-    expect(found).toContainEqual([INPUT, "conv1"]);
-    expect(found).toContainEqual(["bn1", OUTPUT]);
+  it("takes the model's input and output from the payload, and leaves loose ends loose", () => {
+    const found = links(draw(traced([[OUTSIDE, "conv1"], ["conv1", "bn1"], ["fc", OUTSIDE]])), "data");
+    expect(found).toEqual([[INPUT, "conv1"], ["conv1", "bn1"], ["fc", OUTPUT]]);
+  });
+
+  it("has the order instead where two models stand side by side", () => {
+    const scene = buildScene(traced([["conv1", "bn1"]]), new Store(), measurer(), new Map(), false);
+    expect(scene.edges.every(edge => edge.kind === "order")).toBe(true);
+    expect(scene.edges).toHaveLength(scene.nodes.length - 1);
+  });
+
+  it("makes room for what is written on edges", () => {
+    const scene = draw(traced([[OUTSIDE, "conv1"], ["conv1", "bn1"]]));
+    expect(scene.groups[0].edges.map(([, , edge], k) => [edge >= 0, (scene.groups[0].labels?.[k] ?? 0) > 0])).toContainEqual([
+      true,
+      true
+    ]);
   });
 
   it("takes edges from outside the focus to the input", () => {

@@ -2,18 +2,23 @@
 
 import { cardSize, cardText, oneLine, type Measure } from "./cards";
 import type { Fold, Hierarchy, Link } from "./hierarchy";
-import { type LayoutGroup, NO_EDGE, type Size } from "./layout";
+import type { LayoutGroup, Size } from "./layout";
 import { drawnRows, HARD_LIMIT, MAX_NESTING, openNodes, WINDOW } from "./reveal";
 import { EdgeLifter } from "./scene_edges";
+import { intoGroups } from "./scene_groups";
 import type { Store } from "./store";
 
-export type NodeKind = "module" | "group" | "fold" | "pseudo";
+export type NodeKind = "module" | "group" | "fold" | "pseudo" | "operator";
 
 export interface SceneNode {
   id: string; // dotted path, or one that starts with "\u0000"
   index: number; // node of the hierarchy; -1 for pseudo nodes
   path: string | null; // dotted path, null for pseudo nodes
   target?: number; // of a slot whose module has its place elsewhere: that module
+  unit?: number; // in a data-flow view: the call that is drawn
+  step?: number; // the operator that is drawn
+  owner?: number; // the module that called it
+  opens?: boolean; // whether there is an inside to open, where the hierarchy does not tell
   parent: number; // place in `nodes` of the frame around it; -1 on the canvas
   kind: NodeKind;
   title: string;
@@ -28,6 +33,7 @@ export interface SceneEdge {
   source: number; // places in `nodes`
   target: number;
   kind: "order" | "data";
+  values?: readonly number[]; // of the data flow
   faint?: boolean; // too many to stand out: only those of the selected card do
   label: string;
 }
@@ -46,16 +52,17 @@ export const BEFORE = "\u0000before:"; // pages of a container with very many ch
 export const AFTER = "\u0000after:";
 
 const LINKS = 20; // slots drawn in one container whose modules are elsewhere
-const PILL: Size = [76, 34];
+export const PILL: Size = [76, 34];
 
-/** `pages`: the first row drawn of a container with more than WINDOW rows. */
+/** `pages`: the first row drawn of a container with more than WINDOW rows; `traced`: data edges instead of the order. */
 export function buildScene(
   h: Hierarchy,
   store: Store,
   measure: Measure,
-  pages: ReadonlyMap<number, number> = new Map()
+  pages: ReadonlyMap<number, number> = new Map(),
+  traced = h.payload.traced
 ): Scene {
-  return new SceneBuilder(h, store, measure, pages).build();
+  return new SceneBuilder(h, store, measure, pages, traced).build();
 }
 
 /** The id of a node in the graph: its path, told apart where two modules have the same one. */
@@ -82,7 +89,8 @@ class SceneBuilder {
     private readonly h: Hierarchy,
     private readonly store: Store,
     private readonly measure: Measure,
-    private readonly pages: ReadonlyMap<number, number>
+    private readonly pages: ReadonlyMap<number, number>,
+    private readonly traced: boolean
   ) {
     this.open = openNodes(h, store.get("expanded"));
     this.focus = store.get("focus");
@@ -95,7 +103,7 @@ class SceneBuilder {
     for (let at = 0; at < pending.length; at++) {
       pending.push(...this.openGroup(pending[at]));
     }
-    if (this.h.payload.traced) {
+    if (this.traced) {
       this.addDataEdges();
     }
     this.groups.reverse();
@@ -143,7 +151,7 @@ class SceneBuilder {
     if (place < 0) {
       items.push(this.addPseudo(OUTPUT, "output", place));
     }
-    this.groups.push({ node: place, items, edges: this.h.payload.traced ? [] : this.chain(items) });
+    this.groups.push({ node: place, items, edges: this.traced ? [] : this.chain(items) });
     return items;
   }
 
@@ -211,27 +219,13 @@ class SceneBuilder {
   /** Every data edge between what is drawn, and in the layout of the group in which its ends part. */
   private addDataEdges(): void {
     const lifter = new EdgeLifter(this.h, this.nodes, this.placeOf, this.focus, this.ends());
-    for (const { source, target, label } of lifter.edges()) {
-      const edge = this.addEdge(source, target, "data", label);
-      const [group, from, to] = lifter.meeting(source, target, this.groups);
-      // the bends lead between the items themselves, not to what lies inside them
-      const direct = group.items[from] === source && group.items[to] === target;
-      if (from !== to) {
-        group.edges.push([from, to, direct ? edge : NO_EDGE]);
-      }
-    }
-    this.groups.forEach(group => (group.edges = distinct(group.edges)));
+    lifter.edges().forEach(({ source, target, label }) => this.addEdge(source, target, "data", label));
+    intoGroups(this.nodes, this.edges, this.groups, this.measure);
   }
 }
 
-/** A layout needs each pair once, the direct edge if there is one; in order, so that a chain is seen to be one. */
-function distinct(edges: LayoutGroup["edges"]): LayoutGroup["edges"] {
-  const sorted = [...edges].sort((a, b) => a[0] - b[0] || a[1] - b[1] || b[2] - a[2]);
-  return sorted.filter(([from, to], i) => i === 0 || sorted[i - 1][0] !== from || sorted[i - 1][1] !== to);
-}
-
 /** The frame's header is one line: slot · class · what is inside. */
-function headerWidth(node: SceneNode, measure: Measure): number {
+export function headerWidth(node: SceneNode, measure: Measure): number {
   const text = measure(`${node.subtitle}${node.title}`, 13, true) + measure(node.detail, 11, false);
   return Math.min(420, Math.ceil(text) + (node.badge ? 50 : 0) + 80);
 }

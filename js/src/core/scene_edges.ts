@@ -1,7 +1,7 @@
 // Data edges between what is drawn: their ends lifted to the visible ancestors, duplicates merged.
 
 import type { Fold, Hierarchy } from "./hierarchy";
-import type { LayoutGroup } from "./layout";
+import { isAround } from "./scene_groups";
 
 interface Drawn {
   index: number;
@@ -37,67 +37,30 @@ export class EdgeLifter {
   edges(): LiftedEdge[] {
     const merged = new Map<string, Merged>();
     for (const [from, to, shape] of this.h.payload.edges) {
-      this.merge(merged, this.visible[from], this.visible[to], shape);
+      this.merge(merged, this.place(from), this.place(to), shape);
     }
-    this.joinEnds(merged);
     return [...merged.values()].map(({ source, target, shapes }) => ({ source, target, label: labelOf(shapes) }));
   }
 
-  /** The group in which the two ends part, and its items around each end. */
-  meeting(source: number, target: number, groups: readonly LayoutGroup[]): [LayoutGroup, number, number] {
-    const [a, b] = [this.chainUp(source), this.chainUp(target)];
-    let shared = 0;
-    while (shared < Math.min(a.length, b.length) - 1 && a[shared] === b[shared]) {
-      shared++;
-    }
-    const owner = this.nodes[a[shared]].parent;
-    const group = groups.find(other => other.node === owner) ?? groups[0];
-    return [group, group.items.indexOf(a[shared]), group.items.indexOf(b[shared])];
-  }
-
-  /** The place and the frames around it, outermost first. */
-  private chainUp(place: number): number[] {
-    const chain: number[] = [];
-    for (let at = place; at >= 0; at = this.nodes[at].parent) {
-      chain.push(at);
-    }
-    return chain.reverse();
+  /** The model's own input and output are no nodes. */
+  private place(node: number): number {
+    return node < 0 ? OUTSIDE : this.visible[node];
   }
 
   private merge(merged: Map<string, Merged>, from: number, to: number, shape: string): void {
     const source = from === OUTSIDE ? this.ends.input : from;
     const target = to === OUTSIDE ? this.ends.output : to;
-    if ((from === OUTSIDE && to === OUTSIDE) || this.isAround(source, target) || this.isAround(target, source)) {
+    if (
+      (from === OUTSIDE && to === OUTSIDE) ||
+      isAround(this.nodes, source, target) ||
+      isAround(this.nodes, target, source)
+    ) {
       return;
     }
     const key = `${source} ${target}`;
     const edge = merged.get(key) ?? { source, target, label: "", shapes: new Set<string>() };
     merged.set(key, edge);
     edge.shapes.add(shape);
-  }
-
-  private isAround(frame: number, place: number): boolean {
-    let at = place;
-    while (at > frame) {
-      at = this.nodes[at].parent; // a frame's place comes before those of its children
-    }
-    return at === frame;
-  }
-
-  /** What nothing leads to hangs on the input, what leads nowhere on the output. */
-  private joinEnds(merged: Map<string, Merged>): void {
-    const reached = new Set<number>();
-    const left = new Set<number>();
-    for (const { source, target } of merged.values()) {
-      this.chainUp(target).forEach(place => reached.add(place));
-      this.chainUp(source).forEach(place => left.add(place));
-    }
-    this.nodes.forEach(({ index, parent }, place) => {
-      if (index >= 0 && parent < 0 && reached.has(place) !== left.has(place)) {
-        const [from, to] = reached.has(place) ? [place, OUTSIDE] : [OUTSIDE, place];
-        this.merge(merged, from, to, "");
-      }
-    });
   }
 
   private findVisible(): Int32Array {
@@ -124,7 +87,8 @@ export class EdgeLifter {
   }
 }
 
-function labelOf(shapes: ReadonlySet<string>): string {
+/** The first shape, and how many others there are. */
+export function labelOf(shapes: ReadonlySet<string>): string {
   const known = [...shapes].filter(shape => shape !== "");
   return known.length > 1 ? `${known[0]} +${known.length - 1}` : (known[0] ?? "");
 }

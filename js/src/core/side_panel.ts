@@ -1,13 +1,17 @@
 // Everything that is known of the selected module, in plain words.
 
 import "../../style/side_panel.css";
+import { axesOf } from "./axes";
 import { labelOf, valueOf } from "./colour";
 import { Counterparts } from "./counterparts";
+import { dataflowOf } from "./dataflow";
 import { button, copyText, Disposers, el, listen, nameSpan, setAttribute } from "./dom";
-import { counted, exactNumber, shortColumn, shortNumber } from "./format";
+import { exactNumber } from "./format";
 import type { Hierarchy } from "./hierarchy";
-import { icon } from "./icons";
-import type { Scalar, Status, Tensor, Value } from "./payload";
+import { activeAxis, axisList, axisTensors } from "./panel_axes";
+import { addFlops, operatorSection, trafficSection } from "./panel_flow";
+import { copyButton, Facts, foldedWhenLong, section, settingText, shapeText, table } from "./panel_parts";
+import type { Status, Tensor } from "./payload";
 import { reveal } from "./reveal";
 import type { Store } from "./store";
 import { below } from "./tree_rows";
@@ -16,11 +20,11 @@ const ALWAYS = new Set(["params", "own_params", "bytes"]); // have sentences of 
 const COPIED = "Copied.";
 const COPIED_FOR = 2000; // ms
 const SAME = "identical structure, separate weights";
-const MANY = 12; // longer lists start folded up
 const TOOLTIPS: ReadonlyMap<string, string> = new Map([
   ["params", "Trainable numbers in this module and everything inside; a shared tensor counts once"],
   ["own_params", "Parameters that belong to this very module, not to a module inside"],
-  ["bytes", "Space that parameters and buffers take, here and inside"]
+  ["bytes", "Space that parameters and buffers take, here and inside"],
+  ["output_bytes", "Space that the tensors take which this module gave, over all its calls"]
 ]);
 const STATUS: Readonly<Record<Status, string>> = {
   same: "the same, at the same place",
@@ -47,7 +51,7 @@ export class SidePanel {
     host.setAttribute("aria-label", "Selected module");
     this.usedAs = usesByTarget(h);
     this.counterparts = h.payload.compare ? new Counterparts(h.payload.compare) : undefined;
-    for (const key of ["selected", "colorBy", "overlay", "focus"] as const) {
+    for (const key of ["selected", "axis", "operator", "view", "colorBy", "overlay", "focus"] as const) {
       this.disposers.add(store.on(key, () => this.render()));
     }
     this.disposers.add(listen(host, "click", event => this.clicked(event)));
@@ -64,8 +68,14 @@ export class SidePanel {
     const path = this.store.get("selected");
     const node = path === null ? undefined : this.h.find(path);
     setAttribute(this.host, "data-mkg-path", node === undefined ? null : path);
-    if (node === undefined) this.host.replaceChildren(this.invitation(path));
-    else this.host.replaceChildren(...this.sections(node));
+    const content = node === undefined ? this.overview(path) : this.sections(node);
+    this.host.replaceChildren(...activeAxis(this.h, this.store), ...content);
+  }
+
+  /** Nothing is selected: what to do, and of a traced model its axes. */
+  private overview(path: string | null): HTMLElement[] {
+    const axes = path === null ? axesOf(this.h) : null;
+    return [this.invitation(path), ...(axes ? axisList(axes, 0, this.store.get("axis")) : [])];
   }
 
   private invitation(path: string | null): HTMLElement {
@@ -80,12 +90,19 @@ export class SidePanel {
     return [
       this.heading(node),
       ...this.warnings(node),
+      ...this.operator(node),
       this.numbers(node),
-      ...this.settings(node),
-      ...this.tensors(node),
+      ...this.traffic(node),
+      ...this.built(node),
       ...this.relations(node),
       this.identity(node)
     ];
+  }
+
+  /** Of a traced model first what its tensors are made of, as that is what a trace is for. */
+  private built(node: number): HTMLElement[] {
+    const [settings, tensors, axes] = [this.settings(node), this.tensors(node), this.axes(node)];
+    return axesOf(this.h) ? [...tensors, ...axes, ...settings] : [...settings, ...tensors];
   }
 
   private heading(node: number): HTMLElement {
@@ -96,7 +113,7 @@ export class SidePanel {
     line.append(nameSpan("mkg-path", node === 0 ? "(the whole model)" : h.path(node)));
     line.append(copyButton("Copy path", h.path(node)));
     head.append(line);
-    if (h.isContainer(node) && node !== this.store.get("focus") && node !== 0) {
+    if (this.hasInside(node) && node !== this.store.get("focus") && node !== 0) {
       const focus = button(
         "mkg-button mkg-focus",
         "Show only the inside",
@@ -106,6 +123,12 @@ export class SidePanel {
       head.append(focus);
     }
     return head;
+  }
+
+  /** Modules; in the view of operators these too. */
+  private hasInside(node: number): boolean {
+    const flow = this.store.get("view") === "operators" ? dataflowOf(this.h) : null;
+    return this.h.isContainer(node) || (flow?.callsOf(node).some(call => flow.operators(call) > 1) ?? false);
   }
 
   private warnings(node: number): HTMLElement[] {
@@ -122,8 +145,9 @@ export class SidePanel {
     this.addNumber(facts, node, "params", "Parameters");
     if (h.isContainer(node)) this.addNumber(facts, node, "own_params", "of them its own");
     this.addNumber(facts, node, "bytes", "Memory");
+    addFlops(h, facts, node);
     for (const column of Object.keys(h.payload.columns)) {
-      if (!ALWAYS.has(column)) this.addNumber(facts, node, column, labelOf(h, column));
+      if (!ALWAYS.has(column) && !(column === "flops" && h.payload.flow)) this.addNumber(facts, node, column, capital(labelOf(h, column)));
     }
     if (this.store.get("colorBy") === "overlay") {
       const shown = valueOf(h, this.store, node);
@@ -157,6 +181,23 @@ export class SidePanel {
     if (value !== null && value !== undefined) facts.number(label, value, column, "", raw, TOOLTIPS.get(column));
   }
 
+  private operator(node: number): HTMLElement[] {
+    const flow = dataflowOf(this.h);
+    const step = this.store.get("operator");
+    const owner = flow && step !== null ? flow.payload.calls.node[flow.payload.steps.call[step]] : -1;
+    return flow && step !== null && owner === node ? [operatorSection(flow, step)] : [];
+  }
+
+  private traffic(node: number): HTMLElement[] {
+    const flow = dataflowOf(this.h);
+    return flow ? trafficSection(flow, node) : [];
+  }
+
+  private axes(node: number): HTMLElement[] {
+    const axes = axesOf(this.h);
+    return axes ? axisList(axes, node, this.store.get("axis")) : [];
+  }
+
   private settings(node: number): HTMLElement[] {
     const here = new Map(this.h.hyper(node).map(([name, value]) => [name, settingText(value)]));
     const there = this.counterparts?.hyper(node)?.map(([name, value]) => [name, settingText(value)] as const);
@@ -164,6 +205,8 @@ export class SidePanel {
   }
 
   private tensors(node: number): HTMLElement[] {
+    const axes = this.counterparts ? null : axesOf(this.h);
+    if (axes) return axisTensors(this.h, axes, node, this.store.get("axis"));
     const named = ([name, role, shape]: Tensor) =>
       [role === "buffer" ? `${name} (buffer)` : name, shapeText(shape)] as const;
     const there = this.counterparts?.tensors(node)?.map(named);
@@ -218,7 +261,7 @@ export class SidePanel {
     if (!lines.length) return [];
     const list = el("ul", "mkg-relations");
     list.append(...lines);
-    return [section("Shared", lines.length > MANY ? folded(counted(lines.length, "connection"), list) : list)];
+    return [section("Shared", foldedWhenLong(lines.length, "connection", list))];
   }
 
   private relation(before: string, name: string, between: string, target: number): HTMLElement {
@@ -254,7 +297,8 @@ export class SidePanel {
   private clicked(event: MouseEvent): void {
     const target = event.target instanceof Element ? event.target.closest<HTMLElement>("button") : null;
     if (!target) return;
-    const { mkgCopy, mkgTarget, mkgFocus } = target.dataset;
+    const { mkgCopy, mkgTarget, mkgFocus, mkgAxis } = target.dataset;
+    if (mkgAxis !== undefined) this.store.set("axis", this.store.get("axis") === mkgAxis ? null : mkgAxis);
     if (mkgCopy !== undefined) void this.copy(target, mkgCopy);
     if (mkgTarget !== undefined) this.select(Number(mkgTarget));
     if (mkgFocus !== undefined) this.store.set("focus", Number(mkgFocus));
@@ -278,6 +322,10 @@ export class SidePanel {
   }
 }
 
+function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 interface Use {
   readonly parent: number;
   readonly slot: string;
@@ -292,79 +340,4 @@ function usesByTarget(h: Hierarchy): Map<number, Use[]> {
     else uses.set(target, [{ parent, slot, kind }]);
   }
   return uses;
-}
-
-/** A list of label and value. */
-class Facts {
-  readonly list = el("dl", "mkg-facts");
-
-  add(label: string, value: HTMLElement, help = ""): void {
-    const term = el("dt", "", label);
-    const body = el("dd");
-    if (help) term.title = help;
-    body.append(value);
-    this.list.append(term, body);
-  }
-
-  text(label: string, value: string, className = ""): void {
-    this.add(label, nameSpan(className, value));
-  }
-
-  number(label: string, value: number, column: string, note = "", raw: Value = value, help = ""): void {
-    const shown = el("span", "", shortColumn(column, value));
-    shown.title = exactNumber(raw) + (column === "bytes" ? " bytes" : "");
-    const line = el("span");
-    line.append(shown);
-    if (note) line.append(el("span", "mkg-dim", ` ${note}`));
-    this.add(label, line, help);
-  }
-}
-
-function section(title: string, ...content: HTMLElement[]): HTMLElement {
-  const element = el("section", "mkg-panel-section");
-  if (title) element.append(el("h4", "", title));
-  element.append(...content);
-  return element;
-}
-
-function table(heads: readonly string[], rows: readonly (readonly HTMLElement[])[]): HTMLElement {
-  const element = el("table", "mkg-table");
-  const head = el("tr");
-  for (const text of heads) {
-    const cell = el("th", "", text);
-    cell.scope = "col";
-    head.append(cell);
-  }
-  element.append(el("thead"), el("tbody"));
-  element.tHead?.append(head);
-  for (const cells of rows) {
-    const line = element.tBodies[0].insertRow();
-    for (const content of cells) line.insertCell().append(content);
-  }
-  return rows.length > MANY ? folded(counted(rows.length, "row"), element) : element;
-}
-
-function folded(summary: string, content: HTMLElement): HTMLElement {
-  const details = el("details", "mkg-folded");
-  details.append(el("summary", "", summary), content);
-  return details;
-}
-
-function copyButton(label: string, text: string): HTMLButtonElement {
-  const element = button("mkg-icon-button mkg-copy", "", label);
-  element.setAttribute("aria-label", label);
-  element.append(icon("copy"));
-  element.dataset.mkgCopy = text;
-  return element;
-}
-
-function shapeText(shape: readonly number[] | null): string {
-  if (shape === null) return "not set";
-  return shape.length ? shape.join("×") : "a single number";
-}
-
-function settingText(value: Scalar): string {
-  if (typeof value === "number") return Number.isInteger(value) ? String(value) : shortNumber(value);
-  if (typeof value === "boolean") return value ? "True" : "False"; // as in the Python call
-  return value;
 }

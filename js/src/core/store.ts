@@ -2,10 +2,11 @@
 
 import { Value } from "./payload";
 
-export type ViewName = "hierarchy" | "deduplicated" | "diff";
+export type ViewName = "hierarchy" | "dataflow" | "operators" | "deduplicated" | "diff";
 
 export interface GraphState {
   selected: string | null; // dotted path; "" is the root
+  axis: string | null; // name of the axis whose members are lit
   expanded: readonly string[]; // paths of open containers
   colorBy: string;
   query: string;
@@ -15,6 +16,7 @@ export interface GraphState {
   shown: ReadonlyMap<number, number>; // fold.first -> member drawn for that fold
   unfolded: ReadonlySet<number>; // fold.first of folds drawn member by member
   focus: number; // node whose inside fills the canvas
+  operator: number | null; // step of the data flow that was clicked
   connected: boolean;
   notice: string;
 }
@@ -22,6 +24,7 @@ export interface GraphState {
 export function initialState(): GraphState {
   return {
     selected: null,
+    axis: null,
     expanded: [],
     colorBy: "none",
     query: "",
@@ -30,6 +33,7 @@ export function initialState(): GraphState {
     shown: new Map(),
     unfolded: new Set(),
     focus: 0,
+    operator: null,
     connected: true,
     notice: ""
   };

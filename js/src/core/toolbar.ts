@@ -13,6 +13,8 @@ import { below } from "./tree_rows";
 
 const VIEWS: readonly [ViewName, string][] = [
   ["hierarchy", "Hierarchy"],
+  ["dataflow", "Data flow"],
+  ["operators", "Operators"],
   ["deduplicated", "Each structure once"],
   ["diff", "Side by side"]
 ];
@@ -101,7 +103,7 @@ export class Toolbar {
   }
 
   private fillViews(): void {
-    const views = VIEWS.filter(([name]) => name !== "diff" || this.h.payload.compare !== null);
+    const views = VIEWS.filter(([name]) => isOffered(this.h, name));
     this.view.replaceChildren(...views.map(([name, label]) => option(name, label)));
     this.view.value = this.store.get("view");
   }
@@ -182,6 +184,12 @@ export class Toolbar {
     this.count.textContent = !query.trim() ? "" : notice || (at < 0 ? total : `${at + 1} of ${nodes.length}`);
     this.count.classList.toggle("mkg-is-notice", notice !== "");
   }
+}
+
+/** Whether the payload has what a view shows. */
+export function isOffered(h: Hierarchy, view: ViewName): boolean {
+  const { compare, flow } = h.payload;
+  return view === "diff" ? compare !== null : view === "dataflow" || view === "operators" ? flow !== null : true;
 }
 
 function labelled(className: string, text: string, control: HTMLElement): HTMLElement {

@@ -1,6 +1,7 @@
 // The ARIA tree twin of the canvas: the same modules as rows, for the keyboard and for screen readers.
 
 import "../../style/tree.css";
+import { axesOf } from "./axes";
 import { colourOf } from "./colour";
 import { Disposers, el, listen, nameSpan, setAttribute } from "./dom";
 import type { Hierarchy } from "./hierarchy";
@@ -111,7 +112,7 @@ export class TreeView {
     const follow = (key: Parameters<Store["on"]>[0], relist: boolean) =>
       this.disposers.add(this.store.on(key, () => this.changed(relist)));
     for (const key of ["expanded", "shown", "unfolded", "focus"] as const) follow(key, true);
-    for (const key of ["query", "colorBy", "overlay", "view"] as const) follow(key, false);
+    for (const key of ["query", "axis", "colorBy", "overlay", "view"] as const) follow(key, false);
     this.disposers.add(
       this.store.on("selected", () => this.followSelection()),
       listen(this.tree, "keydown", event => keys.handle(event)),
@@ -279,15 +280,29 @@ export class TreeView {
     const colour = this.colour(row.node);
     const status = this.store.get("view") === "diff" ? this.h.payload.compare?.left[row.node] : undefined;
     const label = accessibleName(this.h, row);
-    const content = JSON.stringify([matched && found.needles, hidden, colour, status, label, row.open === null]);
+    const members = this.axisMembers();
+    const onAxis = members[below(members, row.node)] === row.node;
+    const holds = !onAxis && hiddenMatches(this.h, row, members) > 0;
+    const look = [colour, status, onAxis, holds];
+    const content = JSON.stringify([matched && found.needles, hidden, look, label, row.open === null]);
     if (content === drawn.content) return;
     drawn.content = content;
     const { element } = drawn;
-    setAttribute(element, "aria-label", hidden ? `${label}, ${hidden} matches inside` : label);
+    const inside = hidden ? `, ${hidden} matches inside` : "";
+    setAttribute(element, "aria-label", label + inside + (onAxis ? ", on the chosen axis" : ""));
     setAttribute(element, "data-mkg-status", status ?? null);
     element.classList.toggle("mkg-is-match", matched);
+    element.classList.toggle("mkg-is-on-axis", onAxis);
+    element.classList.toggle("mkg-holds-axis", holds);
     element.classList.toggle("mkg-is-leaf", row.open === null || row.node === 0); // the root cannot be closed
     element.replaceChildren(...this.parts(row, matched ? found.needles : [], hidden, colour));
+  }
+
+  /** The modules that the chosen axis runs along, in tree order. */
+  private axisMembers(): readonly number[] {
+    const axes = axesOf(this.h);
+    const axis = axes?.find(this.store.get("axis"));
+    return axes && axis !== undefined ? axes.nodes(axis) : [];
   }
 
   private parts(row: TreeRow, needles: readonly string[], hidden: number, colour: string | null): HTMLElement[] {

@@ -1,6 +1,55 @@
-// Hand-made payloads for tests: a small tree language and two well-known shapes.
+// Hand-made payloads for tests: a small tree language and two well-known shapes; and those that Python wrote.
 
-import type { Comparison, FoldRecord, ModelPayload, Scalar } from "../core/payload";
+import { readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { type Comparison, type FoldRecord, type ModelPayload, readPayload, type Scalar } from "../core/payload";
+import type { FlowPayload } from "../core/payload_flow";
+
+/** A golden payload by the name of its file; `change` works on a copy of its own. */
+export function golden(name: string, change: (payload: ModelPayload) => void = () => {}): ModelPayload {
+  const folder = join(dirname(fileURLToPath(import.meta.url)), "../../../tests/widgets/golden");
+  const payload = JSON.parse(readFileSync(join(folder, `${name}.json`), "utf8")) as ModelPayload;
+  change(payload);
+  return readPayload(payload);
+}
+
+/** One input, and operators in a row, each in a call of its own; `calls`: the module of each call. */
+export function lineOf(calls: readonly number[], name = "aten::relu"): FlowPayload {
+  const every = calls.map((_, i) => i);
+  const after = (i: number) => i + 1; // values: the input, then what each call gave
+  return {
+    on: "meta",
+    calls: {
+      node: [0, ...calls],
+      parent: [-1, ...calls.map(() => 0)],
+      inputs: [[0], ...every.map(i => [i])],
+      outputs: [[calls.length], ...every.map(i => [after(i)])]
+    },
+    steps: {
+      name: every.map(() => 0),
+      call: every.map(after),
+      inputs: every.map(i => [i]),
+      tensors: every.map(() => []),
+      source: every.map(() => -1),
+      flops: every.map(() => 1),
+      view: []
+    },
+    values: {
+      step: [-1, ...every],
+      shape: [0, ...every.map(() => 0)],
+      dtype: [0, ...every.map(() => 0)],
+      axes: [[], ...every.map(() => [])]
+    },
+    tensors: { node: [], name: [], attributes: [], tied: [] },
+    names: [name],
+    shapes: [[2, 3]],
+    dtypes: ["float32"],
+    sources: [],
+    inputs: [["x", 0]],
+    outputs: [calls.length]
+  };
+}
 
 export interface Spec {
   cls: string;
@@ -46,7 +95,7 @@ class PayloadWriter {
     const known = [...this.entities.values()];
     const names = [...this.classes.keys()];
     return {
-      schema_version: 1,
+      schema_version: 2,
       kind: "model",
       title,
       nodes: { name: this.name, parent: this.parent, entity: this.entity },
@@ -75,6 +124,9 @@ class PayloadWriter {
       marks: {},
       edges: [],
       traced: false,
+      error: null,
+      flow: null,
+      axes: null,
       compare: null
     };
   }

@@ -50,7 +50,7 @@ export function payloadOf(root: Sample, more: Partial<ModelPayload> = {}): Model
     for (const child of [...(sample.inside ?? [])].reverse()) waiting.push({ sample: child, parent: index });
   }
   return readPayload({
-    schema_version: 1,
+    schema_version: 2,
     kind: "model",
     title: root.cls ?? "Module",
     nodes,
@@ -64,6 +64,9 @@ export function payloadOf(root: Sample, more: Partial<ModelPayload> = {}): Model
     marks: {},
     edges: [],
     traced: false,
+    error: null,
+    flow: null,
+    axes: null,
     compare: null,
     ...more
   });

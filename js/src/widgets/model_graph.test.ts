@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { resnet } from "../testing/payloads";
+import { golden, resnet } from "../testing/payloads";
 
 vi.mock("@jupyter-widgets/base", () => import("../testing/widget_base"));
 
@@ -44,6 +44,7 @@ describe("ModelGraphModel", () => {
       _view_module: "modulekg-widgets",
       payload: {},
       selected: null,
+      axis: null,
       expanded: [],
       color_by: "none",
       query: "",
@@ -78,6 +79,31 @@ describe("ModelGraphView", () => {
     await after(150);
     expect(el.querySelector<HTMLSelectElement>(".mkg-color-by select")?.value).toBe("params");
     expect(el.querySelector<HTMLSelectElement>(".mkg-view select")?.value).toBe("deduplicated");
+    expect(model.sent).toEqual([]);
+  });
+
+  it("has the axis that is lit from both sides", async () => {
+    const { model, el } = await show({ payload: golden("traced"), selected: "left" });
+    el.querySelector<HTMLElement>('[data-mkg-axis="left.out"]')?.click();
+    await after(100);
+    expect(model.sent).toEqual([{ axis: "left.out" }]);
+    model.receive({ axis: "left.in" });
+    await after(50);
+    expect(el.querySelector(".mkg-active-axis")?.textContent).toContain("left.in");
+    expect(Array.from(el.querySelectorAll<HTMLElement>(".mkg-is-on-axis"), found => found.dataset.mkgPath)).toEqual(["left"]);
+    model.receive({ payload: resnet() }); // has no axes
+    await after(50);
+    expect(el.querySelector(".mkg-active-axis")).toBeNull();
+    expect(model.sent).toEqual([{ axis: "left.out" }]);
+  });
+
+  it.each(["dataflow", "operators"])("shows the view of the %s, and the hierarchy where there is none", async view => {
+    const { model, el } = await show({ payload: golden("traced"), view });
+    expect(el.querySelector<HTMLSelectElement>(".mkg-view select")?.value).toBe(view);
+    expect(el.dataset.mkgReady).toBe("true");
+    model.receive({ payload: resnet() });
+    await after(50);
+    expect(el.dataset.mkgReady).toBe("true");
     expect(model.sent).toEqual([]);
   });
 

@@ -13,6 +13,7 @@ export class ModelGraphModel extends DOMWidgetModel {
       ...modelDefaults("ModelGraph"),
       payload: {},
       selected: null,
+      axis: null,
       expanded: [],
       color_by: "none",
       query: "",
@@ -22,7 +23,7 @@ export class ModelGraphModel extends DOMWidgetModel {
   }
 }
 
-type Key = "selected" | "expanded" | "colorBy" | "query" | "view";
+type Key = "selected" | "axis" | "expanded" | "colorBy" | "query" | "view";
 
 interface Binding<K extends Key = Key> {
   key: K;
@@ -32,6 +33,7 @@ interface Binding<K extends Key = Key> {
 
 const BINDINGS: readonly Binding[] = [
   { key: "selected", trait: "selected", delay: 20 },
+  { key: "axis", trait: "axis", delay: 20 },
   { key: "expanded", trait: "expanded", delay: 60 },
   { key: "colorBy", trait: "color_by", delay: 60 },
   { key: "query", trait: "query", delay: 60 },
@@ -39,7 +41,7 @@ const BINDINGS: readonly Binding[] = [
 ];
 
 const isText = (value: unknown): value is string => typeof value === "string";
-const isView = (value: unknown): value is ViewName => isText(value) && /^(hierarchy|deduplicated|diff)$/.test(value);
+const isView = (value: unknown): value is ViewName => isText(value) && /^(hierarchy|dataflow|operators|deduplicated|diff)$/.test(value);
 
 export class ModelGraphView extends DOMWidgetView {
   private store?: Store;
@@ -91,9 +93,12 @@ export class ModelGraphView extends DOMWidgetView {
   private traits(): Partial<GraphState> {
     const get = (trait: string): unknown => this.model.get(trait);
     const state: Partial<GraphState> = {};
-    const [selected, expanded, colorBy, query, view] = BINDINGS.map(({ trait }) => get(trait));
+    const [selected, axis, expanded, colorBy, query, view] = BINDINGS.map(({ trait }) => get(trait));
     if (selected === null || isText(selected)) {
       state.selected = selected;
+    }
+    if (axis === null || isText(axis)) {
+      state.axis = axis;
     }
     if (Array.isArray(expanded)) {
       state.expanded = expanded.filter(isText);
@@ -162,6 +167,7 @@ export class ModelGraphView extends DOMWidgetView {
     this.store.set("shown", new Map());
     this.store.set("unfolded", new Set());
     this.store.set("focus", 0);
+    this.store.set("operator", null);
     this.store.set("notice", "");
     this.mount();
   }

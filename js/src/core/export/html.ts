@@ -10,7 +10,7 @@ export const PAYLOAD_ID = "mkg-payload";
 export const STATE_ID = "mkg-state";
 export const SCRIPT_ID = "mkg-script";
 
-export type SavedState = Partial<Pick<GraphState, "selected" | "expanded" | "colorBy" | "query" | "view" | "overlay">>;
+export type SavedState = Partial<Pick<GraphState, "selected" | "axis" | "expanded" | "colorBy" | "query" | "view" | "overlay">>;
 
 export function standaloneHtml(payload: ModelPayload, state: SavedState, script: string, nonce: string): string {
   // the nonce admits our one script and nothing that a name could smuggle in; the layout worker is a blob

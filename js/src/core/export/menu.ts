@@ -143,6 +143,7 @@ export class ExportMenu {
     const { store } = this;
     const state = {
       selected: store.get("selected"),
+      axis: store.get("axis"),
       expanded: store.get("expanded"),
       colorBy: store.get("colorBy"),
       query: store.get("query"),

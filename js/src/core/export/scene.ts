@@ -9,7 +9,7 @@ export interface SceneNode {
   readonly width: number;
   readonly height: number;
   readonly colour: string | null;
-  readonly kind: "module" | "group" | "fold" | "pseudo";
+  readonly kind: "module" | "group" | "fold" | "pseudo" | "operator";
 }
 
 export interface SceneEdge {

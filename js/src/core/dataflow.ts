@@ -1,0 +1,186 @@
+// What a forward pass did, made ready to ask: the calls of each module, shapes as text, what has no formula.
+
+import { toNumber } from "./payload";
+import type { FlowPayload } from "./payload_flow";
+import type { Hierarchy } from "./hierarchy";
+
+export const PASS = -1; // a step without an operator: a module hands on what it got
+
+export class Dataflow {
+  readonly size: number; // steps
+  private readonly ofNode = new Map<number, number[]>();
+  private readonly ends: Int32Array; // of each call's subtree
+  private readonly views: ReadonlySet<number>;
+  private readonly produced: number[][]; // of each step: its values
+  private readonly read: Uint8Array; // of each value: whether anything reads it
+  private withoutFormula?: readonly number[]; // steps
+  private readonly firstSteps: Int32Array; // of each call: the first step at or after its beginning
+
+  constructor(readonly payload: FlowPayload) {
+    const { calls, steps, values } = payload;
+    this.size = steps.call.length;
+    this.views = new Set(steps.view);
+    calls.node.forEach((node, call) => push(this.ofNode, node, call));
+    this.ends = Int32Array.from(calls.node, (_, call) => call + 1);
+    for (let call = calls.node.length - 1; call > 0; call--) {
+      const parent = calls.parent[call];
+      this.ends[parent] = Math.max(this.ends[parent], this.ends[call]);
+    }
+    this.produced = steps.call.map(() => []);
+    values.step.forEach((step, value) => step >= 0 && this.produced[step].push(value));
+    this.read = new Uint8Array(values.step.length);
+    steps.inputs.forEach(inputs => inputs.forEach(value => (this.read[value] = 1)));
+    payload.outputs.forEach(value => (this.read[value] = 1));
+    this.firstSteps = this.findFirstSteps();
+  }
+
+  /** The calls of a module, in order. */
+  callsOf(node: number): readonly number[] {
+    return this.ofNode.get(node) ?? [];
+  }
+
+  /** The end of a call's subtree: it and what ran in it are call … end − 1. */
+  end(call: number): number {
+    return this.ends[call];
+  }
+
+  isLeaf(call: number): boolean {
+    return this.ends[call] === call + 1;
+  }
+
+  firstStep(call: number): number {
+    return this.firstSteps[call];
+  }
+
+  values(step: number): readonly number[] {
+    return this.produced[step];
+  }
+
+  isView(step: number): boolean {
+    return this.views.has(step);
+  }
+
+  /** Whether a step has no part in the flow: counters, scratch memory, looks at a parameter alone. */
+  isAside(step: number): boolean {
+    const { inputs } = this.payload.steps;
+    const isUsed = this.produced[step].some(value => this.read[value]);
+    return inputs[step].length === 0 && (this.isView(step) || !isUsed);
+  }
+
+  isRead(value: number): boolean {
+    return this.read[value] === 1;
+  }
+
+  /** "aten::convolution"; "" for a step without an operator. */
+  fullName(step: number): string {
+    const name = this.payload.steps.name[step];
+    return name === PASS ? "" : this.payload.names[name];
+  }
+
+  /** "convolution" */
+  name(step: number): string {
+    const name = this.fullName(step);
+    return name.slice(name.lastIndexOf(":") + 1);
+  }
+
+  source(step: number): string | null {
+    const source = this.payload.steps.source[step];
+    return source < 0 ? null : this.payload.sources[source];
+  }
+
+  flops(step: number): number | null {
+    return toNumber(this.payload.steps.flops[step]);
+  }
+
+  /** "1×64×56×56" */
+  shape(value: number): string {
+    return shapeText(this.payload.shapes[this.payload.values.shape[value]]);
+  }
+
+  dtype(value: number): string {
+    return this.payload.dtypes[this.payload.values.dtype[value]];
+  }
+
+  axes(value: number): readonly number[] {
+    return this.payload.values.axes[value];
+  }
+
+  /** The parameters and buffers that a step reads, also by way of looks at them alone. */
+  tensors(step: number): number[] {
+    const { steps, values } = this.payload;
+    const found = new Set(steps.tensors[step]);
+    for (const value of steps.inputs[step]) {
+      const maker = values.step[value];
+      if (maker >= 0 && this.isAside(maker)) {
+        this.tensors(maker).forEach(tensor => found.add(tensor));
+      }
+    }
+    return [...found].sort((a, b) => a - b);
+  }
+
+  tensorNames(step: number): string[] {
+    const { name, attributes } = this.payload.tensors;
+    return this.tensors(step).map(tensor => attributes[name[tensor]]);
+  }
+
+  /** How many operators ran in a call and below. */
+  operators(call: number): number {
+    const { call: calls, name } = this.payload.steps;
+    return calls.filter((at, step) => name[step] !== PASS && at >= call && at < this.ends[call]).length;
+  }
+
+  /** Operators in a module and below that have no formula for their FLOPs, with how often they ran. */
+  uncounted(node: number): Map<string, number> {
+    const found = new Map<string, number>();
+    const { call, flops } = this.payload.steps;
+    const within = (step: number) => this.callsOf(node).some(at => call[step] >= at && call[step] < this.ends[at]);
+    this.withoutFormula ??= flops.flatMap((value, step) => (value === null ? [step] : []));
+    for (const step of this.withoutFormula.filter(within)) {
+      found.set(this.fullName(step), (found.get(this.fullName(step)) ?? 0) + 1);
+    }
+    return found;
+  }
+
+  /** Steps come in the order of time, and calls in that of their beginnings. */
+  private findFirstSteps(): Int32Array {
+    const { call } = this.payload.steps;
+    const first = new Int32Array(this.ends.length).fill(this.size);
+    for (let step = this.size - 1; step >= 0; step--) {
+      first[call[step]] = step;
+    }
+    for (let at = first.length - 1; at > 0; at--) {
+      const parent = this.payload.calls.parent[at];
+      first[parent] = Math.min(first[parent], first[at]);
+    }
+    return first;
+  }
+}
+
+const known = new WeakMap<Hierarchy, Dataflow>();
+
+/** The data flow of a traced model, made once. */
+export function dataflowOf(h: Hierarchy): Dataflow | null {
+  const { flow } = h.payload;
+  if (!flow) {
+    return null;
+  }
+  let dataflow = known.get(h);
+  if (!dataflow) {
+    dataflow = new Dataflow(flow);
+    known.set(h, dataflow);
+  }
+  return dataflow;
+}
+
+export function shapeText(shape: readonly number[]): string {
+  return shape.length > 0 ? shape.join("×") : "scalar";
+}
+
+function push<K, V>(lists: Map<K, V[]>, key: K, value: V): void {
+  const list = lists.get(key);
+  if (list) {
+    list.push(value);
+  } else {
+    lists.set(key, [value]);
+  }
+}
