@@ -1,5 +1,6 @@
 """Meta tensors where that goes, then fake ones, then real ones; custom operators; threads."""
 
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -337,9 +338,12 @@ def test_a_model_that_runs_in_another_thread_is_not_recorded() -> None:
 def interrupted() -> Iterator[threading.Timer]:
     import _thread
 
+    # a shell's background job ignores the signal, and then nothing would be interrupted
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.2, _thread.interrupt_main)
     yield timer
     timer.cancel()
+    signal.signal(signal.SIGINT, before)
 
 
 def test_an_endless_forward_can_be_interrupted(interrupted: threading.Timer) -> None:
