@@ -26,7 +26,7 @@ from modulekg_widgets.engine.axes.call import Call, Dims, Rule, nodes_in, plain_
 from modulekg_widgets.engine.axes.liveness import live_operators
 from modulekg_widgets.engine.tracing.dataflow import BUFFER, INPUT, PARAMETER, Dataflow, DataNode, OperatorNode, Unknown
 from modulekg_widgets.engine.tracing.operators import user_operators
-from modulekg_widgets.engine.tracing.signature import Signature
+from modulekg_widgets.engine.tracing.signature import signature_of
 
 log = logging.getLogger("modulekg_widgets")
 REMEDY = "register a rule with @mk.axis_rule({name!r}), or mk.axis_rule({name!r}, like='aten::…')"
@@ -45,7 +45,6 @@ class Inference:
         self.unknown: list[Unknown] = []
         self._dims: list[Dims | None] = [None] * len(graph.values)
         self._rules: dict[object, Rule | None] = {}
-        self._aliasing: dict[object, bool] = {}  # overloads whose results share memory with an argument
         self._uniform: set[int] = set()  # values with dimensions along which all is equal
         self._free_inputs = free_inputs
         live = live_operators(graph)
@@ -122,10 +121,8 @@ class Inference:
         What is uniform along a dimension couples nothing: each operator that reads it sees an atom of its own. Views of
         it, and what is written into it, go by the one atom that it has.
         """
-        overload = operator.overload
-        if overload not in self._aliasing:
-            self._aliasing[overload] = Signature(overload).views is not None
-        if self._aliasing[overload] or not any(node.index in self._uniform for node in operator.inputs):
+        aliasing = signature_of(operator.overload).views is not None
+        if aliasing or not any(node.index in self._uniform for node in operator.inputs):
             return self.dims
         written = {node.previous for node in operator.outputs}
         own: dict[DataNode, Dims] = {}

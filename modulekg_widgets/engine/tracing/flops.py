@@ -23,7 +23,7 @@ from modulekg_widgets.engine.tracing.formulas import (
     nodes_in,
 )
 from modulekg_widgets.engine.tracing.operators import user_operators
-from modulekg_widgets.engine.tracing.signature import Signature
+from modulekg_widgets.engine.tracing.signature import signature_of
 from modulekg_widgets.engine.tracing.structure import with_leaves
 
 log = logging.getLogger("modulekg_widgets")
@@ -173,7 +173,7 @@ def _overload_of(name: str) -> Any:
 
 def _moves_nothing(overload: Any, tags: set[torch.Tag]) -> bool:
     """Views, their copies, and what makes a tensor of no tensor."""
-    signature = Signature(overload)
+    signature = signature_of(overload)
     view = signature.views is not None and signature.is_pure
     makes = overload.namespace == "aten" and "Tensor" not in str(overload._schema).partition("->")[0]
     return view or makes or torch.Tag.inplace_view in tags or torch.Tag.view_copy in tags

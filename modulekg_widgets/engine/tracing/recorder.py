@@ -33,7 +33,7 @@ from modulekg_widgets.engine.tracing.dataflow import (
 from modulekg_widgets.engine.tracing.execution import constant_value
 from modulekg_widgets.engine.tracing.layouts import remembered
 from modulekg_widgets.engine.tracing.operators import user_operators
-from modulekg_widgets.engine.tracing.signature import Signature, on_meta
+from modulekg_widgets.engine.tracing.signature import Signature, on_meta, signature_of
 from modulekg_widgets.engine.tracing.source import CallingLines
 from modulekg_widgets.engine.tracing.structure import tensors
 
@@ -58,7 +58,6 @@ class Recorder(TorchDispatchMode):
         self._nodes: dict[int, DataNode] = {}
         self._stand_ins: dict[int, Tensor] = {}
         self._kept: list[Any] = []
-        self._signatures: dict[Any, Signature] = {}
         self._lines = CallingLines()
         self._scope = [""]
         self._calls: list[ModuleCall] = []
@@ -130,9 +129,7 @@ class Recorder(TorchDispatchMode):
     # ---------------------------------------------------------- operators
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        signature = self._signatures.get(func)
-        if signature is None:
-            signature = self._signatures[func] = Signature(func)
+        signature = signature_of(func)
         if signature.is_composite and torch.is_inference_mode_enabled():
             # forward turned it on, and then composites come whole
             with self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 import torch
@@ -70,6 +71,12 @@ class Signature:
     def is_pure(self) -> bool:
         """Whether equal layouts in give equal layouts out, and nothing is written."""
         return not self.writes and not self.writes_named
+
+
+@cache
+def signature_of(overload: Any) -> Signature:
+    """The facts about an overload, read from its schema once."""
+    return Signature(overload)
 
 
 def on_meta(kwargs: dict[str, Any]) -> dict[str, Any]:
