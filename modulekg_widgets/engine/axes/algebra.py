@@ -32,7 +32,7 @@ class Term:
     an atom of another origin.
     """
 
-    __slots__ = ("born", "filler", "frozen", "kind", "link", "parts", "size")
+    __slots__ = ("filler", "frozen", "kind", "link", "parts", "size")
 
     def __init__(self, size: int, frozen: Reason | None = None, filler: Reason | None = None) -> None:
         self.size = size
@@ -41,7 +41,6 @@ class Term:
         self.link: Term | None = None
         self.kind = ATOM
         self.parts: list[Term] = []
-        self.born: object = None  # the place of birth, for a name
 
     def __repr__(self) -> str:
         root = find(self)
@@ -126,6 +125,7 @@ class Algebra:
     def __init__(self) -> None:
         self.cause: OperatorNode | None = None
         self.mute = False
+        self.fillers = 0  # how many were made
 
     def reason(self, text: str) -> Reason:
         return Reason(text, self.cause)
@@ -145,6 +145,7 @@ class Algebra:
         """A new atom of `size` indices, frozen or a filler for the reason given; one index is the constant `ONE`."""
         if size == 1:
             return ONE
+        self.fillers += filler is not None
         return Term(
             size, None if frozen is None else self.reason(frozen), None if filler is None else self.reason(filler)
         )
@@ -180,8 +181,6 @@ class Algebra:
         if term.kind == ATOM:
             if term.filler is not None and atom.filler is None:
                 atom, term = term, atom
-            if term.born is None:
-                term.born = atom.born
         elif atom.filler is None:
             for part in atoms(term):
                 part.filler = None

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 from modulekg_widgets.engine.axes.algebra import ONE, PRODUCT, SUM, Algebra, Reason, Term, atoms, find, product, total
 from modulekg_widgets.engine.errors import UnknownNameError, shown
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
-from modulekg_widgets.engine.tracing.execution import constant_value
 from modulekg_widgets.engine.tracing.operators import user_operators
 
 Dims = list[Term]
@@ -80,10 +77,6 @@ class Call:
     def is_read(self, node: DataNode) -> bool:
         """Whether anything is made of a result, or the model returns it."""
         return node.is_output or bool(node.consumers)
-
-    def constant(self, node: DataNode) -> torch.Tensor | None:
-        """The contents of an integer tensor that the code or a buffer fixes, else None."""
-        return constant_value(node)
 
     # -------------------------------------------------------------- terms
 

@@ -30,8 +30,6 @@ from modulekg_widgets.engine.tracing.signature import signature_of
 
 log = logging.getLogger("modulekg_widgets")
 REMEDY = "register a rule with @mk.axis_rule({name!r}), or mk.axis_rule({name!r}, like='aten::…')"
-_UNIFORM_SOURCES = {"aten::zeros", "aten::ones", "aten::full", "aten::empty", "aten::new_zeros", "aten::new_ones",
-                    "aten::new_full", "aten::new_empty", "aten::expand"}  # fmt: skip
 _ = _registered  # importing the rules registers them
 
 
@@ -55,19 +53,14 @@ class Inference:
         for node, record in graph.escaped:
             # what happens outside of torch is not seen
             where = f"{record.operator} in {record.module or '(root)'}, {record.source}"
-            for term in self.dims(node):
-                self.algebra.freeze(term, f"leaves torch: {where}")
-        if not free_outputs:
-            for node in graph.outputs:
-                for term in self.dims(node):
-                    self.algebra.freeze(term, "model output")
+            self._freeze(node, f"leaves torch: {where}")
+        for node in [] if free_outputs else graph.outputs:
+            self._freeze(node, "model output")
         for node in graph.unread:
-            for term in self.dims(node):
-                self.algebra.freeze(term, f"{node.name} is not read by this forward pass")
+            self._freeze(node, f"{node.name} is not read by this forward pass")
         for node in dict.fromkeys(graph.state.values()):
             if node.consumers and live.isdisjoint(node.consumers):
-                for term in self.dims(node):
-                    self.algebra.freeze(term, f"what {node.label} goes into is not used by this forward pass")
+                self._freeze(node, f"what {node.label} goes into is not used by this forward pass")
         self._settle_fillers()
 
     def dims(self, node: DataNode) -> Dims:
@@ -79,13 +72,13 @@ class Inference:
             self._dims[node.index] = known
         return known
 
+    def _freeze(self, node: DataNode, text: str) -> None:
+        for term in self.dims(node):
+            self.algebra.freeze(term, text)
+
     def _born(self, node: DataNode) -> Dims:
         if node.kind == PARAMETER or (node.kind == BUFFER and holds_values(node.dtype)):
-            dims = [ONE if size == 1 else Term(size) for size in node.shape]
-            for at, term in enumerate(dims):
-                if term is not ONE:
-                    term.born = (node, at)
-            return dims
+            return [ONE if size == 1 else Term(size) for size in node.shape]
         if node.kind == INPUT and self._free_inputs:
             return [ONE if size == 1 else Term(size) for size in node.shape]
         if node.kind == INPUT:
@@ -103,8 +96,11 @@ class Inference:
             self._give_up(operator, "no rule knows this operator")
             return
         try:
+            fillers = self.algebra.fillers
             found = rule(Call(operator, self.algebra, self._reader(operator), self.roles))
             self._take(operator, found)
+            if self.algebra.fillers > fillers or any(node.index in self._uniform for node in operator.inputs):
+                self._note_uniform(operator)
         except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
             log.debug("the rule of %s failed", operator.where, exc_info=True)
             self._give_up(operator, f"its rule failed ({type(error).__name__}: {error})")
@@ -136,10 +132,10 @@ class Inference:
 
         return read
 
-    def _note_uniform(self, operator: OperatorNode, node: DataNode) -> None:
-        source = operator.name in _UNIFORM_SOURCES or any(n.index in self._uniform for n in operator.inputs)
-        if source and any(a.filler is not None for term in self.dims(node) for a in atoms(term)):
-            self._uniform.add(node.index)
+    def _note_uniform(self, operator: OperatorNode) -> None:
+        for node in nodes_in(operator.result):
+            if any(atom.filler is not None for term in self.dims(node) for atom in atoms(term)):
+                self._uniform.add(node.index)
 
     def _take(self, operator: OperatorNode, found: list[Term] | list[Dims] | None) -> None:
         """Give the results the dimensions that the rule found, once they are seen to fit."""
@@ -154,20 +150,17 @@ class Inference:
                 raise ValueError(f"dimensions {dims} for the shape {list(node.shape)}")
         for node, dims in zip(results, several, strict=True):
             self._dims[node.index] = list(dims)  # type: ignore[arg-type]
-            self._note_uniform(operator, node)
 
     def _give_up(self, operator: OperatorNode, why: str) -> None:
         """Freeze everything that the operator touches, and say so."""
         for node in operator.inputs:
-            for term in self.dims(node):
-                self.algebra.freeze(term, why)
+            self._freeze(node, why)
         for node in nodes_in(operator.result):
             if node.previous is not None:
                 self._dims[node.index] = self.dims(node.previous)
             else:
                 self._dims[node.index] = [self.algebra.fresh(size, frozen=why) for size in node.shape]
-        remedy = REMEDY.format(name=operator.name)
-        self.unknown.append(Unknown(operator.name, operator.module, str(operator.source or ""), f"{why}: {remedy}"))
+        self.unknown.append(operator.record(f"{why}: {REMEDY.format(name=operator.name)}"))
 
     def _settle_fillers(self) -> None:
         """What met nothing but constants of the code keeps the size that the code gives it."""

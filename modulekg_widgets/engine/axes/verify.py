@@ -24,6 +24,7 @@ from modulekg_widgets.engine.tracing.restore import bytes_kept, untouched
 from modulekg_widgets.engine.tracing.structure import tensors, with_tensors
 
 if TYPE_CHECKING:
+    from modulekg_widgets.engine.axes.algebra import Term
     from modulekg_widgets.engine.axes.axis import Axes, Axis
     from modulekg_widgets.engine.tracing.dataflow import DataNode
 
@@ -154,12 +155,18 @@ class _Proof:
         for node in self.nodes:
             value = self.state[node.label]
             if only is None or only.get(node.label, False):
-                for at, term in enumerate(self.axes.inference.dims(node)):
-                    order = rearranged(term, orders)
-                    if value.shape[at] > 1 and not np.array_equal(order, np.arange(len(order))):
-                        value = value.index_select(at, torch.from_numpy(order).to(value.device))
+                value = self._permuted(node, orders)
             changed[node.label] = value
         return _distance(self._run(changed), self.expected) / self.scale
+
+    def _permuted(self, node: DataNode, orders: Mapping[Term, NDArray[np.int64]]) -> Tensor:
+        """A tensor with the indices of these axes in their new orders."""
+        value = self.state[node.label]
+        for at, term in enumerate(self.axes.inference.dims(node)):
+            order = rearranged(term, orders)
+            if value.shape[at] > 1 and not np.array_equal(order, np.arange(len(order))):
+                value = value.index_select(at, torch.from_numpy(order).to(value.device))
+        return value
 
     def _wrong_ones(self, axes: list[Axis]) -> dict[Axis, float]:
         """The axes that change the output, found by halving."""
@@ -231,12 +238,7 @@ class _Proof:
             # unread here, or behind a detach: a run of its own tells, as long as these are few
             self.runs += 1
             return self.runs <= MOST_RUNS and self._error([axis], {name: True}) > self.least
-        node = self.graph.state[name]
-        moved = value
-        for at, term in enumerate(self.axes.inference.dims(node)):
-            order = rearranged(term, {axis.term: self.orders[axis.term]})
-            if value.shape[at] > 1 and not np.array_equal(order, np.arange(len(order))):
-                moved = moved.index_select(at, torch.from_numpy(order).to(value.device))
+        moved = self._permuted(self.graph.state[name], {axis.term: self.orders[axis.term]})
         effect = (gradient * (moved - value)).sum().abs().item()
         rounding = (gradient.abs() * (moved - value).abs()).sum().item() * 1e3 * torch.finfo(self.dtype).eps
         return effect > max(rounding, self.least * self.scale * 1e-3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 from torch import nn
@@ -132,6 +132,10 @@ class OperatorNode:
         module = shown(self.module) or "(root)"
         return f"{self.name} in {module}" + (f", {self.source}" if self.source else "")
 
+    def record(self, remedy: str = "") -> Unknown:
+        """This call as an entry of a list of what is unknown or depends on data."""
+        return Unknown(self.name, self.module, str(self.source or ""), remedy)
+
     def analysis(self, value: DataNode, mask: Any) -> Any:
         """What this operator alone makes of a mask on one of its inputs or outputs: {value: {dim: indices}}."""
         return self.graph.operator_analysis(self, value, mask)
@@ -209,9 +213,6 @@ class ModuleNode:
         return f"<{shown(self.path) or '(root)'}: {kind}, {len(self.calls)} calls, {len(self.operators)} operators>"
 
 
-Node = TypeVar("Node", DataNode, ModuleNode)
-
-
 class Modules(Mapping[str, ModuleNode]):
     """The modules by dotted path; one that stands in several places is found under each of them."""
 
@@ -231,7 +232,7 @@ class Modules(Mapping[str, ModuleNode]):
         return len(self._nodes)
 
 
-class Values(list[DataNode], Generic[Node]):
+class Values(list[DataNode]):
     """The values in the order of their birth; look one up by index or by name."""
 
     @overload
@@ -262,7 +263,7 @@ class Dataflow:
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
-        self.values: Values[DataNode] = Values()
+        self.values = Values()
         self.operators: list[OperatorNode] = []
         self.state: dict[str, DataNode] = {}  # parameters and buffers by each of their names
         self.inputs: list[DataNode] = []

@@ -68,8 +68,7 @@ def count_flops(operators: Iterable[OperatorNode]) -> Flops:
     for operator in operators:
         found, pairs = _cost(operator)
         if found is None:
-            source = str(operator.source or "")
-            unknown.append(Unknown(operator.name, operator.module, source, REMEDY.format(name=operator.name)))
+            unknown.append(operator.record(REMEDY.format(name=operator.name)))
             continue
         total += found
         macs += found // 2 if pairs else 0

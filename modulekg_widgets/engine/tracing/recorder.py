@@ -29,7 +29,7 @@ from modulekg_widgets.engine.tracing.dataflow import (
     OperatorNode,
     Storage,
     Unknown,
-)  # fmt: skip
+)
 from modulekg_widgets.engine.tracing.execution import constant_value
 from modulekg_widgets.engine.tracing.layouts import remembered
 from modulekg_widgets.engine.tracing.operators import user_operators
@@ -160,7 +160,7 @@ class Recorder(TorchDispatchMode):
             known = constant_value(read.nodes[0]) if self.on_meta and len(read.nodes) == 1 else None
             if known is not None:
                 return func(known, *call_args[1:], **call_kwargs)
-            self.graph.data_dependent.append(Unknown(operator.name, operator.module, str(operator.source)))
+            self.graph.data_dependent.append(operator.record())
         results = self._run(signature, call_args, call_kwargs, key)
         return self._record(operator, signature, results, read, args, kwargs)
 
@@ -221,7 +221,7 @@ class Recorder(TorchDispatchMode):
         node = self.node(tensor)
         if node.producer is not None or node.is_input:
             source = self._lines.find(sys._getframe(2))
-            record = Unknown(f"Tensor.{way}", self._scope[-1], str(source))
+            record = Unknown(f"Tensor.{way}", self._scope[-1], str(source or ""))
             self.graph.data_dependent.append(record)
             self.graph.escaped.append((node, record))
 

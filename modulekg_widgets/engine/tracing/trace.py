@@ -21,7 +21,7 @@ from modulekg_widgets.engine.tracing.dataflow import (
     Dataflow,
     ModuleNode,
     Modules,
-)  # fmt: skip
+)
 from modulekg_widgets.engine.tracing.inputs import call_arguments, input_tensors
 from modulekg_widgets.engine.tracing.recorder import Recorder, recording
 from modulekg_widgets.engine.tracing.restore import Kept, bytes_kept, untouched

@@ -1,26 +1,8 @@
 """What each ATen operator says about the dimensions of its tensors: one file per family, one function per rule."""
 
-from modulekg_widgets.engine.axes.rules import (
-    attention,
-    convolution,
-    elementwise,
-    factories,
-    fourier,
-    indexing,
-    joining,
-    linalg,
-    losses,
-    matmul,
-    normalization,
-    ordering,
-    recurrent,
-    reduction,
-    reshaping,
-    spatial,
-    vision,
-)  # fmt: skip
+from importlib import import_module
+from pkgutil import iter_modules
 
-__all__ = [
-    "attention", "convolution", "elementwise", "factories", "fourier", "indexing", "joining", "linalg", "losses",
-    "matmul", "normalization", "ordering", "recurrent", "reduction", "reshaping", "spatial", "vision",
-]  # fmt: skip
+# importing a file registers its rules, so a new family needs no more than its file
+for _family in iter_modules(__path__):
+    import_module(f"{__name__}.{_family.name}")
