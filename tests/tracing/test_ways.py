@@ -1,8 +1,10 @@
 """Meta tensors where that goes, then fake ones, then real ones; custom operators; threads."""
 
+import _thread
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -334,26 +336,38 @@ def test_a_model_that_runs_in_another_thread_is_not_recorded() -> None:
     assert all(type(result) is Tensor and not result.is_meta for result in results)
 
 
-@pytest.fixture
-def interrupted() -> Iterator[threading.Timer]:
-    import _thread
+@contextmanager
+def interrupts(every: float = 1.0) -> Iterator[None]:
+    """Interrupts the main thread until the block ends, as a user does who presses the key again.
+
+    One interrupt is not enough: Python drops an exception raised in a weak reference's callback.
+    """
+    ended = threading.Event()
+
+    def press() -> None:
+        while not ended.wait(every):
+            _thread.interrupt_main()
 
     # a shell's background job ignores the signal, and then nothing would be interrupted
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    timer = threading.Timer(0.2, _thread.interrupt_main)
-    yield timer
-    timer.cancel()
-    signal.signal(signal.SIGINT, before)
+    presser = threading.Thread(target=press)
+    presser.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        presser.join()
+        signal.signal(signal.SIGINT, before)
 
 
-def test_an_endless_forward_can_be_interrupted(interrupted: threading.Timer) -> None:
+def test_an_endless_forward_can_be_interrupted() -> None:
     def endless(module: nn.Module, x: Tensor) -> Tensor:
         while True:
             x = module.linear(x)
 
     model, x = Calls(endless, linear=nn.Linear(4, 4)), torch.randn(2, 4)
-    interrupted.start()
-    with unchanged(model, x), pytest.raises(KeyboardInterrupt):
+    mk.trace(model.linear, x)  # an interrupt while torch still imports parts of itself would leave it broken
+    with unchanged(model, x), pytest.raises(KeyboardInterrupt), interrupts():
         mk.trace(model, x)
     assert len(mk.trace(model.linear, x).operators) == 2
 
