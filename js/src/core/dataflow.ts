@@ -1,5 +1,6 @@
 // What a forward pass did, made ready to ask: the calls of each module, shapes as text, what has no formula.
 
+import { push } from "./maps";
 import { toNumber } from "./payload";
 import type { FlowPayload } from "./payload_flow";
 import type { Hierarchy } from "./hierarchy";
@@ -174,13 +175,4 @@ export function dataflowOf(h: Hierarchy): Dataflow | null {
 
 export function shapeText(shape: readonly number[]): string {
   return shape.length > 0 ? shape.join("×") : "scalar";
-}
-
-function push<K, V>(lists: Map<K, V[]>, key: K, value: V): void {
-  const list = lists.get(key);
-  if (list) {
-    list.push(value);
-  } else {
-    lists.set(key, [value]);
-  }
 }

@@ -1,5 +1,6 @@
 // The module tree of one payload: navigation, folds and what is known of each node.
 
+import { push } from "./maps";
 import { ModelPayload, Scalar, Tensor, toNumber } from "./payload";
 
 export interface Fold {
@@ -285,14 +286,6 @@ function cached<K, V>(store: Map<K, V>, key: K, make: () => V): V {
   return value;
 }
 
-function push<K, V>(lists: Map<K, V[]>, key: K, value: V): void {
-  const list = lists.get(key);
-  if (list) {
-    list.push(value);
-  } else {
-    lists.set(key, [value]);
-  }
-}
 
 function binarySearch(sorted: readonly number[], value: number): number {
   let low = 0;

@@ -202,46 +202,31 @@ class Algebra:
 
     def _align(self, a: Term, b: Term) -> bool:
         if a.kind == b.kind:
-            return (self._align_products if a.kind == PRODUCT else self._align_sums)(flat(a), flat(b))
+            return self._align_parts(a.kind, flat(a), flat(b))
         return self._align_sum_with_product(a, b) if a.kind == SUM else self._align_sum_with_product(b, a)
 
-    def _align_products(self, left: Sequence[Term], right: Sequence[Term]) -> bool:
-        """Align from the innermost factor, splitting factors where sizes divide."""
-        a, b = list(left), list(right)
+    def _align_parts(self, kind: str, left: Sequence[Term], right: Sequence[Term]) -> bool:
+        """Align part by part, splitting the larger: factors from the innermost, summands from the left."""
+        order = 1 if kind == PRODUCT else -1  # the next parts stand at the end
+        a, b = list(left[::order]), list(right[::order])
         while a and b:
             x, y = find(a.pop()), find(b.pop())
-            if x.kind == PRODUCT or y.kind == PRODUCT:
-                a.extend(flat(x) if x.kind == PRODUCT else [x])
-                b.extend(flat(y) if y.kind == PRODUCT else [y])
+            if x.kind == kind or y.kind == kind:
+                a.extend(flat(x)[::order] if x.kind == kind else [x])
+                b.extend(flat(y)[::order] if y.kind == kind else [y])
                 continue
             if x.size == y.size:
                 self._unify(x, y)
                 continue
             if x.size < y.size:
                 a, b, x, y = b, a, y, x
-            if x.size % y.size:
+            if kind == SUM:
+                same, rest = self.split(x, SUM, [y.size, x.size - y.size])
+            elif x.size % y.size == 0:
+                rest, same = self.split(x, PRODUCT, [x.size // y.size, y.size])
+            else:
                 return False
-            outer, inner = self.split(x, PRODUCT, [x.size // y.size, y.size])
-            self._unify(inner, y)
-            a.append(outer)
-        return not a and not b
-
-    def _align_sums(self, left: Sequence[Term], right: Sequence[Term]) -> bool:
-        """Align from the left, splitting parts where sizes differ."""
-        a, b = list(reversed(left)), list(reversed(right))
-        while a and b:
-            x, y = find(a.pop()), find(b.pop())
-            if x.kind == SUM or y.kind == SUM:
-                a.extend(reversed(flat(x)) if x.kind == SUM else [x])
-                b.extend(reversed(flat(y)) if y.kind == SUM else [y])
-                continue
-            if x.size == y.size:
-                self._unify(x, y)
-                continue
-            if x.size < y.size:
-                a, b, x, y = b, a, y, x
-            first, rest = self.split(x, SUM, [y.size, x.size - y.size])
-            self._unify(first, y)
+            self._unify(same, y)
             a.append(rest)
         return not a and not b
 

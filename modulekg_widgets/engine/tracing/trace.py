@@ -76,12 +76,13 @@ def trace_dataflow(
 def _attempt(
     graph: Dataflow, walk: Walk, kept: Kept, labels: list[tuple[str, torch.Tensor]], mode: str, last_way: bool
 ) -> None:
-    paths = {id(module): walk.path(i) for i, module in enumerate(walk.modules)}
-    graph.modules = _modules(graph, walk, paths)
+    places = _places(walk)
+    graph.modules = _modules(graph, walk, places)
+    paths = {id(node.module): node.path for node in graph.modules.values()}
     world, stand_in = _world(mode)
     recorder = Recorder(graph, paths, stand_in)
     recorder.on_meta, recorder.last_way = mode == META, last_way
-    state = list(_state(walk))
+    state = list(_state(walk, places))
     for name, kind, tensor in state:
         node = recorder.adopt(tensor, kind, name)
         node.names += (name,)
@@ -153,49 +154,33 @@ def _own_tensors(state: dict[str, Any]) -> dict[str, torch.Tensor]:
     return {name: tensor for name, tensor in own.items() if isinstance(tensor, torch.Tensor)}
 
 
-def _state(walk: Walk) -> Iterator[tuple[str, str, torch.Tensor]]:
-    """The parameters and buffers with every name that they have, as (name, kind, tensor)."""
-    for index, state in enumerate(walk.states):
-        own = _own_tensors(state)
-        if not own:
-            continue
-        path = walk.path(index)
-        for name, tensor in own.items():
-            kind = PARAMETER if name in state["_parameters"] else BUFFER
-            yield f"{path}.{name}" if path else name, kind, tensor
-    for alias, path in _shared_paths(walk):
-        for inner in _below(walk, path):
-            own = _own_tensors(walk.states[inner])
-            place = alias + walk.path(inner)[len(path) :]
-            for name, tensor in own.items():
-                kind = PARAMETER if name in walk.states[inner]["_parameters"] else BUFFER
-                yield f"{place}.{name}", kind, tensor
-
-
-def _shared_paths(walk: Walk) -> Iterator[tuple[str, str]]:
-    """The further paths of modules that stand in several places, beside the first."""
+def _places(walk: Walk) -> list[tuple[str, int]]:
+    """Every path at which a module stands, with its index; the further ones of shared modules come last."""
+    places = [(walk.path(index), index) for index in range(len(walk.modules))]
     for link in walk.links():
         if link.kind == "shared":
-            above = walk.path(link.parent)
-            yield f"{above}.{link.name}" if above else link.name, walk.path(link.target)
+            above, path = walk.path(link.parent), walk.path(link.target)
+            alias = f"{above}.{link.name}" if above else link.name
+            below = range(link.target, walk.ends[link.target])
+            places += [(alias + walk.path(inner)[len(path) :], inner) for inner in below]
+    return places
 
 
-def _below(walk: Walk, path: str) -> range:
-    index = walk.find(path)
-    assert index is not None
-    return range(index, walk.ends[index])
+def _state(walk: Walk, places: Sequence[tuple[str, int]]) -> Iterator[tuple[str, str, torch.Tensor]]:
+    """The parameters and buffers with every name that they have, as (name, kind, tensor)."""
+    for place, index in places:
+        state = walk.states[index]
+        for name, tensor in _own_tensors(state).items():
+            kind = PARAMETER if name in state["_parameters"] else BUFFER
+            yield f"{place}.{name}" if place else name, kind, tensor
 
 
-def _modules(graph: Dataflow, walk: Walk, paths: dict[int, str]) -> Modules:
-    nodes = {}
-    for module in walk.modules:
-        path = paths[id(module)]
-        nodes[path] = ModuleNode(graph, path, module)
-    for alias, path in _shared_paths(walk):
-        for inner in _below(walk, path):
-            place = walk.path(inner)
-            nodes[alias + place[len(path) :]] = nodes[place]
-    return Modules(nodes)
+def _modules(graph: Dataflow, walk: Walk, places: Sequence[tuple[str, int]]) -> Modules:
+    """A node for each module, found under each of its paths."""
+    nodes: dict[int, ModuleNode] = {}
+    for place, index in places:
+        nodes.setdefault(index, ModuleNode(graph, place, walk.modules[index]))
+    return Modules({place: nodes[index] for place, index in places})
 
 
 def _check_initialised(walk: Walk) -> None:

@@ -1,9 +1,10 @@
-"""The examples of all families."""
+"""The examples of all families, and of what torch takes apart into operators of several."""
 
 from __future__ import annotations
 
 from axes.rules.examples import (
     attention,
+    composites,
     convolution,
     elementwise,
     factories,
@@ -18,6 +19,7 @@ from axes.rules.examples import (
     recurrent,
     reduction,
     reshaping,
+    sequences,
     spatial,
     vision,
 )  # fmt: skip
@@ -27,3 +29,4 @@ FAMILIES = [
     ordering, recurrent, reduction, reshaping, spatial, vision,
 ]  # fmt: skip
 EXAMPLES = [of for family in FAMILIES for of in family.EXAMPLES]
+COMPOSITES = [*composites.EXAMPLES, *sequences.EXAMPLES]
