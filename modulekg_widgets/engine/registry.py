@@ -8,10 +8,19 @@ from typing import Generic, TypeVar
 from modulekg_widgets.engine.errors import DuplicateNameError, UnknownNameError, nearest, shown
 
 Entry = TypeVar("Entry", bound=Callable[..., object])
+SESSION = "__main__"  # the module of what is typed into a notebook
+
+
+def is_new_version(old: str | None, new: str | None) -> bool:
+    """Whether what module `new` registers replaces what module `old` did: a notebook's cell may run again."""
+    return old == new == SESSION
 
 
 class Registry(Generic[Entry]):
-    """Functions by name; a name is registered once, an unknown one is an error that names the nearest."""
+    """Functions by name; a name is registered once, in a notebook as often as its cell runs.
+
+    An unknown name is an error that names the nearest.
+    """
 
     def __init__(self, subject: str) -> None:
         self._subject = subject
@@ -22,7 +31,8 @@ class Registry(Generic[Entry]):
 
         def decorate(entry: Entry) -> Entry:
             for name in names:
-                if name in self._entries:
+                old = self._entries.get(name)
+                if old is not None and not is_new_version(_home(old), _home(entry)):
                     raise DuplicateNameError(f"the {self._subject} {name!r} is registered already: choose another name")
             self._entries.update(dict.fromkeys(names, entry))
             return entry
@@ -44,3 +54,7 @@ class Registry(Generic[Entry]):
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+def _home(entry: Callable[..., object]) -> str | None:
+    return getattr(entry, "__module__", None)

@@ -113,6 +113,39 @@ def test_what_leaves_torch_is_frozen_and_listed() -> None:
     assert graph.axes.verify().ok
 
 
+CELL = """
+@mk.axis_rule(name, flops=lambda x: cost)
+def doubled(call):
+    return call.axes(call.inputs[0])
+"""
+
+
+def test_a_cell_of_a_notebook_may_run_again() -> None:
+    name = custom()
+    for cost in (5, 7):
+        exec(CELL, {"__name__": "__main__", "mk": mk, "name": name, "cost": cost})
+        graph = mk.trace(seeded(lambda: Uses(name)), torch.randn(2, 3))
+        assert graph.unknown == []
+        assert next(operator for operator in graph.operators if operator.name == name).flops() == cost
+    exec("mk.axis_rule(name, like='aten::sum')", {"__name__": "__main__", "mk": mk, "name": name})
+    assert mk.trace(seeded(lambda: Uses(name)), torch.randn(2, 3)).unknown != []  # a sum has another shape
+
+
+@pytest.mark.parametrize(("first", "second"), [("theirs", "__main__"), ("__main__", "theirs"), ("theirs", "theirs")])
+def test_nobody_replaces_what_another_module_registered(first: str, second: str) -> None:
+    name = custom()
+    exec(CELL, {"__name__": first, "mk": mk, "name": name, "cost": 5})
+    with pytest.raises(mk.ModuleKGError, match="has a rule already"):
+        exec(CELL, {"__name__": second, "mk": mk, "name": name, "cost": 7})
+    graph = mk.trace(seeded(lambda: Uses(name)), torch.randn(2, 3))
+    assert next(operator for operator in graph.operators if operator.name == name).flops() == 5
+
+
+def test_a_notebook_does_not_replace_a_rule_of_this_project() -> None:
+    with pytest.raises(mk.ModuleKGError, match="has a rule already"):
+        exec("mk.axis_rule('aten::relu', like='aten::cat')", {"__name__": "__main__", "mk": mk})
+
+
 def test_bad_registrations_are_refused() -> None:
     with pytest.raises(mk.ModuleKGError, match="has a rule already"):
         mk.axis_rule("aten::relu_", "aten::cat")

@@ -17,6 +17,7 @@ class UserOperator:
     value: Callable[..., Any] | None = None
     flops: Callable[..., int] | None = None
     like: str | None = None  # the operator that this one behaves as
+    home: str | None = None  # the module that told of it
 
     def run(self, func: Any, args: list[Any], kwargs: dict[str, Any], on_meta: bool) -> Any:
         """Run by the user's function where there is one, else by the operator itself.
