@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from modulekg_widgets._version import __version__
+    from modulekg_widgets.engine.axes.attributes import adapter
     from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
     from modulekg_widgets.engine.axes.registration import axis_rule
     from modulekg_widgets.engine.errors import ModuleKGError
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.identity.weights import weight_fingerprint
     from modulekg_widgets.engine.knowledge.exchange import exporter
     from modulekg_widgets.engine.knowledge.graph import KnowledgeGraph
+    from modulekg_widgets.engine.pruning.importance import importance
+    from modulekg_widgets.engine.pruning.plan import plan
+    from modulekg_widgets.engine.pruning.plan_file import load_plan
+    from modulekg_widgets.engine.pruning.pruning_plan import PruningPlan
+    from modulekg_widgets.engine.pruning.schedule import PruningSchedule
+    from modulekg_widgets.engine.pruning.speedup import speedup
     from modulekg_widgets.widgets.model_graph import ModelGraph
 
 # loaded at first use: torch, pandas and the widgets take longer than a user should wait for an import
@@ -26,12 +33,19 @@ _HOMES = {
     "KnowledgeGraph": "engine.knowledge.graph",
     "ModelGraph": "widgets.model_graph",
     "ModuleKGError": "engine.errors",
+    "PruningPlan": "engine.pruning.pruning_plan",
+    "PruningSchedule": "engine.pruning.schedule",
     "__version__": "_version",
+    "adapter": "engine.axes.attributes",
     "axis_rule": "engine.axes.registration",
     "diff": "engine.identity.diff",
     "exporter": "engine.knowledge.exchange",
     "fingerprint": "engine.identity.fingerprint",
     "hierarchy": "engine.identity.hierarchy",
+    "importance": "engine.pruning.importance",
+    "load_plan": "engine.pruning.plan_file",
+    "plan": "engine.pruning.plan",
+    "speedup": "engine.pruning.speedup",
     "trace": "engine.axes.graph",
     "weight_fingerprint": "engine.identity.weights",
 }
@@ -43,12 +57,19 @@ __all__ = [
     "KnowledgeGraph",
     "ModelGraph",
     "ModuleKGError",
+    "PruningPlan",
+    "PruningSchedule",
     "__version__",
+    "adapter",
     "axis_rule",
     "diff",
     "exporter",
     "fingerprint",
     "hierarchy",
+    "importance",
+    "load_plan",
+    "plan",
+    "speedup",
     "trace",
     "weight_fingerprint",
 ]

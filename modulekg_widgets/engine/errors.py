@@ -47,6 +47,10 @@ class CutError(ModuleKGError, ValueError):
     reason: str = ""  # why, without where
 
 
+class PlanFileError(ModuleKGError, ValueError):
+    """A file that is not the plan that it should be."""
+
+
 class UnknownAxisError(ModuleKGError, KeyError):
     """An axis that does not exist, or does not run where it is asked for."""
 

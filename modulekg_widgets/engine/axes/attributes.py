@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import nn
 
 from modulekg_widgets.engine.axes.algebra import Term, atoms
-from modulekg_widgets.engine.axes.expression import kept
+from modulekg_widgets.engine.axes.expression import remaining
 from modulekg_widgets.engine.errors import DuplicateNameError, NotAModuleError, shown
 from modulekg_widgets.engine.identity.hierarchy import module_state
+from modulekg_widgets.engine.registry import is_new_version
 from modulekg_widgets.engine.tracing.dataflow import RESULT, DataNode, ModuleNode
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.axis import Axes
 
-Masks = Mapping[Term, NDArray[np.bool_]]
+Counts = Mapping[Term, int]  # how many indices stay of an axis, where some go
 
 
 class Sizes:
     """The sizes of a module's tensors once a cut is made."""
 
-    def __init__(self, axes: Axes, masks: Masks, node: ModuleNode) -> None:
+    def __init__(self, axes: Axes, counts: Counts, node: ModuleNode) -> None:
         self._axes = axes
-        self._masks = masks
+        self._counts = counts
         self._node = node
         self.module = node.module
 
@@ -48,32 +48,34 @@ class Sizes:
         term = self._axes.inference.dims(self._node.params[name])[dim]
         for atom in atoms(term):
             if self._axes.inference.roles.get(atom) == role:
-                mask = self._masks.get(atom)
-                return atom.size if mask is None else int(mask.sum())
+                return self._counts.get(atom, atom.size)
         return None
 
     def _size(self, node: DataNode, dim: int) -> int:
-        term = self._axes.inference.dims(node)[dim]
-        if not any(atom in self._masks for atom in atoms(term)):
-            return term.size
-        return int(kept(term, self._masks).sum())
+        return remaining(self._axes.inference.dims(node)[dim], self._counts)
 
 
 Adapter = Callable[[Sizes], Mapping[str, Any]]
 _adapters: dict[type, Adapter] = {}
 
 
-def attribute_adapter(*classes: type) -> Callable[[Adapter], Adapter]:
-    """Register, for module classes and their subclasses, a function from `Sizes` to the attributes' values."""
+def adapter(*classes: type) -> Callable[[Adapter], Adapter]:
+    """Register, for module classes and their subclasses, a function from `Sizes` to the attributes' values.
+
+    The function is asked when a cut changes a tensor of such a module: `@mk.adapter(MyConv)` over
+    `def sizes_of(sizes): return {"out_channels": sizes.parameter("weight", 0)}`. The nearest class in a module's
+    ancestry decides. A notebook's cell may run again. Raises `NotAModuleError` and `DuplicateNameError`.
+    """
+    home = sys._getframe(1).f_globals.get("__name__")
     for cls in classes:
         if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
             raise NotAModuleError(f"adapters are for subclasses of torch.nn.Module, got {shown(str(cls))}")
-        if cls in _adapters:
+        if cls in _adapters and not is_new_version(_adapters[cls].__module__, home):
             raise DuplicateNameError(f"{cls.__name__} has an adapter already")
 
-    def decorate(adapter: Adapter) -> Adapter:
-        _adapters.update(dict.fromkeys(classes, adapter))
-        return adapter
+    def decorate(sizes_of: Adapter) -> Adapter:
+        _adapters.update(dict.fromkeys(classes, sizes_of))
+        return sizes_of
 
     return decorate
 
@@ -83,30 +85,30 @@ def adapter_of(module: nn.Module) -> Adapter | None:
     return next((_adapters[cls] for cls in type(module).__mro__ if cls in _adapters), None)
 
 
-def changed_attributes(axes: Axes, masks: Masks) -> dict[str, tuple[Any, Any]]:
+def changed_attributes(axes: Axes, counts: Counts) -> dict[str, tuple[Any, Any]]:
     """The attributes that a cut changes, as {"conv1.out_channels": (before, after)}."""
     changed: dict[str, tuple[Any, Any]] = {}
     for path, node in axes.graph.modules.items():
-        adapter = adapter_of(node.module)
+        sizes_of = adapter_of(node.module)
         touched = {*node.params.values(), *(n for n in node.inputs if n.kind == RESULT)}
-        if adapter is None or not any(_touches(axes, each, masks) for each in touched):
+        if sizes_of is None or not any(_touches(axes, each, counts) for each in touched):
             continue
         state = module_state(node.module)
-        for name, after in adapter(Sizes(axes, masks, node)).items():
+        for name, after in sizes_of(Sizes(axes, counts, node)).items():
             before = state.get(name)
             if before is not None and after is not None and before != after:
                 changed[f"{path}.{name}" if path else name] = (before, after)
     return changed
 
 
-def _touches(axes: Axes, node: DataNode, masks: Masks) -> bool:
-    return any(atom in masks for term in axes.inference.dims(node) for atom in atoms(term))
+def _touches(axes: Axes, node: DataNode, counts: Counts) -> bool:
+    return any(atom in counts for term in axes.inference.dims(node) for atom in atoms(term))
 
 
 # ------------------------------------------------------- the standard modules
 
 
-@attribute_adapter(nn.modules.conv._ConvNd)
+@adapter(nn.modules.conv._ConvNd)
 def convolution(sizes: Sizes) -> dict[str, Any]:
     """The weight has (out, in/groups), or (in, out/groups) when it is transposed."""
     first, second = sizes.parameter("weight", 0), sizes.parameter("weight", 1)
@@ -119,27 +121,27 @@ def convolution(sizes: Sizes) -> dict[str, Any]:
     return {"in_channels": first, "out_channels": second * groups, "groups": groups}  # type: ignore[operator]
 
 
-@attribute_adapter(nn.Linear)
+@adapter(nn.Linear)
 def linear(sizes: Sizes) -> dict[str, Any]:
     """The weight has (out, in)."""
     return {"out_features": sizes.parameter("weight", 0), "in_features": sizes.parameter("weight", 1)}
 
 
-@attribute_adapter(nn.Bilinear)
+@adapter(nn.Bilinear)
 def bilinear(sizes: Sizes) -> dict[str, Any]:
     """The weight has (out, in1, in2)."""
     names = ("out_features", "in1_features", "in2_features")
     return {name: sizes.parameter("weight", at) for at, name in enumerate(names)}
 
 
-@attribute_adapter(nn.modules.batchnorm._NormBase)
+@adapter(nn.modules.batchnorm._NormBase)
 def batch_norm(sizes: Sizes) -> dict[str, Any]:
     """Every tensor has one entry per channel."""
     named = next((name for name in ("weight", "running_mean") if sizes.has(name)), None)
     return {"num_features": sizes.parameter(named, 0) if named else sizes.input(1)}
 
 
-@attribute_adapter(nn.LayerNorm, nn.RMSNorm)
+@adapter(nn.LayerNorm, nn.RMSNorm)
 def layer_norm(sizes: Sizes) -> dict[str, Any]:
     """The normalised shape is that of the gain, or of the last dimensions."""
     count = len(sizes.module.normalized_shape)  # type: ignore[arg-type]
@@ -149,7 +151,7 @@ def layer_norm(sizes: Sizes) -> dict[str, Any]:
     return {"normalized_shape": None if None in found else tuple(found)}
 
 
-@attribute_adapter(nn.GroupNorm)
+@adapter(nn.GroupNorm)
 def group_norm(sizes: Sizes) -> dict[str, Any]:
     """Channels in groups of equal size."""
     channels = sizes.parameter("weight", 0) if sizes.has("weight") else sizes.input(1)
@@ -157,19 +159,19 @@ def group_norm(sizes: Sizes) -> dict[str, Any]:
     return {"num_channels": channels, "num_groups": groups}
 
 
-@attribute_adapter(nn.Embedding, nn.EmbeddingBag)
+@adapter(nn.Embedding, nn.EmbeddingBag)
 def embedding(sizes: Sizes) -> dict[str, Any]:
     """The table has (vocabulary, width)."""
     return {"num_embeddings": sizes.parameter("weight", 0), "embedding_dim": sizes.parameter("weight", 1)}
 
 
-@attribute_adapter(nn.PReLU)
+@adapter(nn.PReLU)
 def prelu(sizes: Sizes) -> dict[str, Any]:
     """A slope per channel, or one."""
     return {"num_parameters": sizes.parameter("weight", 0)}
 
 
-@attribute_adapter(nn.RNNBase)
+@adapter(nn.RNNBase)
 def recurrent(sizes: Sizes) -> dict[str, Any]:
     """w_ih has (gates·hidden, input), w_hh (gates·hidden, hidden or projection)."""
     gates = {"LSTM": 4, "GRU": 3}.get(str(sizes.module.mode), 1)
@@ -181,13 +183,13 @@ def recurrent(sizes: Sizes) -> dict[str, Any]:
     }
 
 
-@attribute_adapter(nn.RNNCellBase)
+@adapter(nn.RNNCellBase)
 def recurrent_cell(sizes: Sizes) -> dict[str, Any]:
     """As a layer of one step."""
     return {"input_size": sizes.parameter("weight_ih", 1), "hidden_size": sizes.parameter("weight_hh", 1)}
 
 
-@attribute_adapter(nn.MultiheadAttention)
+@adapter(nn.MultiheadAttention)
 def multihead_attention(sizes: Sizes) -> dict[str, Any]:
     """in_proj has (3·heads·head_dim, embed) in one tensor, or in three where kdim or vdim is given."""
     if sizes.has("in_proj_weight"):

@@ -74,7 +74,8 @@ def cut_of_masks(axes: Axes, masks: Masks) -> Cut:
         else:
             values[node.name] = changed
     indices = {axes.of(atom).name: np.flatnonzero(~mask).tolist() for atom, mask in masks.items()}
-    return Cut(axes, indices, parameters, values, changed_attributes(axes, masks))
+    counts = {atom: int(mask.sum()) for atom, mask in masks.items()}
+    return Cut(axes, indices, parameters, values, changed_attributes(axes, counts))
 
 
 def removed(dims: Dims, masks: Masks) -> Indices:

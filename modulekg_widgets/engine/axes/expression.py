@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import reduce
 from itertools import groupby
@@ -92,12 +93,23 @@ def _ranked(every: list[Occurrence], atom: Term, rank: Callable[[Term], int]) ->
 
 def kept(term: Term, masks: Mapping[Term, NDArray[np.bool_]]) -> NDArray[np.bool_]:
     """Which positions stay when of each atom only the indices of its mask stay."""
-    stay = np.ones(find(term).size, dtype=bool)
-    for atom, index in occurrences(term):
-        mask = masks.get(atom) if atom is not None else None
-        if mask is not None:
-            stay &= np.where(index < 0, True, mask[index])
-    return stay
+    term = find(term)
+    if term.kind == ATOM:
+        mask = masks.get(term)
+        return np.ones(term.size, dtype=bool) if mask is None else mask
+    parts = [kept(part, masks) for part in flat(term)]
+    if term.kind == PRODUCT:
+        return reduce(lambda outer, inner: (outer[:, None] & inner).reshape(-1), parts)
+    return np.concatenate(parts)
+
+
+def remaining(term: Term, counts: Mapping[Term, int]) -> int:
+    """How many positions stay when of each atom that is named only so many indices stay."""
+    term = find(term)
+    if term.kind == ATOM:
+        return counts.get(term, term.size)
+    parts = [remaining(part, counts) for part in flat(term)]
+    return math.prod(parts) if term.kind == PRODUCT else sum(parts)
 
 
 def rearranged(term: Term, orders: Mapping[Term, Ints]) -> Ints:

@@ -128,7 +128,7 @@ class _Proof:
 
     def report(self, bipartitions: int) -> Verification:
         expected, gradients = self._gradients()
-        self.scale = max(_size(expected), 1e-300)
+        self.scale = max(largest(expected), 1e-300)
         self.expected = expected
         free = self.axes.free
         error = self._error(free)
@@ -157,7 +157,7 @@ class _Proof:
             if only is None or only.get(node.label, False):
                 value = self._permuted(node, orders)
             changed[node.label] = value
-        return _distance(self._run(changed), self.expected) / self.scale
+        return distance(self._run(changed), self.expected) / self.scale
 
     def _permuted(self, node: DataNode, orders: Mapping[Term, NDArray[np.int64]]) -> Tensor:
         """A tensor with the indices of these axes in their new orders."""
@@ -280,12 +280,13 @@ def _derangement(size: int, random: np.random.Generator) -> NDArray[np.int64]:
     return out
 
 
-def _size(outputs: Sequence[Tensor]) -> float:
+def largest(outputs: Sequence[Tensor]) -> float:
+    """The largest finite number in some outputs."""
     finite = (t[t.isfinite()].abs() for t in outputs if t.dtype is not torch.bool)
     return max((t.max().item() for t in finite if t.numel()), default=0.0)
 
 
-def _distance(a: Sequence[Tensor], b: Sequence[Tensor]) -> float:
+def distance(a: Sequence[Tensor], b: Sequence[Tensor]) -> float:
     """The largest difference of two outputs; infinite where shapes or numbers that are none differ."""
     worst = 0.0
     if len(a) != len(b):

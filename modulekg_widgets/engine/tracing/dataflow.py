@@ -274,6 +274,7 @@ class Dataflow:
         self.call: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})  # what forward was called with
         self.training: bool | None = None  # the mode that was set for the trace, None for the model's own
         self.error: Exception | None = None  # why the forward pass stopped; the graph ends there
+        self.attempt: OperatorNode | None = None  # the last call that was made, recorded if it went through
         self.data_dependent: list[Unknown] = []  # calls that turned tensor data into Python values
         self.escaped: list[tuple[DataNode, Unknown]] = []  # values that left torch, as `x.numpy()` does
 

@@ -54,6 +54,7 @@ class Recorder(TorchDispatchMode):
         self.stand_in = stand_in
         self.on_meta = False
         self.last_way = False  # no other kind of tensors can be tried after these
+        self.watch: Callable[[OperatorNode], None] | None = None  # is told of each call once it is recorded
         self._paths = paths
         self._nodes: dict[int, DataNode] = {}
         self._stand_ins: dict[int, Tensor] = {}
@@ -161,6 +162,7 @@ class Recorder(TorchDispatchMode):
             if known is not None:
                 return func(known, *call_args[1:], **call_kwargs)
             self.graph.data_dependent.append(operator.record())
+        self.graph.attempt = operator
         results = self._run(signature, call_args, call_kwargs, key)
         return self._record(operator, signature, results, read, args, kwargs)
 
@@ -204,9 +206,12 @@ class Recorder(TorchDispatchMode):
         if isinstance(results, Tensor):
             own = written.get(id(results), results)
             operator.result = self._nodes[id(own)]
-            return own
-        operator.result = _replaced(results, lambda t: self._nodes[id(written.get(id(t), t))])
-        return _replaced(results, lambda t: written.get(id(t), t)) if written else results
+        else:
+            own = _replaced(results, lambda t: written.get(id(t), t)) if written else results
+            operator.result = _replaced(results, lambda t: self._nodes[id(written.get(id(t), t))])
+        if self.watch is not None:
+            self.watch(operator)
+        return own
 
     def _written(self, signature: Signature, args: Any, kwargs: Any) -> Iterator[Tensor]:
         for position in signature.writes:

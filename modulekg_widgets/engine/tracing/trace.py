@@ -15,17 +15,17 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, UninitializedModuleError, shown
 from modulekg_widgets.engine.identity.hierarchy import Walk, unwrapped, walk
 from modulekg_widgets.engine.tracing.dataflow import (
-    BUFFER,
     INPUT,
-    PARAMETER,
     Dataflow,
     ModuleNode,
     Modules,
+    OperatorNode,
 )
 from modulekg_widgets.engine.tracing.inputs import call_arguments, input_tensors
 from modulekg_widgets.engine.tracing.recorder import Recorder, recording
 from modulekg_widgets.engine.tracing.restore import Kept, bytes_kept, untouched
 from modulekg_widgets.engine.tracing.source import CallingLines, Source
+from modulekg_widgets.engine.tracing.state import held_tensors, module_places, own_tensors
 from modulekg_widgets.engine.tracing.structure import tensors, with_tensors
 
 log = logging.getLogger("modulekg_widgets")
@@ -41,9 +41,12 @@ def trace_dataflow(
     training: bool | None = None,
     make: Callable[[nn.Module], Graph] = Dataflow,
     ways: Sequence[str] = (META, FAKE, REAL),
+    prepare: Callable[[Walk], None] | None = None,
+    watch: Callable[[OperatorNode], None] | None = None,
 ) -> Graph:
     """Record `model(*args, **kwargs)`; `training` sets the mode for the trace alone, `ways` the tensors to try.
 
+    What `prepare` changes in the modules holds for the trace alone; `watch` is told of each operator once it has run.
     Raises `TraceError` when the inputs do not fit or the forward pass raises; its `graph` ends where it stopped.
     """
     places = walk(model)
@@ -51,7 +54,7 @@ def trace_dataflow(
     _check_initialised(places)
     positional, named = call_arguments(args, kwargs)
     labels = input_tensors(model, positional, named)
-    on_meta = any(t.is_meta for state in places.states for t in _own_tensors(state).values())
+    on_meta = any(t.is_meta for state in places.states for t in own_tensors(state).values())
     error: TraceError | None = None
     ways = (META,) if on_meta else ways
     for mode in ways:
@@ -60,7 +63,9 @@ def trace_dataflow(
         try:
             with untouched(places.modules, (positional, named)) as kept:
                 graph.set_mode(places.modules)
-                _attempt(graph, places, kept, labels, mode, mode == ways[-1])
+                if prepare is not None:
+                    prepare(places)
+                _attempt(graph, places, kept, labels, mode, mode == ways[-1], watch)
         except ModuleKGError:
             raise
         except Exception as caught:  # noqa: BLE001 - the user's forward may raise anything
@@ -74,19 +79,24 @@ def trace_dataflow(
 
 
 def _attempt(
-    graph: Dataflow, walk: Walk, kept: Kept, labels: list[tuple[str, torch.Tensor]], mode: str, last_way: bool
+    graph: Dataflow,
+    walk: Walk,
+    kept: Kept,
+    labels: list[tuple[str, torch.Tensor]],
+    mode: str,
+    last_way: bool,
+    watch: Callable[[OperatorNode], None] | None,
 ) -> None:
-    places = _places(walk)
+    places = module_places(walk)
     graph.modules = _modules(graph, walk, places)
     paths = {id(node.module): node.path for node in graph.modules.values()}
     world, stand_in = _world(mode)
     recorder = Recorder(graph, paths, stand_in)
-    recorder.on_meta, recorder.last_way = mode == META, last_way
-    state = list(_state(walk, places))
-    for name, kind, tensor in state:
-        node = recorder.adopt(tensor, kind, name)
-        node.names += (name,)
-        graph.state[name] = node
+    recorder.on_meta, recorder.last_way, recorder.watch = mode == META, last_way, watch
+    for held in list(held_tensors(walk, places)):
+        node = recorder.adopt(held.tensor, held.kind, held.name)
+        node.names += (held.name,)
+        graph.state[held.name] = node
     for label, tensor in labels:
         node = recorder.adopt(tensor, INPUT, label)
         if node.kind == INPUT and node not in graph.inputs:
@@ -146,33 +156,7 @@ def _quietly(inside: AbstractContextManager[Any]) -> Iterator[None]:
         logger.disabled = before
 
 
-# -------------------------------------------------------------------- state
-
-
-def _own_tensors(state: dict[str, Any]) -> dict[str, torch.Tensor]:
-    own = {**(state.get("_parameters") or {}), **(state.get("_buffers") or {})}
-    return {name: tensor for name, tensor in own.items() if isinstance(tensor, torch.Tensor)}
-
-
-def _places(walk: Walk) -> list[tuple[str, int]]:
-    """Every path at which a module stands, with its index; the further ones of shared modules come last."""
-    places = [(walk.path(index), index) for index in range(len(walk.modules))]
-    for link in walk.links():
-        if link.kind == "shared":
-            above, path = walk.path(link.parent), walk.path(link.target)
-            alias = f"{above}.{link.name}" if above else link.name
-            below = range(link.target, walk.ends[link.target])
-            places += [(alias + walk.path(inner)[len(path) :], inner) for inner in below]
-    return places
-
-
-def _state(walk: Walk, places: Sequence[tuple[str, int]]) -> Iterator[tuple[str, str, torch.Tensor]]:
-    """The parameters and buffers with every name that they have, as (name, kind, tensor)."""
-    for place, index in places:
-        state = walk.states[index]
-        for name, tensor in _own_tensors(state).items():
-            kind = PARAMETER if name in state["_parameters"] else BUFFER
-            yield f"{place}.{name}" if place else name, kind, tensor
+# ------------------------------------------------------------------ modules
 
 
 def _modules(graph: Dataflow, walk: Walk, places: Sequence[tuple[str, int]]) -> Modules:
@@ -185,7 +169,7 @@ def _modules(graph: Dataflow, walk: Walk, places: Sequence[tuple[str, int]]) -> 
 
 def _check_initialised(walk: Walk) -> None:
     for index, state in enumerate(walk.states):
-        for name, tensor in _own_tensors(state).items():
+        for name, tensor in own_tensors(state).items():
             if nn.parameter.is_lazy(tensor):
                 where = ".".join(filter(None, (walk.path(index), name)))
                 raise UninitializedModuleError(

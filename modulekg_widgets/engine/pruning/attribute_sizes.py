@@ -1,0 +1,79 @@
+"""The attributes of a module that hold sizes: integers, integers in tuples and lists, and those of plain objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import FunctionType, ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.identity.hierarchy import module_state
+from modulekg_widgets.engine.pruning.edits import Whole
+
+LEAST = 2  # smaller numbers are flags and counters
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One integer that a module holds."""
+
+    module: str
+    name: str  # dotted behind the module, as `config.hidden_size`
+    index: int | None  # in a tuple or list
+    value: Whole = field(compare=False)
+
+    @property
+    def path(self) -> str:
+        return f"{self.module}.{self.name}" if self.module else self.name
+
+    @property
+    def size(self) -> int:
+        return self.value if isinstance(self.value, int) else self.value[self.index or 0]
+
+    def with_size(self, value: Whole, size: int) -> Whole:
+        """`value`, which is this attribute's with other corrections, with `size` in its place."""
+        if isinstance(value, int):
+            return size
+        parts = list(value)
+        parts[self.index or 0] = size
+        return parts if isinstance(value, list) else tuple(parts)
+
+    def at(self, path: str, module: nn.Module) -> Attribute | None:
+        """The same attribute of another module."""
+        return next(
+            (each for each in attributes_of(path, module) if (each.name, each.index) == (self.name, self.index)), None
+        )
+
+    def __str__(self) -> str:
+        return self.path if self.index is None else f"{self.path}[{self.index}]"
+
+
+def attributes_of(path: str, module: nn.Module) -> Iterator[Attribute]:
+    """The sizes that a module holds itself, then those of the plain objects that it holds."""
+    state = module_state(module)
+    yield from _integers(path, "", state)
+    for name, value in state.items():
+        if _is_plain_object(value):
+            yield from _integers(path, f"{name}.", value.__dict__)
+
+
+def _integers(path: str, prefix: str, state: dict[str, Any]) -> Iterator[Attribute]:
+    for name, value in state.items():
+        if type(value) is int and value >= LEAST:
+            yield Attribute(path, prefix + name, None, value)
+        elif (
+            isinstance(value, tuple | list)
+            and type(value) in (tuple, list)
+            and all(type(part) is int for part in value)
+        ):
+            for index, part in enumerate(value):
+                if part >= LEAST:
+                    yield Attribute(path, prefix + name, index, value)
+
+
+def _is_plain_object(value: Any) -> bool:
+    other = torch.Tensor | nn.Module | type | FunctionType | ModuleType | torch.dtype | torch.device
+    return not isinstance(value, other) and type(getattr(value, "__dict__", None)) is dict

@@ -1,0 +1,249 @@
+"""Which axes are cut, and how many indices of each go: by ratio, by axis or layer, or as given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Term, atoms, find, flat
+from modulekg_widgets.engine.axes.axis import Axes, Axis
+from modulekg_widgets.engine.axes.cut_analysis import Cut
+from modulekg_widgets.engine.axes.layers import Layers
+from modulekg_widgets.engine.errors import CutError, UnknownAxisError, UnknownNameError, nearest, shown
+
+Scores = Mapping[Term, NDArray[np.float64]]
+GRANULARITIES = {"index": (), "head": ("heads", "kv_heads", "v_heads"), "group": ("groups",)}
+OUTER = {role for roles in GRANULARITIES.values() for role in roles} | {"group"}
+SCOPES = ("local", "global", "isomorphic")
+FLOOR = 0.1  # of what an axis has: a common ranking takes no layer away altogether
+
+
+class Choice:
+    """The axes of a model that a plan may cut."""
+
+    def __init__(self, axes: Axes, granularity: str, only: Any, keep: Any) -> None:
+        if granularity not in GRANULARITIES:
+            raise UnknownNameError(
+                f"granularity={shown(str(granularity))!r}: {nearest(str(granularity), GRANULARITIES)}"
+            )
+        self.axes = axes
+        self.layers = list(Layers(axes.inference))
+        self.granularity = granularity
+        chosen = set(axes.free) if only is None else {axis for axis in self.named(only) if axis.frozen is None}
+        self.allowed = chosen - set(self.named(keep)) if keep is not None else chosen
+
+    # --------------------------------------------------------------- names
+
+    def named(self, what: Any) -> list[Axis]:
+        """The axes that a name, module, class, or a list of these means."""
+        if isinstance(what, str | nn.Module | type | Axis):
+            what = [what]
+        try:
+            entries = list(what)
+        except TypeError:
+            raise UnknownAxisError(f"axes are named by text, modules or classes, got {shown(repr(what))}") from None
+        return list(dict.fromkeys(axis for entry in entries for axis in self._of(entry)))
+
+    def _of(self, entry: Any) -> Iterable[Axis]:
+        axes, graph = self.axes, self.axes.graph
+        if isinstance(entry, Axis):
+            return [axes.of(find(entry.term))]
+        if isinstance(entry, nn.Module | type):
+            cls = entry if isinstance(entry, type) else ()
+            paths = [path for path, node in graph.modules.items()
+                     if node.module is entry or isinstance(node.module, cls)]  # fmt: skip
+            if not paths and isinstance(entry, nn.Module):
+                raise UnknownAxisError(f"{shown(type(entry).__name__)} is no module of the traced model")
+            return [axis for path in paths for axis in self._of_module(path)]
+        if not isinstance(entry, str):
+            raise UnknownAxisError(f"axes are named by text, modules or classes, got {shown(repr(entry))}")
+        found = self._by_name(entry)
+        if found is not None:
+            return found
+        known = {axis.name: [axis] for axis in axes}
+        matching = [name for name in (*known, *graph.modules, *graph.state) if fnmatchcase(name, entry)]
+        if not matching:
+            names = [*known, *(layer.name for layer in self.layers)]
+            raise UnknownAxisError(f"no axis, layer, module or parameter {shown(entry)!r}: {nearest(entry, names)}")
+        return [axis for name in matching for axis in self._by_name(name) or ()]
+
+    def _by_name(self, name: str) -> list[Axis] | None:
+        axes = self.axes
+        for axis in axes:
+            if axis.name == name:
+                return [axis]
+        if name in axes.graph.modules:
+            return self._of_module(name)
+        if name in axes.graph.state:
+            terms = axes.inference.dims(axes.graph.state[name])
+            return [axes.of(atom) for term in terms for atom in atoms(term) if atom.size > 1]
+        return None
+
+    def _of_module(self, path: str) -> list[Axis]:
+        """The axes that the layers of a module put out, or where it has none those of its tensors."""
+        inside = [layer.out for layer in self.layers if _is_below(layer.label, path)]
+        if not inside:
+            state = self.axes.graph.state
+            inside = [term for name in state if _is_below(name, path) for term in self.axes.inference.dims(state[name])]
+        return [self.axes.of(atom) for term in inside for atom in atoms(term) if atom.size > 1]
+
+    # ---------------------------------------------------------- independent
+
+    def independent(self) -> list[Axis]:
+        """The allowed axes of which no two multiply one dimension; those that the granularity asks for come first."""
+        wanted = GRANULARITIES[self.granularity]
+        mass = {axis: self._mass(axis) for axis in self.allowed}
+        rank = sorted(self.allowed, key=lambda a: (_preference(a.role, wanted), -mass[a], a.number))
+        crossing = self._crossing()
+        taken: set[Term] = set()
+        for axis in rank:
+            if taken.isdisjoint(crossing.get(axis.term, ())):
+                taken.add(axis.term)
+        return [axis for axis in self.axes if axis.term in taken]
+
+    def _mass(self, axis: Axis) -> int:
+        """How many parameters lie on an axis."""
+        nodes = {node for node, _ in self.axes.places.get(axis.term, ()) if node.is_parameter}
+        return sum(node.numel() for node in nodes)
+
+    def _crossing(self) -> dict[Term, set[Term]]:
+        """Per atom those with which it multiplies a dimension of a parameter or buffer."""
+        found: dict[Term, set[Term]] = {}
+        for term in self._terms():
+            for product in _products(term):
+                inside = [set(atoms(factor)) for factor in flat(product)]
+                for at, own in enumerate(inside):
+                    others = set().union(*inside[:at], *inside[at + 1 :])
+                    for atom in own:
+                        found.setdefault(atom, set()).update(others)
+        return found
+
+    def _terms(self) -> Iterator[Term]:
+        for node in dict.fromkeys(node for places in self.axes.places.values() for node, _ in places):
+            yield from self.axes.inference.dims(node)
+
+    # ------------------------------------------------------------- rounding
+
+    def steps(self, chosen: Iterable[Axis], round_to: int | None) -> dict[Term, int]:
+        """What the number of indices of each axis must be a multiple of, so that whole dimensions are of `round_to`."""
+        if round_to is None:
+            return {}
+        if not isinstance(round_to, int) or round_to < 1:
+            raise CutError(f"round_to={shown(repr(round_to))}: give the multiple that sizes shall have, as 8")
+        steps = {axis.term: 1 for axis in chosen}
+        for term in self._terms():
+            for atom, times in _times(term):
+                if atom in steps:
+                    steps[atom] = math.lcm(steps[atom], round_to // math.gcd(round_to, times))
+        return steps
+
+
+def counts_by_ratio(chosen: Iterable[Axis], ratio: float, steps: Mapping[Term, int]) -> dict[Term, int]:
+    """How many indices stay of each axis when each loses the same share."""
+    return {
+        axis.term: rounded(axis.size - gone(axis.size, ratio), axis.size, steps.get(axis.term, 1)) for axis in chosen
+    }
+
+
+def gone(size: int, ratio: float) -> int:
+    """How many of `size` indices a ratio takes; never more than it says, and never all."""
+    return min(size - 1, math.floor(size * ratio + 1e-9))
+
+
+def rounded(count: int, size: int, step: int) -> int:
+    """The next multiple of `step`, or all."""
+    return min(size, -(-count // step) * step)
+
+
+def counts_by_rank(
+    chosen: Sequence[Axis], scores: Scores, ratio: float, steps: Mapping[Term, int], isomorphic: bool
+) -> dict[Term, int]:
+    """How many indices stay when the lowest scores of all axes go, or of all axes of one kind."""
+    counts = {}
+    for group in _kinds(chosen) if isomorphic else [list(chosen)]:
+        counts.update(_by_rank(group, scores, ratio, steps))
+    return counts
+
+
+def _by_rank(group: list[Axis], scores: Scores, ratio: float, steps: Mapping[Term, int]) -> dict[Term, int]:
+    every = np.concatenate([scores[axis.term] for axis in group]) if group else np.empty(0)
+    owner = np.repeat(np.arange(len(group)), [axis.size for axis in group])
+    left = math.floor(len(every) * ratio + 1e-9)
+    stay = np.array([axis.size for axis in group])
+    least = np.array([max(1, math.ceil(axis.size * min(FLOOR, 1 - ratio))) for axis in group])
+    for at in owner[np.argsort(every, kind="stable")]:
+        if left == 0:
+            break
+        if stay[at] > least[at]:
+            stay[at] -= 1
+            left -= 1
+    return {
+        axis.term: rounded(int(count), axis.size, steps.get(axis.term, 1))
+        for axis, count in zip(group, stay, strict=True)
+    }
+
+
+def _kinds(chosen: Iterable[Axis]) -> list[list[Axis]]:
+    """The axes by what they run along: the same attributes and dimensions of modules of the same classes."""
+    kinds: dict[object, list[Axis]] = {}
+    for axis in chosen:
+        kinds.setdefault(_kind(axis), []).append(axis)
+    return list(kinds.values())
+
+
+def _kind(axis: Axis) -> frozenset[tuple[str, str, int]]:
+    modules = axis._axes.graph.modules
+    found = set()
+    for name, dim, _ in axis.members:
+        path, _, attribute = name.rpartition(".")
+        found.add((type(modules[path].module).__name__, attribute, dim))
+    return frozenset(found)
+
+
+def dropped_by_cuts(axes: Axes, cuts: Iterable[Cut]) -> dict[Term, list[int]]:
+    """The indices that several cuts drop together."""
+    gone: dict[Term, list[int]] = {}
+    for cut in cuts:
+        if not isinstance(cut, Cut):
+            raise CutError(f"cuts=[…] are results of graph.cut_analysis, got {shown(type(cut).__name__)}")
+        for name, indices in cut.indices.items():
+            axis = axes[name]
+            if not isinstance(axis, Axis) or max(indices, default=0) >= axis.size:
+                raise CutError(f"the cut of {shown(name)!r} is of another model: analyse it on this graph")
+            gone.setdefault(axis.term, []).extend(indices)
+    return {term: sorted(set(indices)) for term, indices in gone.items()}
+
+
+def _is_below(name: str, path: str) -> bool:
+    return not path or name.startswith(f"{path}.")
+
+
+def _preference(role: str | None, wanted: Sequence[str]) -> int:
+    """What was asked for, then what lies inside of heads and groups, then these."""
+    return 0 if role in wanted else 2 if role in OUTER else 1
+
+
+def _products(term: Term) -> Iterator[Term]:
+    term = find(term)
+    if term.kind == ATOM:
+        return
+    if term.kind == PRODUCT:
+        yield term
+    for part in flat(term):
+        yield from _products(part)
+
+
+def _times(term: Term, times: int = 1) -> Iterator[tuple[Term, int]]:
+    """Every atom of a dimension with the number of positions that each of its indices has there."""
+    term = find(term)
+    if term.kind == ATOM:
+        yield term, times
+        return
+    for part in flat(term):
+        yield from _times(part, times * (term.size // part.size if term.kind == PRODUCT else 1))

@@ -1,0 +1,287 @@
+"""The dry run: the model's own forward pass on tensors of the planned sizes, in lockstep with the recorded calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from modulekg_widgets.engine.axes.algebra import Term, atoms
+from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.liveness import live_operators
+from modulekg_widgets.engine.errors import TraceError
+from modulekg_widgets.engine.identity.hierarchy import Walk
+from modulekg_widgets.engine.pruning.edits import Edits, TensorEdit, places, settings
+from modulekg_widgets.engine.pruning.selection import Selection
+from modulekg_widgets.engine.tracing.dataflow import CONSTANT, PARAMETER, Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.state import held_tensors, module_places
+from modulekg_widgets.engine.tracing.structure import leaves
+from modulekg_widgets.engine.tracing.trace import REAL, trace_dataflow
+
+Tensor = torch.Tensor
+_VIEWS = {"aten::view", "aten::_unsafe_view", "aten::expand", "aten::split", "aten::split_with_sizes"}
+_COPIES = {"aten::clone", "aten::empty", "aten::copy_", "aten::unsqueeze", "aten::as_strided"}
+
+
+class Scale(NamedTuple):
+    """A number that the code computes from sizes, as attention's 1/sqrt(head_dim)."""
+
+    operator: OperatorNode
+    before: float
+    after: float
+
+
+class Request(NamedTuple):
+    """A dimension for which the code asked another size than the plan has."""
+
+    term: Term
+    planned: int
+    asked: int
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """Where the dry run first went another way than the plan says."""
+
+    position: int  # of the operator among the recorded ones
+    operator: OperatorNode | None  # the recorded call; None behind the last
+    requests: tuple[Request, ...]
+    error: str = ""  # what the code raised, "" when it ran on
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """The result of a dry run; `mismatch` is None when all went as planned."""
+
+    graph: Dataflow | None  # None where it was stopped
+    mismatch: Mismatch | None
+    scales: list[Scale] = field(default_factory=list)  # numbers of the code that changed
+    followed: int = 0  # how many operators went in lockstep
+
+
+def rehearse(axes: Axes, selection: Selection, edits: Edits) -> Rehearsal:
+    """Run the traced call with the tensors and attributes of `edits`; the model stays as it is."""
+    recorded = axes.graph
+    calls = _FailedCall()
+    lockstep = _Lockstep(axes, selection)
+
+    def prepare(walk: Walk) -> None:
+        put_in_place(walk, edits, TensorEdit.of if recorded.traced_on == REAL else _empty)
+
+    try:
+        with calls:
+            tried = trace_dataflow(
+                recorded.model, *recorded.call, training=recorded.training, ways=(recorded.traced_on,),
+                prepare=prepare, watch=lockstep.follow,
+            )  # fmt: skip
+    except _Parted as parted:
+        return Rehearsal(None, parted.mismatch)
+    except TraceError as caught:
+        if not isinstance(caught.graph, Dataflow):
+            raise
+        return Rehearsal(None, lockstep.stopped(caught.graph, str(caught.__cause__ or caught), calls))
+    return Rehearsal(tried, lockstep.ended(tried), lockstep.scales, lockstep.at)
+
+
+# ------------------------------------------------------------- planned sizes
+
+
+Slice = Callable[[TensorEdit, Tensor], Tensor]
+
+
+def put_in_place(walk: Walk, edits: Edits, slice_of: Slice, others: Mapping[str, Tensor] | None = None) -> None:
+    """Give the modules what `slice_of` makes of the tensors that are edited, `others` by name, and the attributes."""
+    new: dict[int, Tensor] = {}
+    for place in places(walk, edits):
+        new[id(place.tensor)] = _like(place.tensor, slice_of(place.edit, place.tensor))
+    for held in list(held_tensors(walk, module_places(walk))) if new or others else ():
+        if id(held.tensor) not in new and others is not None:
+            new[id(held.tensor)] = _like(held.tensor, others[held.name])
+        if id(held.tensor) in new:
+            held.state["_parameters" if held.kind == PARAMETER else "_buffers"][held.attribute] = new[id(held.tensor)]
+    if any("_flat_weights" in state for state in walk.states):
+        _replace_in_lists(walk, new)
+    for setting in settings(walk, edits):
+        setting.state[setting.name] = setting.after
+
+
+def _like(tensor: Tensor, value: Tensor) -> Tensor:
+    return nn.Parameter(value, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else value
+
+
+def _empty(edit: TensorEdit, tensor: Tensor) -> Tensor:
+    """A tensor of the planned size, in memory that is not even written."""
+    layout = sorted(range(tensor.dim()), key=lambda at: -tensor.stride(at))
+    return torch.empty_permuted(edit.shape_after, layout, dtype=tensor.dtype, device=tensor.device)
+
+
+def _replace_in_lists(walk: Walk, new: Mapping[int, Tensor]) -> None:
+    """Recurrent layers list their own parameters once more."""
+    for state in walk.states:
+        for name, value in state.items():
+            if isinstance(value, list) and any(id(part) in new for part in value):
+                state[name] = [new.get(id(part), part) for part in value]
+
+
+# ------------------------------------------------------------------ lockstep
+
+
+class _FailedCall(TorchFunctionMode):
+    """Remembers the last call of a torch function that raised, which names the sizes that the code asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = ""
+        self.arguments: tuple[Any, ...] = ()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        try:
+            return func(*args, **(kwargs or {}))
+        except Exception:
+            self.name, self.arguments = getattr(func, "__name__", ""), args
+            raise
+
+    def requested(self, dims: int) -> list[int | None]:
+        """The sizes that a failed view asked for, by dimension of its result."""
+        sizes = [size for size in _flat(self.arguments[1:]) if isinstance(size, int)]
+        if self.name in ("view", "reshape", "_unsafe_view", "expand") and len(sizes) == dims:
+            return [size if size >= 0 else None for size in sizes]
+        if self.name == "unflatten" and len(sizes) > 1:
+            at = sizes[0] % (dims - len(sizes) + 2)
+            asked: list[int | None] = [None] * dims
+            asked[at : at + len(sizes) - 1] = [size if size >= 0 else None for size in sizes[1:]]
+            return asked[:dims]
+        return []
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    for part in value:
+        if isinstance(part, tuple | list):
+            yield from _flat(part)
+        else:
+            yield part
+
+
+class _Parted(BaseException):
+    """Ends a dry run that went another way; no `Exception`, so that the model's code does not catch it."""
+
+    def __init__(self, mismatch: Mismatch) -> None:
+        super().__init__(mismatch)
+        self.mismatch = mismatch
+
+
+class _Lockstep:
+    def __init__(self, axes: Axes, selection: Selection) -> None:
+        self.axes = axes
+        self.selection = selection
+        self.recorded = axes.graph.operators
+        self.live = live_operators(axes.graph)
+        self.by_data = axes.graph.traced_on == REAL
+        self.at = 0  # how many operators went alike
+        self.parted = False
+        self.scales: list[Scale] = []
+
+    def follow(self, now: OperatorNode) -> None:
+        """Compare an operator of the dry run with the recorded one."""
+        if self.parted or now.index != self.at:
+            return
+        before = self.recorded[self.at] if self.at < len(self.recorded) else None
+        if before is None or before.overload is not now.overload:
+            self.parted = True
+            return
+        requests = self._requested_by(before, now) if before in self.live else []
+        if self.by_data and not any(self.selection.cut(request.term) for request in requests):
+            # other data lead to other numbers of things, and on another way from here
+            self.parted = bool(requests)
+        elif requests:
+            raise _Parted(Mismatch(before.index, before, tuple(requests), where=before.where))
+        self.at += not self.parted
+        self.scales += [Scale(before, old, new) for old, new in _numbers(before, now) if old != new]
+        if is_attention(before) and before.kwargs.get("scale") is None:
+            old, new = before.inputs[0].shape[-1], now.inputs[0].shape[-1]
+            self.scales += [Scale(before, old**-0.5, new**-0.5)] if old != new else []
+
+    def _requested_by(self, before: OperatorNode, now: OperatorNode) -> list[Request]:
+        pairs = zip(_results(before), _results(now), strict=False)
+        return [request for old, new in pairs for request in self._requests(old, list(new.shape))]
+
+    def ended(self, tried: Dataflow) -> Mismatch | None:
+        """What is to be said when the forward pass came to its end."""
+        if self.by_data and self.parted:
+            return None
+        outputs: list[Request] = []
+        for old, new in zip(self.axes.graph.outputs, tried.outputs, strict=False):
+            outputs += self._requests(old, list(new.shape))
+        same = len(self.axes.graph.outputs) == len(tried.outputs)
+        if outputs or not same:
+            text = "" if same else f"{len(tried.outputs)} outputs, not {len(self.axes.graph.outputs)}"
+            return Mismatch(len(self.recorded), None, tuple(outputs), text, "the model's output")
+        return None
+
+    def stopped(self, tried: Dataflow, error: str, calls: _FailedCall) -> Mismatch:
+        """What is to be said when the forward pass raised."""
+        operator = self.recorded[self.at] if self.at < len(self.recorded) else None
+        viewed = self._view_to_come()
+        found: list[Request] = []
+        if viewed is not None and viewed in self.live:
+            result = _results(viewed)[0]
+            found = self._requests(result, calls.requested(result.dim()))
+        attempt = tried.attempt
+        failed = attempt if attempt is not None and attempt.index == len(tried.operators) else viewed or operator
+        where = failed.where if failed is not None else "the end of forward"
+        return Mismatch(self.at, viewed or operator, tuple(found), error, where)
+
+    def _view_to_come(self) -> OperatorNode | None:
+        """The view that a call which raised would have made: a reshape may copy first."""
+        for operator in self.recorded[self.at : self.at + 3]:
+            if operator.name in _VIEWS:
+                return operator
+            if operator.name not in _COPIES:
+                return None
+        return None
+
+    def _requests(self, node: DataNode, asked: list[int] | list[int | None]) -> list[Request]:
+        terms = self.axes.inference.dims(node)
+        if len(asked) != len(terms) or not (node.consumers or node.is_output):
+            return []
+        found = []
+        for term, size in zip(terms, asked, strict=True):
+            # along a filler all is equal: how long it is stands in the code
+            if size is None or any(atom.filler is not None for atom in atoms(term)):
+                continue
+            planned = self.selection.size(term)
+            if planned != size:
+                found.append(Request(term, planned, size))
+        return found
+
+
+def _results(operator: OperatorNode) -> list[DataNode]:
+    return [node for _, node in leaves(operator.result, DataNode)]
+
+
+def _numbers(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[float, float]]:
+    """The pairs of numbers among the arguments of two calls that are no sizes or positions."""
+    for old, new in zip(_flat((before.args, tuple(before.kwargs.values()))),
+                        _flat((now.args, tuple(now.kwargs.values()))), strict=False):  # fmt: skip
+        first, second = number_in(old), number_in(new)
+        if first is not None and second is not None:
+            yield first, second
+
+
+def number_in(argument: Any) -> float | None:
+    """A floating-point number, or a constant tensor of one number, as in `x / torch.tensor(channels).sqrt()`."""
+    if isinstance(argument, float):
+        return argument
+    tensor = argument.tensor if isinstance(argument, DataNode) and argument.kind == CONSTANT else None
+    known = tensor is not None and tensor.numel() == 1 and not tensor.is_meta and not tensor.is_complex()
+    return float(tensor) if known and type(tensor) is Tensor else None  # pyright: ignore[reportArgumentType]
+
+
+def is_attention(operator: OperatorNode) -> bool:
+    """Whether an operator divides by the root of the query's size unless it is told a scale."""
+    return "scaled_dot_product" in operator.name

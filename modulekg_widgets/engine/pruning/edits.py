@@ -1,0 +1,188 @@
+"""What a cut does to a model, by name: the positions that stay in every tensor, and the attributes that change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from modulekg_widgets.engine.errors import CutError, nearest, shown
+from modulekg_widgets.engine.identity.hierarchy import Walk, walk
+from modulekg_widgets.engine.tracing.state import Held, held_tensors, module_places
+
+Ints = NDArray[np.int64]
+Whole = int | tuple[int, ...] | list[int]  # what an attribute that holds sizes may be
+
+
+@dataclass(frozen=True, slots=True)
+class TensorEdit:
+    """What stays of one parameter or buffer."""
+
+    names: tuple[str, ...]  # every name that the tensor has, several when it is tied
+    shape: tuple[int, ...]  # before
+    kept: dict[int, Ints]  # dimension → the positions that stay, ascending
+    produced: frozenset[int] = frozenset()  # the dimensions along which it makes the axis, for masks
+
+    @property
+    def shape_after(self) -> tuple[int, ...]:
+        return tuple(len(self.kept[at]) if at in self.kept else size for at, size in enumerate(self.shape))
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The slices of `tensor` that stay, in memory of their own and in the order of its strides; no autograd."""
+        return _as_it_is(self._of, tensor)
+
+    def _of(self, tensor: torch.Tensor) -> torch.Tensor:
+        layout = _memory_order(tensor)
+        part = tensor.permute(layout)  # selecting gives rows of the last dimension: of the innermost one
+        for at, positions in self.kept.items():
+            part = part.index_select(layout.index(at), _index(positions, tensor))
+        part = part if self.kept else part.clone(memory_format=torch.contiguous_format)
+        return part.permute([layout.index(at) for at in range(tensor.dim())]).data
+
+    def whole(self, part: torch.Tensor, before: torch.Tensor | None = None) -> torch.Tensor:
+        """A tensor of `shape` whose slices that stay are `part`; the others are those of `before`, or zeros.
+
+        It has the dtype, the device and the order of strides of `part`.
+        """
+        return _as_it_is(self._whole, part, before)
+
+    def _whole(self, part: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor:
+        layout = _memory_order(part if before is None else before)
+        if not part.permute(layout).is_contiguous():  # dimensions of size 1 tell nothing of the order, `before` may
+            layout = _memory_order(part)
+        out = torch.empty_permuted(self.shape, layout, dtype=part.dtype, device=part.device)
+        out = out.zero_() if before is None else out.copy_(before)
+        _put(_bits(out), list(self.kept.items()), _bits(part.resolve_conj().resolve_neg()))
+        return out
+
+
+def _as_it_is(make: Callable[..., torch.Tensor], tensor: torch.Tensor, *others: torch.Tensor | None) -> torch.Tensor:
+    """What `make` makes: for a tensor of inference mode another one, else one that can be trained, in any mode."""
+    return torch.inference_mode(tensor.is_inference())(make)(tensor, *others)
+
+
+def _memory_order(tensor: torch.Tensor) -> list[int]:
+    """The dimensions from the outermost to the innermost, as channels_last has them in another order."""
+    return sorted(range(tensor.dim()), key=lambda at: -tensor.stride(at))
+
+
+def _index(positions: Ints, like: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(positions).to(like.device)
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory in a dtype that can be copied by index, which some of one or two bytes cannot."""
+    plain = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return tensor.view(plain[tensor.itemsize]) if tensor.itemsize in plain else tensor
+
+
+def _put(out: torch.Tensor, kept: list[tuple[int, Ints]], part: torch.Tensor) -> None:
+    """Write `part` where the kept positions of all dimensions meet."""
+    if not kept:
+        out.copy_(part)
+        return
+    (at, positions), *others = kept
+    index = _index(positions, out)
+    if others:
+        slices = out.index_select(at, index)
+        _put(slices, others, part)
+        part = slices
+    out.index_copy_(at, index, part)
+
+
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """All that a cut changes."""
+
+    tensors: tuple[TensorEdit, ...]
+    attributes: dict[str, tuple[Whole, Whole]] = field(default_factory=dict)  # "conv1.out_channels" → before, after
+
+
+class Place(NamedTuple):
+    """One tensor of a model that is edited."""
+
+    edit: TensorEdit
+    tensor: torch.Tensor
+    owners: tuple[tuple[dict[str, Any], str], ...]  # the state of each module that holds it, and the attribute
+
+
+class Setting(NamedTuple):
+    """An attribute that is edited: of a module, or of a plain object that a module holds, as `config.hidden_size`."""
+
+    state: dict[str, Any]  # the `__dict__` that holds it
+    name: str
+    before: Whole
+    after: Whole
+
+
+def places(model: nn.Module | Walk, edits: Edits) -> list[Place]:
+    """The tensors of `model` that are edited; raises `CutError` where the model is not what the plan was made for."""
+    walked = model if isinstance(model, Walk) else walk(model)
+    held = {each.name: each for each in held_tensors(walked, module_places(walked))}
+    names: dict[int, set[str]] = {}
+    for each in held.values():
+        names.setdefault(id(each.tensor), set()).add(each.name)
+    return [_place(held, names, edit) for edit in edits.tensors]
+
+
+def _place(held: dict[str, Held], names: dict[int, set[str]], edit: TensorEdit) -> Place:
+    missing = next((name for name in edit.names if name not in held), None)
+    if missing is not None:
+        raise CutError(f"the model has no tensor {shown(missing)!r}: {nearest(missing, held)}; plan for this model")
+    found = [held[name] for name in edit.names]
+    tensor = found[0].tensor
+    if any(each.tensor is not tensor for each in found):
+        raise CutError(f"{' and '.join(map(shown, edit.names))} are not one tensor any more: plan for this model")
+    if unknown := names[id(tensor)].difference(edit.names):
+        raise CutError(f"{shown(edit.names[0])} is {shown(min(unknown))} too, which is not so in the plan: plan again")
+    check_memory(edit.names[0], tensor)
+    if tuple(tensor.shape) != edit.shape:
+        raise CutError(
+            f"{shown(edit.names[0])} has shape {list(tensor.shape)} where {list(edit.shape)} is expected: "
+            "undo the cut that changed it, or plan again"
+        )
+    return Place(edit, tensor, tuple((each.state, each.attribute) for each in found))
+
+
+def check_memory(name: str, tensor: torch.Tensor) -> None:
+    """Only what lies in plain memory has slices of its own."""
+    if nn.parameter.is_lazy(tensor):
+        raise CutError(f"{shown(name)} has no shape before the first forward pass: run one, and plan again")
+    if tensor.layout is not torch.strided or tensor.is_quantized or is_traceable_wrapper_subclass(tensor):
+        layout = str(tensor.layout).removeprefix("torch.")
+        raise CutError(f"{shown(name)} is a {layout} {shown(type(tensor).__name__)}: only dense tensors can be sliced")
+
+
+def settings(model: nn.Module | Walk, edits: Edits) -> list[Setting]:
+    """The attributes of `model` that are edited; raises `CutError` where the model is not what the plan was made for.
+
+    Only what lies in the instance dictionaries of modules and of the plain objects in them is reached.
+    """
+    walked = model if isinstance(model, Walk) else walk(model)
+    states = {path: walked.states[index] for path, index in module_places(walked)}
+    return [_setting(states, name, before, after) for name, (before, after) in edits.attributes.items()]
+
+
+def _setting(states: dict[str, dict[str, Any]], path: str, before: Whole, after: Whole) -> Setting:
+    parts = path.split(".")
+    home = next(at for at in range(len(parts) - 1, -1, -1) if ".".join(parts[:at]) in states)
+    state: Any = states[".".join(parts[:home])]
+    for name in parts[home:-1]:
+        state = getattr(state.get(name), "__dict__", None)
+        if not isinstance(state, dict) or isinstance(state, torch.Tensor | type):
+            raise CutError(f"the model has no {shown(path)!r}, which the plan changes: plan for this model")
+    now = state.get(parts[-1])
+    if isinstance(now, list):  # a plan that was saved knows tuples only
+        before, after = (list(value) if isinstance(value, tuple) else value for value in (before, after))
+    if type(now) is not type(before) or now != before:
+        raise CutError(
+            f"{shown(path)} is {shown(repr(now))}, the plan was made for {shown(repr(before))}: "
+            "undo the cut that changed it, or plan again"
+        )
+    return Setting(state, parts[-1], before, after)

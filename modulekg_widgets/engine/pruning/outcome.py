@@ -1,0 +1,67 @@
+"""What a choice of indices makes of a model: the slices of every tensor, the attributes, and its size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+
+import numpy as np
+
+from modulekg_widgets.engine.axes.algebra import atoms
+from modulekg_widgets.engine.axes.attributes import changed_attributes
+from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.expression import kept
+from modulekg_widgets.engine.axes.layers import Layers
+from modulekg_widgets.engine.pruning.edits import Edits, TensorEdit, Whole
+from modulekg_widgets.engine.pruning.selection import Selection
+from modulekg_widgets.engine.tracing.dataflow import DataNode
+
+
+class Outcome:
+    """From selections to edits; knows which dimensions of which tensors make an axis and which read it."""
+
+    def __init__(self, axes: Axes) -> None:
+        self.axes = axes
+        self.nodes: list[DataNode] = [node for node in dict.fromkeys(axes.graph.state.values()) if node in self._placed]
+
+    @cached_property
+    def _placed(self) -> set[DataNode]:
+        return {node for places in self.axes.places.values() for node, _ in places}
+
+    @cached_property
+    def _read(self) -> set[tuple[DataNode, int]]:
+        """The dimensions of weights that read an axis, and make none; all the others make one."""
+        found = set()
+        for layer in Layers(self.axes.inference):
+            into, out = set(atoms(layer.into)), set(atoms(layer.out))
+            for at, term in enumerate(self.axes.inference.dims(layer.weight)):
+                if into.issuperset(own := set(atoms(term))) and out.isdisjoint(own):
+                    found.add((layer.weight, at))
+        return found
+
+    def edits(self, selection: Selection, attributes: Mapping[str, tuple[Whole, Whole]]) -> Edits:
+        """The tensors and attributes that change; `attributes` come on top of those of the adapters."""
+        masks = selection.masks()
+        tensors = []
+        for node in self.nodes:
+            stays = {}
+            for at, term in enumerate(self.axes.inference.dims(node)):
+                if any(atom in masks for atom in atoms(term)):
+                    stays[at] = np.flatnonzero(kept(term, masks))
+            if stays:
+                tensors.append(TensorEdit(node.names, node.shape, stays, self._produced(node, stays)))
+        return Edits(tuple(tensors), {**changed_attributes(self.axes, selection.changed), **attributes})
+
+    def _produced(self, node: DataNode, stays: Iterable[int]) -> frozenset[int]:
+        return frozenset(at for at in stays if node.is_parameter and (node, at) not in self._read)
+
+    def parameters(self, selection: Selection) -> tuple[int, int]:
+        """How many parameters there are before and after."""
+        before = after = 0
+        for node in dict.fromkeys(self.axes.graph.state.values()):
+            if node.is_parameter:
+                count = 1
+                for term in self.axes.inference.dims(node):
+                    count *= selection.size(term)
+                before, after = before + node.numel(), after + count
+        return before, after

@@ -1,0 +1,313 @@
+"""`mk.plan`: choose what goes, see that it runs, then cut, mask, save or replay it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from modulekg_widgets.engine.axes.axis import Axis
+from modulekg_widgets.engine.axes.cut_analysis import Cut, positions_to_mask
+from modulekg_widgets.engine.axes.graph import DataflowGraph
+from modulekg_widgets.engine.errors import CutError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.pruning.choice import (
+    SCOPES,
+    Choice,
+    Scores,
+    counts_by_rank,
+    counts_by_ratio,
+    dropped_by_cuts,
+    gone,
+    rounded,
+)
+from modulekg_widgets.engine.pruning.dryrun import Rehearsal
+from modulekg_widgets.engine.pruning.outcome import Outcome
+from modulekg_widgets.engine.pruning.pruning_plan import AxisCut, PruningPlan
+from modulekg_widgets.engine.pruning.repair import Draft, Repair, scale_changes
+from modulekg_widgets.engine.pruning.selection import Selection
+from modulekg_widgets.engine.tracing.flops import count_flops
+
+Importance = str | Callable[..., Any] | object
+TARGETS = ("params", "flops", "macs")
+CLOSE_ENOUGH = 0.002  # of the model, between what was asked for and what is found
+MOST_STEPS = 14
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a plan was asked for."""
+
+    ratio: float | None = None
+    target: Mapping[str, float] | None = None
+    per_axis: Mapping[Any, Any] | None = None
+    cuts: Sequence[Cut] | None = None
+    importance: Importance = "l1"
+    scope: str = "local"
+    only: Any = None
+    keep: Any = None
+    granularity: str = "index"
+    round_to: int | None = None
+
+
+def plan(
+    graph: DataflowGraph,
+    ratio: float | None = None,
+    target: Mapping[str, float] | None = None,
+    per_axis: Mapping[Any, Any] | None = None,
+    cuts: Iterable[Cut] | None = None,
+    importance: Importance = "l1",
+    scope: str = "local",
+    only: Any = None,
+    keep: Any = None,
+    granularity: str = "index",
+    round_to: int | None = None,
+) -> PruningPlan:
+    """What to drop from a traced model, tried in a dry run; nothing is changed.
+
+    `ratio`: the share of each axis's indices that goes, 0 … 1 (with `scope="global"` or `"isomorphic"`, of all indices
+    together or of those on axes of one kind, the least important first). `target`: `{"params": x}` or `{"flops": x}`,
+    what shall be left, as a share of 1 or a number. `per_axis`: `{axis, layer or (parameter, dim): ratio or indices}`.
+    `cuts`: results of `graph.cut_analysis`, merged. `only`, `keep`: names of axes, layers, modules or parameters, with
+    wildcards, or modules or classes. `granularity`: "index", "head" or "group": what goes where axes multiply.
+    `round_to`: the sizes left are multiples of it.
+    Raises `CutError`, with the line of code that stands against it, when no plan runs.
+    """
+    request = Request(
+        ratio,
+        target,
+        per_axis,
+        None if cuts is None else list(cuts),
+        importance,
+        scope,
+        only,
+        keep,
+        granularity,
+        round_to,
+    )
+    return _Planner(graph, request).plan()
+
+
+class _Planner:
+    def __init__(self, graph: DataflowGraph, request: Request) -> None:
+        _check(graph, request)
+        self.graph = graph
+        self.request = request
+        self.axes = graph.axes
+        self.choice = Choice(self.axes, request.granularity, request.only, request.keep)
+        self.outcome = Outcome(self.axes)
+        self.repair = Repair(self.axes, self.outcome)
+        self.given = self._given()
+
+    def plan(self) -> PruningPlan:
+        if self.request.target is not None:
+            return self._to_target(self.request.target)
+        return self._with_ratio(self.request.ratio or 0.0)
+
+    def _with_ratio(self, ratio: float) -> PruningPlan:
+        selection = self._selection(ratio)
+        if not selection.changed:
+            raise CutError(self._nothing(ratio))
+        draft, rehearsal = self.repair.proved(Draft(selection, selection.counts))
+        return self._made(draft, rehearsal)
+
+    def _made(self, draft: Draft, rehearsal: Rehearsal) -> PruningPlan:
+        selection = draft.selection
+        assert rehearsal.graph is not None
+        before, after = self.graph.flops(), count_flops(rehearsal.graph.operators)
+        found = []
+        for term, count in selection.changed.items():
+            axis = self.axes.of(term)
+            dropped = tuple(sorted(selection.orders[term][: term.size - count].tolist()))
+            found.append((axis.number, AxisCut(axis.name, axis.size, dropped, _members(axis))))
+        cuts = tuple(cut for _, cut in sorted(found, key=lambda entry: entry[0]))
+        return PruningPlan(
+            axes=cuts,
+            edits=self.repair.edits(draft),
+            changes=(*draft.changes, *scale_changes(rehearsal.scales)),
+            params=self.outcome.parameters(selection),
+            flops=(int(before), int(after)),
+            macs=(before.macs, after.macs),
+            call=self._call(cuts),
+        )
+
+    def _call(self, cuts: Iterable[AxisCut]) -> str:
+        """Python that makes the plan again: the request where text can say it, else the indices."""
+        defaults = Request()
+        given = {name: value for name in Request.__dataclass_fields__
+                 if (value := getattr(self.request, name)) != getattr(defaults, name)}  # fmt: skip
+        if not all(_is_literal(value) for value in given.values()):
+            given = {"per_axis": {cut.name: list(cut.dropped) for cut in cuts}}
+        return f"mk.plan(graph, {', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
+    # ------------------------------------------------------------ selection
+
+    def _selection(self, ratio: float) -> Selection:
+        """What the request says, before any dry run."""
+        chosen = self.chosen if ratio else []
+        steps = self.choice.steps([*chosen, *(self.axes.of(term) for term in self.given)], self.request.round_to)
+        if self.request.scope == "local":
+            counts = counts_by_ratio(chosen, ratio, steps)
+        else:
+            counts = counts_by_rank(chosen, self._comparable(), ratio, steps, self.request.scope == "isomorphic")
+        for term, (count, first) in self.given.items():
+            counts[term] = rounded(count, term.size, 1 if len(first) else steps.get(term, 1))
+        orders = {term: self._order(term) for term in counts}
+        return Selection(orders, counts)
+
+    @property
+    def chosen(self) -> list[Axis]:
+        """The axes that a ratio is for: those that nothing else was said of."""
+        return [axis for axis in self.independent if axis.term not in self.given]
+
+    @property
+    def independent(self) -> list[Axis]:
+        if not hasattr(self, "_independent"):
+            self._independent = self.choice.independent() if self._ratio_wanted() else []
+        return self._independent
+
+    def _ratio_wanted(self) -> bool:
+        return bool(self.request.ratio) or self.request.target is not None
+
+    def _given(self) -> dict[Any, tuple[int, np.ndarray]]:
+        """Per axis that the user names: how many indices stay, and those that go first."""
+        found: dict[Any, tuple[int, np.ndarray]] = {}
+        for term, indices in dropped_by_cuts(self.axes, self.request.cuts or ()).items():
+            found[term] = (_left(self.axes.of(term), len(indices)), np.asarray(indices))
+        for name, wanted in (self.request.per_axis or {}).items():
+            for axis in self._named(name):
+                if isinstance(wanted, float | int) and not isinstance(wanted, bool):
+                    if not 0 <= wanted < 1:
+                        raise CutError(f"per_axis[{shown(str(name))!r}]={wanted}: give a share of 0 … 1 or indices")
+                    found[axis.term] = (axis.size - gone(axis.size, wanted), np.empty(0, dtype=np.int64))
+                else:
+                    drop = np.flatnonzero(positions_to_mask(wanted, axis.size, f"axis {shown(axis.name)}"))
+                    found[axis.term] = (_left(axis, len(drop)), drop)
+        return found
+
+    def _named(self, name: Any) -> list[Axis]:
+        """The free axes behind a key of `per_axis`."""
+        is_place = isinstance(name, tuple) and len(name) == 2
+        found = list(self.axes[name].axes) if is_place else self.choice.named(name)
+        free = [axis for axis in found if axis.frozen is None]
+        if not free:
+            why = found[0].frozen if found else "it has none"
+            raise CutError(f"per_axis: no axis of {shown(str(name))!r} can be cut: {why}")
+        if len(free) == 1:
+            return free
+        return Choice(self.axes, self.request.granularity, free, None).independent()
+
+    # ------------------------------------------------------------ importance
+
+    def _order(self, term: Any) -> np.ndarray:
+        """The indices of an axis, the first to go first: those given, then the least important."""
+        first = self.given[term][1] if term in self.given else np.empty(0, dtype=np.int64)
+        if len(first) and self._has_no_data:
+            rest = np.setdiff1d(np.arange(term.size), first)[::-1]
+            return np.concatenate([first, rest])
+        order = np.argsort(self._scores()[term], kind="stable")
+        return np.concatenate([first, order[~np.isin(order, first)]])
+
+    @property
+    def _has_no_data(self) -> bool:
+        return any(node.tensor is not None and node.tensor.is_meta for node in self.graph.state.values())
+
+    def _scores(self) -> Scores:
+        if not hasattr(self, "_scored"):
+            from modulekg_widgets.engine.pruning.importance import score
+
+            terms = [axis.term for axis in self.independent]
+            terms += [term for term in self.given if term not in terms]
+            self._scored = score(self.axes, terms, self.request.importance)
+        return self._scored
+
+    def _comparable(self) -> Scores:
+        from modulekg_widgets.engine.pruning.importance import normalised
+
+        return normalised(self._scores())
+
+    # --------------------------------------------------------------- target
+
+    def _to_target(self, target: Mapping[str, float]) -> PruningPlan:
+        """The plan whose size comes closest to what is asked for, from above, by halving the range of ratios."""
+        ((unit, wanted),) = target.items()
+        low, high = 0.0, 1.0
+        best: PruningPlan | None = None
+        last: Exception | None = None
+        for _ in range(MOST_STEPS):
+            ratio = (low + high) / 2
+            try:
+                found = self._with_ratio(ratio)
+            except CutError as error:
+                last, found = error, None
+            if found is None:
+                low = ratio if not self._selection(ratio).changed else low
+                high = high if low == ratio else ratio
+                continue
+            before, after = getattr(found, unit)
+            goal = wanted * before if wanted <= 1 else wanted
+            if after > goal:
+                low = ratio
+            else:
+                high = ratio
+                best = found
+                if goal - after < CLOSE_ENOUGH * before:
+                    break
+        if best is None:
+            raise CutError(f"target={dict(target)} cannot be reached: even the largest ratio leaves more") from last
+        return best
+
+    def _nothing(self, ratio: float) -> str:
+        if not self.axes.free:
+            return "no axis of the model is free: graph.axes lists them with the reasons"
+        if self._ratio_wanted() and not self.choice.allowed:
+            return "only=… and keep=… leave no axis that may be cut: graph.axes.free lists those that could be"
+        return f"a ratio of {ratio:g} takes no index of any axis: pass a larger one"
+
+
+def _members(axis: Axis) -> tuple[str, ...]:
+    return tuple(f"{name}[{dim}]" for name, dim, _ in axis.members)
+
+
+def _is_literal(value: Any) -> bool:
+    """Whether the repr of a value is Python for it."""
+    if isinstance(value, Mapping):
+        return all(_is_literal(part) for pair in value.items() for part in pair)
+    if isinstance(value, list | tuple):
+        return all(map(_is_literal, value))
+    return type(value) in (int, float, bool, str, type(None))
+
+
+def _left(axis: Axis, count: int) -> int:
+    if count >= axis.size:
+        raise CutError(f"{shown(axis.name)} would lose all of its {axis.size} indices: leave one at least")
+    return axis.size - count
+
+
+def _check(graph: Any, request: Request) -> None:
+    if not isinstance(graph, DataflowGraph):
+        what = (
+            "trace it first: mk.plan(mk.trace(model, args), …)" if isinstance(graph, nn.Module) else "pass mk.trace(…)"
+        )
+        raise CutError(f"a plan is made for a traced graph, got {shown(type(graph).__name__)}: {what}")
+    if graph.error is not None:
+        raise CutError("the graph ends where its forward pass stopped: trace with inputs that go through")
+    wanted = [name for name in ("ratio", "target", "per_axis", "cuts") if getattr(request, name) is not None]
+    if not wanted:
+        raise CutError("nothing to cut: pass ratio=0.5, target={'params': 0.5}, per_axis={…} or cuts=[…]")
+    if "ratio" in wanted and "target" in wanted:
+        raise CutError("ratio and target exclude each other: the target finds the ratio")
+    if request.ratio is not None and not (isinstance(request.ratio, float | int) and 0 <= request.ratio < 1):
+        raise CutError(f"ratio={shown(repr(request.ratio))}: give the share of indices that goes, from 0 to below 1")
+    if request.scope not in SCOPES:
+        raise UnknownNameError(f"scope={shown(str(request.scope))!r}: {nearest(str(request.scope), SCOPES)}")
+    target = request.target
+    if target is not None and not (
+        isinstance(target, Mapping) and len(target) == 1 and next(iter(target)) in TARGETS
+        and isinstance(next(iter(target.values())), float | int) and next(iter(target.values())) > 0
+    ):  # fmt: skip
+        raise CutError(
+            f"target={shown(repr(target))}: give what shall be left, as {{'params': 0.5}} or {{'flops': 1e9}}"
+        )

@@ -1,0 +1,63 @@
+"""How many indices of each axis stay, and in which order they go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modulekg_widgets.engine.axes.algebra import Term, atoms, find
+from modulekg_widgets.engine.axes.cut_analysis import Masks
+from modulekg_widgets.engine.axes.expression import remaining
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The state of a plan; corrections make a new one."""
+
+    orders: Mapping[Term, Ints]  # the indices of each axis that may be cut, the first to go first
+    counts: Mapping[Term, int]  # how many stay
+    pinned: Mapping[Term, str] = field(default_factory=dict)  # axes that had to stay whole, and why
+
+    @cached_property
+    def changed(self) -> dict[Term, int]:
+        """How many indices stay of the axes that lose some."""
+        return {atom: count for atom, count in self.counts.items() if count < atom.size}
+
+    def masks(self) -> Masks:
+        """Which indices stay, of the axes that lose some."""
+        found = {}
+        for atom, count in self.changed.items():
+            keep = np.ones(atom.size, dtype=bool)
+            keep[self.orders[atom][: atom.size - count]] = False
+            found[atom] = keep
+        return found
+
+    def size(self, term: Term) -> int:
+        """The size of a dimension afterwards."""
+        return remaining(term, self.changed)
+
+    def free(self, term: Term) -> list[Term]:
+        """The atoms of a dimension whose count may be set, each once."""
+        return [atom for atom in dict.fromkeys(atoms(term)) if atom in self.counts and atom not in self.pinned]
+
+    def cut(self, term: Term) -> list[Term]:
+        """The atoms of a dimension that lose indices, each once."""
+        return [atom for atom in dict.fromkeys(atoms(find(term))) if atom in self.changed]
+
+    def with_count(self, atom: Term, count: int) -> Selection:
+        """The same with another number of indices for one axis."""
+        return replace(self, counts={**self.counts, atom: count})
+
+    def pin(self, every: list[Term], reason: str) -> Selection:
+        """The same with these axes kept whole."""
+        return replace(
+            self,
+            counts={**self.counts, **{atom: atom.size for atom in every}},
+            pinned={**self.pinned, **dict.fromkeys(every, reason)},
+        )

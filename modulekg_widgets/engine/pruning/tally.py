@@ -1,0 +1,208 @@
+"""From a number for every element of a tensor to one for every index of an axis, each tensor read once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from modulekg_widgets.engine.axes.algebra import ATOM, SUM, Term, find, flat
+from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.tracing.dataflow import DataNode
+
+Tensor = torch.Tensor
+Vector = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Element = Callable[..., Tensor]  # from tensors of one shape to a number for each of their elements
+BLOCK = 1 << 17  # elements: what one core keeps in its cache
+
+
+def marginals(element: Element, given: Sequence[Tensor], dims: Iterable[int]) -> dict[int, Tensor]:
+    """For each of `dims` the sums of `element(*given)` over all the other dimensions."""
+    first = given[0]
+    wanted = set(dims)
+    rows = len(first)
+    if first.device.type == "cpu":
+        rows = max(1, BLOCK * rows // max(first.numel(), 1))
+    heads: list[Tensor] = []
+    rest: Tensor | None = None
+    for start in range(0, len(first), rows):
+        block = element(*(tensor[start : start + rows] for tensor in given))
+        if 0 in wanted:
+            heads.append(block.sum(tuple(range(1, block.dim()))) if block.dim() > 1 else block)
+        if wanted - {0}:
+            part = block.sum(0)
+            if rest is None:
+                rest = part.double() if rows < len(first) else part
+            else:
+                rest += part
+    found = {0: torch.cat(heads)} if heads else {}
+    for dim in wanted - {0}:
+        assert rest is not None
+        others = tuple(at for at in range(rest.dim()) if at != dim - 1)
+        found[dim] = rest.sum(others) if others else rest
+    return found
+
+
+class Layout:
+    """Where the positions of one dimension belong: to which indices of the wanted atoms.
+
+    `slots` are places in the common vector of a `Tally`; position `positions[i]`, or i where that is None, belongs to
+    `slots[i]`. `atoms` come in the order of the vector that `fold` gives, `starts` are their places in it.
+    """
+
+    def __init__(self, tally: Tally, term: Term) -> None:
+        parts = flat(term) if find(term).kind == SUM else [find(term)]
+        self.atoms: list[Term] = list(dict.fromkeys(part for part in parts if part in tally.starts))
+        self.positions: Ints | None = None
+        self._folded: Ints | None = None
+        if len(self.atoms) < len(parts):
+            entries = [entry for entry in _entries(term) if entry[0] in tally.starts]
+            self.atoms = list(dict.fromkeys(atom for atom, _, _ in entries))
+            starts = dict(zip(self.atoms, _starts(self.atoms), strict=True))
+            self.positions = _joined(positions for _, positions, _ in entries)
+            self._folded = _joined(index + starts[atom] for atom, _, index in entries)
+        self.starts = _starts(self.atoms)
+        self.sizes = np.array([atom.size for atom in self.atoms], dtype=np.int64)
+        self.numbers = np.array([tally.numbers[atom] for atom in self.atoms], dtype=np.int64)
+        # positions that each index of an atom has
+        self.times = np.ones(len(self.atoms), dtype=np.int64)
+        if self._folded is not None:
+            self.times = np.bincount(self._folded, minlength=int(self.sizes.sum()))[self.starts]
+        self.places = _joined(np.arange(tally.starts[a], tally.starts[a] + a.size) for a in self.atoms)
+        self.slots = self.places if self._folded is None else self.places[self._folded]
+
+    def fold(self, vector: Vector) -> Vector:
+        """The sums over the positions of each index, atom after atom."""
+        if self.positions is None or self._folded is None:
+            return vector
+        sums = np.bincount(self._folded, weights=vector[self.positions], minlength=len(self.places))
+        return sums.astype(np.float64, copy=False)
+
+
+def _entries(term: Term) -> Iterator[tuple[Term, Ints, Ints]]:
+    """The atoms of a term, each with positions and the index that these have."""
+    term = find(term)
+    if term.kind == ATOM:
+        every = np.arange(term.size)
+        yield term, every, every
+    elif term.kind == SUM:
+        start = 0
+        for part in flat(term):
+            for atom, positions, index in _entries(part):
+                yield atom, positions + start, index
+            start += part.size
+    else:
+        outer, inner = 1, term.size
+        for part in flat(term):
+            inner //= part.size
+            for atom, positions, index in _entries(part):
+                grid = (np.arange(outer)[:, None, None] * part.size + positions[:, None]) * inner + np.arange(inner)
+                yield atom, grid.reshape(-1), np.broadcast_to(index[:, None], grid.shape).reshape(-1)
+            outer *= part.size
+
+
+def _joined(parts: Iterable[Ints]) -> Ints:
+    found = list(parts)
+    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+
+
+def _starts(every: Sequence[Term]) -> Ints:
+    return np.cumsum([0, *(atom.size for atom in every[:-1])])[: len(every)]
+
+
+class Tally:
+    """One number per index of the wanted atoms, in one vector, and by how much to divide it for a mean."""
+
+    def __init__(self, axes: Axes, terms: Iterable[Term]) -> None:
+        self.axes = axes
+        self.atoms = [atom for atom in dict.fromkeys(map(find, terms)) if atom.kind == ATOM]
+        self.starts = dict(zip(self.atoms, _starts(self.atoms).tolist(), strict=True))
+        self.numbers = {atom: number for number, atom in enumerate(self.atoms)}
+        self.size = sum(atom.size for atom in self.atoms)
+        self.total = np.zeros(self.size)
+        self.votes = np.zeros(len(self.atoms))
+        self._layouts: dict[Term, Layout | None] = {}
+
+    def layout(self, term: Term) -> Layout | None:
+        """The layout of a dimension; None when no wanted atom runs along it."""
+        term = find(term)
+        if term not in self._layouts:
+            layout = Layout(self, term)
+            self._layouts[term] = layout if layout.atoms else None
+        return self._layouts[term]
+
+    def layouts(self, node: DataNode) -> dict[int, Layout]:
+        """The layouts of the dimensions of a value along which a wanted atom runs."""
+        every = ((at, self.layout(term)) for at, term in enumerate(self.axes.inference.dims(node)))
+        return {at: layout for at, layout in every if layout is not None}
+
+    # -------------------------------------------------------------- counting
+
+    def add(self, layout: Layout, folded: Vector, depth: int) -> None:
+        """Count the sums of one member, every element for one; `depth` elements stand at each position."""
+        self.total[layout.places] += folded
+        self.votes[layout.numbers] += layout.times * depth
+
+    def share(self, layout: Layout, folded: Vector, depth: int = 1) -> None:
+        """Count them relative to the member's mean over the atom, so that every member has the same say."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            means = np.add.reduceat(folded, layout.starts) / layout.sizes
+            says = means != 0  # a member of zeros has none
+            self.total[layout.places] += folded / np.repeat(np.where(says, means, 1.0), layout.sizes)
+        self.votes[layout.numbers] += says
+
+    def add_all(
+        self,
+        element: Element,
+        given: Mapping[DataNode, Sequence[Tensor]],
+        count: Callable[[Layout, Vector, int], None],
+    ) -> None:
+        """Hand `count` the folded sums of `element` for every dimension of every tensor, and their depth."""
+        found: list[tuple[Layout, int]] = []
+        vectors: list[Tensor] = []
+        for node, tensors in given.items():
+            layouts = self.layouts(node)
+            if layouts:
+                for at, sums in marginals(element, tensors, layouts).items():
+                    found.append((layouts[at], tensors[0].numel() // len(sums)))
+                    vectors.append(sums)
+        for (layout, depth), vector in zip(found, on_host(vectors), strict=True):
+            count(layout, layout.fold(vector), depth)
+
+    # --------------------------------------------------------------- results
+
+    def of(self, atom: Term) -> Vector:
+        """What was counted for the indices of an atom."""
+        start = self.starts[find(atom)]
+        return self.total[start : start + atom.size].copy()
+
+    def sums(self) -> dict[Term, Vector]:
+        """Per atom what was counted."""
+        return {atom: self.of(atom) for atom in self.atoms}
+
+    def means(self) -> dict[Term, Vector]:
+        """Per atom the mean of what was counted; zeros where nothing was."""
+        return {atom: self.of(atom) / max(self.votes[number], 1) for atom, number in self.numbers.items()}
+
+
+def on_host(vectors: Sequence[Tensor]) -> list[Vector]:
+    """The vectors in float64, brought from their device at once."""
+    if not vectors:
+        return []
+    if len({vector.device for vector in vectors}) > 1:
+        return [vector.cpu().double().numpy() for vector in vectors]
+    joined = torch.cat(list(vectors)).cpu().double().numpy()
+    return np.split(joined, np.cumsum([len(vector) for vector in vectors])[:-1])
+
+
+def positions_of(term: Term, atom: Term) -> Ints:
+    """(atom.size, k): row i holds the positions of index i in a dimension, ascending in each occurrence of the atom."""
+    found = [
+        positions[np.argsort(index, kind="stable")].reshape(atom.size, -1)
+        for other, positions, index in _entries(term)
+        if other is find(atom)
+    ]
+    return np.concatenate(found, axis=1) if found else np.empty((atom.size, 0), dtype=np.int64)

@@ -1,0 +1,119 @@
+"""A mask writes zeros where a cut would take, and takes them back."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import modulekg_widgets as mk
+from modulekg_widgets.engine.pruning.cut import cut
+from modulekg_widgets.engine.pruning.masking import mask
+from pruning.edits_of_cut import bytes_of, edits_by_hand, small_edits, state_of, step, trained, values_of
+
+GONE, KEPT = [0, 3], [1, 2, 4, 5]
+MADE = ("conv.weight", "conv.bias", "norm.weight", "norm.bias")
+
+
+def test_what_goes_is_zero_where_it_is_made_and_nowhere_else() -> None:
+    model, _ = trained()
+    before, objects = values_of(model), {name: id(tensor) for name, tensor in model.named_parameters()}
+    gradient = model.conv.weight.grad
+    receipt = mask(model, small_edits(model, GONE))
+    assert repr(receipt) == "<MaskReceipt: 4 parameters masked>"
+    for name, now in values_of(model).items():
+        if name in MADE:
+            assert not now[GONE].any()
+            assert torch.equal(now[KEPT], before[name][KEPT])
+        else:
+            assert torch.equal(now, before[name])
+    assert {name: id(tensor) for name, tensor in model.named_parameters()} == objects
+    assert model.conv.weight.grad is gradient
+    assert (model.conv.out_channels, model.conv.weight.requires_grad) == (6, True)
+
+
+def test_a_masked_model_computes_what_the_cut_one_does() -> None:
+    model, _ = trained()
+    edits, x = small_edits(model, GONE), torch.randn(2, 2, 4, 4)
+    model.eval().double()
+    mask(model, edits)
+    masked = model(x.double())
+    cut(model, edits)
+    torch.testing.assert_close(model(x.double()), masked, rtol=1e-12, atol=1e-12)
+
+
+def test_undo_is_exact_for_what_was_masked() -> None:
+    model, optimizer = trained()
+    before = values_of(model)
+    receipt = mask(model, small_edits(model, GONE))
+    step(model, optimizer)
+    now = values_of(model)
+    receipt.undo()
+    for name, value in values_of(model).items():
+        assert bytes_of(value) == bytes_of(before[name] if name in MADE else now[name])
+    assert bytes_of(now["conv.weight"]) != bytes_of(before["conv.weight"])
+
+
+def test_restore_keeps_what_was_trained() -> None:
+    model, optimizer = trained()
+    before = values_of(model)
+    receipt = mask(model, small_edits(model, GONE))
+    step(model, optimizer)
+    now = values_of(model)
+    receipt.restore()
+    for name, value in values_of(model).items():
+        if name in MADE:
+            assert bytes_of(value[GONE]) == bytes_of(before[name][GONE])
+            assert bytes_of(value[KEPT]) == bytes_of(now[name][KEPT])
+        else:
+            assert bytes_of(value) == bytes_of(now[name])
+    with pytest.raises(mk.ModuleKGError, match="undoes its mask once"):
+        receipt.undo()
+
+
+def test_minus_zero_and_nan_come_back() -> None:
+    model, _ = trained()
+    model.conv.bias.data = torch.tensor([-0.0, 1.0, float("nan"), float("nan"), -0.0, 2.0])
+    before = bytes_of(model.conv.bias)
+    receipt = mask(model, small_edits(model, GONE))
+    assert bytes_of(model.conv.bias[GONE]) == bytes_of(torch.zeros(2))
+    receipt.restore()
+    assert bytes_of(model.conv.bias) == before
+
+
+def test_tied_parameters_are_masked_once() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 6), torch.nn.Linear(3, 6))
+    model[1].weight = model[0].weight
+    edits = edits_by_hand(model, {"0.weight": {0: KEPT}})
+    before = state_of(model)
+    receipt = mask(model, edits)
+    assert not model[1].weight[GONE].any()
+    receipt.undo()
+    assert state_of(model) == before
+
+
+def test_a_graph_that_still_needs_the_values_is_told() -> None:
+    model, _ = trained()
+    loss = model(torch.ones(2, 2, 4, 4, requires_grad=True)).sum()
+    mask(model, small_edits(model))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_a_model_that_was_cut_or_moved_since_is_refused() -> None:
+    model, _ = trained()
+    edits = small_edits(model, GONE)
+    receipt = mask(model, edits)
+    other = cut(model, edits)
+    before = state_of(model)
+    for way in (receipt.undo, receipt.restore):
+        with pytest.raises(mk.ModuleKGError, match="undo the cut that changed it"):
+            way()
+    assert state_of(model) == before
+    other.undo()
+    model.double()
+    with pytest.raises(mk.ModuleKGError, match="move the model back"):
+        receipt.undo()
+    receipt.restore()
+    assert model.conv.weight.dtype is torch.float64
+    with pytest.raises(mk.ModuleKGError, match="no tensor"):
+        mask(torch.nn.Linear(2, 2), edits)
