@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.identity.weights import weight_fingerprint
     from modulekg_widgets.engine.knowledge.exchange import exporter
     from modulekg_widgets.engine.knowledge.graph import KnowledgeGraph
+    from modulekg_widgets.engine.pruning import tools as pruning
     from modulekg_widgets.engine.pruning.importance import importance
     from modulekg_widgets.engine.pruning.plan import plan
     from modulekg_widgets.engine.pruning.plan_file import load_plan
@@ -45,10 +46,13 @@ _HOMES = {
     "importance": "engine.pruning.importance",
     "load_plan": "engine.pruning.plan_file",
     "plan": "engine.pruning.plan",
+    "pruning": "engine.pruning.tools",
     "speedup": "engine.pruning.speedup",
     "trace": "engine.axes.graph",
     "weight_fingerprint": "engine.identity.weights",
 }
+
+_NAMESPACES = {"pruning"}  # names that are a module, not something in it
 
 __all__ = [
     "DataflowGraph",
@@ -69,6 +73,7 @@ __all__ = [
     "importance",
     "load_plan",
     "plan",
+    "pruning",
     "speedup",
     "trace",
     "weight_fingerprint",
@@ -79,7 +84,8 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{home}"), name)
+    module = import_module(f"{__name__}.{home}")
+    value = module if name in _NAMESPACES else getattr(module, name)
     globals()[name] = value
     return value
 

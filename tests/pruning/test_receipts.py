@@ -34,8 +34,8 @@ def test_undo_after_training_is_exact_and_the_cut_can_be_made_again() -> None:
     losses = []
     for _ in range(2):
         receipt = cut(model, edits, optimizer)
+        optimizer.zero_grad(set_to_none=False)  # writes into the gradients that were there
         losses.append([step(model, optimizer, seed) for seed in range(3)])
-        optimizer.zero_grad(set_to_none=False)
         optimizer.param_groups[0]["lr"] = 0.5
         receipt.undo()
         assert state_of(model, optimizer) == before
@@ -181,6 +181,11 @@ def other_shape(model: Small) -> None:
     model.head.bias.data = torch.zeros(4)
 
 
+def other_dtype(model: Small) -> None:
+    model.conv.weight.grad = None
+    model.conv.weight.data = model.conv.weight.data.double()
+
+
 def take_away(model: Small) -> None:
     model.norm = nn.Identity()  # type: ignore[assignment]
 
@@ -196,6 +201,7 @@ def untied(model: Small) -> None:
         (replace_the_rest, "head.bias is no longer the Parameter", ("undo",)),
         (other_attribute, "conv.out_channels", ("undo", "restore")),
         (other_shape, r"head.bias was \[3\] float32 on cpu and is \[4\]", ("undo",)),
+        (other_dtype, "conv.weight was .* move the model back before you undo", ("undo",)),
         (take_away, "no tensor 'norm.weight'", ("undo", "restore")),
         (untied, "norm.weight is norm.bias too", ("undo", "restore")),
         (lambda model: model.double(), "move the model back", ("undo",)),

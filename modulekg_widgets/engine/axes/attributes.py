@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -30,13 +31,29 @@ class Sizes:
         self._node = node
         self.module = node.module
 
+    @cached_property
+    def _tensors(self) -> dict[str, DataNode]:
+        """The module's own tensors; one that is computed from others goes by the name that forward reads it by."""
+        found = dict(self._node.params)
+        prefix = f"{self._node.path}." if self._node.path else ""
+        for name in self.module._modules.get("parametrizations") or ():
+            for original in ("original", "original1", "original0"):  # of weight_norm's two, the second has the shape
+                node = self._axes.graph.state.get(f"{prefix}parametrizations.{name}.{original}")
+                if node is not None:
+                    found.setdefault(name, node)
+        for name, node in self._node.params.items():
+            for suffix in ("_orig", "_v"):  # as torch.nn.utils.prune and the old weight_norm call what they wrap
+                if name.endswith(suffix):
+                    found.setdefault(name.removesuffix(suffix), node)
+        return found
+
     def parameter(self, name: str, dim: int) -> int:
         """The size of a dimension of one of the module's own parameters or buffers."""
-        return self._size(self._node.params[name], dim)
+        return self._size(self._tensors[name], dim)
 
     def has(self, name: str) -> bool:
         """Whether the module has a parameter or buffer of that name."""
-        return name in self._node.params
+        return name in self._tensors
 
     def input(self, dim: int) -> int | None:
         """The size of a dimension of the first tensor that the module was called with; None when it was not called."""
@@ -45,7 +62,7 @@ class Sizes:
 
     def of_role(self, role: str, name: str, dim: int) -> int | None:
         """How many indices stay of the axis with a role in a dimension of a parameter."""
-        term = self._axes.inference.dims(self._node.params[name])[dim]
+        term = self._axes.inference.dims(self._tensors[name])[dim]
         for atom in atoms(term):
             if self._axes.inference.roles.get(atom) == role:
                 return self._counts.get(atom, atom.size)

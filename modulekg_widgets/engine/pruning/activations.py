@@ -21,7 +21,7 @@ from modulekg_widgets.engine.identity.hierarchy import walk
 from modulekg_widgets.engine.pruning.calibration import Calibration, parameters_with_data
 from modulekg_widgets.engine.pruning.criteria import Criterion, Scores, or_magnitude, wide
 from modulekg_widgets.engine.pruning.tally import Element, Tally, Vector, marginals
-from modulekg_widgets.engine.tracing.dataflow import BUFFER, PARAMETER, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.state import held_tensors, module_places
 
 Tensor = torch.Tensor
@@ -78,14 +78,15 @@ class Activation(Criterion):
 class Readings:
     """Which values are read, and what was read of them.
 
-    A value is known again by its operator: the n-th one that works with the same parameters, whatever the batch size
-    and the device. `calls` are these operators by their parameters' names, each with its first input and output.
+    A value is known again by its operator: the n-th one whose largest parameter is the same, for what surrounds it, as
+    the addition of a bias, changes with batch size and device. `calls` are these operators by that parameter's name,
+    each with its first input that is an activation, and its first output.
     """
 
     def __init__(self, tally: Tally, statistic: Statistic) -> None:
         self.tally = tally
         self.statistic = statistic
-        self.calls: dict[Names, list[tuple[DataNode | None, DataNode | None]]] = {}
+        self.calls: dict[str, list[tuple[DataNode, DataNode | None]]] = {}
         self._sums: dict[tuple[DataNode, int], list[Vector]] = {}
         self._depths: Counter[tuple[DataNode, int]] = Counter()
         self.chosen = self._choose(self._candidates())
@@ -107,11 +108,16 @@ class Readings:
                 continue
             into = operator.inputs[names.index(None)]
             out = _first_result(operator)
-            self.calls.setdefault(known, []).append((into, out))
+            self.calls.setdefault(self.largest(known), []).append((into, out))
             is_layer = operator.index in layers.at
             yield INTO_LAYER if is_layer else ELSEWHERE, into
             if out is not None:
                 yield OUT_OF_LAYER if is_layer else ELSEWHERE, out
+
+    def largest(self, names: Names) -> str:
+        """The name of the largest of these tensors."""
+        state = self.tally.axes.graph.state
+        return max(names, key=lambda name: (state[name].numel(), name))
 
     def _choose(self, candidates: Iterable[tuple[int, DataNode]]) -> dict[DataNode, dict[int, set[Term]]]:
         """Per value and dimension the atoms that are read there: each where it suits best."""
@@ -169,16 +175,16 @@ class _Watch(TorchDispatchMode):
     def __init__(self, readings: Readings) -> None:
         super().__init__()
         self._readings = readings
-        self._seen: Counter[Names] = Counter()
+        self._seen: Counter[str] = Counter()
         self._made: dict[int, tuple[Names, Tensor]] = {}  # by address; what is held is not freed and taken again
         graph = readings.tally.axes.graph
         walked = walk(graph.model)
         ranges = {}
         for held in held_tensors(walked, module_places(walked)):
-            if held.kind in (PARAMETER, BUFFER) and held.tensor.numel() and held.tensor.layout is torch.strided:
-                start = held.tensor.data_ptr()
-                size = held.tensor.untyped_storage().nbytes() - held.tensor.storage_offset() * held.tensor.itemsize
-                ranges[start] = (start + size, frozenset([graph.state[held.name].label]))
+            node, tensor = graph.state.get(held.name), held.tensor
+            if node is not None and tensor.numel() and tensor.layout is torch.strided:
+                size = tensor.untyped_storage().nbytes() - tensor.storage_offset() * tensor.itemsize
+                ranges[tensor.data_ptr()] = (tensor.data_ptr() + size, frozenset([node.label]))
         self._starts = sorted(ranges)
         self._ranges = ranges
 
@@ -195,9 +201,10 @@ class _Watch(TorchDispatchMode):
                 if self._names(tensor) is None and tensor.numel():
                     self._made[tensor.untyped_storage().data_ptr()] = (known, tensor)
             return out
-        calls = self._readings.calls.get(known, ())
-        number = self._seen[known]
-        self._seen[known] += 1
+        key = self._readings.largest(known)
+        calls = self._readings.calls.get(key, ())
+        number = self._seen[key]
+        self._seen[key] += 1
         if number < len(calls):
             into, result = calls[number]
             self._readings.read(into, given[names.index(None)])

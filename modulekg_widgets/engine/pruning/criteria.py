@@ -13,7 +13,7 @@ from modulekg_widgets.engine.axes.algebra import Term, atoms, find
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.call import rules
 from modulekg_widgets.engine.axes.layers import VIEWS, Layers
-from modulekg_widgets.engine.errors import CutError
+from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.calibration import Calibration, Loss, Weighted, parameters_with_data
 from modulekg_widgets.engine.pruning.tally import Tally, Vector, positions_of
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
@@ -40,8 +40,8 @@ class Criterion(ABC):
 class L1(Criterion):
     """The sum of |w| of an index relative to the axis's average, as a mean over all members of the axis.
 
-    Every member has the same say, so that neither a large nor a loud one drowns the others; one of zeros has none.
-    Source: Li et al. 2017, "Pruning Filters for Efficient ConvNets", for a single member.
+    A member with n elements per index counts 1 + ln n times: neither does a large one drown the small ones, nor a lone
+    bias outvote a filter. Source: Li et al. 2017, "Pruning Filters for Efficient ConvNets", for a single member.
     """
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
@@ -66,6 +66,8 @@ class Random(Criterion):
     """Uniform random numbers that depend on the seed and the axis alone; needs no data."""
 
     def __init__(self, seed: int = 0) -> None:
+        if not isinstance(seed, int) or seed < 0:
+            raise CutError(f"seed={shown(repr(seed))}: give a whole number of at least 0")
         self.seed = seed
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:

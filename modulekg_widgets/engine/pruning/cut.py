@@ -18,8 +18,7 @@ from modulekg_widgets.engine.pruning.parts import (
     moved_along,
 )
 from modulekg_widgets.engine.pruning.receipt import Receipt
-from modulekg_widgets.engine.pruning.tensors import outside_inference
-from modulekg_widgets.engine.pruning.transaction import Write, commit
+from modulekg_widgets.engine.pruning.transaction import commit
 
 
 def cut(model: nn.Module, edits: Edits, optimizer: torch.optim.Optimizer | None = None) -> Receipt:
@@ -28,13 +27,6 @@ def cut(model: nn.Module, edits: Edits, optimizer: torch.optim.Optimizer | None 
     Parameters and buffers stay the same objects, with their hooks, ties, gradients, dtype, device and memory format.
     Raises `CutError` when the model or the optimizer does not fit; whatever is raised, all is as it was before.
     """
-    writes, receipt = _prepared(model, edits, optimizer)
-    return commit(writes, receipt)
-
-
-@outside_inference
-def _prepared(model: nn.Module, edits: Edits, optimizer: torch.optim.Optimizer | None) -> tuple[list[Write], Receipt]:
-    """All that the cut will write, and the receipt: both are complete before the first write."""
     walked = walk(model)
     layers = flattened(walked, places(walked, edits))
     found = places(walked, Edits((*edits.tensors, *moved_along(walked, layers, edits))))
@@ -49,4 +41,5 @@ def _prepared(model: nn.Module, edits: Edits, optimizer: torch.optim.Optimizer |
         changed.append(OptimizerState(optimizer, {place.tensor: place.edit for place in found}))
     title = f"{len(found)} tensors and {len(edits.attributes)} attributes cut"
     receipt = Receipt(model, [*changed, Rest(walked, found, computed)], title)
-    return [write for part in changed for write in part.cut()], receipt
+    writes = [write for part in changed for write in part.cut()]  # complete before the first of them
+    return commit(writes, receipt)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _disable_current_modes
 
 from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.axes.axis import Axes
@@ -279,7 +280,10 @@ def number_in(argument: Any) -> float | None:
         return argument
     tensor = argument.tensor if isinstance(argument, DataNode) and argument.kind == CONSTANT else None
     known = tensor is not None and tensor.numel() == 1 and not tensor.is_meta and not tensor.is_complex()
-    return float(tensor) if known and type(tensor) is Tensor else None  # pyright: ignore[reportArgumentType]
+    if not known or type(tensor) is not Tensor:
+        return None
+    with _disable_current_modes():
+        return float(tensor)
 
 
 def is_attention(operator: OperatorNode) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 import torch
 
-from modulekg_widgets.engine.axes.algebra import Term, find
+from modulekg_widgets.engine.axes.algebra import ATOM, Term, find
 from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.errors import CutError, UnknownNameError, shown
 from modulekg_widgets.engine.pruning.activations import Activation
@@ -81,6 +81,9 @@ def score(axes: Axes, terms: Sequence[Term], importance: Any) -> dict[Term, Vect
     something else; what a user's function raises becomes one that names the axis.
     """
     every = list(dict.fromkeys(map(find, terms)))
+    composite = next((term for term in every if term.kind != ATOM), None)
+    if composite is not None:
+        raise CutError(f"{composite!r} is made of several axes: pass the atoms, as [axis.term for axis in graph.axes]")
     criterion = _criterion(importance)
     name = _name_of(importance)
     found = criterion.scores(axes, every)

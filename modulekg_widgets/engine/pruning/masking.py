@@ -11,7 +11,7 @@ from modulekg_widgets.engine.identity.hierarchy import Walk, walk
 from modulekg_widgets.engine.pruning.edits import Edits, Place, TensorEdit, places
 from modulekg_widgets.engine.pruning.parts import places_again
 from modulekg_widgets.engine.pruning.receipt import Receipt
-from modulekg_widgets.engine.pruning.tensors import ZeroedTensor, outside_inference
+from modulekg_widgets.engine.pruning.tensors import ZeroedTensor
 from modulekg_widgets.engine.pruning.transaction import Write, commit
 
 
@@ -30,14 +30,9 @@ def mask(model: nn.Module, edits: Edits) -> MaskReceipt:
 
     Raises `CutError` when the model does not fit; whatever is raised, all is as it was before.
     """
-    writes, receipt = _prepared(model, edits)
-    return commit(writes, receipt)
-
-
-@outside_inference
-def _prepared(model: nn.Module, edits: Edits) -> tuple[list[Write], MaskReceipt]:
     zeroed = ZeroedTensors(_produced(places(walk(model), edits)))
-    return list(zeroed.zero()), MaskReceipt(model, [zeroed], f"{len(zeroed)} parameters masked")
+    receipt = MaskReceipt(model, [zeroed], f"{len(zeroed)} parameters masked")
+    return commit(list(zeroed.zero()), receipt)
 
 
 def _produced(found: Iterable[Place]) -> Iterator[Place]:

@@ -111,7 +111,13 @@ class _Planner:
         if not selection.changed:
             raise CutError(self._nothing(ratio))
         draft, rehearsal = self.repair.proved(Draft(selection, selection.counts))
+        self._not_empty(draft)
         return self._made(draft, rehearsal)
+
+    def _not_empty(self, draft: Draft) -> None:
+        if not draft.selection.changed:
+            reasons = "; ".join(str(change) for change in draft.changes[:3])
+            raise CutError(f"every axis that was to be cut had to stay whole: {reasons}")
 
     def _made(self, draft: Draft, rehearsal: Rehearsal) -> PruningPlan:
         selection = draft.selection
@@ -155,7 +161,9 @@ class _Planner:
         for term, (count, first) in self.given.items():
             counts[term] = rounded(count, term.size, 1 if len(first) else steps.get(term, 1))
         orders = {term: self._order(term) for term in counts}
-        return Selection(orders, counts)
+        # where the user says which indices go, a tie may leave some of them, and takes no others
+        least = {term: count for term, (count, first) in self.given.items() if len(first)}
+        return Selection(orders, counts, least)
 
     @property
     def chosen(self) -> list[Axis]:
@@ -178,7 +186,7 @@ class _Planner:
             found[term] = (_left(self.axes.of(term), len(indices)), np.asarray(indices))
         for name, wanted in (self.request.per_axis or {}).items():
             for axis in self._named(name):
-                if isinstance(wanted, float | int) and not isinstance(wanted, bool):
+                if isinstance(wanted, float | int):
                     if not 0 <= wanted < 1:
                         raise CutError(f"per_axis[{shown(str(name))!r}]={wanted}: give a share of 0 … 1 or indices")
                     found[axis.term] = (axis.size - gone(axis.size, wanted), np.empty(0, dtype=np.int64))
@@ -202,24 +210,18 @@ class _Planner:
     # ------------------------------------------------------------ importance
 
     def _order(self, term: Any) -> np.ndarray:
-        """The indices of an axis, the first to go first: those given, then the least important."""
-        first = self.given[term][1] if term in self.given else np.empty(0, dtype=np.int64)
-        if len(first) and self._has_no_data:
-            rest = np.setdiff1d(np.arange(term.size), first)[::-1]
-            return np.concatenate([first, rest])
-        order = np.argsort(self._scores()[term], kind="stable")
-        return np.concatenate([first, order[~np.isin(order, first)]])
-
-    @property
-    def _has_no_data(self) -> bool:
-        return any(node.tensor is not None and node.tensor.is_meta for node in self.graph.state.values())
+        """The indices of an axis, the first to go first: those given, else the least important."""
+        first = self.given[term][1] if term in self.given else ()
+        if len(first):
+            return np.concatenate([first, np.setdiff1d(np.arange(term.size), first)])
+        return np.argsort(self._scores()[term], kind="stable")
 
     def _scores(self) -> Scores:
         if not hasattr(self, "_scored"):
             from modulekg_widgets.engine.pruning.importance import score
 
             terms = [axis.term for axis in self.independent]
-            terms += [term for term in self.given if term not in terms]
+            terms += [term for term, (_, first) in self.given.items() if term not in terms and not len(first)]
             self._scored = score(self.axes, terms, self.request.importance)
         return self._scored
 

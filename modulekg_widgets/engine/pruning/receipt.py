@@ -9,7 +9,6 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.identity.hierarchy import Walk, walk
-from modulekg_widgets.engine.pruning.tensors import outside_inference
 from modulekg_widgets.engine.pruning.transaction import Write, attribute, commit
 
 
@@ -47,7 +46,6 @@ class Receipt:
         """
         commit(self._writes("restore"), None)
 
-    @outside_inference
     def _writes(self, way: str) -> list[Write]:
         if not self._parts:
             raise CutError(f"{self!r} served already: a receipt undoes its {self._done} once")

@@ -213,11 +213,12 @@ class Repair:
     def _equal_parts(self, mismatch: Mismatch) -> Iterator[Tie]:
         """What one operator takes apart into parts of one size, such as halves, stays so."""
         results = mismatch.operator.outputs if mismatch.operator is not None else []
-        for request in mismatch.requests:
-            for node in results:
-                for term in self.axes.inference.dims(node):
-                    if term.size == request.term.size and find(term) is not find(request.term):
-                        yield Tie(request.term, term)
+        every = [self.axes.inference.dims(node) for node in results]
+        for at in range(min(map(len, every), default=0)):
+            first, *others = [dims[at] for dims in every]
+            for other in others:
+                if first.size == other.size and find(first) is not find(other):
+                    yield Tie(first, other)
 
     def _ties(self, draft: Draft, mismatch: Mismatch) -> Iterator[Tie]:
         """Tie a dimension to another one nearby, or to the number that the code asks for."""

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
 from modulekg_widgets.engine.errors import CutError, UnknownKeywordError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.pruning.choice import Choice, gone
+from modulekg_widgets.engine.pruning.choice import Choice, counts_by_rank, gone, rounded
+from modulekg_widgets.engine.pruning.importance import normalised, score
 
 Shape = Callable[[float], float]  # from 0 … 1 of the steps to 0 … 1 of the way between the ratios
 SHAPES = ("cubic", "linear", "constant", "exponential")
@@ -105,34 +105,44 @@ class PruningSchedule:
         wanted = self.ratio(step)
         graph = trace(model, args, kwargs)
         sizes = {**{axis.name: axis.size for axis in graph.axes}, **self._sizes}
-        request = self._request(graph, wanted, sizes, options)
+        plan = self._plan(graph, wanted, sizes, options)
         receipt = None
-        if request is not None:
-            from modulekg_widgets.engine.pruning.plan import plan
-
-            receipt = plan(graph, **request).cut(model, optimizer=optimizer)
+        if plan is not None:
+            receipt = plan.cut(model, optimizer=optimizer)
             self.receipts.append(receipt)
             self._before.append(self.done)
         self.done, self._sizes = max(wanted, self.done), sizes
         return receipt
 
-    def _request(
-        self, graph: DataflowGraph, wanted: float, sizes: Mapping[str, int], options: dict[str, Any]
-    ) -> dict[str, Any] | None:
-        """What to plan so that `wanted` of the original indices are gone; None when that takes no index."""
-        chosen = _chosen(graph.axes, options)
-        if options.get("scope", "local") == "local":
+    def _plan(self, graph: DataflowGraph, wanted: float, sizes: Mapping[str, int], options: dict[str, Any]) -> Any:
+        """The plan after which `wanted` of the original indices are gone; None when that takes no index."""
+        from modulekg_widgets.engine.pruning.plan import plan
+
+        choice = Choice(graph.axes, options.get("granularity", "index"), options.get("only"), options.get("keep"))
+        chosen = choice.independent()
+        steps = choice.steps(chosen, options.get("round_to"))
+        scope = options.get("scope", "local")
+        if scope == "local":
             ratios = {}
             for axis in chosen:
-                left = sizes[axis.name] - gone(sizes[axis.name], wanted)
+                original = sizes[axis.name]
+                left = rounded(original - gone(original, wanted), axis.size, steps.get(axis.term, 1))
                 if left < axis.size:
                     ratios[axis.name] = (axis.size - left) / axis.size
             rest = {name: value for name, value in options.items() if name not in ("only", "keep")}
-            return {**rest, "per_axis": ratios} if ratios else None
+            return plan(graph, per_axis=ratios, **rest) if ratios else None
         now, before = sum(axis.size for axis in chosen), sum(sizes[axis.name] for axis in chosen)
-        # (1 - wanted)·before shall be left of what there is now
         less = now - (before - int(before * wanted + 1e-9))
-        return {**options, "ratio": less / now} if less > 0 else None
+        if less <= 0:
+            return None
+        try:
+            return plan(graph, ratio=less / now, **options)
+        except CutError:
+            scores = normalised(score(graph.axes, [axis.term for axis in chosen], options.get("importance", "l1")))
+            counts = counts_by_rank(chosen, scores, less / now, steps, scope == "isomorphic")
+            if all(count == term.size for term, count in counts.items()):
+                return None  # all of it goes in rounding
+            raise
 
     def undo(self) -> None:
         """Take back every cut made here, the last first; the model and optimizer are byte for byte as before."""
@@ -167,9 +177,3 @@ def _progress(shape: str | Shape, way: float) -> float:
     if callable(shape):
         return float(shape(way))
     return {"cubic": 1 - (1 - way) ** 3, "linear": way, "constant": 1.0}[shape]
-
-
-def _chosen(axes: Axes, options: Mapping[str, Any]) -> list[Axis]:
-    """The axes that a plan with these options cuts by ratio."""
-    choice = Choice(axes, options.get("granularity", "index"), options.get("only"), options.get("keep"))
-    return choice.independent()

@@ -147,11 +147,15 @@ class Tally:
         self.votes[layout.numbers] += layout.times * depth
 
     def share(self, layout: Layout, folded: Vector, depth: int = 1) -> None:
-        """Count them relative to the member's mean over the atom, so that every member has the same say."""
+        """Count them relative to the member's mean over the atom.
+
+        A member's say grows with the logarithm of the elements that an index has in it: a large member does not drown
+        the small ones, nor does a lone bias outvote a filter. A member of zeros has none.
+        """
         with np.errstate(invalid="ignore", over="ignore"):
             means = np.add.reduceat(folded, layout.starts) / layout.sizes
-            says = means != 0  # a member of zeros has none
-            self.total[layout.places] += folded / np.repeat(np.where(says, means, 1.0), layout.sizes)
+            says = np.where(means != 0, 1 + np.log(layout.times * depth), 0.0)
+            self.total[layout.places] += folded * np.repeat(says / np.where(means != 0, means, 1.0), layout.sizes)
         self.votes[layout.numbers] += says
 
     def add_all(

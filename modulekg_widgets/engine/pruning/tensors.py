@@ -16,8 +16,6 @@ from modulekg_widgets.engine.pruning.edits import TensorEdit, check_memory
 from modulekg_widgets.engine.pruning.snapshot import described
 from modulekg_widgets.engine.pruning.transaction import Write, attribute, commit
 
-# what is made in inference mode could never be trained; a decorator, for an interrupt may pass by the end of a `with`
-outside_inference = torch.inference_mode(False)
 NAMELESS = "the tensor"
 
 
@@ -130,8 +128,8 @@ def cut_tensor(tensor: torch.Tensor, index: Iterable[int], dim: int = 0) -> Tens
 
     Its gradient is cut alike. Raises `CutError` for positions that do not exist, and when none would be left.
     """
-    writes, receipt = _to_cut(tensor, index, dim)
-    return commit(writes, receipt)
+    kept = CutTensor.of(tensor, _edit(tensor, index, dim))
+    return commit([kept.cut(tensor)], TensorReceipt(kept))
 
 
 def uncut_tensor(tensor: torch.Tensor, receipt: TensorReceipt) -> None:
@@ -144,8 +142,8 @@ def uncut_tensor(tensor: torch.Tensor, receipt: TensorReceipt) -> None:
 
 def zero_tensor(tensor: torch.Tensor, index: Iterable[int], dim: int = 0) -> TensorReceipt:
     """Set the positions `index` of dimension `dim` of a tensor to zero in place; raises `CutError` as `cut_tensor`."""
-    writes, receipt = _to_zero(tensor, index, dim)
-    return commit(writes, receipt)
+    kept = ZeroedTensor.of(tensor, _edit(tensor, index, dim))
+    return commit([kept.zero(tensor)], TensorReceipt(kept))
 
 
 def unzero_tensor(tensor: torch.Tensor, receipt: TensorReceipt) -> None:
@@ -156,19 +154,6 @@ def unzero_tensor(tensor: torch.Tensor, receipt: TensorReceipt) -> None:
     commit(_to_restore(tensor, receipt, ZeroedTensor), None)
 
 
-@outside_inference
-def _to_cut(tensor: torch.Tensor, index: Iterable[int], dim: int) -> tuple[list[Write], TensorReceipt]:
-    kept = CutTensor.of(tensor, _edit(tensor, index, dim))
-    return [kept.cut(tensor)], TensorReceipt(kept)
-
-
-@outside_inference
-def _to_zero(tensor: torch.Tensor, index: Iterable[int], dim: int) -> tuple[list[Write], TensorReceipt]:
-    kept = ZeroedTensor.of(tensor, _edit(tensor, index, dim))
-    return [kept.zero(tensor)], TensorReceipt(kept)
-
-
-@outside_inference
 def _to_restore(
     tensor: torch.Tensor, receipt: TensorReceipt, kind: type[CutTensor] | type[ZeroedTensor]
 ) -> list[Write]:

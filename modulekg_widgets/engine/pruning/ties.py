@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
@@ -62,7 +63,7 @@ def solved(selection: Selection, ties: Sequence[Tie], wanted: Mapping[Term, int]
     atoms = list(dict.fromkeys(atom for counts, _ in rows for atom in counts))
     if not atoms:
         return selection if all(value == 0 for _, value in rows) else None
-    found = _nearest(atoms, rows, [wanted[atom] for atom in atoms])
+    found = _nearest(atoms, rows, [wanted[atom] for atom in atoms], [selection.least.get(atom, 1) for atom in atoms])
     if found is None:
         return None
     changed = selection
@@ -73,11 +74,11 @@ def solved(selection: Selection, ties: Sequence[Tie], wanted: Mapping[Term, int]
 
 
 def _nearest(
-    atoms: Sequence[Term], rows: Sequence[tuple[dict[Term, float], float]], wanted: Sequence[int]
+    atoms: Sequence[Term], rows: Sequence[tuple[dict[Term, float], float]], wanted: Sequence[int], least: Sequence[int]
 ) -> list[int] | None:
-    """Counts from 1 to each axis's size that satisfy the rows, with the least sum of relative distances to `wanted`.
+    """Counts from `least` to each axis's size that satisfy the rows, as near to `wanted` as these allow.
 
-    A mixed-integer linear programme: the counts, then how far each lies from what is wanted.
+    A mixed-integer linear programme over the counts and how far each lies from what is wanted, relative to its size.
     """
     count = len(atoms)
     place = {atom: at for at, atom in enumerate(atoms)}
@@ -89,17 +90,19 @@ def _nearest(
     identity = np.eye(count)
     goal = np.asarray(wanted, dtype=float)
     sizes = np.array([atom.size for atom in atoms], dtype=float)
+    lower = np.concatenate([np.asarray(least, dtype=float), np.zeros(count)])
+    upper = np.concatenate([sizes, np.full(count, np.inf)])
+    limits: Any = [  # SciPy's annotations know single numbers only
+        (equal, values, values),
+        (np.hstack([identity, -identity]), -np.inf, goal),
+        (np.hstack([identity, identity]), goal, np.inf),
+    ]
+    bounds: Any = (lower, upper)
     found = milp(
         c=np.concatenate([np.zeros(count), 1 / sizes]),
-        constraints=[
-            LinearConstraint(equal, values, values),
-            LinearConstraint(np.hstack([identity, -identity]), -np.inf, goal),
-            LinearConstraint(np.hstack([identity, identity]), goal, np.inf),
-        ],
+        constraints=[LinearConstraint(*limit) for limit in limits],
         integrality=np.concatenate([np.ones(count), np.zeros(count)]),
-        bounds=Bounds(
-            np.concatenate([np.ones(count), np.zeros(count)]), np.concatenate([sizes, np.full(count, np.inf)])
-        ),
+        bounds=Bounds(*bounds),
         options={"time_limit": SECONDS},
     )
     return None if found.x is None else [round(value) for value in found.x[:count]]
