@@ -147,6 +147,33 @@ def test_batches_come_as_arguments_keywords_or_pairs() -> None:
             assert all(np.array_equal(other[term], several[0][term]) for term in other)
 
 
+def test_a_model_that_takes_a_list_gets_one() -> None:
+    class OfImages(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Linear(3, 4)
+            self.last = nn.Linear(4, 2)
+
+        def forward(self, images: list[Tensor]) -> Tensor:
+            return self.last(torch.tanh(self.first(torch.stack(images))))
+
+    images = [torch.randn(3), torch.randn(3)]
+    graph = mk.trace(seeded(OfImages), ([torch.randn(3)],))
+    found = [
+        score(graph.axes, terms(graph), Activation([batch])) for batch in (images, (images,), (images, torch.zeros(2)))
+    ]
+    gradients = [
+        score(graph.axes, terms(graph), Taylor([batch], loss))
+        for batch, loss in (
+            ((images, torch.zeros(2, 2)), F.mse_loss),
+            (images, lambda output: F.mse_loss(output, torch.zeros(2, 2))),
+        )
+    ]
+    for several in (found, gradients):
+        for other in several[1:]:
+            assert all(np.array_equal(other[term], several[0][term]) for term in other)
+
+
 @pytest.mark.parametrize(
     ("batches", "loss", "message"),
     [

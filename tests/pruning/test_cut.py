@@ -101,6 +101,7 @@ def test_a_graph_from_before_does_not_spoil_the_gradients() -> None:
     assert live.requires_grad
 
 
+@pytest.mark.filterwarnings("ignore:Complex modules are a new feature")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64, torch.complex64])
 def test_dtypes(dtype: torch.dtype) -> None:
     model = nn.Sequential(nn.Linear(4, 6), nn.Identity(), nn.Linear(6, 2)).to(dtype)

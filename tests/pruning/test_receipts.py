@@ -61,6 +61,15 @@ def test_undo_puts_back_gradients_that_were_none_or_are_none_by_now() -> None:
     assert optimizer.state
 
 
+def test_undo_takes_back_changes_that_compare_equal() -> None:
+    model = seeded(Small)
+    model.head.bias.data.fill_(-0.0)
+    receipt = cut(model, small_edits(model))
+    model.head.bias.data.fill_(0.0)
+    receipt.undo()
+    assert bytes_of(model.head.bias) == bytes_of(torch.full((3,), -0.0))
+
+
 def test_restore_puts_back_what_went_and_keeps_what_was_trained() -> None:
     model, optimizer = trained()
     before, parameters = values_of(model), dict(model.named_parameters())
@@ -160,6 +169,19 @@ def test_cuts_that_do_not_meet_are_restored_in_any_order() -> None:
     second.restore()
     assert [parameter.shape for parameter in model.parameters()] == shapes
     assert all(torch.equal(tensor, values[name]) for name, tensor in model.named_parameters())
+
+
+def test_a_graph_from_before_the_cut_serves_after_undo() -> None:
+    model, x = seeded(Two), torch.ones(2, 3, requires_grad=True)
+    edits = edits_of(mk.trace(model, x.detach()).cut_analysis("second.weight", index=[1]))
+    loss = model(x).square().sum()  # needs the weight of the first layer, which is not cut, for the gradient of x
+    gradients = []
+    for _ in range(2):
+        model.zero_grad()
+        loss.backward(retain_graph=True)
+        gradients.append([bytes_of(parameter.grad) for parameter in model.parameters()])
+        cut(model, edits).undo()
+    assert gradients[0] == gradients[1]
 
 
 # --------------------------------------------------------- what happened since

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from modulekg_widgets.engine.axes.algebra import Term, atoms
-from modulekg_widgets.engine.axes.expression import remaining
+from modulekg_widgets.engine.axes.expression import leading, remaining
 from modulekg_widgets.engine.errors import DuplicateNameError, NotAModuleError, shown
 from modulekg_widgets.engine.identity.hierarchy import module_state
 from modulekg_widgets.engine.registry import is_new_version
@@ -36,7 +36,8 @@ class Sizes:
         """The module's own tensors; one that is computed from others goes by the name that forward reads it by."""
         found = dict(self._node.params)
         prefix = f"{self._node.path}." if self._node.path else ""
-        for name in self.module._modules.get("parametrizations") or ():
+        wrapped = self.module._modules.get("parametrizations")
+        for name in () if wrapped is None else wrapped._modules:
             for original in ("original", "original1", "original0"):  # of weight_norm's two, the second has the shape
                 node = self._axes.graph.state.get(f"{prefix}parametrizations.{name}.{original}")
                 if node is not None:
@@ -59,6 +60,11 @@ class Sizes:
         """The size of a dimension of the first tensor that the module was called with; None when it was not called."""
         inputs = self._node.inputs
         return self._size(inputs[0], dim) if inputs else None
+
+    def groups(self, name: str, dim: int, count: int) -> int:
+        """How many of `count` groups stay that a dimension of a parameter falls into, the outermost in it."""
+        outer = leading(self._axes.inference.dims(self._tensors[name])[dim], count)
+        return count if outer is None else remaining(outer, self._counts)
 
     def of_role(self, role: str, name: str, dim: int) -> int | None:
         """How many indices stay of the axis with a role in a dimension of a parameter."""
@@ -132,10 +138,8 @@ def convolution(sizes: Sizes) -> dict[str, Any]:
     if not getattr(sizes.module, "transposed", False):
         inside = sizes.input(-1 - len(sizes.module.kernel_size)) or second * sizes.module.groups  # type: ignore
         return {"out_channels": first, "in_channels": inside, "groups": inside // max(second, 1)}
-    groups = sizes.module.groups
-    grouped = sizes.of_role("groups", "weight", 0)
-    groups = grouped if grouped is not None else groups
-    return {"in_channels": first, "out_channels": second * groups, "groups": groups}  # type: ignore[operator]
+    groups = sizes.groups("weight", 0, sizes.module.groups)  # type: ignore[arg-type]
+    return {"in_channels": first, "out_channels": second * groups, "groups": groups}
 
 
 @adapter(nn.Linear)
@@ -172,7 +176,7 @@ def layer_norm(sizes: Sizes) -> dict[str, Any]:
 def group_norm(sizes: Sizes) -> dict[str, Any]:
     """Channels in groups of equal size."""
     channels = sizes.parameter("weight", 0) if sizes.has("weight") else sizes.input(1)
-    groups = sizes.of_role("groups", "weight", 0) if sizes.has("weight") else None
+    groups = sizes.groups("weight", 0, sizes.module.num_groups) if sizes.has("weight") else None  # type: ignore
     return {"num_channels": channels, "num_groups": groups}
 
 

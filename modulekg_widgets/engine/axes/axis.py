@@ -168,6 +168,10 @@ class Axes:
         axis = self._axes.get(term)
         return axis if axis is not None else Dimension(self, term)
 
+    def __contains__(self, what: object) -> bool:
+        """Whether an axis of that name, or that axis, is one of them."""
+        return what in self._by_name if isinstance(what, str) else what in self._axes.values()
+
     def of(self, atom: Term) -> Axis:
         """The axis of an atom; one that no parameter has gets a name of its own."""
         axis = self._axes.get(atom)

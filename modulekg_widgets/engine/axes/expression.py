@@ -10,7 +10,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Term, find, flat
+from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Term, find, flat, product
 
 Ints = NDArray[np.int64]
 Occurrence = tuple[Term | None, Ints]  # an atom (None: the branch of a sum) and its index at each position, else -1
@@ -28,6 +28,31 @@ def written(term: Term, label: Callable[[Term], str]) -> str:
         parts = list(run)
         inside += [str(len(parts))] if single else [written(part, label) for part in parts]
     return inside[0] if len(inside) == 1 else f"({' + '.join(inside)})"
+
+
+def parts_of(term: Term) -> list[Term]:
+    """A term, its parts at every depth, and the runs of factors in it."""
+    term = find(term)
+    if term.kind == ATOM:
+        return [term]
+    parts = flat(term)
+    found = [term]
+    if term.kind == PRODUCT:
+        count = len(parts)
+        runs = [(start, end) for start in range(count) for end in range(start + 2, count + 1) if end - start < count]
+        found += [product(parts[start:end]) for start, end in runs]
+    for part in parts:
+        found += parts_of(part)
+    return found
+
+
+def leading(term: Term, size: int) -> Term | None:
+    """The outermost factors that make `size` together; None where no run of them does."""
+    factors = flat(term) if find(term).kind == PRODUCT else [find(term)]
+    for count in range(1, len(factors) + 1):
+        if math.prod(factor.size for factor in factors[:count]) == size:
+            return product(factors[:count])
+    return None
 
 
 def occurrences(term: Term) -> list[Occurrence]:

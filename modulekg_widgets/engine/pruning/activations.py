@@ -137,9 +137,9 @@ class Readings:
 
     # -------------------------------------------------------------- reading
 
-    def read(self, node: DataNode | None, value: Any) -> None:
+    def read(self, node: DataNode, value: Tensor) -> None:
         """Take what is needed of a value, if it is one of those that are read."""
-        if node is None or node not in self.chosen or not isinstance(value, Tensor) or value.dim() != node.dim():
+        if node not in self.chosen or value.dim() != node.dim():
             return
         dims = [at for at in self.chosen[node] if value.shape[at] == node.shape[at]]
         if not dims or not value.numel():
@@ -176,6 +176,7 @@ class _Watch(TorchDispatchMode):
         super().__init__()
         self._readings = readings
         self._seen: Counter[str] = Counter()
+        self._read: set[DataNode] = set()
         self._made: dict[int, tuple[Names, Tensor]] = {}  # by address; what is held is not freed and taken again
         graph = readings.tally.axes.graph
         walked = walk(graph.model)
@@ -207,9 +208,15 @@ class _Watch(TorchDispatchMode):
         self._seen[key] += 1
         if number < len(calls):
             into, result = calls[number]
-            self._readings.read(into, given[names.index(None)])
-            self._readings.read(result, results[0] if results else None)
+            self._take(into, given[names.index(None)])
+            if result is not None and results:
+                self._take(result, results[0])
         return out
+
+    def _take(self, node: DataNode, value: Tensor) -> None:
+        if node not in self._read:  # several layers may read one value
+            self._read.add(node)
+            self._readings.read(node, value)
 
     def _names(self, tensor: Tensor) -> Names | None:
         """What a tensor is made of; None for what depends on the input."""

@@ -268,18 +268,15 @@ def _inputs(batch: Any, graph: Dataflow) -> Call:
     """What the model is called with; what a batch has beyond that is a target."""
     positional = graph.call[0]
     count = len(positional)
-    if not isinstance(batch, tuple | list) or not count:
+    if not isinstance(batch, tuple | list) or not batch or not count:
         return _call(batch, graph)
-    nested = len(batch) == 2 and isinstance(batch[0], tuple | list)
-    if count == 1 and isinstance(positional[0], tuple | list):
-        is_pair = nested
-    else:
-        is_pair = len(batch) == 2 if count == 1 else nested
-        if count == 1 == len(batch):
+    first_is_several = isinstance(batch[0], tuple | list)
+    takes_a_list = count == 1 and isinstance(positional[0], tuple | list)
+    if takes_a_list or count > 1:
+        if first_is_several and len(batch) in (1, 2):
             return _call(batch[0], graph)
-        if not is_pair and len(batch) == count + 1:
-            return _call(batch[:-1], graph)
-    return _call(batch[0] if is_pair else batch, graph)
+        return _call(batch[:-1] if len(batch) == count + 1 and not takes_a_list else batch, graph)
+    return _call(batch[0] if len(batch) in (1, 2) else batch, graph)
 
 
 def _call(inputs: Any, graph: Dataflow) -> Call:

@@ -13,9 +13,10 @@ from torch import nn
 
 from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Term, atoms, find, flat
 from modulekg_widgets.engine.axes.axis import Axes, Axis
-from modulekg_widgets.engine.axes.cut_analysis import Cut
-from modulekg_widgets.engine.axes.layers import Layers
+from modulekg_widgets.engine.axes.cut_analysis import Cut, Masks, resolve
+from modulekg_widgets.engine.axes.layers import Layer, Layers
 from modulekg_widgets.engine.errors import CutError, UnknownAxisError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 Scores = Mapping[Term, NDArray[np.float64]]
 GRANULARITIES = {"index": (), "head": ("heads", "kv_heads", "v_heads"), "group": ("groups",)}
@@ -34,6 +35,7 @@ class Choice:
             )
         self.axes = axes
         self.layers = list(Layers(axes.inference))
+        self.read = dimensions_read(axes, self.layers)
         self.granularity = granularity
         chosen = set(axes.free) if only is None else {axis for axis in self.named(only) if axis.frozen is None}
         self.allowed = chosen - set(self.named(keep)) if keep is not None else chosen
@@ -98,14 +100,19 @@ class Choice:
     def independent(self) -> list[Axis]:
         """The allowed axes of which no two multiply one dimension; those that the granularity asks for come first."""
         wanted = GRANULARITIES[self.granularity]
-        mass = {axis: self._mass(axis) for axis in self.allowed}
-        rank = sorted(self.allowed, key=lambda a: (_preference(a.role, wanted), -mass[a], a.number))
+        able = [axis for axis in self.allowed if self._is_learnt(axis)]
+        mass = {axis: self._mass(axis) for axis in able}
+        rank = sorted(able, key=lambda a: (_preference(a.role, wanted), -mass[a], a.number))
         crossing = self._crossing()
         taken: set[Term] = set()
         for axis in rank:
             if taken.isdisjoint(crossing.get(axis.term, ())):
                 taken.add(axis.term)
         return [axis for axis in self.axes if axis.term in taken]
+
+    def _is_learnt(self, axis: Axis) -> bool:
+        """Whether a parameter makes the axis: a table of coordinates is as good as an input, and stays."""
+        return any(node.is_parameter and (node, at) not in self.read for node, at in self.axes.places[axis.term])
 
     def _mass(self, axis: Axis) -> int:
         """How many parameters lie on an axis."""
@@ -142,6 +149,17 @@ class Choice:
                 if atom in steps:
                     steps[atom] = math.lcm(steps[atom], round_to // math.gcd(round_to, times))
         return steps
+
+
+def dimensions_read(axes: Axes, layers: Iterable[Layer]) -> set[tuple[DataNode, int]]:
+    """The dimensions of weights that read an axis, and make none; all the others make one."""
+    found = set()
+    for layer in layers:
+        into, out = set(atoms(layer.into)), set(atoms(layer.out))
+        for at, term in enumerate(axes.inference.dims(layer.weight)):
+            if into.issuperset(own := set(atoms(term))) and out.isdisjoint(own):
+                found.add((layer.weight, at))
+    return found
 
 
 def counts_by_ratio(chosen: Iterable[Axis], ratio: float, steps: Mapping[Term, int]) -> dict[Term, int]:
@@ -207,17 +225,29 @@ def _kind(axis: Axis) -> frozenset[tuple[str, str, int]]:
 
 
 def dropped_by_cuts(axes: Axes, cuts: Iterable[Cut]) -> dict[Term, list[int]]:
-    """The indices that several cuts drop together."""
-    gone: dict[Term, list[int]] = {}
+    """The indices that several cuts drop together; those of another trace of the model go by their parameters."""
+    gone: dict[Term, set[int]] = {}
     for cut in cuts:
         if not isinstance(cut, Cut):
             raise CutError(f"cuts=[…] are results of graph.cut_analysis, got {shown(type(cut).__name__)}")
-        for name, indices in cut.indices.items():
-            axis = axes[name]
-            if not isinstance(axis, Axis) or max(indices, default=0) >= axis.size:
+        for term, indices in _indices(axes, cut).items():
+            gone.setdefault(term, set()).update(indices)
+    return {term: sorted(indices) for term, indices in gone.items()}
+
+
+def _indices(axes: Axes, cut: Cut) -> dict[Term, list[int]]:
+    if cut.axes is axes:
+        return {axes.of(find(cut.axes[name].term)).term: indices for name, indices in cut.indices.items()}
+    masks: Masks = {}
+    for name, dims in cut.parameters.items():
+        node = axes.graph.state.get(name)
+        for at, positions in dims.items():
+            if node is None or at >= node.dim() or max(positions) >= node.shape[at]:
                 raise CutError(f"the cut of {shown(name)!r} is of another model: analyse it on this graph")
-            gone.setdefault(axis.term, []).extend(indices)
-    return {term: sorted(set(indices)) for term, indices in gone.items()}
+            keep = np.ones(node.shape[at], dtype=bool)
+            keep[positions] = False
+            resolve(axes.inference.dims(node)[at], keep, masks, f"dimension {at} of {shown(name)}")
+    return {term: np.flatnonzero(~mask).tolist() for term, mask in masks.items()}
 
 
 def _is_below(name: str, path: str) -> bool:

@@ -13,8 +13,10 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.call import plain_name
+from modulekg_widgets.engine.axes.expression import parts_of
 from modulekg_widgets.engine.axes.liveness import live_operators
-from modulekg_widgets.engine.errors import TraceError
+from modulekg_widgets.engine.errors import CutError, TraceError
 from modulekg_widgets.engine.identity.hierarchy import Walk
 from modulekg_widgets.engine.pruning.edits import Edits, TensorEdit, places, settings
 from modulekg_widgets.engine.pruning.selection import Selection
@@ -24,8 +26,9 @@ from modulekg_widgets.engine.tracing.structure import leaves
 from modulekg_widgets.engine.tracing.trace import REAL, trace_dataflow
 
 Tensor = torch.Tensor
-_VIEWS = {"aten::view", "aten::_unsafe_view", "aten::expand", "aten::split", "aten::split_with_sizes"}
-_COPIES = {"aten::clone", "aten::empty", "aten::copy_", "aten::unsqueeze", "aten::as_strided"}
+_VIEWS = {"view", "reshape", "_unsafe_view", "expand"}
+_SPLITS = {"split", "split_with_sizes"}
+_COPIES = {"clone", "empty", "copy", "unsqueeze", "as_strided"}
 
 
 class Scale(NamedTuple):
@@ -62,7 +65,7 @@ class Rehearsal:
     graph: Dataflow | None  # None where it was stopped
     mismatch: Mismatch | None
     scales: list[Scale] = field(default_factory=list)  # numbers of the code that changed
-    followed: int = 0  # how many operators went in lockstep
+    explained: bool = True  # whether each whole number that changed is the size of what lost indices
 
 
 def rehearse(axes: Axes, selection: Selection, edits: Edits) -> Rehearsal:
@@ -86,7 +89,26 @@ def rehearse(axes: Axes, selection: Selection, edits: Edits) -> Rehearsal:
         if not isinstance(caught.graph, Dataflow):
             raise
         return Rehearsal(None, lockstep.stopped(caught.graph, str(caught.__cause__ or caught), calls))
-    return Rehearsal(tried, lockstep.ended(tried), lockstep.scales, lockstep.at)
+    return Rehearsal(tried, lockstep.ended(tried), lockstep.scales, lockstep.explained)
+
+
+def run_through(recorded: Dataflow, edits: Edits) -> Dataflow:
+    """The traced call with the tensors and attributes of `edits`, where no axes of it are known.
+
+    Raises `CutError` when forward raises or gives outputs of other shapes.
+    """
+    values = TensorEdit.of if recorded.traced_on == REAL else _empty
+    try:
+        tried = trace_dataflow(
+            recorded.model, *recorded.call, training=recorded.training, ways=(recorded.traced_on,),
+            prepare=lambda walk: put_in_place(walk, edits, values),
+        )  # fmt: skip
+    except TraceError as error:
+        raise CutError(f"the plan does not run in the traced mode: {error}") from error
+    before, after = ([node.shape for node in graph.outputs] for graph in (recorded, tried))
+    if before != after and recorded.traced_on != REAL:
+        raise CutError(f"the plan changes the outputs of the traced mode from {before} to {after}")
+    return tried
 
 
 # ------------------------------------------------------------- planned sizes
@@ -147,17 +169,22 @@ class _FailedCall(TorchFunctionMode):
             self.name, self.arguments = getattr(func, "__name__", ""), args
             raise
 
-    def requested(self, dims: int) -> list[int | None]:
-        """The sizes that a failed view asked for, by dimension of its result."""
-        sizes = [size for size in _flat(self.arguments[1:]) if isinstance(size, int)]
-        if self.name in ("view", "reshape", "_unsafe_view", "expand") and len(sizes) == dims:
-            return [size if size >= 0 else None for size in sizes]
-        if self.name == "unflatten" and len(sizes) > 1:
-            at = sizes[0] % (dims - len(sizes) + 2)
-            asked: list[int | None] = [None] * dims
-            asked[at : at + len(sizes) - 1] = [size if size >= 0 else None for size in sizes[1:]]
-            return asked[:dims]
-        return []
+
+def _asked_by(name: str, sizes: Any, results: list[DataNode], dim: int) -> list[tuple[DataNode, list[int | None]]]:
+    """The sizes that a view or a split asks for, by dimension of each result; None where it leaves them open."""
+    given = [size for size in _flat(sizes) if isinstance(size, int)]
+    dims = results[0].dim()
+    if name in _VIEWS and len(given) == dims:
+        return [(results[0], [size if size >= 0 else None for size in given])]
+    if name == "unflatten" and len(given) > 1:
+        at = given[0] % (dims - len(given) + 2)
+        asked: list[int | None] = [None] * dims
+        asked[at : at + len(given) - 1] = [size if size >= 0 else None for size in given[1:]]
+        return [(results[0], asked[:dims])]
+    if name in _SPLITS and len(given) == len(results) > 1:
+        return [(node, [size if at == dim % dims else None for at in range(dims)])
+                for node, size in zip(results, given, strict=True)]  # fmt: skip
+    return []
 
 
 def _flat(value: Any) -> Iterator[Any]:
@@ -185,6 +212,7 @@ class _Lockstep:
         self.by_data = axes.graph.traced_on == REAL
         self.at = 0  # how many operators went alike
         self.parted = False
+        self.explained = True
         self.scales: list[Scale] = []
 
     def follow(self, now: OperatorNode) -> None:
@@ -202,10 +230,22 @@ class _Lockstep:
         elif requests:
             raise _Parted(Mismatch(before.index, before, tuple(requests), where=before.where))
         self.at += not self.parted
+        self.explained = self.explained and self._explains(before, now)
         self.scales += [Scale(before, old, new) for old, new in _numbers(before, now) if old != new]
         if is_attention(before) and before.kwargs.get("scale") is None:
             old, new = before.inputs[0].shape[-1], now.inputs[0].shape[-1]
             self.scales += [Scale(before, old**-0.5, new**-0.5)] if old != new else []
+
+    def _explains(self, before: OperatorNode, now: OperatorNode) -> bool:
+        """Whether the whole numbers that changed in a call are sizes of its tensors; those of views were compared."""
+        if plain_name(before.name) in _VIEWS:
+            return True
+        changed = {(old, new) for old, new in _arguments(before, now) if type(old) is type(new) is int and old != new}
+        if not changed:
+            return True
+        terms = [part for node in (*before.inputs, *_results(before)) for term in self.axes.inference.dims(node)
+                 for part in parts_of(term)]  # fmt: skip
+        return changed <= {(term.size, self.selection.size(term)) for term in terms}
 
     def _requested_by(self, before: OperatorNode, now: OperatorNode) -> list[Request]:
         pairs = zip(_results(before), _results(now), strict=False)
@@ -228,21 +268,25 @@ class _Lockstep:
         """What is to be said when the forward pass raised."""
         operator = self.recorded[self.at] if self.at < len(self.recorded) else None
         viewed = self._view_to_come()
+        attempt = tried.attempt if tried.attempt and tried.attempt.index == len(tried.operators) else None
         found: list[Request] = []
         if viewed is not None and viewed in self.live:
-            result = _results(viewed)[0]
-            found = self._requests(result, calls.requested(result.dim()))
-        attempt = tried.attempt
-        failed = attempt if attempt is not None and attempt.index == len(tried.operators) else viewed or operator
+            name, sizes = calls.name, calls.arguments[1:]
+            if attempt is not None:
+                name, sizes = plain_name(attempt.name), attempt.args[1:2]
+            dim = viewed.args[2] if len(viewed.args) > 2 else viewed.kwargs.get("dim", 0)
+            for node, asked in _asked_by(name, sizes, _results(viewed), dim if isinstance(dim, int) else 0):
+                found += self._requests(node, asked)
+        failed = attempt or viewed or operator
         where = failed.where if failed is not None else "the end of forward"
         return Mismatch(self.at, viewed or operator, tuple(found), error, where)
 
     def _view_to_come(self) -> OperatorNode | None:
         """The view that a call which raised would have made: a reshape may copy first."""
         for operator in self.recorded[self.at : self.at + 3]:
-            if operator.name in _VIEWS:
+            if plain_name(operator.name) in _VIEWS | _SPLITS:
                 return operator
-            if operator.name not in _COPIES:
+            if plain_name(operator.name) not in _COPIES:
                 return None
         return None
 
@@ -265,10 +309,15 @@ def _results(operator: OperatorNode) -> list[DataNode]:
     return [node for _, node in leaves(operator.result, DataNode)]
 
 
+def _arguments(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[Any, Any]]:
+    """The arguments of two calls in pairs."""
+    yield from zip(_flat((before.args, tuple(before.kwargs.values()))),
+                   _flat((now.args, tuple(now.kwargs.values()))), strict=False)  # fmt: skip
+
+
 def _numbers(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[float, float]]:
     """The pairs of numbers among the arguments of two calls that are no sizes or positions."""
-    for old, new in zip(_flat((before.args, tuple(before.kwargs.values()))),
-                        _flat((now.args, tuple(now.kwargs.values()))), strict=False):  # fmt: skip
+    for old, new in _arguments(before, now):
         first, second = number_in(old), number_in(new)
         if first is not None and second is not None:
             yield first, second

@@ -58,7 +58,7 @@ class TensorEdit:
             layout = _memory_order(part)
         out = torch.empty_permuted(self.shape, layout, dtype=part.dtype, device=part.device)
         out = out.zero_() if before is None else out.copy_(before)
-        _put(_bits(out), list(self.kept.items()), _bits(part.resolve_conj().resolve_neg()))
+        _put(bits(out), list(self.kept.items()), bits(part.resolve_conj().resolve_neg()))
         return out
 
 
@@ -76,10 +76,11 @@ def _index(positions: Ints, like: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(positions).to(like.device)
 
 
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    """The same memory in a dtype that can be copied by index, which some of one or two bytes cannot."""
-    plain = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    return tensor.view(plain[tensor.itemsize]) if tensor.itemsize in plain else tensor
+def bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory as integers, which can be copied by index and compared bit by bit, as not every dtype can."""
+    if tensor.is_complex():
+        return bits(torch.view_as_real(tensor))
+    return tensor.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.itemsize])
 
 
 def _put(out: torch.Tensor, kept: list[tuple[int, Ints]], part: torch.Tensor) -> None:
@@ -150,11 +151,16 @@ def _place(held: dict[str, Held], names: dict[int, set[str]], edit: TensorEdit) 
     return Place(edit, tensor, tuple((each.state, each.attribute) for each in found))
 
 
+def in_plain_memory(tensor: torch.Tensor) -> bool:
+    """Whether the elements lie where strides say: not so for sparse, quantised and wrapped tensors."""
+    return tensor.layout is torch.strided and not tensor.is_quantized and not is_traceable_wrapper_subclass(tensor)
+
+
 def check_memory(name: str, tensor: torch.Tensor) -> None:
-    """Only what lies in plain memory has slices of its own."""
+    """Raise `CutError` for a tensor that cannot be sliced, by its name."""
     if nn.parameter.is_lazy(tensor):
         raise CutError(f"{shown(name)} has no shape before the first forward pass: run one, and plan again")
-    if tensor.layout is not torch.strided or tensor.is_quantized or is_traceable_wrapper_subclass(tensor):
+    if not in_plain_memory(tensor):
         layout = str(tensor.layout).removeprefix("torch.")
         raise CutError(f"{shown(name)} is a {layout} {shown(type(tensor).__name__)}: only dense tensors can be sliced")
 
@@ -182,7 +188,7 @@ def _setting(states: dict[str, dict[str, Any]], path: str, before: Whole, after:
         before, after = (list(value) if isinstance(value, tuple) else value for value in (before, after))
     if type(now) is not type(before) or now != before:
         raise CutError(
-            f"{shown(path)} is {shown(repr(now))}, the plan was made for {shown(repr(before))}: "
+            f"{shown(path)} is {shown(repr(now))} where {shown(repr(before))} is expected: "
             "undo the cut that changed it, or plan again"
         )
     return Setting(state, parts[-1], before, after)

@@ -12,6 +12,7 @@ from modulekg_widgets.engine.axes.attributes import changed_attributes
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.expression import kept
 from modulekg_widgets.engine.axes.layers import Layers
+from modulekg_widgets.engine.pruning.choice import dimensions_read
 from modulekg_widgets.engine.pruning.edits import Edits, TensorEdit, Whole
 from modulekg_widgets.engine.pruning.selection import Selection
 from modulekg_widgets.engine.tracing.dataflow import DataNode
@@ -30,14 +31,7 @@ class Outcome:
 
     @cached_property
     def _read(self) -> set[tuple[DataNode, int]]:
-        """The dimensions of weights that read an axis, and make none; all the others make one."""
-        found = set()
-        for layer in Layers(self.axes.inference):
-            into, out = set(atoms(layer.into)), set(atoms(layer.out))
-            for at, term in enumerate(self.axes.inference.dims(layer.weight)):
-                if into.issuperset(own := set(atoms(term))) and out.isdisjoint(own):
-                    found.add((layer.weight, at))
-        return found
+        return dimensions_read(self.axes, Layers(self.axes.inference))
 
     def edits(self, selection: Selection, attributes: Mapping[str, tuple[Whole, Whole]]) -> Edits:
         """The tensors and attributes that change; `attributes` come on top of those of the adapters."""

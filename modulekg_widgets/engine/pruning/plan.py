@@ -23,11 +23,14 @@ from modulekg_widgets.engine.pruning.choice import (
     gone,
     rounded,
 )
-from modulekg_widgets.engine.pruning.dryrun import Rehearsal
+from modulekg_widgets.engine.pruning.dryrun import Rehearsal, run_through
+from modulekg_widgets.engine.pruning.edits import Edits
+from modulekg_widgets.engine.pruning.modes import widest
 from modulekg_widgets.engine.pruning.outcome import Outcome
 from modulekg_widgets.engine.pruning.pruning_plan import AxisCut, PruningPlan
 from modulekg_widgets.engine.pruning.repair import Draft, Repair, scale_changes
 from modulekg_widgets.engine.pruning.selection import Selection
+from modulekg_widgets.engine.tracing.dataflow import Dataflow
 from modulekg_widgets.engine.tracing.flops import count_flops
 
 Importance = str | Callable[..., Any] | object
@@ -93,9 +96,10 @@ def plan(
 class _Planner:
     def __init__(self, graph: DataflowGraph, request: Request) -> None:
         _check(graph, request)
-        self.graph = graph
+        self.asked = graph
+        self.graph = widest(graph)
         self.request = request
-        self.axes = graph.axes
+        self.axes = self.graph.axes
         self.choice = Choice(self.axes, request.granularity, request.only, request.keep)
         self.outcome = Outcome(self.axes)
         self.repair = Repair(self.axes, self.outcome)
@@ -112,17 +116,19 @@ class _Planner:
             raise CutError(self._nothing(ratio))
         draft, rehearsal = self.repair.proved(Draft(selection, selection.counts))
         self._not_empty(draft)
-        return self._made(draft, rehearsal)
+        edits = self.repair.edits(draft)
+        assert rehearsal.graph is not None
+        tried = rehearsal.graph if self.graph is self.asked else run_through(self.asked, edits)
+        return self._made(draft, edits, rehearsal, tried)
 
     def _not_empty(self, draft: Draft) -> None:
         if not draft.selection.changed:
             reasons = "; ".join(str(change) for change in draft.changes[:3])
             raise CutError(f"every axis that was to be cut had to stay whole: {reasons}")
 
-    def _made(self, draft: Draft, rehearsal: Rehearsal) -> PruningPlan:
+    def _made(self, draft: Draft, edits: Edits, rehearsal: Rehearsal, tried: Dataflow) -> PruningPlan:
         selection = draft.selection
-        assert rehearsal.graph is not None
-        before, after = self.graph.flops(), count_flops(rehearsal.graph.operators)
+        before, after = self.asked.flops(), count_flops(tried.operators)
         found = []
         for term, count in selection.changed.items():
             axis = self.axes.of(term)
@@ -131,7 +137,7 @@ class _Planner:
         cuts = tuple(cut for _, cut in sorted(found, key=lambda entry: entry[0]))
         return PruningPlan(
             axes=cuts,
-            edits=self.repair.edits(draft),
+            edits=edits,
             changes=(*draft.changes, *scale_changes(rehearsal.scales)),
             params=self.outcome.parameters(selection),
             flops=(int(before), int(after)),
@@ -198,6 +204,9 @@ class _Planner:
     def _named(self, name: Any) -> list[Axis]:
         """The free axes behind a key of `per_axis`."""
         is_place = isinstance(name, tuple) and len(name) == 2
+        if isinstance(name, str) and name in self.asked.axes and name not in self.axes:
+            member = self.asked.axes[name].members[0]  # another pass may have given it another name
+            is_place, name = True, (member.name, member.dim)
         found = list(self.axes[name].axes) if is_place else self.choice.named(name)
         free = [axis for axis in found if axis.frozen is None]
         if not free:

@@ -135,7 +135,9 @@ class _Replay:
         self.lasting = {node.previous for node in graph.values} | set(graph.outputs)
         written = {node.storage for node in graph.values if node.previous is not None}
         for node in graph.state.values():
-            self.values[node] = state[node.label].clone() if node.storage in written else state[node.label]
+            value = state[node.label]
+            self.values[node] = value.clone() if node.storage in written or self.positions(node) else value
+            self._silence(node, self.values[node])  # two weights may meet before any activation does
         for node in graph.values:
             if node.producer is None and node not in self.values:
                 assert node.tensor is not None
@@ -152,16 +154,21 @@ class _Replay:
         for node, tensor in zip(nodes, (tensor for _, tensor in tensors(results)), strict=True):
             # what nobody reads, such as statistics saved for a backward pass, may have another shape on other tensors
             masked = not is_view and tuple(tensor.shape) == node.shape
-            for at, positions in self.positions(node).items() if masked else ():
-                shape = [1] * tensor.dim()
-                shape[at] = -1
-                gone = torch.ones(tensor.shape[at], dtype=torch.bool, device=tensor.device)
-                tensor.masked_fill_(gone.index_fill_(0, positions, False).view(shape), 0)
+            if masked:
+                self._silence(node, tensor)
             self.values[node] = tensor
         for node in operator.outputs:
             if node not in self.values and node.previous is not None:
                 self.values[node] = self.values[node.previous]
         self._forget(operator)
+
+    def _silence(self, node: DataNode, tensor: Tensor) -> None:
+        """Set what goes to zero."""
+        for at, positions in self.positions(node).items():
+            shape = [1] * tensor.dim()
+            shape[at] = -1
+            gone = torch.ones(tensor.shape[at], dtype=torch.bool, device=tensor.device)
+            tensor.masked_fill_(gone.index_fill_(0, positions.to(tensor.device), False).view(shape), 0)
 
     def _forget(self, operator: OperatorNode) -> None:
         """Drop values that nothing reads any more, as a forward pass would."""

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Term, atoms, find, flat, product
+from modulekg_widgets.engine.axes.algebra import Term, atoms, find, flat
 from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.expression import parts_of
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.attribute_sizes import Attribute, attributes_of
 from modulekg_widgets.engine.pruning.dryrun import Mismatch, Rehearsal, Request, Scale, rehearse
@@ -78,7 +79,7 @@ class Repair:
         Equal integers can be coincidence: where that comes out, the plan does without attributes that follow sizes.
         """
         mended, found = self.mended(draft)
-        if not mended.changes or self._agrees(mended, found):
+        if (found.explained and not mended.changes) or self._agrees(mended, found):
             return mended, found
         mended, found = self.mended(replace(draft, strict=True))
         if not self._agrees(mended, found):
@@ -154,12 +155,12 @@ class Repair:
 
     def _concerned(self, draft: Draft, mismatch: Mismatch) -> list[Term]:
         """The dimensions that change where the runs part, and their factors and summands, the requested ones first."""
-        terms = [term for request in mismatch.requests for term in _inside(request.term)]
+        terms = [term for request in mismatch.requests for term in parts_of(request.term)]
         operator = mismatch.operator
         if operator is not None:
             for node in (*operator.outputs, *operator.inputs):
                 for term in self.axes.inference.dims(node):
-                    terms += _inside(term)
+                    terms += parts_of(term)
         return [term for term in dict.fromkeys(terms) if draft.selection.size(term) != term.size]
 
     def _alike(self, attribute: Attribute, term: Term, draft: Draft) -> dict[Attribute, Term]:
@@ -184,7 +185,7 @@ class Repair:
         for name, node in self.axes.graph.state.items():
             if name.startswith(prefix):
                 for at, whole in enumerate(self.axes.inference.dims(node)):
-                    for number, part in enumerate(_inside(whole)):
+                    for number, part in enumerate(parts_of(whole)):
                         if _key(part) == _key(term):
                             return name[len(prefix) :], at, number
         return None
@@ -193,7 +194,7 @@ class Repair:
         node = self.axes.graph.state.get(f"{path}.{name}" if path else name)
         if node is None or dim >= node.dim():
             return None
-        parts = _inside(self.axes.inference.dims(node)[dim])
+        parts = parts_of(self.axes.inference.dims(node)[dim])
         return parts[number] if number < len(parts) else None
 
     # ------------------------------------------------------------------ ties
@@ -318,6 +319,9 @@ def _key(term: Term) -> tuple[int, ...]:
 
 
 def _is_further(now: Mismatch, before: Mismatch) -> bool:
+    """Whether a dry run came further, or to the same place with fewer sizes that do not fit."""
+    if now.position == before.position:
+        return 0 < len(now.requests) < len(before.requests)
     return now.position > before.position
 
 
@@ -331,19 +335,3 @@ def scale_changes(scales: Iterable[Scale]) -> list[Change]:
         Change(SCALE, f"a number computed from sizes, {what}, {times} times", operators[what, source].where)
         for (what, source), times in counted.items()
     ]
-
-
-def _inside(term: Term) -> list[Term]:
-    """A term, its parts, and the runs of its factors."""
-    term = find(term)
-    if term.kind == ATOM:
-        return [term]
-    parts = flat(term)
-    found = [term]
-    if term.kind == PRODUCT:
-        for start in range(len(parts)):
-            for end in range(start + 2, len(parts) + 1):
-                found += [product(parts[start:end])] if end - start < len(parts) else []
-    for part in parts:
-        found += _inside(part)
-    return found

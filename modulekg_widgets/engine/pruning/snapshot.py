@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.pruning.edits import bits, in_plain_memory
 from modulekg_widgets.engine.pruning.transaction import Write, attribute, contents
 
 _ABSENT = object()
@@ -35,7 +36,8 @@ class Snapshot:
         elif isinstance(value, dict | list):
             self._entered.add(id(value))
             self._contents.append((value, value.copy()))
-        for part in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
+        inside = value.values() if isinstance(value, dict) else value
+        for part in inside if isinstance(value, dict | list | tuple) else ():
             self.keep(name, part, uncopied)
 
     def keep_entry(self, container: dict[str, Any], key: str) -> None:
@@ -64,7 +66,8 @@ class Snapshot:
                     f"{shown(name)} was {described(copy)} and is {described(now)}: undo the cut that changed it, or "
                     "move the model back, and try again"
                 )
-            yield Write(now.copy_, now.clone(), copy)
+            if not _same_bytes(now, copy):  # a graph that needs the values would be told of the write
+                yield Write(now.copy_, now.clone(), copy)
         for container, before in self._contents:
             yield contents(container, before)
         for container, key, before in self._entries:
@@ -81,14 +84,18 @@ def _put(container: dict[str, Any], key: str, value: Any) -> None:
         setitem(container, key, value)
 
 
+def _same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if not in_plain_memory(a):
+        return False
+    return a.is_meta or torch.equal(*(bits(each.resolve_conj().resolve_neg()) for each in (a, b)))
+
+
 def memory(tensor: torch.Tensor) -> torch.Tensor:
     """An alias of a tensor to write through: outside autograd, but with the version that tells it of the write."""
     alias = tensor.detach()
     if alias.layout is torch.strided:
         for at in range(alias.dim()):
-            if (
-                alias.stride(at) == 0 and alias.shape[at] > 1
-            ):  # expanded: one element stands for all, and is written once
+            if alias.stride(at) == 0 and alias.shape[at] > 1:  # expanded: one element stands for all of them
                 alias = alias.narrow(at, 0, 1)
     return alias
 
