@@ -124,16 +124,24 @@ class Repair:
     def _by_attributes(self, draft: Draft, mismatch: Mismatch) -> Iterator[Draft]:
         """Let an attribute that holds an old size follow it, in the module at work first, in those above it next."""
         candidates = [each for each in self._attributes(mismatch) if each not in draft.followers]
+        own = [each for each in candidates if mismatch.operator and each.module == mismatch.operator.module]
+        together = _paired([request.term for request in mismatch.requests], own)
+        if len(together) > 1:  # what one call asks for is often held by one module, as the sizes of a split
+            yield self._following(draft, together, mismatch)
         for term in self._concerned(draft, mismatch):
             for attribute in candidates:
                 if term.size == attribute.size:
-                    alike = self._alike(attribute, term, draft)
-                    what = f"{attribute} follows {self._written(term)}"
-                    yield replace(
-                        draft,
-                        followers={**draft.followers, **alike, attribute: term},
-                        changes=(*draft.changes, Change(ATTRIBUTE, what, mismatch.where)),
-                    )
+                    yield self._following(draft, {attribute: term}, mismatch)
+
+    def _following(self, draft: Draft, found: Mapping[Attribute, Term], mismatch: Mismatch) -> Draft:
+        """The draft in which attributes follow sizes, those of the other modules of their class as well."""
+        followers, changes = dict(draft.followers), list(draft.changes)
+        for attribute, term in found.items():
+            alike = self._alike(attribute, term, draft)
+            followers |= {**alike, attribute: term}
+            others = f", alike in {len(alike)} more modules" if alike else ""
+            changes.append(Change(ATTRIBUTE, f"{attribute} follows {self._written(term)}{others}", mismatch.where))
+        return replace(draft, followers=followers, changes=tuple(changes))
 
     def _attributes(self, mismatch: Mismatch) -> Iterator[Attribute]:
         modules = self.axes.graph.modules
@@ -179,19 +187,23 @@ class Repair:
                     found[twin] = other
         return found
 
-    def _place_of(self, term: Term, path: str) -> tuple[str, int, int] | None:
-        """A tensor below a module, a dimension of it, and which part of that dimension the term is."""
+    def _place_of(self, term: Term, path: str) -> tuple[str | int, int, int] | None:
+        """A tensor below a module or one that it got, a dimension of it, and which part of that the term is."""
         prefix = f"{path}." if path else ""
-        for name, node in self.axes.graph.state.items():
-            if name.startswith(prefix):
-                for at, whole in enumerate(self.axes.inference.dims(node)):
-                    for number, part in enumerate(parts_of(whole)):
-                        if _key(part) == _key(term):
-                            return name[len(prefix) :], at, number
+        below = ((name[len(prefix) :], node) for name, node in self.axes.graph.state.items() if name.startswith(prefix))
+        for name, node in (*below, *enumerate(self.axes.graph.modules[path].inputs)):
+            for at, whole in enumerate(self.axes.inference.dims(node)):
+                for number, part in enumerate(parts_of(whole)):
+                    if _key(part) == _key(term):
+                        return name, at, number
         return None
 
-    def _term_at(self, path: str, name: str, dim: int, number: int) -> Term | None:
-        node = self.axes.graph.state.get(f"{path}.{name}" if path else name)
+    def _term_at(self, path: str, name: str | int, dim: int, number: int) -> Term | None:
+        if isinstance(name, int):
+            inputs = self.axes.graph.modules[path].inputs
+            node = inputs[name] if name < len(inputs) else None
+        else:
+            node = self.axes.graph.state.get(f"{path}.{name}" if path else name)
         if node is None or dim >= node.dim():
             return None
         parts = parts_of(self.axes.inference.dims(node)[dim])
@@ -311,6 +323,18 @@ class Repair:
     def _written(self, term: Term) -> str:
         names = dict.fromkeys(self.axes.of(atom).name for atom in atoms(term) if atom.size > 1)
         return " · ".join(list(names)[:3])
+
+
+def _paired(terms: Iterable[Term], attributes: Iterable[Attribute]) -> dict[Attribute, Term]:
+    """For each of the terms, once, the first attribute of its size that no other term has taken."""
+    free = list(attributes)
+    found: dict[Attribute, Term] = {}
+    for term in {_key(term): term for term in terms}.values():
+        attribute = next((each for each in free if each.size == term.size), None)
+        if attribute is not None:
+            free.remove(attribute)
+            found[attribute] = term
+    return found
 
 
 def _key(term: Term) -> tuple[int, ...]:
