@@ -116,7 +116,12 @@ OWN: dict[str, tuple[Callable[[], nn.Module], torch.Tensor]] = {
     "grouped_convolution": (_grouped, torch.linspace(-1, 1, 2 * 3 * 64).reshape(2, 3, 8, 8).sin()),
     "u_net": (UNet, torch.linspace(-1, 1, 2 * 3 * 64).reshape(2, 3, 8, 8).sin()),
 }
-NAMES = [*OWN, *TORCHVISION, *(f"timm/{name}" for name in TIMM), *(f"transformers/{name}" for name in TRANSFORMERS)]
+NAMES = [
+    *OWN,
+    *(f"torchvision/{name}" for name in TORCHVISION),
+    *(f"timm/{name}" for name in TIMM),
+    *(f"transformers/{name}" for name in TRANSFORMERS),
+]
 
 
 def named_model(name: str) -> Case:
@@ -135,7 +140,7 @@ def named_model(name: str) -> Case:
                 module.config.use_cache = False  # type: ignore[union-attr]  # as in training
         return made, (), {key: _two(value) for key, value in inputs.items()}
     with torch.random.fork_rng(devices=[]):
-        made, args = zoo.zoo_case(name)
+        made, args = zoo.zoo_case(model)
     return made, tuple(_two(value) for value in args), {}
 
 

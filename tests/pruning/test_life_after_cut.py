@@ -19,16 +19,17 @@ from pruning.named_models import NAMES, named_model
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 # what CI has the time for; the others are nightly
-QUICK = {"lstm", "multihead_attention", "tied_embedding", "weight_norm", "resnet18", "transformers/llama"}
+QUICK = {"lstm", "multihead_attention", "tied_embedding", "weight_norm", "torchvision/resnet18", "transformers/llama"}
 QUICK_TO_COMPILE = {"multihead_attention", "grouped_convolution"}
 INDUCTOR = ["multihead_attention", "grouped_convolution", "transformers/llama"]
 # models that torch.export refuses, cut or not: the way forward takes depends on the data
 NOT_EXPORTED = {"transformers/longformer": "GuardOnDataDependentSymNode"}
-# by library; with the gradient from which on a step must show in float32
+# by library; with the gradient from which on a step must show in float32: without eps, it shows from the smallest on
 OPTIMIZERS: dict[str, tuple[Callable[[Any], torch.optim.Optimizer], float]] = {
     "": (lambda parameters: torch.optim.SGD(parameters, lr=0.01, momentum=0.9), 1e-4),
-    "timm": (lambda parameters: torch.optim.RMSprop(parameters, lr=1e-4, momentum=0.5), 1e-7),
-    "transformers": (lambda parameters: torch.optim.AdamW(parameters, lr=1e-3, weight_decay=0.0), 1e-7),
+    "torchvision": (lambda parameters: torch.optim.Adam(parameters, lr=1e-4, eps=1e-15), 1e-13),
+    "timm": (lambda parameters: torch.optim.RMSprop(parameters, lr=1e-5, eps=1e-15, momentum=0.5), 1e-13),
+    "transformers": (lambda parameters: torch.optim.AdamW(parameters, lr=1e-3, eps=1e-15, weight_decay=0.0), 1e-13),
 }
 
 
@@ -39,7 +40,7 @@ def models(quick: set[str]) -> list[Any]:
 @pytest.fixture(autouse=True)
 def seeds() -> None:
     torch.manual_seed(0)
-    np.random.seed(0)  # noqa: NPY002 - what transformers masks sound with
+    np.random.seed(0)
 
 
 # ------------------------------------------------------------------ outputs
@@ -81,10 +82,11 @@ def assert_close(found: list[torch.Tensor], expected: list[torch.Tensor]) -> Non
 
 
 def step(model: nn.Module, optimizer: torch.optim.Optimizer, call: Call) -> None:
-    """One step towards small outputs."""
+    """One step that brings all outputs nearer to 1."""
     optimizer.zero_grad()
     args, kwargs = call
-    loss = torch.stack([part.square().mean() for part in floats(model(*args, **kwargs)) if part.requires_grad]).sum()
+    found = [part for part in floats(model(*args, **kwargs)) if part.requires_grad]
+    loss = torch.stack([(part - 1).square().mean() for part in found]).sum()
     assert loss.isfinite()
     loss.backward()
     optimizer.step()
@@ -198,16 +200,16 @@ def test_a_cut_model_compiles(name: str) -> None:
     torch._dynamo.reset()
     compiled = torch.compile(model, backend=eager)
     whole = outputs(model, call)
-    assert_same(outputs(compiled, call), whole)
+    assert_close(outputs(compiled, call), whole)
     before, captured = state_of(model), len(graphs)
     assert captured
     receipt = plan.cut(model)
-    assert_same(outputs(compiled, call), outputs(model, call))
+    assert_close(outputs(compiled, call), outputs(model, call))
     assert len(graphs) > captured
     receipt.undo()
     after = state_of(model)
     assert [key for key in {**before, **after} if before.get(key) != after.get(key)] == []
-    assert_same(outputs(compiled, call), whole)
+    assert_close(outputs(compiled, call), whole)
 
 
 @pytest.mark.nightly

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from torch import nn
 
 from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.axes.cut_analysis import Cut, positions_to_mask
 from modulekg_widgets.engine.axes.graph import DataflowGraph
-from modulekg_widgets.engine.errors import CutError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.choice import (
-    SCOPES,
     Choice,
     Scores,
     counts_by_rank,
@@ -23,36 +20,18 @@ from modulekg_widgets.engine.pruning.choice import (
     gone,
     rounded,
 )
-from modulekg_widgets.engine.pruning.dryrun import Rehearsal, run_through
-from modulekg_widgets.engine.pruning.edits import Edits
+from modulekg_widgets.engine.pruning.dryrun import Rehearsal, planned_operators, run_through
 from modulekg_widgets.engine.pruning.modes import widest
 from modulekg_widgets.engine.pruning.outcome import Outcome
 from modulekg_widgets.engine.pruning.pruning_plan import AxisCut, PruningPlan
 from modulekg_widgets.engine.pruning.repair import Draft, Repair, scale_changes
+from modulekg_widgets.engine.pruning.request import Importance, Request, check
 from modulekg_widgets.engine.pruning.selection import Selection
-from modulekg_widgets.engine.tracing.dataflow import Dataflow
 from modulekg_widgets.engine.tracing.flops import count_flops
+from modulekg_widgets.engine.tracing.trace import REAL
 
-Importance = str | Callable[..., Any] | object
-TARGETS = ("params", "flops", "macs")
 CLOSE_ENOUGH = 0.002  # of the model, between what was asked for and what is found
 MOST_STEPS = 14
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a plan was asked for."""
-
-    ratio: float | None = None
-    target: Mapping[str, float] | None = None
-    per_axis: Mapping[Any, Any] | None = None
-    cuts: Sequence[Cut] | None = None
-    importance: Importance = "l1"
-    scope: str = "local"
-    only: Any = None
-    keep: Any = None
-    granularity: str = "index"
-    round_to: int | None = None
 
 
 def plan(
@@ -95,7 +74,7 @@ def plan(
 
 class _Planner:
     def __init__(self, graph: DataflowGraph, request: Request) -> None:
-        _check(graph, request)
+        check(graph, request)
         self.asked = graph
         self.graph = widest(graph)
         self.request = request
@@ -116,19 +95,15 @@ class _Planner:
             raise CutError(self._nothing(ratio))
         draft, rehearsal = self.repair.proved(Draft(selection, selection.counts))
         self._not_empty(draft)
-        edits = self.repair.edits(draft)
-        assert rehearsal.graph is not None
-        tried = rehearsal.graph if self.graph is self.asked else run_through(self.asked, edits)
-        return self._made(draft, edits, rehearsal, tried)
+        return self._made(draft, rehearsal)
 
     def _not_empty(self, draft: Draft) -> None:
         if not draft.selection.changed:
             reasons = "; ".join(str(change) for change in draft.changes[:3])
             raise CutError(f"every axis that was to be cut had to stay whole: {reasons}")
 
-    def _made(self, draft: Draft, edits: Edits, rehearsal: Rehearsal, tried: Dataflow) -> PruningPlan:
+    def _made(self, draft: Draft, rehearsal: Rehearsal) -> PruningPlan:
         selection = draft.selection
-        before, after = self.asked.flops(), count_flops(tried.operators)
         found = []
         for term, count in selection.changed.items():
             axis = self.axes.of(term)
@@ -137,12 +112,10 @@ class _Planner:
         cuts = tuple(cut for _, cut in sorted(found, key=lambda entry: entry[0]))
         return PruningPlan(
             axes=cuts,
-            edits=edits,
+            edits=self.repair.edits(draft),
             changes=(*draft.changes, *scale_changes(rehearsal.scales)),
-            params=self.outcome.parameters(selection),
-            flops=(int(before), int(after)),
-            macs=(before.macs, after.macs),
             call=self._call(cuts),
+            **self._sizes(draft, rehearsal),
         )
 
     def _call(self, cuts: Iterable[AxisCut]) -> str:
@@ -242,33 +215,50 @@ class _Planner:
     # --------------------------------------------------------------- target
 
     def _to_target(self, target: Mapping[str, float]) -> PruningPlan:
-        """The plan whose size comes closest to what is asked for, from above, by halving the range of ratios."""
+        """The plan that leaves most of what is not more than was asked for, by halving the range of ratios."""
         ((unit, wanted),) = target.items()
         low, high = 0.0, 1.0
-        best: PruningPlan | None = None
-        last: Exception | None = None
+        best, followers, last = 0.0, {}, None
         for _ in range(MOST_STEPS):
             ratio = (low + high) / 2
-            try:
-                found = self._with_ratio(ratio)
-            except CutError as error:
-                last, found = error, None
-            if found is None:
-                low = ratio if not self._selection(ratio).changed else low
-                high = high if low == ratio else ratio
+            selection = self._selection(ratio)
+            if not selection.changed:
+                low = ratio
                 continue
-            before, after = getattr(found, unit)
-            goal = wanted * before if wanted <= 1 else wanted
+            try:
+                draft, rehearsal = self.repair.mended(Draft(selection, selection.counts, followers=followers))
+            except CutError as error:
+                high, last = ratio, error
+                continue
+            followers = draft.followers  # what one dry run has found need not be looked for again
+            before, after = self._sizes(draft, rehearsal)[unit]
+            goal = wanted * before if wanted < 1 else wanted
             if after > goal:
                 low = ratio
             else:
-                high = ratio
-                best = found
+                high = best = ratio
                 if goal - after < CLOSE_ENOUGH * before:
                     break
-        if best is None:
-            raise CutError(f"target={dict(target)} cannot be reached: even the largest ratio leaves more") from last
-        return best
+        if not best:
+            raise CutError(
+                f"target={dict(target)} cannot be reached: the largest ratio that runs leaves more"
+            ) from last
+        return self._with_ratio(best)
+
+    def _sizes(self, draft: Draft, rehearsal: Rehearsal) -> dict[str, tuple[int, int]]:
+        """Parameters, FLOPs and multiply-adds, before and after."""
+        if self.asked.traced_on == REAL:
+            operators = planned_operators(self.axes, draft.selection)  # a run would count what other data lead to
+        elif self.graph is self.asked and rehearsal.graph is not None:
+            operators = rehearsal.graph.operators
+        else:
+            operators = run_through(self.asked, self.repair.edits(draft)).operators
+        before, after = self.asked.flops(), count_flops(operators)
+        return {
+            "params": self.outcome.parameters(draft.selection),
+            "flops": (int(before), int(after)),
+            "macs": (before.macs, after.macs),
+        }
 
     def _nothing(self, ratio: float) -> str:
         if not self.axes.free:
@@ -295,30 +285,3 @@ def _left(axis: Axis, count: int) -> int:
     if count >= axis.size:
         raise CutError(f"{shown(axis.name)} would lose all of its {axis.size} indices: leave one at least")
     return axis.size - count
-
-
-def _check(graph: Any, request: Request) -> None:
-    if not isinstance(graph, DataflowGraph):
-        what = (
-            "trace it first: mk.plan(mk.trace(model, args), …)" if isinstance(graph, nn.Module) else "pass mk.trace(…)"
-        )
-        raise CutError(f"a plan is made for a traced graph, got {shown(type(graph).__name__)}: {what}")
-    if graph.error is not None:
-        raise CutError("the graph ends where its forward pass stopped: trace with inputs that go through")
-    wanted = [name for name in ("ratio", "target", "per_axis", "cuts") if getattr(request, name) is not None]
-    if not wanted:
-        raise CutError("nothing to cut: pass ratio=0.5, target={'params': 0.5}, per_axis={…} or cuts=[…]")
-    if "ratio" in wanted and "target" in wanted:
-        raise CutError("ratio and target exclude each other: the target finds the ratio")
-    if request.ratio is not None and not (isinstance(request.ratio, float | int) and 0 <= request.ratio < 1):
-        raise CutError(f"ratio={shown(repr(request.ratio))}: give the share of indices that goes, from 0 to below 1")
-    if request.scope not in SCOPES:
-        raise UnknownNameError(f"scope={shown(str(request.scope))!r}: {nearest(str(request.scope), SCOPES)}")
-    target = request.target
-    if target is not None and not (
-        isinstance(target, Mapping) and len(target) == 1 and next(iter(target)) in TARGETS
-        and isinstance(next(iter(target.values())), float | int) and next(iter(target.values())) > 0
-    ):  # fmt: skip
-        raise CutError(
-            f"target={shown(repr(target))}: give what shall be left, as {{'params': 0.5}} or {{'flops': 1e9}}"
-        )

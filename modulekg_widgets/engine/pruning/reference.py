@@ -117,7 +117,7 @@ def masked_outputs(
     """The outputs of the recorded operators when what goes is zero in every result, and left out of statistics."""
     replay = _Replay(axes, masks, state, dtype)
     rescaled_calls = _with_new_scales(scales)
-    with seeded(SEED, dtype), torch.no_grad(), In(dtype):
+    with untouched(()), seeded(SEED, dtype), torch.no_grad(), In(dtype):
         for operator in axes.graph.operators:
             replay.perform(operator, rescaled_calls.get(operator.index, operator))
     return [replay.output(node) for _, node in leaves(axes.graph.result, DataNode)]

@@ -21,6 +21,7 @@ from modulekg_widgets.engine.pruning.selection import Selection
 from modulekg_widgets.engine.pruning.ties import Tie, solved
 
 log = logging.getLogger("modulekg_widgets")
+FEW = 6
 ATTRIBUTE, TIE, WHOLE, SCALE = "attribute", "tie", "whole", "scale"
 
 
@@ -279,8 +280,10 @@ class Repair:
         """Keep axes whole: those requested, those of the operator, those of its module, those of the modules above."""
         reason = mismatch.where
         tried: set[frozenset[Term]] = set()
-        for group in self._groups(draft, mismatch):
-            cut = [atom for atom in group if atom in draft.selection.changed]
+        groups = list(self._groups(draft, mismatch))
+        # one alone is enough more often than not
+        alone = [[atom] for group in groups if len(group) <= FEW for atom in group]
+        for cut in [*alone, *groups]:
             if cut and frozenset(cut) not in tried:
                 tried.add(frozenset(cut))
                 names = ", ".join(self.axes.of(atom).name for atom in cut[:3]) + (", …" if len(cut) > 3 else "")
@@ -292,7 +295,6 @@ class Repair:
 
     def _groups(self, draft: Draft, mismatch: Mismatch) -> Iterator[list[Term]]:
         for request in mismatch.requests:
-            yield from ([atom] for atom in draft.selection.cut(request.term))
             yield draft.selection.cut(request.term)
         yield [atom for request in mismatch.requests for atom in draft.selection.cut(request.term)]
         operator = mismatch.operator

@@ -1,0 +1,52 @@
+"""Architectures of every family through plan, cut, forward and undo, with nothing said about them but their inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from axes import transformers_models
+from axes.test_architectures import timm_families
+from axes.zoo import float_models, zoo_case
+from pruning.battery import pruned
+
+nightly = pytest.mark.nightly
+IN_CI = ("resnet18", "mobilenet_v3_small", "shufflenet_v2_x0_5", "densenet121", "swin_t", "googlenet", "raft_small",
+         "ssdlite320_mobilenet_v3_large")  # fmt: skip
+TRANSFORMERS_IN_CI = ("llama", "gpt2", "falcon", "mamba", "t5", "wav2vec2", "deberta_v2")
+TIMM_IN_CI = ("efficientvit_msra", "fasternet", "inception_next", "tiny_vit")
+
+
+def sampled(names: list[str], in_ci: tuple[str, ...]) -> list[Any]:
+    return [name if name in in_ci else pytest.param(name, marks=nightly) for name in names]
+
+
+@pytest.mark.parametrize("name", sampled(float_models(), IN_CI))
+@pytest.mark.timeout(900)
+def test_torchvision(name: str) -> None:
+    row = pruned(name, *zoo_case(name))
+    assert row.ok, str(row)
+    assert row.left <= 0.6
+
+
+@pytest.mark.parametrize("name", sampled(list(transformers_models.CASES), TRANSFORMERS_IN_CI))
+def test_transformers(name: str) -> None:
+    pytest.importorskip("transformers")
+    model, kwargs = transformers_models.build(name)
+    row = pruned(name, model.eval(), (), kwargs)
+    assert row.ok, str(row)
+    assert row.left < 0.95
+
+
+@pytest.mark.parametrize("part", sampled(list(timm_families()), TIMM_IN_CI))
+@pytest.mark.timeout(900)
+def test_timm(part: str) -> None:
+    timm = pytest.importorskip("timm")
+    torch.manual_seed(0)
+    name = timm_families()[part]
+    model = timm.create_model(name, pretrained=False).eval()
+    row = pruned(name, model, (torch.rand(1, *model.default_cfg.get("input_size", (3, 224, 224))),))
+    assert row.ok, str(row)
+    assert row.left < 0.95

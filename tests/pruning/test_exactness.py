@@ -1,0 +1,180 @@
+"""A cut model computes what the original does without the dropped indices, in float64."""
+
+from __future__ import annotations
+
+import copy
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, Phase, given, settings
+from torch import nn
+
+import modulekg_widgets as mk
+from axes import transformers_models
+from axes.random_models import SIZE, Builder, builders
+from axes.zoo import float_models, zoo_case
+from modulekg_widgets.engine.axes.precision import rescaled
+from modulekg_widgets.engine.pruning.plan import _Planner
+from modulekg_widgets.engine.pruning.reference import disagreement
+from modulekg_widgets.engine.pruning.repair import Draft
+from modulekg_widgets.engine.pruning.request import Request
+from pruning.battery import differs, state_of
+
+nightly = pytest.mark.nightly
+CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
+NO_STATISTICS = ("resnet18", "mobilenet_v3_small", "densenet121", "shufflenet_v2_x0_5", "regnet_x_400mf", "googlenet")
+MASKED = ("resnet18", "shufflenet_v2_x0_5", "swin_t", "convnext_tiny", "lraspp_mobilenet_v3_large")
+TRANSFORMERS = ("llama", "bert", "segformer", "t5")
+
+
+def error_of(graph: mk.DataflowGraph, **how: Any) -> float:
+    """How far a plan's cut lies from the masked original."""
+    planner = _Planner(graph, Request(**how))
+    selection = planner._selection(how.get("ratio", 0.0))
+    draft, rehearsal = planner.repair.mended(Draft(selection, selection.counts))
+    assert draft.selection.changed
+    return disagreement(planner.axes, draft.selection.masks(), planner.repair.edits(draft), rehearsal.scales)
+
+
+def in_ci(every: list[str], some: tuple[str, ...]) -> list[Any]:
+    return [name if name in some else pytest.param(name, marks=nightly) for name in every]
+
+
+@pytest.mark.parametrize("name", in_ci(float_models(), MASKED))
+@pytest.mark.timeout(900)
+def test_torchvision_equals_the_masked_original(name: str) -> None:
+    model, args = zoo_case(name)
+    graph = mk.trace(model, args)
+    if graph.traced_on == "real":
+        pytest.skip("the data decide which way a detector goes: its backbone is tested as a classifier")
+    assert error_of(graph, ratio=0.5) < 1e-9
+
+
+@pytest.mark.parametrize("name", in_ci(list(transformers_models.CASES), TRANSFORMERS))
+def test_transformers_equal_the_masked_original(name: str) -> None:
+    pytest.importorskip("transformers")
+    model, kwargs = transformers_models.build(name)
+    graph = mk.trace(model, (), kwargs)
+    if graph.traced_on == "real" or name in ("mixtral", "qwen3_moe"):
+        pytest.skip("its way goes by the data, or is recorded for a device that this machine has not")
+    assert error_of(graph, ratio=0.5) < 1e-9
+
+
+@pytest.mark.parametrize(
+    "how", [{"granularity": "head"}, {"scope": "global"}, {"scope": "isomorphic"}, {"round_to": 4}]
+)
+@pytest.mark.parametrize("name", [pytest.param("swin_t", marks=nightly), "mobilenet_v3_small"])
+def test_other_ways_to_choose(name: str, how: dict[str, Any]) -> None:
+    model, args = zoo_case(name)
+    assert error_of(mk.trace(model, args), ratio=0.3, **how) < 1e-9
+
+
+@pytest.mark.parametrize("name", NO_STATISTICS)
+def test_what_reads_the_dropped_indices_reads_zero_instead(name: str) -> None:
+    """An oracle that knows nothing of the engine but which positions went: zeros in the weights that read them."""
+    model, args = zoo_case(name)
+    graph = mk.trace(model, args)
+    for node_name, value in rescaled(list(graph.state.values()), 0).items():
+        graph.state[node_name].tensor.data = value.float()
+    model, args = model.double(), tuple(arg.double() for arg in args)
+    plan = mk.plan(mk.trace(model, args), ratio=0.4)
+    smaller = copy.deepcopy(model)
+    plan.cut(smaller)
+    tensors = dict(model.state_dict())
+    silenced = 0
+    for edit in plan.edits.tensors:
+        for at, kept in edit.kept.items():
+            if at not in edit.produced and edit.names[0].endswith("weight") and len(edit.shape) > 1:
+                gone = np.setdiff1d(np.arange(edit.shape[at]), kept)
+                tensors[edit.names[0]].index_fill_(at, torch.from_numpy(gone), 0.0)
+                silenced += 1
+    assert silenced > 3
+    with torch.no_grad():
+        expected, found = model(*args), smaller(*args)
+    assert (expected - found).abs().max() < 1e-9 * expected.abs().max()
+
+
+def check(builder: Builder) -> None:
+    """A random model is cut exactly, or refused by a typed error; nothing is left behind either way."""
+    torch.manual_seed(0)
+    model = builder.model.eval()
+    x = torch.randn(2, len(builder.maps[0]), SIZE, SIZE)
+    before = state_of(model)
+    graph = mk.trace(model, x)
+    if not any(axis.size > 2 for axis in graph.axes.free):
+        return
+    refusal = ""
+    try:
+        plan = mk.plan(graph, ratio=0.5)
+    except mk.ModuleKGError as error:
+        refusal = str(error)
+    if refusal:
+        assert not differs(before, state_of(model))
+        assert "whole" in refusal or "takes no index" in refusal, f"{model.log}: {refusal}"
+        return
+    assert error_of(graph, ratio=0.5) < 1e-9, model.log
+    shape = model(x).shape
+    receipt = plan.cut(model)
+    assert model(x).shape == shape, model.log
+    receipt.undo()
+    assert not differs(before, state_of(model)), model.log
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=CHECKS, phases=[Phase.generate])
+@given(builders())
+def test_random_models(builder: Builder) -> None:
+    check(builder)
+
+
+@nightly
+@settings(
+    max_examples=int(os.environ.get("MODULEKG_EXAMPLES", "1000")), deadline=None, suppress_health_check=CHECKS,
+    phases=[Phase.generate],
+)  # fmt: skip
+@given(builders())
+@pytest.mark.timeout(3600)
+def test_a_thousand_random_models(builder: Builder) -> None:
+    check(builder)
+
+
+def test_the_oracle_sees_one_wrong_position() -> None:
+    model, args = zoo_case("resnet18")
+    planner = _Planner(mk.trace(model, args), Request(ratio=0.5))
+    selection = planner._selection(0.5)
+    edits = planner.repair.edits(Draft(selection, selection.counts))
+    assert disagreement(planner.axes, selection.masks(), edits) < 1e-9
+    edit = next(edit for edit in edits.tensors if edit.names[0] == "layer2.0.conv2.weight")
+    gone = np.setdiff1d(np.arange(edit.shape[1]), edit.kept[1])
+    edit.kept[1] = np.sort([*edit.kept[1][1:], gone[0]])
+    assert disagreement(planner.axes, selection.masks(), edits) > 1e-4
+
+
+class Gate(nn.Module):
+    """Statistics over the axis: the mean over channels, and a softmax."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into, self.norm, self.out = nn.Linear(6, 8), nn.LayerNorm(8), nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.norm(self.into(x))
+        return self.out(x.softmax(-1) + x.mean(-1, keepdim=True) + x / x.norm(dim=-1, keepdim=True))
+
+
+def test_statistics_run_over_what_stays() -> None:
+    torch.manual_seed(0)
+    model = Gate().double().eval()
+    x = torch.randn(5, 6, dtype=torch.float64)
+    graph = mk.trace(model, x)
+    plan = mk.plan(graph, per_axis={"into": [0, 3, 6]})
+    keep = [1, 2, 4, 5, 7]
+    with torch.no_grad():
+        hidden = nn.functional.layer_norm(model.into(x)[:, keep], [5], model.norm.weight[keep], model.norm.bias[keep])
+        mixed = hidden.softmax(-1) + hidden.mean(-1, keepdim=True) + hidden / hidden.norm(dim=-1, keepdim=True)
+        expected = mixed @ model.out.weight[:, keep].T + model.out.bias
+        plan.cut(model)
+        assert (model(x) - expected).abs().max() < 1e-12
+    assert error_of(mk.trace(Gate().double().eval(), x), ratio=0.5) < 1e-9

@@ -1,0 +1,285 @@
+"""Plans: what is chosen, how it prints, what it refuses; nothing is changed before the cut."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import pytest
+import torch
+import torchvision
+from torch import nn
+
+import modulekg_widgets as mk
+from pruning.battery import differs, state_of
+
+
+class Net(nn.Module):
+    """Two coupled convolutions, a norm, and a classifier behind a flattening."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = nn.BatchNorm2d(8)
+        self.second = nn.Conv2d(8, 8, 3, padding=1)
+        self.third = nn.Conv2d(8, 12, 3, padding=1)
+        self.head = nn.Linear(12 * 4, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.norm(self.first(x)).relu()
+        x = (x + self.second(x)).relu()
+        return self.head(self.third(x).flatten(1))
+
+
+X = torch.randn(4, 3, 2, 2)
+
+
+@pytest.fixture
+def graph() -> mk.DataflowGraph:
+    torch.manual_seed(0)
+    return mk.trace(Net().eval(), X)
+
+
+def left(plan: mk.PruningPlan) -> dict[str, int]:
+    return {axis.name: axis.left for axis in plan.axes}
+
+
+def test_a_ratio_takes_the_same_share_of_each_axis_and_keeps_the_outputs(graph: mk.DataflowGraph) -> None:
+    plan = mk.plan(graph, ratio=0.5)
+    assert sorted(left(plan).values()) == [4, 6]
+    assert {axis.size for axis in plan.axes} == {8, 12}
+    total = sum(p.numel() for p in graph.model.parameters())
+    assert plan.params == (total, 3 * 4 * 9 + 4 + 8 + 4 * 4 * 9 + 4 + 4 * 6 * 9 + 6 + 24 * 5 + 5)
+    assert plan.flops[1] < plan.flops[0] == graph.flops()
+    assert plan.changes == ()
+
+
+def test_planning_changes_nothing() -> None:
+    model = Net().train()
+    before, rng = state_of(model), torch.get_rng_state()
+    mk.plan(mk.trace(model, X), ratio=0.5, importance="random")
+    assert not differs(before, state_of(model))
+    assert torch.equal(rng, torch.get_rng_state())
+
+
+def test_the_least_important_go(graph: mk.DataflowGraph) -> None:
+    model = graph.model
+    with torch.no_grad():
+        for index in (1, 4, 6):
+            for weight in (model.first.weight[index], model.norm.weight[index], model.second.weight[index],
+                           model.second.weight[:, index], model.third.weight[:, index]):  # fmt: skip
+                weight.mul_(1e-3)
+    plan = mk.plan(graph, per_axis={"first": 3 / 8})
+    assert [axis.dropped for axis in plan.axes] == [(1, 4, 6)]
+
+
+@pytest.mark.parametrize(
+    ("key", "wanted", "size", "gone"),
+    [
+        ("third", 0.25, 12, 3),
+        ("third", [0, 5], 12, 2),
+        ("third", [-1], 12, 1),
+        (("third.weight", 0), 0.5, 12, 6),
+        (("head.weight", 1), 0.5, 12, 6),
+        ("th*d", 0.5, 12, 6),
+        (nn.BatchNorm2d, 0.25, 8, 2),
+        ("norm.weight", 0.25, 8, 2),
+    ],
+)
+def test_axes_by_name(graph: mk.DataflowGraph, key: Any, wanted: Any, size: int, gone: int) -> None:
+    plan = mk.plan(graph, per_axis={key: wanted})
+    assert [(axis.size, len(axis.dropped)) for axis in plan.axes] == [(size, gone)]
+
+
+def test_a_module_is_a_name_too(graph: mk.DataflowGraph) -> None:
+    assert left(mk.plan(graph, ratio=0.5, only=[graph.model.third])) == left(mk.plan(graph, per_axis={"third": 0.5}))
+    assert list(left(mk.plan(graph, ratio=0.5, keep=nn.BatchNorm2d)).values()) == [6]
+    assert list(left(mk.plan(graph, ratio=0.5, keep="third")).values()) == [4]
+
+
+def test_per_axis_goes_before_the_ratio(graph: mk.DataflowGraph) -> None:
+    assert sorted(left(mk.plan(graph, ratio=0.5, per_axis={"third": 0.75})).values()) == [3, 4]
+
+
+def test_cuts_are_merged(graph: mk.DataflowGraph) -> None:
+    cuts = [graph.cut_analysis("third.weight", [1, 2]), graph.cut_analysis("third.bias", [2, 7]),
+            graph.cut_analysis("norm.weight", [3])]  # fmt: skip
+    plan = mk.plan(graph, cuts=cuts)
+    assert sorted(axis.dropped for axis in plan.axes) == [(1, 2, 7), (3,)]
+    again = mk.plan(mk.trace(graph.model, X), cuts=cuts)  # cuts of another trace of the model
+    assert sorted(axis.dropped for axis in again.axes) == [(1, 2, 7), (3,)]
+
+
+@pytest.mark.parametrize("unit", ["params", "flops", "macs"])
+@pytest.mark.parametrize("share", [0.3, 0.6])
+def test_targets(unit: str, share: float) -> None:
+    model = torchvision.models.resnet18(weights=None).eval()
+    plan = mk.plan(mk.trace(model, torch.randn(1, 3, 64, 64)), target={unit: share})
+    before, after = getattr(plan, unit)
+    assert share - 0.02 < after / before <= share
+
+
+def test_a_target_in_numbers(graph: mk.DataflowGraph) -> None:
+    plan = mk.plan(graph, target={"params": 1000})
+    assert 600 < plan.params[1] <= 1000
+
+
+@pytest.mark.parametrize("scope", ["global", "isomorphic"])
+def test_a_common_ranking_takes_more_where_less_is_lost(scope: str) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 2))
+    with torch.no_grad():
+        model[0].weight[4:] *= 1e-2
+        model[0].bias[4:] *= 1e-2
+        model[2].weight[:, 4:] *= 1e-2
+    plan = mk.plan(mk.trace(model, torch.randn(1, 4)), ratio=0.25, scope=scope)
+    assert left(plan) == {"0.out": 8}
+    assert not set(plan.axes[0].dropped) & {0, 1, 2, 3}
+
+
+def test_a_common_ranking_takes_no_axis_altogether() -> None:
+    model = nn.Sequential(nn.Linear(4, 20), nn.ReLU(), nn.Linear(20, 20), nn.ReLU(), nn.Linear(20, 2))
+    nn.init.zeros_(model[0].weight)
+    plan = mk.plan(mk.trace(model, torch.randn(1, 4)), ratio=0.6, scope="global")
+    assert min(left(plan).values()) >= 2
+
+
+def test_granularity_head() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 32), nn.TransformerEncoderLayer(32, 4, 48, batch_first=True), nn.Linear(32, 3))
+    graph = mk.trace(model.eval(), torch.randn(2, 5, 6))
+    heads = {axis.term for axis in graph.axes if axis.role == "heads"}
+    by_index, by_head = mk.plan(graph, ratio=0.5), mk.plan(graph, ratio=0.5, granularity="head", keep="0")
+    names = {graph.axes.of(term).name for term in heads}
+    assert not names & {axis.name for axis in by_index.axes}
+    assert names & {axis.name for axis in by_head.axes} or any("heads" in str(c) for c in by_head.changes)
+    for plan in (by_index, by_head):
+        twin = copy.deepcopy(model)
+        plan.cut(twin)
+        assert twin(torch.randn(2, 5, 6)).shape == (2, 5, 3)
+
+
+def test_granularity_group() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 12, 1), nn.Conv2d(12, 12, 3, groups=4), nn.Conv2d(12, 5, 1)).eval()
+    x = torch.randn(1, 3, 4, 4)
+    inside = mk.plan(mk.trace(model, x), ratio=0.5)
+    mk.plan(mk.trace(model, x), ratio=0.5, granularity="group").cut(whole := copy.deepcopy(model))
+    inside.cut(model)
+    assert model[1].groups == 4
+    assert whole[1].groups == 2
+    assert whole[1].weight.shape[1] == 3
+    for each in (model, whole):
+        assert each(x).shape == (1, 5, 2, 2)
+
+
+@pytest.mark.parametrize("multiple", [2, 4, 8])
+def test_round_to(multiple: int) -> None:
+    model = torchvision.models.mobilenet_v3_small(weights=None).eval()
+    plan = mk.plan(mk.trace(model, torch.randn(1, 3, 64, 64)), ratio=0.37, round_to=multiple)
+    plan.cut(model)
+    sizes = {module.out_channels for module in model.modules() if isinstance(module, nn.Conv2d)}
+    assert all(size % multiple == 0 for size in sizes), sizes
+
+
+def test_one_plan_serves_copies_train_mode_and_again_after_undo(graph: mk.DataflowGraph) -> None:
+    plan = mk.plan(graph, ratio=0.5)
+    twin = copy.deepcopy(graph.model).train()
+    optimizer = torch.optim.Adam(twin.parameters())
+    twin(X).sum().backward()
+    optimizer.step()
+    for _ in range(2):
+        before = state_of(twin)
+        receipt = plan.cut(twin, optimizer)
+        assert sum(p.numel() for p in twin.parameters()) == plan.params[1]
+        twin(X).sum().backward()
+        optimizer.step()
+        receipt.undo()
+        assert not differs(before, state_of(twin))
+    plan.cut(twin)
+    with pytest.raises(mk.ModuleKGError, match="undo the cut"):
+        plan.cut(twin)
+
+
+def test_the_repr_is_python_that_makes_the_plan_again(graph: mk.DataflowGraph) -> None:
+    for how in ({"ratio": 0.5}, {"ratio": 0.3, "scope": "global", "round_to": 2, "keep": ["third"]},
+                {"per_axis": {"third": [1, 2]}}, {"importance": lambda group: range(group.size), "ratio": 0.5},
+                {"cuts": [graph.cut_analysis("third.weight", [4])]}):  # fmt: skip
+        plan = mk.plan(graph, **how)
+        again = eval(repr(plan), {"mk": mk, "graph": graph})
+        assert again.axes == plan.axes
+        assert again.params == plan.params
+
+
+def test_it_prints_well_and_escapes(graph: mk.DataflowGraph) -> None:
+    plan = mk.plan(graph, ratio=0.5)
+    text = str(plan)
+    assert f"{plan.params[0]:,} → {plan.params[1]:,}" in text
+    assert "12 → 6" in text
+    model = nn.Sequential()
+    model.add_module("<img src=x>", nn.Linear(4, 6))
+    model.add_module("out", nn.Linear(6, 2))
+    html = mk.plan(mk.trace(model, torch.randn(1, 4)), ratio=0.5)._repr_html_()
+    assert "&lt;img" in html
+    assert "<img" not in html
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ({}, "nothing to cut"),
+        ({"ratio": 1.0}, "ratio=1.0"),
+        ({"ratio": -0.1}, "ratio=-0.1"),
+        ({"ratio": "half"}, "ratio='half'"),
+        ({"ratio": math.nan}, "ratio=nan"),
+        ({"ratio": 0.01}, "takes no index"),
+        ({"ratio": 0.5, "target": {"params": 0.5}}, "exclude each other"),
+        ({"target": {"size": 3}}, "target="),
+        ({"target": {"params": 10}}, "cannot be reached"),
+        ({"target": {"params": 1}}, "target="),
+        ({"ratio": 0.5, "scope": "gobal"}, "did you mean 'global'"),
+        ({"ratio": 0.5, "granularity": "heads"}, "did you mean 'head'"),
+        ({"ratio": 0.5, "importance": "L3"}, "L3"),
+        ({"ratio": 0.5, "round_to": 0}, "round_to=0"),
+        ({"ratio": 0.5, "only": "frist"}, "did you mean 'first"),
+        ({"ratio": 0.5, "keep": ["first", "third"]}, "no axis that may be cut"),
+        ({"per_axis": {"head": 0.5}}, "model output"),
+        ({"per_axis": {"third": 1.5}}, "share of 0"),
+        ({"per_axis": {"third": list(range(12))}}, "leave one"),
+        ({"per_axis": {"third": [12]}}, "12 positions"),
+        ({"cuts": ["third"]}, "graph.cut_analysis"),
+    ],
+)
+def test_refusals(graph: mk.DataflowGraph, how: dict[str, Any], says: str) -> None:
+    before = state_of(graph.model)
+    with pytest.raises(mk.ModuleKGError, match=says):
+        mk.plan(graph, **how)
+    assert not differs(before, state_of(graph.model))
+
+
+def test_a_model_is_no_graph() -> None:
+    with pytest.raises(mk.ModuleKGError, match="trace it first"):
+        mk.plan(Net(), ratio=0.5)  # type: ignore[arg-type]
+
+
+def test_a_model_without_data_is_planned_by_chance_and_cut() -> None:
+    with torch.device("meta"):
+        model = Net().eval()
+    graph = mk.trace(model, X.to("meta"))
+    with pytest.raises(mk.ModuleKGError):
+        mk.plan(graph, ratio=0.5)
+    plan = mk.plan(graph, ratio=0.5, importance="random")
+    plan.cut(model)
+    assert model.first.weight.shape[0] == 4
+
+
+def test_what_train_mode_alone_reads_is_cut_along() -> None:
+    model = torchvision.models.googlenet(weights=None, aux_logits=True, init_weights=False).eval()
+    x = torch.randn(2, 3, 96, 96)
+    plan = mk.plan(mk.trace(model, x), ratio=0.5)
+    plan.cut(model)
+    assert model(x).shape == (2, 1000)
+    out = model.train()(x)
+    assert [part.shape for part in out] == [(2, 1000)] * 3
+    assert plan.params[1] / plan.params[0] < 0.6
