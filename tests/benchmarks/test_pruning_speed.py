@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -78,7 +79,8 @@ def test_latency_of_the_pruned_model(name: str, batch: int, table: Table) -> Non
     pruned = copy.deepcopy(original)
     plan = mk.plan(mk.trace(pruned, args), ratio=0.5)
     plan.cut(pruned)
-    forward(original, args), forward(pruned, args)  # warm
+    for model in (original, pruned):  # warm
+        forward(model, args)
     pairs = [
         (cpu_seconds(lambda: forward(pruned, args)), cpu_seconds(lambda: forward(original, args)))
         for _ in range(ROUNDS)
@@ -107,7 +109,7 @@ class Ours:
         times.append(time.process_time())
         plan.cut(model)
         times.append(time.process_time())
-        self.trace, self.plan, self.cut = (end - start for start, end in zip(times, times[1:], strict=False))
+        self.trace, self.plan, self.cut = (end - start for start, end in itertools.pairwise(times))
 
     @property
     def planned(self) -> float:
@@ -143,7 +145,8 @@ def parts(runs: list[Ours]) -> str:
 
 def test_plan_and_cut_against_a_forward_pass(table: Table) -> None:
     model, args = image_model("resnet152")
-    Ours(model, args), forward(model, args)  # warm
+    Ours(model, args)  # warm
+    forward(model, args)
     pairs = [(Ours(model, args), cpu_seconds(lambda: forward(model, args))) for _ in range(ROUNDS)]
     ratios = [ours.planned / once for ours, once in pairs]
     once = statistics.median(seconds for _, seconds in pairs)

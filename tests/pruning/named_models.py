@@ -13,7 +13,7 @@ from torch.nn.utils import parametrizations
 from axes import transformers_models, zoo
 from axes.checks import seeded
 
-Case = tuple[nn.Module, tuple[Any, ...], dict[str, Any]]
+Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 TORCHVISION = [
     "resnet18", "mobilenet_v3_small", "densenet121", "efficientnet_b0", "shufflenet_v2_x0_5", "squeezenet1_1",
@@ -124,12 +124,12 @@ NAMES = [
 ]
 
 
-def named_model(name: str) -> Case:
-    """A model with random weights in eval mode, the same for each call, and its inputs: two examples."""
+def named_model(name: str) -> tuple[nn.Module, Call]:
+    """A model with random weights in eval mode, the same each time, and its inputs: two examples."""
     library, _, model = name.rpartition("/")
     if name in OWN:
         build, x = OWN[name]
-        return seeded(build).eval(), (x,), {}
+        return seeded(build).eval(), ((x,), {})
     if library == "timm":
         return _timm(model)
     if library == "transformers":
@@ -138,18 +138,18 @@ def named_model(name: str) -> Case:
         for module in made.modules():
             if hasattr(module, "config"):
                 module.config.use_cache = False  # type: ignore[union-attr]  # as in training
-        return made, (), {key: _two(value) for key, value in inputs.items()}
+        return made, ((), {key: _two(value) for key, value in inputs.items()})
     with torch.random.fork_rng(devices=[]):
         made, args = zoo.zoo_case(model)
-    return made, tuple(_two(value) for value in args), {}
+    return made, (tuple(_two(value) for value in args), {})
 
 
-def _timm(name: str) -> Case:
+def _timm(name: str) -> tuple[nn.Module, Call]:
     import timm
 
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(2, 3, TIMM[name], TIMM[name], generator=generator)
-    return seeded(lambda: timm.create_model(name, num_classes=10)).eval(), (x,), {}
+    return seeded(lambda: timm.create_model(name, num_classes=10)).eval(), ((x,), {})
 
 
 def _two(x: torch.Tensor) -> torch.Tensor:

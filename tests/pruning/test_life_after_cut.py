@@ -15,12 +15,14 @@ from torch import nn
 
 import modulekg_widgets as mk
 from pruning.edits_of_cut import state_of
-from pruning.named_models import NAMES, named_model
+from pruning.named_models import NAMES, Call, named_model
 
-Call = tuple[tuple[Any, ...], dict[str, Any]]
 # what CI has the time for; the others are nightly
-QUICK = {"lstm", "multihead_attention", "tied_embedding", "weight_norm", "torchvision/resnet18", "transformers/llama"}
-QUICK_TO_COMPILE = {"multihead_attention", "grouped_convolution"}
+QUICK = {
+    "lstm", "multihead_attention", "tied_embedding", "weight_norm", "grouped_convolution", "torchvision/resnet18",
+    "torchvision/shufflenet_v2_x0_5", "transformers/llama",
+}  # fmt: skip
+QUICK_TO_COMPILE = {"lstm", "multihead_attention", "weight_norm", "grouped_convolution"}
 INDUCTOR = ["multihead_attention", "grouped_convolution", "transformers/llama"]
 # models that torch.export refuses, cut or not: the way forward takes depends on the data
 NOT_EXPORTED = {"transformers/longformer": "GuardOnDataDependentSymNode"}
@@ -110,12 +112,12 @@ def assert_it_trains(model: nn.Module, optimizer: torch.optim.Optimizer, call: C
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     steep = {name for name, gradient in steepest.items() if gradient > least}
     assert steep <= moved
-    print(f"@@ steep {len(steep)} moved {len(moved)} of {len(before)}")
-    assert len(steep) >= 0.5 * len(before)
+    assert len(steep) >= 0.8 * len(before)
     for name in moved:
-        kept = [value.shape for value in optimizer.state[after[name]].values() if value is not None and value.dim()]
-        assert kept
-        assert set(kept) == {after[name].shape}
+        momenta = [value for value in optimizer.state[after[name]].values() if value is not None]
+        shapes = [value.shape for value in momenta if value.dim() or not after[name].dim()]  # steps are counted beside
+        assert shapes
+        assert set(shapes) == {after[name].shape}
 
 
 # ---------------------------------------------------------- saving, copying
@@ -153,7 +155,7 @@ def assert_it_exports(name: str, model: nn.Module, call: Call) -> None:
 
 @pytest.mark.parametrize("name", models(QUICK))
 def test_a_cut_model_trains_is_saved_copied_and_exported(name: str, tmp_path: Path) -> None:
-    model, *call = named_model(name)
+    model, call = named_model(name)
     make, least = OPTIMIZERS[name.rpartition("/")[0]]
     optimizer = make(model.parameters())
     step(model.train(), optimizer, call)  # the optimizer has a state to be cut
@@ -195,7 +197,7 @@ def test_a_cut_model_compiles(name: str) -> None:
         graphs.append(graph)
         return graph.forward
 
-    model, *call = named_model(name)
+    model, call = named_model(name)
     plan = mk.plan(mk.trace(model, *call), ratio=0.5)
     torch._dynamo.reset()
     compiled = torch.compile(model, backend=eager)
@@ -215,7 +217,7 @@ def test_a_cut_model_compiles(name: str) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", INDUCTOR)
 def test_a_cut_model_compiles_to_machine_code(name: str) -> None:
-    model, *call = named_model(name)
+    model, call = named_model(name)
     mk.plan(mk.trace(model, *call), ratio=0.5).cut(model)
     torch._dynamo.reset()
     assert_close(outputs(torch.compile(model), call), outputs(model, call))

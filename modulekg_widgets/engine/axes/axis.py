@@ -56,13 +56,18 @@ class Axis:
         """This axis alone, so that a dimension of one axis reads like one of several."""
         return (self,)
 
+    @property
+    def places(self) -> list[tuple[DataNode, int]]:
+        """The parameters and buffers that it runs along, each with the dimension."""
+        return self._axes.places.get(self.term, [])
+
     @cached_property
     def members(self) -> list[Member]:
         """The dimensions that it runs along, as (name, dim, expression), in the order of the model."""
         label = self._axes.label
         return [
             Member(node.label, at, written(self._axes.inference.dims(node)[at], label))
-            for node, at in self._axes.places.get(self.term, [])
+            for node, at in self.places
         ]
 
     def indices(self, name: str, dim: int = 0) -> NDArray[np.int64]:

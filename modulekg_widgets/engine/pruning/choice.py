@@ -37,29 +37,39 @@ class Choice:
         self.layers = list(Layers(axes.inference))
         self.read = dimensions_read(axes, self.layers)
         self.granularity = granularity
-        chosen = set(axes.free) if only is None else {axis for axis in self.named(only) if axis.frozen is None}
+        chosen = set(axes.free) if only is None else {axis for axis in self._within(only) if axis.frozen is None}
         self.allowed = chosen - set(self.named(keep)) if keep is not None else chosen
 
     # --------------------------------------------------------------- names
 
     def named(self, what: Any) -> list[Axis]:
         """The axes that a name, module, class, or a list of these means."""
-        if isinstance(what, str | nn.Module | type | Axis):
-            what = [what]
-        try:
-            entries = list(what)
-        except TypeError:
-            raise UnknownAxisError(f"axes are named by text, modules or classes, got {shown(repr(what))}") from None
-        return list(dict.fromkeys(axis for entry in entries for axis in self._of(entry)))
+        return list(dict.fromkeys(axis for entry in _entries(what) for axis in self._of(entry)))
+
+    def _within(self, what: Any) -> set[Axis]:
+        """The axes that only these layers put out: a residual stream is not the affair of one block alone."""
+        entries = _entries(what)
+        chosen = {entry: set(self._of(entry)) for entry in entries}
+        modules = [entry for entry in entries if self._paths(entry)]
+        paths = [path for entry in modules for path in self._paths(entry)]
+        outside = [layer.out for layer in self.layers if not any(_is_below(layer.label, path) for path in paths)]
+        shared = {self.axes.of(atom) for term in outside for atom in atoms(term)}
+        return {axis for entry, own in chosen.items() for axis in own if entry not in modules or axis not in shared}
+
+    def _paths(self, entry: Any) -> list[str]:
+        """The modules that an entry means; a name of an axis or a parameter means none."""
+        modules = self.axes.graph.modules
+        if isinstance(entry, str):
+            return [path for path in modules if path == entry or fnmatchcase(path, entry)]
+        cls = entry if isinstance(entry, type) else ()
+        return [path for path, node in modules.items() if node.module is entry or isinstance(node.module, cls)]
 
     def _of(self, entry: Any) -> Iterable[Axis]:
         axes, graph = self.axes, self.axes.graph
         if isinstance(entry, Axis):
             return [axes.of(find(entry.term))]
         if isinstance(entry, nn.Module | type):
-            cls = entry if isinstance(entry, type) else ()
-            paths = [path for path, node in graph.modules.items()
-                     if node.module is entry or isinstance(node.module, cls)]  # fmt: skip
+            paths = self._paths(entry)
             if not paths and isinstance(entry, nn.Module):
                 raise UnknownAxisError(f"{shown(type(entry).__name__)} is no module of the traced model")
             return [axis for path in paths for axis in self._of_module(path)]
@@ -112,11 +122,11 @@ class Choice:
 
     def _is_learnt(self, axis: Axis) -> bool:
         """Whether a parameter makes the axis: a table of coordinates is as good as an input, and stays."""
-        return any(node.is_parameter and (node, at) not in self.read for node, at in self.axes.places[axis.term])
+        return any(node.is_parameter and (node, at) not in self.read for node, at in axis.places)
 
     def _mass(self, axis: Axis) -> int:
         """How many parameters lie on an axis."""
-        nodes = {node for node, _ in self.axes.places.get(axis.term, ()) if node.is_parameter}
+        nodes = {node for node, _ in axis.places if node.is_parameter}
         return sum(node.numel() for node in nodes)
 
     def _crossing(self) -> dict[Term, set[Term]]:
@@ -216,11 +226,10 @@ def _kinds(chosen: Iterable[Axis]) -> list[list[Axis]]:
 
 
 def _kind(axis: Axis) -> frozenset[tuple[str, str, int]]:
-    modules = axis._axes.graph.modules
     found = set()
-    for name, dim, _ in axis.members:
-        path, _, attribute = name.rpartition(".")
-        found.add((type(modules[path].module).__name__, attribute, dim))
+    for node, dim in axis.places:
+        path, _, attribute = node.label.rpartition(".")
+        found.add((type(node.graph.modules[path].module).__name__, attribute, dim))
     return frozenset(found)
 
 
@@ -248,6 +257,15 @@ def _indices(axes: Axes, cut: Cut) -> dict[Term, list[int]]:
             keep[positions] = False
             resolve(axes.inference.dims(node)[at], keep, masks, f"dimension {at} of {shown(name)}")
     return {term: np.flatnonzero(~mask).tolist() for term, mask in masks.items()}
+
+
+def _entries(what: Any) -> list[Any]:
+    if isinstance(what, str | nn.Module | type | Axis):
+        return [what]
+    try:
+        return list(what)
+    except TypeError:
+        raise UnknownAxisError(f"axes are named by text, modules or classes, got {shown(repr(what))}") from None
 
 
 def _is_below(name: str, path: str) -> bool:

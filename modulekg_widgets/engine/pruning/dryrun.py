@@ -66,7 +66,7 @@ class Rehearsal:
     graph: Dataflow | None  # None where it was stopped
     mismatch: Mismatch | None
     scales: list[Scale] = field(default_factory=list)  # numbers of the code that changed
-    explained: bool = True  # whether each whole number that changed is the size of what lost indices
+    explained: bool = True  # whether it was the recorded pass, call by call, on the planned sizes
 
 
 def rehearse(axes: Axes, selection: Selection, edits: Edits) -> Rehearsal:
@@ -90,7 +90,7 @@ def rehearse(axes: Axes, selection: Selection, edits: Edits) -> Rehearsal:
         if not isinstance(caught.graph, Dataflow):
             raise
         return Rehearsal(None, lockstep.stopped(caught.graph, str(caught.__cause__ or caught), calls))
-    return Rehearsal(tried, lockstep.ended(tried), lockstep.scales, lockstep.explained)
+    return Rehearsal(tried, lockstep.ended(tried), lockstep.scales, lockstep.explained and not lockstep.parted)
 
 
 def planned_operators(axes: Axes, selection: Selection) -> list[OperatorNode]:
@@ -264,10 +264,21 @@ class _Lockstep:
             self.scales += [Scale(before, old**-0.5, new**-0.5)] if old != new else []
 
     def _explains(self, before: OperatorNode, now: OperatorNode) -> bool:
-        """Whether the whole numbers that changed in a call are sizes of its tensors; those of views were compared."""
+        """Whether a call is the recorded one: on the same values, its numbers as before or sizes that were planned.
+
+        Floating-point numbers are listed as scales; the sizes that a view asks for were compared as its result's.
+        """
         if plain_name(before.name) in _VIEWS:
-            return True
-        changed = {(old, new) for old, new in _arguments(before, now) if type(old) is type(new) is int and old != new}
+            return before.inputs[0].index == now.inputs[0].index
+        changed = set()
+        for old, new in _arguments(before, now):
+            if isinstance(old, DataNode) and isinstance(new, DataNode):
+                if old.index != new.index:
+                    return False
+            elif type(old) is type(new) is int and old != new:
+                changed.add((old, new))
+            elif type(old) is not type(new) or (old != new and not isinstance(old, float)):
+                return False
         if not changed:
             return True
         terms = [part for node in (*before.inputs, *_results(before)) for term in self.axes.inference.dims(node)

@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 Whole = int | tuple[int, ...] | list[int]  # what an attribute that holds sizes may be
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TensorEdit:
     """What stays of one parameter or buffer."""
 
@@ -28,6 +28,16 @@ class TensorEdit:
     shape: tuple[int, ...]  # before
     kept: dict[int, Ints]  # dimension → the positions that stay, ascending
     produced: frozenset[int] = frozenset()  # the dimensions along which it makes the axis, for masks
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TensorEdit):
+            return NotImplemented
+        same = (self.names, self.shape, self.produced) == (other.names, other.shape, other.produced)
+        same = same and self.kept.keys() == other.kept.keys()
+        return same and all(np.array_equal(positions, other.kept[at]) for at, positions in self.kept.items())
+
+    def __hash__(self) -> int:
+        return hash((self.names, self.shape, self.produced))
 
     @property
     def shape_after(self) -> tuple[int, ...]:
@@ -102,7 +112,9 @@ class Edits:
     """All that a cut changes."""
 
     tensors: tuple[TensorEdit, ...]
-    attributes: dict[str, tuple[Whole, Whole]] = field(default_factory=dict)  # "conv1.out_channels" → before, after
+    attributes: dict[str, tuple[Whole, Whole]] = field(
+        default_factory=dict, hash=False
+    )  # "conv1.out_channels" → before, after
 
 
 class Place(NamedTuple):

@@ -24,7 +24,7 @@ from modulekg_widgets.engine.pruning.dryrun import Rehearsal, planned_operators,
 from modulekg_widgets.engine.pruning.modes import widest
 from modulekg_widgets.engine.pruning.outcome import Outcome
 from modulekg_widgets.engine.pruning.pruning_plan import AxisCut, PruningPlan
-from modulekg_widgets.engine.pruning.repair import Draft, Repair, scale_changes
+from modulekg_widgets.engine.pruning.repair import ATTRIBUTE, Draft, Repair, scale_changes
 from modulekg_widgets.engine.pruning.request import Importance, Request, check
 from modulekg_widgets.engine.pruning.selection import Selection
 from modulekg_widgets.engine.tracing.flops import count_flops
@@ -99,7 +99,8 @@ class _Planner:
 
     def _not_empty(self, draft: Draft) -> None:
         if not draft.selection.changed:
-            reasons = "; ".join(str(change) for change in draft.changes[:3])
+            stayed = [change for change in self.repair.changes(draft) if change.kind != ATTRIBUTE]
+            reasons = "; ".join(str(change) for change in stayed[:3])
             raise CutError(f"every axis that was to be cut had to stay whole: {reasons}")
 
     def _made(self, draft: Draft, rehearsal: Rehearsal) -> PruningPlan:
@@ -113,7 +114,7 @@ class _Planner:
         return PruningPlan(
             axes=cuts,
             edits=self.repair.edits(draft),
-            changes=(*draft.changes, *scale_changes(rehearsal.scales)),
+            changes=(*self.repair.changes(draft), *scale_changes(rehearsal.scales)),
             call=self._call(cuts),
             **self._sizes(draft, rehearsal),
         )
@@ -269,7 +270,7 @@ class _Planner:
 
 
 def _members(axis: Axis) -> tuple[str, ...]:
-    return tuple(f"{name}[{dim}]" for name, dim, _ in axis.members)
+    return tuple(f"{node.label}[{dim}]" for node, dim in axis.places)
 
 
 def _is_literal(value: Any) -> bool:

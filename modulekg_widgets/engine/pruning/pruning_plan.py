@@ -40,7 +40,7 @@ class PruningPlan:
     params: tuple[int, int]
     flops: tuple[int, int]
     macs: tuple[int, int]
-    call: str = field(repr=False)  # Python that makes this plan again
+    call: str = field(repr=False, compare=False)  # Python that makes this plan again
 
     def cut(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> Any:
         """Cut `model` in place, wholly or not at all; gives the receipt that undoes it.
