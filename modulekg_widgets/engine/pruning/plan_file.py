@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
-from collections.abc import Callable, Mapping
+import stat
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,13 +19,40 @@ from modulekg_widgets.engine.pruning.pruning_plan import AxisCut, PruningPlan
 from modulekg_widgets.engine.pruning.repair import Change
 
 FORMAT, VERSION = "modulekg-plan", 1
-LARGEST_FILE = 64 << 20  # bytes; the plan of a model of billions of parameters has a few
+LARGEST_FILE = 64 << 20  # bytes; the plan of a model of billions of parameters has a third of it
+MOST_PARTS = 2_000_000  # lists and objects in a file, each of which takes 20 times its text in memory
+LONGEST_TEXT = 10_000  # of a name; plans are printed in columns as wide as their longest name
 LARGEST_SIZE = 1 << 40
+LARGEST_NUMBER = 10**30  # of what is counted and only printed, as FLOPs
 T = TypeVar("T")
 
 
 def save_plan(plan: PruningPlan, path: str | os.PathLike[str]) -> None:
-    """Write a plan; the file is there whole or not at all."""
+    """Write a plan; the file is there whole or not at all, and one that was there stays until then.
+
+    Raises `PlanFileError` where it cannot be written.
+    """
+    target = _file(path)
+    text = json.dumps(_document(plan), separators=(",", ":"))
+    scratch = target.with_name(f".{os.getpid()}-{threading.get_ident()}.plan.part")
+    try:
+        if target.exists() and not target.is_file():
+            raise PlanFileError(f"{shown(str(target))} is no ordinary file: pass the name of one")
+        try:
+            with scratch.open("w", encoding="ascii") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())  # the name must not come to the disk before what is in the file
+            os.replace(scratch, target)
+        finally:
+            scratch.unlink(missing_ok=True)
+    except (OSError, ValueError) as error:
+        if isinstance(error, PlanFileError):
+            raise
+        raise PlanFileError(f"{shown(str(target))} cannot be written: {shown(str(error))}") from error
+
+
+def _document(plan: PruningPlan) -> dict[str, Any]:
     positions: dict[tuple[int, ...], int] = {}  # many tensors keep the same positions, which are written once
 
     def number_of(kept: Ints) -> int:
@@ -37,7 +67,7 @@ def save_plan(plan: PruningPlan, path: str | os.PathLike[str]) -> None:
         }
         for edit in plan.edits.tensors
     ]
-    document = {
+    return {
         "format": FORMAT,
         "version": VERSION,
         "params": plan.params,
@@ -48,17 +78,15 @@ def save_plan(plan: PruningPlan, path: str | os.PathLike[str]) -> None:
             for axis in plan.axes
         ],
         "changes": [{"kind": c.kind, "what": c.what, "source": c.source} for c in plan.changes],
-        "attributes": {name: list(values) for name, values in plan.edits.attributes.items()},
+        "attributes": {name: list(map(_plain, values)) for name, values in plan.edits.attributes.items()},
         "tensors": tensors,
         "positions": list(positions),
     }
-    target = Path(path)
-    scratch = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        scratch.write_text(json.dumps(document, separators=(",", ":")), encoding="utf-8")
-        os.replace(scratch, target)
-    finally:
-        scratch.unlink(missing_ok=True)
+
+
+def _plain(value: Whole) -> int | list[int]:
+    """A size as JSON has it; some are numbers of NumPy, as those that a shape was computed with."""
+    return list(map(operator.index, value)) if isinstance(value, tuple | list) else operator.index(value)
 
 
 def load_plan(path: str | os.PathLike[str]) -> PruningPlan:
@@ -66,24 +94,50 @@ def load_plan(path: str | os.PathLike[str]) -> PruningPlan:
 
     Whether it fits a model is seen when it is cut: names, shapes and attributes are compared first.
     """
+    file = _file(path)
     try:
-        if os.path.getsize(path) > LARGEST_FILE:
-            raise PlanFileError(f"{shown(str(path))} is larger than {LARGEST_FILE >> 20} MB: it is no plan")
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        raise PlanFileError(f"{shown(str(path))} cannot be read: {shown(str(error))}") from error
+        text = _text_of(file)
+    except (OSError, ValueError) as error:  # a text that is no UTF-8 is a ValueError, as is a name with a null in it
+        raise PlanFileError(f"{shown(str(file))} cannot be read: {shown(str(error))}") from error
     try:
-        return _Reader(json.loads(text, parse_constant=_refused)).plan(f"mk.load_plan({str(path)!r})")
+        document = json.loads(text, parse_constant=_refused, object_pairs_hook=_object)
+        return _Reader(document).plan(f"mk.load_plan({os.fspath(path)!r})")
     except PlanFileError as error:
-        raise PlanFileError(f"{shown(str(path))} is no plan: {error}; save one with plan.save(path)") from error
+        raise PlanFileError(f"{shown(str(file))} is no plan: {error}; save one with plan.save(path)") from error
     except (ValueError, RecursionError) as error:
         raise PlanFileError(
-            f"{shown(str(path))} is no JSON: {shown(str(error))}; save one with plan.save(path)"
+            f"{shown(str(file))} is no JSON: {shown(str(error))}; save one with plan.save(path)"
         ) from error
+
+
+def _file(path: Any) -> Path:
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+        raise PlanFileError(f"a plan is named by the path of a file, got a {shown(type(path).__name__)}")
+    return Path(path)
+
+
+def _text_of(file: Path) -> str:
+    """What is in an ordinary file of no more than `LARGEST_FILE`: others may have no end, or never answer."""
+    if not stat.S_ISREG(os.stat(file).st_mode):
+        raise PlanFileError("it is no ordinary file")
+    with file.open("rb") as opened:
+        found = opened.read(LARGEST_FILE + 1)
+    if len(found) > LARGEST_FILE:
+        raise PlanFileError(f"it is larger than {LARGEST_FILE >> 20} MB")
+    if found.count(b"[") + found.count(b"{") > MOST_PARTS:
+        raise PlanFileError(f"it has more than {MOST_PARTS:,} lists and objects")
+    return found.decode("utf-8")
 
 
 def _refused(constant: str) -> None:
     raise PlanFileError(f"{constant} is no number")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise PlanFileError("a name stands twice in one object")
+    return found
 
 
 class _Reader:
@@ -91,11 +145,11 @@ class _Reader:
 
     def __init__(self, document: Any) -> None:
         self.document = _mapping(document, "the document")
-        if self.document.get("format") != FORMAT:
-            raise PlanFileError(f"its format is {shown(repr(self.document.get('format')))}, not {FORMAT!r}")
-        if self.document.get("version") != VERSION:
-            version = shown(repr(self.document.get("version")))
-            raise PlanFileError(f"its version is {version}, this release reads {VERSION}")
+        known, version = self.document.get("format"), self.document.get("version")
+        if known != FORMAT:
+            raise PlanFileError(f"its format is {_told(known)}, not {FORMAT!r}")
+        if type(version) is not int or version != VERSION:
+            raise PlanFileError(f"its version is {_told(version)}, this release reads {VERSION}")
 
     def plan(self, call: str) -> PruningPlan:
         self.positions = self._each("positions", lambda value: _ascending(value, "positions"))
@@ -122,26 +176,24 @@ class _Reader:
         return [read(value) for value in _list(self._get(name), name)]
 
     def _pair(self, name: str) -> tuple[int, int]:
-        before, after = _sizes(self._get(name), name, 2)
+        before, after = _sizes(_list(self._get(name), name, 2), name, 0, LARGEST_NUMBER)
         return before, after
 
     def _tensor(self, value: Any) -> TensorEdit:
         entry = _mapping(value, "tensors")
         names = tuple(_text(name, "a name") for name in _list(entry.get("names"), "names"))
-        shape = tuple(_sizes(entry.get("shape"), "shape"))
+        shape = tuple(_sizes(_list(entry.get("shape"), "shape"), "shape"))
         kept = {}
         for key, number in _mapping(entry.get("kept"), "kept").items():
-            at = int(key) if key.isascii() and key.isdigit() and len(key) < 4 else len(shape)
-            if at >= len(shape) or not _is_size(number) or number >= len(self.positions):
-                raise PlanFileError(
-                    f"{shown(str(names))} has no dimension {shown(key)} or positions {shown(repr(number))}"
-                )
+            at = next((at for at in range(len(shape)) if str(at) == key), None)
+            if at is None or not _is_size(number) or number >= len(self.positions):
+                raise PlanFileError(f"{shown(str(names))} has no dimension {shown(key)} or positions {_told(number)}")
             kept[at] = self.positions[number]
             if not len(kept[at]) or kept[at][-1] >= shape[at]:
                 raise PlanFileError(
                     f"{shown(str(names))} keeps positions that its shape {shown(str(shape))} does not have"
                 )
-        produced = _sizes(entry.get("produced"), "produced")
+        produced = _sizes(_list(entry.get("produced"), "produced"), "produced")
         if not names or not set(produced) <= set(kept):
             raise PlanFileError("a tensor has no name, or makes what it does not keep")
         return TensorEdit(names, shape, kept, frozenset(produced))
@@ -151,8 +203,8 @@ def _axis(value: Any) -> AxisCut:
     entry = _mapping(value, "axes")
     dropped = _ascending(entry.get("dropped"), "dropped").tolist()
     (size,) = _sizes([entry.get("size")], "size")
-    if dropped and dropped[-1] >= size:
-        raise PlanFileError(f"an axis of {size} drops {dropped[-1]}")
+    if len(dropped) >= size or (dropped and dropped[-1] >= size):
+        raise PlanFileError(f"an axis of {size} drops {len(dropped)}, the last of them {dropped[-1:]}")
     members = tuple(_text(name, "a member") for name in _list(entry.get("members"), "members"))
     return AxisCut(_text(entry.get("name"), "an axis's name"), size, tuple(dropped), members)
 
@@ -164,35 +216,36 @@ def _correction(value: Any) -> Change:
 
 def _change(name: str, pair: Any) -> tuple[Whole, Whole]:
     """Before and after; JSON knows no tuples, so a sequence is a tuple, as torch's modules have them."""
+    _text(name, "an attribute's name")
     before, after = (_whole(value, name) for value in _list(pair, name, 2))
     if type(before) is not type(after) or (isinstance(before, tuple) and len(before) != len(after)):  # type: ignore
-        raise PlanFileError(f"{shown(name)} changes from {before} to {after}")
+        raise PlanFileError(f"{shown(name)} changes from {_told(before)} to {_told(after)}")
     if any(part.startswith("__") or not part for part in name.split(".")):
         raise PlanFileError(f"{shown(name)} is no attribute that holds a size")
     return before, after
 
 
 def _whole(value: Any, name: str) -> Whole:
-    return tuple(_sizes(value, name)) if isinstance(value, list) else _sizes([value], name)[0]
+    """A size or several; one that code leaves open is -1, as in a view."""
+    found = _sizes(value if isinstance(value, list) else [value], name, -LARGEST_SIZE)
+    return tuple(found) if isinstance(value, list) else found[0]
 
 
 def _mapping(value: Any, name: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise PlanFileError(f"{name} is {shown(repr(value), 40)}, not an object")
+        raise PlanFileError(f"{name} is {_told(value)}, not an object")
     return value
 
 
 def _list(value: Any, name: str, length: int | None = None) -> list[Any]:
     if not isinstance(value, list) or length not in (None, len(value)):
-        raise PlanFileError(
-            f"{shown(name)} is {shown(repr(value), 40)}, not a list" + (f" of {length}" if length else "")
-        )
+        raise PlanFileError(f"{shown(name)} is {_told(value)}, not a list" + (f" of {length}" if length else ""))
     return value
 
 
 def _text(value: Any, name: str) -> str:
-    if not isinstance(value, str):
-        raise PlanFileError(f"{name} is {shown(repr(value), 40)}, not text")
+    if not isinstance(value, str) or len(value) > LONGEST_TEXT:
+        raise PlanFileError(f"{name} is {_told(value)}, not text of at most {LONGEST_TEXT:,} letters")
     return value
 
 
@@ -200,12 +253,12 @@ def _is_size(value: Any) -> bool:
     return type(value) is int and 0 <= value <= LARGEST_SIZE
 
 
-def _sizes(value: Any, name: str, length: int | None = None) -> list[int]:
-    found = _list(value, name, length)
-    bad = next((each for each in found if not (type(each) is int and 0 <= each <= (1 << 62))), None)
-    if bad is not None:
-        raise PlanFileError(f"{shown(name)} has {shown(repr(bad), 40)}, not a size")
-    return found
+def _sizes(found: Iterable[Any], name: str, least: int = 0, most: int = LARGEST_SIZE) -> list[int]:
+    every = list(found)
+    for each in every:
+        if type(each) is not int or not least <= each <= most:
+            raise PlanFileError(f"{shown(name)} has {_told(each)}, not a size")
+    return every
 
 
 def _ascending(value: Any, name: str) -> Ints:
@@ -216,3 +269,10 @@ def _ascending(value: Any, name: str) -> Ints:
     if np.any(np.diff(positions) <= 0):
         raise PlanFileError(f"{name} are not ascending")
     return positions
+
+
+def _told(value: Any) -> str:
+    """A value in a message, at no more cost than the message has letters."""
+    if isinstance(value, dict | list | tuple):
+        return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
+    return shown(repr(value[:80] if isinstance(value, str) else value), 40)
