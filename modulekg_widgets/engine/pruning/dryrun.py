@@ -19,7 +19,7 @@ from modulekg_widgets.engine.axes.expression import parts_of
 from modulekg_widgets.engine.axes.liveness import live_operators
 from modulekg_widgets.engine.errors import CutError, TraceError
 from modulekg_widgets.engine.identity.hierarchy import Walk
-from modulekg_widgets.engine.pruning.edits import Edits, TensorEdit, places, settings
+from modulekg_widgets.engine.pruning.edits import Edits, TensorEdit, places, settings, slices
 from modulekg_widgets.engine.pruning.selection import Selection
 from modulekg_widgets.engine.tracing.dataflow import CONSTANT, PARAMETER, Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.state import held_tensors, module_places
@@ -76,7 +76,7 @@ def rehearse(axes: Axes, selection: Selection, edits: Edits) -> Rehearsal:
     lockstep = _Lockstep(axes, selection)
 
     def prepare(walk: Walk) -> None:
-        put_in_place(walk, edits, TensorEdit.of if recorded.traced_on == REAL else _empty)
+        put_in_place(walk, edits, _slices(walk, edits, recorded.traced_on == REAL))
 
     try:
         with calls:
@@ -124,11 +124,10 @@ def run_through(recorded: Dataflow, edits: Edits) -> Dataflow:
 
     Raises `CutError` when forward raises or gives outputs of other shapes.
     """
-    values = TensorEdit.of if recorded.traced_on == REAL else _empty
     try:
         tried = trace_dataflow(
             recorded.model, *recorded.call, training=recorded.training, ways=(recorded.traced_on,),
-            prepare=lambda walk: put_in_place(walk, edits, values),
+            prepare=lambda walk: put_in_place(walk, edits, _slices(walk, edits, recorded.traced_on == REAL)),
         )  # fmt: skip
     except TraceError as error:
         raise CutError(f"the plan does not run in the traced mode: {error}") from error
@@ -142,6 +141,15 @@ def run_through(recorded: Dataflow, edits: Edits) -> Dataflow:
 
 
 Slice = Callable[[TensorEdit, Tensor], Tensor]
+
+
+def _slices(walk: Walk, edits: Edits, with_values: bool) -> Slice:
+    """What stays of each tensor, or memory of that size."""
+    if not with_values:
+        return _empty
+    values = {name: place.tensor.detach() for place in places(walk, edits) for name in place.edit.names}
+    slice_of = slices(edits, values.__getitem__)
+    return lambda edit, tensor: slice_of(edit)
 
 
 def put_in_place(walk: Walk, edits: Edits, slice_of: Slice, others: Mapping[str, Tensor] | None = None) -> None:

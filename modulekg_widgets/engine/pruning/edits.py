@@ -28,11 +28,14 @@ class TensorEdit:
     shape: tuple[int, ...]  # before
     kept: dict[int, Ints]  # dimension → the positions that stay, ascending
     produced: frozenset[int] = frozenset()  # the dimensions along which it makes the axis, for masks
+    gain_of: tuple[str, int] | None = None  # of weight_norm's gain: the direction, and the dimension it keeps
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TensorEdit):
             return NotImplemented
-        same = (self.names, self.shape, self.produced) == (other.names, other.shape, other.produced)
+        same = (self.names, self.shape, self.produced, self.gain_of) == (
+            other.names, other.shape, other.produced, other.gain_of,
+        )  # fmt: skip
         same = same and self.kept.keys() == other.kept.keys()
         return same and all(np.array_equal(positions, other.kept[at]) for at, positions in self.kept.items())
 
@@ -54,6 +57,17 @@ class TensorEdit:
             part = part.index_select(layout.index(at), _index(positions, tensor))
         part = part if self.kept else part.clone(memory_format=torch.contiguous_format)
         return part.permute([layout.index(at) for at in range(tensor.dim())]).data
+
+    def rescaled(self, gain: torch.Tensor, before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+        """`gain` for a direction that was `before` and is `after`, so that what stays of the weight is the same.
+
+        The weight is gain · direction / norm(direction), and the norm runs over what goes as well.
+        """
+        if not gain.is_floating_point() or not before.is_floating_point():
+            raise CutError(f"{shown(self.names[0])} is no gain of a normalised weight: plan for this model")
+        dim = -1 if self.gain_of is None else self.gain_of[1]
+        old, new = (torch.norm_except_dim(direction, 2, dim).reshape(gain.shape) for direction in (before, after))
+        return gain * torch.where(old > 0, new / old, torch.ones_like(old))
 
     def whole(self, part: torch.Tensor, before: torch.Tensor | None = None) -> torch.Tensor:
         """A tensor of `shape` whose slices that stay are `part`; the others are those of `before`, or zeros.
@@ -115,6 +129,24 @@ class Edits:
     attributes: dict[str, tuple[Whole, Whole]] = field(
         default_factory=dict, hash=False
     )  # "conv1.out_channels" → before, after
+
+
+def slices(edits: Edits, value_of: Callable[[str], torch.Tensor]) -> Callable[[TensorEdit], torch.Tensor]:
+    """What stays of each tensor, where `value_of` gives the tensors by name."""
+    by_name = {name: edit for edit in edits.tensors for name in edit.names}
+
+    def slice_of(edit: TensorEdit) -> torch.Tensor:
+        part = edit.of(value_of(edit.names[0]))
+        if edit.gain_of is None:
+            return part
+        name, dim = edit.gain_of
+        direction, cut = value_of(name), by_name[name]
+        alike = TensorEdit(
+            cut.names, cut.shape, {at: kept for at, kept in cut.kept.items() if at == dim % len(cut.shape)}
+        )
+        return edit.rescaled(part, alike.of(direction), cut.of(direction))
+
+    return slice_of
 
 
 class Place(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -33,18 +34,30 @@ class Outcome:
     def _read(self) -> set[tuple[DataNode, int]]:
         return dimensions_read(self.axes, Layers(self.axes.inference))
 
+    @cached_property
+    def _normalised(self) -> list[tuple[DataNode, DataNode, int]]:
+        """The gains of weight_norm, with the direction and the dimension that its norm leaves out."""
+        operators = [op for op in self.axes.graph.operators if op.name == "aten::_weight_norm_interface"]
+        calls = {op.inputs[1]: (op.inputs[1], op.inputs[0], op.args[2] if len(op.args) > 2 else 0) for op in operators}
+        return [call for call in calls.values() if call[0].is_parameter and call[1].is_parameter]
+
     def edits(self, selection: Selection, attributes: Mapping[str, tuple[Whole, Whole]]) -> Edits:
         """The tensors and attributes that change; `attributes` come on top of those of the adapters."""
         masks = selection.masks()
-        tensors = []
+        tensors: dict[DataNode, TensorEdit] = {}
         for node in self.nodes:
             stays = {}
             for at, term in enumerate(self.axes.inference.dims(node)):
                 if any(atom in masks for atom in atoms(term)):
                     stays[at] = np.flatnonzero(kept(term, masks))
             if stays:
-                tensors.append(TensorEdit(node.names, node.shape, stays, self._produced(node, stays)))
-        return Edits(tuple(tensors), {**changed_attributes(self.axes, selection.changed), **attributes})
+                tensors[node] = TensorEdit(node.names, node.shape, stays, self._produced(node, stays))
+        for gain, direction, dim in self._normalised:
+            cut = tensors.get(direction)
+            if cut is not None and cut.kept.keys() - {dim % direction.dim()}:
+                own = tensors.get(gain, TensorEdit(gain.names, gain.shape, {}))
+                tensors[gain] = replace(own, gain_of=(direction.label, dim))
+        return Edits(tuple(tensors.values()), {**changed_attributes(self.axes, selection.changed), **attributes})
 
     def _produced(self, node: DataNode, stays: Iterable[int]) -> frozenset[int]:
         return frozenset(at for at in stays if node.is_parameter and (node, at) not in self._read)

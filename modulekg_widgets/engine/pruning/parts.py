@@ -13,7 +13,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.identity.hierarchy import Walk, module_state
-from modulekg_widgets.engine.pruning.edits import Edits, Place, TensorEdit, places, settings
+from modulekg_widgets.engine.pruning.edits import Edits, Place, TensorEdit, places, settings, slices
 from modulekg_widgets.engine.pruning.snapshot import Snapshot
 from modulekg_widgets.engine.pruning.tensors import CutTensor
 from modulekg_widgets.engine.pruning.transaction import Write, entry
@@ -47,9 +47,15 @@ class EditedTensors:
 
     def __init__(self, found: Iterable[Place]) -> None:
         self._cuts = [(place, CutTensor.of(place.tensor, place.edit)) for place in found]
+        self._by_name = {name: (place, cut) for place, cut in self._cuts for name in place.edit.names}
+        edits = Edits(tuple(place.edit for place, _ in self._cuts))
+        slice_of = slices(edits, lambda name: self._by_name[name][1].before.data)
+        self._gains = {id(place.tensor): slice_of(place.edit) for place, _ in self._cuts if place.edit.gain_of}
 
     def cut(self) -> Iterator[Write]:
-        return (cut.cut(place.tensor) for place, cut in self._cuts)
+        for place, cut in self._cuts:
+            gain = self._gains.get(id(place.tensor))
+            yield cut.cut(place.tensor, None if gain is None else gain.clone())
 
     def undo(self, walked: Walk) -> Iterator[Write]:
         for place, cut, now in self._now(walked):
@@ -60,9 +66,24 @@ class EditedTensors:
     def restore(self, walked: Walk) -> Iterator[Write]:
         for place, cut, now in self._now(walked):
             if now is place.tensor:
-                yield cut.restore(now)
+                yield cut.restore(now, self._gain_again(place, cut))
             else:  # a buffer that its module has put another in place of
                 yield from _replace(place, place.edit.whole(now.data, cut.before.data))
+
+    def _gain_again(self, place: Place, cut: CutTensor) -> torch.Tensor | None:
+        """What the gain of a normalised weight becomes when the direction is whole again; None for all others."""
+        made = self._gains.get(id(place.tensor))
+        if made is None or place.edit.gain_of is None:
+            return None
+        gain = place.tensor.data
+        if torch.equal(gain, made):  # not trained since: byte for byte what it was
+            return place.edit.of(cut.before.data)
+        name, dim = place.edit.gain_of
+        own, direction = self._by_name[name]
+        now = own.tensor.data
+        kept = {at: kept for at, kept in own.edit.kept.items() if at == dim % len(own.edit.shape)}
+        rows = TensorEdit(own.edit.names, own.edit.shape, kept).of(own.edit.whole(now, direction.before.data))
+        return place.edit.rescaled(gain, now, rows)
 
     def _now(self, walked: Walk) -> Iterator[tuple[Place, CutTensor, torch.Tensor]]:
         before = [place for place, _ in self._cuts]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import operator
 import os
 import stat
@@ -23,6 +24,7 @@ LARGEST_FILE = 64 << 20  # bytes; the plan of a model of billions of parameters 
 MOST_PARTS = 2_000_000  # lists and objects in a file, each of which takes 20 times its text in memory
 LONGEST_TEXT = 10_000  # of a name; plans are printed in columns as wide as their longest name
 LARGEST_SIZE = 1 << 40
+MOST_DIMENSIONS = 64  # that a tensor can have
 LARGEST_NUMBER = 10**30  # of what is counted and only printed, as FLOPs
 T = TypeVar("T")
 
@@ -34,8 +36,8 @@ def save_plan(plan: PruningPlan, path: str | os.PathLike[str]) -> None:
     """
     target = _file(path)
     text = json.dumps(_document(plan), separators=(",", ":"))
-    scratch = target.with_name(f".{os.getpid()}-{threading.get_ident()}.plan.part")
     try:
+        scratch = target.with_name(f".{os.getpid()}-{threading.get_ident()}.plan.part")
         if target.exists() and not target.is_file():
             raise PlanFileError(f"{shown(str(target))} is no ordinary file: pass the name of one")
         try:
@@ -64,6 +66,7 @@ def _document(plan: PruningPlan) -> dict[str, Any]:
             "shape": list(edit.shape),
             "kept": {str(at): number_of(kept) for at, kept in edit.kept.items()},
             "produced": sorted(edit.produced),
+            **({"gain_of": list(edit.gain_of)} if edit.gain_of else {}),
         }
         for edit in plan.edits.tensors
     ]
@@ -157,6 +160,7 @@ class _Reader:
         names = [name for edit in tensors for name in edit.names]
         if len(set(names)) != len(names):
             raise PlanFileError("a tensor is listed twice")
+        _check_gains(tensors)
         attributes = {
             name: _change(name, pair) for name, pair in _mapping(self._get("attributes"), "attributes").items()
         }
@@ -182,7 +186,9 @@ class _Reader:
     def _tensor(self, value: Any) -> TensorEdit:
         entry = _mapping(value, "tensors")
         names = tuple(_text(name, "a name") for name in _list(entry.get("names"), "names"))
-        shape = tuple(_sizes(_list(entry.get("shape"), "shape"), "shape"))
+        shape = tuple(_sizes(_list(entry.get("shape"), "shape")[: MOST_DIMENSIONS + 1], "shape"))
+        if len(shape) > MOST_DIMENSIONS:
+            raise PlanFileError(f"{shown(str(names))} has more than {MOST_DIMENSIONS} dimensions")
         kept = {}
         for key, number in _mapping(entry.get("kept"), "kept").items():
             at = next((at for at in range(len(shape)) if str(at) == key), None)
@@ -196,7 +202,31 @@ class _Reader:
         produced = _sizes(_list(entry.get("produced"), "produced"), "produced")
         if not names or not set(produced) <= set(kept):
             raise PlanFileError("a tensor has no name, or makes what it does not keep")
-        return TensorEdit(names, shape, kept, frozenset(produced))
+        return TensorEdit(names, shape, kept, frozenset(produced), _gain_of(entry.get("gain_of")))
+
+
+def _gain_of(value: Any) -> tuple[str, int] | None:
+    if value is None:
+        return None
+    name, dim = _list(value, "gain_of", 2)
+    if type(dim) is not int or not -1 <= dim < MOST_DIMENSIONS:
+        raise PlanFileError(f"a gain keeps the dimension {_told(dim)}")
+    return _text(name, "a direction"), dim
+
+
+def _check_gains(tensors: list[TensorEdit]) -> None:
+    """Raise `PlanFileError` for a gain that has not one entry for each norm of its direction."""
+    by_name = {name: edit for edit in tensors for name in edit.names}
+    for edit in tensors:
+        if edit.gain_of is None:
+            continue
+        name, dim = edit.gain_of
+        direction = by_name.get(name)
+        if direction is None or direction.gain_of or dim >= len(direction.shape):
+            raise PlanFileError(f"{shown(name)} is no direction of a normalised weight")
+        for gain, whole in ((edit.shape, direction.shape), (edit.shape_after, direction.shape_after)):
+            if math.prod(gain) != (1 if dim < 0 else whole[dim]):
+                raise PlanFileError(f"{shown(edit.names[0])} has not one entry for each norm of {shown(name)}")
 
 
 def _axis(value: Any) -> AxisCut:

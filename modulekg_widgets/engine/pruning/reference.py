@@ -19,7 +19,7 @@ from modulekg_widgets.engine.axes.verify import distance, largest
 from modulekg_widgets.engine.errors import TraceError
 from modulekg_widgets.engine.identity.hierarchy import walk
 from modulekg_widgets.engine.pruning.dryrun import Scale, is_attention, number_in, put_in_place
-from modulekg_widgets.engine.pruning.edits import Edits
+from modulekg_widgets.engine.pruning.edits import Edits, slices
 from modulekg_widgets.engine.tracing.dataflow import BUFFER, Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.execution import run
 from modulekg_widgets.engine.tracing.restore import bytes_kept, untouched
@@ -38,8 +38,11 @@ FEW = 64
 STATISTICS = {
     "aten::_softmax", "aten::_log_softmax", "aten::_safe_softmax", "aten::native_layer_norm", "aten::native_group_norm",
     "aten::rms_norm", "aten::_fused_rms_norm", "aten::std_mean", "aten::var_mean", "aten::std", "aten::var",
-    "aten::mean", "aten::logsumexp", "aten::_weight_norm_interface", "aten::_weight_norm",
+    "aten::mean", "aten::logsumexp",
 }  # fmt: skip
+
+# a cut leaves what stays of such a weight as it is, so the norm runs over all of it here
+NORMALISING = {"aten::_weight_norm_interface"}
 
 
 def agrees(axes: Axes, masks: Masks, edits: Edits, scales: Sequence[Scale] = ()) -> bool | None:
@@ -99,6 +102,7 @@ def cut_outputs(axes: Axes, edits: Edits, state: State, dtype: torch.dtype) -> l
     args, kwargs = with_tensors(graph.call, lambda t: cast(t.detach().clone(), dtype))
     walked = walk(graph.model)
     values = {name: state[node.label] for name, node in graph.state.items()}
+    slice_of = slices(edits, values.__getitem__)
     with (
         untouched(walked.modules) as held,
         bytes_kept(held.plain_tensors),
@@ -107,7 +111,7 @@ def cut_outputs(axes: Axes, edits: Edits, state: State, dtype: torch.dtype) -> l
         In(dtype),
     ):
         graph.set_mode(walked.modules)
-        put_in_place(walked, edits, lambda edit, tensor: edit.of(values[edit.names[0]]), values)
+        put_in_place(walked, edits, lambda edit, _: slice_of(edit), values)
         return [tensor for _, tensor in tensors(call_model(graph.model, args, kwargs))]
 
 
@@ -137,7 +141,8 @@ class _Replay:
         for node in graph.state.values():
             value = state[node.label]
             self.values[node] = value.clone() if node.storage in written or self.positions(node) else value
-            self._silence(node, self.values[node])  # two weights may meet before any activation does
+            if not any(operator.name in NORMALISING for operator in node.consumers):
+                self._silence(node, self.values[node])  # two weights may meet before any activation does
         for node in graph.values:
             if node.producer is None and node not in self.values:
                 assert node.tensor is not None

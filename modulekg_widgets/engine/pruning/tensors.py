@@ -55,9 +55,11 @@ class CutTensor:
     def of(cls, tensor: torch.Tensor, edit: TensorEdit) -> CutTensor:
         return cls(edit, Content.of(edit.names[0], tensor))
 
-    def cut(self, tensor: torch.Tensor) -> Write:
-        data, grad = self.before
-        after = Content(self.edit.of(data), None if grad is None else self.edit.of(grad))
+    def cut(self, tensor: torch.Tensor, data: torch.Tensor | None = None) -> Write:
+        """Leave what stays, or `data` in its place."""
+        grad = self.before.grad
+        data = self.edit.of(self.before.data) if data is None else data
+        after = Content(data, None if grad is None else self.edit.of(grad))
         return Write(partial(put_content, tensor), self.before, after)
 
     def undo(self, tensor: torch.Tensor) -> Write:
@@ -65,11 +67,12 @@ class CutTensor:
         _check_kind(self.edit, tensor, self.before.data)
         return Write(partial(put_content, tensor), Content.of(self.edit.names[0], tensor), self.before)
 
-    def restore(self, tensor: torch.Tensor) -> Write:
-        """The slices that went come back, with a gradient of zero; those that stayed are as they are now."""
+    def restore(self, tensor: torch.Tensor, part: torch.Tensor | None = None) -> Write:
+        """The slices that went come back, with a gradient of zero; those that stayed are as now, or as `part`."""
         now = Content.of(self.edit.names[0], tensor)
         grad = None if now.grad is None else self.edit.whole(now.grad)
-        return Write(partial(put_content, tensor), now, Content(self.edit.whole(now.data, self.before.data), grad))
+        data = self.edit.whole(now.data if part is None else part, self.before.data)
+        return Write(partial(put_content, tensor), now, Content(data, grad))
 
 
 @dataclass(frozen=True, slots=True)

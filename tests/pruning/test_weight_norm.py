@@ -1,0 +1,85 @@
+"""Weights that are normalised: the norm runs over what goes too, and what stays of the weight stays the same."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parametrizations
+
+import modulekg_widgets as mk
+from pruning.battery import differs, state_of
+
+
+def old_weight_norm(module: nn.Module) -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return nn.utils.weight_norm(module)
+
+
+WRAPPERS = pytest.mark.parametrize("wrap", [parametrizations.weight_norm, old_weight_norm])
+
+
+def net(wrap: Callable[[nn.Module], nn.Module]) -> nn.Module:
+    torch.manual_seed(0)
+    layers = [wrap(nn.Conv2d(3, 8, 3)), nn.ReLU(), wrap(nn.Conv2d(8, 8, 3)), nn.ReLU(), nn.Flatten(), nn.Linear(128, 3)]
+    return nn.Sequential(*layers).double()
+
+
+X = torch.randn(2, 3, 8, 8, dtype=torch.float64)
+
+
+@WRAPPERS
+def test_the_effective_weights_are_slices_of_the_old_ones(
+    wrap: Callable[[nn.Module], nn.Module], tmp_path: Path
+) -> None:
+    model = net(wrap)
+    with torch.no_grad():
+        model(X)  # the old kind keeps what it computed
+    plan = mk.plan(mk.trace(model, X), per_axis={"0": [1, 2, 5], "2": [0, 7]})
+    before, whole = state_of(model), copy.deepcopy(model)
+    first, second = [0, 3, 4, 6, 7], [1, 2, 3, 4, 5, 6]
+    receipt = plan.cut(model)
+    with torch.no_grad():
+        model(X)
+        whole(X)
+    assert torch.allclose(model[0].weight, whole[0].weight[first], atol=1e-14)
+    assert torch.allclose(model[2].weight, whole[2].weight[second][:, first], atol=1e-14)
+    silent = copy.deepcopy(whole)
+    hidden = silent[:2](X)
+    hidden[:, [1, 2, 5]] = 0
+    hidden = silent[2:4](hidden)
+    hidden[:, [0, 7]] = 0
+    assert (silent[4:](hidden) - model(X)).abs().max() < 1e-12
+    plan.save(tmp_path / "plan.json")
+    again = mk.load_plan(tmp_path / "plan.json")
+    assert again == plan
+    again.cut(whole)
+    assert (whole(X) - model(X)).abs().max() < 1e-14
+    receipt.undo()
+    assert not differs(before, state_of(model))
+
+
+@WRAPPERS
+def test_restore_keeps_what_stayed_of_the_weight(wrap: Callable[[nn.Module], nn.Module]) -> None:
+    model = net(wrap)
+    model(X)
+    before = state_of(model)
+    plan = mk.plan(mk.trace(model, X), per_axis={"0": [1, 2, 5]})
+    plan.cut(model).restore()
+    model(X)
+    assert not differs(before, state_of(model))
+    receipt = plan.cut(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    model(X).square().sum().backward()
+    optimizer.step()
+    model(X)
+    trained = model[2].weight.detach().clone()
+    receipt.restore()
+    model(X)
+    assert torch.allclose(model[2].weight[:, [0, 3, 4, 6, 7]], trained, atol=1e-13)
