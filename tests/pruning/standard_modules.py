@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
+import modulekg_widgets as mk
 from axes.checks import seeded
+from pruning.battery import differs, state_of
 
 Make = Callable[[], nn.Module]
 
@@ -25,6 +28,8 @@ class Case(NamedTuple):
 
 class Within(nn.Module):
     """A layer before each input of a module, which may be one tensor several times, and one layer behind it."""
+
+    inner: Any
 
     def __init__(self, inner: nn.Module, into: list[nn.Module], out: nn.Module, times: int = 1) -> None:
         super().__init__()
@@ -178,3 +183,36 @@ def said_by(module: nn.Module) -> dict[str, Any]:
     """The numbers, texts and flags among the attributes of a module."""
     plain = int | float | str | tuple | list
     return {name: value for name, value in vars(module).items() if isinstance(value, plain) and name != "_flat_weights"}
+
+
+# ------------------------------------------------------------------- cutting
+
+
+def run(net: nn.Module, x: torch.Tensor) -> None:
+    """Forward and backward in both modes; without gradients, where torch has faster ways, it computes the same."""
+    out = x
+    for training in (True, False):
+        net.train(training)
+        out = net(x)
+        out.square().mean().backward()
+        grads = [parameter.grad for parameter in net.parameters() if parameter.grad is not None]
+        assert grads
+        assert all(bool(each.isfinite().all()) for each in (out, *grads))
+        net.zero_grad()
+    with torch.no_grad():
+        assert torch.allclose(net(x), out, atol=1e-5)
+
+
+@contextmanager
+def pruned(net: nn.Module, x: torch.Tensor, **how: Any) -> Iterator[mk.PruningPlan]:
+    """A plan, with the model cut inside of the block and as it was behind it."""
+    net.eval()
+    before = state_of(net)
+    plan = mk.plan(mk.trace(net, x), **how)
+    assert not differs(before, state_of(net))
+    receipt = plan.cut(net)
+    assert sum(parameter.numel() for parameter in net.parameters()) == plan.params[1] < plan.params[0]
+    run(net, x)
+    yield plan
+    receipt.undo()
+    assert not differs(before, state_of(net))

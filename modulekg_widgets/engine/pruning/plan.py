@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from modulekg_widgets.engine.pruning.choice import (
     rounded,
 )
 from modulekg_widgets.engine.pruning.dryrun import Rehearsal, planned_operators, run_through
+from modulekg_widgets.engine.pruning.importance import normalised, score
 from modulekg_widgets.engine.pruning.modes import widest
 from modulekg_widgets.engine.pruning.outcome import Outcome
 from modulekg_widgets.engine.pruning.pruning_plan import AxisCut, PruningPlan
@@ -137,7 +139,7 @@ class _Planner:
         if self.request.scope == "local":
             counts = counts_by_ratio(chosen, ratio, steps)
         else:
-            counts = counts_by_rank(chosen, self._comparable(), ratio, steps, self.request.scope == "isomorphic")
+            counts = counts_by_rank(chosen, normalised(self._scores), ratio, steps, self.request.scope == "isomorphic")
         for term, (count, first) in self.given.items():
             counts[term] = rounded(count, term.size, 1 if len(first) else steps.get(term, 1))
         orders = {term: self._order(term) for term in counts}
@@ -150,11 +152,10 @@ class _Planner:
         """The axes that a ratio is for: those that nothing else was said of."""
         return [axis for axis in self.independent if axis.term not in self.given]
 
-    @property
+    @cached_property
     def independent(self) -> list[Axis]:
-        if not hasattr(self, "_independent"):
-            self._independent = self.choice.independent() if self._ratio_wanted() else []
-        return self._independent
+        """The axes that may be cut together, where a ratio asks for it."""
+        return self.choice.independent() if self._ratio_wanted() else []
 
     def _ratio_wanted(self) -> bool:
         return bool(self.request.ratio) or self.request.target is not None
@@ -197,21 +198,13 @@ class _Planner:
         first = self.given[term][1] if term in self.given else ()
         if len(first):
             return np.concatenate([first, np.setdiff1d(np.arange(term.size), first)])
-        return np.argsort(self._scores()[term], kind="stable")
+        return np.argsort(self._scores[term], kind="stable")
 
+    @cached_property
     def _scores(self) -> Scores:
-        if not hasattr(self, "_scored"):
-            from modulekg_widgets.engine.pruning.importance import score
-
-            terms = [axis.term for axis in self.independent]
-            terms += [term for term, (_, first) in self.given.items() if term not in terms and not len(first)]
-            self._scored = score(self.axes, terms, self.request.importance)
-        return self._scored
-
-    def _comparable(self) -> Scores:
-        from modulekg_widgets.engine.pruning.importance import normalised
-
-        return normalised(self._scores())
+        terms = [axis.term for axis in self.independent]
+        terms += [term for term, (_, first) in self.given.items() if term not in terms and not len(first)]
+        return score(self.axes, terms, self.request.importance)
 
     # --------------------------------------------------------------- target
 
