@@ -40,6 +40,15 @@ class Within(nn.Module):
         return self.out(found[0] if isinstance(found, tuple) else found)
 
 
+class InSteps(Within):
+    """A recurrent cell for two steps, the first without a state."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        (layer,) = self.into
+        state = self.inner(layer(x), self.inner(layer(x)))
+        return self.out(state[0] if isinstance(state, tuple) else state)
+
+
 def in_space(space: int, make: Make, before: int, behind: int, changes: str) -> Case:
     """Between convolutions over `space` dimensions."""
     conv = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[space - 1]
@@ -51,6 +60,12 @@ def in_line(make: Make, before: list[int], behind: int, changes: str, times: int
     """Between linear layers, over (5, 2, features), or (2, features)."""
     net = Within(make(), [nn.Linear(6, width) for width in before], nn.Linear(behind, 3), times)
     return Case(net, torch.randn([5, 2, 6][3 - dims :]), changes.split())
+
+
+def in_steps(make: Make) -> Case:
+    """A cell between linear layers, over (2, features)."""
+    net = InSteps(make(), [nn.Linear(6, 8)], nn.Linear(12, 3))
+    return Case(net, torch.randn(2, 6), ["input_size", "hidden_size"])
 
 
 def of_words(make: Make) -> Case:
@@ -132,7 +147,7 @@ for layers in (1, 2):
         CASES[f"LSTM_{layers}_projected{form}"] = partial(in_line, make, [8], behind, f"{WIDTHS} proj_size")
 CASES["RNN_relu"] = partial(in_line, partial(nn.RNN, 8, 12, nonlinearity="relu"), [8], 12, WIDTHS)
 for cls in (nn.RNNCell, nn.LSTMCell, nn.GRUCell):
-    CASES[cls.__name__] = partial(in_line, partial(cls, 8, 12), [8], 12, WIDTHS, dims=2)
+    CASES[cls.__name__] = partial(in_steps, partial(cls, 8, 12))
 
 # ------------------------------------------------------------------ attention
 
@@ -158,7 +173,8 @@ CASES["TransformerDecoderLayer"] = partial(in_line, make, [16], 16, "", times=2)
 
 # --------------------------------------------------------------- constructors
 
-COMPOSED = (Within, nn.ModuleList, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)  # attributes say nothing
+# modules of which the attributes say nothing
+COMPOSED = (Within, nn.Identity, nn.ModuleList, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
 NOT_SAID = ("device", "dtype", "init", "process_group", "_weight", "_freeze")
 RECURRENT = ("input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional")
 
@@ -180,9 +196,10 @@ def made_again(module: nn.Module) -> nn.Module:
 
 
 def said_by(module: nn.Module) -> dict[str, Any]:
-    """The numbers, texts and flags among the attributes of a module."""
+    """The numbers, texts and flags of a module that its constructor made."""
     plain = int | float | str | tuple | list
-    return {name: value for name, value in vars(module).items() if isinstance(value, plain) and name != "_flat_weights"}
+    found = {name: value for name, value in vars(module).items() if isinstance(value, plain) and name != "training"}
+    return {name: value for name, value in found.items() if name not in ("_flat_weights", "_flat_weight_refs")}
 
 
 # ------------------------------------------------------------------- cutting

@@ -244,3 +244,64 @@ def test_the_model_is_left_alone_whatever_its_forward_does() -> None:
     assert torch.equal(rng, torch.get_rng_state())
     assert not differs(before, state_of(model))
     assert not hasattr(model, "seen")
+
+
+def test_a_configuration_that_serves_two_models_is_copied_for_the_one_that_is_cut() -> None:
+    first, second = Viewing("object"), Viewing("object")
+    second.config = first.config
+    x = torch.randn(3, 4)
+    receipt = mk.plan(mk.trace(first, x), ratio=0.5).cut(first)
+    assert (first.config.hidden_size, second.config.hidden_size) == (4, 8)
+    assert first(x).shape == second(x).shape == (3, 2)
+    receipt.undo()
+    assert first.config is second.config
+
+
+class Remembering(nn.Module):
+    """Keeps a table by device, and lets its features be viewed by an attribute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.width = nn.Parameter(torch.zeros(3, 5)), 8
+        self.into, self.out = nn.Linear(5, 8), nn.Linear(8, 2)
+        self.kept: dict[str, torch.Tensor] = {}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if str(x.device) not in self.kept:
+            self.kept[str(x.device)] = self.table * 2
+        return self.out(self.into(x + self.kept[str(x.device)]).view(-1, self.width))
+
+
+def test_what_a_model_remembers_does_not_spoil_the_proof() -> None:
+    model, x = Remembering(), torch.randn(3, 5)
+    with torch.no_grad():
+        model(x)
+    plan = planned(model, x)
+    assert "width" in plan.edits.attributes
+
+
+def test_layers_that_are_left_out_by_chance_are_cut_along() -> None:
+    class Dropping(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.into, self.out = nn.Linear(4, 8), nn.Linear(8, 2)
+            self.mask = nn.Parameter(torch.randn(8))
+            self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = self.into(x)
+            if self.training:
+                x = x + self.mask
+            for layer in self.layers:
+                if not (self.training and torch.rand([]) < 0.5):
+                    x = x + layer(x)
+            return self.out(x)
+
+    x = torch.randn(3, 4)
+    for seed in range(6):
+        model = Dropping().eval()
+        torch.manual_seed(seed)
+        mk.plan(mk.trace(model, x), ratio=0.5).cut(model)
+        assert model.mask.shape == (4,)
+        for _ in range(4):
+            assert model.train()(x).shape == (3, 2)

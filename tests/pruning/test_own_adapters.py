@@ -86,7 +86,7 @@ def test_the_manuals_depthwise_convolution_without_one() -> None:
     (change,) = plan.changes
     assert change.kind == "attribute"
     assert "1.channels" in change.what
-    assert "test_adapters.py:" in change.source
+    assert "test_own_adapters.py:" in change.source
 
 
 @pytest.mark.usefixtures("open_table")

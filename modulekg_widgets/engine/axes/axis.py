@@ -65,10 +65,7 @@ class Axis:
     def members(self) -> list[Member]:
         """The dimensions that it runs along, as (name, dim, expression), in the order of the model."""
         label = self._axes.label
-        return [
-            Member(node.label, at, written(self._axes.inference.dims(node)[at], label))
-            for node, at in self.places
-        ]
+        return [Member(node.label, at, written(self._axes.inference.dims(node)[at], label)) for node, at in self.places]
 
     def indices(self, name: str, dim: int = 0) -> NDArray[np.int64]:
         """(size, k): row i holds the positions of index i in that dimension of a parameter or buffer.

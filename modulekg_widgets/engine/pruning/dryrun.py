@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -71,18 +72,25 @@ class Rehearsal:
 
 def rehearse(axes: Axes, selection: Selection, edits: Edits) -> Rehearsal:
     """Run the traced call with the tensors and attributes of `edits`; the model stays as it is."""
+    found = _rehearsed(axes, selection, edits, None)
+    if found.mismatch is not None and found.mismatch.error and not found.mismatch.requests:
+        # listening to every call takes time, and only one that raised has something to tell
+        return _rehearsed(axes, selection, edits, _FailedCall())
+    return found
+
+
+def _rehearsed(axes: Axes, selection: Selection, edits: Edits, calls: _FailedCall | None) -> Rehearsal:
     recorded = axes.graph
-    calls = _FailedCall()
     lockstep = _Lockstep(axes, selection)
 
     def prepare(walk: Walk) -> None:
         put_in_place(walk, edits, _slices(walk, edits, recorded.traced_on == REAL))
 
     try:
-        with calls:
+        with calls or nullcontext():
             tried = trace_dataflow(
                 recorded.model, *recorded.call, training=recorded.training, ways=(recorded.traced_on,),
-                prepare=prepare, watch=lockstep.follow,
+                prepare=prepare, watch=lockstep.follow, seed=recorded.seed,
             )  # fmt: skip
     except _Parted as parted:
         return Rehearsal(None, parted.mismatch)
@@ -128,6 +136,7 @@ def run_through(recorded: Dataflow, edits: Edits) -> Dataflow:
         tried = trace_dataflow(
             recorded.model, *recorded.call, training=recorded.training, ways=(recorded.traced_on,),
             prepare=lambda walk: put_in_place(walk, edits, _slices(walk, edits, recorded.traced_on == REAL)),
+            seed=recorded.seed,
         )  # fmt: skip
     except TraceError as error:
         raise CutError(f"the plan does not run in the traced mode: {error}") from error
@@ -310,14 +319,14 @@ class _Lockstep:
             return Mismatch(len(self.recorded), None, tuple(outputs), text, "the model's output")
         return None
 
-    def stopped(self, tried: Dataflow, error: str, calls: _FailedCall) -> Mismatch:
+    def stopped(self, tried: Dataflow, error: str, calls: _FailedCall | None) -> Mismatch:
         """What is to be said when the forward pass raised."""
         operator = self.recorded[self.at] if self.at < len(self.recorded) else None
         viewed = self._view_to_come()
         attempt = tried.attempt if tried.attempt and tried.attempt.index == len(tried.operators) else None
         found: list[Request] = []
         if viewed is not None and viewed in self.live:
-            name, sizes = calls.name, calls.arguments[1:]
+            name, sizes = ("", ()) if calls is None else (calls.name, calls.arguments[1:])
             if attempt is not None:
                 name, sizes = plain_name(attempt.name), attempt.args[1:2]
             dim = viewed.args[2] if len(viewed.args) > 2 else viewed.kwargs.get("dim", 0)

@@ -164,6 +164,7 @@ class Setting(NamedTuple):
     name: str
     before: Whole
     after: Whole
+    holder: Any = None  # the plain object, None where it is a module
 
 
 def places(model: nn.Module | Walk, edits: Edits) -> list[Place]:
@@ -223,8 +224,10 @@ def _setting(states: dict[str, dict[str, Any]], path: str, before: Whole, after:
     parts = path.split(".")
     home = next(at for at in range(len(parts) - 1, -1, -1) if ".".join(parts[:at]) in states)
     state: Any = states[".".join(parts[:home])]
+    holder = None
     for name in parts[home:-1]:
-        state = getattr(state.get(name), "__dict__", None)
+        holder = state.get(name)
+        state = getattr(holder, "__dict__", None)
         if not isinstance(state, dict) or isinstance(state, torch.Tensor | type):
             raise CutError(f"the model has no {shown(path)!r}, which the plan changes: plan for this model")
     now = state.get(parts[-1])
@@ -235,4 +238,4 @@ def _setting(states: dict[str, dict[str, Any]], path: str, before: Whole, after:
             f"{shown(path)} is {shown(repr(now))} where {shown(repr(before))} is expected: "
             "undo the cut that changed it, or plan again"
         )
-    return Setting(state, parts[-1], before, after)
+    return Setting(state, parts[-1], before, after, holder)

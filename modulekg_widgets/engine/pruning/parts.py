@@ -13,7 +13,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.identity.hierarchy import Walk, module_state
-from modulekg_widgets.engine.pruning.edits import Edits, Place, TensorEdit, places, settings, slices
+from modulekg_widgets.engine.pruning.edits import Edits, Place, Setting, TensorEdit, places, settings, slices
 from modulekg_widgets.engine.pruning.snapshot import Snapshot
 from modulekg_widgets.engine.pruning.tensors import CutTensor
 from modulekg_widgets.engine.pruning.transaction import Write, entry
@@ -147,23 +147,44 @@ def _plain_slots(state: dict[str, Any], name: str) -> Slots:
 
 
 class EditedAttributes:
-    """Attributes of modules, and of the plain objects in them, that hold sizes."""
+    """Attributes of modules, and of the plain objects in them, that hold sizes.
+
+    A plain object may serve other models too, as a configuration does: this one gets a copy of its own.
+    """
 
     def __init__(self, walked: Walk, edits: Edits) -> None:
-        self._settings = settings(walked, edits)
+        every = settings(walked, edits)
+        self._settings = [setting for setting in every if setting.holder is None]
         self._before = [setting.state[setting.name] for setting in self._settings]
         self._after = Edits((), {name: (after, before) for name, (before, after) in edits.attributes.items()})
+        self._swaps = _swaps(walked, [setting for setting in every if setting.holder is not None])
 
     def cut(self) -> Iterator[Write]:
         # a copy: a list of sizes belongs to the edits, which serve more than one model
-        return (entry(each.state, each.name, copy.copy(each.after)) for each in self._settings)
+        yield from (entry(each.state, each.name, copy.copy(each.after)) for each in self._settings)
+        yield from (entry(state, name, new) for state, name, _, new in self._swaps)
 
     def undo(self, walked: Walk) -> Iterator[Write]:
         settings(walked, self._after)  # they have to be as the cut left them
         for each, before in zip(self._settings, self._before, strict=True):
             yield entry(each.state, each.name, before)
+        yield from (entry(state, name, old) for state, name, old, _ in self._swaps)
 
     restore = undo
+
+
+def _swaps(walked: Walk, edited: Iterable[Setting]) -> list[tuple[dict[str, Any], str, Any, Any]]:
+    """Where modules hold the plain objects that are edited: state, attribute, the object, its copy with new sizes."""
+    copies: dict[int, tuple[Any, Any]] = {}
+    for setting in edited:
+        old = setting.holder
+        if id(old) not in copies:
+            copies[id(old)] = old, copy.copy(old)
+        vars(copies[id(old)][1])[setting.name] = copy.copy(setting.after)
+    return [
+        (state, name, *copies[id(value)]) for state in walked.states for name, value in state.items()
+        if id(value) in copies
+    ]  # fmt: skip
 
 
 class RecurrentWeights:

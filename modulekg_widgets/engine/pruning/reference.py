@@ -17,7 +17,7 @@ from modulekg_widgets.engine.axes.expression import kept
 from modulekg_widgets.engine.axes.precision import In, State, cast, rescaled, seeded
 from modulekg_widgets.engine.axes.verify import distance, largest
 from modulekg_widgets.engine.errors import TraceError
-from modulekg_widgets.engine.identity.hierarchy import walk
+from modulekg_widgets.engine.identity.hierarchy import Walk, walk
 from modulekg_widgets.engine.pruning.dryrun import Scale, is_attention, number_in, put_in_place
 from modulekg_widgets.engine.pruning.edits import Edits, slices
 from modulekg_widgets.engine.tracing.dataflow import BUFFER, Dataflow, DataNode, OperatorNode
@@ -25,7 +25,7 @@ from modulekg_widgets.engine.tracing.execution import run
 from modulekg_widgets.engine.tracing.restore import bytes_kept, untouched
 from modulekg_widgets.engine.tracing.signature import signature_of
 from modulekg_widgets.engine.tracing.structure import leaves, tensors, with_leaves, with_tensors
-from modulekg_widgets.engine.tracing.trace import REAL, call_model
+from modulekg_widgets.engine.tracing.trace import REAL, call_model, draw_from
 
 Tensor = torch.Tensor
 Kept = dict[int, Tensor]  # dimension → the positions that stay
@@ -111,8 +111,20 @@ def cut_outputs(axes: Axes, edits: Edits, state: State, dtype: torch.dtype) -> l
         In(dtype),
     ):
         graph.set_mode(walked.modules)
+        _forget_results(walked)
+        if graph.seed is not None:
+            draw_from(graph.seed)
         put_in_place(walked, edits, lambda edit, _: slice_of(edit), values)
         return [tensor for _, tensor in tensors(call_model(graph.model, args, kwargs))]
+
+
+def _forget_results(walked: Walk) -> None:
+    """Empty the dictionaries of tensors that modules keep: what they remember was made of other weights."""
+    for state in walked.states:
+        for name, value in state.items():
+            kept = name not in ("_parameters", "_buffers") and type(value) is dict and bool(value)
+            if kept and all(isinstance(part, Tensor) for part in value.values()):
+                value.clear()
 
 
 def masked_outputs(

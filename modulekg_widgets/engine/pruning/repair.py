@@ -136,24 +136,17 @@ class Repair:
     def _by_attributes(self, draft: Draft, mismatch: Mismatch) -> Iterator[Draft]:
         """Let an attribute that holds an old size follow it, in the module at work first, in those above it next."""
         candidates = [each for each in self._attributes(mismatch) if each not in draft.followers]
-        own = [each for each in candidates if mismatch.operator and each.module == mismatch.operator.module]
-        together = _paired([request.term for request in mismatch.requests], own)
-        if len(together) > 1:  # what one call asks for is often held by one module, as the sizes of a split
-            yield self._following(draft, together, mismatch)
         for term in self._concerned(draft, mismatch):
             for attribute in candidates:
                 if term.size == attribute.size:
-                    yield self._following(draft, {attribute: term}, mismatch)
+                    yield self._following(draft, attribute, term, mismatch)
 
-    def _following(self, draft: Draft, found: Mapping[Attribute, Term], mismatch: Mismatch) -> Draft:
-        """The draft in which attributes follow sizes, those of the other modules of their class as well."""
-        followers, changes = dict(draft.followers), list(draft.changes)
-        for attribute, term in found.items():
-            alike = self._alike(attribute, term, draft)
-            followers |= {**alike, attribute: term}
-            others = f", as {len(alike)} others of its class do" if len(alike) > 1 else ""
-            changes.append(Change(ATTRIBUTE, f"{attribute} follows {self._written(term)}{others}", mismatch.where))
-        return replace(draft, followers=followers, changes=tuple(changes))
+    def _following(self, draft: Draft, attribute: Attribute, term: Term, mismatch: Mismatch) -> Draft:
+        """The draft in which an attribute follows a size, that of the other modules of its class as well."""
+        alike = self._alike(attribute, term, draft)
+        others = f", as {len(alike)} others of its class do" if len(alike) > 1 else ""
+        change = Change(ATTRIBUTE, f"{attribute} follows {self._written(term)}{others}", mismatch.where)
+        return replace(draft, followers={**draft.followers, **alike, attribute: term}, changes=(*draft.changes, change))
 
     def _attributes(self, mismatch: Mismatch) -> Iterator[Attribute]:
         modules = self.axes.graph.modules
@@ -346,18 +339,6 @@ class Repair:
     def _written(self, term: Term) -> str:
         names = dict.fromkeys(self.axes.of(atom).name for atom in atoms(term) if atom.size > 1)
         return " · ".join(list(names)[:3])
-
-
-def _paired(terms: Iterable[Term], attributes: Iterable[Attribute]) -> dict[Attribute, Term]:
-    """For each of the terms, once, the first attribute of its size that no other term has taken."""
-    free = list(attributes)
-    found: dict[Attribute, Term] = {}
-    for term in {_key(term): term for term in terms}.values():
-        attribute = next((each for each in free if each.size == term.size), None)
-        if attribute is not None:
-            free.remove(attribute)
-            found[attribute] = term
-    return found
 
 
 def _key(term: Term) -> tuple[int, ...]:

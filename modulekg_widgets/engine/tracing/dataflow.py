@@ -273,6 +273,7 @@ class Dataflow:
         self.traced_on = ""
         self.call: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})  # what forward was called with
         self.training: bool | None = None  # the mode that was set for the trace, None for the model's own
+        self.seed: int | None = None  # of the random numbers that forward drew, None for the process's own
         self.error: Exception | None = None  # why the forward pass stopped; the graph ends there
         self.attempt: OperatorNode | None = None  # the last call that was made, recorded if it went through
         self.data_dependent: list[Unknown] = []  # calls that turned tensor data into Python values

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import random
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
@@ -43,10 +45,12 @@ def trace_dataflow(
     ways: Sequence[str] = (META, FAKE, REAL),
     prepare: Callable[[Walk], None] | None = None,
     watch: Callable[[OperatorNode], None] | None = None,
+    seed: int | None = None,
 ) -> Graph:
     """Record `model(*args, **kwargs)`; `training` sets the mode for the trace alone, `ways` the tensors to try.
 
-    What `prepare` changes in the modules holds for the trace alone; `watch` is told of each operator once it has run.
+    What `prepare` changes in the modules holds for the trace alone; `watch` is told of each operator once it has run;
+    `seed` is for what forward does by chance, and the process's random states stay as they are.
     Raises `TraceError` when the inputs do not fit or the forward pass raises; its `graph` ends where it stopped.
     """
     places = walk(model)
@@ -59,10 +63,12 @@ def trace_dataflow(
     ways = (META,) if on_meta else ways
     for mode in ways:
         graph = make(model)
-        graph.traced_on, graph.call, graph.training = mode, (positional, named), training
+        graph.traced_on, graph.call, graph.training, graph.seed = mode, (positional, named), training, seed
         try:
             with untouched(places.modules, (positional, named)) as kept:
                 graph.set_mode(places.modules)
+                if seed is not None:
+                    draw_from(seed)
                 if prepare is not None:
                     prepare(places)
                 _attempt(graph, places, kept, labels, mode, mode == ways[-1], watch)
@@ -113,6 +119,14 @@ def _attempt(
 def call_model(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The call that is recorded; its frame is where the search for a source line ends."""
     return model(*args, **kwargs)
+
+
+def draw_from(seed: int) -> None:
+    """Seed what `untouched` puts back; the process's own generators, not those of the model."""
+    random.seed(seed)
+    torch.default_generator.manual_seed(seed)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed(seed)
 
 
 def _world(mode: str) -> tuple[AbstractContextManager[Any], Callable[[torch.Tensor], torch.Tensor] | None]:
