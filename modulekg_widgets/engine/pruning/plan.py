@@ -55,8 +55,8 @@ def plan(
     together or of those on axes of one kind, the least important first). `target`: `{"params": x}` or `{"flops": x}`,
     what shall be left, as a share of 1 or a number. `per_axis`: `{axis, layer or (parameter, dim): ratio or indices}`.
     `cuts`: results of `graph.cut_analysis`, merged. `only`, `keep`: names of axes, layers, modules or parameters, with
-    wildcards, or modules or classes. `granularity`: "index", "head" or "group": what goes where axes multiply.
-    `round_to`: the sizes left are multiples of it.
+    wildcards, or modules or classes; `only` takes no axis that a layer elsewhere puts out as well.
+    `granularity`: "index", "head" or "group": what goes where axes multiply. `round_to`: the sizes left are multiples.
     Raises `CutError`, with the line of code that stands against it, when no plan runs.
     """
     request = Request(

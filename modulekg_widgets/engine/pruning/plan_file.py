@@ -87,9 +87,11 @@ def _document(plan: PruningPlan) -> dict[str, Any]:
     }
 
 
-def _plain(value: Whole) -> int | list[int]:
-    """A size as JSON has it; some are numbers of NumPy, as those that a shape was computed with."""
-    return list(map(operator.index, value)) if isinstance(value, tuple | list) else operator.index(value)
+def _plain(value: Whole) -> Any:
+    """Sizes as JSON has them, which knows no tuples; some are numbers of NumPy, as what a shape was computed with."""
+    if isinstance(value, tuple):
+        return {"tuple": _plain(list(value))}
+    return list(map(operator.index, value)) if isinstance(value, list) else operator.index(value)
 
 
 def load_plan(path: str | os.PathLike[str]) -> PruningPlan:
@@ -245,10 +247,11 @@ def _correction(value: Any) -> Change:
 
 
 def _change(name: str, pair: Any) -> tuple[Whole, Whole]:
-    """Before and after; JSON knows no tuples, so a sequence is a tuple, as torch's modules have them."""
+    """What an attribute was and becomes: sizes of one kind, as many as before."""
     _text(name, "an attribute's name")
     before, after = (_whole(value, name) for value in _list(pair, name, 2))
-    if type(before) is not type(after) or (isinstance(before, tuple) and len(before) != len(after)):  # type: ignore
+    alike = type(before) is type(after) and (isinstance(before, int) or len(before) == len(after))  # type: ignore[arg-type]
+    if not alike:
         raise PlanFileError(f"{shown(name)} changes from {_told(before)} to {_told(after)}")
     if any(part.startswith("__") or not part for part in name.split(".")):
         raise PlanFileError(f"{shown(name)} is no attribute that holds a size")
@@ -257,8 +260,10 @@ def _change(name: str, pair: Any) -> tuple[Whole, Whole]:
 
 def _whole(value: Any, name: str) -> Whole:
     """A size or several; one that code leaves open is -1, as in a view."""
+    if isinstance(value, dict):
+        return tuple(_sizes(_list(value.get("tuple"), name), name, -LARGEST_SIZE))
     found = _sizes(value if isinstance(value, list) else [value], name, -LARGEST_SIZE)
-    return tuple(found) if isinstance(value, list) else found[0]
+    return found if isinstance(value, list) else found[0]
 
 
 def _mapping(value: Any, name: str) -> Mapping[str, Any]:
