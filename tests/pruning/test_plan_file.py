@@ -63,7 +63,12 @@ def test_sizes_that_numpy_computed(tmp_path: Path) -> None:
     model = seeded(lambda: nn.Sequential(nn.Linear(6, wide), nn.ReLU(), nn.Linear(wide, 3)))
     plan = mk.plan(mk.trace(model, ROWS), ratio=0.5)
     plan.save(tmp_path / "plan.json")
-    assert mk.load_plan(tmp_path / "plan.json") == plan
+    found = mk.load_plan(tmp_path / "plan.json")
+    assert found == plan
+    receipt = found.cut(model)
+    assert model[0].out_features == model[2].in_features == 4
+    receipt.undo()
+    assert type(model[0].out_features) is np.int64
 
 
 # ----------------------------------------------------------------- wholly or not

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from types import FunctionType, ModuleType
 from typing import Any
 
-import torch
 from torch import nn
 
 from modulekg_widgets.engine.identity.hierarchy import module_state
-from modulekg_widgets.engine.pruning.edits import Whole
+from modulekg_widgets.engine.pruning.edits import Whole, is_plain_object
 
 LEAST = 2  # smaller numbers are flags and counters
 
@@ -56,7 +54,7 @@ def attributes_of(path: str, module: nn.Module) -> Iterator[Attribute]:
     state = module_state(module)
     yield from _integers(path, "", state)
     for name, value in state.items():
-        if _is_plain_object(value):
+        if is_plain_object(value):
             yield from _integers(path, f"{name}.", value.__dict__)
 
 
@@ -72,8 +70,3 @@ def _integers(path: str, prefix: str, state: dict[str, Any]) -> Iterator[Attribu
             for index, part in enumerate(value):
                 if part >= LEAST:
                     yield Attribute(path, prefix + name, index, value)
-
-
-def _is_plain_object(value: Any) -> bool:
-    other = torch.Tensor | nn.Module | type | FunctionType | ModuleType | torch.dtype | torch.device
-    return not isinstance(value, other) and type(getattr(value, "__dict__", None)) is dict

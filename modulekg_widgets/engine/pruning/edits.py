@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -217,7 +218,18 @@ def settings(model: nn.Module | Walk, edits: Edits) -> list[Setting]:
     """
     walked = model if isinstance(model, Walk) else walk(model)
     states = {path: walked.states[index] for path, index in module_places(walked)}
-    return [_setting(states, name, before, after) for name, (before, after) in edits.attributes.items()]
+    found = [_setting(states, name, before, after) for name, (before, after) in edits.attributes.items()]
+    becomes: dict[tuple[int, str], Whole] = {}  # a shared module has its attributes under several names
+    for setting, name in zip(found, edits.attributes, strict=True):
+        if becomes.setdefault((id(setting.state), setting.name), setting.after) != setting.after:
+            raise CutError(f"{shown(name)} is one attribute under several names, which differ in the plan: plan again")
+    return found
+
+
+def is_plain_object(value: Any) -> bool:
+    """Whether a module that holds `value` may keep sizes in it, as in a configuration: it is data, and no code."""
+    other = torch.Tensor | nn.Module | type | FunctionType | MethodType | ModuleType | torch.dtype | torch.device
+    return not isinstance(value, other) and type(getattr(value, "__dict__", None)) is dict
 
 
 def _setting(states: dict[str, dict[str, Any]], path: str, before: Whole, after: Whole) -> Setting:
@@ -226,14 +238,15 @@ def _setting(states: dict[str, dict[str, Any]], path: str, before: Whole, after:
     state: Any = states[".".join(parts[:home])]
     holder = None
     for name in parts[home:-1]:
-        holder = state.get(name)
-        state = getattr(holder, "__dict__", None)
-        if not isinstance(state, dict) or isinstance(state, torch.Tensor | type):
+        if holder is not None or not is_plain_object(state.get(name)):
             raise CutError(f"the model has no {shown(path)!r}, which the plan changes: plan for this model")
+        holder = state[name]
+        state = vars(holder)
     now = state.get(parts[-1])
     if isinstance(now, list):  # a plan that was saved knows tuples only
         before, after = (list(value) if isinstance(value, tuple) else value for value in (before, after))
-    if type(now) is not type(before) or now != before:
+    kinds = [int if isinstance(value, np.integer) else type(value) for value in (now, before)]
+    if kinds[0] is not kinds[1] or now != before:
         raise CutError(
             f"{shown(path)} is {shown(repr(now))} where {shown(repr(before))} is expected: "
             "undo the cut that changed it, or plan again"

@@ -179,12 +179,25 @@ def _swaps(walked: Walk, edited: Iterable[Setting]) -> list[tuple[dict[str, Any]
     for setting in edited:
         old = setting.holder
         if id(old) not in copies:
-            copies[id(old)] = old, copy.copy(old)
+            copies[id(old)] = old, _copied(old)
         vars(copies[id(old)][1])[setting.name] = copy.copy(setting.after)
     return [
         (state, name, *copies[id(value)]) for state in walked.states for name, value in state.items()
         if id(value) in copies
     ]  # fmt: skip
+
+
+def _copied(holder: Any) -> Any:
+    """A shallow copy; raises `CutError` for what there is but one of, as a logger, or what cannot be copied."""
+    try:
+        new = copy.copy(holder)
+        if vars(new) is vars(holder):
+            raise TypeError("its copy is the same object")
+    except Exception as error:
+        raise CutError(
+            f"a {shown(type(holder).__name__)}, whose sizes the plan changes, cannot be copied: {shown(str(error))}"
+        ) from error
+    return new
 
 
 class RecurrentWeights:

@@ -21,7 +21,7 @@ from modulekg_widgets.engine.pruning.repair import Change
 
 FORMAT, VERSION = "modulekg-plan", 1
 LARGEST_FILE = 64 << 20  # bytes; the plan of a model of billions of parameters has a third of it
-MOST_PARTS = 2_000_000  # lists and objects in a file, each of which takes 20 times its text in memory
+MOST_PARTS = 1_000_000  # lists and objects in a file, each of which takes 20 times its text in memory
 LONGEST_TEXT = 10_000  # of a name; plans are printed in columns as wide as their longest name
 LARGEST_SIZE = 1 << 40
 MOST_DIMENSIONS = 64  # that a tensor can have
