@@ -38,7 +38,9 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stdout + done.stderr
     (archive,) = folder.glob("*.tar.gz")
     with tarfile.open(archive) as content:
-        content.extractall(folder, filter="data")
+        # the Python of Debian 12 knows no filters
+        content.extraction_filter = getattr(tarfile, "data_filter", None)
+        content.extractall(folder)
     (source,) = (path for path in folder.iterdir() if path.is_dir())
     return source
 
