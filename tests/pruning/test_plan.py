@@ -258,6 +258,31 @@ def test_refusals(graph: mk.DataflowGraph, how: dict[str, Any], says: str) -> No
     assert not differs(before, state_of(graph.model))
 
 
+def test_only_a_block_leaves_the_stream_that_others_make() -> None:
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mlp = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + self.mlp(x)
+
+    model = nn.Sequential(nn.Linear(4, 8), Block(), nn.Linear(8, 2))
+    graph = mk.trace(model, torch.randn(3, 4))
+    assert left(mk.plan(graph, ratio=0.5, only="1.mlp")) == {"1.mlp.0.out": 8}
+    assert left(mk.plan(graph, ratio=0.5, only=["0.out"])) == {"0.out": 4}
+    assert left(mk.plan(graph, ratio=0.5, only=["0", "1"])) == {"0.out": 4, "1.mlp.0.out": 8}
+
+
+def test_names_are_printed_without_what_a_terminal_obeys() -> None:
+    model = nn.Sequential()
+    model.add_module("a\x1b[2Jb", nn.Linear(4, 6))
+    model.add_module("out", nn.Linear(6, 2))
+    text = str(mk.plan(mk.trace(model, torch.randn(1, 4)), ratio=0.5))
+    assert "\x1b" not in text
+    assert "a\\x1b[2Jb.out" in text
+
+
 def test_a_model_is_no_graph() -> None:
     with pytest.raises(mk.ModuleKGError, match="trace it first"):
         mk.plan(Net(), ratio=0.5)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.pruning.edits import Edits
 from modulekg_widgets.engine.pruning.repair import Change
 
@@ -70,15 +71,21 @@ class PruningPlan:
         return self.call
 
     def __str__(self) -> str:
-        width = max([len(axis.name) for axis in self.axes[:ROWS]], default=4)
+        # names may come from a file: they are printed as text, without what a terminal would obey
+        rows = [(shown(axis.name), axis) for axis in self.axes[:ROWS]]
+        width = max([len(name) for name, _ in rows], default=4)
         lines = [self.summary, ""]
         lines += [
-            f"  {axis.name:<{width}} {axis.size:>6} → {axis.left:<6} {_few(axis.members)}" for axis in self.axes[:ROWS]
+            f"  {name:<{width}} {axis.size:>6} → {axis.left:<6} {shown(_few(axis.members), 300)}" for name, axis in rows
         ]
         if len(self.axes) > ROWS:
             lines.append(f"  … and {len(self.axes) - ROWS} more axes")
         if self.changes:
-            lines += ["", "corrections that the dry run asked for:", *(f"  {change}" for change in self.changes[:ROWS])]
+            lines += [
+                "",
+                "corrections that the dry run asked for:",
+                *(f"  {shown(str(change), 500)}" for change in self.changes[:ROWS]),
+            ]
             lines += [f"  … and {len(self.changes) - ROWS} more"] if len(self.changes) > ROWS else []
         return "\n".join(lines)
 
