@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.identity.weights import weight_fingerprint
     from modulekg_widgets.engine.knowledge.exchange import exporter
     from modulekg_widgets.engine.knowledge.graph import KnowledgeGraph
+    from modulekg_widgets.engine.monitoring import tools as monitoring
+    from modulekg_widgets.engine.monitoring.metrics.base import metric
+    from modulekg_widgets.engine.monitoring.monitor import Monitor
+    from modulekg_widgets.engine.monitoring.recording import load_recording
     from modulekg_widgets.engine.pruning import tools as pruning
     from modulekg_widgets.engine.pruning.importance import importance
     from modulekg_widgets.engine.pruning.plan import plan
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.pruning.pruning_plan import PruningPlan
     from modulekg_widgets.engine.pruning.schedule import PruningSchedule
     from modulekg_widgets.engine.pruning.speedup import speedup
+    from modulekg_widgets.widgets.metric_panel import MetricPanel
     from modulekg_widgets.widgets.model_graph import ModelGraph
 
 # loaded at first use: torch, pandas and the widgets take longer than a user should wait for an import
@@ -32,8 +37,10 @@ _HOMES = {
     "Fingerprint": "engine.identity.fingerprint",
     "Hierarchy": "engine.identity.hierarchy",
     "KnowledgeGraph": "engine.knowledge.graph",
+    "MetricPanel": "widgets.metric_panel",
     "ModelGraph": "widgets.model_graph",
     "ModuleKGError": "engine.errors",
+    "Monitor": "engine.monitoring.monitor",
     "PruningPlan": "engine.pruning.pruning_plan",
     "PruningSchedule": "engine.pruning.schedule",
     "__version__": "_version",
@@ -45,6 +52,9 @@ _HOMES = {
     "hierarchy": "engine.identity.hierarchy",
     "importance": "engine.pruning.importance",
     "load_plan": "engine.pruning.plan_file",
+    "load_recording": "engine.monitoring.recording",
+    "metric": "engine.monitoring.metrics.base",
+    "monitoring": "engine.monitoring.tools",
     "plan": "engine.pruning.plan",
     "pruning": "engine.pruning.tools",
     "speedup": "engine.pruning.speedup",
@@ -52,15 +62,17 @@ _HOMES = {
     "weight_fingerprint": "engine.identity.weights",
 }
 
-_NAMESPACES = {"pruning"}  # names that are a module, not something in it
+_NAMESPACES = {"monitoring", "pruning"}  # names that are a module, not something in it
 
 __all__ = [
     "DataflowGraph",
     "Fingerprint",
     "Hierarchy",
     "KnowledgeGraph",
+    "MetricPanel",
     "ModelGraph",
     "ModuleKGError",
+    "Monitor",
     "PruningPlan",
     "PruningSchedule",
     "__version__",
@@ -72,6 +84,9 @@ __all__ = [
     "hierarchy",
     "importance",
     "load_plan",
+    "load_recording",
+    "metric",
+    "monitoring",
     "plan",
     "pruning",
     "speedup",

@@ -51,6 +51,10 @@ class PlanFileError(ModuleKGError, ValueError):
     """A file that is not the plan that it should be."""
 
 
+class RecordingError(ModuleKGError, ValueError):
+    """A file that is no recorded run, or cannot be written; the message names the file, the line and what was found."""
+
+
 class UnknownAxisError(ModuleKGError, KeyError):
     """An axis that does not exist, or does not run where it is asked for."""
 

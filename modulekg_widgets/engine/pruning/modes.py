@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import logging
 
-import torch
-
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import ModuleKGError
-from modulekg_widgets.engine.tracing.trace import trace_dataflow
+from modulekg_widgets.engine.pruning.chance import Chances, is_drawn
+from modulekg_widgets.engine.tracing.trace import REAL, trace_dataflow
 
 SEEDS = 8  # a model that leaves layers out by chance shows all of them sooner or later
 log = logging.getLogger("modulekg_widgets")
 
 
 def widest(graph: DataflowGraph) -> DataflowGraph:
-    """The graph, or that of the same call in train mode where this reads more parameters."""
+    """The graph, or that of the same call in train mode where this reads more parameters.
+
+    A pass that goes by chance is traced once more from a seed, so that a dry run can go the same way.
+    """
     fewest = _parameters_left_out(graph)
-    if not fewest or graph.training:
+    unseeded = graph.traced_on == REAL and graph.seed is None and _is_random(graph)
+    if not unseeded and (not fewest or graph.training):
         return graph
+    training = True if fewest else graph.training
+    fewest += unseeded  # one that leaves out as many will do
     found = graph
     for seed in range(SEEDS):
         try:
-            wider = trace_dataflow(graph.model, *graph.call, training=True, make=DataflowGraph, seed=seed)
+            wider = trace_dataflow(
+                graph.model, *graph.call, training=training, make=DataflowGraph, watch=Chances(seed).follow, seed=seed
+            )
         except ModuleKGError as error:
             # a detector wants targets, batch normalisation more than one value: then the traced pass is all there is
-            log.debug("no pass in train mode: %s", error)
+            log.debug("no pass from seed %d: %s", seed, error)
             return graph
         left_out = _parameters_left_out(wider)
         if left_out < fewest:
@@ -37,7 +44,7 @@ def widest(graph: DataflowGraph) -> DataflowGraph:
 
 def _is_random(graph: DataflowGraph) -> bool:
     """Whether forward draws random numbers: it may leave whole layers out by chance."""
-    return any(torch.Tag.nondeterministic_seeded in operator.overload.tags for operator in graph.operators)
+    return any(is_drawn(operator.overload) for operator in graph.operators)
 
 
 def _parameters_left_out(graph: DataflowGraph) -> int:

@@ -241,13 +241,15 @@ class _Planner:
 
     def _sizes(self, draft: Draft, rehearsal: Rehearsal) -> dict[str, tuple[int, int]]:
         """Parameters, FLOPs and multiply-adds, before and after."""
-        if self.asked.traced_on == REAL:
+        counted = self.asked
+        if counted.traced_on == REAL:
+            counted = self.graph  # chance may have led the pass that was asked for another way
             operators = planned_operators(self.axes, draft.selection)  # a run would count what other data lead to
         elif self.graph is self.asked and rehearsal.graph is not None:
             operators = rehearsal.graph.operators
         else:
             operators = run_through(self.asked, self.repair.edits(draft)).operators
-        before, after = self.asked.flops(), count_flops(operators)
+        before, after = counted.flops(), count_flops(operators)
         return {
             "params": self.outcome.parameters(draft.selection),
             "flops": (int(before), int(after)),

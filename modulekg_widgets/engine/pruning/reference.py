@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from modulekg_widgets.engine.axes.precision import In, State, cast, rescaled, se
 from modulekg_widgets.engine.axes.verify import distance, largest
 from modulekg_widgets.engine.errors import TraceError
 from modulekg_widgets.engine.identity.hierarchy import Walk, walk
+from modulekg_widgets.engine.pruning.chance import SameChances
 from modulekg_widgets.engine.pruning.dryrun import Scale, is_attention, number_in, put_in_place
 from modulekg_widgets.engine.pruning.edits import Edits, slices
 from modulekg_widgets.engine.tracing.dataflow import BUFFER, Dataflow, DataNode, OperatorNode
@@ -101,6 +103,7 @@ def cut_outputs(axes: Axes, edits: Edits, state: State, dtype: torch.dtype) -> l
     graph = axes.graph
     args, kwargs = with_tensors(graph.call, lambda t: cast(t.detach().clone(), dtype))
     walked = walk(graph.model)
+    chances = nullcontext() if graph.seed is None else SameChances(graph.seed, torch.get_default_dtype(), dtype)
     values = {name: state[node.label] for name, node in graph.state.items()}
     slice_of = slices(edits, values.__getitem__)
     with (
@@ -115,7 +118,8 @@ def cut_outputs(axes: Axes, edits: Edits, state: State, dtype: torch.dtype) -> l
         if graph.seed is not None:
             draw_from(graph.seed)
         put_in_place(walked, edits, lambda edit, _: slice_of(edit), values)
-        return [tensor for _, tensor in tensors(call_model(graph.model, args, kwargs))]
+        with chances:
+            return [tensor for _, tensor in tensors(call_model(graph.model, args, kwargs))]
 
 
 def _forget_results(walked: Walk) -> None:

@@ -1,0 +1,163 @@
+"""A monitor's configuration: which modules and metrics it names, checked whole before anything is attached."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from torch import nn
+
+from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
+from modulekg_widgets.engine.identity.hierarchy import Walk, class_name, unwrapped, walk
+from modulekg_widgets.engine.monitoring.metrics.base import METRICS, ConfigError, ConfiguredMetric, MetricKind
+from modulekg_widgets.engine.monitoring.schedule import EVERY_STEP, Schedule, looks_like_schedule, schedule, united
+
+ModuleKey: TypeAlias = "str | type[nn.Module]"
+Config: TypeAlias = "Mapping[ModuleKey, Any]"
+
+DEFAULT = ("OutputSndNorm", "OutputGradSndNorm", "WeightNorm", "WeightGradNorm", "UpdateRatio")
+GLOB = frozenset("*?[")
+WRAPPERS = ("module.", "_orig_mod.")  # what DistributedDataParallel and torch.compile put before the names
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """One metric of one module on one schedule."""
+
+    path: str
+    module: nn.Module
+    metric: ConfiguredMetric
+    schedule: Schedule
+
+
+def root_of(model: object) -> nn.Module:
+    """The user's own module behind `torch.compile` and DistributedDataParallel; refuses `nn.DataParallel`."""
+    while True:
+        if isinstance(model, nn.DataParallel):
+            raise ConfigError(
+                "nn.DataParallel runs copies of the modules that live for one call, so no hook sees them: use "
+                "torch.nn.parallel.DistributedDataParallel, or monitor the module inside on one device"
+            )
+        if isinstance(model, nn.parallel.DistributedDataParallel):
+            model = model.module
+        elif isinstance(model, nn.Module) and unwrapped(model) is not model:
+            model = unwrapped(model)
+        else:
+            return model  # type: ignore[return-value] - the walk refuses what is no module
+
+
+def measurements(model: nn.Module, config: Config | None) -> list[Measurement]:
+    """Every metric of every module that `config` names, in the order of the modules; overlapping keys add up.
+
+    Raises `UnknownPathError`, `UnknownNameError`, `ScheduleError` and `ConfigError`.
+    """
+    modules = walk(model)
+    if config is None:
+        chosen = [(index, METRICS[name](), EVERY_STEP) for index in _weighted(modules) for name in DEFAULT]
+    elif isinstance(config, Mapping):
+        parsed = [(_matches(modules, key), list(_entries(value))) for key, value in config.items()]
+        chosen = [(index, *entry) for found, entries in parsed for index in found for entry in entries]
+    else:
+        raise ConfigError(f"the configuration is a {type(config).__name__}: write {{module: [metrics]}}")
+    return _united(modules, chosen)
+
+
+def _united(modules: Walk, chosen: Sequence[tuple[int, ConfiguredMetric, Schedule]]) -> list[Measurement]:
+    """One measurement for each metric of a module: schedules unite; windows cannot, so each is one of its own."""
+    found: dict[tuple[Any, ...], tuple[int, ConfiguredMetric, list[Schedule]]] = {}
+    for index, metric, when in sorted(chosen, key=lambda each: each[0]):
+        own = when if metric.kind.multi_step else None
+        _, _, schedules = found.setdefault((index, metric.name, str(metric.settings), own), (index, metric, []))
+        if when not in schedules:
+            schedules.append(when)
+    return [
+        Measurement(modules.path(index), modules.modules[index], metric, united(schedules))
+        for index, metric, schedules in found.values()
+    ]
+
+
+def _weighted(modules: Walk) -> list[int]:
+    return [at for at, state in enumerate(modules.states) if state["_parameters"].get("weight") is not None]
+
+
+def _matches(modules: Walk, key: object) -> list[int]:
+    """The modules that a key names: a class, a dotted name, a class name or a pattern."""
+    if isinstance(key, type) and issubclass(key, nn.Module):
+        found = [at for at, module in enumerate(modules.modules) if issubclass(type(module), key)]
+        if not found:
+            classes = sorted({class_name(module) for module in modules.modules})
+            raise UnknownPathError(f"no module is a {shown(key.__name__)}: {nearest(key.__name__, classes)}")
+        return found
+    if not isinstance(key, str):
+        raise ConfigError(f"a module is named by a string or a class: a {type(key).__name__} was passed")
+    index = _index_of(modules, key)
+    if index is not None:
+        return [index]
+    names = [class_name(module) for module in modules.modules]
+    found = [at for at, name in enumerate(names) if name == key]
+    if not found and GLOB & set(key):
+        found = [at for at in range(len(modules)) if fnmatch.fnmatchcase(modules.path(at), key)]
+    if not found:
+        raise UnknownPathError(f"there is no module {shown(key)!r}: {_near(modules, key, names)}")
+    return found
+
+
+def _index_of(modules: Walk, key: str) -> int | None:
+    for prefix in ("", *WRAPPERS):
+        if key.startswith(prefix):
+            index = modules.find(key[len(prefix) :])
+            if index is not None:
+                return index
+    return None
+
+
+def _near(modules: Walk, key: str, names: Sequence[str]) -> str:
+    paths = [] if GLOB & set(key) else list(modules.near(key))
+    return nearest(key, {*paths, *names})
+
+
+def _entries(value: object) -> Iterator[tuple[ConfiguredMetric, Schedule]]:
+    """The metrics of one key: names, objects, and lists in which a schedule follows its metric."""
+    waiting: ConfiguredMetric | None = None
+    for part in _parts(value):
+        when = _schedule(part)
+        if when is None:
+            if waiting is not None:
+                yield waiting, EVERY_STEP
+            waiting = None
+            if isinstance(part, list | tuple):
+                yield from _entries(part)
+            else:
+                waiting = _metric(part)
+        elif waiting is None:
+            raise ConfigError(f"the schedule {part!r} has no metric before it")
+        else:
+            yield waiting, when
+            waiting = None
+    if waiting is not None:
+        yield waiting, EVERY_STEP
+
+
+def _parts(value: object) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _schedule(part: object) -> Schedule | None:
+    if isinstance(part, str):
+        return schedule(part) if looks_like_schedule(part) else None
+    return part if hasattr(part, "due") and hasattr(part, "watches") else None  # type: ignore[return-value]
+
+
+def _metric(part: object) -> ConfiguredMetric:
+    if isinstance(part, str):
+        return METRICS[part]()
+    if isinstance(part, ConfiguredMetric):
+        return part
+    if isinstance(part, MetricKind):
+        return part()
+    made = [METRICS[name] for name in METRICS if METRICS[name].made is part]
+    if made:
+        return made[0]()
+    raise ConfigError(f"a metric is a name or a metric object: a {type(part).__name__} was passed")

@@ -1,0 +1,200 @@
+"""One metric of one module at work: its instances, its slots, and what happens when it fails."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import torch
+
+from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.monitoring.config import Measurement
+from modulekg_widgets.engine.monitoring.gather import SOURCES, Observation, stage_of
+from modulekg_widgets.engine.monitoring.metrics.base import NoValueError
+from modulekg_widgets.engine.monitoring.readings import SCALAR, Form, Slot
+
+LINALG_ERROR: type[Exception] = vars(torch.linalg)["LinAlgError"]  # the stubs do not know it
+log = logging.getLogger("modulekg_widgets")
+Put: TypeAlias = "Callable[[int, torch.Tensor | float, float], None]"  # slot, value, how much data it stands for
+
+
+class Journal:
+    """Where entries write: values to slots, reasons for what has no value."""
+
+    def __init__(self, put: Put, number: Callable[[Slot], int]) -> None:
+        self.put = put
+        self.number = number
+        self.reasons: dict[tuple[str, str], str] = {}
+        self._warned: set[str] = set()
+
+    def note(self, module: str, metric: str, reason: str) -> None:
+        """Why a value of `metric` of `module` is NaN; the latest reason stays."""
+        self.reasons[module, metric] = reason
+
+    def warn(self, metric: str, text: str) -> None:
+        """One warning for each metric."""
+        if metric not in self._warned:
+            self._warned.add(metric)
+            try:
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
+            except RuntimeWarning:  # the user makes errors of warnings: not of this one, in the middle of a training
+                log.warning(text)
+
+
+class Entry:
+    """A metric of a module: computes values from observations and puts them into slots."""
+
+    def __init__(self, measurement: Measurement, journal: Journal) -> None:
+        kind = measurement.metric.kind
+        self.path = measurement.path
+        self.module = measurement.module
+        self.metric = measurement.metric
+        self.schedule = measurement.schedule
+        self.needs = kind.needs
+        self.stage = stage_of(kind.needs)
+        self.name = kind.name
+        self.kind = kind
+        self.is_stopped = False
+        self._journal = journal
+        self._given = {"module": measurement.module} if kind.wants_module else {}
+        self._instances: dict[tuple[int, str], Any] = {}
+        self._slots: dict[tuple[int, str, Form], int] = {}
+        self._shared = None if kind.keeps_state else measurement.metric.instance()
+
+    def measure(self, observation: Observation, step: int, put: Put | None = None) -> None:
+        """Take in a call that the schedule asks for; a failure is noted and never raised.
+
+        Values go to the step that is being collected, or to `put`.
+        """
+        if self.is_stopped:
+            return
+        put = put or self._journal.put
+        try:
+            needed = [observation.get(need) for need in self.needs]
+            if any(value is None for value in needed):
+                return
+            if self.stage and observation.versions:
+                self._check_fresh(observation)
+            value = self._value(needed, observation, step)
+            if value is not None:
+                self._store(value, observation, put)
+        except (NoValueError, LINALG_ERROR) as error:
+            self._fail(observation, _line(error), put)
+        except Exception as error:  # noqa: BLE001 - a metric never stops the training
+            self._stop(observation, error, put)
+
+    def observe(self, observation: Observation) -> None:
+        """Show the step before a scheduled one to a metric that compares."""
+        if self.is_stopped:
+            return
+        try:
+            needed = [observation.get(need) for need in self.needs]
+            if all(value is not None for value in needed):
+                self._instance(observation).observe(*needed)
+        except Exception as error:  # noqa: BLE001
+            self._stop(observation, error, self._journal.put)
+
+    def forget(self) -> None:
+        """Let go of every copy that was kept."""
+        self._instances.clear()
+
+    def _value(self, needed: list[Any], observation: Observation, step: int) -> Any:
+        if self._shared is not None:
+            return self._shared.compute(*needed, **self._given)
+        if self.kind.multi_step and self.schedule.begins(step) and not self.kind.keeps:
+            self._instances.pop((observation.call, observation.phase), None)
+        instance = self._instance(observation)
+        if not self.kind.multi_step:
+            return instance.compute(*needed, **self._given)
+        instance.update(*needed, **self._given)
+        return instance.compute() if self.schedule.due(step) else None
+
+    def _instance(self, observation: Observation) -> Any:
+        key = (observation.call, observation.phase)
+        if key not in self._instances:
+            self._instances[key] = self.metric.instance()
+        return self._instances[key]
+
+    def _check_fresh(self, observation: Observation) -> None:
+        for need in self.needs:
+            source = SOURCES.get(need)
+            if source is not None and observation.is_stale(source):
+                raise NoValueError(f"{source} was overwritten in place before it could be read")
+
+    def _store(self, value: Any, observation: Observation, put: Put) -> None:
+        form, numbers = flat_tensor(value)
+        if isinstance(numbers, torch.Tensor) and numbers._is_view():
+            numbers = numbers.clone()  # a view of the training's data would change with it before it is read
+        put(self._slot(observation.call, observation.phase, form), numbers, observation.weight)
+
+    def _slot(self, call: int, phase: str, form: Form) -> int:
+        key = (call, phase, form)
+        number = self._slots.get(key)
+        if number is None:
+            number = self._slots[key] = self._journal.number(Slot(self.path, self.name, call, phase, form))
+        return number
+
+    def _fail(self, observation: Observation, reason: str, put: Put) -> None:
+        where = f" of {shown(self.path)!r}" if self.path else ""
+        self._journal.note(self.path, self.name, reason)
+        put(self._slot(observation.call, observation.phase, SCALAR), float("nan"), 0.0)
+        self._journal.warn(self.name, f"the metric {self.name}{where} has no value: {reason}; the training goes on")
+
+    def _stop(self, observation: Observation, error: Exception, put: Put) -> None:
+        self.is_stopped = True
+        self._instances.clear()
+        log.debug("the metric %s failed", self.name, exc_info=error)
+        self._fail(observation, f"{type(error).__name__}: {_line(error)}; it is not measured here any more", put)
+
+
+def _line(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - an error of the user's class may fail to print
+        text = "(no message)"
+    return shown(text.strip().partition("\n")[0], 300)
+
+
+def flat_tensor(value: Any) -> tuple[Form, torch.Tensor | float]:
+    """The form of what a metric returned and its numbers: a float, or one tensor of one dimension.
+
+    Raises `TypeError` for what is no number, no real tensor of at most one dimension and no dict of these.
+    """
+    if isinstance(value, dict):
+        parts: list[tuple[str, int | None]] = []
+        numbers: list[Any] = []
+        for key, part in value.items():
+            if isinstance(part, dict):
+                raise TypeError("it gave a dict in a dict: a value is a number, a vector, or a dict of these")
+            form, own = flat_tensor(part)
+            parts.append((str(key), form.parts[0][1]))
+            numbers.append(own)
+        return Form(tuple(parts)), _joined(numbers)
+    if isinstance(value, torch.Tensor):
+        return _flat(value.detach())
+    if isinstance(value, list | tuple) or (hasattr(value, "__array__") and getattr(value, "ndim", 0)):
+        return _flat(torch.as_tensor(value))
+    if isinstance(value, str | bytes):
+        raise TypeError("it gave a text: a value is a number, a vector, or a dict of these")
+    return SCALAR, float(value)
+
+
+def _flat(tensor: torch.Tensor) -> tuple[Form, torch.Tensor]:
+    if tensor.dim() > 1 or tensor.is_complex() or tensor.layout is not torch.strided or tensor.device.type == "meta":
+        shape, kind = tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
+        raise TypeError(f"it gave a {kind} tensor of shape {shape}: a value is real, with at most one dimension")
+    return (SCALAR, tensor) if tensor.dim() == 0 else (Form((("", tensor.numel()),)), tensor)
+
+
+def _joined(numbers: list[Any]) -> torch.Tensor:
+    """Numbers and tensors one after the other, on the device of the tensors."""
+    tensors = [number for number in numbers if isinstance(number, torch.Tensor)]
+    device = tensors[0].device if tensors else torch.device("cpu")
+    wide = torch.float32 if device.type == "mps" else torch.float64
+    parts = [
+        number.reshape(-1) if isinstance(number, torch.Tensor) else torch.full((1,), number, dtype=wide, device=device)
+        for number in numbers
+    ]
+    return torch.cat([part if part.is_floating_point() else part.to(wide) for part in parts])

@@ -1,0 +1,29 @@
+"""The metrics, one family a file; importing this package registers them all."""
+
+from modulekg_widgets.engine.monitoring.metrics import (
+    activations,
+    attention,
+    batch_norm,
+    histograms,
+    noise_scale,
+    norms,
+    origin,
+    spectra,
+    spikes,
+    statistics,
+    weights,
+)
+
+__all__ = [
+    "activations",
+    "attention",
+    "batch_norm",
+    "histograms",
+    "noise_scale",
+    "norms",
+    "origin",
+    "spectra",
+    "spikes",
+    "statistics",
+    "weights",
+]

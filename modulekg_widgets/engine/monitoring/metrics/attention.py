@@ -1,0 +1,30 @@
+"""Metrics of attention: how spread it is, and how large its logits grow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from modulekg_widgets.engine.monitoring.metrics.base import metric
+
+if TYPE_CHECKING:
+    from modulekg_widgets.engine.monitoring.attention import Attention
+
+
+@metric("AttentionEntropy", needs="Attention")
+def attention_entropy(attention: Attention) -> torch.Tensor:
+    """The mean over batch, heads and queries of -sum p ln p, in nats: 0 for one key, ln S for S alike.
+
+    The probabilities are those before dropout. Where it falls to 0 the training is at risk (arXiv 2303.06296).
+    """
+    return attention.entropy()
+
+
+@metric("AttentionMaxLogit", needs="Attention")
+def attention_max_logit(attention: Attention) -> torch.Tensor:
+    """The largest of q.k * scale + mask over the pairs that are not masked: its growth foretells divergence.
+
+    Source: arXiv 2302.05442.
+    """
+    return attention.largest_logit()

@@ -1,0 +1,154 @@
+"""What a metric is: a name, what it needs, and how it makes a value of it; `@mk.metric` registers one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.registry import Registry
+
+Made = TypeVar("Made", bound=Callable[..., Any])
+
+# what a metric may need -> what it is given
+FORWARD = {
+    "ForwardInput": "the first tensor among the inputs of the call",
+    "ForwardOutput": "the first tensor among its outputs",
+    "ForwardInputMoments": "the `Moments` of the input, shared by all that ask",
+    "ForwardOutputMoments": "the `Moments` of the output",
+    "ForwardInputEigOfCov": "the eigenvalues of the input's covariance over channels, descending",
+    "ForwardOutputEigOfCov": "the eigenvalues of the output's covariance over channels, descending",
+    "Attention": "the `Attention` of the call: queries, keys and mask",
+}
+BACKWARD = {
+    "BackwardInput": "the gradient at the input that comes through this module alone",
+    "BackwardOutput": "the gradient at the output",
+    "BackwardOutputMoments": "the `Moments` of the gradient at the output",
+    "BackwardOutputEigOfCov": "the eigenvalues of that gradient's covariance over channels, descending",
+}
+STEP = {
+    "Weight": "the module's own weight",
+    "WeightGrad": "the gradient of the weight as it stands at `track`",
+    "Loss": "the latest number logged as `loss`",
+}
+NEEDS = {**FORWARD, **BACKWARD, **STEP}
+MERGED = ("mean", "norm", "sum", "min", "max", "histogram")  # how values of several processes may be merged
+
+
+class NoValueError(ModuleKGError):
+    """A metric that has no value for this module or these tensors: the reason is recorded beside a NaN."""
+
+
+class ConfigError(ModuleKGError, TypeError):
+    """A configuration that is not `{module: [metrics]}`, or a metric with settings that it does not have."""
+
+
+@dataclass(frozen=True)
+class MetricKind:
+    """A registered metric; calling it with settings gives a `ConfiguredMetric`."""
+
+    name: str
+    needs: tuple[str, ...]
+    make: Callable[..., Any]  # settings -> an object with compute(), and update() for several steps
+    multi_step: bool = False
+    wants_module: bool = False
+    keeps: str = ""  # the copy that it keeps between steps, in words
+    before: bool = False  # whether it must also see the step before the scheduled one
+    made: object = None  # the function or class that was registered
+    ranks: str = ""  # how the values of several processes are merged, where `merging.RULES` does not say it
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether every module and call has an object of its own."""
+        return inspect.isclass(self.made)
+
+    def __call__(self, **settings: Any) -> ConfiguredMetric:
+        known = [
+            name
+            for name, parameter in inspect.signature(self.made).parameters.items()  # type: ignore[arg-type]
+            if parameter.kind is parameter.KEYWORD_ONLY or parameter.default is not parameter.empty
+        ]
+        for name in settings:
+            if name not in known:
+                hint = nearest(name, known)
+                raise ConfigError(f"the metric {self.name} has no setting {shown(name)!r}: {hint}")
+        return ConfiguredMetric(self, settings)
+
+
+@dataclass(frozen=True)
+class ConfiguredMetric:
+    """A metric with its settings, as it may stand in a configuration instead of its name."""
+
+    kind: MetricKind
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.kind.name
+
+    def instance(self) -> Any:
+        """A fresh object with `compute`, for one module and call."""
+        return self.kind.make(**self.settings)
+
+
+METRICS: Registry[MetricKind] = Registry("metric")
+
+
+class _Function:
+    """A single-step metric that is a function."""
+
+    def __init__(self, compute: Callable[..., Any], settings: Mapping[str, Any]) -> None:
+        self._compute = compute
+        self._settings = settings
+
+    def compute(self, *needed: Any, **given: Any) -> Any:
+        return self._compute(*needed, **given, **self._settings)
+
+
+def metric(
+    *names: str, needs: str | Iterable[str], keeps: str = "", before: bool = False, ranks: str = ""
+) -> Callable[[Made], Made]:
+    """Register a metric under `names`; the values of `needs` are its arguments, in that order.
+
+    A function is a metric of one step: `fn(*needed) -> value`. A class is one object per module and call:
+    `compute(self, *needed)` for one step, or `update(self, *needed)` for each step of a window and `compute(self)` at
+    its end; `keeps` says which copy it keeps between steps. With a parameter `module`, the module is passed by that
+    name. A value is a number, a tensor of one or no dimension, or a dict of these; None is no value at this step.
+    The tensors are the training's own: read them, never change them. Keyword parameters with defaults are settings.
+    With `before=True` a class also has `observe(self, *needed)`, called at the step before a scheduled one. `ranks` says
+    how values are merged under torch.distributed: "mean" (by default, weighted by the amount of data), "norm", "sum",
+    "min", "max" or "histogram".
+
+    Raises `UnknownNameError` for what cannot be needed, `DuplicateNameError` for a taken name.
+    """
+    wanted = (needs,) if isinstance(needs, str) else tuple(needs)
+    for need in wanted:
+        if need not in NEEDS:
+            raise UnknownNameError(f"a metric cannot need {shown(str(need))!r}: {nearest(str(need), NEEDS)}")
+
+    if ranks not in ("", *MERGED):
+        raise UnknownNameError(f"values of several processes are not merged by {shown(ranks)!r}: {nearest(ranks, MERGED)}")
+
+    def decorate(made: Any) -> Any:
+        is_class = inspect.isclass(made)
+        multi_step = is_class and hasattr(made, "update")
+        called: Any = getattr(made, "update" if multi_step else "compute") if is_class else made
+        wants_module = "module" in inspect.signature(called).parameters
+
+        def make(**settings: Any) -> Any:
+            return made(**settings) if is_class else _Function(made, settings)
+
+        for name in names:
+            kind = MetricKind(name, wanted, make, multi_step, wants_module, keeps, before, made, ranks)
+            kind_module(kind, made)
+            METRICS.register(name)(kind)
+        return made
+
+    return decorate
+
+
+def kind_module(kind: MetricKind, made: Callable[..., Any]) -> None:
+    """A cell that runs again replaces its metric: the registry asks for the module of what it holds."""
+    object.__setattr__(kind, "__module__", getattr(made, "__module__", None))

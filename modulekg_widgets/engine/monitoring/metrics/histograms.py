@@ -1,0 +1,116 @@
+"""Histograms of weights, activations and gradients."""
+
+from __future__ import annotations
+
+import math
+from typing import TypeAlias
+
+import torch
+
+from modulekg_widgets.engine.monitoring import moments
+from modulekg_widgets.engine.monitoring.metrics.base import NoValueError, metric
+from modulekg_widgets.engine.monitoring.metrics.norms import values
+
+Histogram: TypeAlias = "dict[str, torch.Tensor | int]"
+
+BINS = 64
+MOST = 1_000_000  # elements that are looked at
+SAFE = (1e-30, 1e30)  # ranges in which float32 can tell the bins
+
+
+@metric("WeightHistogram", needs="Weight")
+def weight_histogram(w: torch.Tensor) -> Histogram:
+    """64 counts over the range of the weight; see `histogram`."""
+    return histogram(moments.Moments(w, -1))
+
+
+@metric("OutputHistogram", needs="ForwardOutputMoments")
+def output_histogram(y: moments.Moments) -> Histogram:
+    """64 counts over the range of the output; see `histogram`."""
+    return histogram(y)
+
+
+@metric("InputHistogram", needs="ForwardInputMoments")
+def input_histogram(x: moments.Moments) -> Histogram:
+    """64 counts over the range of the input; see `histogram`."""
+    return histogram(x)
+
+
+@metric("OutputGradHistogram", needs="BackwardOutputMoments")
+def output_gradient_histogram(g: moments.Moments) -> Histogram:
+    """64 counts over the range of the gradient at the output; see `histogram`."""
+    return histogram(g)
+
+
+@metric("WeightGradHistogram", needs="WeightGrad")
+def weight_gradient_histogram(g: torch.Tensor) -> Histogram:
+    """64 counts over the range of the weight's gradient, of a sparse one over its values; see `histogram`."""
+    return histogram(moments.Moments(values(g), -1))
+
+
+def histogram(own: moments.Moments) -> Histogram:
+    """`low` and `high` of all finite elements, and `counts` of 64 bins of one width between them, the last one closed.
+
+    Of `total` elements `sampled` were looked at: all up to 1,000,000, else every k-th with k prime to the count, so
+    that no row or channel is preferred. NaN and infinity are not counted. Where all elements are the same, they are in
+    the first bin. Raises `NoValueError` where nothing is finite.
+    """
+    sample = own.flat[:: step(own.count)]
+    found = _on_host(own, sample) if own.tensor.device.type == "cpu" else _on_device(own, sample)
+    low, high, counts = found
+    return {"low": low, "high": high, "total": own.count, "sampled": sample.numel(), "counts": counts}
+
+
+def step(count: int) -> int:
+    """Every how many elements one is looked at."""
+    found = max(1, -(-count // MOST))
+    while math.gcd(found, count) > 1 and found > 1:
+        found += 1
+    return found
+
+
+Found: TypeAlias = "tuple[torch.Tensor, torch.Tensor, torch.Tensor]"
+
+
+def _on_host(own: moments.Moments, sample: torch.Tensor) -> Found:
+    if bool(own.finite):
+        low, high = own.least, own.greatest
+    else:
+        finite = own.flat[torch.isfinite(own.flat)]
+        if finite.numel() == 0:
+            raise NoValueError("no element is finite")
+        low, high = torch.aminmax(finite)
+        sample = sample[torch.isfinite(sample)]
+    counts = torch.zeros(BINS, dtype=torch.int64)
+    width = float(high) - float(low)
+    if width == 0.0:
+        counts[0] = sample.numel()
+        return low, high, counts
+    dtype = own.wide if SAFE[0] < width < SAFE[1] else torch.float64
+    for piece in sample.split(moments.PIECE):
+        counts += _counted(((piece.to(dtype) - float(low)) * (BINS / width)).to(torch.int16))
+    return low, high, counts
+
+
+def _counted(bins: torch.Tensor) -> torch.Tensor:
+    """How often each of 0 to 63 stands in `bins`, 64 counted as 63: two at a time, for counting is what costs."""
+    size = BINS + 1
+    half = bins.numel() // 2
+    pairs = torch.bincount(torch.add(bins[half : 2 * half], bins[:half], alpha=size), minlength=size * size)
+    both = pairs.view(size, size)
+    found = both.sum(0) + both.sum(1)
+    if bins.numel() % 2:
+        found[int(bins[-1])] += 1
+    found[BINS - 1] += found[BINS]
+    return found[:BINS]
+
+
+def _on_device(own: moments.Moments, sample: torch.Tensor) -> Found:
+    """The same without waiting for the device."""
+    everything = own.flat.to(own.wide)
+    is_finite = torch.isfinite(everything)
+    low = torch.where(is_finite, everything, math.inf).amin()
+    high = torch.where(is_finite, everything, -math.inf).amax()
+    width = torch.where(high > low, high - low, 1.0)
+    places = (sample.to(low.dtype) - low) / width * BINS
+    return low, high, torch.histc(places, BINS, 0, BINS)

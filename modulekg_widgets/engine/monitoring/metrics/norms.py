@@ -1,0 +1,56 @@
+"""Euclidean norms of inputs, outputs, gradients and weights; finite also where squares leave the range of float32."""
+
+from __future__ import annotations
+
+import torch
+
+from modulekg_widgets.engine.monitoring import moments
+from modulekg_widgets.engine.monitoring.metrics.base import metric
+
+
+@metric("InputSndNorm", needs="ForwardInputMoments")
+def input_norm(x: moments.Moments) -> torch.Tensor:
+    """The Euclidean norm of the input."""
+    return x.norm
+
+
+@metric("OutputSndNorm", needs="ForwardOutputMoments")
+def output_norm(y: moments.Moments) -> torch.Tensor:
+    """The Euclidean norm of the output."""
+    return y.norm
+
+
+@metric("OutputGradSndNorm", needs="BackwardOutputMoments")
+def output_gradient_norm(g: moments.Moments) -> torch.Tensor:
+    """The Euclidean norm of the gradient at the output."""
+    return g.norm
+
+
+@metric("InputGradSndNorm", needs="BackwardInput")
+def input_gradient_norm(g: torch.Tensor) -> torch.Tensor:
+    """The Euclidean norm of the gradient at the input, as far as it comes through this module."""
+    return norm(g)
+
+
+@metric("WeightNorm", needs="Weight")
+def weight_norm(w: torch.Tensor) -> torch.Tensor:
+    """The Euclidean norm of the weight."""
+    return norm(w)
+
+
+@metric("WeightGradNorm", needs="WeightGrad")
+def weight_gradient_norm(g: torch.Tensor) -> torch.Tensor:
+    """The Euclidean norm of the gradient of the weight; a sparse one counts its coalesced values."""
+    return norm(values(g))
+
+
+def norm(tensor: torch.Tensor) -> torch.Tensor:
+    """The Euclidean norm of any floating or complex tensor; 0-dim, float32 or better."""
+    return moments.Moments(tensor, -1).norm
+
+
+def values(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements that a sparse tensor stores, repeated positions added up; of a dense tensor itself."""
+    if tensor.layout is torch.strided:
+        return tensor
+    return tensor.coalesce().values() if tensor.layout is torch.sparse_coo else tensor.values()

@@ -1,0 +1,59 @@
+"""How many directions activations use: eigenvalues of the input's covariance, and the effective rank of the output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from modulekg_widgets.engine.monitoring import moments
+from modulekg_widgets.engine.monitoring.metrics.base import NoValueError, metric
+
+REGULAR = 1e-7  # what keeps the condition numbers and the entropy defined
+
+
+@metric("InputCovMaxEig", needs="ForwardInputEigOfCov")
+def largest_eigenvalue(eigenvalues: torch.Tensor) -> torch.Tensor:
+    """The largest eigenvalue of the input's covariance over channels."""
+    return eigenvalues[0]
+
+
+@metric("InputCovStableRank", needs="ForwardInputEigOfCov")
+def stable_rank(eigenvalues: torch.Tensor) -> torch.Tensor:
+    """The sum of the covariance's eigenvalues in units of the largest: 1 for one direction, C for all alike.
+
+    Raises `NoValueError` for an input that is constant in every channel.
+    """
+    if eigenvalues.device.type == "cpu" and float(eigenvalues[0]) == 0.0:
+        raise NoValueError("the input is constant in every channel: its covariance has no direction")
+    return eigenvalues.sum() / eigenvalues[0]
+
+
+def _condition(name: str, percent: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    def condition(eigenvalues: torch.Tensor) -> torch.Tensor:
+        at = min(len(eigenvalues) * percent // 100, len(eigenvalues) - 1)
+        return eigenvalues[0] / (eigenvalues[at] + REGULAR)
+
+    where = "the last one" if percent == 100 else f"that at {percent} % of the descending spectrum"
+    condition.__doc__ = f"The covariance's largest eigenvalue over {where} + 1e-7."
+    return metric(name, needs="ForwardInputEigOfCov")(condition)
+
+
+condition = _condition("InputCovCondition", 100)
+condition_20 = _condition("InputCovCondition20", 20)
+condition_50 = _condition("InputCovCondition50", 50)
+condition_80 = _condition("InputCovCondition80", 80)
+
+
+@metric("RankMe", needs="ForwardOutputMoments")
+def rank_me(y: moments.Moments) -> torch.Tensor:
+    """exp(-sum p ln p) with p = s / sum(s) + 1e-7, of the singular values s of the output's rows, not centred.
+
+    Source: arXiv 2210.02885. Raises `NoValueError` for an output of zeros.
+    """
+    values = y.singular_values
+    total = values.sum()
+    if values.device.type == "cpu" and float(total) == 0.0:
+        raise NoValueError("the output is zero everywhere: it has no rank to measure")
+    shares = values / total + REGULAR
+    return torch.exp(-(shares * shares.log()).sum())

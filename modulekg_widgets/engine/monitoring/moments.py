@@ -1,0 +1,290 @@
+"""What metrics share about one tensor: norm, mean, deviation, extremes, and the same by channel; each made once."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from functools import cached_property
+
+import torch
+
+from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.monitoring.channels import flat, planes, rows
+from modulekg_widgets.engine.monitoring.metrics.base import NoValueError
+from modulekg_widgets.engine.monitoring.spectra import covariance_spectrum, singular_values
+
+PIECE = 1 << 17  # elements that are read at once: they stay in the processor's cache
+LONG = 1 << 22  # elements from which a pass over memory costs more than the arithmetic
+ROW = 1 << 11  # squares that torch may add up one after the other: of equal ones the rounding errors add up too
+SAFE = (1e-15, 1e18)  # norms whose squares are normal numbers in float32
+CANCELLING = 16.0  # mean² / variance beyond which the mean is taken out before squaring
+
+
+class Moments:
+    """Statistics of a tensor, made when they are asked for, each once; `channel_dim` is where its channels are.
+
+    Sums are added up in float32 or better, in float64 for float64 tensors and for values whose squares leave the range
+    of float32. On a device nothing waits for it, but for `eigenvalues` and `singular_values`. What the tensor has not
+    raises `NoValueError`: of a complex or an empty tensor all but the norm, of an integer one everything.
+    """
+
+    def __init__(self, tensor: torch.Tensor, channel_dim: int) -> None:
+        self.tensor = tensor
+        self.channel_dim = channel_dim
+        self.count = tensor.numel()
+        self._is_on_host = tensor.device.type == "cpu"  # where looking at a value costs no waiting
+
+    # -------------------------------------------------------------- of all elements
+
+    @cached_property
+    def norm(self) -> torch.Tensor:
+        """The root of the sum of squares, of complex elements too; 0-dim."""
+        if self.tensor.is_complex():
+            return Moments(torch.view_as_real(self.tensor.resolve_conj()), -1).norm
+        if not self.tensor.is_floating_point():
+            raise NoValueError(f"the tensor holds {shown(str(self.tensor.dtype))}, not floating numbers")
+        if not self._is_on_host:
+            return torch.linalg.vector_norm(self.flat, dtype=self.widest)
+        if self.count == 0:
+            return torch.zeros((), dtype=self.wide)
+        quick = _joined([_norm(piece) for piece in (self.pieces() if self._is_half else [self.flat])])
+        value = float(quick)
+        if SAFE[0] < value < SAFE[1] or value == 0.0 == self.peak or math.isnan(value) or math.isinf(self.peak):
+            return quick
+        return self.peak * _joined([torch.linalg.vector_norm(piece.double() / self.peak) for piece in self.pieces()])
+
+    @cached_property
+    def total(self) -> torch.Tensor:
+        """The sum; 0-dim."""
+        self._check_real()
+        if not self._is_on_host:
+            return self.flat.sum(dtype=self.wide)
+        found = _added([piece.sum() for piece in self.pieces()] if self._is_half else [self.flat.sum()])
+        if not math.isfinite(float(found)) and self.wide is torch.float32:
+            return _added([piece.double().sum() for piece in self.pieces()])
+        return found
+
+    @cached_property
+    def mean(self) -> torch.Tensor:
+        return self.total / self.count
+
+    @cached_property
+    def std(self) -> torch.Tensor:
+        """The standard deviation with divisor n; 0-dim."""
+        if self._is_on_host:
+            mean = float(self.total) / self.count
+            norm = float(self.norm)
+            variance = norm * norm / self.count - mean * mean
+            if mean * mean < CANCELLING * variance:
+                return torch.scalar_tensor(math.sqrt(variance), dtype=torch.float64)
+        center = self.mean.to(self.safe)
+        offsets, squares = [], []
+        for piece in self.pieces(self.safe):
+            centred = piece - center
+            offsets.append(centred.sum())
+            squares.append(centred.square_().sum())
+        return _deviation(_added(squares), _added(offsets), self.count)
+
+    @cached_property
+    def least(self) -> torch.Tensor:
+        return self._range[0]
+
+    @cached_property
+    def greatest(self) -> torch.Tensor:
+        return self._range[1]
+
+    @cached_property
+    def zeros(self) -> torch.Tensor:
+        """The share of elements that are exactly zero; 0-dim."""
+        self._check_real()
+        if self._is_on_host and bool(self.finite):
+            signs = (torch.sign(piece) for piece in self.pieces())
+            filled = torch.stack([torch.dot(sign, sign) for sign in signs]).double().sum()  # faster than counting
+        else:
+            filled = torch.count_nonzero(self.flat)
+        return (self.count - filled.to(self.widest)) / self.count
+
+    @cached_property
+    def finite(self) -> torch.Tensor:
+        """Whether no element is NaN or infinite; a 0-dim bool tensor."""
+        if self.count == 0:
+            return torch.ones((), dtype=torch.bool, device=self.tensor.device)
+        self._check_real()
+        if self._is_on_host and math.isfinite(float(self.norm if "norm" in self.__dict__ else self.total)):
+            return torch.ones((), dtype=torch.bool)  # an element that is not finite leaves no sum finite
+        least, greatest = self._range
+        return torch.isfinite(least) & torch.isfinite(greatest)
+
+    # -------------------------------------------------------------- by channel
+
+    @property
+    def channels(self) -> int:
+        """The count of channels."""
+        return self.tensor.shape[self.channel_dim] if self.tensor.dim() else 1
+
+    @cached_property
+    def rows(self) -> torch.Tensor:
+        """The elements as a matrix of shape (R, C): the channels are its columns."""
+        return rows(self.tensor, self.channel_dim)
+
+    @cached_property
+    def row_count(self) -> int:
+        return self.count // self.channels if self.channels else 0
+
+    @cached_property
+    def channel_means(self) -> torch.Tensor:
+        """Of shape (C,)."""
+        self._check_real()
+        parts = self.parts() if self._is_half else [self._planes]
+        found = _added([part.sum((0, 2)) for part in parts])
+        if self._is_on_host and not math.isfinite(float(found.sum())):
+            found = _added([part.sum((0, 2)) for part in self.parts(torch.float64)])
+        return found / self.row_count
+
+    @cached_property
+    def channel_stds(self) -> torch.Tensor:
+        """The standard deviations with divisor R, of shape (C,)."""
+        means = self.channel_means.to(self.safe)
+        offsets, squares = [], []
+        for part in self.parts(self.safe):
+            centred = part - means[:, None]
+            offsets.append(centred.sum((0, 2)))
+            squares.append(centred.square_().sum((0, 2)))
+        return _deviation(_added(squares), _added(offsets), self.row_count)
+
+    @cached_property
+    def channel_greatest(self) -> torch.Tensor:
+        """The largest element of each channel, of shape (C,)."""
+        self._check_real()
+        held = self._planes
+        return (held[:, :, 0] if held.shape[2] == 1 else held.amax(2)).amax(0)
+
+    @cached_property
+    def eigenvalues(self) -> torch.Tensor:
+        """Those of the covariance over channels (divisor R - 1), descending, of shape (C,); none is below 0.
+
+        Raises `NoValueError` for fewer than two rows, for NaN and infinity, and where the decomposition fails.
+        """
+        self._check_matrix()
+        if self.row_count < 2:
+            raise NoValueError("a covariance needs two rows: the tensor has one")
+        with _failing_decomposition():
+            return covariance_spectrum(self.parts(self.safe), self.channel_means.to(self.safe), self.row_count)
+
+    @cached_property
+    def singular_values(self) -> torch.Tensor:
+        """The min(R, C) singular values of `rows`, not centred, descending, from products in float64.
+
+        Raises `NoValueError` for NaN and infinity, and where the decomposition fails.
+        """
+        self._check_matrix()
+        with _failing_decomposition():
+            return singular_values(self.parts(self.widest), self.channels, self.row_count)
+
+    # -------------------------------------------------------------- the elements
+
+    @cached_property
+    def flat(self) -> torch.Tensor:
+        """All elements as a vector, in the order in which they lie in memory."""
+        return flat(self.tensor)
+
+    def pieces(self, dtype: torch.dtype | None = None) -> Iterator[torch.Tensor]:
+        """`flat` in pieces, in `dtype`, by default float32 or better."""
+        self._check_real()
+        dtype = self.wide if dtype is None else dtype
+        size = PIECE if self._is_on_host else max(self.count, 1)
+        return (piece.to(dtype) for piece in self.flat.split(size))
+
+    def parts(self, dtype: torch.dtype | None = None) -> Iterator[torch.Tensor]:
+        """The elements in parts of shape (n, C, S), in `dtype`, by default float32 or better."""
+        self._check_real()
+        dtype = self.wide if dtype is None else dtype
+        held = self._planes
+        size = len(held)
+        if self._is_on_host:
+            size = max(1, 2 * PIECE * len(held) // self.count)
+        return (part.to(dtype) for part in held.split(size))
+
+    @cached_property
+    def safe(self) -> torch.dtype:
+        """The precision in which squares stay in range: float64 for float64 tensors, and for huge or tiny elements."""
+        if self._is_on_host and self.tensor.dtype in (torch.float32, torch.bfloat16):
+            norm = float(self.norm)
+            if not (SAFE[0] < norm < SAFE[1]) and norm != 0.0 and math.isfinite(norm):
+                return torch.float64
+        return self.wide
+
+    @cached_property
+    def peak(self) -> float:
+        """The largest magnitude; for tensors on the host."""
+        return max(-float(self.least), float(self.greatest))
+
+    @cached_property
+    def _planes(self) -> torch.Tensor:
+        return planes(self.tensor, self.channel_dim)
+
+    @cached_property
+    def _range(self) -> tuple[torch.Tensor, torch.Tensor]:
+        self._check_real()
+        found = self.flat
+        if self._is_on_host and not self._is_half and self.count < LONG:
+            return found.amin(), found.amax()  # two passes in the cache beat one of aminmax
+        least, greatest = torch.aminmax(found)
+        return least.to(self.wide), greatest.to(self.wide)
+
+    @property
+    def _is_half(self) -> bool:
+        return self.tensor.dtype not in (torch.float32, torch.float64)
+
+    @property
+    def wide(self) -> torch.dtype:
+        return torch.float64 if self.tensor.dtype is torch.float64 else torch.float32
+
+    @property
+    def widest(self) -> torch.dtype:
+        """The best precision of the device."""
+        return torch.float32 if self.tensor.device.type == "mps" else torch.float64  # Apple's devices have no float64
+
+    def _check_real(self) -> None:
+        if not self.tensor.is_floating_point():
+            raise NoValueError(f"the tensor holds {shown(str(self.tensor.dtype))}, not real floating numbers")
+        if self.count == 0:
+            raise NoValueError(f"the tensor is empty: its shape is {tuple(self.tensor.shape)}")
+
+    def _check_matrix(self) -> None:
+        self._check_real()
+        if not bool(self.finite):
+            raise NoValueError("the tensor has NaN or infinite elements")
+
+
+@contextlib.contextmanager
+def _failing_decomposition() -> Iterator[None]:
+    """No value, instead of one that was not found."""
+    try:
+        yield
+    except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
+        reason = str(error).partition("\n")[0]
+        raise NoValueError(f"the eigenvalues were not found: {reason}") from error
+
+
+def _added(parts: list[torch.Tensor]) -> torch.Tensor:
+    return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
+
+
+def _norm(vector: torch.Tensor) -> torch.Tensor:
+    if len(vector) <= ROW:
+        return torch.linalg.vector_norm(vector)
+    whole = len(vector) - len(vector) % ROW
+    found = torch.linalg.vector_norm(vector[:whole].view(-1, ROW), dim=1)
+    return _norm(found if whole == len(vector) else torch.cat([found, vector[whole:]]))
+
+
+def _joined(norms: list[torch.Tensor]) -> torch.Tensor:
+    """The norm of what has these norms."""
+    return norms[0] if len(norms) == 1 else _norm(torch.stack(norms))
+
+
+def _deviation(squares: torch.Tensor, offset: torch.Tensor, count: int) -> torch.Tensor:
+    """From the sums of (x - m)² and of x - m, where m is the mean but for rounding."""
+    return ((squares - offset.square() / count) / count).clamp_min(0.0).sqrt()

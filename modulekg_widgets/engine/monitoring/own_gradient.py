@@ -1,0 +1,88 @@
+"""The gradient at a module's input that comes through the module alone, without what other users of the input add."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import torch
+from torch.autograd.graph import get_gradient_edge
+
+MOST_NODES = 20_000  # of a module's own graph
+
+
+class InputEdge(NamedTuple):
+    """Where the gradient of an input flows to: a node and the number of its output; and where other inputs begin."""
+
+    node: Any
+    number: int
+    others: frozenset[Any]
+
+
+def input_edge(x: torch.Tensor, inputs: Iterable[object]) -> InputEdge | None:
+    """The edge of `x`, one of the `inputs` of a call; None when no gradient flows there."""
+    if not x.requires_grad:
+        return None
+    edge = get_gradient_edge(x)
+    others = {
+        get_gradient_edge(other).node for other in inputs if isinstance(other, torch.Tensor) and other.requires_grad
+    }
+    return InputEdge(edge.node, edge.output_nr, frozenset(others - {edge.node}))
+
+
+def watch_own_gradient(y: torch.Tensor, edge: InputEdge, seen: Callable[[torch.Tensor], None]) -> list[Any]:
+    """Call `seen` in each backward pass with the sum of the gradients that flow from `y` into `edge`.
+
+    Gives the handles of hooks that would stay, because they are on tensors that belong to no graph.
+    """
+    if y.is_leaf or y.grad_fn is edge.node:  # the module returned its input
+        handle = y.register_hook(lambda gradient: seen(gradient))
+        return [handle] if y.is_leaf else []
+    ends = _ends(y.grad_fn, edge)
+    passing = _Pass(len(ends), seen)
+    for node, places in ends:
+        node.register_hook(lambda gradients, _, places=places: passing.arrived(places, gradients))
+    return []
+
+
+class _Pass:
+    """Collects the parts of one backward pass; a later pass begins anew, also when this one reached some nodes only."""
+
+    def __init__(self, count: int, seen: Callable[[torch.Tensor], None]) -> None:
+        self.count = count
+        self.seen = seen
+        self.task = -1
+        self.waiting = 0
+        self.parts: list[torch.Tensor] = []
+
+    def arrived(self, places: list[int], gradients: tuple[torch.Tensor | None, ...]) -> None:
+        task = torch._C._current_graph_task_id()
+        if task != self.task:
+            self.task, self.waiting, self.parts = task, self.count, []
+        self.waiting -= 1
+        self.parts += [gradient for place in places if (gradient := gradients[place]) is not None]
+        if self.waiting == 0 and self.parts:
+            parts, self.parts = self.parts, []
+            self.seen(parts[0] if len(parts) == 1 else torch.stack([part.detach() for part in parts]).sum(0))
+
+
+def _ends(start: Any, edge: InputEdge) -> list[tuple[Any, list[int]]]:
+    """The nodes on the way from `start` whose gradients flow into the edge, with the places of these gradients."""
+    found = []
+    seen = {start, *edge.others}
+    waiting = [start]
+    while waiting:
+        node = waiting.pop()
+        places = []
+        for place, (following, output) in enumerate(node.next_functions):
+            if following is edge.node:
+                if output == edge.number:
+                    places.append(place)
+            elif following is not None and following not in seen:
+                if len(seen) > MOST_NODES:
+                    return []
+                seen.add(following)
+                waiting.append(following)
+        if places:
+            found.append((node, places))
+    return found

@@ -1,0 +1,107 @@
+"""What a monitor has read: one value of one metric of one module, and how values stand in flat rows of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+Value: TypeAlias = "float | np.ndarray | dict[str, float | np.ndarray]"
+
+TRAIN, EVAL = "train", "eval"
+PHASES = (TRAIN, EVAL)
+
+
+class Reading(NamedTuple):
+    """One value: of a metric of a module, in one call of the module, at a step of the training.
+
+    `module` is the dotted path, "" for the root and for the user's own scalars; `call` counts the calls of a reused
+    module within the step; `phase` is "train" or "eval".
+    """
+
+    module: str
+    metric: str
+    step: int
+    value: Value
+    call: int = 0
+    phase: str = TRAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a value lies in a row: its parts as (key, length), the length None for a number and the key "" alone.
+
+    A number is `(("", None),)`, a vector of 64 `(("", 64),)`, a dict has one entry for each of its keys.
+    """
+
+    parts: tuple[tuple[str, int | None], ...]
+
+    @property
+    def size(self) -> int:
+        """The count of numbers."""
+        return sum(1 if length is None else length for _, length in self.parts)
+
+    def value(self, numbers: np.ndarray) -> Value:
+        """The value whose `numbers` these are; the vectors are copies."""
+        found: dict[str, float | np.ndarray] = {}
+        start = 0
+        for key, length in self.parts:
+            if length is None:
+                found[key] = float(numbers[start])
+            else:
+                found[key] = np.array(numbers[start : start + length])
+            start += 1 if length is None else length
+        return found[""] if len(self.parts) == 1 and self.parts[0][0] == "" else found
+
+
+SCALAR = Form((("", None),))
+
+
+class Slot(NamedTuple):
+    """What a place in a row belongs to."""
+
+    module: str
+    metric: str
+    call: int
+    phase: str
+    form: Form = SCALAR
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What was read at one step: the slots, and their numbers one after the other (float64)."""
+
+    step: int
+    slots: Sequence[Slot]
+    numbers: np.ndarray
+
+    def readings(self) -> list[Reading]:
+        found = []
+        start = 0
+        for module, metric, call, phase, form in self.slots:
+            if form is SCALAR:
+                value: Value = float(self.numbers[start])
+                start += 1
+            else:
+                value = form.value(self.numbers[start : start + form.size])
+                start += form.size
+            found.append(Reading(module, metric, self.step, value, call, phase))
+        return found
+
+
+def flat(value: Value) -> tuple[Form, list[float]]:
+    """The form of a value and its numbers: how a value from outside, such as a file, gets into a row."""
+    if isinstance(value, dict):
+        parts: list[tuple[str, int | None]] = []
+        numbers: list[float] = []
+        for key, part in value.items():
+            form, own = flat(part)
+            parts.append((key, form.parts[0][1]))
+            numbers += own
+        return Form(tuple(parts)), numbers
+    if isinstance(value, np.ndarray | list | tuple):
+        vector = [float(number) for number in value]
+        return Form((("", len(vector)),)), vector
+    return SCALAR, [float(value)]

@@ -1,0 +1,125 @@
+"""Runs from files: read back, checked line by line, and cut where a training goes on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from modulekg_widgets.engine.errors import RecordingError
+from modulekg_widgets.engine.monitoring.history import History
+from modulekg_widgets.engine.monitoring.readings import Reading, Slot, flat
+from modulekg_widgets.engine.monitoring.run import Run
+from modulekg_widgets.engine.monitoring.sinks import LINE_FORMATS, PARQUET, path_of
+from modulekg_widgets.engine.monitoring.sinks.files import at_file
+from modulekg_widgets.engine.monitoring.sinks.lines import LineFormat, head_of, lines, name_in
+from modulekg_widgets.engine.monitoring.sinks.parquet import ParquetSink, name_in_parquet, parquet_readings
+
+ROW_SLOTS = 4096  # that are put into one row
+ROW_NUMBERS = 1 << 16
+MOST_SLOTS = 1_000_000  # each takes memory for as long as the run
+
+
+class Recording(Run):
+    """A run that a sink has recorded, with all that a live monitor tells of its values."""
+
+    def before(self, step: int) -> Recording:
+        """The part of the run before `step`."""
+        part = Recording(self.name)
+        self.copy_to(part.history, step)
+        return part
+
+    def copy_to(self, history: History, before: int | None = None) -> None:
+        """Append the rows to another history: all, or those of the steps below `before`."""
+        for row in self.history.rows():
+            if before is None or row.step < before:
+                history.append(row.step, [history.slot_number(slot) for slot in row.slots], row.numbers)
+
+
+def load_recording(path: str | os.PathLike[str]) -> Recording:
+    """Read a run from a .jsonl, .csv or .parquet file that a sink wrote; CSV has no place for the name of the run.
+
+    A torn last line, as a killed process leaves it, is left out. Raises `RecordingError`, which names the line, for
+    everything else that no sink writes.
+    """
+    file = path_of(path)
+    with at_file(file):
+        name, readings = _opened(file)
+        recording = Recording(file.stem if name is None else name)
+        _fill(recording.history, readings)
+    return recording
+
+
+def continue_file(path: str | os.PathLike[str], step: int) -> None:
+    """Leave in a recorded file what is before `step`, so that `open_sink(path, append=True)` goes on from there.
+
+    The file is replaced in one move, and stays as it is when that fails. Raises `RecordingError` for a file that is
+    no recording, or cannot be written.
+    """
+    file = path_of(path)
+    with at_file(file, "cut"):
+        if file.suffix.lower() == PARQUET:
+            _cut_parquet(file, step)
+        else:
+            _cut_lines(Path(os.path.realpath(file)), step, LINE_FORMATS[file.suffix.lower()])
+
+
+def _opened(file: Path) -> tuple[str | None, Iterator[Reading]]:
+    if file.suffix.lower() == PARQUET:
+        return name_in_parquet(file), parquet_readings(file)
+    form = LINE_FORMATS[file.suffix.lower()]
+    return name_in(file, form), (line.reading for line in lines(file, form))
+
+
+def _fill(history: History, readings: Iterable[Reading]) -> None:
+    """Append the readings: those of one step that follow each other in one row."""
+    step, slots, numbers = 0, [], []
+    end: list[Any] = [None]
+    for reading in chain(readings, end):
+        is_full = len(slots) >= ROW_SLOTS or len(numbers) >= ROW_NUMBERS
+        if slots and (reading is None or reading.step != step or is_full):
+            history.append(step, slots, np.array(numbers))
+            slots, numbers = [], []
+        if reading is not None:
+            step = reading.step
+            form, own = flat(reading.value)
+            slots.append(history.slot_number(Slot(reading.module, reading.metric, reading.call, reading.phase, form)))
+            numbers += own
+            if len(history.slots) > MOST_SLOTS:
+                raise RecordingError(f"it has more than {MOST_SLOTS:,} different values")
+
+
+def _cut_lines(file: Path, step: int, form: LineFormat) -> None:
+    name_in(file, form)
+    handle, scratch = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name[:40]}.")
+    try:
+        with os.fdopen(handle, "wb") as kept:
+            kept.write(head_of(file))
+            for line in lines(file, form):
+                if line.reading.step < step:
+                    kept.write(line.raw)
+            kept.flush()
+            os.fsync(kept.fileno())  # the name must not come to the disk before what is in the file
+        shutil.copymode(file, scratch)
+        os.replace(scratch, file)
+    except BaseException:
+        Path(scratch).unlink(missing_ok=True)
+        raise
+
+
+def _cut_parquet(file: Path, step: int) -> None:
+    sink = ParquetSink(file, name_in_parquet(file))
+    try:
+        for reading in parquet_readings(file):
+            if reading.step < step:
+                sink.write([reading])
+    except BaseException:
+        sink.discard()
+        raise
+    sink.close()

@@ -1,0 +1,148 @@
+"""Values on their way from the device to the host: packed once a step, copied without waiting, read when there."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+ROWS = 16  # steps that may be on their way before a step has to wait for the device
+
+
+@dataclass
+class PackedRow:
+    """The values of one step as they were packed: slot numbers, their numbers, and how much data each stands for."""
+
+    step: int
+    slots: list[int]
+    sizes: list[int]
+    weights: list[float]
+    numbers: np.ndarray
+
+
+@dataclass
+class _Leaving:
+    """A row whose copy may still be on its way."""
+
+    row: PackedRow
+    buffers: list[tuple[torch.Tensor, int, Any]]  # host memory, count of numbers, the event that says it is there
+
+
+@dataclass
+class _DeviceRing:
+    """`ROWS` rows on a device, and as many in host memory that the device can write to; they grow with the layout."""
+
+    device: torch.device
+    capacity: int = 0
+    at: int = 0
+    rows: list[tuple[torch.Tensor, torch.Tensor, Any]] = field(default_factory=list)
+
+    def pack(self, parts: list[torch.Tensor], count: int) -> tuple[torch.Tensor, int, Any]:
+        if count > self.capacity:
+            self.capacity = 2 * count
+            self.rows = [self._row() for _ in range(ROWS)]
+        on_device, on_host, event = self.rows[self.at]
+        self.at = (self.at + 1) % ROWS
+        torch.cat(parts, out=on_device[:count])
+        on_host[:count].copy_(on_device[:count], non_blocking=True)
+        if event is not None:
+            event.record()
+        return on_host, count, event
+
+    def _row(self) -> tuple[torch.Tensor, torch.Tensor, Any]:
+        kind = torch.float32 if self.device.type == "mps" else torch.float64  # Apple's devices have no float64
+        is_cuda = self.device.type == "cuda"
+        on_device = torch.empty(self.capacity, dtype=kind, device=self.device)
+        on_host = torch.empty(self.capacity, dtype=kind, pin_memory=is_cuda)
+        return on_device, on_host, torch.cuda.Event() if is_cuda else None
+
+
+class Ring:
+    """Collects the values of a step and brings them to the host."""
+
+    def __init__(self) -> None:
+        self._slots: dict[int, int] = {}  # slot → its place in the two lists
+        self._values: list[torch.Tensor | float] = []
+        self._weights: list[float] = []
+        self._devices: dict[torch.device, _DeviceRing] = {}
+        self._leaving: deque[_Leaving] = deque()
+
+    def put(self, slot: int, value: torch.Tensor | float, weight: float) -> None:
+        """Note a number, or a detached tensor, for `slot`; `weight` is how much data it stands for.
+
+        A second value for a slot in the same step takes the place of the first.
+        """
+        at = self._slots.setdefault(slot, len(self._values))
+        if at == len(self._values):
+            self._values.append(value)
+            self._weights.append(weight)
+        else:
+            self._values[at], self._weights[at] = value, weight
+
+    def clear(self) -> None:
+        """Forget the step that is being collected."""
+        self._slots, self._values, self._weights = {}, [], []
+
+    def keep(self, wanted: set[int]) -> None:
+        """Drop what was collected for other slots than these."""
+        kept = [(slot, self._values[at], self._weights[at]) for slot, at in self._slots.items() if slot in wanted]
+        self.clear()
+        for slot, value, weight in kept:
+            self.put(slot, value, weight)
+
+    def close(self, step: int) -> None:
+        """The step is over: its values leave for the host as one block per device."""
+        if not self._slots:
+            return
+        if len(self._leaving) >= ROWS:
+            self._arrived(self._leaving[0], wait=True)
+        by_device: dict[torch.device | None, list[int]] = {}
+        for at, value in enumerate(self._values):
+            by_device.setdefault(value.device if isinstance(value, torch.Tensor) else None, []).append(at)
+        order = [at for places in by_device.values() for at in places]
+        values, slots = self._values, list(self._slots)
+        row = PackedRow(
+            step,
+            [slots[at] for at in order],
+            [_size(values[at]) for at in order],
+            [self._weights[at] for at in order],
+            np.empty(0),
+        )
+        buffers = [self._pack(device, [values[at] for at in places]) for device, places in by_device.items()]
+        self._leaving.append(_Leaving(row, buffers))
+        self.clear()
+
+    def take(self, wait: bool = False) -> list[PackedRow]:
+        """The rows that have arrived, oldest first; with `wait`, all of them."""
+        found = []
+        while self._leaving and self._arrived(self._leaving[0], wait):
+            found.append(self._leaving.popleft().row)
+        return found
+
+    def _pack(self, device: torch.device | None, values: list[Any]) -> tuple[torch.Tensor, int, Any]:
+        if device is None:
+            return torch.tensor(values, dtype=torch.float64), len(values), None
+        parts = [value.reshape(-1) if value.is_floating_point() else value.reshape(-1).double() for value in values]
+        if device.type == "cpu":
+            packed = torch.cat(parts).double()
+            return packed, len(packed), None
+        ring = self._devices.setdefault(device, _DeviceRing(device))
+        return ring.pack(parts, sum(part.numel() for part in parts))
+
+    def _arrived(self, leaving: _Leaving, wait: bool) -> bool:
+        if leaving.buffers:
+            for _, _, event in leaving.buffers:
+                if event is not None and wait:
+                    event.synchronize()
+                elif event is not None and not event.query():
+                    return False
+            leaving.row.numbers = np.concatenate([host[:count].double().numpy() for host, count, _ in leaving.buffers])
+            leaving.buffers = []  # the memory of the ring is free for another step
+        return True
+
+
+def _size(value: torch.Tensor | float) -> int:
+    return value.numel() if isinstance(value, torch.Tensor) else 1

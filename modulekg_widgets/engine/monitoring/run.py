@@ -1,0 +1,77 @@
+"""A run: what a monitor has read, or a file has recorded, as a dict, as a table and as a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.monitoring.history import History
+from modulekg_widgets.engine.monitoring.readings import PHASES, TRAIN, Reading, Value
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS = ("module", "metric", "step", "value", "call", "phase")
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """A value that crossed a bound: `text` says which, as one sentence."""
+
+    metric: str
+    module: str
+    step: int
+    value: float
+    text: str
+
+
+class Run:
+    """Values by module, metric and step: the part that a live monitor and a recorded file have in common."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.history = History()
+        self.alerts: list[Alert] = []
+
+    def get_output(self, phase: str = TRAIN) -> dict[str, dict[str, dict[int, Any]]]:
+        """`{module: {metric: {step: value}}}`: floats, arrays or dicts; of a module called more than once, a list.
+
+        `phase` is "train" or "eval"; raises `UnknownNameError` for another.
+        """
+        found: dict[str, dict[str, dict[int, dict[int, Value]]]] = {}
+        for reading in self.readings(phase):
+            steps = found.setdefault(reading.module, {}).setdefault(reading.metric, {})
+            steps.setdefault(reading.step, {})[reading.call] = reading.value
+        return {
+            module: {
+                metric: {step: _by_call(calls) for step, calls in sorted(steps.items())}
+                for metric, steps in metrics.items()
+            }
+            for module, metrics in found.items()
+        }
+
+    def frame(self) -> pd.DataFrame:
+        """One row for each value, with the columns module, metric, step, value, call and phase."""
+        import pandas as pd
+
+        last = {(r.module, r.metric, r.step, r.call, r.phase): r.value for r in self.readings(None)}
+        rows = [
+            (module, metric, step, value, call, phase) for (module, metric, step, call, phase), value in last.items()
+        ]
+        columns = {name: [row[at] for row in rows] for at, name in enumerate(COLUMNS)}
+        return pd.DataFrame(columns, columns=list(COLUMNS))
+
+    def readings(self, phase: str | None = TRAIN) -> Iterator[Reading]:
+        """All values in the order in which they came; None for both phases."""
+        if phase is not None and phase not in PHASES:
+            raise UnknownNameError(f"there is no phase {shown(str(phase))!r}: {nearest(str(phase), PHASES)}")
+        return (reading for reading in self.history.readings() if phase is None or reading.phase == phase)
+
+
+def _by_call(calls: dict[int, Value]) -> Value | list[Value | None]:
+    """The value of a module that was called once, or a list by call, with None for a call that has no value."""
+    if calls.keys() == {0}:
+        return calls[0]
+    return [calls.get(call) for call in range(max(calls) + 1)]

@@ -1,0 +1,265 @@
+"""Readings on their way to the sinks: a thread for each sink, which reads the history at its own pace."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+import traceback
+import warnings
+import weakref
+from collections.abc import Iterable, Iterator
+
+from modulekg_widgets.engine.errors import ModuleKGError, shown
+from modulekg_widgets.engine.monitoring.history import History
+from modulekg_widgets.engine.monitoring.readings import Reading
+from modulekg_widgets.engine.monitoring.sinks.base import Sink, name_of
+
+PAUSE = 0.05  # seconds between two deliveries
+IDLE = 0.5  # seconds after which a thread looks for rows that nobody told it of
+PATIENCE = 5.0  # seconds without progress after which a sink hangs
+AT_EXIT = 10.0  # seconds that the end of the interpreter may wait
+SLICE = 1000  # readings that are written at once
+SLICE_NUMBERS = 100_000  # numbers in them
+
+log = logging.getLogger("modulekg_widgets")
+
+
+class Delivery:
+    """Brings the rows of a history to sinks, off the training thread.
+
+    Each sink has a daemon thread and a cursor into the history, so that a slow one keeps nothing in memory and holds no
+    other one up. A sink that raises is dropped with one warning. A process that was forked off delivers nothing.
+    """
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._couriers: list[Courier] = []
+        self._pid = os.getpid()
+        self._is_closed = False
+        # a monitor that is forgotten, not closed, lets its threads end
+        weakref.finalize(self, _end, self._couriers).atexit = False
+
+    def add(self, sink: Sink, start: int = 0) -> None:
+        """Deliver all rows from number `start` on, those of the past included; raises `ModuleKGError` once closed."""
+        if self._is_closed:
+            raise ModuleKGError("the monitor has closed its sinks: add them before it stops")
+        if os.getpid() == self._pid:
+            courier = Courier(self._history, sink, start)
+            self._couriers.append(courier)
+            courier.start()
+
+    def nudge(self) -> None:
+        """Say that there are new rows; takes less than a microsecond."""
+        if os.getpid() == self._pid:
+            for courier in self._couriers:
+                if not courier.wake.is_set():
+                    courier.wake.set()
+
+    def flush(self, timeout: float = 30.0) -> bool:
+        """Wait until all rows of now are with the sinks; whether they are in time."""
+        deadline = time.monotonic() + timeout
+        working = [courier for courier in self._couriers if courier.is_ours() and courier.is_at_work]
+        asked = [courier.ask() for courier in working]
+        served = [courier.served(number, deadline) for courier, number in zip(working, asked, strict=True)]
+        return all(served)
+
+    def close(self, timeout: float = 30.0, patience: float = PATIENCE) -> None:
+        """Deliver what is left and close the sinks; warns of those that do not finish.
+
+        Waits for `patience` seconds without progress of a sink, `timeout` seconds in all.
+        """
+        self._is_closed = True
+        _finish(self._couriers, timeout, patience)
+
+
+class Courier:
+    """The thread of one sink."""
+
+    def __init__(self, history: History, sink: Sink, start: int) -> None:
+        self.name = name_of(sink)
+        self.wake = threading.Event()
+        self.cursor = start
+        self.is_at_work = True
+        self._history = history
+        self._sink = sink
+        self._pid = os.getpid()
+        self._hurries = threading.Event()  # somebody waits: no pauses
+        self._is_ending = False
+        self._is_given_up = False
+        self._moved = time.monotonic()
+        self._asked = 0
+        self._served = 0
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name=f"modulekg-sink-{self.name}"[:60], daemon=True)
+
+    def start(self) -> None:
+        _ACTIVE.add(self)
+        # at the end of the interpreter the latest comes first: before the end of what the sink writes to
+        atexit.unregister(_at_exit)
+        atexit.register(_at_exit)
+        try:
+            self._thread.start()
+        except RuntimeError:  # the interpreter ends, and no thread can start any more
+            log.debug("no thread for %s: its rows are delivered at the end", self.name)
+
+    # ------------------------------------------------- called by other threads
+
+    def ask(self) -> int:
+        """Have all rows of now delivered without pauses; the number to wait for with `served`."""
+        with self._changed:
+            self._asked += 1
+            asked = self._asked
+        self._hurries.set()
+        self.wake.set()
+        return asked
+
+    def served(self, number: int, deadline: float) -> bool:
+        """Wait for the delivery that was asked for; whether it came."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._served >= number or not self.is_at_work, max(0.0, deadline - time.monotonic())
+            )
+            return self._served >= number
+
+    def end(self) -> None:
+        """Have the rest delivered, and the sink closed."""
+        self._is_ending = True
+        self._hurries.set()
+        self.wake.set()
+
+    def ended(self, deadline: float, patience: float) -> bool:
+        """Wait for the end for as long as rows go through; whether it came."""
+        if self._thread.ident is None:
+            self._run()
+        begin = time.monotonic()
+        while self.is_at_work and self._thread is not threading.current_thread():
+            now = time.monotonic()
+            rest = min(deadline - now, max(begin, self._moved) + patience - now)
+            if rest <= 0:
+                return False
+            self._thread.join(min(rest, 0.1))
+        return True
+
+    def give_up(self) -> None:
+        """Let a sink that hangs go, and say so."""
+        self._is_given_up = True
+        left = len(self._history) - self.cursor
+        _say(
+            f"the sink {self.name} does not finish: {f'{left} rows are' if left else 'the end is'} not delivered to it"
+        )
+
+    def is_ours(self) -> bool:
+        return os.getpid() == self._pid
+
+    # --------------------------------------------------------- the own thread
+
+    def _run(self) -> None:
+        try:
+            while not self._is_ending:
+                self.wake.wait(IDLE)
+                self._deliver()
+                self._hurries.wait(PAUSE)
+            self._deliver()
+        except BaseException as error:  # noqa: BLE001 - no failure of a sink may reach the training
+            self._drop(error)
+        else:
+            self._close()
+        finally:
+            _ACTIVE.discard(self)
+            with self._changed:
+                self.is_at_work = False
+                self._changed.notify_all()
+
+    def _deliver(self) -> None:
+        """Everything that there is now, with pauses between the slices that leave the training its time."""
+        self.wake.clear()
+        asked, stop = self._asked, len(self._history)
+        begin = time.thread_time()
+        for rows, readings in slices(self._history, self.cursor, stop):
+            if self._is_given_up:
+                return
+            self._sink.write(readings)
+            self.cursor += rows
+            self._moved = time.monotonic()
+            self._hurries.wait(time.thread_time() - begin)
+            begin = time.thread_time()
+        if asked > self._served:
+            flush = getattr(self._sink, "flush", None)
+            if callable(flush):
+                flush()
+            self._serve(asked)
+
+    def _serve(self, asked: int) -> None:
+        with self._changed:
+            self._served = asked
+            if self._served == self._asked and not self._is_ending:
+                self._hurries.clear()
+            self._changed.notify_all()
+
+    def _close(self) -> None:
+        try:
+            self._sink.close()
+        except BaseException as error:  # noqa: BLE001
+            if not self._is_given_up:
+                _say(f"the sink {self.name} did not close: {_reason(error)}")
+
+    def _drop(self, error: BaseException) -> None:
+        self.is_at_work = False
+        if not self._is_given_up:
+            log.debug("the sink %s failed", self.name, exc_info=error)
+            _say(f"the sink {self.name} is dropped, the training goes on: {_reason(error)}")
+        try:
+            self._sink.close()  # what it took until then may be of use
+        except BaseException:
+            log.debug("the sink %s did not close", self.name, exc_info=True)
+
+
+def slices(history: History, start: int, stop: int) -> Iterator[tuple[int, list[Reading]]]:
+    """Readings in portions of whole rows, with the count of the rows."""
+    count, numbers = 0, 0
+    readings: list[Reading] = []
+    for row in history.rows(start, stop):
+        count += 1
+        numbers += len(row.numbers)
+        readings += row.readings()
+        if len(readings) >= SLICE or numbers >= SLICE_NUMBERS:
+            yield count, readings
+            count, numbers, readings = 0, 0, []
+    if count:
+        yield count, readings
+
+
+_ACTIVE: set[Courier] = set()
+
+
+def _end(couriers: Iterable[Courier]) -> None:
+    for courier in couriers:
+        if courier.is_ours():
+            courier.end()
+
+
+def _finish(couriers: Iterable[Courier], timeout: float, patience: float) -> None:
+    ours = [courier for courier in couriers if courier.is_ours() and courier.is_at_work]
+    deadline = time.monotonic() + timeout
+    _end(ours)
+    for courier in ours:
+        if not courier.ended(deadline, patience):
+            courier.give_up()
+
+
+def _at_exit() -> None:
+    _finish(list(_ACTIVE), AT_EXIT, PATIENCE)
+
+
+def _say(text: str) -> None:
+    try:
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+    except RuntimeWarning:  # raised where warnings are errors, which nobody could catch on a thread
+        log.warning("%s", text)
+
+
+def _reason(error: BaseException) -> str:
+    return shown("".join(traceback.format_exception_only(error)).strip(), 300)

@@ -1,0 +1,131 @@
+"""Values as strict JSON, and readings from what a file holds, checked."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+
+from modulekg_widgets.engine.errors import RecordingError, shown
+from modulekg_widgets.engine.monitoring.readings import PHASES, Reading, Value
+
+# JSON has no such numbers, and readers disagree on the bare words
+SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+SMALLEST_STEP, LARGEST_STEP = -(1 << 63), (1 << 63) - 1
+LARGEST_CALL = 1_000_000
+MOST_PARTS = 100_000  # lists and objects in a text; each takes 20 times its text in memory
+LONGEST_INTEGER = 400  # digits; a double has 309 at most
+
+# ------------------------------------------------------------------ to text
+
+
+def number_text(number: float) -> str:
+    """A number as the other end reads it back equal; NaN and infinities by name."""
+    if math.isfinite(number):
+        return repr(float(number))
+    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+
+
+def value_text(value: Value) -> str:
+    """A value as JSON; NaN and infinities are texts."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(str(key))}:{value_text(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, np.ndarray | list | tuple):
+        numbers = np.asarray(value, np.float64).reshape(-1)
+        if np.isfinite(numbers).all():
+            return json.dumps(numbers.tolist(), separators=(",", ":"))
+        return "[" + ",".join(map(value_text, numbers.tolist())) + "]"
+    text = number_text(value)
+    return f'"{text}"' if text in SPECIAL else text
+
+
+# ---------------------------------------------------------------- from text
+
+
+def parsed(text: str) -> Any:
+    """What a JSON text says; raises `RecordingError` for what is none, or asks for too much memory."""
+    if len(text) > MOST_PARTS and text.count("[") + text.count("{") > MOST_PARTS:
+        raise RecordingError(f"it has more than {MOST_PARTS:,} lists and objects")
+    try:
+        return _DECODER.decode(text)
+    except RecordingError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise RecordingError(f"no JSON ({shown(str(error))}): {shown(text)!r}") from error
+
+
+def checked(module: Any, metric: Any, step: Any, value: Any, call: Any = 0, phase: Any = "train") -> Reading:
+    """The reading that these parsed parts are; raises `RecordingError` for parts that no reading has."""
+    if type(module) is not str or type(metric) is not str:
+        raise RecordingError(f"the module and the metric are texts, not {told(module)} and {told(metric)}")
+    if type(step) is not int or not SMALLEST_STEP <= step <= LARGEST_STEP:
+        raise RecordingError(f"a step is a whole number of 64 bits, not {told(step)}")
+    if type(call) is not int or not 0 <= call <= LARGEST_CALL:
+        raise RecordingError(f"a call is a number from 0 to {LARGEST_CALL:,}, not {told(call)}")
+    if type(phase) is not str or phase not in PHASES:
+        raise RecordingError(f"a phase is 'train' or 'eval', not {told(phase)}")
+    return Reading(module, metric, step, _value(value), call, phase)
+
+
+def told(found: Any) -> str:
+    """Something from a file, for a message."""
+    text = repr(found) if isinstance(found, str | int | float | bool | None) else f"a {type(found).__name__}"
+    return shown(text)
+
+
+def _value(found: Any) -> Value:
+    if type(found) is float and math.isfinite(found):
+        return found
+    if isinstance(found, list):
+        return _vector(found)
+    if isinstance(found, dict):
+        return {key: _vector(part) if isinstance(part, list) else _number(part) for key, part in found.items()}
+    return _number(found)
+
+
+def _vector(found: list[Any]) -> np.ndarray:
+    if not set(map(type, found)) <= {float}:
+        found = [_number(number) for number in found]
+    return np.array(found, np.float64)
+
+
+def _number(found: Any) -> float:
+    if type(found) is str and found in SPECIAL:
+        return SPECIAL[found]
+    if type(found) is not float and type(found) is not int:
+        raise RecordingError(f"a value is made of numbers, not {told(found)}")
+    try:
+        return float(found)
+    except OverflowError as error:
+        raise RecordingError(f"no double is as large as {told(found)}") from error
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise RecordingError(f"no double is as large as {shown(text)}")
+    return number
+
+
+def _int(text: str) -> int:
+    if len(text) > LONGEST_INTEGER:  # takes time that grows with the square
+        raise RecordingError(f"no double is as large as {shown(text)}")
+    return int(text)
+
+
+def _refused(constant: str) -> None:
+    raise RecordingError(f"{constant} is no number of JSON")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise RecordingError("a name stands twice in one object")
+    return found
+
+
+_DECODER = json.JSONDecoder(
+    parse_float=_float, parse_int=_int, parse_constant=_refused, object_pairs_hook=_object, strict=True
+)

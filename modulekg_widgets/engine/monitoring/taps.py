@@ -1,0 +1,318 @@
+"""Hooks that are there on scheduled steps only, and leave nothing in the model.
+
+They are torch's hooks for all modules, filtered by identity: nothing is written into a module, so a copy or a pickle of
+the model taken meanwhile has no trace of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from threading import get_ident
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import (
+    _global_forward_hooks_with_kwargs,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+
+from modulekg_widgets.engine.identity.hierarchy import module_state
+from modulekg_widgets.engine.monitoring import uncompiled
+from modulekg_widgets.engine.monitoring.attention import AttentionWatch
+from modulekg_widgets.engine.monitoring.entry import Entry
+from modulekg_widgets.engine.monitoring.gather import (
+    AFTER,
+    BACKWARD,
+    BEFORE,
+    GRADIENTS,
+    TRACK,
+    Observation,
+    first_tensor,
+    gradients_of,
+    is_measurable,
+    is_rehearsal,
+)
+from modulekg_widgets.engine.monitoring.own_gradient import input_edge, watch_own_gradient
+from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN
+
+MOST_CALLS = 64  # of one module within a step; further ones are not measured
+
+STEP_NEEDS = frozenset({"Weight", "WeightGrad", "Loss"})  # what is there without a call of the module
+log = logging.getLogger("modulekg_widgets")
+_in_backward = torch._C._current_graph_task_id  # -1 outside of a backward pass
+_sequence_number: Callable[[], int] = vars(torch._C)["_autograd"]._get_sequence_nr  # of the next node of a graph
+
+
+class Tap:
+    """What is measured of one module at the present step, by the moment at which it is measured."""
+
+    def __init__(self, module: nn.Module, entries: Sequence[Entry]) -> None:
+        self.module = module
+        self.entries = entries
+        self.calls = {TRAIN: 0, EVAL: 0}
+        # calls that have not returned, by thread; more than one where a module calls itself
+        self.open: defaultdict[int, list[Observation]] = defaultdict(list)
+        self.kept: list[Observation] = []  # calls that a metric asks for again at `track`
+        self.without_graph: list[tuple[int, Observation]] = []  # calls that checkpointing may run again with a graph
+
+    def repeated(self) -> Observation:
+        """The call that checkpointing runs again now: its segments come back last first, each from its beginning."""
+        last = self.without_graph[-1][0]
+        at = next(at for at, (segment, _) in enumerate(self.without_graph) if segment == last)
+        return self.without_graph.pop(at)[1]
+
+    def arm(self, entries: Sequence[Entry]) -> None:
+        """Prepare for a step at which these entries watch."""
+        self.by_stage = [[entry for entry in entries if entry.stage == stage] for stage in range(4)]
+        needs = {need for entry in entries for need in entry.needs}
+        self.wants_output = any(need.startswith("ForwardOutput") for need in needs)
+        self.wants_attention = "Attention" in needs
+        self.wants_gradient = any(need.startswith("BackwardOutput") for need in needs)
+        self.wants_own_gradient = "BackwardInput" in needs
+        self.later = {need for stage in (BACKWARD, TRACK) for entry in self.by_stage[stage] for need in entry.needs}
+        inputs_later = {need for stage in (AFTER, BACKWARD, TRACK) for e in self.by_stage[stage] for need in e.needs}
+        self.overwrites = bool(module_state(self.module).get("inplace"))
+        self.copies_input = self.overwrites and any(need.startswith("ForwardInput") for need in inputs_later)
+        self.keeps_calls = any(not STEP_NEEDS.issuperset(entry.needs) for entry in self.by_stage[TRACK])
+        self.is_forward = any(not STEP_NEEDS.issuperset(entry.needs) for entry in entries)
+
+    def reset(self) -> None:
+        self.calls = {TRAIN: 0, EVAL: 0}
+        self.open.clear()
+        self.kept.clear()
+        self.without_graph.clear()
+
+
+class Watcher:
+    """Attaches the hooks for a step, measures, and detaches them."""
+
+    def __init__(
+        self,
+        root: nn.Module,
+        entries: Sequence[Entry],
+        unscaled: Callable[[torch.Tensor], torch.Tensor] | None = None,  # takes a loss scale out of a gradient
+    ) -> None:
+        self._root_state = module_state(root)
+        grouped: dict[int, list[Entry]] = {}
+        for entry in entries:
+            grouped.setdefault(id(entry.module), []).append(entry)
+        self._taps = {key: Tap(own[0].module, own) for key, own in grouped.items()}
+        self._armed: dict[int, Tap] = {}
+        self._handles: list[Any] = []
+        self._leaves: list[Any] = []  # handles of hooks on tensors that no graph takes with it when it goes
+        self._runs_uncompiled = False
+        self.unscaled = unscaled
+        self.step = 0
+        self.epoch = 0
+
+    @property
+    def is_attached(self) -> bool:
+        return bool(self._handles)
+
+    def arm(self, step: int) -> None:
+        """Attach what `step` needs, and nothing else; calls are counted anew."""
+        self.epoch += 1
+        self.step = step
+        self._drop_leaves()
+        self._armed = {}
+        for key, tap in self._taps.items():
+            tap.reset()
+            watching = [entry for entry in tap.entries if not entry.is_stopped and entry.schedule.watches(step)]
+            if watching:
+                tap.arm(watching)
+                if tap.is_forward:
+                    self._armed[key] = tap
+        if self._armed:
+            self._attach()
+        else:
+            self._detach()
+
+    def kept(self, entry: Entry) -> list[Observation]:
+        """The calls of this step that `entry` asks for at `track`; none for one that looks at weights alone."""
+        if STEP_NEEDS.issuperset(entry.needs):
+            return []
+        tap = self._taps[id(entry.module)]
+        return [observation for observation in tap.kept if observation.epoch == self.epoch]
+
+    def release(self) -> None:
+        """Detach everything; gradients that arrive later are ignored."""
+        self.epoch += 1
+        self._armed = {}
+        for tap in self._taps.values():
+            tap.reset()
+        self._drop_leaves()
+        self._detach()
+
+    def __del__(self) -> None:
+        self._drop_leaves()
+        self._detach()
+
+    # -------------------------------------------------------------- attaching
+
+    def _attach(self) -> None:
+        if not self._handles:
+            before, after = _hooks(self)
+            self._handles = [
+                register_module_forward_pre_hook(before),
+                register_module_forward_hook(after, with_kwargs=True, always_call=True),
+            ]
+        if not self._runs_uncompiled and "torch._dynamo" in sys.modules:
+            self._runs_uncompiled = True
+            uncompiled.begin()
+
+    def _detach(self) -> None:
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            handle.remove()
+            # torch's own removal forgets this table, and would take the rest of the process for hooked
+            _global_forward_hooks_with_kwargs.pop(handle.id, None)
+        if self._runs_uncompiled:
+            self._runs_uncompiled = False
+            uncompiled.end()
+
+    def _drop_leaves(self) -> None:
+        leaves, self._leaves = self._leaves, []
+        for handle in leaves:
+            handle.remove()
+
+    # -------------------------------------------------------------- measuring
+
+    def before(self, tap: Tap, args: tuple[Any, ...]) -> None:
+        phase = TRAIN if self._root_state.get("training", True) else EVAL
+        call = tap.calls[phase]
+        tap.calls[phase] = call + 1
+        observation = Observation(tap.module, call, phase, self.epoch)
+        tap.open[get_ident()].append(observation)
+        if call >= MOST_CALLS:
+            return
+        if tap.wants_attention:
+            observation.watch = AttentionWatch(tap.module)
+            observation.watch.enter(tap.module, args)
+        self._see_input(tap, observation, args)
+
+    def after(self, tap: Tap, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        calls = tap.open[get_ident()]
+        if not calls:
+            return  # attached in the middle of the call
+        observation = calls.pop()
+        if observation.watch is not None:
+            attention = observation.watch.leave(tap.module, args, kwargs, output)
+            observation.found["Attention"] = attention
+        if observation.epoch != self.epoch or observation.call >= MOST_CALLS or output is None:
+            return
+        if kwargs and "ForwardInput" not in observation.found and not tap.overwrites and first_tensor(args) is None:
+            self._see_input(tap, observation, tuple(kwargs.values()))
+        y = first_tensor(output)
+        if tap.wants_output and y is not None:
+            observation.see("ForwardOutput", y)
+        self._measure(tap, AFTER, observation)
+        if tap.later:
+            self._follow(tap, observation, y)
+
+    def again(self, tap: Tap, output: Any) -> None:
+        """A call that checkpointing repeats in the backward pass: counted before, but the graph is made only now."""
+        y = first_tensor(output)
+        if tap.without_graph and y is not None and y.requires_grad:
+            self._follow(tap, tap.repeated(), y)
+
+    def _see_input(self, tap: Tap, observation: Observation, inputs: tuple[Any, ...]) -> None:
+        x = first_tensor(inputs)
+        if x is None:
+            return
+        if tap.wants_own_gradient:
+            observation.edge = input_edge(x, inputs)
+        observation.see("ForwardInput", x.detach().clone() if tap.copies_input else x)
+        self._measure(tap, BEFORE, observation)
+
+    def _follow(self, tap: Tap, observation: Observation, y: torch.Tensor | None) -> None:
+        """Wait for what comes after the forward pass."""
+        later = observation.later(tap.later)
+        if tap.keeps_calls:
+            tap.kept.append(later)
+        if y is None or not (tap.wants_gradient or tap.wants_own_gradient):
+            return
+        if not y.requires_grad:
+            if observation.phase == TRAIN and not torch.is_grad_enabled():
+                later.edge = None
+                # nothing is added to the graph within a segment, so its calls see one and the same number
+                tap.without_graph.append((_sequence_number(), later))
+            return
+        if tap.wants_own_gradient and observation.edge is not None:
+            own = watch_own_gradient(y, observation.edge, lambda g: self._gradient(tap, later, "BackwardInput", g))
+            self._leaves += own
+        if tap.wants_gradient:
+            handle = y.register_hook(lambda g: self._gradient(tap, later, "BackwardOutput", g))
+            if y.is_leaf:
+                self._leaves.append(handle)
+
+    def _gradient(self, tap: Tap, observation: Observation, need: str, gradient: torch.Tensor | None) -> None:
+        """Called in the backward pass, where an exception would be the training's."""
+        try:
+            if gradient is not None and observation.epoch == self.epoch and is_measurable(gradient):
+                observation.see(need, gradient if self.unscaled is None else self.unscaled(gradient))
+                self._measure_gradients(tap, need, observation)
+        except Exception:  # noqa: BLE001
+            _log_failure()
+
+    def _measure_gradients(self, tap: Tap, need: str, observation: Observation) -> None:
+        arrived = {source for source in GRADIENTS if source in observation.found}
+        asked = [entry for entry in tap.by_stage[BACKWARD] if any(other.startswith(need) for other in entry.needs)]
+        self._measured([entry for entry in asked if gradients_of(entry.needs) <= arrived], observation)
+        wanted = {source for entry in tap.by_stage[BACKWARD] for source in gradients_of(entry.needs)}
+        if wanted <= arrived and not tap.keeps_calls:
+            observation.drop(GRADIENTS)
+
+    def _measure(self, tap: Tap, stage: int, observation: Observation) -> None:
+        if tap.by_stage[stage]:
+            self._measured(tap.by_stage[stage], observation)
+
+    def _measured(self, entries: list[Entry], observation: Observation) -> None:
+        with torch.no_grad():  # what a metric builds is no part of the training's graph
+            if torch._C._is_any_autocast_enabled():
+                with torch.autocast(observation.device_type, enabled=False):
+                    for entry in entries:
+                        entry.measure(observation, self.step)
+            else:
+                for entry in entries:
+                    entry.measure(observation, self.step)
+
+
+def _hooks(watcher: Watcher) -> tuple[Callable[..., None], Callable[..., None]]:
+    """The two hooks; they return None always, for any other value would replace the module's."""
+    seen = weakref.ref(watcher)  # a monitor that is deleted takes its hooks away
+
+    def before(module: nn.Module, args: tuple[Any, ...]) -> None:
+        own = seen()
+        tap = None if own is None else own._armed.get(id(module))
+        if own is None or tap is None or _in_backward() != -1 or is_rehearsal(args):
+            return
+        try:
+            own.before(tap, args)
+        except Exception:  # noqa: BLE001
+            _log_failure()
+
+    def after(module: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
+        own = seen()
+        tap = None if own is None else own._armed.get(id(module))
+        if own is None or tap is None or is_rehearsal(args):
+            return
+        kwargs, output = rest if len(rest) == 2 else ({}, None)  # a forward that raised has no output
+        try:
+            if _in_backward() != -1:
+                own.again(tap, output)
+            else:
+                own.after(tap, args, kwargs, output)
+        except Exception:  # noqa: BLE001
+            _log_failure()
+
+    return before, after
+
+
+def _log_failure() -> None:
+    log.warning("a call of a module could not be watched", exc_info=True)

@@ -1,0 +1,236 @@
+"""What monitoring costs a training step, against other ways to do it.
+
+Run with `pytest -m nightly tests/benchmarks/test_monitor_speed.py -s`.
+
+ResNet-18 at 64 × 64, batch 16, SGD with momentum: CPU time on one thread; each step without a monitor is paired with
+the same step under each of the others, in turn, and the median of the ratios counts.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import modulekg_widgets as mk
+from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
+from modulekg_widgets.engine.monitoring.moments import Moments
+
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
+ROUNDS = 60
+LAYERS = (nn.Conv2d, nn.Linear)
+NORMS = {
+    "input, output, gradient norms": ["InputSndNorm", "OutputSndNorm", "OutputGradSndNorm"],
+    "output, weight, weight gradient norms": ["OutputSndNorm", "WeightNorm", "WeightGradNorm"],
+}
+EIGHT = [
+    "InputSndNorm",
+    "OutputSndNorm",
+    "OutputGradSndNorm",
+    "WeightNorm",
+    "WeightGradNorm",
+    "UpdateRatio",
+    "ActivationMax",
+    "Sparsity",
+]
+HISTOGRAMS = ["WeightHistogram", "OutputHistogram", "OutputGradHistogram"]
+
+Step = Callable[[], object]
+
+
+class Training:
+    """One network and its optimizer; `step()` is a whole training step."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.model = torchvision_builders()["resnet18"]()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
+        self.images, self.labels = torch.randn(16, 3, 64, 64), torch.randint(0, 1000, (16,))
+
+    def step(self) -> None:
+        self.optimizer.zero_grad()
+        F.cross_entropy(self.model(self.images), self.labels).backward()
+        self.optimizer.step()
+
+
+@pytest.fixture(scope="module")
+def training() -> Iterator[Training]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    training = Training()
+    for _ in range(5):
+        training.step()
+    yield training
+    torch.set_num_threads(threads)
+
+
+def ratios(training: Training, watched: dict[str, Callable[[], AbstractContextManager[Step]]], rounds: int, steps: int):
+    """For each way of watching, the ratios of CPU time with it and without, one for each round."""
+    found: dict[str, list[float]] = {name: [] for name in watched}
+    gc.disable()
+    for _ in range(rounds):
+        for name, enter in watched.items():
+            plain = timed(training.step, steps)
+            with enter() as track:
+                found[name].append(timed(lambda track=track: (training.step(), track()), steps) / plain)
+    gc.enable()
+    return found
+
+
+def timed(action: Step, steps: int) -> float:
+    gc.collect()
+    start = time.process_time()
+    for _ in range(steps):
+        action()
+    return time.process_time() - start
+
+
+class Watched(AbstractContextManager[Step]):
+    """A monitor that goes on counting from one round to the next."""
+
+    def __init__(self, training: Training, metrics: list[Any]) -> None:
+        self.monitor = mk.Monitor(training.model, {kind: metrics for kind in LAYERS})
+
+    def __enter__(self) -> Step:
+        self.monitor.start()
+        return lambda: self.monitor.track(self.monitor.step)
+
+    def __exit__(self, *error: object) -> None:
+        self.monitor.stop()
+
+
+def report(found: dict[str, list[float]], goals: dict[str, float]) -> None:
+    print(f"\n{'':<44} median (quartiles)        goal")
+    for name, values in found.items():
+        low, middle, high = statistics.quantiles(values)
+        print(f"{name:<44} {middle:.3f} ({low:.3f}–{high:.3f})   {goals.get(name, '')}")
+
+
+def test_what_a_step_costs(training: Training) -> None:
+    every = {name: Watched(training, metrics) for name, metrics in NORMS.items()}
+    every["eight statistics"] = Watched(training, list(EIGHT))
+    every["histograms"] = Watched(training, list(HISTOGRAMS))
+    goals = {**dict.fromkeys(NORMS, 1.03), "eight statistics": 1.06, "histograms": 1.3}
+    found = ratios(training, {name: lambda one=one: one for name, one in every.items()}, ROUNDS, steps=2)
+    report(found, goals)
+    for name, values in found.items():
+        assert statistics.median(values) <= goals[name], name
+
+
+def test_what_every_tenth_step_costs(training: Training) -> None:
+    every = {name: Watched(training, [[metric, "linear(10)"] for metric in own]) for name, own in NORMS.items()}
+    found = ratios(training, {name: lambda one=one: one for name, one in every.items()}, ROUNDS // 5, steps=10)
+    report(found, dict.fromkeys(NORMS, 1.01))
+    for name, values in found.items():
+        assert statistics.median(values) <= 1.01, name
+
+
+@pytest.mark.parametrize(("rows", "goal"), [(16_384, 10.0), (64, 0.2)])
+def test_a_spectrum_of_512_channels(rows: int, goal: float, training: Training) -> None:
+    x = torch.randn(rows, 512, generator=torch.Generator().manual_seed(0))
+    times = [timed(lambda: Moments(x, 1).eigenvalues, 5) / 5 * 1000 for _ in range(20)]
+    product = [timed(lambda: x.T @ x, 5) / 5 * 1000 for _ in range(5)] if rows > 512 else [0.0]
+    print(f"\n{rows} rows: {statistics.median(times):.2f} ms, of which the product {statistics.median(product):.2f} ms")
+    assert statistics.median(times) - statistics.median(product) <= goal
+
+
+# ------------------------------------------------------------------ other ways
+
+
+class Peer(AbstractContextManager[Step]):
+    """Hooks of others, there for one round."""
+
+    def __init__(self, enter: Callable[[ExitStack], Step]) -> None:
+        self.enter = enter
+        self.stack = ExitStack()
+
+    def __enter__(self) -> Step:
+        return self.enter(self.stack)
+
+    def __exit__(self, *error: object) -> None:
+        self.stack.close()
+
+
+def stored_then_read(model: nn.Module) -> Callable[[ExitStack], Step]:
+    """Taiyi's published way: keep input and gradient of each layer in a full hook, take norms at `track`, one by one."""
+
+    def enter(stack: ExitStack) -> Step:
+        kept: dict[nn.Module, list[torch.Tensor]] = {}
+
+        def forward(module: nn.Module, args: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+            kept[module] = [args[0], output]
+
+        def backward(module: nn.Module, inputs: object, outputs: tuple[torch.Tensor, ...]) -> None:
+            kept[module].append(outputs[0])
+
+        for module in model.modules():
+            if isinstance(module, LAYERS):
+                stack.callback(module.register_forward_hook(forward).remove)
+                stack.callback(module.register_full_backward_hook(backward).remove)
+        return lambda: [value.detach().norm().item() for values in kept.values() for value in values]
+
+    return enter
+
+
+def wandb_watch(model: nn.Module, folder: Path) -> Callable[[ExitStack], Step]:
+    def enter(stack: ExitStack) -> Step:
+        import wandb
+
+        run = wandb.init(mode="offline", dir=folder, settings=wandb.Settings(silent=True))
+        run.watch(model, log="all", log_freq=1)
+        stack.callback(run.finish)
+        stack.callback(run.unwatch, model)
+        return lambda: run.log({"step": 1})
+
+    return enter
+
+
+def tensorboard_histograms(model: nn.Module, folder: Path) -> Callable[[ExitStack], Step]:
+    def enter(stack: ExitStack) -> Step:
+        from torch.utils.tensorboard import SummaryWriter
+
+        writer = SummaryWriter(folder)
+        stack.callback(writer.close)
+
+        def track() -> None:
+            for name, parameter in model.named_parameters():
+                writer.add_histogram(name, parameter, 0)
+                writer.add_histogram(f"{name}.grad", parameter.grad, 0)
+
+        return track
+
+    return enter
+
+
+def test_what_others_cost(training: Training, tmp_path: Path, require: Callable[..., None]) -> None:
+    require("wandb", "tensorboard")
+    os.environ["WANDB_SILENT"] = "true"
+    model = training.model
+    norms, histograms = Watched(training, NORMS["input, output, gradient norms"]), Watched(training, list(HISTOGRAMS))
+    found = ratios(
+        training,
+        {
+            "three norms, this package": lambda: norms,
+            "three norms, stored and read at track": lambda: Peer(stored_then_read(model)),
+            "histograms, this package": lambda: histograms,
+            "histograms, wandb.watch(log='all')": lambda: Peer(wandb_watch(model, tmp_path)),
+            "histograms, TensorBoard": lambda: Peer(tensorboard_histograms(model, tmp_path / "tensorboard")),
+        },
+        rounds=7,
+        steps=3,
+    )
+    report(found, {})
+    medians = {name: statistics.median(values) for name, values in found.items()}
+    assert medians["three norms, this package"] < medians["three norms, stored and read at track"]
+    assert medians["histograms, this package"] < medians["histograms, wandb.watch(log='all')"]
+    assert medians["histograms, this package"] < medians["histograms, TensorBoard"]

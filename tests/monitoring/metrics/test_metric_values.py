@@ -1,0 +1,113 @@
+"""Every metric against its definition in numpy, on what real modules in training give it, in three precisions."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from modulekg_widgets.engine.monitoring import metrics
+from modulekg_widgets.engine.monitoring.metrics.base import METRICS, NoValueError
+from monitoring.metrics.metric_references import REFERENCES
+from monitoring.metrics.metric_samples import DTYPES, SOURCES, Sample, as_array, has_weight, is_trained, samples, value
+
+# those that say themselves to be metrics of attention have a table of their own
+OWN = [name for name in METRICS if METRICS[name].__module__.startswith(f"{metrics.__name__}.")]
+HERE = [name for name in OWN if "Attention" not in METRICS[name].needs]
+
+CASES = [(name, source) for name in REFERENCES for source in SOURCES]
+# what float32 arithmetic loses, whatever the precision of the tensors: the reference reads the same rounded values
+CLOSE = 2e-5
+
+
+@cache
+def taken(source: str, dtype: torch.dtype) -> list[list[Sample]]:
+    return samples(source, dtype)
+
+
+def missing(name: str, source: str) -> str | None:
+    """Why a metric has no value for what the source gives; None when it has one."""
+    if name in ("MeanTID", "VarTID") and source != "batch_norm":
+        return "running"
+    if name == "GradientNoiseScale" and source in ("batch_norm", "relu", "attention"):
+        return "no linear layer"
+    if not has_weight(source) and ("Weight" in METRICS[name].needs or "WeightGrad" in METRICS[name].needs):
+        return ""
+    return "" if "WeightGrad" in METRICS[name].needs and not is_trained(source) else None
+
+
+def compare(name: str, found: Any, expected: Any, rtol: float) -> None:
+    if isinstance(expected, dict):
+        assert list(found) == list(expected)
+        for key, part in expected.items():
+            if key == "counts":
+                compare_counts(found[key], part)
+            else:
+                compare(f"{name}.{key}", found[key], part, rtol)
+    else:
+        assert np.shape(found) == np.shape(expected)
+        scale = np.max(np.abs(expected)) if np.ndim(expected) else 0.0  # of a vector the largest element counts
+        np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol * scale, err_msg=name)
+
+
+def compare_counts(found: np.ndarray, expected: np.ndarray) -> None:
+    """The same, but for elements on the border of two bins."""
+    assert found.sum() == expected.sum()
+    assert np.abs(np.cumsum(found) - np.cumsum(expected)).sum() <= 2 + expected.sum() * 0.01
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("name", "source"), CASES)
+def test_a_metric_is_its_definition(name: str, source: str, dtype: torch.dtype) -> None:
+    why = missing(name, source)
+    kind = METRICS[name]
+    for steps in taken(source, dtype):
+        if why:
+            with pytest.raises(NoValueError, match=why):
+                value(kind, steps)
+        elif why is None:
+            found = as_array(value(kind, steps))
+            compare(name, found, REFERENCES[name](steps), tolerance(name, steps))
+        else:
+            assert steps[-1].wg is None  # the engine asks no metric then
+
+
+def tolerance(name: str, steps: list[Sample]) -> float:
+    """Float32 tells the least eigenvalue from rounding as long as it is not 0; then it is so exactly."""
+    if "Condition" not in name:
+        return CLOSE
+    condition = float(REFERENCES[name](steps))
+    return CLOSE + (1e-7 * condition if condition < 1e5 else 0.0)
+
+
+def test_every_metric_has_a_reference() -> None:
+    assert sorted(HERE) == sorted(REFERENCES)
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [
+        ("Sparsity", 0.3, 1.0),
+        ("DeadNeuronFraction", 0.2, 0.9),
+        ("WeightParamJump", 1.0, 99.0),
+        ("InputCovCondition", 1e6, 1e9),
+        ("RankMe", 5.0, 20.0),
+    ],
+)
+def test_the_samples_are_worth_measuring(name: str, least: float, most: float) -> None:
+    """What is 0 in all samples could be always 0 in the package."""
+    found = [
+        float(REFERENCES[name](steps))
+        for source in SOURCES
+        for steps in taken(source, torch.float32)
+        if missing(name, source) is None
+    ]
+    assert least <= max(found) <= most
+
+
+def test_the_samples_cover_reused_and_frozen_modules() -> None:
+    assert len(taken("reused", torch.float32)) == 2
+    assert taken("frozen", torch.float32)[0][0].wg is None

@@ -1,0 +1,145 @@
+"""How processes end: without closing anything, with a sink that hangs, and in a fork."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from modulekg_widgets.engine.monitoring.recording import load_recording
+
+BEGIN = """
+import atexit, os, sys, time, warnings
+import numpy as np
+from modulekg_widgets.engine.monitoring.history import History
+from modulekg_widgets.engine.monitoring.readings import Slot
+from modulekg_widgets.engine.monitoring.sinks import delivery, open_sink
+from modulekg_widgets.engine.monitoring.sinks.delivery import Delivery
+
+history = History()
+slot = history.slot_number(Slot("layer", "M", 0, "train"))
+sinks = Delivery(history)
+
+def train(start, stop):
+    for step in range(start, stop):
+        history.append(step, [slot], np.array([step / 8]))
+        sinks.nudge()
+"""
+
+
+def run(script: str, *paths: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "default", "-c", BEGIN + script, *map(str, paths)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def values(path: Path) -> list[float]:
+    found = list(load_recording(path).readings())
+    assert [reading.step for reading in found] == list(range(len(found)))
+    return [reading.value for reading in found]  # type: ignore[misc]
+
+
+ENDS = {
+    "simply": "train(0, 2000)",
+    "by an exception": "train(0, 2000); raise ValueError('broke')",
+    "by exit": "train(0, 2000); sys.exit(3)",
+    "without a thread": """
+def late():
+    train(0, 2000)
+    sinks.add(open_sink(sys.argv[3]))
+    sinks.close()
+atexit.register(late)
+""",
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_an_interpreter_that_ends_delivers_what_is_left(end: str, tmp_path: Path, require: Callable[..., None]) -> None:
+    require("pyarrow")
+    paths = [tmp_path / "run.jsonl", tmp_path / "run.parquet", tmp_path / "late.csv"]
+    script = "for path in sys.argv[1:3]:\n    sinks.add(open_sink(path))\n" + ENDS[end]
+    done = run(script, *paths)
+    assert done.returncode == {"simply": 0, "by an exception": 1, "by exit": 3, "without a thread": 0}[end]
+    assert "Warning" not in done.stderr
+    assert "Exception" not in done.stderr
+    for path in paths[: 3 if end == "without a thread" else 2]:
+        if end != "without a thread" or path.suffix == ".csv":
+            assert values(path) == [step / 8 for step in range(2000)]
+
+
+def test_a_sink_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
+    script = """
+class Hanging:
+    name = "hanging"
+    def write(self, readings): time.sleep(1000)
+    def close(self): ...
+
+delivery.PATIENCE = 0.3
+sinks.add(Hanging())
+sinks.add(open_sink(sys.argv[1]))
+train(0, 100)
+"""
+    begin = time.monotonic()
+    done = run(script, tmp_path / "run.jsonl")
+    assert time.monotonic() - begin < 15
+    assert done.returncode == 0
+    assert "the sink hanging does not finish: 100 rows are not delivered to it" in done.stderr
+    assert values(tmp_path / "run.jsonl") == [step / 8 for step in range(100)]
+
+
+def test_what_a_sink_writes_to_is_still_there_at_the_end() -> None:
+    script = """
+class Library:  # as wandb, which ends with the interpreter
+    is_over = False
+    def log(self, values, step):
+        assert not self.is_over
+        self.last = step
+    def end(self):
+        self.is_over = True
+        print("last", self.last)
+
+library = Library()
+atexit.register(library.end)
+sinks.add(open_sink(library))
+train(0, 500)
+"""
+    done = run(script)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "last 499\n", "")
+
+
+@pytest.mark.parametrize("leaves", ["sys.exit(0)", "os._exit(0)"])
+def test_a_fork_delivers_nothing(leaves: str, tmp_path: Path, require: Callable[..., None]) -> None:
+    require("pyarrow")
+    script = f"""
+import gc
+warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+for path in sys.argv[1:]:
+    sinks.add(open_sink(path))
+train(0, 300)
+pid = os.fork()
+if pid == 0:
+    for courier in sinks._couriers:
+        courier._sink.write(list(history.readings()))
+    sinks.nudge()
+    assert sinks.flush(5)
+    sinks.close()
+    other = Delivery(history)
+    other.add(open_sink(sys.argv[1] + ".own.jsonl"))  # its own sinks are its own
+    other.close()
+    del sinks, courier
+    delivery._ACTIVE.clear()
+    gc.collect()
+    {leaves}
+train(300, 600)
+assert os.waitpid(pid, 0)[1] == 0
+sinks.close()
+"""
+    paths = [tmp_path / f"run{kind}" for kind in (".jsonl", ".csv", ".parquet")]
+    done = run(script, *paths)
+    assert (done.returncode, done.stderr) == (0, "")
+    for path in paths:
+        assert values(path) == [step / 8 for step in range(600)]
+    assert len(values(tmp_path / "run.jsonl.own.jsonl")) == 300

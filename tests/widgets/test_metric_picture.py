@@ -1,0 +1,94 @@
+"""The static picture of a MetricPanel."""
+
+from __future__ import annotations
+
+import math
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+
+import pytest
+
+from modulekg_widgets.engine.monitoring.run import Run
+from modulekg_widgets.widgets.metric_panel import MetricPanel
+from widgets.metric_samples import live_run, measured_run, put
+
+
+@pytest.fixture
+def run() -> Run:
+    return measured_run()
+
+
+@pytest.fixture
+def panel(run: Run) -> Iterator[MetricPanel]:
+    widget = MetricPanel(run)
+    yield widget
+    widget.close()
+
+
+def picture(panel: MetricPanel) -> ElementTree.Element:
+    bundle = panel._repr_mimebundle_()
+    assert len(bundle["image/svg+xml"].encode()) <= 100_000
+    return ElementTree.fromstring(bundle["image/svg+xml"])
+
+
+def texts(root: ElementTree.Element) -> list[str]:
+    return [element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def lines(root: ElementTree.Element) -> list[str]:
+    paths = [element.get("d", "") for element in root.iter("{http://www.w3.org/2000/svg}path")]
+    return paths[1:]  # the first is the frame
+
+
+def test_the_picture_shows_what_the_panel_shows(run: Run, panel: MetricPanel) -> None:
+    for step in range(1, 5):
+        put(run, step, {("layer1.0", "OutputSndNorm"): step * 10.0, ("layer2", "OutputSndNorm"): -5.0})
+    root = picture(panel)
+    assert texts(root) == ["loss", "ResNet", "2", "2", "step 0", "0", "loss"]
+    panel.metric = "OutputSndNorm"
+    root = picture(panel)
+    assert texts(root) == ["OutputSndNorm", "ResNet", "40", "-5", "step 0", "4", "layer1.0", "layer2"]
+    first, second = lines(root)
+    assert first.count("L") == second.count("L") == 4
+    assert first.endswith("L546.0 34.0")  # the greatest of the last step: top right
+    panel.selected = "layer2"
+    assert texts(picture(panel))[2:] == ["2", "-5", "step 0", "4", "layer2"]
+    panel.modules, panel.window = ["layer1.0"], 2
+    assert texts(picture(panel))[2:] == ["40", "30", "step 3", "4", "layer1.0"]
+
+
+def test_the_picture_survives_what_values_and_names_can_be(panel: MetricPanel, run: Run) -> None:
+    name = "</text><script>window.__xss=42</script>\x00\ud800"
+    for step, value in enumerate([1.0, math.nan, 3.0, math.inf, -math.inf, 1e308, -1e308, math.nan, 0.0]):
+        put(run, step, {(name, "M"): value})
+    panel.metric = "M"
+    root = picture(panel)
+    assert texts(root)[-1].startswith("</text><script>")
+    assert lines(root)[0].count("M") == 4
+    panel.log_scale = True
+    assert texts(picture(panel))[2:4] == ["1e+308", "1"]
+
+
+def test_the_picture_of_nothing_says_so() -> None:
+    panel = MetricPanel(live_run("empty"))
+    assert texts(picture(panel)) == ["no values yet", "empty"]
+    panel.close()
+
+
+def test_the_picture_of_much_is_small(panel: MetricPanel) -> None:
+    runs = [live_run(f"run {number}") for number in range(6)]
+    for run in runs:
+        for step in range(1500):
+            put(run, step, {(f"module{number}" * 20, "M"): math.sin(step * number) for number in range(4)})
+    many = MetricPanel(runs)
+    assert len(lines(picture(many))) == 12
+    many.close()
+
+
+def test_the_picture_of_a_very_long_run_does_not_keep_the_cell_waiting(
+    panel: MetricPanel, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("modulekg_widgets.widgets.metric_picture.SECONDS", 0.05)
+    for step in range(100_000):
+        put(run, step, {("", "loss"): 1.0})
+    assert texts(picture(panel))[-1] == "the beginning of a long training"
