@@ -71,7 +71,7 @@ class RunReader:
                 self._step, self._steps = row.step, self._steps + 1
             batch.add(self._layout_of(row.slots), row)
             self.read_rows += 1
-            if time.perf_counter() > deadline:
+            if time.thread_time() > deadline:
                 return False
         return True
 
@@ -165,7 +165,7 @@ class Updates:
         """The rows that have come, and their share of all that wait: below 1 where one call cannot read them."""
         backlog, batch = self._backlog or self.behind, Batch()
         waiting = [reader for reader in self._readers if reader.behind > 0]
-        complete = [_read(r, batch, time.perf_counter() + seconds / len(waiting), due) for r in waiting]
+        complete = [_read(r, batch, time.thread_time() + seconds / len(waiting), due) for r in waiting]
         shared = self._backlog or not all(complete)
         self._backlog = 0 if all(complete) else backlog
         return batch, min(1.0, batch.count / backlog) if shared else 1.0

@@ -20,7 +20,7 @@ IDLE_AFTER = 5.0
 UNHEARD_PERIOD = 0.1  # between two messages when the page's answers are not heard: the kernel is busy
 IN_FLIGHT = 8  # messages that may be unanswered while answers are heard
 PATIENCE = 0.5  # seconds without an answer after which none is expected
-READING = 0.015  # seconds of reading for one message
+READING = 0.015  # seconds of the thread's own time for one message
 
 Send: TypeAlias = Callable[[dict[str, Any], list[bytes]], None]
 
@@ -40,7 +40,9 @@ class MetricStream:
         self._seq = self._heard = 0
         self._sent_at = self._heard_at = self._news_at = -math.inf
         self._is_reset = True  # what is sent next begins anew
-        self._resync = False
+        self._reset_seq = 0  # the last message that began anew
+        self._asked_at: float | None = None  # when the page asked for everything
+        self._must_rewind = False
         self._replay: tuple[float, float | None] | None = None  # steps a second, since when
         self._thread: threading.Thread | None = None
         self._is_stopped = False
@@ -73,15 +75,18 @@ class MetricStream:
     def heard(self, message: Any, now: float | None = None) -> None:
         """Take the page's answer: {"kind": "ack", "seq": n} or {"kind": "resync"}; anything else is nothing."""
         kind = message.get("kind") if isinstance(message, dict) else None
+        now = time.monotonic() if now is None else now
         if kind == "resync":
-            self._resync = True
+            self._asked_at = now
         elif kind == "ack" and type(message.get("seq")) is int and self._heard < message["seq"] <= self._seq:
-            self._heard, self._heard_at = message["seq"], time.monotonic() if now is None else now
+            if self._heard < self._reset_seq <= message["seq"]:
+                self._asked_at = None  # the page asked before it had this one, which gave it everything
+            self._heard, self._heard_at = message["seq"], now
 
     def replay(self, speed: float | None) -> None:
         """Begin anew, with `speed` recorded steps a second; None: with all of them."""
         self._replay = None if speed is None else (speed, None)
-        self._resync = True
+        self._must_rewind = True
         self._wake.set()
 
     # -------------------------------------------------------------- in the thread
@@ -90,14 +95,16 @@ class MetricStream:
         """Send what is new, if anything is and the page may take it; seconds until the next look."""
         if not self._may_send(now):
             return PERIOD
-        is_asked, self._resync = self._resync, False
-        if is_asked:
-            self._is_reset = True
+        must_answer = self._must_rewind or self._is_asked(now)
+        if must_answer:
+            self._must_rewind, self._asked_at, self._is_reset = False, None, True
             self.updates.rewind()
         update = self.updates.next(READING, self._due(now))
-        if update is not None or is_asked:
+        if update is not None or must_answer:
             self._seq, self._sent_at, self._news_at = self._seq + 1, now, now
             is_reset, self._is_reset = self._is_reset, False
+            if is_reset:
+                self._reset_seq = self._seq
             content, buffers = update or ({}, [])
             send = self._send()
             if send is not None:
@@ -113,6 +120,15 @@ class MetricStream:
         if now - self._heard_at < PATIENCE:
             return False
         return now - self._sent_at >= UNHEARD_PERIOD
+
+    def _is_asked(self, now: float) -> bool:
+        """Whether the page wants everything, and no message is on its way to it that has everything already.
+
+        A kernel that was busy hears late what a page asked for before its first message came.
+        """
+        if self._asked_at is None:
+            return False
+        return self._heard >= self._reset_seq or now - self._asked_at >= PATIENCE
 
     def _due(self, now: float) -> float:
         """How many steps of each run may have been sent by now."""

@@ -1,14 +1,18 @@
 """What a monitor must leave as it found it: hooks, settings of the process, and the modules, read without asking them."""
 
+import contextlib
 import gc
-import sys
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+import torch._dynamo.eval_frame  # as in a process that compiles: the monitor then has a stance to put back
 from torch import nn
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+from modulekg_widgets.engine.monitoring.metrics.base import METRICS
 
 read_dict = nn.Module.__dict__["__dict__"].__get__
 
@@ -25,12 +29,11 @@ def hook_count() -> int:
 
 def process_state() -> dict[str, Any]:
     """What belongs to the whole process, or to this thread."""
-    dynamo = sys.modules.get("torch._dynamo.eval_frame")
     return {
         "hooks": global_hooks(),
         "function modes": [id(mode) for mode in _get_current_function_mode_stack()],
         "dispatch modes": [id(mode) for mode in _get_current_dispatch_mode_stack()],
-        "stance": None if dynamo is None else dynamo._stance.stance,
+        "stance": torch._dynamo.eval_frame._stance.stance,
         "filters": list(warnings.filters),
         "grad": torch.is_grad_enabled(),
         "autocast": torch.is_autocast_enabled("cpu"),
@@ -105,6 +108,17 @@ def identities(root: nn.Module) -> list[Any]:
         for module in modules_of(root)
         if not isinstance(module, torch.jit.ScriptModule)
     ]
+
+
+@contextlib.contextmanager
+def own_metrics() -> Iterator[None]:
+    """Metrics that are registered inside are gone after."""
+    before = dict(METRICS._entries)
+    try:
+        yield
+    finally:
+        METRICS._entries.clear()
+        METRICS._entries.update(before)
 
 
 def tensors_alive() -> int:

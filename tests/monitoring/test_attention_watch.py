@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.overrides import _get_current_function_mode_stack
 
+from modulekg_widgets.engine.monitoring.attention import forget_interrupted
 from modulekg_widgets.engine.monitoring.attention_logits import Attention
 from modulekg_widgets.engine.monitoring.metrics.base import NoValueError
 from monitoring.attention_samples import B, E, Fused, H, L, N, S, W, check, projected, random, reference, watched
@@ -64,18 +65,37 @@ def test_what_raises_leaves_nothing() -> None:
 def test_an_interrupt_is_made_good() -> None:
     module, x = Twice(KeyboardInterrupt()), random(B, H, L, E)
     seen = watched(module)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as caught:  # its traceback keeps the frames, as in a notebook
         module(x)
+    assert len(_get_current_function_mode_stack()) == 1
+    F.scaled_dot_product_attention(x, x, x)
+    listener = _get_current_function_mode_stack()[0]
+    assert len(listener.calls) == 2  # of the call itself, none after it
     module.fail = None
     module(x)
     assert [each and len(each.calls) for each in seen] == [2]
     assert not _get_current_function_mode_stack()
-    module.fail = KeyboardInterrupt()
+    assert caught.value is not None
+    assert module.watch._open == {threading.get_ident(): []}  # type: ignore[union-attr]
+
+
+def test_what_an_interrupt_left_can_be_taken_away_below_other_modes() -> None:
+    module, x = Twice(KeyboardInterrupt()), random(B, H, L, E)
+    watched(module)
     with pytest.raises(KeyboardInterrupt):
         module(x)
-    with torch.device("cpu"):  # a mode above ours stays
-        module.watch.close()  # type: ignore[operator, union-attr]
-        assert len(_get_current_function_mode_stack()) == 1
+    with torch.device("cpu"):
+        assert len(_get_current_function_mode_stack()) == 2
+        forget_interrupted()
+        assert [type(mode).__name__ for mode in _get_current_function_mode_stack()] == ["DeviceContext"]
+    assert not _get_current_function_mode_stack()
+
+
+def test_two_watches_of_one_module_see_the_same() -> None:
+    module, x = Twice(), random(B, H, L, E)
+    both = [watched(module), watched(module)]
+    module(x, depth=1)
+    assert [[len(each.calls) for each in seen if each] for seen in both] == [[2, 4], [2, 4]]
     assert not _get_current_function_mode_stack()
 
 
@@ -171,6 +191,9 @@ def test_compiled_code_is_left_alone() -> None:
     assert seen[0] is not None
     with pytest.raises(NoValueError, match="compiled"):
         seen[0].entropy()
+    with torch.compiler.set_stance("force_eager"):  # as the monitor does on steps that it measures
+        outer(x)
+    check(seen[1], reference(x, x))
 
 
 def test_the_fast_path_of_an_encoder_has_no_value_and_stays() -> None:

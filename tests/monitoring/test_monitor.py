@@ -42,7 +42,7 @@ def test_the_first_forward_belongs_to_step_0_and_tables_agree_with_the_dict() ->
         steps(model, monitor, 3)
     output = monitor.get_output()
     assert {name: list(metrics) for name, metrics in output.items()} == {
-        "0": ["OutputSndNorm", "WeightNorm"],
+        "0": ["WeightNorm", "OutputSndNorm"],
         "2": ["InputMean", "WeightStatistic"],
     }
     assert all(list(by_step) == [0, 1, 2] for metrics in output.values() for by_step in metrics.values())
@@ -296,3 +296,25 @@ def test_a_run_is_resumed_from_its_file(tmp_path: Path) -> None:
     assert recorded["WeightNorm"] == found
     assert recorded["InputMean"][5].shape == (4,)
     assert mk.Monitor(model, config, resume=file).step == 7
+
+
+def test_a_monitor_that_starts_again_goes_on_in_its_files(tmp_path: Path) -> None:
+    file, objects = tmp_path / "run.csv", Collected()
+    model = net()
+    monitor = mk.Monitor(model, {"0": ["WeightNorm"]}, sinks=[file, objects])
+    for first in (0, 2):
+        with monitor:
+            steps(model, monitor, 2, first=first)
+    assert list(mk.load_recording(file).get_output()["0"]["WeightNorm"]) == [0, 1, 2, 3]
+    assert objects.steps == [0, 1, 2, 3]
+
+
+class Collected:
+    """A logger of the user's own."""
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        assert set(values) == {"0/WeightNorm"}
+        self.steps.append(step)

@@ -149,10 +149,10 @@ def refused(path: Path, content: bytes | str, where: str) -> None:
     """Assert that neither reading nor cutting takes the file, and that the error says why."""
     path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
     for act in (load_recording, lambda path: continue_file(path, 5)):
-        begin = time.perf_counter()
+        begin = time.process_time()
         with pytest.raises(RecordingError, match=where) as caught:
             act(path)
-        assert time.perf_counter() - begin < 2
+        assert time.process_time() - begin < 2
         assert isinstance(caught.value, mk.ModuleKGError)
         assert str(path) in str(caught.value)
         assert str(caught.value).isprintable()
@@ -265,10 +265,10 @@ def test_huge_lines_are_refused_in_little_memory(tmp_path: Path, monkeypatch: py
             (huge, "line 2: it is longer than 32 MB"),
             (lists, "line 2: it has more than 100,000 lists"),
         ):
-            begin = time.perf_counter()
+            begin = time.process_time()
             with pytest.raises(RecordingError, match=where):
                 load_recording(path)
-            assert time.perf_counter() - begin < 2
+            assert time.process_time() - begin < 2
         assert tracemalloc.get_traced_memory()[1] < 200e6
     finally:
         tracemalloc.stop()

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -16,10 +17,10 @@ import modulekg_widgets as mk
 from pruning.battery import differs, state_of
 
 
-def old_weight_norm(module: nn.Module) -> nn.Module:
+def old_weight_norm(module: nn.Module, name: str = "weight", dim: int = 0) -> nn.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return nn.utils.weight_norm(module)
+        return nn.utils.weight_norm(module, name, dim)
 
 
 WRAPPERS = pytest.mark.parametrize("wrap", [parametrizations.weight_norm, old_weight_norm])
@@ -83,3 +84,45 @@ def test_restore_keeps_what_stayed_of_the_weight(wrap: Callable[[nn.Module], nn.
     receipt.restore()
     model(X)
     assert torch.allclose(model[2].weight[:, [0, 3, 4, 6, 7]], trained, atol=1e-13)
+
+
+class Positional(nn.Module):
+    """A grouped convolution beside a residual path, as the positions of wav2vec2: channels and groups go."""
+
+    def __init__(self, conv: nn.Module) -> None:
+        super().__init__()
+        self.into, self.conv, self.out = nn.Conv1d(3, 16, 1), conv, nn.Conv1d(16, 2, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.into(x)
+        return self.out(x + self.conv(x))
+
+
+@WRAPPERS
+@pytest.mark.parametrize("dim", [0, 2])
+@pytest.mark.parametrize("granularity", ["index", "group"])
+def test_grouped_convolutions_normalised_along_the_first_or_the_last_dimension(
+    wrap: Callable[..., nn.Module], dim: int, granularity: str
+) -> None:
+    torch.manual_seed(0)
+    model = Positional(wrap(nn.Conv1d(16, 16, 5, padding=2, groups=4), "weight", dim)).double()
+    x = torch.randn(2, 3, 9, dtype=torch.float64)
+    with torch.no_grad():
+        model(x)
+        whole, weight = copy.deepcopy(model), model.conv.weight.detach().clone()
+        plan = mk.plan(mk.trace(model, x), ratio=0.5, granularity=granularity)
+        direction = next(edit for edit in plan.edits.tensors if edit.shape == (16, 4, 5))
+        gains = [edit.gain_of for edit in plan.edits.tensors if edit.gain_of is not None]
+        # whole groups leave the norm of a row as it is
+        assert gains == ([] if (dim, granularity) == (0, "group") else [(direction.names[0], dim)])
+        plan.cut(model)
+        found = model(x)
+        rows, columns = direction.kept[0], direction.kept.get(1, np.arange(4))
+        assert len(rows) == 8
+        assert torch.allclose(model.conv.weight, weight[rows][:, columns], atol=1e-14)
+        hidden = whole.into(x)
+        gone = np.setdiff1d(np.arange(16), rows)
+        hidden[:, gone] = 0
+        summed = hidden + whole.conv(hidden)
+        summed[:, gone] = 0
+        assert (whole.out(summed) - found).abs().max() < 1e-13

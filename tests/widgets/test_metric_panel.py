@@ -219,7 +219,7 @@ def test_an_answer_is_no_cell(panel: MetricPanel, monkeypatch: pytest.MonkeyPatc
         panel.comm.handle_msg({"content": {"data": data}, "buffers": []})
 
     receive({"method": "custom", "content": {"kind": "resync"}})
-    assert panel._stream._resync
+    assert panel._stream._asked_at is not None
     assert events == []
     receive({"method": "update", "state": {"view": "heatmap"}, "buffer_paths": []})
     assert panel.view == "heatmap"

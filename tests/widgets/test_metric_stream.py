@@ -197,7 +197,7 @@ def test_a_resync_gets_everything_anew_once(run: Run) -> None:
     owner = Owner(run)
     owner.live(1, answering(owner, run, 0.02))
     for _ in range(5):
-        owner.stream.heard({"kind": "resync"})
+        owner.stream.heard({"kind": "resync"}, owner.now)
     owner.live(1, answering(owner, run, 0.02))
     resets = [content["seq"] for _, content in owner.sent if content["reset"]]
     assert len(resets) == 2
@@ -207,9 +207,35 @@ def test_a_resync_gets_everything_anew_once(run: Run) -> None:
 
 def test_a_resync_of_an_empty_run_is_answered(run: Run) -> None:
     owner = Owner(run)
-    owner.stream.heard({"kind": "resync"})
+    owner.stream.heard({"kind": "resync"}, 1000.0)
     owner.live(0.5, lambda now: None)
     assert [content for _, content in owner.sent] == [{"kind": "update", "seq": 1, "reset": True}]
+
+
+def test_a_page_that_asked_before_its_first_message_came_has_everything(run: Run) -> None:
+    """The view is made by a cell that trains: its question and the answers are heard when the cell ends."""
+    owner = Owner(run)
+    owner.live(5, growing(run))
+    owner.stream.heard({"kind": "resync"}, owner.now)
+    for seq in range(1, len(owner.sent) + 1):
+        owner.stream.heard({"kind": "ack", "seq": seq}, owner.now)
+    owner.live(2, answering(owner, run, 0.02))
+    assert [content["seq"] for _, content in owner.sent if content["reset"]] == [1]
+    owner.live(0.2, lambda now: None)
+    assert_complete(owner.page, run)
+
+
+def test_a_page_that_missed_the_first_message_gets_everything(run: Run) -> None:
+    owner = Owner(run)
+    owner.live(2, growing(run))
+    count = len(owner.sent)
+    owner.stream.heard({"kind": "resync"}, owner.now)
+    owner.live(0.4, growing(run))
+    assert [content["seq"] for _, content in owner.sent if content["reset"]] == [1]
+    owner.live(0.4, growing(run))
+    assert sum(content["reset"] for _, content in owner.sent[count:]) == 1
+    owner.live(0.2, lambda now: None)
+    assert_complete(owner.page, run)
 
 
 def test_a_replay_gives_the_steps_in_order_at_its_speed(run: Run) -> None:

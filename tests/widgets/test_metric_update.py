@@ -167,7 +167,7 @@ def test_what_takes_many_messages_is_thinned_as_one(monkeypatch: pytest.MonkeyPa
     for step in range(20_000):
         put(run, step, {("", "loss"): float(step % 1000)})
     clock = iter(range(10**9))
-    monkeypatch.setattr(metric_reader.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(metric_reader.time, "thread_time", lambda: float(next(clock)))
     updates, page = Updates([run]), Page()
     while (update := updates.next(seconds=500)) is not None:
         page.receive(*update)

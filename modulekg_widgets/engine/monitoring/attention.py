@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
@@ -134,17 +135,19 @@ READERS: dict[Any, Callable[..., Call]] = {
 
 
 class _Listener(TorchFunctionMode):
-    """Lets every call through as it is, and notes the attentions."""
+    """Lets every call of torch through as it is, and notes the attentions; for one call of one module."""
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, reason: str = "") -> None:
         super().__init__()
-        self.module_id = id(module)
         self.calls: list[Call] = []
-        self.reason = ""
+        self.reason = reason
+        marks = (mark for running, mark in _module_calls() if running is module and mark is not None)
+        mark = next(marks, None)
+        self.mark = None if mark is None else weakref.ref(mark)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if not torch.compiler.is_compiling() and func in READERS and _running(self.module_id):
+        if not torch.compiler.is_compiling() and func in READERS and self.is_under_way():
             self.note(READERS[func], args, kwargs or {})
         return result
 
@@ -155,22 +158,27 @@ class _Listener(TorchFunctionMode):
         except Exception as error:  # noqa: BLE001 - a metric never harms a training
             self.reason = _why(error)
 
+    def is_under_way(self) -> bool:
+        """Whether the call that it is for has not ended: an interrupt ends it without a word."""
+        if self.mark is None:
+            return True
+        mark = self.mark()
+        return mark is not None and any(other is mark for _, other in _module_calls())
+
+
+def _module_calls() -> Iterator[tuple[Any, Any]]:
+    """The calls of modules on this thread's stack, the innermost first: the module, and a set that each call makes."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is nn.Module._call_impl.__code__:
+            yield frame.f_locals.get("self"), frame.f_locals.get("called_always_called_hooks")
+        frame = frame.f_back
+
 
 def _why(error: Exception) -> str:
     if isinstance(error, _UnreadableError):
         return str(error)
     return f"the attention could not be read: {type(error).__name__}: {shown(str(error))}"
-
-
-def _running(module_id: int) -> int:
-    """How many calls of the module are on this thread's stack."""
-    count = 0
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code is nn.Module._call_impl.__code__:
-            count += id(frame.f_locals.get("self")) == module_id
-        frame = frame.f_back
-    return count
 
 
 def _remove(listener: _Listener) -> None:
@@ -184,6 +192,13 @@ def _remove(listener: _Listener) -> None:
         _push_mode(mode)
 
 
+def forget_interrupted() -> None:
+    """Take off this thread what still listens for calls that have ended, as an interrupt ends them without `leave`."""
+    for mode in list(_get_current_function_mode_stack()):
+        if isinstance(mode, _Listener) and not mode.is_under_way():
+            _remove(mode)
+
+
 # --------------------------------------------------------------- the watch
 
 
@@ -191,27 +206,25 @@ class AttentionWatch:
     """What a module's hooks call to see its attention: `enter` before the forward pass, `leave` after it.
 
     `scaled_dot_product_attention` and nn.MultiheadAttention are seen, directly or in submodules, except in what is
-    compiled. An interrupt, after which `leave` is not called, is made good by the next `enter`, or by `close`.
+    compiled. An interrupt, after which `leave` is not called, is made good by any later `enter`, and by
+    `forget_interrupted`.
     """
 
     def __init__(self, module: nn.Module) -> None:
         self._is_multihead = type(module).forward is nn.MultiheadAttention.forward
-        self._open: dict[int, list[_Listener | str]] = {}  # of each thread; a recursive module has several
+        self._open: dict[int, list[_Listener]] = {}  # of each thread; a recursive module has several
 
     def enter(self, module: nn.Module, args: Sequence[Any]) -> None:
         """Start to listen; to be called in the forward pre-hook."""
         if torch.compiler.is_compiling():
             return
+        forget_interrupted()
         opened = self._open.setdefault(threading.get_ident(), [])
-        if opened:
-            self._forget(max(_running(id(module)) - 1, 0))
-        reason = _why_not(module)
-        if reason:
-            opened.append(reason)
-            return
-        listener = _Listener(module)
+        opened[:] = [listener for listener in opened if listener.is_under_way()]
+        listener = _Listener(module, _why_not(module))
         opened.append(listener)
-        _push_mode(listener)
+        if not listener.reason:
+            _push_mode(listener)
 
     def leave(self, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any], output: Any) -> Attention | None:
         """The attentions of the call; None where there was none, or where it raised and `output` is None."""
@@ -221,35 +234,28 @@ class AttentionWatch:
         if not opened:
             return None
         listener = opened.pop()
-        if isinstance(listener, _Listener):
-            _remove(listener)
-        elif self._is_multihead and output is not None:
-            listener = _Listener(module)
-            listener.note(_of_module, (module, *args), kwargs)
+        _remove(listener)
         if output is None:
             return None
-        if isinstance(listener, str):
-            return Attention((), listener)
+        if listener.reason == FAST_PATH and self._is_multihead:
+            listener.reason = ""
+            listener.note(_of_module, (module, *args), kwargs)
         return Attention(listener.calls, listener.reason) if listener.calls or listener.reason else None
-
-    def close(self) -> None:
-        """Stop listening on this thread: an interrupt keeps `leave` from being called."""
-        self._forget(0)
-
-    def _forget(self, left: int) -> None:
-        """Drop all but the first `left` of this thread."""
-        opened = self._open.get(threading.get_ident(), [])
-        for listener in opened[left:]:
-            if isinstance(listener, _Listener):
-                _remove(listener)
-        del opened[left:]
 
 
 def _why_not(module: nn.Module) -> str:
     """Why a mode must not be on while `module` runs: it would compile again, or go another way with other rounding."""
-    if any(type(part).__name__ == "OptimizedModule" or part._compiled_call_impl for part in module.modules()):
+    if _is_compiled(module):
         return COMPILED
     return FAST_PATH if _may_take_fast_path(module) else ""
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    """Whether a part will run as compiled code."""
+    dynamo = sys.modules.get("torch._dynamo.eval_frame")
+    if dynamo is None or dynamo._stance.stance == "force_eager":
+        return False
+    return any(type(part).__name__ == "OptimizedModule" or part._compiled_call_impl for part in module.modules())
 
 
 def _may_take_fast_path(module: nn.Module) -> bool:

@@ -72,10 +72,26 @@ def _united(modules: Walk, chosen: Sequence[tuple[int, ConfiguredMetric, Schedul
         _, _, schedules = found.setdefault((index, metric.name, str(metric.settings), own), (index, metric, []))
         if when not in schedules:
             schedules.append(when)
-    return [
+    planned = [
         Measurement(modules.path(index), modules.modules[index], metric, united(schedules))
         for index, metric, schedules in found.values()
     ]
+    _check_names(planned)
+    return planned
+
+
+def _check_names(planned: list[Measurement]) -> None:
+    """A module has one series for each name: two settings or two windows of a metric would mix in it."""
+    seen: set[tuple[str, str]] = set()
+    for each in planned:
+        key = (each.path, each.metric.name)
+        if key in seen:
+            where = f"of {shown(each.path)!r}" if each.path else "of the model"
+            raise ConfigError(
+                f"the metric {each.metric.name} {where} has two settings or two windows: give it one, or register the "
+                "other under a name of its own by @mk.metric"
+            )
+        seen.add(key)
 
 
 def _weighted(modules: Walk) -> list[int]:

@@ -22,10 +22,10 @@ Numbers that are logged, and metrics of the loss, stay with the process that log
 all processes: with other layouts, such as pipelines, pass `distributed=False`.
 
 At `track` of a scheduled step all values go through one all_gather of float64 on the CPU, in a gloo group of our own,
-so that it never meets the training's collectives. Slots that the others do not know yet, as of a branch that one process
-took, are told to all at once, by a second exchange at that step only. Nothing else communicates; a process that stops
-closes its group, which wakes whoever waits for it. Where the processes do not agree on configuration or step, or one
-stays away, all go on with their own values after one warning.
+so that it never meets the training's collectives. Slots that the others do not know yet, as of a branch that one
+process took, are told to all at once, by a second exchange at that step only. Nothing else communicates; a process that
+stops closes its group, which wakes whoever waits for it. Where the processes do not agree on configuration or step, or
+one stays away for five minutes, each goes on with its own values after one warning.
 """
 
 from __future__ import annotations
@@ -33,14 +33,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any, cast
 
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch import nn
+from torch.distributed import distributed_c10d
 
+from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.monitoring import schedule as schedules
 from modulekg_widgets.engine.monitoring.config import Measurement
 from modulekg_widgets.engine.monitoring.entry import Entry, Journal, Put
@@ -51,7 +54,8 @@ from modulekg_widgets.engine.monitoring.metrics.base import METRICS, MetricKind
 from modulekg_widgets.engine.monitoring.readings import Slot
 from modulekg_widgets.engine.monitoring.ring import PackedRow
 
-MEETING = timedelta(seconds=60)  # for all processes to start their monitors
+MEETING = timedelta(seconds=10)  # for all to start their monitors: before a first read the training has synchronised
+CONNECTING = timedelta(seconds=60)
 PATIENCE = timedelta(seconds=300)  # for one process at a read: less than the 10 minutes after which NCCL gives up
 
 Unknown = list[tuple[Slot, float, list[float]]]  # slot, amount, numbers
@@ -80,10 +84,16 @@ class Ranks:
         self._measured = {(m.path, m.metric.name): m for m in planned}
         companions = _companions(planned)
         self._measured |= {(m.path, beside(m.metric.name)): m for m in companions}
-        self.entries = [Entry(m, Journal(put, self._hidden_number)) for m in companions]
+        self._order = {name: at for at, name in enumerate(self._measured)}
+        journal = Journal(put, self._hidden_number)
+        self.entries = [Entry(m, journal, len(planned)) for m in companions]
         self._layout = Layout(self.world, self._kind_of)
         self._places: dict[int, int] = {}  # slot number -> place in the layout
+        self._numbers: list[int] = []  # place -> slot number, below 0 for what is not shown
+        self._weighed: list[nn.Module | None] = []  # place -> module whose weight is measured
+        self._shown: list[int] = []  # places in the order of the configuration
         self._store: Any = None
+        self._session = 0
         self._group: Any = None
         self._is_alone = True
 
@@ -97,22 +107,24 @@ class Ranks:
         if not dist.is_initialized():  # destroyed since the monitor was made
             return
         name = f"modulekg/{_digest(self._planned)}"
-        store = dist.distributed_c10d._get_default_store()
-        number = store.add(f"{name}/{self.rank}", 1)  # the count of our monitors that were configured so
-        self._store = dist.PrefixStore(f"{name}/{number}", store)
-        self._store.set(f"here/{self.rank}", "")
+        self._store = distributed_c10d.PrefixStore(name, distributed_c10d._get_default_store())
+        self._session = self._store.add("session", 0)
+        self._store.set(self._key(self.rank), "here")
         self._is_alone = False
 
     def leave(self) -> None:
         """Close what connects us with the others, which wakes those who wait for us; waits for nobody."""
         store, self._store = self._store, None
-        if store is not None and self._group is None:
-            with contextlib.suppress(RuntimeError):  # the process that serves the store may be gone
-                store.compare_set("verdict", "", "apart")
+        if store is not None:
+            with contextlib.suppress(Exception):  # the process that serves the store may be gone
+                if store.check([self._key("verdict")]):
+                    store.compare_set("session", str(self._session), str(self._session + 1))
+                else:
+                    store.delete_key(self._key(self.rank))
         self._is_alone = True
         group, self._group = self._group, None
         if group is not None:
-            with contextlib.suppress(RuntimeError, ValueError, AssertionError):  # it went with the user's groups
+            with contextlib.suppress(Exception):  # it may have gone with the user's groups
                 dist.destroy_process_group(group)
 
     def tell(self, event: schedules.OnEvent) -> bool:
@@ -127,7 +139,7 @@ class Ranks:
         Events that others have told of fall due at the `upcoming` step.
         """
         if ended is not None and not self._is_alone and any(each.due(ended) for each in self._schedules):
-            own = rows[-1] if rows and rows[-1].step == ended else PackedRow(ended, [], [], [], np.empty(0))
+            own = rows[-1] if rows and rows[-1].step == ended else _packed(ended, [], [], [])
             row = self._exchanged(own, upcoming)
             if row is not None:
                 rows = [*(row for row in rows if row is not own), row]
@@ -141,38 +153,43 @@ class Ranks:
             if self._group is None and not self._meet(own.step):
                 return None
             table = self._gathered(own, upcoming)
-        except RuntimeError as error:
-            self._part(own.step, str(error).strip().partition("\n")[0])
+            return None if table is None else self._row(own, self._layout.merge(table))
+        except Exception as error:  # noqa: BLE001 - a monitor never stops the training
+            reason = shown(str(error).strip().partition("\n")[0].rpartition("] ")[2].partition(". ")[0])
+            self._part(own.step, f"a rank has stopped, or cannot be reached ({reason})")
             return None
         except BaseException:
             self.leave()
             raise
-        return None if table is None else self._row(own, self._layout.merge(table))
 
     def _meet(self, step: int) -> bool:
         """Whether all processes are there: the first one that knows decides for all."""
-        here = [f"here/{rank}" for rank in range(self.world)]
+        here = [self._key(rank) for rank in range(self.world)]
         self._layout = Layout(self.world, self._kind_of)
         self._places = {}
+        self._extend([])
         verdict = "together"
         try:
             self._store.wait(here, MEETING)
         except RuntimeError:
             verdict = "apart"
-        if self._store.compare_set("verdict", "", verdict) != b"together":
+        if self._store.compare_set(self._key("verdict"), "", verdict) != b"together":
             absent = ", ".join(str(rank) for rank, key in enumerate(here) if not self._store.check([key]))
-            where = f"rank {absent} runs" if absent else "a rank has stopped, or runs"
-            self._part(step, f"{where} no monitor of this configuration")
+            self._part(step, f"{f'rank {absent}' if absent else 'a rank'} came late, or runs no monitor configured so")
             return False
-        self._group = dist.new_group(backend="gloo", timeout=MEETING, group_desc="modulekg monitor")
+        self._group = dist.new_group(backend="gloo", timeout=CONNECTING, group_desc="modulekg monitor")
         self._group.set_timeout(PATIENCE)
         return True
+
+    def _key(self, name: object) -> str:
+        """A name in the store, for this time that the monitors run."""
+        return f"{self._session}/{name}"
 
     def _part(self, step: int, reason: str) -> None:
         self.leave()
         warnings.warn(
-            f"from step {step} on the monitor's values are those of rank {self.rank} alone: {reason}. Let all ranks run "
-            "the monitor with one configuration and track the same steps, or pass distributed=False",
+            f"from step {step} on the monitor's values are those of rank {self.rank} alone: {reason}. Let all ranks "
+            "run the monitor with one configuration and track the same steps, or pass distributed=False",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -188,13 +205,14 @@ class Ranks:
         received = torch.empty(self.world, len(sent), dtype=torch.float64)
         dist.all_gather(list(received.unbind(0)), sent, group=self._group)
         heads, bodies = np.split(received.numpy(), [len(head)], axis=1)
+        raised = heads[:, 2:].sum(0).tolist()
         steps = heads[:, 0].astype(int).tolist()
         if len(set(steps)) > 1:
             listed = ", ".join(f"rank {rank} step {at}" for rank, at in enumerate(steps[:8]))
             self._part(own.step, f"the ranks track different steps ({listed})")
             return None
-        for event, raised in zip(self._events, heads[:, 2:].any(0), strict=True):
-            event.due_at = upcoming if raised else event.due_at
+        for event, count in zip(self._events, raised, strict=True):
+            event.due_at = upcoming if count else event.due_at
         table = Table(*np.split(bodies, [len(self._layout.slots)], axis=1))
         return self._extended(table, unknown) if heads[:, 1].any() else table
 
@@ -207,22 +225,22 @@ class Ranks:
         stop = 0
         for number, size, weight in zip(own.slots, own.sizes, own.weights, strict=True):
             start, stop = stop, stop + size
-            slot = self._slot(number)
-            amount = self._amount(slot, weight)
-            place = self._place(number, slot)
+            place = self._place(number)
             if place is None:
+                slot = self._slot(number)
+                amount = _amount(self._weighed_module(slot), weight)
                 unknown.append((slot, amount, own.numbers[start:stop].tolist()))
                 continue
-            body[place] = amount
-            columns = self._layout.columns[place]
-            body[first + columns.start : first + columns.stop] = own.numbers[start:stop]
+            body[place] = _amount(self._weighed[place], weight)
+            at = first + self._layout.columns[place].start
+            body[at : at + size] = own.numbers[start:stop]
         return body, unknown
 
     def _extended(self, table: Table, unknown: Unknown) -> Table:
         """The table with the slots that some processes did not know, in an order that is the same for all."""
         told: list[Any] = [None] * self.world
         dist.all_gather_object(told, unknown, group=self._group)
-        self._layout.extend(slot for rows in told for slot, _, _ in rows)
+        self._extend(slot for rows in told for slot, _, _ in rows)
         wide = Table(np.full((self.world, len(self._layout.slots)), np.nan), np.zeros((self.world, self._layout.width)))
         wide.amounts[:, : table.amounts.shape[1]] = table.amounts
         wide.numbers[:, : table.numbers.shape[1]] = table.numbers
@@ -233,43 +251,45 @@ class Ranks:
                 wide.numbers[rank, self._layout.columns[place]] = values
         return wide
 
-    def _amount(self, slot: Slot, weight: float) -> float:
-        """How much data a value stands for, as `Table` says it."""
-        measured = self._measured[slot.module, slot.metric]
-        is_of_weight = {"Weight", "WeightGrad"}.issuperset(measured.metric.kind.needs)
-        parameter = weight_of(measured.module) if is_of_weight and weight else None
-        return weight if parameter is None else _share(parameter)
-
     def _row(self, own: PackedRow, merged: Merged) -> PackedRow:
-        """The merged row: our slots in the order in which they were measured, then those of the others."""
-        ours = [self._place(number, self._slot(number)) for number in own.slots]
-        order = dict.fromkeys([*ours, *np.flatnonzero(merged.found).tolist()])
-        places = [place for place in order if place is not None and merged.found[place]]
-        parts = [merged.numbers[self._layout.columns[place]] for place in places]
-        return PackedRow(
+        """The merged row, in the order of the configuration; what only others have counts as made after ours."""
+        arrival = {self._place(number): made for number, made in zip(own.slots, own.arrival, strict=True)}
+        places = [place for place in self._shown if merged.found[place]]
+        return _packed(
             own.step,
-            [self._number(self._layout.slots[place]) for place in places],
-            [len(part) for part in parts],
-            [1.0] * len(places),
-            np.concatenate(parts or [np.empty(0)]),
+            [self._numbers[place] for place in places],
+            [arrival.get(place, len(self._numbers) + place) for place in places],
+            [merged.numbers[self._layout.columns[place]] for place in places],
         )
 
     # -------------------------------------------------------------- slots
 
+    def _extend(self, slots: Iterable[Slot]) -> None:
+        """Take slots into the layout of all."""
+        self._layout.extend(slots)
+        own = self._layout.slots
+        self._weighed = [self._weighed_module(slot) for slot in own]
+        self._numbers = [-1 if is_beside(slot.metric) else self._history.slot_number(slot) for slot in own]
+        self._places |= {number: place for place, number in enumerate(self._numbers) if number >= 0}
+        shown = [place for place, number in enumerate(self._numbers) if number >= 0]
+        self._shown = sorted(shown, key=lambda place: self._order[own[place][:2]])
+
     def _slot(self, number: int) -> Slot:
         return self._history.slots[number] if number >= 0 else self._hidden[-1 - number]
 
-    def _number(self, slot: Slot) -> int:
-        return -1 if is_beside(slot.metric) else self._history.slot_number(slot)
-
-    def _place(self, number: int, slot: Slot) -> int | None:
+    def _place(self, number: int) -> int | None:
         """Where a slot stands in the layout of all; None where it is not known there."""
         place = self._places.get(number)
-        if place is None and (place := self._layout.places.get(slot)) is not None:
+        if place is None and (place := self._layout.places.get(self._slot(number))) is not None:
             self._places[number] = place
         return place
 
-    def _hidden_number(self, slot: Slot) -> int:
+    def _weighed_module(self, slot: Slot) -> nn.Module | None:
+        """The module whose weight a slot measures; None for what is measured in calls."""
+        measured = self._measured[slot.module, slot.metric]
+        return measured.module if {"Weight", "WeightGrad"}.issuperset(measured.metric.kind.needs) else None
+
+    def _hidden_number(self, slot: Slot, _: int) -> int:
         self._hidden.append(slot._replace(metric=beside(slot.metric)))
         return -len(self._hidden)
 
@@ -281,22 +301,26 @@ def _visible(row: PackedRow) -> PackedRow:
     """The row without what was measured for the sake of other values only."""
     if not row.slots or min(row.slots) >= 0:
         return row
-    kept = [at for at, number in enumerate(row.slots) if number >= 0]
     parts = np.split(row.numbers, np.cumsum(row.sizes)[:-1])
-    return PackedRow(
-        row.step,
-        [row.slots[at] for at in kept],
-        [row.sizes[at] for at in kept],
-        [row.weights[at] for at in kept],
-        np.concatenate([parts[at] for at in kept] or [np.empty(0)]),
+    kept = [at for at, number in enumerate(row.slots) if number >= 0]
+    return _packed(
+        row.step, [row.slots[at] for at in kept], [row.arrival[at] for at in kept], [parts[at] for at in kept]
     )
 
 
-def _share(parameter: torch.Tensor) -> float:
-    """How much of a weight this process measures: elements of its own, or less than 0 for a copy of all of them."""
+def _packed(step: int, slots: list[int], arrival: list[int], parts: list[np.ndarray]) -> PackedRow:
+    numbers = np.concatenate(parts or [np.empty(0)])
+    return PackedRow(step, slots, arrival, [len(part) for part in parts], [1.0] * len(parts), numbers)
+
+
+def _amount(weighed: nn.Module | None, weight: float) -> float:
+    """How much data a value stands for, as `Table` says it; of weights, the elements that this process alone has."""
+    parameter = weight_of(weighed) if weighed is not None and weight else None
+    if parameter is None:
+        return weight
     placements = getattr(parameter, "placements", None)
     if placements is None:
-        return -float(max(parameter.numel(), 1))
+        return -1.0
     coordinate = cast(Any, parameter).device_mesh.get_coordinate()
     if coordinate is None or any(
         at and placement.is_replicate() for at, placement in zip(coordinate, placements, strict=True)

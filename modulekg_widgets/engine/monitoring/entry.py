@@ -11,7 +11,7 @@ import torch
 
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.monitoring.config import Measurement
-from modulekg_widgets.engine.monitoring.gather import SOURCES, Observation, stage_of
+from modulekg_widgets.engine.monitoring.gather import SOURCES, STAGES, Observation, stage_of
 from modulekg_widgets.engine.monitoring.metrics.base import NoValueError
 from modulekg_widgets.engine.monitoring.readings import SCALAR, Form, Slot
 
@@ -23,7 +23,7 @@ Put: TypeAlias = "Callable[[int, torch.Tensor | float, float], None]"  # slot, v
 class Journal:
     """Where entries write: values to slots, reasons for what has no value."""
 
-    def __init__(self, put: Put, number: Callable[[Slot], int]) -> None:
+    def __init__(self, put: Put, number: Callable[[Slot, int], int]) -> None:
         self.put = put
         self.number = number
         self.reasons: dict[tuple[str, str], str] = {}
@@ -46,7 +46,7 @@ class Journal:
 class Entry:
     """A metric of a module: computes values from observations and puts them into slots."""
 
-    def __init__(self, measurement: Measurement, journal: Journal) -> None:
+    def __init__(self, measurement: Measurement, journal: Journal, rank: int) -> None:
         kind = measurement.metric.kind
         self.path = measurement.path
         self.module = measurement.module
@@ -55,13 +55,22 @@ class Entry:
         self.needs = kind.needs
         self.stage = stage_of(kind.needs)
         self.name = kind.name
+        # tensors that were seen some time before they are used: something may have overwritten them meanwhile
+        self._earlier = [SOURCES[need] for need in kind.needs if STAGES[need] < self.stage and need in SOURCES]
         self.kind = kind
+        self.rank = rank  # its place in the configuration
         self.is_stopped = False
         self._journal = journal
         self._given = {"module": measurement.module} if kind.wants_module else {}
         self._instances: dict[tuple[int, str], Any] = {}
         self._slots: dict[tuple[int, str, Form], int] = {}
         self._shared = None if kind.keeps_state else measurement.metric.instance()
+
+    def watches(self, step: int) -> bool:
+        """Whether this step has to be seen; a metric of one step sees the last one of a window."""
+        if self.is_stopped:
+            return False
+        return self.schedule.watches(step) if self.kind.multi_step else self.schedule.due(step)
 
     def measure(self, observation: Observation, step: int, put: Put | None = None) -> None:
         """Take in a call that the schedule asks for; a failure is noted and never raised.
@@ -73,9 +82,10 @@ class Entry:
         put = put or self._journal.put
         try:
             needed = [observation.get(need) for need in self.needs]
-            if any(value is None for value in needed):
-                return
-            if self.stage and observation.versions:
+            for value in needed:
+                if value is None:
+                    return
+            if self._earlier:
                 self._check_fresh(observation)
             value = self._value(needed, observation, step)
             if value is not None:
@@ -118,13 +128,15 @@ class Entry:
         return self._instances[key]
 
     def _check_fresh(self, observation: Observation) -> None:
-        for need in self.needs:
-            source = SOURCES.get(need)
-            if source is not None and observation.is_stale(source):
+        for source in self._earlier:
+            if observation.is_stale(source):
                 raise NoValueError(f"{source} was overwritten in place before it could be read")
 
     def _store(self, value: Any, observation: Observation, put: Put) -> None:
-        form, numbers = flat_tensor(value)
+        if type(value) is torch.Tensor and value.dim() == 0 and value.is_floating_point() and not value.is_meta:
+            form, numbers = SCALAR, value.detach() if value.requires_grad else value
+        else:
+            form, numbers = flat_tensor(value)
         if isinstance(numbers, torch.Tensor) and numbers._is_view():
             numbers = numbers.clone()  # a view of the training's data would change with it before it is read
         put(self._slot(observation.call, observation.phase, form), numbers, observation.weight)
@@ -133,7 +145,7 @@ class Entry:
         key = (call, phase, form)
         number = self._slots.get(key)
         if number is None:
-            number = self._slots[key] = self._journal.number(Slot(self.path, self.name, call, phase, form))
+            number = self._slots[key] = self._journal.number(Slot(self.path, self.name, call, phase, form), self.rank)
         return number
 
     def _fail(self, observation: Observation, reason: str, put: Put) -> None:

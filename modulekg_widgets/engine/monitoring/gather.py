@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -89,11 +90,10 @@ class Observation:
         kept.weight = self.weight
         return kept
 
-    def drop(self, sources: tuple[str, ...]) -> None:
-        """Let go of tensors, and of what was made of them."""
-        for need in [need for need in self.found if need.startswith(sources)]:
-            del self.found[need]
-            self.versions.pop(need, None)
+    def drop(self) -> None:
+        """Let go of the tensors, and of what was made of them."""
+        self.found.clear()
+        self.versions.clear()
 
     @property
     def device_type(self) -> str:
@@ -101,12 +101,15 @@ class Observation:
         return next((value.device.type for value in self.found.values() if isinstance(value, torch.Tensor)), "cpu")
 
 
+_channel_dim = lru_cache(maxsize=4096)(channel_dim)
+
+
 def _moments(need: str) -> Callable[[Observation], Any]:
     def make(observation: Observation) -> Any:
         tensor = observation.get(need)
         if tensor is None or tensor.dim() == 0:
             return None
-        return Moments(tensor, channel_dim(observation.module, tensor.dim()))
+        return Moments(tensor, _channel_dim(type(observation.module), tensor.dim()))
 
     return make
 
@@ -190,7 +193,7 @@ def is_measurable(tensor: torch.Tensor) -> bool:
     """Whether a tensor holds floating or complex data of its own: no fake, batched or sparse one."""
     if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.layout is not torch.strided:
         return False
-    if tensor.device.type == "meta" or _is_batched(tensor):
+    if tensor.is_meta or _is_batched(tensor):
         return False
     return type(tensor) in PLAIN or not _is_fake(tensor)
 
@@ -201,7 +204,7 @@ def is_rehearsal(args: tuple[Any, ...]) -> bool:
         return True
     for value in args:
         if isinstance(value, torch.Tensor):
-            return value.device.type == "meta" or (type(value) not in PLAIN and _is_fake(value))
+            return value.is_meta or (type(value) not in PLAIN and _is_fake(value))
     return False
 
 

@@ -46,15 +46,14 @@ def hessian(
     _check(loss, samples, iterations)
     blocks = {name: _trained(name, parameters) for name, parameters in modules.items()}
     found: dict[str, dict[str, float]] = {}
-    with torch.enable_grad():
-        gradients = _gradients(loss, {id(p): p for block in blocks.values() for p in block})
-        for name, block in tqdm(blocks.items(), desc="Hessian", delay=2, leave=False):
-            inside = [parameter for parameter in block if id(parameter) in gradients]
-            block = _Block(name, inside, [gradients[id(parameter)] for parameter in inside], seed)
-            found[name] = {
-                "HessianTrace": block.trace(samples) if inside else math.nan,
-                "HessianMaxEig": block.largest_eigenvalue(iterations) if inside else math.nan,
-            }
+    gradients = _gradients(loss, {id(p): p for block in blocks.values() for p in block})
+    for name, block in tqdm(blocks.items(), desc="Hessian", delay=2, leave=False):
+        inside = [parameter for parameter in block if id(parameter) in gradients]
+        block = _Block(name, inside, [gradients[id(parameter)] for parameter in inside], seed)
+        found[name] = {
+            "HessianTrace": block.trace(samples) if inside else math.nan,
+            "HessianMaxEig": block.largest_eigenvalue(iterations) if inside else math.nan,
+        }
     return found
 
 

@@ -78,12 +78,10 @@ class History:
         for row in self.rows(start, stop):
             yield from row.readings()
 
-    def close(self) -> None:
-        """Give the file back; the rows are gone."""
-        with self._lock:
-            if self._file is not None:
-                self._file.close()
-            self._file = None
+    def __del__(self) -> None:
+        file: IO[bytes] | None = vars(self).get("_file")  # a constructor that raised has none
+        if file is not None:
+            file.close()
 
     def _put_away(self) -> None:
         first = self._length - len(self._tail_starts)

@@ -39,7 +39,16 @@ RULES = {
 # what has to be known beside a value so that it can be merged
 BESIDE = {"InputStd": "InputMean", "UpdateRatio": "WeightNorm"}
 _BESIDE = "beside "  # begins the names of slots that are measured for the sake of others
-OF_KEYS = {"mean": "mean", "std": "std", "min": "min", "max": "max"}  # of a statistic; its other keys take the mean
+# of the parts of a statistic or a histogram; others take the mean
+OF_KEYS = {
+    "std": "std",
+    "min": "min",
+    "max": "max",
+    "low": "min",
+    "high": "max",
+    "total": "sum",
+    "sampled": "sum",
+}
 
 MEAN, NORM, SUM, LEAST, GREATEST, STD, RATIO = range(7)
 _CODES = {"norm": NORM, "sum": SUM, "min": LEAST, "max": GREATEST, "std": STD, "ratio": RATIO}
@@ -125,12 +134,10 @@ class Layout:
             at = self._at[code]
             if len(at):
                 out[at] = merge(values[:, at], counts[:, at])
-        out[self._at[NORM]] *= self._factor[self._at[NORM]]
+        out *= self._factor
         self._merge_pairs(out, values, weights)
-        for place in self._histograms:
-            part = self.columns[place]
-            rows = np.flatnonzero(amounts[:, place])
-            out[part] = _merged_histogram(self.slots[place], values[rows, part], self._factor[part.start])
+        for histograms in self._histograms:
+            histograms.merge(out, values, counts, self._factor)
         out[np.flatnonzero(sums == 0)] = np.nan
         has_value = ~np.isnan(table.amounts).all(0)
         # a process without a value notes NaN under a form of its own: where another has one, it does not count
@@ -154,16 +161,25 @@ class Layout:
         self._slot_of = np.repeat(np.arange(len(self.slots)), sizes)
         names: dict[tuple[str, str, int, str], int] = {}
         self._name_of = np.array([names.setdefault(slot[:4], len(names)) for slot in self.slots], np.int64)
-        self._factor = np.repeat([1 / self.world if _is_gradient(kind) else 1.0 for kind in kinds], sizes)
-        self._histograms = [at for at, kind in enumerate(kinds) if rule_of(kind) == "histogram" and _has_bins(self, at)]
+        self._factor = np.ones(self.width)
         self._beside = np.zeros(self.width, np.int64)
         codes = np.zeros(self.width, np.int64)
         by_name = {(slot[:4], slot.form.size): part for slot, part in zip(self.slots, self.columns, strict=True)}
+        histograms: dict[int, list[dict[str, int]]] = {}
         for slot, kind, part in zip(self.slots, kinds, self.columns, strict=True):
-            if rule_of(kind) == "statistic":
-                self._index_keys(slot, part.start, codes)
+            rule, places = rule_of(kind), _places(slot, part.start)
+            scale = 1 / self.world if _is_gradient(kind) else 1.0
+            if rule == "statistic":
+                self._index_keys(places, codes)
                 continue
-            code = _CODES.get(rule_of(kind), MEAN)
+            if rule == "histogram" and places.keys() >= {"low", "high", "counts"}:
+                histograms.setdefault(dict(slot.form.parts)["counts"] or 1, []).append(places)
+                self._index_keys(places, codes)
+                self._factor[[places["low"], places["high"]]] = scale
+                continue
+            if rule == "norm":
+                self._factor[part] = scale
+            code = _CODES.get(rule, MEAN)
             if code in (STD, RATIO):
                 name = (slot.module, beside(BESIDE.get(kind.name, "")), slot.call, slot.phase)
                 other = by_name.get((name, slot.form.size))
@@ -172,16 +188,17 @@ class Layout:
                 self._beside[part] = np.arange(other.start, other.stop)
             codes[part] = code
         self._at = [np.flatnonzero(codes == code) for code in range(7)]
+        self._histograms = [_Histograms.of(found, bins) for bins, found in histograms.items()]
 
-    def _index_keys(self, slot: Slot, start: int, codes: np.ndarray) -> None:
-        places = _places(slot, start)
+    def _index_keys(self, places: dict[str, int], codes: np.ndarray) -> None:
+        """The parts of a statistic or a histogram, by their names."""
         for key, at in places.items():
             codes[at] = _CODES.get(OF_KEYS.get(key, ""), MEAN)
             if codes[at] == STD and "mean" in places:
                 self._beside[at] = places["mean"]
 
 
-def _places(slot: Slot, start: int = 0) -> dict[str, int]:
+def _places(slot: Slot, start: int) -> dict[str, int]:
     """Where the part of each key of a dict begins."""
     found = {}
     for key, length in slot.form.parts:
@@ -217,35 +234,43 @@ _PLAIN: dict[int, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 }
 
 
-def _has_bins(layout: Layout, at: int) -> bool:
-    return {"low", "high", "counts"} <= {key for key, _ in layout.slots[at].form.parts}
+@dataclass(frozen=True)
+class _Histograms:
+    """The columns of some histograms of equally many bins."""
+
+    low: np.ndarray  # of shape (histograms,)
+    high: np.ndarray
+    counts: np.ndarray  # of shape (histograms, bins)
+
+    @staticmethod
+    def of(found: list[dict[str, int]], bins: int) -> _Histograms:
+        low, high, counts = (np.array([places[key] for places in found]) for key in ("low", "high", "counts"))
+        return _Histograms(low, high, counts[:, None] + np.arange(bins))
+
+    def merge(self, out: np.ndarray, values: np.ndarray, counted: np.ndarray, factor: np.ndarray) -> None:
+        """Fill in the counts; the range is there already."""
+        lows, highs = values[:, self.low] * factor[self.low], values[:, self.high] * factor[self.high]
+        counts = rebinned(values[:, self.counts], lows, highs, out[self.low], out[self.high])
+        out[self.counts] = np.where(counted[:, self.low, None], counts, 0.0).sum(0)
 
 
-def _merged_histogram(slot: Slot, rows: np.ndarray, factor: float) -> np.ndarray:
-    """The rows of some processes as one, over the range of all; each count spreads evenly over its bin."""
-    places = _places(slot)
-    low, high, start = places["low"], places["high"], places["counts"]
-    bins = next(length for key, length in slot.form.parts if key == "counts") or 1
-    out = rows.sum(0)
-    if not len(rows):
-        return out
-    out[low], out[high] = rows[:, low].min() * factor, rows[:, high].max() * factor
-    ends = out[low], out[high]
-    parts = [rebinned(row[start : start + bins], row[low] * factor, row[high] * factor, *ends) for row in rows]
-    out[start : start + bins] = np.sum(parts, 0)
-    return out
+def rebinned(
+    counts: np.ndarray, low: np.ndarray, high: np.ndarray, least: np.ndarray, greatest: np.ndarray
+) -> np.ndarray:
+    """Counts of bins between `low` and `high`, the last axis, as those of as many bins from `least` to `greatest`.
 
-
-def rebinned(counts: np.ndarray, low: float, high: float, new_low: float, new_high: float) -> np.ndarray:
-    """Counts of bins between `low` and `high` as those of as many bins of a range that contains it."""
-    bins = len(counts)
-    if (low, high) == (new_low, new_high):
-        return counts
-    if low == high:
-        out = np.zeros(bins)
-        out[min(int((low - new_low) / (new_high - new_low) * bins), bins - 1)] = counts.sum()
-        return out
-    upto = np.interp(
-        np.linspace(new_low, new_high, bins + 1), np.linspace(low, high, bins + 1), np.append(0.0, np.cumsum(counts))
-    )
+    What a bin holds spreads evenly over its width; a bin without a width keeps what it holds together.
+    """
+    bins = counts.shape[-1]
+    edges = least[..., None] + (greatest - least)[..., None] * np.linspace(0.0, 1.0, bins + 1)
+    width = (high - low)[..., None]
+    at = np.clip((edges - low[..., None]) / np.where(width > 0, width, 1.0) * bins, 0.0, bins)
+    at = np.where(np.abs(at - np.rint(at)) < 1e-9, np.rint(at), at)  # equal ranges keep whole counts
+    point = np.where(edges > low[..., None], bins, 0)
+    point[..., -1] = bins
+    point[..., 1:] = np.where((greatest > least)[..., None], point[..., 1:], bins)
+    at = np.where(width > 0, at, point)
+    whole = np.minimum(at.astype(int), bins - 1)
+    below = np.concatenate([np.zeros_like(counts[..., :1]), np.cumsum(counts, -1)], -1)
+    upto = np.take_along_axis(below, whole, -1) + (at - whole) * np.take_along_axis(counts, whole, -1)
     return np.diff(upto)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
 
 import torch
 
@@ -16,9 +16,29 @@ from modulekg_widgets.engine.monitoring.spectra import covariance_spectrum, sing
 
 PIECE = 1 << 17  # elements that are read at once: they stay in the processor's cache
 LONG = 1 << 22  # elements from which a pass over memory costs more than the arithmetic
-ROW = 1 << 11  # squares that torch may add up one after the other: of equal ones the rounding errors add up too
+SINGLE = 1 << 15  # squares that torch may add up one after the other: of equal ones the rounding errors add up too
+ROW = 1 << 11  # longer vectors are added up in rows of so many
 SAFE = (1e-15, 1e18)  # norms whose squares are normal numbers in float32
 CANCELLING = 16.0  # mean² / variance beyond which the mean is taken out before squaring
+
+Made = TypeVar("Made")
+
+
+class _once(Generic[Made]):  # noqa: N801 - stands where `functools.cached_property` would, which takes a lock
+    """A property that is made when it is first read, and kept."""
+
+    def __init__(self, make: Callable[[Any], Made]) -> None:
+        self._make = make
+        self.__doc__ = make.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, own: Any, owner: type | None = None) -> Made:
+        if own is None:
+            return self  # type: ignore[return-value] - the class shows the property itself
+        made = own.__dict__[self._name] = self._make(own)
+        return made
 
 
 class Moments:
@@ -37,7 +57,7 @@ class Moments:
 
     # -------------------------------------------------------------- of all elements
 
-    @cached_property
+    @_once
     def norm(self) -> torch.Tensor:
         """The root of the sum of squares, of complex elements too; 0-dim."""
         if self.tensor.is_complex():
@@ -48,28 +68,28 @@ class Moments:
             return torch.linalg.vector_norm(self.flat, dtype=self.widest)
         if self.count == 0:
             return torch.zeros((), dtype=self.wide)
-        quick = _joined([_norm(piece) for piece in (self.pieces() if self._is_half else [self.flat])])
+        quick = _norm(self.flat) if self._is_wide else _joined([_norm(piece) for piece in self.pieces()])
         value = float(quick)
         if SAFE[0] < value < SAFE[1] or value == 0.0 == self.peak or math.isnan(value) or math.isinf(self.peak):
             return quick
         return self.peak * _joined([torch.linalg.vector_norm(piece.double() / self.peak) for piece in self.pieces()])
 
-    @cached_property
+    @_once
     def total(self) -> torch.Tensor:
         """The sum; 0-dim."""
         self._check_real()
         if not self._is_on_host:
             return self.flat.sum(dtype=self.wide)
-        found = _added([piece.sum() for piece in self.pieces()] if self._is_half else [self.flat.sum()])
+        found = self.flat.sum() if self._is_wide else _added([piece.sum() for piece in self.pieces()])
         if not math.isfinite(float(found)) and self.wide is torch.float32:
             return _added([piece.double().sum() for piece in self.pieces()])
         return found
 
-    @cached_property
+    @_once
     def mean(self) -> torch.Tensor:
         return self.total / self.count
 
-    @cached_property
+    @_once
     def std(self) -> torch.Tensor:
         """The standard deviation with divisor n; 0-dim."""
         if self._is_on_host:
@@ -77,7 +97,7 @@ class Moments:
             norm = float(self.norm)
             variance = norm * norm / self.count - mean * mean
             if mean * mean < CANCELLING * variance:
-                return torch.scalar_tensor(math.sqrt(variance), dtype=torch.float64)
+                return _number(math.sqrt(variance))
         center = self.mean.to(self.safe)
         offsets, squares = [], []
         for piece in self.pieces(self.safe):
@@ -86,33 +106,32 @@ class Moments:
             squares.append(centred.square_().sum())
         return _deviation(_added(squares), _added(offsets), self.count)
 
-    @cached_property
+    @_once
     def least(self) -> torch.Tensor:
         return self._range[0]
 
-    @cached_property
+    @_once
     def greatest(self) -> torch.Tensor:
         return self._range[1]
 
-    @cached_property
+    @_once
     def zeros(self) -> torch.Tensor:
         """The share of elements that are exactly zero; 0-dim."""
         self._check_real()
-        if self._is_on_host and bool(self.finite):
-            signs = (torch.sign(piece) for piece in self.pieces())
-            filled = torch.stack([torch.dot(sign, sign) for sign in signs]).double().sum()  # faster than counting
-        else:
-            filled = torch.count_nonzero(self.flat)
-        return (self.count - filled.to(self.widest)) / self.count
+        if not self._is_on_host:
+            return (self.count - torch.count_nonzero(self.flat).to(self.widest)) / self.count
+        # bytes are added up faster than elements are counted
+        filled = [part.bool().view(torch.uint8).sum(dtype=torch.int32) for part in self.pieces()]
+        return _number((self.count - sum(map(int, filled))) / self.count)
 
-    @cached_property
+    @_once
     def finite(self) -> torch.Tensor:
         """Whether no element is NaN or infinite; a 0-dim bool tensor."""
         if self.count == 0:
             return torch.ones((), dtype=torch.bool, device=self.tensor.device)
         self._check_real()
         if self._is_on_host and math.isfinite(float(self.norm if "norm" in self.__dict__ else self.total)):
-            return torch.ones((), dtype=torch.bool)  # an element that is not finite leaves no sum finite
+            return torch.scalar_tensor(1, dtype=torch.bool)  # an element that is not finite leaves no sum finite
         least, greatest = self._range
         return torch.isfinite(least) & torch.isfinite(greatest)
 
@@ -123,26 +142,26 @@ class Moments:
         """The count of channels."""
         return self.tensor.shape[self.channel_dim] if self.tensor.dim() else 1
 
-    @cached_property
+    @_once
     def rows(self) -> torch.Tensor:
         """The elements as a matrix of shape (R, C): the channels are its columns."""
         return rows(self.tensor, self.channel_dim)
 
-    @cached_property
+    @_once
     def row_count(self) -> int:
         return self.count // self.channels if self.channels else 0
 
-    @cached_property
+    @_once
     def channel_means(self) -> torch.Tensor:
         """Of shape (C,)."""
         self._check_real()
-        parts = self.parts() if self._is_half else [self._planes]
+        parts = [self._planes] if self._is_wide else self.parts()
         found = _added([part.sum((0, 2)) for part in parts])
         if self._is_on_host and not math.isfinite(float(found.sum())):
             found = _added([part.sum((0, 2)) for part in self.parts(torch.float64)])
         return found / self.row_count
 
-    @cached_property
+    @_once
     def channel_stds(self) -> torch.Tensor:
         """The standard deviations with divisor R, of shape (C,)."""
         means = self.channel_means.to(self.safe)
@@ -153,14 +172,14 @@ class Moments:
             squares.append(centred.square_().sum((0, 2)))
         return _deviation(_added(squares), _added(offsets), self.row_count)
 
-    @cached_property
+    @_once
     def channel_greatest(self) -> torch.Tensor:
         """The largest element of each channel, of shape (C,)."""
         self._check_real()
         held = self._planes
         return (held[:, :, 0] if held.shape[2] == 1 else held.amax(2)).amax(0)
 
-    @cached_property
+    @_once
     def eigenvalues(self) -> torch.Tensor:
         """Those of the covariance over channels (divisor R - 1), descending, of shape (C,); none is below 0.
 
@@ -172,7 +191,7 @@ class Moments:
         with _failing_decomposition():
             return covariance_spectrum(self.parts(self.safe), self.channel_means.to(self.safe), self.row_count)
 
-    @cached_property
+    @_once
     def singular_values(self) -> torch.Tensor:
         """The min(R, C) singular values of `rows`, not centred, descending, from products in float64.
 
@@ -184,7 +203,7 @@ class Moments:
 
     # -------------------------------------------------------------- the elements
 
-    @cached_property
+    @_once
     def flat(self) -> torch.Tensor:
         """All elements as a vector, in the order in which they lie in memory."""
         return flat(self.tensor)
@@ -206,7 +225,7 @@ class Moments:
             size = max(1, 2 * PIECE * len(held) // self.count)
         return (part.to(dtype) for part in held.split(size))
 
-    @cached_property
+    @_once
     def safe(self) -> torch.dtype:
         """The precision in which squares stay in range: float64 for float64 tensors, and for huge or tiny elements."""
         if self._is_on_host and self.tensor.dtype in (torch.float32, torch.bfloat16):
@@ -215,27 +234,27 @@ class Moments:
                 return torch.float64
         return self.wide
 
-    @cached_property
+    @_once
     def peak(self) -> float:
         """The largest magnitude; for tensors on the host."""
         return max(-float(self.least), float(self.greatest))
 
-    @cached_property
+    @_once
     def _planes(self) -> torch.Tensor:
         return planes(self.tensor, self.channel_dim)
 
-    @cached_property
+    @_once
     def _range(self) -> tuple[torch.Tensor, torch.Tensor]:
         self._check_real()
         found = self.flat
-        if self._is_on_host and not self._is_half and self.count < LONG:
+        if self._is_on_host and self._is_wide and self.count < LONG:
             return found.amin(), found.amax()  # two passes in the cache beat one of aminmax
         least, greatest = torch.aminmax(found)
         return least.to(self.wide), greatest.to(self.wide)
 
     @property
-    def _is_half(self) -> bool:
-        return self.tensor.dtype not in (torch.float32, torch.float64)
+    def _is_wide(self) -> bool:
+        return self.tensor.dtype in (torch.float32, torch.float64)
 
     @property
     def wide(self) -> torch.dtype:
@@ -268,12 +287,16 @@ def _failing_decomposition() -> Iterator[None]:
         raise NoValueError(f"the eigenvalues were not found: {reason}") from error
 
 
+def _number(value: float) -> torch.Tensor:
+    return torch.scalar_tensor(value, dtype=torch.float64)
+
+
 def _added(parts: list[torch.Tensor]) -> torch.Tensor:
     return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
 
 
 def _norm(vector: torch.Tensor) -> torch.Tensor:
-    if len(vector) <= ROW:
+    if len(vector) <= SINGLE:
         return torch.linalg.vector_norm(vector)
     whole = len(vector) - len(vector) % ROW
     found = torch.linalg.vector_norm(vector[:whole].view(-1, ROW), dim=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +18,11 @@ from modulekg_widgets.engine.monitoring.distributed import Ranks, is_distributed
 from modulekg_widgets.engine.monitoring.entry import Entry, Journal
 from modulekg_widgets.engine.monitoring.gather import TRACK, Observation
 from modulekg_widgets.engine.monitoring.metrics.base import ConfigError
-from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Row, Slot, flat
+from modulekg_widgets.engine.monitoring.outlets import Outlets
+from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Row, Slot
 from modulekg_widgets.engine.monitoring.ring import PackedRow, Ring
 from modulekg_widgets.engine.monitoring.run import Alert, Run
 from modulekg_widgets.engine.monitoring.schedule import events_of
-from modulekg_widgets.engine.monitoring.sinks import open_sink
-from modulekg_widgets.engine.monitoring.sinks.delivery import Delivery
 from modulekg_widgets.engine.monitoring.taps import Watcher
 
 if TYPE_CHECKING:
@@ -67,8 +66,8 @@ class Monitor(Run):
         planned = measurements(root, config)
         super().__init__(name or class_name(root))
         self._ring = Ring()
-        self._journal = Journal(self._ring.put, self.history.slot_number)
-        self._entries = [Entry(measurement, self._journal) for measurement in planned]
+        self._journal = Journal(self._ring.put, self._slot_maker())
+        self._entries = [Entry(measurement, self._journal, rank) for rank, measurement in enumerate(planned)]
         self._events = events_of([entry.schedule for entry in self._entries])
         self._check_events()
         self._ranks = (
@@ -80,7 +79,7 @@ class Monitor(Run):
         self._seeks_origin = any(entry.name == ORIGIN for entry in self._entries)
         self._watcher = Watcher(root, measured, None if scaler is None else _Unscaled(scaler))
         self._bounds: list[Bound] = []
-        self._delivery = Delivery(self.history)
+        self._outlets = Outlets(self.history, self.name, self._ranks is None or self._ranks.rank == 0)
         self._next = 0 if start is None else _step(start)
         self._last: int | None = None
         self._logged: dict[str, int] = {}  # the step at which each name was logged last
@@ -88,7 +87,7 @@ class Monitor(Run):
         self._loss: float | None = None
         self.is_running = False
         if resume is not None:
-            self._resume(Path(resume), start)
+            self._next = self._outlets.resume(Path(resume), start)
         for sink in sinks:
             self.add_sink(sink)
 
@@ -114,6 +113,7 @@ class Monitor(Run):
         """Attach the hooks that the next step needs; a running monitor stays as it is."""
         if not self.is_running:
             self.is_running = True
+            self._outlets.open()
             if self._ranks is not None:
                 self._ranks.announce()
             self._prepare()
@@ -130,7 +130,7 @@ class Monitor(Run):
         self._collect(wait=True)
         if self._ranks is not None:
             self._ranks.leave()
-        self._delivery.close()
+        self._outlets.close()
 
     def track(self, step: int) -> None:
         """End a step: its values are read, and the hooks that the next one needs are attached.
@@ -143,9 +143,10 @@ class Monitor(Run):
             raise MonitorError("the monitor is not running: call start(), or use it as `with Monitor(…) as m:`")
         if step != self._watcher.step:
             self._drop_unscheduled(step)
-        for entry in self._at_track:
-            if entry.schedule.watches(step):
-                self._measure_at_track(entry, step)
+        with torch.no_grad():
+            for entry in self._at_track:
+                if entry.watches(step):
+                    self._measure_at_track(entry, step)
         self._ring.close(step)
         self._next = step + (step - self._last if self._last is not None and step > self._last else 1)
         self._last = step
@@ -153,10 +154,22 @@ class Monitor(Run):
         self._collect(wait=False, ended=step)
         self._prepare()
 
+    def _slot_maker(self) -> Callable[[Slot, int], int]:
+        """Numbers slots; made so that it does not hold the monitor."""
+        history, ranks = self.history, self._ring.ranks
+
+        def number(slot: Slot, rank: int) -> int:
+            found = history.slot_number(slot)
+            ranks[found] = rank
+            return found
+
+        return number
+
     def _prepare(self) -> None:
         for entry in self._entries:
             if entry.kind.before and entry.schedule.due(self._next):
-                entry.observe(self._at_step(entry))
+                with torch.no_grad():
+                    entry.observe(self._at_step(entry))
         self._watcher.arm(self._next)
 
     def _measure_at_track(self, entry: Entry, step: int) -> None:
@@ -182,7 +195,7 @@ class Monitor(Run):
             rows = self._ranks.merged(rows, ended, self._next)
         for packed in rows:
             self._take_in(packed)
-        self._delivery.nudge()
+        self._outlets.nudge()
 
     def _take_in(self, packed: PackedRow, is_merged: bool = True) -> None:
         slots = [self.history.slots[number] for number in packed.slots]
@@ -198,11 +211,11 @@ class Monitor(Run):
         for bound in self._bounds:
             self.alerts += [alert for reading in readings if (alert := bound.alert(reading)) is not None]
         for event in self._events:
-            if any(
+            is_crossed = any(
                 r.metric == event.metric and isinstance(r.value, float) and event.crossed(r.value) for r in readings
-            ):
-                if is_merged or self._ranks is None or not self._ranks.tell(event):
-                    event.due_at = max(self._next, step + 1)
+            )
+            if is_crossed and (is_merged or self._ranks is None or not self._ranks.tell(event)):
+                event.due_at = max(self._next, step + 1)
 
     # -------------------------------------------------------------- what the user adds
 
@@ -227,16 +240,17 @@ class Monitor(Run):
         if "loss" in values:
             self._loss = numbers[list(values).index("loss")]
             self._measure_loss(at)
-        self._delivery.nudge()
+        self._outlets.nudge()
 
     def _measure_loss(self, step: int) -> None:
         """Metrics of the loss alone belong to the step that it was logged for, whenever `track` comes."""
         ring = Ring()
         for entry in self._of_losses:
-            if entry.schedule.watches(step):
+            if entry.watches(step):
                 observation = self._at_step(entry)
                 observation.found["Loss"] = self._loss
-                entry.measure(observation, step, ring.put)
+                with torch.no_grad():
+                    entry.measure(observation, step, ring.put)
         ring.close(step)
         for packed in ring.take():
             self._take_in(packed, is_merged=False)
@@ -265,9 +279,7 @@ class Monitor(Run):
 
         Of several ranks the first one sends.
         """
-        if self._ranks is None or self._ranks.rank == 0:
-            self._delivery.add(open_sink(sink))
-            self._delivery.nudge()
+        self._outlets.add(sink)
 
     # -------------------------------------------------------------- what was read
 
@@ -311,20 +323,6 @@ class Monitor(Run):
                 hint = nearest(event.metric, measured)
                 raise UnknownNameError(f"on({event.metric}, …) waits for a metric that is not measured: {hint}")
 
-    def _resume(self, path: Path, start: int | None) -> None:
-        from modulekg_widgets.engine.monitoring.recording import continue_file, load_recording
-
-        recorded = list(load_recording(path).readings(None))
-        last = max((reading.step for reading in recorded), default=-1)
-        self._next = last + 1 if start is None else self._next
-        for reading in recorded:
-            if reading.step < self._next:
-                form, numbers = flat(reading.value)
-                slot = Slot(reading.module, reading.metric, reading.call, reading.phase, form)
-                self.history.append(reading.step, [self.history.slot_number(slot)], np.array(numbers))
-        if self._ranks is None or self._ranks.rank == 0:
-            continue_file(path, self._next)
-
 
 class _Unscaled:
     """Takes the loss scale of a `torch.amp.GradScaler` out of a gradient, without waiting for the device."""
@@ -344,7 +342,8 @@ class _Unscaled:
 def _keep_first_origin(packed: PackedRow, slots: list[Slot]) -> None:
     """Whatever contains the guilty module, or comes after it, is not guilty."""
     places = np.cumsum([0, *packed.sizes[:-1]])
-    guilty = [at for slot, at in zip(slots, places, strict=True) if slot.metric == ORIGIN and packed.numbers[at] == 1.0]
+    made = sorted(zip(packed.arrival, slots, places, strict=True))
+    guilty = [at for _, slot, at in made if slot.metric == ORIGIN and packed.numbers[at] == 1.0]
     if guilty:
         packed.numbers = packed.numbers.copy()
         packed.numbers[guilty[1:]] = 0.0

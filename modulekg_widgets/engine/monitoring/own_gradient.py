@@ -35,10 +35,11 @@ def watch_own_gradient(y: torch.Tensor, edge: InputEdge, seen: Callable[[torch.T
 
     Gives the handles of hooks that would stay, because they are on tensors that belong to no graph.
     """
-    if y.is_leaf or y.grad_fn is edge.node:  # the module returned its input
+    own = get_gradient_edge(y)
+    if (own.node, own.output_nr) == (edge.node, edge.number):  # the module returned its input
         handle = y.register_hook(lambda gradient: seen(gradient))
         return [handle] if y.is_leaf else []
-    ends = _ends(y.grad_fn, edge)
+    ends = [] if y.is_leaf else _ends(y.grad_fn, edge)
     passing = _Pass(len(ends), seen)
     for node, places in ends:
         node.register_hook(lambda gradients, _, places=places: passing.arrived(places, gradients))

@@ -6,9 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -78,21 +76,38 @@ def _opened(file: Path) -> tuple[str | None, Iterator[Reading]]:
 
 
 def _fill(history: History, readings: Iterable[Reading]) -> None:
-    """Append the readings: those of one step that follow each other in one row."""
-    step, slots, numbers = 0, [], []
-    end: list[Any] = [None]
-    for reading in chain(readings, end):
-        is_full = len(slots) >= ROW_SLOTS or len(numbers) >= ROW_NUMBERS
-        if slots and (reading is None or reading.step != step or is_full):
-            history.append(step, slots, np.array(numbers))
-            slots, numbers = [], []
-        if reading is not None:
-            step = reading.step
-            form, own = flat(reading.value)
-            slots.append(history.slot_number(Slot(reading.module, reading.metric, reading.call, reading.phase, form)))
-            numbers += own
-            if len(history.slots) > MOST_SLOTS:
-                raise RecordingError(f"it has more than {MOST_SLOTS:,} different values")
+    filler = _Filler(history)
+    for reading in readings:
+        filler.add(reading)
+    filler.put()
+
+
+class _Filler:
+    """Puts readings that follow each other in one step into one row of a history."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._step = 0
+        self._slots: list[int] = []
+        self._numbers: list[float] = []
+
+    def add(self, reading: Reading) -> None:
+        """Raises `RecordingError` when there are more different values than fit in memory."""
+        is_full = len(self._slots) >= ROW_SLOTS or len(self._numbers) >= ROW_NUMBERS
+        if is_full or reading.step != self._step:
+            self.put()
+        form, numbers = flat(reading.value)
+        slot = Slot(reading.module, reading.metric, reading.call, reading.phase, form)
+        self._step = reading.step
+        self._slots.append(self._history.slot_number(slot))
+        self._numbers += numbers
+        if len(self._history.slots) > MOST_SLOTS:
+            raise RecordingError(f"it has more than {MOST_SLOTS:,} different values")
+
+    def put(self) -> None:
+        if self._slots:
+            self._history.append(self._step, self._slots, np.array(self._numbers))
+        self._slots, self._numbers = [], []
 
 
 def _cut_lines(file: Path, step: int, form: LineFormat) -> None:

@@ -14,10 +14,14 @@ ROWS = 16  # steps that may be on their way before a step has to wait for the de
 
 @dataclass
 class PackedRow:
-    """The values of one step as they were packed: slot numbers, their numbers, and how much data each stands for."""
+    """The values of one step as they were packed: slot numbers, their numbers, and how much data each stands for.
+
+    The slots are in the order of the modules; `arrival` tells in which order their values were made.
+    """
 
     step: int
     slots: list[int]
+    arrival: list[int]
     sizes: list[int]
     weights: list[float]
     numbers: np.ndarray
@@ -64,9 +68,9 @@ class Ring:
     """Collects the values of a step and brings them to the host."""
 
     def __init__(self) -> None:
-        self._slots: dict[int, int] = {}  # slot → its place in the two lists
-        self._values: list[torch.Tensor | float] = []
-        self._weights: list[float] = []
+        # slot → value and weight; one assignment, so that threads may put at once
+        self._held: dict[int, tuple[torch.Tensor | float, float]] = {}
+        self.ranks: dict[int, int] = {}  # slot → its place in the configuration, the order in which people read
         self._devices: dict[torch.device, _DeviceRing] = {}
         self._leaving: deque[_Leaving] = deque()
 
@@ -75,45 +79,39 @@ class Ring:
 
         A second value for a slot in the same step takes the place of the first.
         """
-        at = self._slots.setdefault(slot, len(self._values))
-        if at == len(self._values):
-            self._values.append(value)
-            self._weights.append(weight)
-        else:
-            self._values[at], self._weights[at] = value, weight
+        self._held[slot] = (value, weight)
 
     def clear(self) -> None:
         """Forget the step that is being collected."""
-        self._slots, self._values, self._weights = {}, [], []
+        self._held = {}
 
     def keep(self, wanted: set[int]) -> None:
         """Drop what was collected for other slots than these."""
-        kept = [(slot, self._values[at], self._weights[at]) for slot, at in self._slots.items() if slot in wanted]
-        self.clear()
-        for slot, value, weight in kept:
-            self.put(slot, value, weight)
+        self._held = {slot: held for slot, held in self._held.items() if slot in wanted}
 
     def close(self, step: int) -> None:
         """The step is over: its values leave for the host as one block per device."""
-        if not self._slots:
+        held, self._held = self._held, {}
+        if not held:
             return
         if len(self._leaving) >= ROWS:
-            self._arrived(self._leaving[0], wait=True)
+            self._arrived(self._leaving[-ROWS], wait=True)  # its memory is the next to be written
+        arrival = {slot: at for at, slot in enumerate(held)}
         by_device: dict[torch.device | None, list[int]] = {}
-        for at, value in enumerate(self._values):
-            by_device.setdefault(value.device if isinstance(value, torch.Tensor) else None, []).append(at)
-        order = [at for places in by_device.values() for at in places]
-        values, slots = self._values, list(self._slots)
+        for slot in sorted(held, key=lambda slot: self.ranks.get(slot, 0)):
+            value = held[slot][0]
+            by_device.setdefault(value.device if isinstance(value, torch.Tensor) else None, []).append(slot)
+        slots = [slot for own in by_device.values() for slot in own]
         row = PackedRow(
             step,
-            [slots[at] for at in order],
-            [_size(values[at]) for at in order],
-            [self._weights[at] for at in order],
+            slots,
+            [arrival[slot] for slot in slots],
+            [_size(held[slot][0]) for slot in slots],
+            [held[slot][1] for slot in slots],
             np.empty(0),
         )
-        buffers = [self._pack(device, [values[at] for at in places]) for device, places in by_device.items()]
+        buffers = [self._pack(device, [held[slot][0] for slot in own]) for device, own in by_device.items()]
         self._leaving.append(_Leaving(row, buffers))
-        self.clear()
 
     def take(self, wait: bool = False) -> list[PackedRow]:
         """The rows that have arrived, oldest first; with `wait`, all of them."""

@@ -61,7 +61,9 @@ class Run:
             (module, metric, step, value, call, phase) for (module, metric, step, call, phase), value in last.items()
         ]
         columns = {name: [row[at] for row in rows] for at, name in enumerate(COLUMNS)}
-        return pd.DataFrame(columns, columns=list(COLUMNS))
+        # plain objects: a name may hold what no string of pandas does
+        texts = {name: pd.Series(columns[name], dtype=object) for name in ("module", "metric", "phase")}
+        return pd.DataFrame({**columns, **texts}, columns=list(COLUMNS))
 
     def readings(self, phase: str | None = TRAIN) -> Iterator[Reading]:
         """All values in the order in which they came; None for both phases."""

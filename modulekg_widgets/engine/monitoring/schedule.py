@@ -169,11 +169,11 @@ def linear(words: list[str]) -> Schedule:
 
 def logarithmic(words: list[str]) -> Schedule:
     start, end, count = _counts(words, 3, 3)
-    if end < start or not 1 <= count <= 1_000_000:
-        raise ScheduleError("the end lies before the start, or the count is not between 1 and a million")
+    if end < start or not 1 <= count <= 100_000:
+        raise ScheduleError("the end lies before the start, or the count is not between 1 and 100000")
     low, high = max(start, 1), max(end, 1)
     places = [low * (high / low) ** (i / max(count - 1, 1)) for i in builtins.range(count)]
-    return Steps(frozenset({round(place) for place in places} | ({0} if start == 0 else set())))
+    return Steps(frozenset({min(round(place), end) for place in places} | ({0} if start == 0 else set())))
 
 
 def steps(words: list[str]) -> Schedule:
@@ -211,6 +211,8 @@ def on(words: list[str]) -> Schedule:
     metric, side, bound = words
     if side not in ("above", "below"):
         raise ScheduleError(f"{shown(side)!r} stands where above or below is needed")
+    if math.isnan(float(bound)):
+        raise ScheduleError("no value crosses NaN")
     return OnEvent(metric, float(bound), side == "above")
 
 

@@ -24,7 +24,7 @@ from torch.nn.modules.module import (
 
 from modulekg_widgets.engine.identity.hierarchy import module_state
 from modulekg_widgets.engine.monitoring import uncompiled
-from modulekg_widgets.engine.monitoring.attention import AttentionWatch
+from modulekg_widgets.engine.monitoring.attention import AttentionWatch, forget_interrupted
 from modulekg_widgets.engine.monitoring.entry import Entry
 from modulekg_widgets.engine.monitoring.gather import (
     AFTER,
@@ -79,11 +79,18 @@ class Tap:
         inputs_later = {need for stage in (AFTER, BACKWARD, TRACK) for e in self.by_stage[stage] for need in e.needs}
         self.overwrites = bool(module_state(self.module).get("inplace"))
         self.copies_input = self.overwrites and any(need.startswith("ForwardInput") for need in inputs_later)
+        backward = self.by_stage[BACKWARD]
+        self.by_gradient = {
+            one: [entry for entry in backward if gradients_of(entry.needs) == {one}] for one in GRADIENTS
+        }
+        self.by_both = [entry for entry in backward if len(gradients_of(entry.needs)) == 2]
         self.keeps_calls = any(not STEP_NEEDS.issuperset(entry.needs) for entry in self.by_stage[TRACK])
         self.is_forward = any(not STEP_NEEDS.issuperset(entry.needs) for entry in entries)
 
     def reset(self) -> None:
         self.calls = {TRAIN: 0, EVAL: 0}
+        if any(observation.watch is not None for calls in self.open.values() for observation in calls):
+            forget_interrupted()
         self.open.clear()
         self.kept.clear()
         self.without_graph.clear()
@@ -123,7 +130,7 @@ class Watcher:
         self._armed = {}
         for key, tap in self._taps.items():
             tap.reset()
-            watching = [entry for entry in tap.entries if not entry.is_stopped and entry.schedule.watches(step)]
+            watching = [entry for entry in tap.entries if entry.watches(step)]
             if watching:
                 tap.arm(watching)
                 if tap.is_forward:
@@ -256,24 +263,25 @@ class Watcher:
         try:
             if gradient is not None and observation.epoch == self.epoch and is_measurable(gradient):
                 observation.see(need, gradient if self.unscaled is None else self.unscaled(gradient))
-                self._measure_gradients(tap, need, observation)
+                self._measured(tap.by_gradient[need], observation)
+                is_complete = not tap.by_both or (
+                    GRADIENTS[0] in observation.found and GRADIENTS[1] in observation.found
+                )
+                if tap.by_both and is_complete:
+                    self._measured(tap.by_both, observation)
+                if is_complete and not tap.keeps_calls:
+                    observation.drop()
         except Exception:  # noqa: BLE001
             _log_failure()
-
-    def _measure_gradients(self, tap: Tap, need: str, observation: Observation) -> None:
-        arrived = {source for source in GRADIENTS if source in observation.found}
-        asked = [entry for entry in tap.by_stage[BACKWARD] if any(other.startswith(need) for other in entry.needs)]
-        self._measured([entry for entry in asked if gradients_of(entry.needs) <= arrived], observation)
-        wanted = {source for entry in tap.by_stage[BACKWARD] for source in gradients_of(entry.needs)}
-        if wanted <= arrived and not tap.keeps_calls:
-            observation.drop(GRADIENTS)
 
     def _measure(self, tap: Tap, stage: int, observation: Observation) -> None:
         if tap.by_stage[stage]:
             self._measured(tap.by_stage[stage], observation)
 
     def _measured(self, entries: list[Entry], observation: Observation) -> None:
-        with torch.no_grad():  # what a metric builds is no part of the training's graph
+        grad_mode = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)  # what a metric builds is no part of the training's graph
+        try:
             if torch._C._is_any_autocast_enabled():
                 with torch.autocast(observation.device_type, enabled=False):
                     for entry in entries:
@@ -281,6 +289,8 @@ class Watcher:
             else:
                 for entry in entries:
                     entry.measure(observation, self.step)
+        finally:
+            torch._C._set_grad_enabled(grad_mode)
 
 
 def _hooks(watcher: Watcher) -> tuple[Callable[..., None], Callable[..., None]]:
@@ -300,7 +310,7 @@ def _hooks(watcher: Watcher) -> tuple[Callable[..., None], Callable[..., None]]:
     def after(module: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
         own = seen()
         tap = None if own is None else own._armed.get(id(module))
-        if own is None or tap is None or is_rehearsal(args):
+        if own is None or tap is None:
             return
         kwargs, output = rest if len(rest) == 2 else ({}, None)  # a forward that raised has no output
         try:

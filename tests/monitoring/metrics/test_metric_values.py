@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from modulekg_widgets.engine.monitoring import metrics
 from modulekg_widgets.engine.monitoring.metrics.base import METRICS, NoValueError
+from monitoring.metrics.metric_comparison import compare, tolerance
 from monitoring.metrics.metric_references import REFERENCES
 from monitoring.metrics.metric_samples import DTYPES, SOURCES, Sample, as_array, has_weight, is_trained, samples, value
 
@@ -19,8 +18,6 @@ OWN = [name for name in METRICS if METRICS[name].__module__.startswith(f"{metric
 HERE = [name for name in OWN if "Attention" not in METRICS[name].needs]
 
 CASES = [(name, source) for name in REFERENCES for source in SOURCES]
-# what float32 arithmetic loses, whatever the precision of the tensors: the reference reads the same rounded values
-CLOSE = 2e-5
 
 
 @cache
@@ -39,26 +36,6 @@ def missing(name: str, source: str) -> str | None:
     return "" if "WeightGrad" in METRICS[name].needs and not is_trained(source) else None
 
 
-def compare(name: str, found: Any, expected: Any, rtol: float) -> None:
-    if isinstance(expected, dict):
-        assert list(found) == list(expected)
-        for key, part in expected.items():
-            if key == "counts":
-                compare_counts(found[key], part)
-            else:
-                compare(f"{name}.{key}", found[key], part, rtol)
-    else:
-        assert np.shape(found) == np.shape(expected)
-        scale = np.max(np.abs(expected)) if np.ndim(expected) else 0.0  # of a vector the largest element counts
-        np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol * scale, err_msg=name)
-
-
-def compare_counts(found: np.ndarray, expected: np.ndarray) -> None:
-    """The same, but for elements on the border of two bins."""
-    assert found.sum() == expected.sum()
-    assert np.abs(np.cumsum(found) - np.cumsum(expected)).sum() <= 2 + expected.sum() * 0.01
-
-
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(("name", "source"), CASES)
 def test_a_metric_is_its_definition(name: str, source: str, dtype: torch.dtype) -> None:
@@ -73,14 +50,6 @@ def test_a_metric_is_its_definition(name: str, source: str, dtype: torch.dtype) 
             compare(name, found, REFERENCES[name](steps), tolerance(name, steps))
         else:
             assert steps[-1].wg is None  # the engine asks no metric then
-
-
-def tolerance(name: str, steps: list[Sample]) -> float:
-    """Float32 tells the least eigenvalue from rounding as long as it is not 0; then it is so exactly."""
-    if "Condition" not in name:
-        return CLOSE
-    condition = float(REFERENCES[name](steps))
-    return CLOSE + (1e-7 * condition if condition < 1e5 else 0.0)
 
 
 def test_every_metric_has_a_reference() -> None:

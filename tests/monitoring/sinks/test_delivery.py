@@ -149,7 +149,7 @@ def test_rows_arrive_while_the_training_runs_in_few_writes(history: History, sin
         remember(history, [Reading("m", "M", step, 0.5)])
         sinks.nudge()
         time.sleep(0.002)
-    assert len(sink.readings) > 0
+    assert waited(lambda: sink.readings)
     assert sink.writes <= (time.monotonic() - begin) / module.PAUSE + 2
     assert waited(lambda: len(sink.readings) == 100)
 
@@ -228,7 +228,8 @@ def test_whatever_a_sink_raises(
     sinks.add(Raising(0, error))
     sinks.close()
     (told,) = texts(recwarn)
-    assert told.startswith(f"the sink raising is dropped, the training goes on: {text}")
+    assert told.startswith("the sink raising is dropped, the training goes on: ")
+    assert text in told
     assert len(told) < 500
 
 
@@ -285,7 +286,7 @@ def test_a_sink_that_hangs_holds_up_nobody(history: History) -> None:
     begin = time.monotonic()
     with pytest.warns(RuntimeWarning, match="sink hanging does not finish: 300 rows"):
         sinks.close(patience=0.3)
-    assert 0.3 <= time.monotonic() - begin < 3
+    assert 0.3 <= time.monotonic() - begin < 10
     assert (good.closes, hanging.closes) == (1, 0)
     hanging.may.set()  # it is let go without a word
     assert waited(lambda: hanging.closes == 1)
@@ -294,18 +295,18 @@ def test_a_sink_that_hangs_holds_up_nobody(history: History) -> None:
 def test_a_sink_that_goes_on_is_waited_for_but_not_for_ever(history: History) -> None:
     class Slow(Keeper):
         def write(self, readings: list[Reading]) -> None:
-            time.sleep(0.1)
+            time.sleep(0.5)
             super().write(readings)
 
     remember(history, scalars(5 * module.SLICE, 1))
     slow, sinks = Slow(), Delivery(history)
     sinks.add(slow)
-    sinks.close(patience=0.3)
+    sinks.close(patience=2)  # which is shorter than all writes together
     assert (len(slow.readings), slow.closes) == (5 * module.SLICE, 1)
     slow, sinks = Slow(), Delivery(history)
     sinks.add(slow)
     with pytest.warns(RuntimeWarning, match="does not finish: [0-9]+ rows"):
-        sinks.close(timeout=0.25, patience=10)
+        sinks.close(timeout=0.6, patience=10)
     assert waited(lambda: slow.closes == 1)
     assert len(slow.readings) < 5 * module.SLICE
 
@@ -341,6 +342,22 @@ def test_a_forgotten_delivery_ends_its_threads(history: History) -> None:
     assert gone() is None
     assert waited(lambda: not couriers())
     assert (len(sink.readings), sink.closes) == (9, 1)
+
+
+def test_where_no_thread_can_start_the_rows_come_at_the_close(
+    history: History, sinks: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    sink = Keeper()
+    monkeypatch.setattr(threading.Thread, "start", full)
+    sinks.add(sink)
+    remember(history, scalars(3))
+    sinks.nudge()
+    assert not sinks.flush(0.01)
+    sinks.close()
+    assert (sink.readings, sink.closes) == (scalars(3), 1)
 
 
 def test_a_sink_may_close_the_delivery(history: History, sinks: Delivery) -> None:

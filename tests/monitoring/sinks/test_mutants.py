@@ -39,9 +39,9 @@ class Damage:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for seed in seeds:
             self.path.write_bytes(mutant(self.raw, seed, self.path.suffix))
-            begin = time.perf_counter()
+            begin = time.process_time()
             self.try_one()
-            assert time.perf_counter() - begin < 2, seed
+            assert time.process_time() - begin < 2, seed
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MEMORY
 
     def try_one(self) -> None:

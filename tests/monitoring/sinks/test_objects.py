@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.readings import Reading
 from modulekg_widgets.engine.monitoring.sinks import open_sink
-from monitoring.sinks.samples import HISTOGRAM
+from modulekg_widgets.engine.monitoring.sinks.delivery import Delivery
+from monitoring.sinks.samples import HISTOGRAM, remember
 
 READINGS = [
     Reading("", "loss", 3, 0.25),
@@ -179,10 +181,12 @@ def records_in(raw: bytes) -> list[Any]:
 def test_wandb_gets_every_value(wandb_run: Any, tmp_path: Path, passes_module: bool) -> None:
     import wandb
 
-    sink = open_sink(wandb if passes_module else wandb_run)
+    history = History()
+    sinks = Delivery(history)
+    sinks.add(open_sink(wandb if passes_module else wandb_run))
     vector = Reading("layer1.conv", "InputMean", 5, np.array([0.0, 1.0, 4.0, math.nan]))
-    sink.write([*READINGS, vector, Reading("layer1.conv", "WeightHistogram", 5, HISTOGRAM)])
-    sink.close()
+    remember(history, [*READINGS, vector, Reading("layer1.conv", "WeightHistogram", 5, HISTOGRAM)])
+    sinks.close()
     wandb_run.log({"accuracy": 0.5}, step=9)  # it is open still
     assert wandb_run.summary["layer1.conv/WeightNorm"] == 0.5
     wandb_run.finish()

@@ -105,6 +105,18 @@ def test_what_cannot_be_written_is_said_at_once(kind: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_two_sinks_of_one_path_leave_a_whole_file(kind: str, tmp_path: Path) -> None:
+    first, second = open_sink(tmp_path / f"run{kind}"), open_sink(tmp_path / f"run{kind}")
+    for reading in scalars(5):
+        first.write([reading])
+        second.write([reading])
+    second.close()
+    first.close()
+    assert {path.name for path in tmp_path.iterdir()} == {f"run{kind}"}
+    assert set(load_recording(tmp_path / f"run{kind}").readings()) == set(scalars(5))
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("content", [None, b""])
 def test_to_append_to_nothing_is_to_begin(kind: str, content: bytes | None, tmp_path: Path) -> None:
     path = tmp_path / f"run{kind}"

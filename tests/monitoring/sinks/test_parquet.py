@@ -50,8 +50,9 @@ def test_row_groups_are_written_on_the_way_and_the_file_is_there_at_the_end(
     import pyarrow.parquet as pq
 
     monkeypatch.setattr(parquet, "GROUP_ROWS", 100)
-    path, part = tmp_path / "run.parquet", tmp_path / "run.parquet.part"
+    path = tmp_path / "run.parquet"
     sink = open_sink(path)
+    (part,) = tmp_path.glob("run.parquet.*.part")
     sizes = []
     for reading in scalars(150, 2):
         sink.write([reading])
@@ -112,9 +113,9 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
 def test_the_run_of_a_killed_process_is_refused(tmp_path: Path) -> None:
     sink = open_sink(tmp_path / "run.parquet")
     sink.write(scalars(5000))
-    part = (tmp_path / "run.parquet.part").read_bytes()
+    (part,) = tmp_path.glob("run.parquet.*.part")
+    (tmp_path / "left.parquet").write_bytes(part.read_bytes())
     sink.close()
-    (tmp_path / "left.parquet").write_bytes(part)
     with pytest.raises(RecordingError, match=r"left\.parquet.*did not end"):
         load_recording(tmp_path / "left.parquet")
 
@@ -183,7 +184,7 @@ def test_a_small_file_does_not_become_large(tmp_path: Path) -> None:
     ]
     for path in bombs:
         assert path.stat().st_size < 100_000
-        begin = time.perf_counter()
+        begin = time.process_time()
         with pytest.raises(RecordingError, match="cannot hold"):
             load_recording(path)
-        assert time.perf_counter() - begin < 2
+        assert time.process_time() - begin < 2

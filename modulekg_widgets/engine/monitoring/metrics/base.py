@@ -117,9 +117,9 @@ def metric(
     its end; `keeps` says which copy it keeps between steps. With a parameter `module`, the module is passed by that
     name. A value is a number, a tensor of one or no dimension, or a dict of these; None is no value at this step.
     The tensors are the training's own: read them, never change them. Keyword parameters with defaults are settings.
-    With `before=True` a class also has `observe(self, *needed)`, called at the step before a scheduled one. `ranks` says
-    how values are merged under torch.distributed: "mean" (by default, weighted by the amount of data), "norm", "sum",
-    "min", "max" or "histogram".
+    With `before=True` a class also has `observe(self, *needed)`, called at the step before a scheduled one. `ranks`
+    says how values are merged under torch.distributed: "mean" (by default, weighted by the amount of data), "norm",
+    "sum", "min", "max" or "histogram".
 
     Raises `UnknownNameError` for what cannot be needed, `DuplicateNameError` for a taken name.
     """
@@ -129,7 +129,7 @@ def metric(
             raise UnknownNameError(f"a metric cannot need {shown(str(need))!r}: {nearest(str(need), NEEDS)}")
 
     if ranks not in ("", *MERGED):
-        raise UnknownNameError(f"values of several processes are not merged by {shown(ranks)!r}: {nearest(ranks, MERGED)}")
+        raise UnknownNameError(f"values of ranks cannot be merged by {shown(ranks)!r}: {nearest(ranks, MERGED)}")
 
     def decorate(made: Any) -> Any:
         is_class = inspect.isclass(made)

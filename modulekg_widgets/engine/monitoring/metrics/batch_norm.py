@@ -7,6 +7,7 @@ from torch import nn
 
 from modulekg_widgets.engine.monitoring import moments
 from modulekg_widgets.engine.monitoring.metrics.base import NoValueError, metric
+from modulekg_widgets.engine.monitoring.metrics.norms import norm
 
 SMALL = 1e-8
 # the output is asked for so that the batch stands in the running statistics, as in those that inference would use now
@@ -21,7 +22,7 @@ class _Discrepancy:
         self._steps = 0
 
     def add(self, distance: torch.Tensor, running_std: torch.Tensor) -> None:
-        share = torch.linalg.vector_norm(distance) / (torch.linalg.vector_norm(running_std) + SMALL)
+        share = norm(distance) / (norm(running_std) + SMALL)
         self._total = share if self._total is None else self._total + share
         self._steps += 1
 

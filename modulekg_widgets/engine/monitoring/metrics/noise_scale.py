@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.monitoring import moments
 from modulekg_widgets.engine.monitoring.metrics.base import NoValueError, metric
 from modulekg_widgets.engine.monitoring.spectra import without_autocast
@@ -42,9 +43,9 @@ def _batch(x: torch.Tensor, module: nn.Module) -> int:
         fewest = len(module.kernel_size) + 2
     else:
         raise NoValueError(f"{type(module).__name__} is no linear layer and no convolution: its gradient is not taken")
-    if x.is_complex():
-        raise NoValueError("the input is complex: the noise scale is that of real gradients")
-    if x.dim() < fewest or len(x) < 2:
+    if not x.is_floating_point():
+        raise NoValueError(f"the input holds {shown(str(x.dtype))}, not real floating numbers")
+    if x.dim() < fewest or len(x) < 2 or x.numel() == 0:
         raise NoValueError(f"a noise scale needs a batch of two: the input's shape is {tuple(x.shape)}")
     return len(x)
 

@@ -127,8 +127,10 @@ class Courier:
     def end(self) -> None:
         """Have the rest delivered, and the sink closed."""
         self._is_ending = True
-        self._hurries.set()
-        self.wake.set()
+        # the garbage collector may call this on our thread, inside of an event whose lock is taken then
+        if self._thread is not threading.current_thread():
+            self._hurries.set()
+            self.wake.set()
 
     def ended(self, deadline: float, patience: float) -> bool:
         """Wait for the end for as long as rows go through; whether it came."""

@@ -50,8 +50,10 @@ class LineSink:
             continues = is_recorded(path, lambda there: name_in(there, form)) and append
             if continues:
                 _mend(path, form)
+            else:
+                path.write_bytes(b"")
             # unbuffered: a forked process shall have no copy of lines that it would write a second time
-            self._file: BinaryIO = path.open("ab" if continues else "wb", buffering=0)
+            self._file: BinaryIO = path.open("ab", buffering=0)
             if not continues:
                 self._put([form.head(name)])
 

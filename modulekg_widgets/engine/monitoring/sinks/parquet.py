@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Iterator
 from io import RawIOBase
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,7 @@ OPTIONS: dict[str, Any] = {
 }
 KEY = FORMAT.encode()  # of our header in the metadata
 MAGIC = b"PAR1"
+_NUMBERS = count()  # of the sinks: two of the same path shall not write to the same file
 ROW_BYTES = 8  # that a row takes at least: its value is neither packed nor compressed
 SWELLING = 32  # times that the letters may be longer than the file; Snappy reaches 21
 
@@ -59,7 +61,7 @@ SWELLING = 32  # times that the letters may be longer than the file; Snappy reac
 
 
 class ParquetSink:
-    """Writes to `<path>.part`, which takes the place of `path` when the sink is closed.
+    """Writes to `<path>.….part`, which takes the place of `path` when the sink is closed.
 
     With `append`, the rows of the recording that is there come first. Raises `RecordingError` for another file, and
     where pyarrow is missing.
@@ -74,7 +76,7 @@ class ParquetSink:
 
             continues = is_recorded(path, name_in_parquet) and append
             self._path = Path(os.path.realpath(path))
-            self._part = self._path.with_name(f"{self._path.name}.part")
+            self._part = self._path.with_name(f"{self._path.name}.{os.getpid()}-{next(_NUMBERS)}.part")
             self._file = _File(self._part)
             self._writer: pq.ParquetWriter | None = pq.ParquetWriter(self._file, _schema(), **OPTIONS)
             _table([_row(Reading("", "", 0, 0.0))])  # pyarrow imports more at its first array, too late at the end
