@@ -14,7 +14,10 @@ const widgets: JupyterFrontEndPlugin<void> = {
       name: MODULE,
       version: VERSION,
       // loaded with the first widget
-      exports: () => import("../widgets/model_graph") as unknown as Promise<ExportMap>
+      exports: async () => {
+        const widgets = await Promise.all([import("../widgets/model_graph"), import("../widgets/metric_panel")]);
+        return Object.assign({}, ...widgets) as ExportMap;
+      }
     });
   }
 };

@@ -1,0 +1,113 @@
+// Which series are drawn: of one metric and phase, those of the ticked modules, or of a few when none is ticked.
+
+import type { Entry, Kind, MetricData } from "./metric_data";
+import type { PanelStore, PanelView } from "./state";
+
+export interface Shown {
+  readonly series: number; // index in the catalog
+  readonly entry: Entry;
+  readonly label: string;
+  readonly suffix: string; // the end of the label: what tells the series of one module apart
+}
+
+/** How many modules are drawn when none is ticked, and how many lines at all. */
+export const OWN_CHOICE = 8;
+export const MOST_LINES = 96;
+export const WHOLE_MODEL = "whole model";
+
+export function kindOf(view: PanelView): Kind {
+  return view === "histogram" ? "histograms" : "numbers";
+}
+
+/** The metric that is drawn: the chosen one where the view can show it, else the first that it can; "" is none. */
+export function metricOf(data: MetricData, store: PanelStore): string {
+  const kind = kindOf(store.get("view"));
+  const chosen = store.get("metric");
+  if (chosen && data.index(kind, chosen)) return chosen;
+  const other: Kind = kind === "numbers" ? "histograms" : "numbers";
+  if (chosen && !data.index(other, chosen)) return chosen; // its values may still come
+  return data.metrics(kind)[0] ?? "";
+}
+
+/** The modules that have the metric, in the order in which they came. */
+export function modulesOf(data: MetricData, store: PanelStore): string[] {
+  const index = data.index(kindOf(store.get("view")), metricOf(data, store));
+  return index ? [...index.modules] : [];
+}
+
+export interface Chosen {
+  readonly modules: readonly string[];
+  readonly isOwn: boolean; // the panel's choice, as nothing is ticked that has the metric
+}
+
+/** The modules whose series are drawn. */
+export function chosenModules(data: MetricData, store: PanelStore): Chosen {
+  const offered = modulesOf(data, store);
+  const selected = store.get("selected");
+  const ticked = new Set(store.get("modules"));
+  const chosen = offered.filter(module => ticked.has(module));
+  const isOffered = selected !== null && offered.includes(selected);
+  if (chosen.length) {
+    const isAdded = isOffered && !ticked.has(selected);
+    return { modules: isAdded ? offered.filter(path => path === selected || ticked.has(path)) : chosen, isOwn: false };
+  }
+  return { modules: isOffered ? [selected] : offered.slice(0, OWN_CHOICE), isOwn: true };
+}
+
+/** Whether what is searched for stands in a module's path. */
+export function isFound(module: string, query: string): boolean {
+  const text = nameOf(module).toLowerCase();
+  return query
+    .toLowerCase()
+    .split(/\s+/)
+    .every(term => text.includes(term));
+}
+
+/** The series of the lines or of the histograms that are drawn. */
+export function shownSeries(data: MetricData, store: PanelStore, runs: readonly string[]): Shown[] {
+  const modules = new Set(chosenModules(data, store).modules);
+  return seriesOf(data, store, runs, modules);
+}
+
+/** The rows of the heat map: every module that the search finds, one run after the other. */
+export function heatRows(data: MetricData, store: PanelStore, runs: readonly string[]): Shown[] {
+  const query = store.get("query");
+  const modules = new Set(modulesOf(data, store).filter(module => isFound(module, query)));
+  const rows = seriesOf(data, store, [], modules);
+  return runs.length > 1 ? rows.sort((a, b) => a.entry.run - b.entry.run) : rows;
+}
+
+function seriesOf(data: MetricData, store: PanelStore, runs: readonly string[], modules: ReadonlySet<string>): Shown[] {
+  const index = data.index(kindOf(store.get("view")), metricOf(data, store));
+  const phase = store.get("phase");
+  const found: { series: number; entry: Entry }[] = [];
+  for (const series of index?.series ?? []) {
+    const entry = data.entries[series];
+    if (entry && modules.has(entry.module) && (phase === "both" || entry.phase === phase)) {
+      found.push({ series, entry });
+    }
+  }
+  const reused = new Set(found.filter(({ entry }) => entry.call > 0).map(({ entry }) => entry.module));
+  const phases = new Set(found.map(({ entry }) => entry.phase)).size > 1;
+  return found.map(({ series, entry }) => {
+    const suffix = suffixOf(entry, runs, reused, phases);
+    return { series, entry, label: nameOf(entry.module) + suffix, suffix };
+  });
+}
+
+/** Only as much as tells the series apart. */
+function suffixOf(entry: Entry, runs: readonly string[], reused: ReadonlySet<string>, phases: boolean): string {
+  const parts: string[] = [];
+  if (reused.has(entry.module)) parts.push(`call ${entry.call + 1}`);
+  if (phases) parts.push(entry.phase);
+  if (runs.length > 1) parts.push(runName(runs, entry.run));
+  return parts.map(part => ` · ${part}`).join("");
+}
+
+export function nameOf(module: string): string {
+  return module === "" ? WHOLE_MODEL : module;
+}
+
+export function runName(runs: readonly string[], run: number): string {
+  return runs[run] ?? `run ${run + 1}`;
+}

@@ -1,0 +1,367 @@
+// Layers × steps as colours: a canvas as large as what is seen, over rows that may be scrolled.
+
+import { NOT_FINITE_COLOUR, sample } from "../colour";
+import { Disposers, el, listen } from "../dom";
+import { columnCount, fillCells, type HeatInk, type HeatRow, type HeatScale, paintCells } from "./heat_cells";
+import { type HeatLayout, heatLayout, HEADING, rowAt, topOf, visibleRows } from "./heat_layout";
+import { stepText, stepTicks, tickTexts, valueText } from "./scale";
+import type { Span } from "./state";
+import { canDraw, type ChartTheme, pixelRatio } from "./theme";
+import { Tip } from "./tip";
+
+export interface HeatLine extends HeatRow {
+  readonly module: string;
+  readonly label: string;
+  readonly run: number;
+}
+
+export interface HeatPicture {
+  readonly rows: readonly HeatLine[]; // those of one run one after the other
+  readonly headings: ReadonlyMap<number, string>; // names of the runs; empty where there is only one
+  readonly span: Span;
+  readonly scale: HeatScale;
+  readonly selected: string | null;
+  readonly marks: readonly { readonly row: number; readonly step: number; readonly text: string }[];
+  readonly theme: ChartTheme;
+}
+
+const FOOT = 34; // room for the steps below
+const RIGHT = 16;
+const TOP = 6;
+const LEAST_LABELS = 60;
+const FONT = 11;
+const LABEL_ROOM = 12; // a name needs so much height
+const SHADES = 256;
+const BOLDER = 1.1; // the selected row's name needs so much more room
+
+export class Heatmap {
+  private readonly disposers = new Disposers();
+  private readonly canvas = el("canvas");
+  private readonly scroller = el("div", "mkg-metric-scroller");
+  private readonly sizer = el("div", "mkg-metric-sizer");
+  private readonly frame = el("div", "mkg-metric-row-frame");
+  private readonly buffer = el("canvas");
+  private readonly tip: Tip;
+  private picture?: HeatPicture;
+  private layout: HeatLayout = { rowHeight: 1, height: 0, blocks: [] };
+  private labels = LEAST_LABELS; // width
+  private at: { row: number; step: number } | null = null; // what the keyboard is on
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly events: { pick(module: string): void; say(text: string): void }
+  ) {
+    host.classList.add("mkg-metric-heatmap");
+    host.tabIndex = 0;
+    host.setAttribute("role", "group");
+    host.setAttribute("aria-keyshortcuts", "ArrowUp ArrowDown ArrowLeft ArrowRight Enter");
+    this.canvas.setAttribute("aria-hidden", "true");
+    this.scroller.tabIndex = -1;
+    this.sizer.append(this.canvas);
+    this.scroller.append(this.sizer);
+    host.append(this.scroller, this.frame);
+    this.frame.hidden = true;
+    this.tip = new Tip(host);
+    this.disposers.add(
+      listen(this.scroller, "scroll", () => this.paint()),
+      listen(this.scroller, "mousemove", event => this.point(event)),
+      listen(this.scroller, "mouseleave", () => this.leave()),
+      listen(this.scroller, "click", event => this.click(event)),
+      listen(host, "keydown", event => this.key(event)),
+      listen(host, "blur", () => this.leave())
+    );
+  }
+
+  get bitmap(): HTMLCanvasElement {
+    return this.canvas;
+  }
+
+  dispose(): void {
+    this.disposers.dispose();
+    this.host.replaceChildren();
+  }
+
+  draw(picture: HeatPicture): void {
+    this.picture = picture;
+    const room = this.host.clientHeight - FOOT - TOP;
+    this.layout = heatLayout(groupsOf(picture), room);
+    this.sizer.style.height = `${this.layout.height + FOOT + TOP}px`;
+    this.paint();
+  }
+
+  private get plotWidth(): number {
+    return Math.max(1, this.scroller.clientWidth - this.labels - RIGHT);
+  }
+
+  private paint(): void {
+    const { picture } = this;
+    const context = canDraw() ? this.canvas.getContext("2d") : null;
+    if (!context || !picture) return;
+    const ratio = pixelRatio();
+    const { clientWidth: width, clientHeight: height } = this.scroller;
+    resize(this.canvas, width, height, ratio);
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, width, height);
+    context.font = `${FONT}px ${picture.theme.font}`;
+    this.labels = labelWidth(context, picture, width);
+    const top = this.scroller.scrollTop;
+    const bottom = top + height - FOOT - TOP;
+    context.save();
+    context.beginPath();
+    context.rect(0, TOP, width, height - FOOT - TOP);
+    context.clip();
+    context.translate(0, TOP - top);
+    this.paintBlocks(context, picture, top, bottom);
+    this.paintMarks(context, picture);
+    context.restore();
+    this.paintFoot(context, picture, Math.min(height - FOOT, TOP + this.layout.height - top));
+  }
+
+  private paintBlocks(context: CanvasRenderingContext2D, picture: HeatPicture, from: number, to: number): void {
+    const { rowHeight, blocks } = this.layout;
+    const columns = columnCount(picture.rows, this.plotWidth * pixelRatio());
+    for (const block of blocks) {
+      if (block.heading) paintHeading(context, block.heading, block.top, picture.theme);
+      const [first, end] = visibleRows(block, rowHeight, from, to);
+      if (end <= first) continue;
+      const rows = picture.rows.slice(first, end);
+      const image = this.image(rows, picture, columns);
+      if (!image) continue;
+      context.imageSmoothingEnabled = false;
+      const top = topOf(this.layout, first);
+      context.drawImage(image, 0, 0, columns, rows.length, this.labels, top, this.plotWidth, rows.length * rowHeight);
+      this.paintLabels(context, picture, [first, end], [from, to]);
+    }
+  }
+
+  /** The cells of some rows, one pixel each. */
+  private image(rows: readonly HeatLine[], picture: HeatPicture, columns: number): HTMLCanvasElement | null {
+    const cells = fillCells(rows, picture.span[0], picture.span[1], columns);
+    const { buffer } = this;
+    buffer.width = columns;
+    buffer.height = rows.length;
+    const context = buffer.getContext("2d");
+    if (!context) return null;
+    const data = context.createImageData(columns, rows.length);
+    paintCells(cells, picture.scale, inkOf(picture.theme), new Uint32Array(data.data.buffer));
+    context.putImageData(data, 0, 0);
+    return buffer;
+  }
+
+  private paintLabels(
+    context: CanvasRenderingContext2D,
+    picture: HeatPicture,
+    [first, end]: readonly [number, number],
+    [from, to]: readonly [number, number]
+  ): void {
+    const { rowHeight } = this.layout;
+    const every = Math.max(1, Math.ceil(LABEL_ROOM / rowHeight));
+    context.textAlign = "right";
+    context.textBaseline = "middle";
+    for (let row = first; row < end; row += 1) {
+      const isSelected = picture.rows[row].module === picture.selected;
+      if (row % every !== 0 && !isSelected) continue;
+      if (every > 1 && !isSelected && isNearSelected(picture, row, every)) continue;
+      context.fillStyle = isSelected ? picture.theme.accent : picture.theme.muted;
+      context.font = `${isSelected ? "600 " : ""}${FONT}px ${picture.theme.font}`;
+      const text = shortened(context, picture.rows[row].label, this.labels - 10);
+      // the names of the first and of the last row seen stay whole
+      const y = Math.max(from + FONT / 2, Math.min(to - FONT / 2, topOf(this.layout, row) + rowHeight / 2 + 0.5));
+      context.fillText(text, this.labels - 6, y);
+      if (isSelected) context.fillRect(this.labels - 3, topOf(this.layout, row), 3, rowHeight);
+    }
+  }
+
+  private paintMarks(context: CanvasRenderingContext2D, picture: HeatPicture): void {
+    const { rowHeight } = this.layout;
+    const size = Math.max(4, Math.min(8, rowHeight));
+    for (const { row, step } of picture.marks) {
+      const x = this.xOf(step + 0.5);
+      if (x < this.labels || x > this.labels + this.plotWidth) continue;
+      const y = topOf(this.layout, row) + rowHeight / 2;
+      context.fillStyle = "#ffffff";
+      context.strokeStyle = "#000000";
+      context.lineWidth = 1.25;
+      context.beginPath();
+      context.moveTo(x, y + size / 2);
+      context.lineTo(x - size / 2, y - size / 2);
+      context.lineTo(x + size / 2, y - size / 2);
+      context.closePath();
+      context.fill();
+      context.stroke();
+    }
+  }
+
+  private paintFoot(context: CanvasRenderingContext2D, { span, theme }: HeatPicture, top: number): void {
+    const ticks = stepTicks(span[0], span[1], Math.max(2, this.plotWidth / 90));
+    context.font = `${FONT}px ${theme.font}`;
+    context.textAlign = "center";
+    context.textBaseline = "top";
+    context.fillStyle = theme.muted;
+    context.strokeStyle = theme.axis;
+    context.lineWidth = 1;
+    context.beginPath();
+    tickTexts(ticks).forEach((text, i) => {
+      const x = Math.round(this.xOf(ticks[i] + 0.5)) + 0.5;
+      context.moveTo(x, top);
+      context.lineTo(x, top + 4);
+      context.fillText(text, x, top + 7);
+    });
+    context.stroke();
+    context.fillText("step", this.labels + this.plotWidth / 2, top + 20);
+  }
+
+  private xOf(step: number): number {
+    const [first, last] = this.picture?.span ?? [0, 1];
+    return this.labels + ((step - first) / (last - first + 1)) * this.plotWidth;
+  }
+
+  private stepOf(x: number): number {
+    const [first, last] = this.picture?.span ?? [0, 1];
+    return first + ((x - this.labels) / this.plotWidth) * (last - first + 1);
+  }
+
+  private point(event: MouseEvent): void {
+    const box = this.scroller.getBoundingClientRect();
+    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+    const row = rowAt(this.layout, y - TOP + this.scroller.scrollTop);
+    const step = this.stepOf(Math.max(x, this.labels));
+    if (row < 0 || y > box.height - FOOT || x > this.labels + this.plotWidth) this.leave();
+    else this.say(row, step, x, y);
+  }
+
+  private say(row: number, step: number, x: number, y: number): void {
+    const { picture } = this;
+    const line = picture?.rows[row];
+    if (!picture || !line) return;
+    const { data, range } = line;
+    // the value that holds: the latest one that is not after the step
+    const at = Math.min(data.before(Math.floor(step) + 1), range.end) - 1;
+    const heading = picture.headings.get(line.run);
+    const name = heading ? `${line.label} · ${heading}` : line.label;
+    const isThere = at >= range.start;
+    const own = isThere ? data.steps[at] : Math.floor(step);
+    const value = isThere ? valueText(data.values[at]) : "no value";
+    const notes = picture.marks.filter(mark => mark.row === row && mark.step === own).map(({ text }) => text);
+    this.tip.show(x, y, `step ${stepText(own)}`, [{ name, value }], notes);
+    if (this.at) this.events.say(`${name}, step ${stepText(own)}: ${value}`);
+    this.frame.hidden = false;
+    const top = TOP + topOf(this.layout, row) - this.scroller.scrollTop;
+    this.frame.style.transform = `translate(${this.labels}px, ${top}px)`;
+    this.frame.style.width = `${this.plotWidth}px`;
+    this.frame.style.height = `${this.layout.rowHeight}px`;
+  }
+
+  private leave(): void {
+    this.tip.hide();
+    this.frame.hidden = true;
+    this.at = null;
+  }
+
+  private click(event: MouseEvent): void {
+    const y = event.clientY - this.scroller.getBoundingClientRect().top;
+    const line = this.picture?.rows[rowAt(this.layout, y - TOP + this.scroller.scrollTop)];
+    if (line) this.events.pick(line.module);
+  }
+
+  private key(event: KeyboardEvent): void {
+    const { picture } = this;
+    if (!picture?.rows.length || event.ctrlKey || event.metaKey || event.altKey) return;
+    const stride = Math.max(1, Math.round((picture.span[1] - picture.span[0] + 1) / 100));
+    const at = this.at ?? { row: 0, step: picture.span[1] };
+    const moves: Record<string, [number, number]> = {
+      ArrowUp: [-1, 0],
+      ArrowDown: [1, 0],
+      ArrowLeft: [0, -stride],
+      ArrowRight: [0, stride]
+    };
+    const move = moves[event.key];
+    if (event.key === "Enter" && this.at) this.events.pick(picture.rows[this.at.row].module);
+    else if (move) this.moveTo(at.row + move[0], at.step + move[1], picture);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  private moveTo(row: number, step: number, picture: HeatPicture): void {
+    const [first, last] = picture.span;
+    const at = {
+      row: Math.min(picture.rows.length - 1, Math.max(0, row)),
+      step: Math.min(last, Math.max(first, step))
+    };
+    const top = topOf(this.layout, at.row);
+    const room = this.scroller.clientHeight - FOOT - TOP - this.layout.rowHeight;
+    const { scrollTop } = this.scroller;
+    if (top < scrollTop || top > scrollTop + room) this.scroller.scrollTop = top - room / 2;
+    this.at = at;
+    this.say(at.row, at.step + 0.5, this.xOf(at.step + 0.5), TOP + top - this.scroller.scrollTop);
+  }
+}
+
+function groupsOf({ rows, headings }: HeatPicture): { heading: string; rows: number }[] {
+  if (!headings.size) return [{ heading: "", rows: rows.length }];
+  const counts = new Map<number, number>();
+  for (const { run } of rows) counts.set(run, (counts.get(run) ?? 0) + 1);
+  return [...counts].map(([run, count]) => ({ heading: headings.get(run) ?? "", rows: count }));
+}
+
+/** Whether the selected row's name stands where this row's would. */
+function isNearSelected({ rows, selected }: HeatPicture, row: number, every: number): boolean {
+  for (let at = Math.max(0, row - every + 1); at < Math.min(rows.length, row + every); at += 1) {
+    if (at !== row && rows[at].module === selected) return true;
+  }
+  return false;
+}
+
+function resize(canvas: HTMLCanvasElement, width: number, height: number, ratio: number): void {
+  const [w, h] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
+  if (canvas.width !== w) canvas.width = w;
+  if (canvas.height !== h) canvas.height = h;
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+}
+
+function labelWidth(context: CanvasRenderingContext2D, { rows }: HeatPicture, width: number): number {
+  // of very many rows the longest names are enough
+  const longest = [...rows].sort((a, b) => b.label.length - a.label.length).slice(0, 20);
+  const widest = longest.reduce((most, { label }) => Math.max(most, context.measureText(label).width), 0);
+  return Math.round(Math.max(LEAST_LABELS, Math.min(widest * BOLDER + 16, width * 0.35)));
+}
+
+/** The end of a path says more than its beginning. */
+function shortened(context: CanvasRenderingContext2D, text: string, room: number): string {
+  if (context.measureText(text).width <= room) return text;
+  let low = 1;
+  let high = text.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (context.measureText(`…${text.slice(middle)}`).width <= room) high = middle;
+    else low = middle + 1;
+  }
+  return `…${text.slice(low)}`;
+}
+
+function paintHeading(context: CanvasRenderingContext2D, text: string, top: number, theme: ChartTheme): void {
+  context.font = `600 ${FONT}px ${theme.font}`;
+  context.fillStyle = theme.text;
+  context.textAlign = "left";
+  context.textBaseline = "middle";
+  context.fillText(text, 4, top - HEADING / 2);
+}
+
+let known: { empty: string; ink: HeatInk } | undefined;
+
+function inkOf({ empty }: ChartTheme): HeatInk {
+  if (known?.empty !== empty) {
+    const ramp = Uint32Array.from({ length: SHADES }, (_, i) => pixelOf(sample(i / (SHADES - 1))));
+    known = { empty, ink: { ramp, empty: pixelOf(empty), broken: pixelOf(NOT_FINITE_COLOUR) } };
+  }
+  return known.ink;
+}
+
+/** #rrggbb as a pixel: its bytes are red, green, blue and alpha. */
+function pixelOf(colour: string): number {
+  const value = Number.parseInt(colour.slice(1), 16);
+  const bytes = new Uint8Array([value >> 16, (value >> 8) & 255, value & 255, 255]);
+  return new Uint32Array(bytes.buffer)[0];
+}

@@ -1,0 +1,310 @@
+// The whole panel: picker, picture, legend, alerts and toolbar around one store and the series of one model.
+
+import "../../../style/metric_panel.css";
+import "../../../style/metric_charts.css";
+import { button, Disposers, el, listen, setAttribute } from "../dom";
+import { fileName } from "../export/scene";
+import { watchTheme } from "../graph_style";
+import { PayloadError } from "../payload_checks";
+import { AlertList } from "./alert_list";
+import { metricOf } from "./choice";
+import type { MetricData } from "./metric_data";
+import { Pacer } from "./pacer";
+import type { ColourBook } from "./palette";
+import { type PanelPayload, readPanel } from "./panel_payload";
+import { Picker } from "./picker";
+import type { Source } from "./pictures";
+import { pictureToPng, saveFile } from "./save";
+import type { PanelState, PanelStore } from "./state";
+import { PanelStatus } from "./status_line";
+import { type ChartTheme, readChartTheme } from "./theme";
+import { PanelToolbar } from "./toolbar";
+import { createView, type Outcome, type View } from "./views";
+import { waitingText } from "./waiting";
+
+export interface MetricPanel {
+  dispose(): void;
+}
+
+const NO_DATA = "There is nothing to show yet: run the cell.";
+// a change of one of these changes the picture
+const DRAWN_FROM: readonly (keyof PanelState)[] = [
+  "selected",
+  "metric",
+  "modules",
+  "view",
+  "window",
+  "logScale",
+  "phase",
+  "query",
+  "zoom",
+  "step",
+  "ridge"
+];
+let created = 0;
+
+export function createMetricPanel(
+  host: HTMLElement,
+  raw: unknown,
+  data: MetricData,
+  colours: ColourBook,
+  store: PanelStore
+): MetricPanel {
+  host.classList.add("mkg-widget", "mkg-metric-panel");
+  host.dataset.mkgId ??= `metric-panel-${++created}`;
+  host.dataset.lmSuppressShortcuts = "true"; // JupyterLab's shortcuts stay out of the whole widget
+  delete host.dataset.mkgReady;
+  const payload = readOrExplain(host, raw);
+  try {
+    if (payload) return new Panel(host, payload, data, colours, store);
+  } catch (error) {
+    console.error("modulekg-widgets", error); // not thrown on: its text would reach the page as HTML
+    explain(host, "This panel cannot be drawn.");
+  }
+  return { dispose: () => clear(host) };
+}
+
+function clear(host: HTMLElement): void {
+  host.replaceChildren();
+  for (const name of ["mkgReady", "mkgPoints", "mkgLast"]) delete host.dataset[name];
+}
+
+/** Undefined, and a sentence on the page, when there is nothing that can be drawn. */
+function readOrExplain(host: HTMLElement, raw: unknown): PanelPayload | undefined {
+  try {
+    if (typeof raw === "object" && raw !== null && Object.keys(raw).length > 0) return readPanel(raw);
+    explain(host, NO_DATA);
+  } catch (error) {
+    explain(host, error instanceof PayloadError ? error.message : "This widget's data cannot be read.");
+  }
+  return undefined;
+}
+
+function explain(host: HTMLElement, text: string): void {
+  const message = el("div", "mkg-message", text);
+  message.setAttribute("role", "alert");
+  host.replaceChildren(message);
+}
+
+class Panel implements MetricPanel {
+  private readonly disposers = new Disposers();
+  private readonly title = el("div", "mkg-metric-title");
+  private readonly reset = button("mkg-button mkg-metric-reset", "Show all steps", "Undo the zoom (double click)");
+  private readonly stage = el("div", "mkg-metric-stage");
+  private readonly legendSlot = el("div", "mkg-metric-legend-slot");
+  private readonly remarks = el("div", "mkg-metric-remarks");
+  private readonly waiting = el("div", "mkg-metric-waiting");
+  private readonly said = el("div", "mkg-metric-said mkg-offscreen");
+  private readonly pacer: Pacer;
+  private readonly picker: Picker;
+  private readonly alerts: AlertList;
+  private readonly status: PanelStatus;
+  private view?: View;
+  private theme?: ChartTheme;
+  private frozen: ReadonlyMap<number, number> | null = null; // while paused, the last step of each run
+  private structure = -1; // of the catalog, as the picker shows it
+  private isStale = true; // something was chosen since the last drawing
+  private counting = 0;
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly payload: PanelPayload,
+    private readonly data: MetricData,
+    private readonly colours: ColourBook,
+    private readonly store: PanelStore
+  ) {
+    const [toolbar, picker, alerts, status] = ["toolbar", "picker", "alerts", "status"].map(name =>
+      el("div", `mkg-slot mkg-metric-slot-${name}`)
+    );
+    this.build(toolbar, picker, alerts, status);
+    this.pacer = new Pacer(this.stage, () => this.draw());
+    this.picker = new Picker(picker, data, store);
+    this.alerts = new AlertList(alerts, data, store);
+    this.status = new PanelStatus(status, data, store);
+    const bar = new PanelToolbar(toolbar, store, { csv: () => this.saveCsv(), png: () => void this.savePng() });
+    for (const part of [this.pacer, this.picker, this.alerts, this.status, bar])
+      this.disposers.add(() => part.dispose());
+    this.freeze();
+    this.listen();
+    this.followKernel();
+    this.pacer.now();
+  }
+
+  dispose(): void {
+    cancelAnimationFrame(this.counting);
+    this.disposers.dispose();
+    this.view?.dispose();
+    clear(this.host);
+    this.host.classList.remove("mkg-is-disconnected");
+  }
+
+  private build(toolbar: HTMLElement, picker: HTMLElement, alerts: HTMLElement, status: HTMLElement): void {
+    const head = box("mkg-metric-head", this.title, this.reset);
+    const centre = box("mkg-metric-centre", head, this.stage, this.legendSlot, this.remarks);
+    this.said.setAttribute("role", "status");
+    this.remarks.setAttribute("role", "note");
+    this.waiting.setAttribute("role", "status");
+    this.host.replaceChildren(
+      box("mkg-bar", toolbar),
+      box("mkg-metric-main", picker, centre),
+      alerts,
+      status,
+      this.said
+    );
+  }
+
+  private listen(): void {
+    const { store, data } = this;
+    this.disposers.add(
+      data.onChange(() => this.changed()),
+      store.on(DRAWN_FROM, () => this.redraw()),
+      store.on(["metric", "view"], () => this.store.set("step", null)),
+      store.on("paused", () => {
+        this.freeze();
+        this.redraw();
+      }),
+      store.on("pointed", () => this.view?.point(store.get("pointed"))),
+      store.on("connected", () => this.followKernel()),
+      listen(this.reset, "click", () => this.showAll()),
+      watchTheme(() => {
+        this.theme = undefined;
+        this.redraw();
+      })
+    );
+    if (typeof ResizeObserver === "function") {
+      const observer = new ResizeObserver(() => this.pacer.now());
+      observer.observe(this.stage);
+      this.disposers.add(() => observer.disconnect());
+    }
+  }
+
+  /** Values came: counted at once, drawn when it is time, and not at all while paused. */
+  private changed(): void {
+    if (!this.frozen) this.pacer.data();
+    this.counting ||= requestAnimationFrame(() => this.count());
+  }
+
+  private redraw(): void {
+    this.isStale = true;
+    this.pacer.now();
+  }
+
+  /** How much is held, whether or not it is drawn. */
+  private count(): void {
+    this.counting = 0;
+    this.status.draw();
+    if (this.view) this.mark("mkgPoints", this.view.held(this.source()));
+  }
+
+  private freeze(): void {
+    const { data } = this;
+    if (!this.store.get("paused")) this.frozen = null;
+    else
+      this.frozen ??= new Map(
+        data.entries.flatMap(entry => (entry ? [[entry.run, data.lastStep(entry.run)] as const] : []))
+      );
+  }
+
+  private showAll(): void {
+    this.store.set("zoom", null);
+    this.stage.querySelector<HTMLElement>("[tabindex='0']")?.focus(); // the button is gone
+  }
+
+  private source(): Source {
+    const { data, store, colours, frozen, payload } = this;
+    this.theme ??= readChartTheme(this.host);
+    const until = (run: number) => (frozen ? (frozen.get(run) ?? -Infinity) : Infinity);
+    return { data, store, colours, runs: payload.runs, theme: this.theme, until };
+  }
+
+  private draw(): void {
+    const source = this.source();
+    const view = this.viewFor();
+    const outcome = view.draw(source);
+    if (this.isStale || this.structure !== this.data.structure) {
+      this.picker.draw(outcome.colours);
+      this.structure = this.data.structure;
+      this.isStale = false;
+    }
+    this.alerts.draw(this.payload.runs);
+    this.status.draw();
+    this.showAround(outcome, source);
+    this.host.dataset.mkgReady = "true";
+  }
+
+  private viewFor(): View {
+    const kind = this.store.get("view");
+    if (this.view?.kind === kind) return this.view;
+    this.view?.dispose();
+    const chart = el("div", "mkg-metric-picture");
+    const legend = el("div");
+    this.stage.replaceChildren(chart, this.waiting);
+    this.legendSlot.replaceChildren(legend);
+    const say = (text: string) => void (this.said.textContent = text);
+    this.view = createView(kind, { chart, legend, say }, { store: this.store });
+    return this.view;
+  }
+
+  private showAround({ remarks, held, last, isEmpty, label }: Outcome, source: Source): void {
+    this.mark("mkgPoints", held);
+    this.mark("mkgLast", last);
+    setText(this.title, metricOf(this.data, this.store));
+    setText(this.waiting, isEmpty ? waitingText(this.data, this.store) : "");
+    this.waiting.hidden = !isEmpty;
+    this.stage.classList.toggle("mkg-is-empty", isEmpty);
+    this.legendSlot.hidden = isEmpty;
+    this.reset.hidden = this.store.get("zoom") === null || this.store.get("view") === "histogram";
+    setText(this.remarks, remarks.join(" "));
+    this.remarks.hidden = remarks.length === 0;
+    const chart = this.stage.firstElementChild;
+    if (chart) setAttribute(chart, "aria-label", label);
+    this.host.classList.toggle("mkg-is-dark", source.theme.dark);
+  }
+
+  private mark(name: string, value: number | null): void {
+    const text = value === null ? undefined : String(value);
+    if (this.host.dataset[name] === text) return;
+    if (text === undefined) delete this.host.dataset[name];
+    else this.host.dataset[name] = text;
+  }
+
+  private followKernel(): void {
+    this.host.classList.toggle("mkg-is-disconnected", !this.store.get("connected"));
+    this.status.draw();
+  }
+
+  private saveCsv(): void {
+    const text = this.view?.csv(this.source()) ?? "";
+    saveFile(new Blob([text], { type: "text/csv;charset=utf-8" }), this.file("csv"));
+  }
+
+  private async savePng(): Promise<void> {
+    const { canvas } = this.view ?? {};
+    const { theme } = this.source();
+    const notes = this.remarks.textContent ? [this.remarks.textContent] : [];
+    const title = this.title.textContent ?? "";
+    try {
+      const [legend, ramp] = [this.view?.legend() ?? [], this.view?.ramp() ?? null];
+      const blob = canvas && (await pictureToPng({ title, canvas, legend, ramp, notes, theme }));
+      if (blob) saveFile(blob, this.file("png"));
+      this.store.set("notice", blob ? "" : "The picture is not drawn yet: try again in a moment.");
+    } catch {
+      // what went wrong may contain names from the model, so the text is fixed
+      this.store.set("notice", "The PNG file could not be made.");
+    }
+  }
+
+  private file(extension: string): string {
+    return fileName(metricOf(this.data, this.store) || "metrics", extension);
+  }
+}
+
+function setText(element: HTMLElement, text: string): void {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function box(className: string, ...children: HTMLElement[]): HTMLElement {
+  const element = el("div", className);
+  element.append(...children);
+  return element;
+}

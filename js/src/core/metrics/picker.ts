@@ -1,0 +1,267 @@
+// Metric × module: the metric's select, and the modules that have it as a list that can be searched.
+
+import { button, Debounced, Disposers, el, listen, nameSpan, option, setAttribute } from "../dom";
+import { counted } from "../format";
+import { icon } from "../icons";
+import { chosenModules, isFound, kindOf, metricOf, modulesOf, nameOf } from "./choice";
+import type { Kind, MetricData } from "./metric_data";
+import type { PanelStore } from "./state";
+
+const SEARCH_DELAY = 90; // ms without a key before a search runs
+const MOST_ROWS = 1000; // more is found by searching
+const PAGE = 12; // rows
+
+interface Row {
+  readonly element: HTMLElement;
+  readonly box: HTMLInputElement;
+  readonly swatch: HTMLElement;
+}
+
+export class Picker {
+  private readonly disposers = new Disposers();
+  private readonly metric = el("select", "mkg-metric-select");
+  private readonly search = el("input", "mkg-metric-search");
+  private readonly list = el("ul", "mkg-metric-modules");
+  private readonly count = el("div", "mkg-metric-module-count");
+  private readonly own = button("mkg-link mkg-metric-own", "choose for me", "Let the panel choose the modules");
+  private readonly all = button("mkg-link mkg-metric-all", "tick all");
+  private readonly note = el("div", "mkg-metric-module-note");
+  private readonly typed = new Debounced(() => this.store.set("query", this.search.value.trim()), SEARCH_DELAY);
+  private rows = new Map<string, Row>();
+  private built = "";
+  private filled = "";
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly data: MetricData,
+    private readonly store: PanelStore
+  ) {
+    host.classList.add("mkg-metric-picker");
+    host.setAttribute("role", "group");
+    host.setAttribute("aria-label", "Metric and modules");
+    const actions = el("div", "mkg-metric-module-actions");
+    actions.append(this.all, this.own);
+    host.append(this.metricField(), this.searchField(), this.count, this.list, this.note, actions);
+    this.list.setAttribute("aria-label", "Modules");
+    this.count.setAttribute("role", "status");
+    this.search.value = store.get("query");
+    this.listen();
+  }
+
+  dispose(): void {
+    this.typed.cancel();
+    this.disposers.dispose();
+    this.host.replaceChildren();
+  }
+
+  /** Shows what there is to choose from; `colours` are those of the drawn modules. */
+  draw(colours: ReadonlyMap<string, string>): void {
+    this.fillMetrics();
+    this.fillModules();
+    this.showChosen(colours);
+  }
+
+  private metricField(): HTMLElement {
+    const label = el("label", "mkg-metric-field");
+    label.append(el("span", "mkg-label", "Metric"), this.metric);
+    return label;
+  }
+
+  private searchField(): HTMLElement {
+    const field = el("div", "mkg-metric-search-field");
+    this.search.type = "search";
+    this.search.placeholder = "Search modules";
+    this.search.spellcheck = false;
+    this.search.autocomplete = "off";
+    this.search.setAttribute("aria-label", "Search modules");
+    field.append(icon("search"), this.search);
+    return field;
+  }
+
+  private listen(): void {
+    const { store } = this;
+    this.disposers.add(
+      listen(this.metric, "change", () => this.chooseMetric()),
+      listen(this.search, "input", () => this.typed.call()),
+      listen(this.search, "keydown", event => this.searchKey(event)),
+      listen(this.list, "change", () => this.tick()),
+      listen(this.list, "keydown", event => this.listKey(event)),
+      listen(this.list, "focusin", event => this.focusRow(event.target)),
+      listen(this.own, "click", () => store.set("modules", [])),
+      listen(this.all, "click", () => this.tickAll()),
+      store.on("query", () => {
+        if (this.search.value.trim() !== store.get("query")) this.search.value = store.get("query");
+      })
+    );
+  }
+
+  private fillMetrics(): void {
+    const { data, store } = this;
+    const [numbers, histograms] = [data.metrics("numbers"), data.metrics("histograms")];
+    const current = metricOf(data, store);
+    const kind = kindOf(store.get("view"));
+    const unknown = current !== "" && !data.index(kind, current);
+    const filled = JSON.stringify([numbers, histograms, unknown ? current : ""]);
+    if (filled !== this.filled) {
+      this.filled = filled;
+      const waiting =
+        unknown || current === "" ? [option(current, current ? `${current} (no values yet)` : "none yet")] : [];
+      this.metric.replaceChildren(
+        ...waiting,
+        ...group("Numbers", "numbers", numbers),
+        ...group("Histograms", "histograms", histograms)
+      );
+    }
+    this.metric.value = current;
+    // one name may stand for numbers and for histograms
+    for (const entry of this.metric.options)
+      if (entry.value === current && entry.dataset.mkgKind === kind) entry.selected = true;
+    this.metric.disabled = numbers.length + histograms.length === 0;
+    this.metric.title = current;
+  }
+
+  private chooseMetric(): void {
+    const { store } = this;
+    const kind = this.metric.selectedOptions[0]?.dataset.mkgKind;
+    if (!kind) return;
+    const isHistogram = kind === "histograms";
+    store.set("metric", this.metric.value);
+    if (isHistogram !== (store.get("view") === "histogram")) store.set("view", isHistogram ? "histogram" : "lines");
+  }
+
+  private fillModules(): void {
+    const modules = modulesOf(this.data, this.store);
+    const query = this.store.get("query");
+    const kind = kindOf(this.store.get("view"));
+    const built = `${this.data.structure} ${kind} ${metricOf(this.data, this.store)}\n${query}`;
+    if (built === this.built) return;
+    this.built = built;
+    const found = modules.filter(module => isFound(module, query));
+    const shown = found.slice(0, MOST_ROWS);
+    const before = this.rows;
+    this.rows = new Map(shown.map(module => [module, before.get(module) ?? makeRow(module)]));
+    this.list.replaceChildren(...[...this.rows.values()].map(({ element }) => element));
+    this.note.textContent =
+      found.length > shown.length ? `The first ${MOST_ROWS} are listed: search for the others.` : "";
+    this.note.hidden = this.note.textContent === "";
+    const boxes = this.boxes;
+    if (!boxes.some(box => box.tabIndex === 0) && boxes[0]) boxes[0].tabIndex = 0;
+    this.all.textContent = query ? `tick the ${found.length} found` : "tick all";
+    this.all.disabled = found.length === 0;
+  }
+
+  private showChosen(colours: ReadonlyMap<string, string>): void {
+    const { data, store } = this;
+    const { modules, isOwn } = chosenModules(data, store);
+    const chosen = new Set(modules);
+    const selected = store.get("selected");
+    const isHeat = store.get("view") === "heatmap";
+    for (const [module, { element, box, swatch }] of this.rows) {
+      const isChosen = chosen.has(module);
+      if (box.checked !== isChosen) box.checked = isChosen;
+      setAttribute(element, "aria-current", module === selected ? "true" : null);
+      const colour = isChosen && !isHeat ? (colours.get(module) ?? "") : "";
+      if (swatch.dataset.mkgColour !== colour) {
+        swatch.dataset.mkgColour = colour;
+        swatch.style.backgroundColor = colour || "transparent";
+      }
+    }
+    const total = modulesOf(data, store).length;
+    const rows = isHeat ? [...this.rows.keys()].length : modules.length;
+    const text = total === 0 ? "" : `${rows} of ${counted(total, "module")} ${isHeat ? "shown as rows" : "drawn"}`;
+    if (this.count.textContent !== text) this.count.textContent = text;
+    this.own.disabled = isOwn;
+    this.host.classList.toggle("mkg-is-heat", isHeat);
+  }
+
+  private get boxes(): HTMLInputElement[] {
+    return [...this.rows.values()].map(({ box }) => box);
+  }
+
+  /** What is ticked in the list, and what is ticked but was not found by the search. */
+  private tick(): void {
+    const listed = [...this.rows].filter(([, { box }]) => box.checked).map(([module]) => module);
+    const others = chosenModules(this.data, this.store).modules.filter(module => !this.rows.has(module));
+    const chosen = new Set([...listed, ...others]);
+    this.store.set(
+      "modules",
+      modulesOf(this.data, this.store).filter(module => chosen.has(module))
+    );
+  }
+
+  private tickAll(): void {
+    const query = this.store.get("query");
+    const found = modulesOf(this.data, this.store).filter(module => isFound(module, query));
+    const chosen = new Set([...found, ...(query ? this.store.get("modules") : [])]);
+    this.store.set(
+      "modules",
+      modulesOf(this.data, this.store).filter(module => chosen.has(module))
+    );
+  }
+
+  private searchKey(event: KeyboardEvent): void {
+    if (event.isComposing) return;
+    if (event.key === "Escape" && this.search.value) {
+      this.search.value = "";
+      this.typed.call();
+      this.typed.flush();
+    } else if (event.key === "ArrowDown" || event.key === "Enter") {
+      this.typed.flush();
+      this.boxes.find(box => box.tabIndex === 0)?.focus();
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  /** The list is one stop of the Tab key; arrows move in it, Space ticks, Enter selects the module. */
+  private listKey(event: KeyboardEvent): void {
+    const { boxes } = this;
+    const at = boxes.findIndex(box => box === event.target);
+    if (at < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
+    const moves: Record<string, number> = {
+      ArrowDown: at + 1,
+      ArrowUp: at - 1,
+      PageDown: at + PAGE,
+      PageUp: at - PAGE,
+      Home: 0,
+      End: boxes.length - 1
+    };
+    const next = moves[event.key];
+    if (next !== undefined) boxes[Math.min(boxes.length - 1, Math.max(0, next))].focus();
+    else if (event.key === "Enter") this.store.set("selected", [...this.rows.keys()][at]);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  private focusRow(target: EventTarget | null): void {
+    if (!(target instanceof HTMLInputElement)) return;
+    this.boxes.forEach(box => (box.tabIndex = box === target ? 0 : -1));
+  }
+}
+
+function group(label: string, kind: Kind, metrics: readonly string[]): HTMLElement[] {
+  if (!metrics.length) return [];
+  const element = el("optgroup");
+  element.label = label;
+  for (const metric of metrics) {
+    const entry = option(metric, metric);
+    entry.dataset.mkgKind = kind;
+    element.append(entry);
+  }
+  return [element];
+}
+
+function makeRow(module: string): Row {
+  const element = el("li");
+  const label = el("label");
+  const box = el("input");
+  const swatch = el("span", "mkg-metric-swatch");
+  box.type = "checkbox";
+  box.tabIndex = -1;
+  element.dataset.mkgPath = module;
+  element.title = nameOf(module);
+  label.append(box, swatch, nameSpan("", nameOf(module)));
+  element.append(label);
+  return { element, box, swatch };
+}

@@ -1,0 +1,231 @@
+// From the series and what is chosen to the pictures that are drawn, with the remarks that belong to them.
+
+import { counted, exactNumber } from "../format";
+import { sentence } from "./alert_list";
+import type { ChartLine, ChartPicture } from "./chart_picture";
+import { heatRows, MOST_LINES, metricOf, runName, type Shown, shownSeries } from "./choice";
+import type { HeatLine, HeatPicture } from "./heatmap";
+import { type HistogramCell, type HistogramPicture, MOST_CELLS } from "./histograms";
+import { emptyExtent, type Extent, measure, type Range, rangeOf } from "./line_path";
+import { MOST_SERIES, type MetricData } from "./metric_data";
+import { type ColourBook, runDash } from "./palette";
+import { valueAxis } from "./scale";
+import type { PanelStore, Span } from "./state";
+import type { ChartTheme } from "./theme";
+
+/** What all pictures are made from. */
+export interface Source {
+  readonly data: MetricData;
+  readonly store: PanelStore;
+  readonly runs: readonly string[];
+  readonly colours: ColourBook;
+  readonly theme: ChartTheme;
+  /** The last step of each run that may be drawn: those after a pause wait. */
+  until(run: number): number;
+}
+
+export interface Drawn<P> {
+  readonly picture: P;
+  readonly shown: readonly Shown[];
+  readonly remarks: readonly string[];
+  readonly held: number; // points of the drawn series
+  readonly isEmpty: boolean; // nothing of it can be drawn
+}
+
+const WIDTH = 1.7;
+const WIDTH_SELECTED = 2.6;
+const EVAL_WIDTH = 1.3;
+
+export function linePicture(source: Source): Drawn<ChartPicture> {
+  const { data, store, runs, theme } = source;
+  const wanted = shownSeries(data, store, runs).filter(({ series }) => data.line(series)?.length);
+  const shown = wanted.slice(0, MOST_LINES);
+  const span = spanOf(source, shown);
+  const log = store.get("logScale");
+  const extent = emptyExtent();
+  const slots = source.colours.slotsOf(shown.map(({ entry }) => `${entry.module}\n${entry.call}`));
+  const lines = shown.map((one, i) => chartLine(source, one, slots[i], span, extent));
+  const axis = valueAxis(extent.least, extent.greatest, log);
+  const marks = lineMarks(source, shown);
+  const tooMany = wanted.length - shown.length;
+  const cut =
+    tooMany > 0
+      ? [`Only the first ${MOST_LINES} lines are drawn; ${tooMany} more are ticked. The heat map shows all.`]
+      : [];
+  return {
+    picture: { lines, span, axis, marks, theme },
+    shown,
+    remarks: [...cut, ...extentRemarks(extent), ...fullRemark(data)],
+    held: heldPoints(data, shown),
+    isEmpty: !lines.some(({ range }) => range.end > range.start) && store.get("zoom") === null
+  };
+}
+
+/** Alerts of the metric, of the drawn modules, and of the whole model. */
+function lineMarks({ data, store, until }: Source, shown: readonly Shown[]): ChartPicture["marks"] {
+  const metric = metricOf(data, store);
+  const modules = new Set(["", ...shown.map(({ entry }) => entry.module)]);
+  return data.alerts
+    .filter(alert => (alert.metric === metric || modules.has(alert.module)) && alert.step <= until(alert.run))
+    .map(alert => ({ step: alert.step, text: sentence(alert) }));
+}
+
+function chartLine(
+  source: Source,
+  { series, entry, label, suffix }: Shown,
+  slot: number,
+  span: Span,
+  extent: Extent
+): ChartLine {
+  const { data, store, theme } = source;
+  const line = data.line(series);
+  if (!line) throw new Error("a series without points is not drawn");
+  const range = clipped(source, entry.run, line, span);
+  const before = extent.broken;
+  measure(line.values, range, store.get("logScale"), extent);
+  const isEval = entry.phase === "eval" && store.get("phase") === "both";
+  const isSelected = entry.module === store.get("selected");
+  return {
+    series,
+    module: entry.module,
+    label,
+    suffix,
+    data: line,
+    range,
+    colour: theme.line(slot),
+    dash: runDash(entry.run),
+    width: isSelected ? WIDTH_SELECTED : isEval ? EVAL_WIDTH : WIDTH,
+    hasDots: isEval,
+    broken: extent.broken - before
+  };
+}
+
+type Line = NonNullable<ReturnType<MetricData["line"]>>;
+
+function clipped(source: Source, run: number, line: Line, [first, last]: Span): Range {
+  return rangeOf(line, first, Math.min(last, source.until(run)));
+}
+
+/** The zoomed span, or the last steps of the window, or all steps that the series have. */
+export function spanOf(source: Source, shown: readonly Shown[]): Span {
+  const { data, store } = source;
+  const zoom = store.get("zoom");
+  if (zoom) return zoom;
+  let first = Infinity;
+  let last = -Infinity;
+  for (const { series, entry } of shown) {
+    const line = data.line(series);
+    if (!line?.length || line.steps[0] > source.until(entry.run)) continue;
+    first = Math.min(first, line.steps[0]);
+    last = Math.max(last, Math.min(line.lastStep, source.until(entry.run)));
+  }
+  if (!(first <= last)) return [0, 1];
+  const window = store.get("window");
+  if (window !== null) first = Math.max(first, last - window + 1);
+  return [first, last];
+}
+
+/** A span that a chart can draw: one step alone has a place in the middle. */
+export function widened([first, last]: Span): Span {
+  return last > first ? [first, last] : [first - 1, last + 1];
+}
+
+function extentRemarks({ leftOut, broken }: Extent): string[] {
+  const remarks = [];
+  if (leftOut) {
+    const [have, are] = leftOut === 1 ? ["has", "is"] : ["have", "are"];
+    const place = `${have} no place on the logarithmic scale and ${are} left out.`;
+    remarks.push(`${counted(leftOut, "value")} ≤ 0 ${place}`);
+  }
+  if (broken) {
+    const marks = "a gap in the line, marked × (NaN), ∧ (∞) or ∨ (−∞) at the edge.";
+    remarks.push(`${counted(broken, "value")} ${broken === 1 ? "is" : "are"} NaN or infinite: ${marks}`);
+  }
+  return remarks;
+}
+
+function fullRemark(data: MetricData): string[] {
+  return data.isFull ? [`This panel holds at most ${exactNumber(MOST_SERIES)} series: further ones are left out.`] : [];
+}
+
+export function heldPoints(data: MetricData, shown: readonly Shown[]): number {
+  return shown.reduce((sum, { series }) => sum + (data.line(series)?.length ?? data.histogram(series)?.length ?? 0), 0);
+}
+
+export function heatPicture(source: Source): Drawn<HeatPicture> {
+  const { data, store, runs, theme } = source;
+  const shown = heatRows(data, store, runs).filter(({ series }) => data.line(series)?.length);
+  const span = spanOf(source, shown);
+  const log = store.get("logScale");
+  const extent = emptyExtent();
+  const rows: HeatLine[] = [];
+  for (const { series, entry, label } of shown) {
+    const line = data.line(series);
+    if (!line) continue;
+    const range = clipped(source, entry.run, line, span);
+    measure(line.values, range, log, extent);
+    rows.push({ module: entry.module, label, run: entry.run, data: line, range });
+  }
+  const isKnown = extent.least <= extent.greatest;
+  const scale = { log, least: isKnown ? extent.least : Number.NaN, greatest: isKnown ? extent.greatest : Number.NaN };
+  const { broken, leftOut } = extent;
+  const remarks = extentRemarks({ ...extent, broken: 0, leftOut });
+  if (broken)
+    remarks.push(`${counted(broken, "value")} ${broken === 1 ? "is" : "are"} NaN or infinite: the pink cells.`);
+  return {
+    picture: {
+      rows,
+      headings: headingsOf(rows, runs),
+      span,
+      scale,
+      selected: store.get("selected"),
+      marks: heatMarks(source, rows),
+      theme
+    },
+    shown,
+    remarks: [...remarks, ...fullRemark(data)],
+    held: heldPoints(data, shown),
+    isEmpty: !rows.some(({ range }) => range.end > range.start) && store.get("zoom") === null
+  };
+}
+
+function headingsOf(rows: readonly HeatLine[], runs: readonly string[]): Map<number, string> {
+  const present = new Set(rows.map(({ run }) => run));
+  return present.size > 1 ? new Map([...present].map(run => [run, runName(runs, run)])) : new Map();
+}
+
+function heatMarks(source: Source, rows: readonly HeatLine[]): HeatPicture["marks"] {
+  const { data, store } = source;
+  const metric = metricOf(data, store);
+  const rowOf = new Map(rows.map(({ module, run }, row) => [`${run} ${module}`, row]));
+  return data.alerts
+    .filter(alert => alert.metric === metric && alert.step <= source.until(alert.run))
+    .flatMap(alert => {
+      const row = rowOf.get(`${alert.run} ${alert.module}`);
+      return row === undefined ? [] : [{ row, step: alert.step, text: sentence(alert) }];
+    });
+}
+
+export function histogramPicture(source: Source): Drawn<HistogramPicture> {
+  const { data, store, runs, theme } = source;
+  const window = store.get("window");
+  const wanted = shownSeries(data, store, runs).filter(({ series }) => data.histogram(series)?.length);
+  const shown = wanted.slice(0, MOST_CELLS);
+  const slots = source.colours.slotsOf(shown.map(({ entry }) => `${entry.module}\n${entry.call}`));
+  const cells: HistogramCell[] = shown.flatMap(({ series, entry, label }, i) => {
+    const histograms = data.histogram(series);
+    if (!histograms) return [];
+    const last = Math.min(source.until(entry.run), histograms.items[histograms.length - 1].step);
+    const first = window === null ? -Infinity : last - window + 1;
+    return [{ label, data: histograms, first, last, colour: theme.line(slots[i]) }];
+  });
+  const tooMany = wanted.length - shown.length;
+  const cut = tooMany > 0 ? [`Only the first ${MOST_CELLS} histograms are drawn; ${tooMany} more are ticked.`] : [];
+  return {
+    picture: { cells, log: store.get("logScale"), theme },
+    shown,
+    remarks: [...cut, ...fullRemark(data)],
+    held: heldPoints(data, shown),
+    isEmpty: cells.length === 0
+  };
+}

@@ -1,0 +1,62 @@
+// The colours of the charts: those of the page's theme, made strong enough to be read.
+
+import { contrast, MISSING_COLOUR } from "../colour";
+import { mix, readTheme } from "../graph_style";
+import { lineColour } from "./palette";
+
+export interface ChartTheme {
+  readonly dark: boolean;
+  readonly ground: string;
+  readonly text: string;
+  readonly muted: string; // axis texts: at least 4.5 to 1
+  readonly grid: string;
+  readonly axis: string;
+  readonly empty: string; // cells without a value
+  readonly warn: string;
+  readonly accent: string;
+  readonly font: string; // the family alone
+  line(slot: number): string;
+}
+
+const READABLE = 4.5;
+const WARN = "#d55e00";
+
+export function readChartTheme(element: HTMLElement): ChartTheme {
+  const { surface: ground, text, muted, accent, dark } = readTheme(element);
+  return {
+    dark,
+    ground,
+    text,
+    muted: readable(muted, text, ground, READABLE),
+    grid: mix(ground, text, 0.09),
+    axis: mix(ground, text, 0.3),
+    empty: mix(ground, MISSING_COLOUR, dark ? 0.16 : 0.45),
+    warn: readable(WARN, text, ground, 3),
+    accent: readable(accent, text, ground, READABLE),
+    font: getComputedStyle(element).fontFamily || "sans-serif",
+    line: slot => lineColour(slot, dark)
+  };
+}
+
+/** The colour, moved towards `text` until it can be read. */
+function readable(colour: string, text: string, ground: string, least: number): string {
+  for (let share = 0; share < 1; share += 0.1) {
+    const moved = mix(colour, text, share);
+    if (contrast(moved, ground) >= least) return moved;
+  }
+  return text;
+}
+
+export function sameTheme(a: ChartTheme, b: ChartTheme): boolean {
+  return (["ground", "text", "muted", "accent", "font", "dark"] as const).every(key => a[key] === b[key]);
+}
+
+/** How long a page's canvas is in device pixels for one CSS pixel. */
+export function pixelRatio(): number {
+  return Math.max(1, Math.min(4, globalThis.devicePixelRatio || 1));
+}
+
+/** Whether this page has canvases; a page without a screen has none. */
+export function canDraw(): boolean {
+  return typeof CanvasRenderingContext2D !== "undefined";
+}

@@ -1,0 +1,128 @@
+// The line of controls on top: view, phase, window, logarithm, pause, and the two files.
+
+import { button, Debounced, Disposers, el, listen, option } from "../dom";
+import { icon } from "../icons";
+import type { PanelStore, PanelView, Phase } from "./state";
+
+const VIEWS: readonly [PanelView, string][] = [
+  ["lines", "Lines"],
+  ["heatmap", "Heat map"],
+  ["histogram", "Histograms"]
+];
+const PHASES: readonly [Phase, string][] = [
+  ["train", "train"],
+  ["eval", "eval"],
+  ["both", "train and eval"]
+];
+const TYPING = 250; // ms
+
+export interface Saver {
+  csv(): void;
+  png(): void;
+}
+
+export class PanelToolbar {
+  private readonly disposers = new Disposers();
+  private readonly view = el("select", "mkg-metric-view");
+  private readonly phase = el("select", "mkg-metric-phase");
+  private readonly window = el("input", "mkg-metric-window");
+  private readonly log = el("input", "mkg-metric-log");
+  private readonly pause = button("mkg-button mkg-metric-pause", "Pause");
+  private readonly typed = new Debounced(() => this.setWindow(), TYPING);
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly store: PanelStore,
+    private readonly saver: Saver
+  ) {
+    host.classList.add("mkg-metric-toolbar");
+    host.setAttribute("role", "toolbar");
+    host.setAttribute("aria-label", "View, steps and files");
+    this.view.append(...VIEWS.map(([value, text]) => option(value, text)));
+    this.phase.append(...PHASES.map(([value, text]) => option(value, text)));
+    this.window.type = "number";
+    this.window.min = "1";
+    this.window.step = "1";
+    this.window.placeholder = "all";
+    this.window.title = "Show only the last so many steps; empty shows all";
+    this.log.type = "checkbox";
+    host.append(
+      field("View", this.view),
+      field("Phase", this.phase),
+      field("Last", this.window, "steps"),
+      checkbox(this.log, "Log scale"),
+      this.pause,
+      this.files()
+    );
+    this.listen();
+    this.show();
+  }
+
+  dispose(): void {
+    this.typed.cancel();
+    this.disposers.dispose();
+    this.host.replaceChildren();
+  }
+
+  private files(): HTMLElement {
+    const group = el("div", "mkg-metric-files");
+    const add = (name: "csv" | "png", title: string) => {
+      const element = button(`mkg-button mkg-metric-${name}`, name.toUpperCase(), title);
+      element.setAttribute("aria-label", title);
+      element.prepend(icon("download"));
+      this.disposers.add(listen(element, "click", () => this.saver[name]()));
+      group.append(element);
+    };
+    add("csv", "Save what is shown as CSV");
+    add("png", "Save the picture as PNG");
+    return group;
+  }
+
+  private listen(): void {
+    const { store } = this;
+    this.disposers.add(
+      listen(this.view, "change", () => store.set("view", this.view.value as PanelView)),
+      listen(this.phase, "change", () => store.set("phase", this.phase.value as Phase)),
+      listen(this.log, "change", () => store.set("logScale", this.log.checked)),
+      listen(this.pause, "click", () => store.set("paused", !store.get("paused"))),
+      listen(this.window, "input", () => this.typed.call()),
+      listen(this.window, "change", () => this.typed.flush()),
+      store.on(["view", "phase", "logScale", "paused", "window"], () => this.show())
+    );
+  }
+
+  /** Anything but a whole number of steps is left alone until it is one. */
+  private setWindow(): void {
+    const text = this.window.value.trim();
+    const steps = Number(text);
+    const isWrong = text !== "" && !(Number.isInteger(steps) && steps >= 1);
+    this.window.setAttribute("aria-invalid", String(isWrong));
+    if (!isWrong) this.store.set("window", text === "" ? null : steps);
+  }
+
+  private show(): void {
+    const { store } = this;
+    const paused = store.get("paused");
+    this.view.value = store.get("view");
+    this.phase.value = store.get("phase");
+    this.log.checked = store.get("logScale");
+    this.pause.textContent = paused ? "Resume" : "Pause";
+    this.pause.title = paused ? "Show all that has come, and go on drawing" : "Stop drawing; values keep coming";
+    this.pause.setAttribute("aria-pressed", String(paused));
+    const steps = store.get("window");
+    if (Number(this.window.value) !== (steps ?? 0)) this.window.value = steps === null ? "" : String(steps);
+  }
+}
+
+function field(text: string, control: HTMLElement, after = ""): HTMLElement {
+  const label = el("label", "mkg-metric-field");
+  label.append(el("span", "mkg-label", text), control);
+  if (after) label.append(el("span", "mkg-label", after));
+  return label;
+}
+
+function checkbox(box: HTMLInputElement, text: string): HTMLElement {
+  const label = el("label", "mkg-metric-check");
+  label.append(box, el("span", "", text));
+  return label;
+}

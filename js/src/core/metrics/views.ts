@@ -1,0 +1,246 @@
+// The three views behind one face: each draws itself, and can be saved as a table and as a picture.
+
+import { el } from "../dom";
+import { type Shown, metricOf, runName } from "./choice";
+import { histogramsToCsv, linesToCsv, type Named } from "./csv";
+import { Heatmap } from "./heatmap";
+import { Histograms } from "./histograms";
+import { LineChart } from "./line_chart";
+import { HeatLegend, LineLegend } from "./legend";
+import { type Drawn, heatPicture, heldPoints, histogramPicture, linePicture, type Source, widened } from "./pictures";
+import { readingsAt } from "./chart_picture";
+import type { ColourRamp, LegendEntry } from "./save";
+import { stepText, valueText } from "./scale";
+import type { PanelView } from "./state";
+
+export interface Outcome {
+  readonly remarks: readonly string[];
+  readonly held: number;
+  readonly last: number | null; // the last drawn value of the first drawn series
+  readonly isEmpty: boolean;
+  readonly colours: ReadonlyMap<string, string>; // of the drawn modules
+  readonly label: string; // what is drawn, in words
+}
+
+export interface View {
+  readonly kind: PanelView;
+  readonly canvas: HTMLCanvasElement | null;
+  draw(source: Source): Outcome;
+  /** Points held of the series drawn last. */
+  held(source: Source): number;
+  /** After a change of what is pointed at only. */
+  point(series: number | null): void;
+  csv(source: Source): string;
+  legend(): readonly LegendEntry[];
+  ramp(): ColourRamp | null;
+  dispose(): void;
+}
+
+export interface Places {
+  readonly chart: HTMLElement;
+  readonly legend: HTMLElement;
+  say(text: string): void; // to those who do not see the picture
+}
+
+export function createView(kind: PanelView, places: Places, source: Pick<Source, "store">): View {
+  if (kind === "heatmap") return new HeatView(places, source);
+  return kind === "histogram" ? new HistogramView(places, source) : new LineView(places, source);
+}
+
+const HELP = "Arrow keys read values, plus and minus zoom, Escape shows all.";
+const HEAT_HELP = "Arrow keys read cells, Enter selects the module.";
+const SAID = 4; // values that are read out
+
+class LineView implements View {
+  readonly kind = "lines";
+  private readonly chart: LineChart;
+  private readonly lines: LineLegend;
+  private drawn?: ReturnType<typeof linePicture>;
+
+  constructor(
+    private readonly places: Places,
+    private readonly source: Pick<Source, "store">
+  ) {
+    const { store } = source;
+    this.chart = new LineChart(places.chart, {
+      zoom: span => store.set("zoom", span),
+      hover: step => this.follow(step),
+      pick: module => store.set("selected", module)
+    });
+    this.lines = new LineLegend(places.legend, store);
+  }
+
+  get canvas(): HTMLCanvasElement | null {
+    return this.chart.canvas;
+  }
+
+  draw(source: Source): Outcome {
+    const drawn = linePicture(source);
+    this.drawn = drawn;
+    const { lines, span } = drawn.picture;
+    this.chart.draw({ ...drawn.picture, span: widened(span) });
+    this.lines.draw(lines);
+    const [first] = lines;
+    const last = first && first.range.end > first.range.start ? first.data.values[first.range.end - 1] : null;
+    const colours = new Map(lines.map(({ module, colour }) => [module, colour]));
+    const label = `Line chart of ${metricOf(source.data, source.store)}, ${lines.length} lines. ${HELP}`;
+    return { ...outcome(drawn), last, colours, label };
+  }
+
+  held({ data }: Source): number {
+    return heldPoints(data, this.drawn?.shown ?? []);
+  }
+
+  point(series: number | null): void {
+    this.chart.point(series);
+  }
+
+  csv(source: Source): string {
+    const lines = this.drawn?.picture.lines ?? [];
+    const who = this.drawn?.shown ?? [];
+    return linesToCsv(lines.map(({ data, range }, i) => named(source, who[i], { data, range })));
+  }
+
+  legend(): readonly LegendEntry[] {
+    const lines = this.drawn?.picture.lines ?? [];
+    return lines.map(({ label, colour, dash }) => ({ text: label, colour, dash }));
+  }
+
+  ramp(): null {
+    return null;
+  }
+
+  dispose(): void {
+    this.chart.dispose();
+    this.lines.dispose();
+    this.source.store.set("pointed", null);
+  }
+
+  private follow(step: number | null): void {
+    this.lines.follow(step);
+    const hasFocus = this.places.chart === document.activeElement;
+    const lines = this.drawn?.picture.lines ?? [];
+    if (step === null || !hasFocus) return;
+    const values = readingsAt(lines.slice(0, SAID), step).map(({ line, value }) => `${line.label} ${valueText(value)}`);
+    this.places.say(`step ${stepText(step)}: ${values.join(", ")}`);
+  }
+}
+
+class HeatView implements View {
+  readonly kind = "heatmap";
+  private readonly map: Heatmap;
+  private readonly colours: HeatLegend;
+  private drawn?: ReturnType<typeof heatPicture>;
+
+  constructor(places: Places, { store }: Pick<Source, "store">) {
+    this.map = new Heatmap(places.chart, {
+      pick: module => store.set("selected", module),
+      say: text => places.say(text)
+    });
+    this.colours = new HeatLegend(places.legend);
+  }
+
+  get canvas(): HTMLCanvasElement {
+    return this.map.bitmap;
+  }
+
+  draw(source: Source): Outcome {
+    const drawn = heatPicture(source);
+    this.drawn = drawn;
+    const { rows, scale } = drawn.picture;
+    this.map.draw(drawn.picture);
+    const hasBroken = drawn.remarks.some(text => text.includes("NaN"));
+    this.colours.draw(scale, hasBroken, drawn.picture.theme.empty);
+    const [first] = rows;
+    const last = first && first.range.end > first.range.start ? first.data.values[first.range.end - 1] : null;
+    const label = `Heat map of ${metricOf(source.data, source.store)}, ${rows.length} rows. ${HEAT_HELP}`;
+    return { ...outcome(drawn), last, colours: new Map(), label };
+  }
+
+  held({ data }: Source): number {
+    return heldPoints(data, this.drawn?.shown ?? []);
+  }
+
+  point(): void {}
+
+  csv(source: Source): string {
+    const rows = this.drawn?.picture.rows ?? [];
+    const who = this.drawn?.shown ?? [];
+    return linesToCsv(rows.map(({ data, range }, i) => named(source, who[i], { data, range })));
+  }
+
+  legend(): readonly LegendEntry[] {
+    return [];
+  }
+
+  ramp(): ColourRamp | null {
+    const scale = this.drawn?.picture.scale;
+    if (!scale || Number.isNaN(scale.least)) return null;
+    return { low: valueText(scale.least), high: valueText(scale.greatest), note: scale.log ? "logarithmic" : "linear" };
+  }
+
+  dispose(): void {
+    this.map.dispose();
+    this.colours.dispose();
+  }
+}
+
+class HistogramView implements View {
+  readonly kind = "histogram";
+  private readonly histograms: Histograms;
+  private readonly note = el("span", "mkg-dim");
+  private drawn?: ReturnType<typeof histogramPicture>;
+
+  constructor(places: Places, { store }: Pick<Source, "store">) {
+    this.histograms = new Histograms(places.chart, store);
+    places.legend.append(this.note);
+    places.legend.classList.add("mkg-metric-legend", "mkg-metric-plain-legend");
+  }
+
+  get canvas(): HTMLCanvasElement {
+    return this.histograms.bitmap;
+  }
+
+  draw(source: Source): Outcome {
+    const drawn = histogramPicture(source);
+    this.drawn = drawn;
+    this.histograms.draw(drawn.picture);
+    const heights = drawn.picture.log ? "logarithms of counts" : "counts";
+    this.note.textContent = `Heights are ${heights}; each histogram is as high as its highest bar.`;
+    const label = `Histograms of ${metricOf(source.data, source.store)}`;
+    const colours = new Map(drawn.shown.map(({ entry }, i) => [entry.module, drawn.picture.cells[i].colour]));
+    return { ...outcome(drawn), last: null, colours, label };
+  }
+
+  held({ data }: Source): number {
+    return heldPoints(data, this.drawn?.shown ?? []);
+  }
+
+  point(): void {}
+
+  csv(source: Source): string {
+    const who = this.drawn?.shown ?? [];
+    const shown = this.histograms.shown();
+    return histogramsToCsv(shown.map(({ items }, i) => named(source, who[i], { items })));
+  }
+
+  legend(): readonly LegendEntry[] {
+    return [];
+  }
+
+  ramp(): null {
+    return null;
+  }
+
+  dispose(): void {
+    this.histograms.dispose();
+  }
+}
+
+function outcome<P>({ remarks, held, isEmpty }: Drawn<P>): Pick<Outcome, "remarks" | "held" | "isEmpty"> {
+  return { remarks, held, isEmpty };
+}
+
+function named<T extends object>({ runs }: Source, { entry }: Shown, rest: T): T & Named {
+  return { entry, run: runName(runs, entry.run), ...rest };
+}
