@@ -41,7 +41,7 @@ class RunReader:
 
     def __init__(self, number: int, run: Run, catalog: Catalog) -> None:
         self.run = run
-        self.is_broken = False
+        self.is_broken = self._was_running = False
         self.number = number
         self._catalog = catalog
         self._layouts: dict[tuple[int, ...], Layout] = {}
@@ -83,10 +83,11 @@ class RunReader:
         self.alerts_read += len(found)
         return found
 
-    @property
     def has_ended(self) -> bool:
-        """Whether all is read, and no more comes: a recorded run, or a monitor that has stopped."""
-        return self.behind == 0 and self.read_rows > 0 and not getattr(self.run, "is_running", False)
+        """Whether all is read, and no more comes: a recorded run, or a monitor that was seen to run and has stopped."""
+        is_running = getattr(self.run, "is_running", None)
+        self._was_running |= is_running is True
+        return self.behind == 0 and self.read_rows > 0 and not is_running and (self._was_running or is_running is None)
 
     def _next(self) -> Row | None:
         if self._held is not None:
@@ -206,7 +207,7 @@ class Updates:
             alerts = [[n, text(a.module), text(a.metric), int(a.step), text(a.text)] for n, a in found]
             content["alerts"] = {"from": self._alerts, "entries": alerts}
             self._alerts += len(alerts)
-        ended = [r.number for r in self._readers if r.has_ended and r.number not in self._ended]
-        if ended:
-            content["ended"] = ended
-            self._ended.update(ended)
+        ended = {reader.number for reader in self._readers if reader.has_ended()}
+        if ended - self._ended:
+            content["ended"] = sorted(ended - self._ended)
+        self._ended = ended  # a monitor may start again, and end again

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from modulekg_widgets.engine.monitoring.run import Run
 from modulekg_widgets.widgets.metric_reader import Updates
+from modulekg_widgets.widgets.metric_update import Update
 
 PERIOD = 0.05  # seconds between two looks at the runs, and between two messages at least
 IDLE_PERIOD = 0.25  # where nothing has come for a while
@@ -47,6 +48,7 @@ class MetricStream:
         self._thread: threading.Thread | None = None
         self._is_stopped = False
         self._has_failed = False
+        self._starting = threading.Lock()
         self._wake = threading.Event()
         self._process = os.getpid()
 
@@ -58,10 +60,11 @@ class MetricStream:
 
     def start(self) -> None:
         """Start the thread; a stopped stream stays stopped."""
-        if self._thread is None and not self._is_stopped:
-            self._thread = threading.Thread(target=_run, args=(weakref.ref(self), self._wake), daemon=True)
-            self._thread.name = "modulekg-metrics"
-            self._thread.start()
+        with self._starting:  # the page may be heard in a thread of its own
+            if self._thread is None and not self._is_stopped:
+                self._thread = threading.Thread(target=_run, args=(weakref.ref(self), self._wake), daemon=True)
+                self._thread.name = "modulekg-metrics"
+                self._thread.start()
 
     def stop(self) -> None:
         """End the thread and wait until it has ended."""
@@ -85,7 +88,7 @@ class MetricStream:
 
     def replay(self, speed: float | None) -> None:
         """Begin anew, with `speed` recorded steps a second; None: with all of them."""
-        self._replay = None if speed is None else (speed, None)
+        self._replay = None if speed is None or math.isinf(speed) else (speed, None)
         self._must_rewind = True
         self._wake.set()
 
@@ -105,14 +108,20 @@ class MetricStream:
             is_reset, self._is_reset = self._is_reset, False
             if is_reset:
                 self._reset_seq = self._seq
-            content, buffers = update or ({}, [])
-            send = self._send()
-            if send is not None:
-                send({"kind": "update", "seq": self._seq, "reset": is_reset, **content}, buffers)
+            self._give(update or Update({}, []), is_reset)
         looked = self._looked()
         if looked is not None and self.updates.behind == 0:
             looked(self.updates)
         return PERIOD if now - self._news_at < IDLE_AFTER else IDLE_PERIOD
+
+    def _give(self, update: Update, is_reset: bool) -> None:
+        send = self._send()
+        if send is not None:
+            try:
+                send({"kind": "update", "seq": self._seq, "reset": is_reset, **update.content}, update.buffers)
+            except Exception:
+                self._must_rewind = True  # what was lost is in none of the later messages
+                raise
 
     def _may_send(self, now: float) -> bool:
         if self._seq - self._heard < IN_FLIGHT:
@@ -143,7 +152,7 @@ class MetricStream:
         return 1 + math.floor((now - since) * speed)
 
     def fail(self) -> None:
-        """Say once why an update could not be made or sent; the page asks for what it misses."""
+        """Say once why an update could not be made or sent."""
         if not self._has_failed:
             log.warning("a MetricPanel could not be brought up to date", exc_info=True)
         self._has_failed = True

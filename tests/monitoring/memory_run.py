@@ -6,6 +6,7 @@ import json
 import os
 import tracemalloc
 import warnings
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -71,10 +72,7 @@ def count_tensors() -> int:
 
 def consumed(found: Iterator[float]) -> float:
     """The last loss."""
-    last = 0.0
-    for last in found:
-        pass
-    return last
+    return deque(found, maxlen=1)[0]
 
 
 def cost(way: str, calls: int, warm_up: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a monitor must leave as it found it: hooks, settings of the process, and the modules, read without asking them."""
+"""What a monitor must leave as it found it: hooks, settings of the process, and modules, read without asking them."""
 
 import contextlib
 import gc

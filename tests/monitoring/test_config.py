@@ -263,7 +263,9 @@ def test_metrics_that_are_none(value: Any, kind: type[Exception], hint: str) -> 
     assert global_hooks() == before
 
 
-@pytest.mark.parametrize("config", ["WeightNorm", ["WeightNorm"], 3, {("head", "WeightNorm")}, [("head", ["WeightNorm"])]])
+@pytest.mark.parametrize(
+    "config", ["WeightNorm", ["WeightNorm"], 3, {("head", "WeightNorm")}, [("head", ["WeightNorm"])]]
+)
 def test_configurations_that_are_none(config: Any) -> None:
     with pytest.raises(ConfigError, match=type(config).__name__):
         mk.Monitor(net(), config)

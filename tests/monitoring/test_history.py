@@ -62,7 +62,6 @@ def test_rows_come_back_in_order(count: int) -> None:
         rows = list(history.rows())
         assert len(rows) == count
         assert all(same(row, *one) for row, one in zip(rows, expected, strict=True))
-    history.close()
 
 
 def test_any_part_comes_back() -> None:
@@ -87,7 +86,6 @@ def test_numbers_of_any_kind_come_back_bit_by_bit(rows: list[list[float]], chunk
         found = list(history.rows())
     assert [row.step for row in found] == list(range(len(rows)))
     assert [row.numbers.tobytes() for row in found] == [np.array(numbers, np.float64).tobytes() for numbers in rows]
-    history.close()
 
 
 def test_rows_that_come_while_one_reads_wait_for_the_next_reader() -> None:
@@ -269,7 +267,7 @@ class Full:
     """A file on a disk that takes no more after some writes."""
 
     def __init__(self, takes: int, part: bool = False) -> None:
-        self.file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed with the history
+        self.file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - it ends with the test
         self.takes, self.part = takes, part
 
     def write(self, block: bytes) -> int:
@@ -315,7 +313,6 @@ def test_old_rows_lie_on_the_disk_and_the_file_has_no_name(tmp_path: Any, monkey
     assert size > 5000
     assert len(history._tail) <= 512
     assert os.listdir(tmp_path) == []
-    history.close()
 
 
 def test_a_forgotten_history_gives_its_file_back_without_a_word() -> None:

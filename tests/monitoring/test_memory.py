@@ -1,4 +1,4 @@
-"""What a monitor keeps: nothing of the graph, no tensor beyond its ring and declared copies, no growth with the steps."""
+"""What a monitor keeps: nothing of the graph, no tensor but its ring and declared copies, no growth with the steps."""
 
 import gc
 import json

@@ -318,3 +318,28 @@ class Collected:
     def log(self, values: dict[str, float], step: int) -> None:
         assert set(values) == {"0/WeightNorm"}
         self.steps.append(step)
+
+
+def test_the_hessian_on_request_is_recorded_and_disturbs_nothing() -> None:
+    model = net()
+    x = torch.randn(5, 4, generator=torch.Generator().manual_seed(7))
+    with mk.Monitor(model, {"Linear": ["OutputGradSndNorm"]}) as plain:
+        model(x).pow(2).sum().backward()
+        plain.track(0)
+    model.zero_grad()
+    with mk.Monitor(model, {"Linear": ["OutputGradSndNorm"]}) as monitor:
+        loss = model(x).pow(2).sum()
+        found = monitor.hessian(loss, samples=4)
+        loss.backward()
+        monitor.track(0)
+    output = monitor.get_output()
+    assert set(found) == {"0", "2"}
+    assert {name: {metric: output[name][metric][0] for metric in values} for name, values in found.items()} == found
+    for name in found:
+        assert output[name]["OutputGradSndNorm"] == plain.get_output()[name]["OutputGradSndNorm"]
+    rows = [row.step for row in monitor.history.rows() if "OutputGradSndNorm" in {slot.metric for slot in row.slots}]
+    assert rows == [0]  # the products with the Hessian were backward passes, too
+    hidden = torch.relu(model[0](x))
+    features = torch.cat([hidden, torch.ones(5, 1)], 1).double()
+    expected = 2 * torch.linalg.eigvalsh(features.T @ features)[-1]  # of a linear layer under a squared loss
+    assert found["2"]["HessianMaxEig"] == pytest.approx(expected.item(), rel=1e-3)

@@ -118,6 +118,7 @@ def test_all_names_reach_the_output_as_they_are() -> None:
     assert len(monitor.frame()) == len(model._modules)
 
 
+@pytest.mark.filterwarnings("ignore:the metric GradientNoiseScale")
 def test_a_forward_that_fails_leaves_no_call_open() -> None:
     model = nasty_module("forward_raises")
     with mk.Monitor(model, {"*": HANDFUL}) as monitor:

@@ -1,21 +1,20 @@
-"""Models that change, recurse, fail and run elsewhere: transforms, tracers, threads, and outputs of all kinds."""
+"""Models that change, recurse, fail and run elsewhere: in threads, transforms, tracers and checkpoints."""
 
-import dataclasses
+import sys
 import threading
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import nn
-from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+from torch.utils.checkpoint import checkpoint
 
 import modulekg_widgets as mk
-from monitoring.surroundings import hook_count, process_state
+from monitoring.surroundings import process_state
 
 NORMS = ["InputSndNorm", "OutputSndNorm", "OutputGradSndNorm", "InputGradSndNorm"]
 
@@ -41,13 +40,6 @@ def norm(tensor: torch.Tensor | None) -> float:
 def about(*tensors: torch.Tensor | None) -> Any:
     numbers = [norm(tensor) for tensor in tensors]
     return pytest.approx(numbers[0] if len(numbers) == 1 else numbers, rel=1e-4)
-
-
-def one_step(model: nn.Module, config: dict[Any, Any], *inputs: Any) -> mk.Monitor:
-    with mk.Monitor(model, config) as monitor:
-        model(*inputs)
-        monitor.track(0)
-    return monitor
 
 
 class Calls(nn.Module):
@@ -214,7 +206,7 @@ def test_many_threads_call_the_model() -> None:
 
 
 def test_values_are_read_by_another_thread_while_the_training_runs() -> None:
-    model, steps, failed, done = net(), 300, [], threading.Event()
+    model, steps, failed, done = net(), 200, [], threading.Event()
     monitor = mk.Monitor(model, {"*": ["OutputSndNorm", "OutputGradSndNorm"]})
 
     def read() -> None:
@@ -227,14 +219,22 @@ def test_values_are_read_by_another_thread_while_the_training_runs() -> None:
         except BaseException as error:  # noqa: BLE001
             failed.append(error)
 
-    reader = threading.Thread(target=read)
-    with monitor:
-        reader.start()
-        for step in range(steps):
-            model(torch.randn(2, 4)).sum().backward()
-            monitor.track(step)
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with monitor:
+            for reader in readers:
+                reader.start()
+            for step in range(steps):
+                model(torch.randn(2, 4)).sum().backward()
+                monitor.track(step)
+            done.set()
+            for reader in readers:
+                reader.join(60)
+    finally:
         done.set()
-        reader.join(60)
+        sys.setswitchinterval(before)
     assert failed == []
     rows = [row.step for row in monitor.history.rows()]
     assert rows == list(range(steps))
@@ -272,6 +272,7 @@ def test_a_look_at_the_model_within_a_step_is_no_call(name: str) -> None:
     assert values["0"]["InputSndNorm"] == {0: about(x)}
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_a_scripted_trace_has_no_part_of_the_monitor() -> None:
     model, x = net(), torch.randn(2, 4)
     plain = torch.jit.trace(model, (x,), check_trace=False)
@@ -284,6 +285,7 @@ def test_a_scripted_trace_has_no_part_of_the_monitor() -> None:
     assert monitor.get_output() == {}
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_gradients_of_torch_func_are_the_same_under_a_monitor() -> None:
     model, x = net(), torch.randn(2, 4)
     weights = {name: value.detach() for name, value in model.named_parameters()}
@@ -335,7 +337,7 @@ def test_no_call_of_a_hook_is_logged_as_a_failure(caplog: pytest.LogCaptureFixtu
         with torch.inference_mode():
             model(x)
         monitor.track(0)
-    assert caplog.records == []
+    assert [record for record in caplog.records if record.name == "modulekg_widgets"] == []
 
 
 # ------------------------------------------------------------------ checkpointing
@@ -351,16 +353,21 @@ class Twice(nn.Module):
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
-@pytest.mark.parametrize("segments", [1, 2, 3])
-def test_calls_under_checkpointing_have_their_own_gradients(reentrant: bool, segments: int) -> None:
-    model, x = nn.Sequential(Twice(), Twice(), Twice()), torch.randn(3, 4, requires_grad=True)
-    model[2] = model[0]  # called again in another segment
+@pytest.mark.parametrize("segments", [[[0, 1, 0]], [[0, 1], [0]], [[0], [1, 0]], [[0], [1], [0]]], ids=str)
+def test_calls_under_checkpointing_have_their_own_gradients(reentrant: bool, segments: list[list[int]]) -> None:
+    model, x = nn.Sequential(Twice(), Twice()), torch.randn(3, 4, requires_grad=True)
     found = []
+
+    def through(h: torch.Tensor, checkpointed: bool) -> torch.Tensor:
+        for places in segments:
+            part = nn.Sequential(*[model[at] for at in places])
+            h = checkpoint(part, h, use_reentrant=reentrant) if checkpointed else part(h)
+        return h
+
     for checkpointed in (False, True):
         model.zero_grad()
         with mk.Monitor(model, {"Linear": ["InputSndNorm", "OutputGradSndNorm"]}) as monitor:
-            y = checkpoint_sequential(model, segments, x, use_reentrant=reentrant) if checkpointed else model(x)
-            y.square().sum().backward()
+            through(x, checkpointed).square().sum().backward()
             monitor.track(0)
         found.append({path: {name: by[0] for name, by in of.items()} for path, of in monitor.get_output().items()})
     assert found[0].keys() == found[1].keys() == {"0.layer", "1.layer"}
@@ -372,57 +379,7 @@ def test_calls_under_checkpointing_have_their_own_gradients(reentrant: bool, seg
 def test_checkpoints_within_checkpoints() -> None:
     model, x = Twice(), torch.randn(3, 4, requires_grad=True)
     with mk.Monitor(model, {"layer": NORMS}) as monitor:
-        inner = lambda h: checkpoint(model, h, use_reentrant=False)  # noqa: E731
-        y = checkpoint(inner, x, use_reentrant=False)
-        y.sum().backward()
+        outer = Calls(lambda _, h: checkpoint(model, h, use_reentrant=False))
+        checkpoint(outer, x, use_reentrant=False).sum().backward()
         monitor.track(0)
     assert len(monitor.get_output()["layer"]["OutputGradSndNorm"][0]) == 2
-
-
-# ------------------------------------------------------------------ inputs and outputs
-
-
-class Named(NamedTuple):
-    hidden: torch.Tensor
-    label: str = "name"
-
-
-@dataclasses.dataclass
-class Record:
-    hidden: torch.Tensor
-    cache: Any = None
-
-
-class ModelOutput(OrderedDict):
-    """As HuggingFace's: a dict with attributes, that has no plain tuple's indices."""
-
-    def __init__(self, hidden: torch.Tensor) -> None:
-        super().__init__(hidden=hidden)
-        self.hidden = hidden
-
-
-OUTPUTS: dict[str, Callable[[torch.Tensor], Any]] = {
-    "tensor": lambda y: y,
-    "tuple": lambda y: (y, None),
-    "list": lambda y: [y],
-    "nested": lambda y: {"a": [None, (y,)]},
-    "named tuple": Named,
-    "data class": Record,
-    "model output": ModelOutput,
-    "dict": lambda y: {"loss": None, "logits": y},
-}
-
-
-@pytest.mark.parametrize("kind", OUTPUTS)
-def test_outputs_of_all_kinds(kind: str) -> None:
-    model = Calls(lambda module, x: OUTPUTS[kind](module.inner(x)), inner=nn.Linear(4, 4))
-    x, kept = torch.randn(2, 4), []
-    model.inner.register_forward_hook(lambda *call: kept.append(call[-1]))
-    with mk.Monitor(model, {"*": NORMS}) as monitor:
-        output = model(x)
-        kept[0].sum().backward()
-        monitor.track(0)
-    assert type(output) is type(OUTPUTS[kind](x))
-    values = monitor.get_output()[""]
-    assert values["OutputSndNorm"][0] == about(kept[0])
-    assert values["OutputGradSndNorm"][0] == about(torch.ones(2, 4))

@@ -1,9 +1,9 @@
 """The ring: numbers of any type reach the host as they are, in order, also when the device takes its time."""
 
+import contextlib
 import math
 import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,7 @@ def by_slot(row: PackedRow) -> dict[int, list[float]]:
     """The numbers of each slot."""
     ends = np.cumsum(row.sizes)
     return {
-        slot: row.numbers[end - size : end].tolist()
-        for slot, size, end in zip(row.slots, row.sizes, ends, strict=True)
+        slot: row.numbers[end - size : end].tolist() for slot, size, end in zip(row.slots, row.sizes, ends, strict=True)
     }
 
 
@@ -231,7 +230,7 @@ class Device(module._DeviceRing):
 
 
 @pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Ring, Device]]:
+def slow(monkeypatch: pytest.MonkeyPatch) -> tuple[Ring, Device]:
     """A ring for tensors on a slow device."""
     ring, device = Ring(), Device(torch.device("cpu"))
     plain = ring._pack
@@ -243,7 +242,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Ring, Device]]:
         return device.pack(parts, sum(part.numel() for part in parts))
 
     monkeypatch.setattr(ring, "_pack", pack)
-    yield ring, device
+    return ring, device
 
 
 def step(ring: Ring, number: int, count: int = 3) -> None:
@@ -324,7 +323,9 @@ def test_the_parts_that_wait_keep_the_order_of_the_steps(slow: tuple[Ring, Devic
     assert [row.step for row in ring.take()] == [0, 1]
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64, torch.bool])
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64, torch.bool]
+)
 def test_a_device_packs_all_types(dtype: torch.dtype, slow: tuple[Ring, Device]) -> None:
     ring, _ = slow
     value = torch.tensor([0, 1, 1]).to(dtype)
@@ -333,3 +334,31 @@ def test_a_device_packs_all_types(dtype: torch.dtype, slow: tuple[Ring, Device])
     ring.put(2, torch.tensor(0.1, dtype=torch.float64), 1.0)
     ring.close(0)
     assert by_slot(ring.take(wait=True)[0]) == {0: [0.0, 1.0, 1.0], 1: [BIG], 2: [0.1]}
+
+
+def test_two_readers_at_once_share_the_rows(slow: tuple[Ring, Device], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The panel's thread asks for the values while the training goes on."""
+    ring, _ = slow
+    both, arrive = threading.Barrier(2), Event.synchronize
+
+    def synchronize(event: Event, waits: bool = True) -> None:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.3)
+        arrive(event, waits)
+
+    monkeypatch.setattr(Event, "synchronize", synchronize)
+    step(ring, 0)
+    found: list[Any] = []
+
+    def take() -> None:
+        try:
+            found.append([by_slot(row) for row in ring.take(wait=True)])
+        except BaseException as error:  # noqa: BLE001 - it is told below, in the thread of the test
+            found.append(error)
+
+    readers = [threading.Thread(target=take) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join(30)
+    assert sorted(found, key=str) == [[], [expected(0)]]

@@ -242,7 +242,7 @@ def test_a_replay_gives_the_steps_in_order_at_its_speed(run: Run) -> None:
     for step in range(0, 100, 2):
         put(run, step, {("", "loss"): float(step)})
         put(run, step, {("a", "Norm"): 1.0})
-    run.is_running = False  # type: ignore[attr-defined]
+    del run.is_running  # type: ignore[attr-defined] - as of a recorded run
     owner = Owner(run)
     owner.live(1, lambda now: None)
     owner.stream.replay(10)
@@ -379,8 +379,8 @@ def test_a_send_that_fails_is_told_once_and_does_not_end_the_stream(
         time.sleep(0.3)
     assert ["could not be brought up to date" in record.getMessage() for record in caplog.records] == [True]
     fails[0] = False
-    owner.stream.heard({"kind": "resync"})
     wait_until(lambda: owner.sent)
+    assert owner.sent[0][1]["reset"] is True
     assert owner.page.line("", "loss") == [(0, 0.0), (1, 1.0), (2, 2.0)]
 
 

@@ -2,12 +2,14 @@
 
 import math
 import struct
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from modulekg_widgets.engine.monitoring.readings import Row
 from modulekg_widgets.engine.monitoring.run import Alert
 from modulekg_widgets.widgets import metric_reader, metric_update
 from modulekg_widgets.widgets.metric_reader import Updates
@@ -100,6 +102,17 @@ def test_calls_phases_and_runs_are_series_of_their_own() -> None:
     assert page.line("a", "Norm", call=1) == [(0, 2.0)]
     assert page.line("a", "Norm", phase="eval") == [(0, 3.0)]
     assert page.line("a", "Norm", run=1) == [(0, 4.0)]
+
+
+def test_many_runs_are_read_side_by_side() -> None:
+    runs = [live_run(f"run {number}") for number in range(40)]
+    updates, page = Updates(runs), Page()
+    for step in range(30):
+        for number, run in enumerate(runs):
+            put(run, step, {("", "loss"): float(number * step)})
+        page.receive(*(updates.next() or ({}, [])))
+    for number in range(40):
+        assert page.line("", "loss", run=number) == [(step, float(number * step)) for step in range(30)]
 
 
 def test_only_what_is_new_is_sent_and_nothing_when_nothing_is() -> None:
@@ -246,17 +259,34 @@ def test_the_end_of_a_run_is_told_once_and_after_its_last_value() -> None:
     page = Page()
     page.receive(*(updates.next() or ({}, [])))
     assert page.ended == set()
-    run.is_running = False  # type: ignore[attr-defined]
-    assert updates.next() == ({"ended": [0]}, [])
-    assert updates.next() is None
+    for _ in range(2):  # a monitor may run twice
+        run.is_running = False  # type: ignore[attr-defined]
+        assert updates.next() == ({"ended": [0]}, [])
+        assert updates.next() is None
+        run.is_running = True  # type: ignore[attr-defined]
+        assert updates.next() is None
 
 
-def test_a_run_that_cannot_be_read_does_not_hide_the_others(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_that_has_not_begun_has_not_ended() -> None:
+    run = live_run()
+    run.is_running = False  # type: ignore[attr-defined] - a monitor with values of an earlier training, not started
+    put(run, 0, {("", "loss"): 1.0})
+    assert page_of(Updates([run])).ended == set()
+    del run.is_running  # type: ignore[attr-defined] - a recorded run
+    assert page_of(Updates([run])).ended == {0}
+
+
+def test_a_run_that_cannot_be_read_does_not_hide_the_others(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broken, sound = live_run("broken"), live_run()
-    for step in range(10_000):  # more than stays in memory
-        put(broken, step, {("", "loss"): 1.0})
-    put(sound, 0, {("", "loss"): 2.0})
-    broken.history.close()
+    for run in (broken, sound):
+        put(run, 0, {("", "loss"): 2.0})
+
+    def rows(start: int) -> Iterator[Row]:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(broken.history, "rows", rows)
     page = page_of(Updates([broken, sound]))
     assert page.line("", "loss", run=1) == [(0, 2.0)]
     assert ["broken can be read no further" in record.getMessage() for record in caplog.records] == [True]

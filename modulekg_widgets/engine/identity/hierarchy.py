@@ -329,8 +329,10 @@ def class_name(module: nn.Module) -> str:
 
 
 def nominal_class(module: nn.Module) -> type:
-    """The class a user knows the module by: `Linear` for a `ParametrizedLinear` that torch made on the fly."""
+    """The class a user knows the module by: `Linear` for a `ParametrizedLinear` or `FSDPLinear` that torch made."""
     cls = type(module)
+    if class_names(cls)[0].startswith("torch.distributed.fsdp.") and len(cls.__bases__) == 2:
+        return cls.__bases__[1]
     if class_names(cls)[0] == "torch.nn.utils.parametrize" and "parametrizations" in module_state(module)["_modules"]:
         return cls.__bases__[0]
     return cls

@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch._C._functorch import is_functorch_wrapped_tensor
-from torch.nn.attention.bias import CausalBias, CausalVariant
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
 
 from modulekg_widgets.engine.errors import shown
@@ -55,8 +54,10 @@ def _of_sdpa(
     """The call of `scaled_dot_product_attention` with these arguments."""
     query, key = _plain(query), _plain(key)
     causal = 0 if is_causal else None
-    if isinstance(attn_mask, CausalBias):
-        causal = 0 if attn_mask.variant is CausalVariant.UPPER_LEFT else key.size(-2) - query.size(-2)
+    bias: Any = sys.modules.get("torch.nn.attention.bias")  # importing it costs a second; without it no mask is one
+    if bias is not None and isinstance(attn_mask, bias.CausalBias):
+        is_upper = vars(attn_mask)["variant"] is bias.CausalVariant.UPPER_LEFT
+        causal = 0 if is_upper else key.size(-2) - query.size(-2)
         attn_mask = None
     masks = () if attn_mask is None else (_plain(attn_mask),)
     if enable_gqa and query.size(-3) != key.size(-3):

@@ -137,8 +137,8 @@ class Entry:
             form, numbers = SCALAR, value.detach() if value.requires_grad else value
         else:
             form, numbers = flat_tensor(value)
-        if isinstance(numbers, torch.Tensor) and numbers._is_view():
-            numbers = numbers.clone()  # a view of the training's data would change with it before it is read
+        if isinstance(numbers, torch.Tensor) and _is_shared(numbers, observation):
+            numbers = numbers.clone()  # it would change with the training's data before it is read
         put(self._slot(observation.call, observation.phase, form), numbers, observation.weight)
 
     def _slot(self, call: int, phase: str, form: Form) -> int:
@@ -159,6 +159,17 @@ class Entry:
         self._instances.clear()
         log.debug("the metric %s failed", self.name, exc_info=error)
         self._fail(observation, f"{type(error).__name__}: {_line(error)}; it is not measured here any more", put)
+
+
+def _is_shared(value: torch.Tensor, observation: Observation) -> bool:
+    """Whether a value lies in memory that it shares, with a tensor of the training it may be."""
+    storage = value.untyped_storage()
+    if storage.nbytes() != value.numel() * value.element_size():
+        return True
+    return any(
+        isinstance(seen, torch.Tensor) and seen.untyped_storage().data_ptr() == storage.data_ptr()
+        for seen in observation.found.values()
+    )
 
 
 def _line(error: BaseException) -> str:

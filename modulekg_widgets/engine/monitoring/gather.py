@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -175,10 +176,12 @@ def local(tensor: torch.Tensor) -> torch.Tensor | None:
     return own if own.numel() else None
 
 
-def first_tensor(values: Any, depth: int = 3) -> torch.Tensor | None:
-    """The first tensor in nested lists, tuples and dicts; None when there is none or it cannot be measured."""
+def first_tensor(values: Any, depth: int = 4) -> torch.Tensor | None:
+    """The first tensor in nested lists, tuples, dicts and data classes; None without one that can be measured."""
     if isinstance(values, torch.Tensor):
         return values if is_measurable(values) else None
+    if dataclasses.is_dataclass(values) and not isinstance(values, dict):
+        values = vars(values) if hasattr(values, "__dict__") else None
     if depth and isinstance(values, tuple | list | dict):
         for value in values.values() if isinstance(values, dict) else values:
             if isinstance(value, torch.Tensor):

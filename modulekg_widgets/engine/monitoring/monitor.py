@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,12 +12,13 @@ import numpy as np
 import torch
 
 from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.identity.hierarchy import class_name
+from modulekg_widgets.engine.identity.hierarchy import class_name, module_state
 from modulekg_widgets.engine.monitoring.alerts import ORIGIN, Bound, first_origin
 from modulekg_widgets.engine.monitoring.config import Config, measurements, root_of
 from modulekg_widgets.engine.monitoring.distributed import Ranks, is_distributed
 from modulekg_widgets.engine.monitoring.entry import Entry, Journal
 from modulekg_widgets.engine.monitoring.gather import TRACK, Observation
+from modulekg_widgets.engine.monitoring.hessian import hessian
 from modulekg_widgets.engine.monitoring.metrics.base import ConfigError
 from modulekg_widgets.engine.monitoring.outlets import Outlets
 from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Row, Slot
@@ -27,6 +29,9 @@ from modulekg_widgets.engine.monitoring.taps import Watcher
 
 if TYPE_CHECKING:
     from torch import nn
+
+
+MOST_ALERTS = 10_000  # that are kept: a value that flickers across its bound shall not fill the memory
 
 
 class MonitorError(ModuleKGError, ValueError):
@@ -78,6 +83,7 @@ class Monitor(Run):
         self._of_losses = [entry for entry in self._entries if entry.needs == ("Loss",)]
         self._seeks_origin = any(entry.name == ORIGIN for entry in self._entries)
         self._watcher = Watcher(root, measured, None if scaler is None else _Unscaled(scaler))
+        self._collecting = threading.RLock()  # a panel may read while the training tracks
         self._bounds: list[Bound] = []
         self._outlets = Outlets(self.history, self.name, self._ranks is None or self._ranks.rank == 0)
         self._next = 0 if start is None else _step(start)
@@ -190,11 +196,12 @@ class Monitor(Run):
 
     def _collect(self, wait: bool, ended: int | None = None) -> None:
         """Take in what has arrived on the host, merged with what other ranks have read at the step that has `ended`."""
-        rows = self._ring.take(wait or self._ranks is not None)
-        if self._ranks is not None:
-            rows = self._ranks.merged(rows, ended, self._next)
-        for packed in rows:
-            self._take_in(packed)
+        with self._collecting:
+            rows = self._ring.take(wait or self._ranks is not None)
+            if self._ranks is not None:
+                rows = self._ranks.merged(rows, ended, self._next)
+            for packed in rows:
+                self._take_in(packed)
         self._outlets.nudge()
 
     def _take_in(self, packed: PackedRow, is_merged: bool = True) -> None:
@@ -209,7 +216,8 @@ class Monitor(Run):
         """Look for bounds that were crossed; ranks act together on what one of them alone has seen."""
         readings = Row(step, slots, numbers).readings()
         for bound in self._bounds:
-            self.alerts += [alert for reading in readings if (alert := bound.alert(reading)) is not None]
+            found = [alert for reading in readings if (alert := bound.alert(reading)) is not None]
+            self.alerts += found[: MOST_ALERTS - len(self.alerts)]
         for event in self._events:
             is_crossed = any(
                 r.metric == event.metric and isinstance(r.value, float) and event.crossed(r.value) for r in readings
@@ -261,6 +269,22 @@ class Monitor(Run):
         at = self._last if self._logs_follow_track and self._last is not None else self._next
         again = [self._logged[name] + 1 for name in values if self._logged.get(name, -1) >= at]
         return max([at, *again])
+
+    def hessian(self, loss: torch.Tensor, **settings: int) -> dict[str, dict[str, float]]:
+        """Trace and largest eigenvalue of the Hessian of each measured module's own parameters, recorded as well.
+
+        Call it before `loss.backward()`; see `mk.monitoring.hessian` for the settings, the cost and the errors.
+        """
+        own = {
+            e.path: [p for p in module_state(e.module)["_parameters"].values() if p is not None] for e in self._entries
+        }
+        with self._watcher.paused():
+            found = hessian(loss, {path: parameters for path, parameters in own.items() if parameters}, **settings)
+        for path, values in found.items():
+            slots = [self.history.slot_number(Slot(path, name, 0, TRAIN, SCALAR)) for name in values]
+            self.history.append(self._next, slots, np.array(list(values.values())))
+        self._outlets.nudge()
+        return found
 
     def alert(self, metric: str, *, above: float | None = None, below: float | None = None, module: str = "*") -> None:
         """Note in `alerts` each time that a value crosses a bound; `module` is a dotted name or a pattern.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
@@ -73,6 +74,7 @@ class Ring:
         self.ranks: dict[int, int] = {}  # slot → its place in the configuration, the order in which people read
         self._devices: dict[torch.device, _DeviceRing] = {}
         self._leaving: deque[_Leaving] = deque()
+        self._reading = threading.RLock()
 
     def put(self, slot: int, value: torch.Tensor | float, weight: float) -> None:
         """Note a number, or a detached tensor, for `slot`; `weight` is how much data it stands for.
@@ -94,8 +96,9 @@ class Ring:
         held, self._held = self._held, {}
         if not held:
             return
-        if len(self._leaving) >= ROWS:
-            self._arrived(self._leaving[-ROWS], wait=True)  # its memory is the next to be written
+        with self._reading:
+            if len(self._leaving) >= ROWS:
+                self._arrived(self._leaving[-ROWS], wait=True)  # its memory is the next to be written
         arrival = {slot: at for at, slot in enumerate(held)}
         by_device: dict[torch.device | None, list[int]] = {}
         for slot in sorted(held, key=lambda slot: self.ranks.get(slot, 0)):
@@ -116,8 +119,9 @@ class Ring:
     def take(self, wait: bool = False) -> list[PackedRow]:
         """The rows that have arrived, oldest first; with `wait`, all of them."""
         found = []
-        while self._leaving and self._arrived(self._leaving[0], wait):
-            found.append(self._leaving.popleft().row)
+        with self._reading:
+            while self._leaving and self._arrived(self._leaving[0], wait):
+                found.append(self._leaving.popleft().row)
         return found
 
     def _pack(self, device: torch.device | None, values: list[Any]) -> tuple[torch.Tensor, int, Any]:

@@ -10,7 +10,8 @@ import logging
 import sys
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from threading import get_ident
 from typing import Any
 
@@ -112,6 +113,7 @@ class Watcher:
         self._taps = {key: Tap(own[0].module, own) for key, own in grouped.items()}
         self._armed: dict[int, Tap] = {}
         self._handles: list[Any] = []
+        self._is_paused = False
         self._leaves: list[Any] = []  # handles of hooks on tensors that no graph takes with it when it goes
         self._runs_uncompiled = False
         self.unscaled = unscaled
@@ -155,6 +157,15 @@ class Watcher:
             tap.reset()
         self._drop_leaves()
         self._detach()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Backward passes in here are not those of the training."""
+        self._is_paused = True
+        try:
+            yield
+        finally:
+            self._is_paused = False
 
     def __del__(self) -> None:
         self._drop_leaves()
@@ -261,7 +272,8 @@ class Watcher:
     def _gradient(self, tap: Tap, observation: Observation, need: str, gradient: torch.Tensor | None) -> None:
         """Called in the backward pass, where an exception would be the training's."""
         try:
-            if gradient is not None and observation.epoch == self.epoch and is_measurable(gradient):
+            is_of_now = observation.epoch == self.epoch and not self._is_paused
+            if gradient is not None and is_of_now and is_measurable(gradient):
                 observation.see(need, gradient if self.unscaled is None else self.unscaled(gradient))
                 self._measured(tap.by_gradient[need], observation)
                 is_complete = not tap.by_both or (

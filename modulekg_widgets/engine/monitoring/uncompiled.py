@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import warnings
 from typing import Any
@@ -33,7 +34,7 @@ class _Uncompiled:
     def end(self) -> None:
         with self._lock:
             self._count -= 1
-            if self._count == 0:
+            if self._count == 0 and not sys.is_finalizing():
                 self._stance.__exit__(None, None, None)
                 with contextlib.suppress(ValueError):  # the user has reset all filters
                     warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
