@@ -188,7 +188,11 @@ class MetricPanel(ModuleKGWidget):
         if phase not in PHASES:
             raise UnknownNameError(f"there is no phase {shown(phase)!r}: {nearest(phase, PHASES)}")
         kept = [one for one in self._colourings if one.graph is not None and one.graph is not graph]
-        self._colourings = [*kept, Colouring(graph, metric, phase)]
+        colouring = Colouring(graph, metric, phase)
+        known = Updates(self._runs)
+        known.next()
+        self._colour(colouring, known)  # what is there already needs no page that looks
+        self._colourings = [*kept, colouring]
         graph.color_by = "overlay"
 
     def close(self) -> None:
@@ -208,7 +212,10 @@ class MetricPanel(ModuleKGWidget):
     def _looked(self, updates: Updates) -> None:
         """Bring the colours up to date; this runs in the stream's thread."""
         for colouring in self._colourings:
-            colouring.update(lambda one: updates.latest(self.metric if one.metric is None else one.metric, one.phase))
+            self._colour(colouring, updates)
+
+    def _colour(self, colouring: Colouring, updates: Updates) -> None:
+        colouring.update(lambda one: updates.latest(self.metric if one.metric is None else one.metric, one.phase))
 
     @observe("comm")
     def _hear(self, change: Any) -> None:

@@ -21,6 +21,7 @@ IDLE_AFTER = 5.0
 UNHEARD_PERIOD = 0.1  # between two messages when the page's answers are not heard: the kernel is busy
 IN_FLIGHT = 8  # messages that may be unanswered while answers are heard
 PATIENCE = 0.5  # seconds without an answer after which none is expected
+MOST_ANSWERS = 2  # between two looks, to messages that went out one by one
 READING = 0.015  # seconds of the thread's own time for one message
 
 Send: TypeAlias = Callable[[dict[str, Any], list[bytes]], None]
@@ -38,7 +39,7 @@ class MetricStream:
         self.updates = Updates(runs)
         self._send = weakref.WeakMethod(send)
         self._looked = weakref.WeakMethod(looked)
-        self._seq = self._heard = 0
+        self._seq = self._heard = self._counted = 0
         self._sent_at = self._heard_at = self._news_at = -math.inf
         self._is_reset = True  # what is sent next begins anew
         self._reset_seq = 0  # the last message that began anew
@@ -96,7 +97,8 @@ class MetricStream:
 
     def look(self, now: float) -> float:
         """Send what is new, if anything is and the page may take it; seconds until the next look."""
-        if not self._may_send(now):
+        answers, self._counted = self._heard - self._counted, self._heard
+        if not self._may_send(now, answers):
             return PERIOD
         must_answer = self._must_rewind or self._is_asked(now)
         if must_answer:
@@ -123,10 +125,12 @@ class MetricStream:
                 self._must_rewind = True  # what was lost is in none of the later messages
                 raise
 
-    def _may_send(self, now: float) -> bool:
+    def _may_send(self, now: float, answers: int) -> bool:
+        """Whether it is time, given how many messages were answered since the last look."""
         if self._seq - self._heard < IN_FLIGHT:
             return now - self._sent_at >= PERIOD
-        if now - self._heard_at < PATIENCE:
+        # a kernel that was busy hears the old answers faster than messages can be sent: the page is not slow
+        if now - self._heard_at < PATIENCE and answers <= MOST_ANSWERS:
             return False
         return now - self._sent_at >= UNHEARD_PERIOD
 

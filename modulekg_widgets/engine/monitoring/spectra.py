@@ -9,7 +9,7 @@ import torch
 
 LONG = 1 << 12  # products that may be added up one after the other: of equal ones the rounding errors add up too
 BLOCK = 64  # rows of a product of a matrix with itself that are made at once
-ROUNDING = 0  # a channel whose variance is within so many units in the last place of its mean is constant
+ROUNDING = 4  # a channel whose variance is within so many units in the last place of its mean is constant
 
 
 def covariance_spectrum(parts: Iterable[torch.Tensor], means: torch.Tensor, count: int) -> torch.Tensor:

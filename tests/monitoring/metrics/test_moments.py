@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -249,3 +251,11 @@ def test_without_looking_the_values_are_the_same(layout: str, dtype: torch.dtype
         atol = 1e-6 * size * (found.count if name == "total" else 1)
         np.testing.assert_allclose(array(getattr(found, name)), expected[name], rtol=1e-5, atol=atol, err_msg=name)
     assert bool(found.finite)
+
+
+@pytest.mark.parametrize("first", ["moments", "metrics.norms"])
+def test_either_may_be_imported_first(first: str) -> None:
+    """Metrics need moments, and moments say in the metrics' words that there is no value."""
+    code = f"import modulekg_widgets.engine.monitoring.{first}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
