@@ -38,7 +38,7 @@ export class MetricPanelModel extends DOMWidgetModel {
       get isLive() {
         return isLive();
       },
-      send: content => this.send(content, {})
+      send: (content, taken) => this.send(content, { iopub: { status: (message: unknown) => whenIdle(message, taken) } })
     });
     this.on("msg:custom", (content: unknown, buffers: unknown) => this.feed.receive(content, buffers));
     this.on("change:payload", () => this.feed.data.setLimit(limitOf(this.get("payload"))));
@@ -46,6 +46,11 @@ export class MetricPanelModel extends DOMWidgetModel {
       if (this.comm_live) this.feed.revive();
     });
   }
+}
+
+function whenIdle(message: unknown, act?: () => void): void {
+  const { content } = message as { content?: { execution_state?: unknown } };
+  if (content?.execution_state === "idle") act?.();
 }
 
 type Key = Exclude<keyof PanelState, "query" | "zoom" | "step" | "ridge" | "pointed" | "connected" | "notice">;

@@ -385,7 +385,7 @@ def _step(step: Any) -> int:
 
 def _number(name: str, value: Any) -> tuple[Any, list[float]]:
     try:
-        return SCALAR, [float(value)]
+        return SCALAR, [float(value.detach() if isinstance(value, torch.Tensor) else value)]
     except (TypeError, ValueError, RuntimeError):
         kind = type(value).__name__
         raise MonitorError(f"{shown(name)!r} is logged as a number: a {kind} was passed") from None

@@ -5,13 +5,23 @@ import { MetricData } from "./metric_data";
 
 function open(isLive = true) {
   const sent: object[] = [];
-  const channel = { isLive, send: (content: object) => void sent.push(content) };
+  const taken: (() => void)[] = [];
+  const channel = {
+    isLive,
+    isBusy: false,
+    send(content: object, done?: () => void) {
+      sent.push(content);
+      if (!done) return;
+      if (channel.isBusy) taken.push(done);
+      else done();
+    }
+  };
   const feed = new Feed(new MetricData(100), channel);
   const receive = (seq: number, parts: Parts = {}) => {
     const { content, buffers } = message(seq, parts);
     feed.receive(content, buffers);
   };
-  return { feed, channel, sent, receive };
+  return { feed, channel, sent, taken, receive };
 }
 
 const FIRST: Parts = { entries: numbers("WeightNorm", ["a"]), points: [[0, [[0, 1]]]] };
@@ -50,6 +60,33 @@ describe("Feed", () => {
     receive(2);
     expect(feed.data.revision).toBe(before);
     expect(sent.filter(content => "seq" in content)).toEqual([ack(1), ack(2)]);
+  });
+
+  it("confirms one message at a time while the kernel is busy, and the latest one then", () => {
+    const { channel, sent, taken, receive } = open();
+    channel.isBusy = true;
+    for (let seq = 1; seq <= 50; seq += 1) receive(seq, seq === 1 ? FIRST : {});
+    expect(sent).toEqual([ack(1)]);
+    taken[0]();
+    expect(sent).toEqual([ack(1), ack(50)]);
+    channel.isBusy = false;
+    taken[1]();
+    taken[1]();
+    expect(sent).toEqual([ack(1), ack(50)]);
+    receive(51);
+    expect(sent).toEqual([ack(1), ack(50), ack(51)]);
+  });
+
+  it("confirms again when the kernel never tells that it has dealt with a message", () => {
+    vi.useFakeTimers({ toFake: ["performance"] });
+    const { channel, sent, receive } = open();
+    channel.isBusy = true;
+    receive(1, FIRST);
+    receive(2);
+    vi.advanceTimersByTime(10_001);
+    receive(3);
+    vi.useRealTimers();
+    expect(sent).toEqual([ack(1), ack(3)]);
   });
 
   it("begins anew with a reset, whatever its number", () => {

@@ -3,15 +3,21 @@
 import { decodeUpdate } from "./decode";
 import type { MetricData } from "./metric_data";
 
+// ms; not every kernel tells when it has dealt with a message
+const LONGEST_WAIT = 10_000;
+
 /** The way to the kernel. */
 export interface Channel {
   readonly isLive: boolean;
-  send(content: { kind: "ack"; seq: number } | { kind: "resync" }): void;
+  /** `taken` is called once the kernel has dealt with the message. */
+  send(content: { kind: "ack"; seq: number } | { kind: "resync" }, taken?: () => void): void;
 }
 
 export class Feed {
   private seq = 0;
   private waiting = false; // everything is needed and has not come yet
+  private acked = 0; // the last message that was confirmed
+  private ackedAt: number | null = null; // when, while the kernel has not dealt with it
 
   constructor(
     readonly data: MetricData,
@@ -26,7 +32,21 @@ export class Feed {
     if (!update.reset && update.seq <= this.seq) return; // was applied already
     this.seq = update.seq;
     this.data.apply(update);
-    if (this.channel.isLive) this.channel.send({ kind: "ack", seq: update.seq });
+    this.confirm();
+  }
+
+  /** One confirmation at a time: a busy kernel would find thousands of them before its next cell. */
+  private confirm(): void {
+    const isOpen = this.ackedAt !== null && performance.now() - this.ackedAt < LONGEST_WAIT;
+    if (isOpen || this.acked === this.seq || !this.channel.isLive) return;
+    const began = performance.now();
+    this.acked = this.seq;
+    this.ackedAt = began;
+    this.channel.send({ kind: "ack", seq: this.seq }, () => {
+      if (this.ackedAt !== began) return;
+      this.ackedAt = null;
+      this.confirm();
+    });
   }
 
   /** A view is there to show the values: without any, they are asked for. */
@@ -36,6 +56,7 @@ export class Feed {
 
   /** The kernel answers (again): what was asked for in vain, or could not be asked, is asked for now. */
   revive(): void {
+    this.ackedAt = null;
     if (!this.waiting) return;
     this.waiting = false;
     this.ask();

@@ -95,6 +95,7 @@ export class MetricData {
     if (update.reset) this.clear();
     this.addEntries(update.catalog);
     this.addPoints(update.points);
+    for (const series of update.points.series) this.ended.delete(this.entries[series]?.run ?? -1); // it was started again
     this.addHistograms(update.histograms);
     this.addAlerts(update.alerts);
     update.ended.forEach(run => this.ended.add(run));
