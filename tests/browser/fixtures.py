@@ -46,13 +46,44 @@ def jupyterlab(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> It
     server.stop()
 
 
+class SharedPage:
+    """Holds a page with JupyterLab for the next test, as long as all is well with it."""
+
+    def __init__(self) -> None:
+        self.kept: NotebookPage | None = None
+
+    def take(self) -> NotebookPage | None:
+        page, self.kept = self.kept, None
+        return page
+
+
+@pytest.fixture(scope="session")
+def shared_page(browser: Browser) -> Iterator[SharedPage]:
+    """The page in which tests open their notebooks one after the other, instead of loading JupyterLab each."""
+    shared = SharedPage()
+    yield shared
+    if page := shared.take():
+        page.close()
+
+
+in_shared_page = pytest.mark.usefixtures("shared_page")
+
+
 @pytest.fixture
-def notebook(browser: Browser, jupyterlab: JupyterServer) -> Iterator[NotebookPage]:
-    """A fresh page; after the test it must be healthy, and its kernels are shut down."""
-    page = NotebookPage(browser, jupyterlab)
+def notebook(request: pytest.FixtureRequest, browser: Browser, jupyterlab: JupyterServer) -> Iterator[NotebookPage]:
+    """A fresh page or, `in_shared_page`, a shared one; after the test it must be healthy, and its kernel shuts down."""
+    is_shared = "shared_page" in request.fixturenames
+    shared = request.getfixturevalue("shared_page") if is_shared else SharedPage()
+    page = shared.take() or NotebookPage(browser, jupyterlab)
+    failures = request.session.testsfailed
     try:
         yield page
         page.assert_healthy()
+        if is_shared and request.session.testsfailed == failures:
+            page.close_notebook()
+            page.assert_healthy()
+            shared.kept = page
     finally:
-        page.close()
+        if shared.kept is None:
+            page.close()
         jupyterlab.shut_down_kernels()

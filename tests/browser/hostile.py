@@ -26,7 +26,7 @@ for text in payloads:
     model._modules["in " + text] = nn.Sequential(hostile(text), nn.ReLU())
 """
 
-# run before any script of the page
+# runs before any script of every page
 WATCH = """() => {
   window.__violations = [];
   document.addEventListener('securitypolicyviolation', event => window.__violations.push(event.blockedURI));

@@ -14,6 +14,8 @@ from typing import Any
 
 import nbformat
 
+from browser import forked_kernels
+
 START_SECONDS = 60
 
 
@@ -32,7 +34,10 @@ def code_notebook(cells: Sequence[str]) -> Any:
 
 
 class JupyterServer:
-    """A server process for `application` ("jupyterlab", "notebook" or "voila"); stop() ends it and its kernels."""
+    """A server process for `application` ("jupyterlab", "notebook" or "voila"); stop() ends it and its kernels.
+
+    JupyterLab's kernels are forks, which start at once; those of the others import torch as a user's do.
+    """
 
     def __init__(self, folder: Path, application: str = "jupyterlab") -> None:
         self.application = application
@@ -40,6 +45,7 @@ class JupyterServer:
         self.log = folder / "server.log"
         self.url = f"http://127.0.0.1:{free_port()}"
         self.endings = ThreadPoolExecutor(max_workers=4)
+        self.processes: list[subprocess.Popen[bytes]] = []
         self.notebooks.mkdir(parents=True)
         own = {
             "JUPYTER_CONFIG_DIR": "config",
@@ -53,15 +59,30 @@ class JupyterServer:
         self.silence_news(folder / "settings")
         # the kernel and the lab extension of the environment that runs the tests, not those of the user
         environment["JUPYTER_PREFER_ENV_PATH"] = "1"
+        commands = [["-m", application, *self.options()]]
+        if application == "jupyterlab":
+            environment["JUPYTER_PATH"] = str(folder / "forked")
+            commands.append(self.fork_kernels(folder / "forked"))
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", application, *self.options()],
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                cwd=folder,
-            )
+            for command in commands:
+                process = subprocess.Popen(
+                    [sys.executable, *command], stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=folder
+                )
+                self.processes.append(process)
         self.wait_until_up()
+
+    def fork_kernels(self, folder: Path) -> list[str]:
+        """Replace the kernel `python3`; arguments of the process that forks the new one."""
+        from ipykernel.kernelspec import get_kernel_dict
+
+        program, address = forked_kernels.__file__, str(folder / "socket")
+        spec = get_kernel_dict()
+        spec["argv"] = [sys.executable, "-I", "-S", program, "start", address, "{connection_file}"]
+        spec["interrupt_mode"] = "message"
+        file = folder / "kernels" / "python3" / "kernel.json"
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps(spec), "utf-8")
+        return [program, "serve", address]
 
     def silence_news(self, settings: Path) -> None:
         """JupyterLab asks on its first start whether it may fetch news; the question would cover the page."""
@@ -87,7 +108,7 @@ class JupyterServer:
 
     def wait_until_up(self) -> None:
         end = time.monotonic() + START_SECONDS
-        while time.monotonic() < end and self.process.poll() is None:
+        while time.monotonic() < end and self.processes[0].poll() is None:
             try:
                 urllib.request.urlopen(self.url, timeout=5).close()
                 return
@@ -112,9 +133,10 @@ class JupyterServer:
 
     def stop(self) -> None:
         self.endings.shutdown(wait=True)
-        self.process.terminate()
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        for process in self.processes:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()

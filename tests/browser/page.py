@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from browser.frames import Traffic
+from browser.hostile import WATCH
 from browser.lab import JupyterServer, code_notebook
 
 if TYPE_CHECKING:
@@ -37,7 +38,21 @@ KERNEL_IDLE = """() => {
   return kernel && kernel.connectionStatus === 'connected' && kernel.status === 'idle';
 }"""
 
-NOTEBOOK_READY = "() => window.jupyterapp?.shell.currentWidget?.context?.isReady"
+NOTEBOOK_READY = """name => {
+  const context = window.jupyterapp?.shell.currentWidget?.context;
+  return context?.path === name && context.isReady;
+}"""
+
+# what JupyterLab itself still asks the kernel when the notebook goes, such as the debugger's state, becomes an error
+CLOSED = """() => {
+  const panel = window.jupyterapp.shell.currentWidget;
+  const isDone = 4;
+  for (const future of panel.sessionContext.session.kernel._futures.values()) {
+    if (!(future._status & isDone)) { return false; }
+  }
+  panel.dispose();
+  return true;
+}"""
 
 EXECUTE = """async code => {
   const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
@@ -104,6 +119,7 @@ class WatchedPage:
         self.context = browser.new_context(**{"viewport": VIEWPORT, **context})
         self.page = self.context.new_page()
         self.page.set_default_timeout(TIMEOUT)
+        self.page.add_init_script(f"({WATCH})()")
         self.page.on("console", self._on_console)
         self.page.on("pageerror", lambda error: self.trouble.page_errors.append(str(error)))
         self.page.on("dialog", self._on_dialog)
@@ -154,16 +170,31 @@ class WatchedPage:
 
 
 class NotebookPage(WatchedPage):
-    """A notebook open in JupyterLab."""
+    """A notebook open in JupyterLab; one page may show several, one after the other."""
+
+    def __init__(self, browser: Browser, server: JupyterServer, **context: Any) -> None:
+        super().__init__(browser, server, **context)
+        self.has_lab = False
 
     def open(self, cells: Sequence[str] = (), content: Any = None) -> NotebookPage:
         """Write a notebook of these code cells (or this content), open it and wait for its kernel."""
         name = f"notebook{next(_numbers)}.ipynb"
         self.server.write(name, code_notebook(cells) if content is None else content)
-        self.page.goto(f"{self.server.url}/lab/tree/{name}?reset")
-        self.wait_for(NOTEBOOK_READY)
+        if self.has_lab:
+            self.command("docmanager:open", path=name)
+        else:
+            self.page.goto(f"{self.server.url}/lab/tree/{name}?reset")
+        self.wait_for(NOTEBOOK_READY, name)
+        self.has_lab = True
         self.wait_for_kernel()
         return self
+
+    def close_notebook(self) -> None:
+        """Close the notebook's tab; the page stays, for the next notebook."""
+        self.page.mouse.move(0, 0)
+        self.wait_for(CLOSED)
+        self.wait_for("() => document.querySelector('.jp-Notebook') === null")
+        self.traffic.clear()
 
     def wait_for_kernel(self) -> None:
         self.wait_for(KERNEL_IDLE)

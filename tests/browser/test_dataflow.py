@@ -1,5 +1,6 @@
 """ModelGraph with inputs in JupyterLab: data flow, operators and axes, from the page to Python and back."""
 
+from browser.fixtures import in_shared_page
 from browser.graph import CY, ROOT, GraphPage
 from browser.page import NotebookPage
 
@@ -70,6 +71,7 @@ def test_resnet152_with_inputs_is_painted_cheaply(notebook: NotebookPage) -> Non
     notebook.screenshot("resnet152-flops")
 
 
+@in_shared_page
 def test_a_click_on_an_axis_lights_up_its_members(notebook: NotebookPage) -> None:
     graph = show(notebook, "resnet18")
     notebook.execute("graph.expanded = ['layer1', 'layer1.0', 'layer2']")
@@ -97,6 +99,7 @@ def test_a_click_on_an_axis_lights_up_its_members(notebook: NotebookPage) -> Non
     assert graph.evaluate(ON_AXIS) == []
 
 
+@in_shared_page
 def test_operators_are_nodes_inside_their_modules(notebook: NotebookPage) -> None:
     graph = show(notebook, "resnet18")
     notebook.execute("graph.expanded = []")
@@ -123,6 +126,7 @@ def test_operators_are_nodes_inside_their_modules(notebook: NotebookPage) -> Non
     notebook.screenshot("resnet18-operator-selected")
 
 
+@in_shared_page
 def test_a_forward_pass_that_fails_is_told_and_the_rest_is_shown(notebook: NotebookPage) -> None:
     show = "graph = mk.ModelGraph(Stopping(), args=(torch.zeros(1, 3),))\ndisplay(graph)"
     graph = GraphPage.show_code(notebook, STOPPING, show)

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from browser.fixtures import in_shared_page
 from browser.graph import READY, ROOT, GraphPage
-from browser.hostile import PAYLOADS, WATCH, assert_harmless, inspect, model_code
+from browser.hostile import PAYLOADS, assert_harmless, inspect, model_code
 from browser.page import NotebookPage, WatchedPage
 
 SETUP = "from IPython.display import display\nimport modulekg_widgets as mk\n" + model_code()
@@ -14,12 +15,10 @@ SETUP = "from IPython.display import display\nimport modulekg_widgets as mk\n" +
 @pytest.fixture
 def hostile(notebook: NotebookPage) -> GraphPage:
     """A page that shows the graph of the hostile model."""
-    notebook.page.add_init_script(f"({WATCH})()")
     return GraphPage.show_code(notebook, SETUP)
 
 
 def test_the_watch_sees_what_it_is_for(notebook: NotebookPage) -> None:
-    notebook.page.add_init_script(f"({WATCH})()")
     notebook.open([])
     notebook.page.evaluate(
         """payloads => {
@@ -42,6 +41,7 @@ def test_the_watch_sees_what_it_is_for(notebook: NotebookPage) -> None:
     notebook.trouble.clear()
 
 
+@in_shared_page
 def test_names_in_tree_and_graph(hostile: GraphPage) -> None:
     address = hostile.page.url
     shown = hostile.find("[role=treeitem]").all_inner_texts()
@@ -51,6 +51,7 @@ def test_names_in_tree_and_graph(hostile: GraphPage) -> None:
     hostile.notebook.screenshot("hostile")
 
 
+@in_shared_page
 def test_every_module_selected(hostile: GraphPage) -> None:
     """Panel, breadcrumb, strip, notices and tooltips, for every payload as path, class, attribute and value."""
     notebook = hostile.notebook
@@ -67,6 +68,7 @@ def test_every_module_selected(hostile: GraphPage) -> None:
     assert_harmless(hostile.page, ".mkg-tooltip, .mkg-menu, .jp-OutputArea-output .mkg-widget", address)
 
 
+@in_shared_page
 def test_search_and_notices(hostile: GraphPage) -> None:
     address = hostile.page.url
     box = hostile.find(".mkg-search input")
@@ -83,6 +85,7 @@ def test_search_and_notices(hostile: GraphPage) -> None:
     assert_harmless(hostile.page, ROOT, address)
 
 
+@in_shared_page
 def test_overlay_and_views(hostile: GraphPage) -> None:
     notebook = hostile.notebook
     address = hostile.page.url
@@ -95,8 +98,8 @@ def test_overlay_and_views(hostile: GraphPage) -> None:
         assert_harmless(hostile.page, ROOT, address)
 
 
+@in_shared_page
 def test_side_by_side(notebook: NotebookPage) -> None:
-    notebook.page.add_init_script(f"({WATCH})()")
     second = (
         "graph = mk.ModelGraph(model, compare=nn.Sequential(hostile(payloads[2])))\ngraph.view = 'diff'\ndisplay(graph)"
     )
@@ -104,9 +107,9 @@ def test_side_by_side(notebook: NotebookPage) -> None:
     assert_harmless(graph.page, ROOT, graph.page.url)
 
 
+@in_shared_page
 def test_ipycytoscape(notebook: NotebookPage) -> None:
     """The picture for ipycytoscape carries the texts as data of its nodes."""
-    notebook.page.add_init_script(f"({WATCH})()")
     notebook.open([SETUP, "display(mk.ModelGraph(model).to_ipycytoscape())"])
     notebook.run(0)
     notebook.run(1, until="() => Array.from(document.querySelectorAll('div')).some(div => div._cyreg?.cy)")
@@ -114,10 +117,10 @@ def test_ipycytoscape(notebook: NotebookPage) -> None:
     assert_harmless(notebook.page, ".jp-OutputArea-output", notebook.page.url)
 
 
+@in_shared_page
 @pytest.mark.parametrize("ending", ["html", "svg"])
 def test_exported_pages(notebook: NotebookPage, ending: str) -> None:
     """The exported files, opened from the disk by themselves."""
-    notebook.page.add_init_script(f"({WATCH})()")
     notebook.open([SETUP, f"mk.ModelGraph(model).export('hostile.{ending}')"])
     notebook.run(0)
     notebook.run(1)
@@ -135,15 +138,14 @@ def test_exported_pages(notebook: NotebookPage, ending: str) -> None:
 
 
 def open_file(page: WatchedPage, file: Path) -> None:
-    page.page.add_init_script(f"({WATCH})()")
     page.page.goto(file.as_uri())
     if file.suffix == ".html":
         page.wait_for(READY)
 
 
+@in_shared_page
 def test_the_static_picture_in_the_notebook(notebook: NotebookPage) -> None:
     """The picture beside the widget, shown as a trusted output would be."""
-    notebook.page.add_init_script(f"({WATCH})()")
     picture = "from IPython.display import SVG\nSVG(mk.ModelGraph(model)._repr_mimebundle_()['image/svg+xml'])"
     notebook.open([SETUP, picture])
     notebook.run(0)

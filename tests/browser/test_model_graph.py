@@ -2,6 +2,7 @@
 
 import json
 
+from browser.fixtures import in_shared_page
 from browser.graph import CY, ROOT, GraphPage
 from browser.page import NotebookPage
 
@@ -34,6 +35,7 @@ def test_resnet152_is_painted_folded_and_cheaply(notebook: NotebookPage) -> None
     notebook.screenshot("resnet152")
 
 
+@in_shared_page
 def test_a_click_on_the_canvas_selects_in_python(notebook: NotebookPage) -> None:
     graph = GraphPage.show(notebook)
     assert notebook.value("graph.selected") is None
@@ -45,6 +47,7 @@ def test_a_click_on_the_canvas_selects_in_python(notebook: NotebookPage) -> None
     assert "Sequential" in graph.find(".mkg-side-panel").inner_text()
 
 
+@in_shared_page
 def test_python_selects_and_the_page_follows(notebook: NotebookPage) -> None:
     graph = GraphPage.show(notebook)
     for path in ("layer3.17.conv2", "conv1", ""):
@@ -63,6 +66,7 @@ def test_python_selects_and_the_page_follows(notebook: NotebookPage) -> None:
     assert graph.tree_paths(selected_only=True) == []
 
 
+@in_shared_page
 def test_a_path_that_does_not_exist_is_an_error_and_changes_nothing(notebook: NotebookPage) -> None:
     graph = GraphPage.show(notebook, "resnet18")
     notebook.execute("graph.selected = 'layer1'")
@@ -93,6 +97,7 @@ def test_a_double_click_expands_in_place(notebook: NotebookPage) -> None:
     notebook.wait_for_value("graph.expanded", [])
 
 
+@in_shared_page
 def test_the_tree_is_driven_by_keys(notebook: NotebookPage) -> None:
     graph = GraphPage.show(notebook, "resnet18")
     notebook.execute("graph.expanded = []; graph.selected = 'layer1'")
@@ -118,6 +123,7 @@ def test_the_tree_is_driven_by_keys(notebook: NotebookPage) -> None:
     assert graph.find(".mkg-tree [role=treeitem][tabindex='0']").count() == 1
 
 
+@in_shared_page
 def test_search_finds_opens_and_selects(notebook: NotebookPage) -> None:
     graph = GraphPage.show(notebook)
     graph.find(".mkg-tree [role=treeitem]").first.focus()
@@ -136,6 +142,7 @@ def test_search_finds_opens_and_selects(notebook: NotebookPage) -> None:
     notebook.wait_for_value("graph.query", "params>2M")
 
 
+@in_shared_page
 def test_a_click_on_an_instance_selects_exactly_it(notebook: NotebookPage) -> None:
     graph = GraphPage.show(notebook)
     notebook.execute("graph.selected = 'layer3.1'")
@@ -146,6 +153,7 @@ def test_a_click_on_an_instance_selects_exactly_it(notebook: NotebookPage) -> No
     graph.wait_for_selected_node("layer3.17")
 
 
+@in_shared_page
 def test_colour_and_view(notebook: NotebookPage) -> None:
     graph = GraphPage.show(notebook, "resnet18")
     colours = f"() => {CY}.nodes().map(node => node.style('background-color')).join()"
@@ -162,6 +170,7 @@ def test_colour_and_view(notebook: NotebookPage) -> None:
     graph.wait_for_node("layer1")
 
 
+@in_shared_page
 def test_an_overlay_from_python_colours_the_graph(notebook: NotebookPage) -> None:
     graph = GraphPage.show(notebook, "resnet18")
     notebook.execute("graph.overlay = {'conv1': 1.5, 'fc': float('nan'), 'layer1': 3}")
@@ -172,6 +181,7 @@ def test_an_overlay_from_python_colours_the_graph(notebook: NotebookPage) -> Non
     assert "1.5" in graph.find(".mkg-side-panel").inner_text()
 
 
+@in_shared_page
 def test_two_models_side_by_side(notebook: NotebookPage) -> None:
     show = "graph = mk.ModelGraph(model, compare=torchvision.models.resnet34())\ngraph.view = 'diff'\ndisplay(graph)"
     graph = GraphPage.show(notebook, "resnet18", show)
@@ -182,6 +192,7 @@ def test_two_models_side_by_side(notebook: NotebookPage) -> None:
     graph.wait_for_selection("layer2")
 
 
+@in_shared_page
 def test_the_export_menu_downloads(notebook: NotebookPage) -> None:
     graph = GraphPage.show(notebook, "resnet18")
     begins = {"svg": b"<svg", "png": b"\x89PNG", "dot": b"digraph", "json": b"{", "html": b"<!doctype html"}
@@ -198,6 +209,7 @@ def test_the_export_menu_downloads(notebook: NotebookPage) -> None:
             assert json.loads(content)
 
 
+@in_shared_page
 def test_to_ipycytoscape_renders(notebook: NotebookPage) -> None:
     show = "graph = mk.ModelGraph(model)\nclassic = graph.to_ipycytoscape()\ndisplay(classic)"
     notebook.open(["import torchvision, modulekg_widgets as mk\nmodel = torchvision.models.resnet18()", show])

@@ -9,7 +9,7 @@ import nbformat
 import pytest
 
 from browser.graph import ROOT
-from browser.hostile import WATCH, assert_harmless, inspect, model_code
+from browser.hostile import assert_harmless, inspect, model_code
 from browser.lab import code_notebook
 from browser.page import NotebookPage
 
@@ -57,7 +57,6 @@ def trust_and_reload(notebook: NotebookPage) -> None:
 
 
 def test_saved_state_sends_and_fetches_nothing(notebook: NotebookPage, saved: dict[str, Any]) -> None:
-    notebook.page.add_init_script(f"({WATCH})()")
     notebook.open(content=notebook_with_state(saved))
     notebook.pause(1500)
     assert messages_about(notebook, saved["model_id"]) == []
@@ -70,7 +69,6 @@ def test_saved_state_sends_and_fetches_nothing(notebook: NotebookPage, saved: di
 
 def test_trusted_saved_state_is_shown_disconnected(notebook: NotebookPage, saved: dict[str, Any]) -> None:
     """Once the reader trusts the notebook, the graph can be looked at; it knows that it has no kernel."""
-    notebook.page.add_init_script(f"({WATCH})()")
     notebook.open(content=notebook_with_state(saved))
     trust_and_reload(notebook)
     notebook.wait_for(f"() => document.querySelector('{ROOT}[data-mkg-ready=\"true\"].mkg-is-disconnected') !== null")
@@ -96,7 +94,6 @@ def test_forged_state_is_refused_in_fixed_words(
     notebook: NotebookPage, saved: dict[str, Any], change: dict[str, Any]
 ) -> None:
     """Saved state is not ours to trust: no error carries its texts, nothing runs."""
-    notebook.page.add_init_script(f"({WATCH})()")
     forged = json.loads(json.dumps(saved))
     forged["state"]["state"][saved["model_id"]]["state"].update(change)
     notebook.open(content=notebook_with_state(forged))

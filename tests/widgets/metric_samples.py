@@ -18,8 +18,11 @@ from ipywidgets.widgets.widget import _instances
 from modulekg_widgets.engine.monitoring.readings import Slot, flat
 from modulekg_widgets.engine.monitoring.run import Run
 from modulekg_widgets.widgets.metric_panel import MetricPanel
+from modulekg_widgets.widgets.metric_reader import Updates
+from modulekg_widgets.widgets.metric_stream import MetricStream
 
 Name = tuple[str, str]  # module, metric
+TICK = 0.001  # seconds of a simulated clock; a look takes as long
 
 
 def live_run(name: str = "net") -> Run:
@@ -161,3 +164,36 @@ def wait_for_values(panel: MetricPanel) -> Page:
     page = panel.comm.page
     wait_until(lambda: page.messages)
     return page
+
+
+class Owner:
+    """Has a stream, and what the stream has sent: (time, message)."""
+
+    def __init__(self, *runs: Run) -> None:
+        self.sent: list[tuple[float, dict[str, Any]]] = []
+        self.page = Page()
+        self.looks = 0
+        self.now: float | None = None
+        self.next_look = 0.0
+        self.stream = MetricStream(runs, self.send, self.looked)
+
+    def send(self, content: dict[str, Any], buffers: list[bytes]) -> None:
+        self.sent.append((time.monotonic() if self.now is None else self.now, content))
+        self.page.receive(content, buffers)
+
+    def looked(self, updates: Updates) -> None:
+        self.looks += 1
+
+    def live(self, seconds: float, each_tick: Callable[[float], None]) -> None:
+        """Let a simulated clock run: something happens in the run, then the stream looks."""
+        start = self.now or 1000.0
+        for tick in range(round(seconds / TICK)):
+            self.now = start + tick * TICK
+            each_tick(self.now)
+            if self.now >= self.next_look:
+                self.next_look = self.now + self.stream.look(self.now) + TICK
+        self.now = start + seconds
+
+    def most_in_a_second(self) -> int:
+        times = [when for when, _ in self.sent]
+        return max(sum(begin <= when < begin + 0.999 for when in times) for begin in times)

@@ -1,14 +1,9 @@
-"""The thread of a MetricPanel: how fast it sends, what it does when it is not heard, and that it ends."""
+"""The stream of a MetricPanel under a simulated clock: how fast it sends, and what it does when it is not heard."""
 
 from __future__ import annotations
 
-import gc
-import multiprocessing
-import threading
-import time
 import tracemalloc
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,44 +11,8 @@ import pytest
 
 from modulekg_widgets.engine.monitoring.readings import Slot
 from modulekg_widgets.engine.monitoring.run import Run
-from modulekg_widgets.widgets.metric_reader import Updates
-from modulekg_widgets.widgets.metric_stream import IN_FLIGHT, MetricStream
-from widgets.metric_samples import Page, live_run, put
-
-TICK = 0.001  # seconds of a simulated clock; a look takes as long
-
-
-class Owner:
-    """Has a stream, and what the stream has sent: (time, message)."""
-
-    def __init__(self, *runs: Run) -> None:
-        self.sent: list[tuple[float, dict[str, Any]]] = []
-        self.page = Page()
-        self.looks = 0
-        self.now: float | None = None
-        self.next_look = 0.0
-        self.stream = MetricStream(runs, self.send, self.looked)
-
-    def send(self, content: dict[str, Any], buffers: list[bytes]) -> None:
-        self.sent.append((time.monotonic() if self.now is None else self.now, content))
-        self.page.receive(content, buffers)
-
-    def looked(self, updates: Updates) -> None:
-        self.looks += 1
-
-    def live(self, seconds: float, each_tick: Callable[[float], None]) -> None:
-        """Let a simulated clock run: something happens in the run, then the stream looks."""
-        start = self.now or 1000.0
-        for tick in range(round(seconds / TICK)):
-            self.now = start + tick * TICK
-            each_tick(self.now)
-            if self.now >= self.next_look:
-                self.next_look = self.now + self.stream.look(self.now) + TICK
-        self.now = start + seconds
-
-    def most_in_a_second(self) -> int:
-        times = [when for when, _ in self.sent]
-        return max(sum(begin <= when < begin + 0.999 for when in times) for begin in times)
+from modulekg_widgets.widgets.metric_stream import IN_FLIGHT
+from widgets.metric_samples import TICK, Owner, Page, live_run, put
 
 
 @pytest.fixture
@@ -145,6 +104,22 @@ def test_a_kernel_that_hears_again_goes_on_as_before(run: Run) -> None:
     assert 95 <= len(owner.sent) <= 100
     owner.live(0.2, lambda now: None)
     assert_complete(owner.page, run)
+
+
+def test_old_answers_do_not_hold_up_new_values(run: Run) -> None:
+    """After a minute of training the kernel hears hundreds of answers, one after the other."""
+    owner = Owner(run)
+    owner.live(60, growing(run))
+    old, grow = iter(range(1, len(owner.sent))), growing(run)
+
+    def each_tick(now: float) -> None:
+        grow(now)
+        if round(now / TICK) % 4 == 0 and (seq := next(old, None)) is not None:
+            owner.stream.heard({"kind": "ack", "seq": seq}, now)
+
+    owner.sent.clear()
+    owner.live(2, each_tick)
+    assert 14 <= len(owner.sent) <= 20
 
 
 def test_answers_that_stop_are_not_waited_for(run: Run) -> None:
@@ -279,118 +254,3 @@ def test_while_the_page_is_behind_nothing_is_read_and_nothing_kept(run: Run) -> 
     assert run.history._end > 40_000_000
     assert owner.stream.updates.behind > 40_000
     assert grown < 2_000_000
-
-
-# ------------------------------------------------------------------ the thread itself
-
-
-@pytest.fixture
-def owner(run: Run) -> Iterator[Owner]:
-    owner = Owner(run)
-    yield owner
-    owner.stream.stop()
-
-
-def wait_until(condition: Callable[[], Any], seconds: float = 5.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "not within the time"
-        time.sleep(0.005)
-
-
-def flood(run: Run, seconds: float, rate: int = 10_000) -> int:
-    """Append `rate` values a second, one by one; the count."""
-    slots = [run.history.slot_number(Slot(f"layer{number}", "Norm", 0, "train")) for number in range(50)]
-    start, count = time.monotonic(), 0
-    while (elapsed := time.monotonic() - start) < seconds:
-        while count < elapsed * rate:
-            run.history.append(count // 50, [slots[count % 50]], np.array([float(count)]))
-            count += 1
-        time.sleep(0.002)
-    return count
-
-
-@pytest.mark.parametrize("is_answered", [True, False])
-def test_a_flood_leaves_the_final_state_within_a_second(owner: Owner, run: Run, is_answered: bool) -> None:
-    send = owner.send
-
-    def answer(content: dict[str, Any], buffers: list[bytes]) -> None:
-        send(content, buffers)
-        owner.stream.heard({"kind": "ack", "seq": content["seq"]})
-
-    owner.answer = answer  # type: ignore[attr-defined]
-    if is_answered:
-        owner.stream._send = lambda: answer  # type: ignore[assignment, return-value]
-    owner.stream.start()
-    count = flood(run, 3)
-    wait_until(lambda: owner.stream.updates.behind == 0, 1.0)
-    time.sleep(0.15)
-    for number in range(50):
-        last = max(value for value in range(count - 50, count) if value % 50 == number)
-        assert owner.page.line(f"layer{number}", "Norm")[-1] == (last // 50, last)
-    assert sum(len(line) for line in owner.page.points.values()) == count
-    assert owner.most_in_a_second() <= 20
-    assert max(sum(content["points"]["counts"]) for _, content in owner.sent) < count / 3
-
-
-def test_stopping_ends_the_thread_in_the_middle(owner: Owner, run: Run) -> None:
-    owner.stream.start()
-    writer = threading.Thread(target=flood, args=(run, 1.0))
-    writer.start()
-    wait_until(lambda: owner.sent)
-    owner.stream.stop()
-    count = len(owner.sent)
-    assert not owner.stream.is_running
-    writer.join()
-    assert len(owner.sent) == count
-    owner.stream.start()
-    assert not owner.stream.is_running
-
-
-def test_the_thread_ends_with_its_owner(run: Run) -> None:
-    owner = Owner(run)
-    owner.stream.start()
-    thread, alive = owner.stream._thread, weakref.ref(owner)
-    put(run, 0, {("", "loss"): 1.0})
-    sent = owner.sent
-    wait_until(lambda: sent)
-    del owner
-    gc.collect()
-    assert alive() is None
-    assert thread is not None
-    thread.join(2)
-    assert not thread.is_alive()
-
-
-def test_a_send_that_fails_is_told_once_and_does_not_end_the_stream(
-    owner: Owner, run: Run, caplog: pytest.LogCaptureFixture
-) -> None:
-    working, fails = owner.stream._send, [True]
-
-    def send(content: dict[str, Any], buffers: list[bytes]) -> None:
-        if fails[0]:
-            raise OSError("no way out")
-        working()(content, buffers)  # type: ignore[misc]
-
-    owner.stream._send = lambda: send  # type: ignore[assignment, return-value]
-    owner.stream.start()
-    for step in range(3):
-        put(run, step, {("", "loss"): float(step)})
-        time.sleep(0.3)
-    assert ["could not be brought up to date" in record.getMessage() for record in caplog.records] == [True]
-    fails[0] = False
-    wait_until(lambda: owner.sent)
-    assert owner.sent[0][1]["reset"] is True
-    assert owner.page.line("", "loss") == [(0, 0.0), (1, 1.0), (2, 2.0)]
-
-
-def test_a_forked_process_can_let_go_of_the_stream(owner: Owner, run: Run) -> None:
-    """A DataLoader's worker has the objects of its parent, without the thread."""
-    owner.stream.start()
-    put(run, 0, {("", "loss"): 1.0})
-    wait_until(lambda: owner.sent)
-    worker = multiprocessing.get_context("fork").Process(target=owner.stream.stop)
-    worker.start()
-    worker.join(5)
-    assert worker.exitcode == 0
-    assert owner.stream.is_running

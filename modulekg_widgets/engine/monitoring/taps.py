@@ -56,6 +56,7 @@ class Tap:
     def __init__(self, module: nn.Module, entries: Sequence[Entry]) -> None:
         self.module = module
         self.entries = entries
+        self.watching: list[Entry] = []
         self.calls = {TRAIN: 0, EVAL: 0}
         # calls that have not returned, by thread; more than one where a module calls itself
         self.open: defaultdict[int, list[Observation]] = defaultdict(list)
@@ -69,7 +70,10 @@ class Tap:
         return self.without_graph.pop(at)[1]
 
     def arm(self, entries: Sequence[Entry]) -> None:
-        """Prepare for a step at which these entries watch."""
+        """Prepare for a step at which these entries watch; the same as before need no preparing."""
+        if entries == self.watching:
+            return
+        self.watching = list(entries)
         self.by_stage = [[entry for entry in entries if entry.stage == stage] for stage in range(4)]
         needs = {need for entry in entries for need in entry.needs}
         self.wants_output = any(need.startswith("ForwardOutput") for need in needs)
