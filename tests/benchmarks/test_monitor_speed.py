@@ -31,7 +31,7 @@ ROUNDS = 60
 LAYERS = (nn.Conv2d, nn.Linear)
 NORMS = {
     "input, output, gradient norms": ["InputSndNorm", "OutputSndNorm", "OutputGradSndNorm"],
-    "output, weight, weight gradient norms": ["OutputSndNorm", "WeightNorm", "WeightGradNorm"],
+    "input, gradient, weight norms": ["InputSndNorm", "OutputGradSndNorm", "WeightNorm"],
 }
 EIGHT = [
     "InputSndNorm",
@@ -99,7 +99,7 @@ class Watched(AbstractContextManager[Step]):
     """A monitor that goes on counting from one round to the next."""
 
     def __init__(self, training: Training, metrics: list[Any]) -> None:
-        self.monitor = mk.Monitor(training.model, {kind: metrics for kind in LAYERS})
+        self.monitor = mk.Monitor(training.model, dict.fromkeys(LAYERS, metrics))
 
     def __enter__(self) -> Step:
         self.monitor.start()
@@ -162,7 +162,7 @@ class Peer(AbstractContextManager[Step]):
 
 
 def stored_then_read(model: nn.Module) -> Callable[[ExitStack], Step]:
-    """Taiyi's published way: keep input and gradient of each layer in a full hook, take norms at `track`, one by one."""
+    """Taiyi's published way: full hooks keep inputs and gradients, and `track` takes their norms one by one."""
 
     def enter(stack: ExitStack) -> Step:
         kept: dict[nn.Module, list[torch.Tensor]] = {}
