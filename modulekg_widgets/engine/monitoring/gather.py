@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from torch import nn
 
 _is_batched: Callable[[torch.Tensor], bool] = vars(torch._C)["_functorch"].is_functorch_wrapped_tensor
-_transforms: Callable[[], object] = vars(torch._C)["_functorch"].peek_interpreter_stack
-_tracing_state: Callable[[], object] = torch._C._get_tracing_state
+transforms: Callable[[], object] = vars(torch._C)["_functorch"].peek_interpreter_stack
+tracing_state: Callable[[], object] = torch._C._get_tracing_state
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 # when a need can be met: before the forward, after it, in the backward pass, at `track`
 BEFORE, AFTER, BACKWARD, TRACK = range(4)
@@ -108,7 +108,7 @@ _channel_dim = lru_cache(maxsize=4096)(channel_dim)
 def _moments(need: str) -> Callable[[Observation], Any]:
     def make(observation: Observation) -> Any:
         tensor = observation.get(need)
-        if tensor is None or tensor.dim() == 0:
+        if tensor is None:
             return None
         return Moments(tensor, _channel_dim(type(observation.module), tensor.dim()))
 
@@ -123,16 +123,18 @@ def _eigenvalues(need: str) -> Callable[[Observation], Any]:
     return make
 
 
-def _weight(observation: Observation) -> torch.Tensor | None:
-    parameter = weight_of(observation.module)
+def _weight(module: nn.Module) -> torch.Tensor | None:
+    parameter = weight_of(module)
     return None if parameter is None else local(parameter.detach())
 
 
-def _weight_grad(observation: Observation) -> torch.Tensor | None:
-    parameter = weight_of(observation.module)
+def _weight_grad(module: nn.Module) -> torch.Tensor | None:
+    parameter = weight_of(module)
     return None if parameter is None or parameter.grad is None else local(parameter.grad.detach())
 
 
+# what needs no call of the module
+WEIGHTS: dict[str, Callable[[nn.Module], torch.Tensor | None]] = {"Weight": _weight, "WeightGrad": _weight_grad}
 _MADE: dict[str, Callable[[Observation], Any]] = {
     "ForwardInputMoments": _moments("ForwardInput"),
     "ForwardOutputMoments": _moments("ForwardOutput"),
@@ -140,8 +142,8 @@ _MADE: dict[str, Callable[[Observation], Any]] = {
     "ForwardInputEigOfCov": _eigenvalues("ForwardInputMoments"),
     "ForwardOutputEigOfCov": _eigenvalues("ForwardOutputMoments"),
     "BackwardOutputEigOfCov": _eigenvalues("BackwardOutputMoments"),
-    "Weight": _weight,
-    "WeightGrad": _weight_grad,
+    "Weight": lambda observation: _weight(observation.module),
+    "WeightGrad": lambda observation: _weight_grad(observation.module),
 }
 GRADIENTS = ("BackwardInput", "BackwardOutput")
 # what a need is made of, down to the tensors of the call
@@ -160,7 +162,9 @@ def weight_of(module: nn.Module) -> torch.nn.Parameter | None:
 
     None where it has none, several, or computes it from others.
     """
-    own = module_state(module).get("_parameters", {})
+    own = module_state(module).get("_parameters")
+    if not isinstance(own, dict):
+        return None  # TorchScript keeps its own
     parameter = own.get("weight")
     if parameter is None:
         named = [value for name, value in own.items() if name.endswith("weight") and value is not None]
@@ -203,7 +207,7 @@ def is_measurable(tensor: torch.Tensor) -> bool:
 
 def is_rehearsal(args: tuple[Any, ...]) -> bool:
     """Whether a call only tries the module out: under a compiler, a tracer, vmap, or on tensors without data."""
-    if torch.compiler.is_compiling() or _tracing_state() is not None or _transforms() is not None:
+    if torch.compiler.is_compiling() or tracing_state() is not None or transforms() is not None:
         return True
     for value in args:
         if isinstance(value, torch.Tensor):

@@ -61,10 +61,9 @@ class Moments:
     @_once
     def norm(self) -> torch.Tensor:
         """The root of the sum of squares, of complex elements too; 0-dim."""
-        if self.tensor.dtype is torch.float32 and self._is_on_host and self.count and self.tensor.is_contiguous():
-            found = _norm(self.tensor.view(-1))  # the usual case, with as few calls as can be
-            if SAFE[0] < found.item() < SAFE[1]:
-                return found
+        usual = usual_norm(self.tensor)
+        if usual is not None:
+            return usual
         if self.tensor.is_complex():
             return Moments(torch.view_as_real(self.tensor.resolve_conj()), -1).norm
         if not self.tensor.is_floating_point():
@@ -308,6 +307,14 @@ def _number(value: float) -> torch.Tensor:
 
 def _added(parts: list[torch.Tensor]) -> torch.Tensor:
     return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
+
+
+def usual_norm(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The norm of an ordinary tensor on the host, in as few calls as can be; None for what needs more care."""
+    if tensor.dtype is not torch.float32 or not tensor.is_cpu or not tensor.is_contiguous():
+        return None
+    found = _norm(tensor.view(-1))
+    return found if SAFE[0] < found.item() < SAFE[1] else None
 
 
 def _norm(vector: torch.Tensor) -> torch.Tensor:

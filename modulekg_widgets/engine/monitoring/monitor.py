@@ -17,7 +17,7 @@ from modulekg_widgets.engine.monitoring.alerts import ORIGIN, Bound, first_origi
 from modulekg_widgets.engine.monitoring.config import Config, measurements, root_of
 from modulekg_widgets.engine.monitoring.distributed import Ranks, is_distributed
 from modulekg_widgets.engine.monitoring.entry import Entry, Journal
-from modulekg_widgets.engine.monitoring.gather import TRACK, Observation
+from modulekg_widgets.engine.monitoring.gather import TRACK, WEIGHTS, Observation
 from modulekg_widgets.engine.monitoring.hessian import hessian
 from modulekg_widgets.engine.monitoring.metrics.base import ConfigError
 from modulekg_widgets.engine.monitoring.outlets import Outlets
@@ -179,6 +179,9 @@ class Monitor(Run):
         self._watcher.arm(self._next)
 
     def _measure_at_track(self, entry: Entry, step: int) -> None:
+        if entry.quick is not None:
+            entry.take_made(WEIGHTS[entry.needs[0]])
+            return
         calls = self._watcher.kept(entry)
         for observation in calls or [self._at_step(entry)]:
             observation.found["Loss"] = self._loss
@@ -205,11 +208,11 @@ class Monitor(Run):
         self._outlets.nudge()
 
     def _take_in(self, packed: PackedRow, is_merged: bool = True) -> None:
-        slots = [self.history.slots[number] for number in packed.slots]
         if self._seeks_origin:
-            _keep_first_origin(packed, slots)
+            _keep_first_origin(packed, [self.history.slots[number] for number in packed.slots])
         self.history.append(packed.step, packed.slots, packed.numbers)
         if self._bounds or self._events:
+            slots = [self.history.slots[number] for number in packed.slots]
             self._heed(packed.step, slots, packed.numbers, is_merged)
 
     def _heed(self, step: int, slots: list[Slot], numbers: np.ndarray, is_merged: bool) -> None:

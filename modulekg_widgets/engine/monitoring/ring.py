@@ -75,6 +75,8 @@ class Ring:
         self._devices: dict[torch.device, _DeviceRing] = {}
         self._leaving: deque[_Leaving] = deque()
         self._reading = threading.RLock()
+        self._arrived_last: tuple[int, ...] = ()
+        self._places: dict[int, int] = {}
 
     def put(self, slot: int, value: torch.Tensor | float, weight: float) -> None:
         """Note a number, or a detached tensor, for `slot`; `weight` is how much data it stands for.
@@ -99,9 +101,9 @@ class Ring:
         with self._reading:
             if len(self._leaving) >= ROWS:
                 self._arrived(self._leaving[-ROWS], wait=True)  # its memory is the next to be written
-        arrival = {slot: at for at, slot in enumerate(held)}
         by_device: dict[torch.device | None, list[int]] = {}
-        for slot in sorted(held, key=lambda slot: self.ranks.get(slot, 0)):
+        arrival = self._ordered(tuple(held))
+        for slot in arrival:
             value = held[slot][0]
             by_device.setdefault(value.device if isinstance(value, torch.Tensor) else None, []).append(slot)
         slots = [slot for own in by_device.values() for slot in own]
@@ -116,6 +118,14 @@ class Ring:
         buffers = [self._pack(device, [held[slot][0] for slot in own]) for device, own in by_device.items()]
         self._leaving.append(_Leaving(row, buffers))
 
+    def _ordered(self, slots: tuple[int, ...]) -> dict[int, int]:
+        """The slots in the order of the modules, and at which place each came; mostly as in the step before."""
+        if slots != self._arrived_last:
+            places = {slot: at for at, slot in enumerate(slots)}
+            self._arrived_last = slots
+            self._places = {slot: places[slot] for slot in sorted(slots, key=lambda slot: self.ranks.get(slot, 0))}
+        return self._places
+
     def take(self, wait: bool = False) -> list[PackedRow]:
         """The rows that have arrived, oldest first; with `wait`, all of them."""
         found = []
@@ -127,6 +137,8 @@ class Ring:
     def _pack(self, device: torch.device | None, values: list[Any]) -> tuple[torch.Tensor, int, Any]:
         if device is None:
             return torch.tensor(values, dtype=torch.float64), len(values), None
+        if device.type == "cpu" and all(value.dim() == 0 and value.dtype is torch.float32 for value in values):
+            return torch.stack(values).double(), len(values), None  # the usual row
         parts = [value.reshape(-1) if value.is_floating_point() else value.reshape(-1).double() for value in values]
         if device.type == "cpu":
             packed = torch.cat(parts).double()

@@ -40,13 +40,13 @@ from modulekg_widgets.engine.monitoring.gather import (
     is_rehearsal,
 )
 from modulekg_widgets.engine.monitoring.own_gradient import input_edge, watch_own_gradient
+from modulekg_widgets.engine.monitoring.quick import Now, Quick, in_backward, quick_for
 from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN
 
 MOST_CALLS = 64  # of one module within a step; further ones are not measured
 
 STEP_NEEDS = frozenset({"Weight", "WeightGrad", "Loss"})  # what is there without a call of the module
 log = logging.getLogger("modulekg_widgets")
-_in_backward = torch._C._current_graph_task_id  # -1 outside of a backward pass
 _sequence_number: Callable[[], int] = vars(torch._C)["_autograd"]._get_sequence_nr  # of the next node of a graph
 
 
@@ -57,6 +57,7 @@ class Tap:
         self.module = module
         self.entries = entries
         self.watching: list[Entry] = []
+        self.quick: Quick | None = None
         self.calls = {TRAIN: 0, EVAL: 0}
         # calls that have not returned, by thread; more than one where a module calls itself
         self.open: defaultdict[int, list[Observation]] = defaultdict(list)
@@ -69,7 +70,7 @@ class Tap:
         at = next(at for at, (segment, _) in enumerate(self.without_graph) if segment == last)
         return self.without_graph.pop(at)[1]
 
-    def arm(self, entries: Sequence[Entry]) -> None:
+    def arm(self, entries: Sequence[Entry], now: Now, root_state: dict[str, Any]) -> None:
         """Prepare for a step at which these entries watch; the same as before need no preparing."""
         if entries == self.watching:
             return
@@ -90,13 +91,18 @@ class Tap:
         }
         self.by_both = [entry for entry in backward if len(gradients_of(entry.needs)) == 2]
         self.keeps_calls = any(not STEP_NEEDS.issuperset(entry.needs) for entry in self.by_stage[TRACK])
-        self.is_forward = any(not STEP_NEEDS.issuperset(entry.needs) for entry in entries)
+        forward = [entry for entry in entries if not STEP_NEEDS.issuperset(entry.needs)]
+        self.is_forward = bool(forward)
+        self.quick = quick_for(forward, now, root_state, MOST_CALLS, self.overwrites)
 
     def reset(self) -> None:
-        self.calls = {TRAIN: 0, EVAL: 0}
-        if any(observation.watch is not None for calls in self.open.values() for observation in calls):
-            forget_interrupted()
-        self.open.clear()
+        if self.quick is not None:
+            self.quick.reset()
+        self.calls[TRAIN] = self.calls[EVAL] = 0
+        if self.open:
+            if any(observation.watch is not None for calls in self.open.values() for observation in calls):
+                forget_interrupted()
+            self.open.clear()
         self.kept.clear()
         self.without_graph.clear()
 
@@ -117,12 +123,15 @@ class Watcher:
         self._taps = {key: Tap(own[0].module, own) for key, own in grouped.items()}
         self._armed: dict[int, Tap] = {}
         self._handles: list[Any] = []
-        self._is_paused = False
         self._leaves: list[Any] = []  # handles of hooks on tensors that no graph takes with it when it goes
         self._runs_uncompiled = False
-        self.unscaled = unscaled
+        self._now = Now(unscaled)
         self.step = 0
-        self.epoch = 0
+
+    @property
+    def epoch(self) -> int:
+        """The step, as calls and gradients know it: it counts what was armed."""
+        return self._now.epoch
 
     @property
     def is_attached(self) -> bool:
@@ -130,15 +139,15 @@ class Watcher:
 
     def arm(self, step: int) -> None:
         """Attach what `step` needs, and nothing else; calls are counted anew."""
-        self.epoch += 1
+        self._now.epoch += 1
         self.step = step
         self._drop_leaves()
-        self._armed = {}
+        self._armed.clear()
         for key, tap in self._taps.items():
             tap.reset()
             watching = [entry for entry in tap.entries if entry.watches(step)]
             if watching:
-                tap.arm(watching)
+                tap.arm(watching, self._now, self._root_state)
                 if tap.is_forward:
                     self._armed[key] = tap
         if self._armed:
@@ -155,8 +164,8 @@ class Watcher:
 
     def release(self) -> None:
         """Detach everything; gradients that arrive later are ignored."""
-        self.epoch += 1
-        self._armed = {}
+        self._now.epoch += 1
+        self._armed.clear()
         for tap in self._taps.values():
             tap.reset()
         self._drop_leaves()
@@ -165,11 +174,11 @@ class Watcher:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Backward passes in here are not those of the training."""
-        self._is_paused = True
+        self._now.is_paused = True
         try:
             yield
         finally:
-            self._is_paused = False
+            self._now.is_paused = False
 
     def __del__(self) -> None:
         self._drop_leaves()
@@ -237,6 +246,10 @@ class Watcher:
         if tap.later:
             self._follow(tap, observation, y)
 
+    def follow(self, tap: Tap, call: int, phase: str, output: Any) -> None:
+        """Wait the long way for the gradient of a call that was measured the short way."""
+        self._follow(tap, Observation(tap.module, call, phase, self.epoch), first_tensor(output))
+
     def again(self, tap: Tap, output: Any) -> None:
         """A call that checkpointing repeats in the backward pass: counted before, but the graph is made only now."""
         y = first_tensor(output)
@@ -276,9 +289,9 @@ class Watcher:
     def _gradient(self, tap: Tap, observation: Observation, need: str, gradient: torch.Tensor | None) -> None:
         """Called in the backward pass, where an exception would be the training's."""
         try:
-            is_of_now = observation.epoch == self.epoch and not self._is_paused
+            is_of_now = observation.epoch == self._now.epoch and not self._now.is_paused
             if gradient is not None and is_of_now and is_measurable(gradient):
-                observation.see(need, gradient if self.unscaled is None else self.unscaled(gradient))
+                observation.see(need, gradient if self._now.unscaled is None else self._now.unscaled(gradient))
                 self._measured(tap.by_gradient[need], observation)
                 is_complete = not tap.by_both or (
                     GRADIENTS[0] in observation.found and GRADIENTS[1] in observation.found
@@ -313,27 +326,34 @@ def _hooks(watcher: Watcher) -> tuple[Callable[..., None], Callable[..., None]]:
     """The two hooks; they return None always, for any other value would replace the module's."""
     seen = weakref.ref(watcher)  # a monitor that is deleted takes its hooks away
 
+    armed = watcher._armed  # one dict for all steps
+
     def before(module: nn.Module, args: tuple[Any, ...]) -> None:
-        own = seen()
-        tap = None if own is None else own._armed.get(id(module))
-        if own is None or tap is None or _in_backward() != -1 or is_rehearsal(args):
+        tap = armed.get(id(module))
+        if tap is None:
             return
         try:
-            own.before(tap, args)
+            if tap.quick is not None:
+                tap.quick.before(args)
+            elif in_backward() == -1 and not is_rehearsal(args) and (own := seen()) is not None:
+                own.before(tap, args)
         except Exception:  # noqa: BLE001
             _log_failure()
 
     def after(module: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
-        own = seen()
-        tap = None if own is None else own._armed.get(id(module))
-        if own is None or tap is None:
+        tap = armed.get(id(module))
+        if tap is None:
             return
         kwargs, output = rest if len(rest) == 2 else ({}, None)  # a forward that raised has no output
         try:
-            if _in_backward() != -1:
-                own.again(tap, output)
-            else:
-                own.after(tap, args, kwargs, output)
+            if in_backward() != -1:
+                if (own := seen()) is not None:
+                    own.again(tap, output)
+            elif tap.quick is None:
+                if (own := seen()) is not None:
+                    own.after(tap, args, kwargs, output)
+            elif (left := tap.quick.after(args, kwargs, output)) is not None and (own := seen()) is not None:
+                own.follow(tap, *left, output)
         except Exception:  # noqa: BLE001
             _log_failure()
 

@@ -57,6 +57,7 @@ class MetricKind:
     keeps: str = ""  # the copy that it keeps between steps, in words
     before: bool = False  # whether it must also see the step before the scheduled one
     made: object = None  # the function or class that was registered
+    quick: Callable[[Any], Any] | None = None  # the same value, straight from the tensor behind the one need
     ranks: str = ""  # how the values of several processes are merged, where `merging.RULES` does not say it
 
     @property
@@ -108,7 +109,12 @@ class _Function:
 
 
 def metric(
-    *names: str, needs: str | Iterable[str], keeps: str = "", before: bool = False, ranks: str = ""
+    *names: str,
+    needs: str | Iterable[str],
+    keeps: str = "",
+    before: bool = False,
+    ranks: str = "",
+    quick: Callable[[Any], Any] | None = None,
 ) -> Callable[[Made], Made]:
     """Register a metric under `names`; the values of `needs` are its arguments, in that order.
 
@@ -119,7 +125,8 @@ def metric(
     The tensors are the training's own: read them, never change them. Keyword parameters with defaults are settings.
     With `before=True` a class also has `observe(self, *needed)`, called at the step before a scheduled one. `ranks`
     says how values are merged under torch.distributed: "mean" (by default, weighted by the amount of data), "norm",
-    "sum", "min", "max" or "histogram".
+    "sum", "min", "max" or "histogram". `quick` gives the same value of the tensor behind the one need, as a new tensor
+    without dimensions, where nothing else asks for its moments.
 
     Raises `UnknownNameError` for what cannot be needed, `DuplicateNameError` for a taken name.
     """
@@ -141,7 +148,7 @@ def metric(
             return made(**settings) if is_class else _Function(made, settings)
 
         for name in names:
-            kind = MetricKind(name, wanted, make, multi_step, wants_module, keeps, before, made, ranks)
+            kind = MetricKind(name, wanted, make, multi_step, wants_module, keeps, before, made, quick, ranks)
             kind_module(kind, made)
             METRICS.register(name)(kind)
         return made

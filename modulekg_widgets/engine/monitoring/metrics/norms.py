@@ -8,19 +8,32 @@ from modulekg_widgets.engine.monitoring import moments
 from modulekg_widgets.engine.monitoring.metrics.base import metric
 
 
-@metric("InputSndNorm", needs="ForwardInputMoments")
+def norm(tensor: torch.Tensor) -> torch.Tensor:
+    """The Euclidean norm of any floating or complex tensor; 0-dim, float32 or better."""
+    usual = moments.usual_norm(tensor)
+    return moments.Moments(tensor, -1).norm if usual is None else usual
+
+
+def values(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements that a sparse tensor stores, repeated positions added up; of a dense tensor itself."""
+    if tensor.layout is torch.strided:
+        return tensor
+    return tensor.coalesce().values() if tensor.layout is torch.sparse_coo else tensor.values()
+
+
+@metric("InputSndNorm", needs="ForwardInputMoments", quick=norm)
 def input_norm(x: moments.Moments) -> torch.Tensor:
     """The Euclidean norm of the input."""
     return x.norm
 
 
-@metric("OutputSndNorm", needs="ForwardOutputMoments")
+@metric("OutputSndNorm", needs="ForwardOutputMoments", quick=norm)
 def output_norm(y: moments.Moments) -> torch.Tensor:
     """The Euclidean norm of the output."""
     return y.norm
 
 
-@metric("OutputGradSndNorm", needs="BackwardOutputMoments")
+@metric("OutputGradSndNorm", needs="BackwardOutputMoments", quick=norm)
 def output_gradient_norm(g: moments.Moments) -> torch.Tensor:
     """The Euclidean norm of the gradient at the output."""
     return g.norm
@@ -32,25 +45,13 @@ def input_gradient_norm(g: torch.Tensor) -> torch.Tensor:
     return norm(g)
 
 
-@metric("WeightNorm", needs="Weight")
+@metric("WeightNorm", needs="Weight", quick=norm)
 def weight_norm(w: torch.Tensor) -> torch.Tensor:
     """The Euclidean norm of the weight."""
     return norm(w)
 
 
-@metric("WeightGradNorm", needs="WeightGrad")
+@metric("WeightGradNorm", needs="WeightGrad", quick=lambda g: norm(values(g)))
 def weight_gradient_norm(g: torch.Tensor) -> torch.Tensor:
     """The Euclidean norm of the gradient of the weight; a sparse one counts its coalesced values."""
     return norm(values(g))
-
-
-def norm(tensor: torch.Tensor) -> torch.Tensor:
-    """The Euclidean norm of any floating or complex tensor; 0-dim, float32 or better."""
-    return moments.Moments(tensor, -1).norm
-
-
-def values(tensor: torch.Tensor) -> torch.Tensor:
-    """The elements that a sparse tensor stores, repeated positions added up; of a dense tensor itself."""
-    if tensor.layout is torch.strided:
-        return tensor
-    return tensor.coalesce().values() if tensor.layout is torch.sparse_coo else tensor.values()
