@@ -118,6 +118,9 @@ class JupyterServer:
         raise RuntimeError(f"{self.application} did not start:\n{self.log.read_text(errors='replace')[-4000:]}")
 
     def write(self, name: str, content: Any) -> None:
+        # without one of them every kernel would be waited for in vain
+        ended = [process.args for process in self.processes if process.poll() is not None]
+        assert not ended, f"{ended} ended:\n{self.log.read_text(errors='replace')[-4000:]}"
         nbformat.write(content, self.notebooks / name)
 
     def request(self, method: str, path: str) -> Any:
