@@ -264,22 +264,19 @@ def test_threads_that_name_the_same_slots_agree() -> None:
 
 
 class Full:
-    """A file on a disk that takes no more after some writes."""
+    """Writes to a disk that takes no more after some blocks."""
 
-    def __init__(self, takes: int, part: bool = False) -> None:
-        self.file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - it ends with the test
+    def __init__(self, takes: int, part: bool) -> None:
         self.takes, self.part = takes, part
+        self.write_at = module._write_at
 
-    def write(self, block: bytes) -> int:
+    def __call__(self, file: Any, place: int, block: bytes) -> int:
         self.takes -= 1
         if self.takes >= 0:
-            return self.file.write(block)
+            return self.write_at(file, place, block)
         if self.part:
-            return self.file.write(block[: len(block) // 2])
+            return self.write_at(file, place, block[: len(block) // 2])
         raise OSError(28, "No space left on device")
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.file, name)
 
 
 @pytest.mark.parametrize("part", [True, False])
@@ -287,8 +284,7 @@ class Full:
 def test_a_full_disk_leaves_the_rows_in_memory(
     takes: int, part: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    full = Full(takes, part)
-    monkeypatch.setattr(module.tempfile, "TemporaryFile", lambda **_: full)
+    monkeypatch.setattr(module, "_write_at", Full(takes, part))
     with caplog.at_level(logging.WARNING, "modulekg_widgets"):
         history, expected = filled(100)
     assert all(same(row, *one) for row, one in zip(history.rows(), expected, strict=True))

@@ -11,12 +11,13 @@ import torch
 
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.monitoring.config import Measurement
-from modulekg_widgets.engine.monitoring.gather import SOURCES, STAGES, Observation, stage_of
+from modulekg_widgets.engine.monitoring.gather import SOURCES, STAGES, Observation, is_measurable, stage_of
 from modulekg_widgets.engine.monitoring.metrics.base import NoValueError
 from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Form, Slot
 
 LINALG_ERROR: type[Exception] = vars(torch.linalg)["LinAlgError"]  # the stubs do not know it
 log = logging.getLogger("modulekg_widgets")
+Read: TypeAlias = "Callable[[torch.Tensor, int, str], None]"  # a detached tensor, the number of its call, and the phase
 Put: TypeAlias = "Callable[[int, torch.Tensor | float, float], None]"  # slot, value, how much data it stands for
 
 
@@ -43,6 +44,18 @@ class Journal:
                 log.warning(text)
 
 
+class _Numbers(dict[tuple[int, str], int]):
+    """Slots by call and phase, made when they are first asked for."""
+
+    def __init__(self, make: Callable[[tuple[int, str]], int]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, key: tuple[int, str]) -> int:
+        number = self[key] = self._make(key)
+        return number
+
+
 class Entry:
     """A metric of a module: computes values from observations and puts them into slots."""
 
@@ -64,15 +77,8 @@ class Entry:
         self._given = {"module": measurement.module} if kind.wants_module else {}
         self._instances: dict[tuple[int, str], Any] = {}
         self._slots: dict[tuple[int, str, Form], int] = {}
-        self.quick = None if measurement.metric.settings else kind.quick
-        self._numbers: dict[tuple[int, str], int] = {}  # slots of quick values
+        self.is_quick = kind.quick is not None and not measurement.metric.settings
         self._shared = None if kind.keeps_state else measurement.metric.instance()
-
-    def watches(self, step: int) -> bool:
-        """Whether this step has to be seen; a metric of one step sees the last one of a window."""
-        if self.is_stopped:
-            return False
-        return self.schedule.watches(step) if self.kind.multi_step else self.schedule.due(step)
 
     def measure(self, observation: Observation, step: int, put: Put | None = None) -> None:
         """Take in a call that the schedule asks for; a failure is noted and never raised.
@@ -97,30 +103,31 @@ class Entry:
         except Exception as error:  # noqa: BLE001 - a metric never stops the training
             self._stop(observation, error, put)
 
-    def take(self, tensor: torch.Tensor, call: int, phase: str) -> None:
-        """What `measure` does, in as few steps as can be: the `quick` value of a detached tensor."""
-        if self.is_stopped:
-            return
-        try:
-            value = self.quick(tensor)  # type: ignore[misc] - whoever calls this has looked
-            number = self._numbers.get((call, phase))
-            if number is None:
-                number = self._numbers[call, phase] = self._slot(call, phase, SCALAR)
-            self._journal.put(number, value, float(tensor.numel()))
-        except Exception:  # noqa: BLE001 - the long way meets it again, and knows what to say
-            observation = Observation(self.module, call, phase, 0)
-            observation.see(SOURCES[self.needs[0]], tensor)
-            self.measure(observation, 0)
+    def reader(self) -> Read:
+        """What `measure` does, in as few steps as can be, for a metric that `is_quick`: of a detached tensor."""
+        put, quick = self._journal.put, self.kind.quick
+        numbers = _Numbers(lambda key: self._slot(*key, SCALAR))
 
-    def take_made(self, make: Callable[[torch.nn.Module], torch.Tensor | None]) -> None:
-        """The `quick` value of what is made of the module itself."""
+        def read(tensor: torch.Tensor, call: int, phase: str) -> None:
+            try:
+                put(numbers[call, phase], quick(tensor), tensor.numel())  # type: ignore[misc]
+            except Exception:  # noqa: BLE001 - the long way meets it again, and knows what to say
+                if is_measurable(tensor):
+                    observation = Observation(self.module, call, phase, 0)
+                    observation.see(SOURCES[self.needs[0]], tensor)
+                    self.measure(observation, 0)
+
+        return read
+
+    def read_made(self, make: Callable[[torch.nn.Module], torch.Tensor | None], read: Read) -> None:
+        """Let the `reader` read what is made of the module itself."""
         try:
             tensor = make(self.module)
         except Exception as error:  # noqa: BLE001 - a metric never stops the training
             self._stop(Observation(self.module, 0, TRAIN, 0), error, self._journal.put)
         else:
             if tensor is not None:
-                self.take(tensor, 0, TRAIN)
+                read(tensor, 0, TRAIN)
 
     def observe(self, observation: Observation) -> None:
         """Show the step before a scheduled one to a metric that compares."""

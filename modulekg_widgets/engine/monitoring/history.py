@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import logging
+import os
 import struct
 import tempfile
 import threading
@@ -89,8 +90,7 @@ class History:
         try:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(prefix="modulekg-", buffering=0)  # noqa: SIM115 - lives as we do
-            self._file.seek(self._end)
-            if self._file.write(block) != len(block):
+            if _write_at(self._file, self._end, block) != len(block):
                 raise OSError("the disk took a part only")
         except OSError as error:
             if not self._kept:
@@ -112,8 +112,7 @@ class History:
             if first in self._kept:
                 return first, self._kept[first]
             assert self._file is not None
-            self._file.seek(place)
-            return first, self._file.read(length)
+            return first, _read_at(self._file, place, length)
 
     def _unpacked(self, block: bytes) -> Iterator[Row]:
         at = 0
@@ -124,3 +123,20 @@ class History:
             at += 4 * slots
             yield Row(step, named, np.frombuffer(block, np.float64, numbers, at))
             at += 8 * numbers
+
+
+# A process that was forked off shares the place in the file with its parent: neither moves it. Windows has no forks.
+
+
+def _write_at(file: IO[bytes], place: int, block: bytes) -> int:
+    if hasattr(os, "pwrite"):
+        return os.pwrite(file.fileno(), block, place)
+    file.seek(place)
+    return file.write(block)
+
+
+def _read_at(file: IO[bytes], place: int, length: int) -> bytes:
+    if hasattr(os, "pread"):
+        return os.pread(file.fileno(), length, place)
+    file.seek(place)
+    return file.read(length)

@@ -23,6 +23,7 @@ SAFE = (1e-15, 1e18)  # norms whose squares are normal numbers in float32
 CANCELLING = 16.0  # mean² / variance beyond which the mean is taken out before squaring
 
 Made = TypeVar("Made")
+_vector_norm: Callable[..., torch.Tensor] = torch.linalg.vector_norm
 
 
 class _once(Generic[Made]):  # noqa: N801 - stands where `functools.cached_property` would, which takes a lock
@@ -63,7 +64,7 @@ class Moments:
         """The root of the sum of squares, of complex elements too; 0-dim."""
         usual = usual_norm(self.tensor)
         if usual is not None:
-            return usual
+            return torch.scalar_tensor(usual, dtype=torch.float32)
         if self.tensor.is_complex():
             return Moments(torch.view_as_real(self.tensor.resolve_conj()), -1).norm
         if not self.tensor.is_floating_point():
@@ -309,12 +310,20 @@ def _added(parts: list[torch.Tensor]) -> torch.Tensor:
     return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
 
 
-def usual_norm(tensor: torch.Tensor) -> torch.Tensor | None:
+def usual_norm(tensor: torch.Tensor) -> float | None:
     """The norm of an ordinary tensor on the host, in as few calls as can be; None for what needs more care."""
-    if tensor.dtype is not torch.float32 or not tensor.is_cpu or not tensor.is_contiguous():
+    if tensor.dtype is not torch.float32 or not tensor.is_cpu:
         return None
-    found = _norm(tensor.view(-1))
-    return found if SAFE[0] < found.item() < SAFE[1] else None
+    count = tensor.numel()
+    if count <= SINGLE:
+        found = _vector_norm(tensor).item()
+    elif not tensor.is_contiguous():
+        return None
+    elif count <= SINGLE * ROW and not count % ROW:
+        found = _vector_norm(_vector_norm(tensor.view(-1, ROW), dim=1)).item()
+    else:
+        found = _norm(tensor.view(-1)).item()
+    return found if SAFE[0] < found < SAFE[1] else None
 
 
 def _norm(vector: torch.Tensor) -> torch.Tensor:

@@ -23,6 +23,7 @@ from modulekg_widgets.engine.monitoring.metrics.base import ConfigError
 from modulekg_widgets.engine.monitoring.outlets import Outlets
 from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Row, Slot
 from modulekg_widgets.engine.monitoring.ring import PackedRow, Ring
+from modulekg_widgets.engine.monitoring.rota import Rota
 from modulekg_widgets.engine.monitoring.run import Alert, Run
 from modulekg_widgets.engine.monitoring.schedule import events_of
 from modulekg_widgets.engine.monitoring.taps import Watcher
@@ -79,8 +80,11 @@ class Monitor(Run):
             Ranks(planned, self._events, self.history, self._ring.put) if distributed and is_distributed() else None
         )
         measured = self._entries + (self._ranks.entries if self._ranks is not None else [])
-        self._at_track = [entry for entry in measured if entry.stage == TRACK and entry.needs != ("Loss",)]
-        self._of_losses = [entry for entry in self._entries if entry.needs == ("Loss",)]
+        at_track = [entry for entry in measured if entry.stage == TRACK and entry.needs != ("Loss",)]
+        self._at_track = Rota(at_track)
+        self._readers = {entry: entry.reader() for entry in at_track if entry.is_quick}
+        self._of_losses = Rota([entry for entry in self._entries if entry.needs == ("Loss",)])
+        self._ahead = [entry for entry in self._entries if entry.kind.before]
         self._seeks_origin = any(entry.name == ORIGIN for entry in self._entries)
         self._watcher = Watcher(root, measured, None if scaler is None else _Unscaled(scaler))
         self._collecting = threading.RLock()  # a panel may read while the training tracks
@@ -150,9 +154,8 @@ class Monitor(Run):
         if step != self._watcher.step:
             self._drop_unscheduled(step)
         with torch.no_grad():
-            for entry in self._at_track:
-                if entry.watches(step):
-                    self._measure_at_track(entry, step)
+            for entry in self._at_track.watching(step):
+                self._measure_at_track(entry, step)
         self._ring.close(step)
         self._next = step + (step - self._last if self._last is not None and step > self._last else 1)
         self._last = step
@@ -172,15 +175,16 @@ class Monitor(Run):
         return number
 
     def _prepare(self) -> None:
-        for entry in self._entries:
-            if entry.kind.before and entry.schedule.due(self._next):
+        for entry in self._ahead:
+            if entry.schedule.due(self._next):
                 with torch.no_grad():
                     entry.observe(self._at_step(entry))
         self._watcher.arm(self._next)
 
     def _measure_at_track(self, entry: Entry, step: int) -> None:
-        if entry.quick is not None:
-            entry.take_made(WEIGHTS[entry.needs[0]])
+        read = self._readers.get(entry)
+        if read is not None:
+            entry.read_made(WEIGHTS[entry.needs[0]], read)
             return
         calls = self._watcher.kept(entry)
         for observation in calls or [self._at_step(entry)]:
@@ -256,12 +260,11 @@ class Monitor(Run):
     def _measure_loss(self, step: int) -> None:
         """Metrics of the loss alone belong to the step that it was logged for, whenever `track` comes."""
         ring = Ring()
-        for entry in self._of_losses:
-            if entry.watches(step):
-                observation = self._at_step(entry)
-                observation.found["Loss"] = self._loss
-                with torch.no_grad():
-                    entry.measure(observation, step, ring.put)
+        for entry in self._of_losses.watching(step):
+            observation = self._at_step(entry)
+            observation.found["Loss"] = self._loss
+            with torch.no_grad():
+                entry.measure(observation, step, ring.put)
         ring.close(step)
         for packed in ring.take():
             self._take_in(packed, is_merged=False)

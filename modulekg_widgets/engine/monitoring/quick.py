@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any
 
 import torch
 
-from modulekg_widgets.engine.monitoring.entry import Entry
-from modulekg_widgets.engine.monitoring.gather import (
-    Observation,
-    first_tensor,
-    is_measurable,
-    is_rehearsal,
-    tracing_state,
-    transforms,
-)
+from modulekg_widgets.engine.monitoring.entry import Entry, Read
+from modulekg_widgets.engine.monitoring.gather import first_tensor, is_rehearsal, tracing_state, transforms
 from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN
 
 Tensor = torch.Tensor
 SOURCES = ("ForwardInputMoments", "ForwardOutputMoments", "BackwardOutputMoments")
+OURS = -1  # among the hooks of a tensor; those of handles count from 0
+is_compiling = torch.compiler.is_compiling
 in_backward = torch._C._current_graph_task_id  # -1 outside of a backward pass
 
 
@@ -36,93 +32,102 @@ class Now:
 
 
 class Quick:
-    """One module of which nothing is measured but one norm of its input, of its output, and of the gradient there."""
+    """One module of which nothing is measured but one norm of its input, of its output, and of the gradient there.
 
-    __slots__ = ("_calls", "_gradient", "_input", "_most", "_now", "_open", "_output", "_overwrites", "_root_state")
+    `before` and `after` are closures: what they touch lies in their cells, not in objects that have to be found first.
+    `before(args)` counts a call; `after(args, kwargs, output)` gives the call and phase of one whose graph is not there
+    yet, as under checkpointing, and None for any other; `reset()` counts anew.
+    """
+
+    __slots__ = ("after", "before", "reset")
 
     def __init__(
         self, entries: Sequence[Entry], now: Now, root_state: dict[str, Any], most: int, overwrites: bool
     ) -> None:
-        by_need = {entry.needs[0]: entry for entry in entries}
-        self._input, self._output, self._gradient = (by_need.get(need) for need in SOURCES)
-        self._now = now
-        self._root_state = root_state
-        self._most = most
-        self._overwrites = overwrites
-        self._calls = {TRAIN: 0, EVAL: 0}
-        self._open: dict[int, list[tuple[int, str, bool]]] = {}  # calls that have not returned, by thread
+        by_need = {entry.needs[0]: entry.reader() for entry in entries}
+        read_input, read_output, read_gradient = (by_need.get(need) for need in SOURCES)
+        calls = {TRAIN: 0, EVAL: 0}
+        opened: dict[int, list[tuple[int, str, bool]]] = {}  # calls that have not returned, by thread
 
-    def reset(self) -> None:
-        """Count calls anew."""
-        self._calls[TRAIN] = self._calls[EVAL] = 0
-        self._open.clear()
+        def reset() -> None:
+            calls[TRAIN] = calls[EVAL] = 0
+            opened.clear()
 
-    def before(self, args: tuple[Any, ...]) -> None:
-        if in_backward() != -1:
-            return
-        x = args[0] if args else None
-        if type(x) is Tensor and x.is_floating_point():
-            if x.is_meta or transforms() is not None or tracing_state() is not None or torch.compiler.is_compiling():
+        def before(args: tuple[Any, ...]) -> None:
+            if in_backward() != -1:
                 return
-        elif is_rehearsal(args):
-            return
-        else:
-            x = first_tensor(args)
-        phase = TRAIN if self._root_state.get("training", True) else EVAL
-        call = self._calls[phase]
-        self._calls[phase] = call + 1
-        entry = self._input
-        is_seen = entry is not None and x is not None
-        self._open.setdefault(get_ident(), []).append((call, phase, is_seen))
-        if is_seen and call < self._most:
-            entry.take(x.detach(), call, phase)  # type: ignore[union-attr]
+            x = args[0] if args else None
+            if type(x) is Tensor and x.dtype is torch.float32 and x.is_cpu:
+                if transforms() is not None or tracing_state() is not None or is_compiling():
+                    return
+            elif is_rehearsal(args):
+                return
+            else:
+                x = first_tensor(args)
+            phase = TRAIN if root_state.get("training", True) else EVAL
+            call = calls[phase]
+            calls[phase] = call + 1
+            if read_input is None or x is None:
+                opened.setdefault(get_ident(), []).append((call, phase, False))
+            else:
+                opened.setdefault(get_ident(), []).append((call, phase, True))
+                if call < most:
+                    read_input(x.detach(), call, phase)
 
-    def after(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> tuple[int, str] | None:
-        """Call and phase of a call whose graph is not there yet, as under checkpointing; None for any other."""
-        calls = self._open.get(get_ident())
-        if not calls:
+        def after(args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> tuple[int, str] | None:
+            own = opened.get(get_ident())
+            if not own:
+                return None
+            call, phase, is_seen = own.pop()
+            if call >= most or output is None:
+                return None
+            if kwargs and not is_seen and read_input is not None and not overwrites:
+                x = first_tensor(args)
+                x = first_tensor(tuple(kwargs.values())) if x is None else x
+                if x is not None:
+                    read_input(x.detach(), call, phase)
+            y = output if type(output) is Tensor and output.dtype is torch.float32 else first_tensor(output)
+            if y is None:
+                return None
+            if read_output is not None:
+                read_output(y.detach(), call, phase)
+            if read_gradient is None:
+                return None
+            graph = y.grad_fn
+            if graph is None:
+                return call, phase
+            hook_gradient(y, graph, seen(read_gradient, now, call, phase))
             return None
-        call, phase, is_seen = calls.pop()
-        if call >= self._most or output is None:
-            return None
-        if kwargs and not is_seen and self._input is not None and not self._overwrites:
-            x = first_tensor(args)
-            x = first_tensor(tuple(kwargs.values())) if x is None else x
-            if x is not None:
-                self._input.take(x.detach(), call, phase)
-        y = output if type(output) is Tensor and output.is_floating_point() else first_tensor(output)
-        if y is None:
-            return None
-        if self._output is not None:
-            self._output.take(y.detach(), call, phase)
-        if self._gradient is None:
-            return None
-        if not y.requires_grad or y.is_leaf:
-            return call, phase
-        y.register_hook(self._seen(self._gradient, call, phase))
-        return None
 
-    def _seen(self, entry: Entry, call: int, phase: str) -> Callable[[Tensor | None], None]:
-        now = self._now
-        epoch = now.epoch
+        self.before, self.after, self.reset = before, after, reset
 
-        def seen(gradient: Tensor | None) -> None:
-            if epoch == now.epoch and not now.is_paused and gradient is not None and is_measurable(gradient):
-                entry.take(gradient.detach() if now.unscaled is None else now.unscaled(gradient), call, phase)
 
-        return seen
+def hook_gradient(y: Tensor, graph: Any, hook: Callable[[Tensor | None], None]) -> None:
+    """What `y.register_hook(hook)` does, without the handle: that is most of its cost, and ours go with the graph."""
+    if y._backward_hooks is not None or not hasattr(graph, "_register_hook_dict"):
+        y.register_hook(hook)
+    else:
+        hooks = OrderedDict({OURS: hook})
+        y._backward_hooks = hooks
+        graph._register_hook_dict(y)
+
+
+def seen(read: Read, now: Now, call: int, phase: str) -> Callable[[Tensor | None], None]:
+    """A hook that reads a gradient, if it arrives in the present step."""
+    epoch = now.epoch
+
+    def hook(gradient: Tensor | None) -> None:
+        if epoch == now.epoch and not now.is_paused and gradient is not None:
+            read(gradient.detach() if now.unscaled is None else now.unscaled(gradient), call, phase)
+
+    return hook
 
 
 def quick_for(
     entries: Sequence[Entry], now: Now, root_state: dict[str, Any], most: int, overwrites: bool
 ) -> Quick | None:
     """The short way, where these entries allow it."""
-    needs = [entry.needs[0] for entry in entries if entry.quick is not None and entry.needs[0] in SOURCES]
+    needs = [entry.needs[0] for entry in entries if entry.is_quick and entry.needs[0] in SOURCES]
     if not entries or len(needs) < len(entries) or len(set(needs)) < len(needs):
         return None
     return Quick(entries, now, root_state, most, overwrites)
-
-
-def observation_of(tap_module: torch.nn.Module, call: int, phase: str, now: Now) -> Observation:
-    """The observation of a call that takes the long way after all."""
-    return Observation(tap_module, call, phase, now.epoch)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,11 +22,19 @@ class PackedRow:
     """
 
     step: int
+    slots: Sequence[int]
+    arrival: Sequence[int]
+    sizes: Sequence[int]
+    weights: Sequence[float]
+    numbers: np.ndarray
+
+
+class _Order(NamedTuple):
+    """The slots of a step in the order of the modules, at which place each came, and the sizes of single numbers."""
+
     slots: list[int]
     arrival: list[int]
-    sizes: list[int]
-    weights: list[float]
-    numbers: np.ndarray
+    ones: list[int]
 
 
 @dataclass
@@ -76,7 +85,7 @@ class Ring:
         self._leaving: deque[_Leaving] = deque()
         self._reading = threading.RLock()
         self._arrived_last: tuple[int, ...] = ()
-        self._places: dict[int, int] = {}
+        self._order = _Order([], [], [])
 
     def put(self, slot: int, value: torch.Tensor | float, weight: float) -> None:
         """Note a number, or a detached tensor, for `slot`; `weight` is how much data it stands for.
@@ -101,30 +110,40 @@ class Ring:
         with self._reading:
             if len(self._leaving) >= ROWS:
                 self._arrived(self._leaving[-ROWS], wait=True)  # its memory is the next to be written
+        order = self._ordered(tuple(held))
+        values, weights = zip(*[held[slot] for slot in order.slots], strict=True)
+        if set(map(type, values)) == {float}:  # the usual row: it is here already
+            row = PackedRow(step, order.slots, order.arrival, order.ones, weights, np.array(values))
+            self._leaving.append(_Leaving(row, []))
+        else:
+            self._leaving.append(self._scattered(step, order, values, weights))
+
+    def _scattered(
+        self, step: int, order: _Order, values: tuple[torch.Tensor | float, ...], weights: tuple[float, ...]
+    ) -> _Leaving:
+        """A row whose values lie here and on devices: device by device."""
         by_device: dict[torch.device | None, list[int]] = {}
-        arrival = self._ordered(tuple(held))
-        for slot in arrival:
-            value = held[slot][0]
-            by_device.setdefault(value.device if isinstance(value, torch.Tensor) else None, []).append(slot)
-        slots = [slot for own in by_device.values() for slot in own]
+        for at, value in enumerate(values):
+            by_device.setdefault(value.device if isinstance(value, torch.Tensor) else None, []).append(at)
+        places = [at for own in by_device.values() for at in own]
         row = PackedRow(
             step,
-            slots,
-            [arrival[slot] for slot in slots],
-            [_size(held[slot][0]) for slot in slots],
-            [held[slot][1] for slot in slots],
+            [order.slots[at] for at in places],
+            [order.arrival[at] for at in places],
+            [_size(values[at]) for at in places],
+            [weights[at] for at in places],
             np.empty(0),
         )
-        buffers = [self._pack(device, [held[slot][0] for slot in own]) for device, own in by_device.items()]
-        self._leaving.append(_Leaving(row, buffers))
+        return _Leaving(row, [self._pack(device, [values[at] for at in own]) for device, own in by_device.items()])
 
-    def _ordered(self, slots: tuple[int, ...]) -> dict[int, int]:
-        """The slots in the order of the modules, and at which place each came; mostly as in the step before."""
+    def _ordered(self, slots: tuple[int, ...]) -> _Order:
+        """The slots in the order of the modules; mostly as in the step before."""
         if slots != self._arrived_last:
-            places = {slot: at for at, slot in enumerate(slots)}
             self._arrived_last = slots
-            self._places = {slot: places[slot] for slot in sorted(slots, key=lambda slot: self.ranks.get(slot, 0))}
-        return self._places
+            places = {slot: at for at, slot in enumerate(slots)}
+            ordered = sorted(slots, key=lambda slot: self.ranks.get(slot, 0))
+            self._order = _Order(ordered, [places[slot] for slot in ordered], [1] * len(slots))
+        return self._order
 
     def take(self, wait: bool = False) -> list[PackedRow]:
         """The rows that have arrived, oldest first; with `wait`, all of them."""

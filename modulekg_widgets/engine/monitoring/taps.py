@@ -42,6 +42,7 @@ from modulekg_widgets.engine.monitoring.gather import (
 from modulekg_widgets.engine.monitoring.own_gradient import input_edge, watch_own_gradient
 from modulekg_widgets.engine.monitoring.quick import Now, Quick, in_backward, quick_for
 from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN
+from modulekg_widgets.engine.monitoring.rota import Rota
 
 MOST_CALLS = 64  # of one module within a step; further ones are not measured
 
@@ -53,9 +54,8 @@ _sequence_number: Callable[[], int] = vars(torch._C)["_autograd"]._get_sequence_
 class Tap:
     """What is measured of one module at the present step, by the moment at which it is measured."""
 
-    def __init__(self, module: nn.Module, entries: Sequence[Entry]) -> None:
+    def __init__(self, module: nn.Module) -> None:
         self.module = module
-        self.entries = entries
         self.watching: list[Entry] = []
         self.quick: Quick | None = None
         self.calls = {TRAIN: 0, EVAL: 0}
@@ -117,10 +117,9 @@ class Watcher:
         unscaled: Callable[[torch.Tensor], torch.Tensor] | None = None,  # takes a loss scale out of a gradient
     ) -> None:
         self._root_state = module_state(root)
-        grouped: dict[int, list[Entry]] = {}
-        for entry in entries:
-            grouped.setdefault(id(entry.module), []).append(entry)
-        self._taps = {key: Tap(own[0].module, own) for key, own in grouped.items()}
+        self._rota = Rota(entries)
+        self._watching: list[Entry] = []
+        self._taps = {id(entry.module): Tap(entry.module) for entry in entries}
         self._armed: dict[int, Tap] = {}
         self._handles: list[Any] = []
         self._leaves: list[Any] = []  # handles of hooks on tensors that no graph takes with it when it goes
@@ -142,18 +141,28 @@ class Watcher:
         self._now.epoch += 1
         self.step = step
         self._drop_leaves()
-        self._armed.clear()
-        for key, tap in self._taps.items():
+        for tap in self._taps.values():
             tap.reset()
-            watching = [entry for entry in tap.entries if entry.watches(step)]
-            if watching:
-                tap.arm(watching, self._now, self._root_state)
-                if tap.is_forward:
-                    self._armed[key] = tap
+        watching = self._rota.watching(step)
+        if watching is not self._watching:
+            self._watching = watching
+            self._regroup()
         if self._armed:
             self._attach()
         else:
             self._detach()
+
+    def _regroup(self) -> None:
+        """Other entries watch than at the step before."""
+        self._armed.clear()
+        grouped: dict[int, list[Entry]] = {}
+        for entry in self._watching:
+            grouped.setdefault(id(entry.module), []).append(entry)
+        for key, entries in grouped.items():
+            tap = self._taps[key]
+            tap.arm(entries, self._now, self._root_state)
+            if tap.is_forward:
+                self._armed[key] = tap
 
     def kept(self, entry: Entry) -> list[Observation]:
         """The calls of this step that `entry` asks for at `track`; none for one that looks at weights alone."""
@@ -166,6 +175,7 @@ class Watcher:
         """Detach everything; gradients that arrive later are ignored."""
         self._now.epoch += 1
         self._armed.clear()
+        self._watching = []
         for tap in self._taps.values():
             tap.reset()
         self._drop_leaves()

@@ -8,8 +8,8 @@ from modulekg_widgets.engine.monitoring import moments
 from modulekg_widgets.engine.monitoring.metrics.base import metric
 
 
-def norm(tensor: torch.Tensor) -> torch.Tensor:
-    """The Euclidean norm of any floating or complex tensor; 0-dim, float32 or better."""
+def norm(tensor: torch.Tensor) -> torch.Tensor | float:
+    """The Euclidean norm of any floating or complex tensor: 0-dim, float32 or better, or a number where it is known."""
     usual = moments.usual_norm(tensor)
     return moments.Moments(tensor, -1).norm if usual is None else usual
 
@@ -40,18 +40,18 @@ def output_gradient_norm(g: moments.Moments) -> torch.Tensor:
 
 
 @metric("InputGradSndNorm", needs="BackwardInput")
-def input_gradient_norm(g: torch.Tensor) -> torch.Tensor:
+def input_gradient_norm(g: torch.Tensor) -> torch.Tensor | float:
     """The Euclidean norm of the gradient at the input, as far as it comes through this module."""
     return norm(g)
 
 
 @metric("WeightNorm", needs="Weight", quick=norm)
-def weight_norm(w: torch.Tensor) -> torch.Tensor:
+def weight_norm(w: torch.Tensor) -> torch.Tensor | float:
     """The Euclidean norm of the weight."""
     return norm(w)
 
 
 @metric("WeightGradNorm", needs="WeightGrad", quick=lambda g: norm(values(g)))
-def weight_gradient_norm(g: torch.Tensor) -> torch.Tensor:
+def weight_gradient_norm(g: torch.Tensor) -> torch.Tensor | float:
     """The Euclidean norm of the gradient of the weight; a sparse one counts its coalesced values."""
     return norm(values(g))
