@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pandas  # noqa: F401 - touches the filters of warnings as it is imported: not in two threads, please
 import pytest
 import torch
 import torch.autograd.forward_ad as forward_ad

@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+import operator
 import warnings
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.monitoring.config import Measurement
-from modulekg_widgets.engine.monitoring.gather import SOURCES, STAGES, Observation, is_measurable, stage_of
+from modulekg_widgets.engine.monitoring.gather import (
+    SEEN_AT_ONCE,
+    SOURCES,
+    STAGES,
+    Observation,
+    is_measurable,
+    stage_of,
+)
 from modulekg_widgets.engine.monitoring.metrics.base import NoValueError
-from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Form, Slot
+from modulekg_widgets.engine.monitoring.moments import Moments
+from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Form, Slot, vector
+from modulekg_widgets.engine.monitoring.ring import Value
 
 LINALG_ERROR: type[Exception] = vars(torch.linalg)["LinAlgError"]  # the stubs do not know it
+LOOKS: dict[str, Callable[[Moments], Any]] = {
+    "": operator.attrgetter("tensor"),
+    "Moments": lambda seen: seen,
+    "EigOfCov": operator.attrgetter("eigenvalues"),
+}
 log = logging.getLogger("modulekg_widgets")
 Read: TypeAlias = "Callable[[torch.Tensor, int, str], None]"  # a detached tensor, the number of its call, and the phase
-Put: TypeAlias = "Callable[[int, torch.Tensor | float, float], None]"  # slot, value, how much data it stands for
+Take: TypeAlias = "Callable[[Moments, int, str], None]"  # the same of what several metrics share
+Put: TypeAlias = "Callable[[int, Value, float], None]"  # slot, value, how much data it stands for
 
 
 class Journal:
@@ -44,14 +62,14 @@ class Journal:
                 log.warning(text)
 
 
-class _Numbers(dict[tuple[int, str], int]):
-    """Slots by call and phase, made when they are first asked for."""
+class _Numbers(dict[Any, int]):
+    """Slots by call, phase and what else tells them apart; made when they are first asked for."""
 
-    def __init__(self, make: Callable[[tuple[int, str]], int]) -> None:
+    def __init__(self, make: Callable[[Any], int]) -> None:
         super().__init__()
         self._make = make
 
-    def __missing__(self, key: tuple[int, str]) -> int:
+    def __missing__(self, key: Any) -> int:
         number = self[key] = self._make(key)
         return number
 
@@ -78,7 +96,10 @@ class Entry:
         self._instances: dict[tuple[int, str], Any] = {}
         self._slots: dict[tuple[int, str, Form], int] = {}
         self.is_quick = kind.quick is not None and not measurement.metric.settings
+        # whether it looks at one tensor alone, as soon as that is seen
+        self.sees_one = len(kind.needs) == 1 and kind.needs[0] in SEEN_AT_ONCE
         self._shared = None if kind.keeps_state else measurement.metric.instance()
+        self.is_plain = not (kind.keeps_state or kind.wants_module)
 
     def measure(self, observation: Observation, step: int, put: Put | None = None) -> None:
         """Take in a call that the schedule asks for; a failure is noted and never raised.
@@ -106,7 +127,7 @@ class Entry:
     def reader(self) -> Read:
         """What `measure` does, in as few steps as can be, for a metric that `is_quick`: of a detached tensor."""
         put, quick = self._journal.put, self.kind.quick
-        numbers = _Numbers(lambda key: self._slot(*key, SCALAR))
+        numbers = _Numbers(lambda key: self._slot(key[0], key[1], SCALAR))
 
         def read(tensor: torch.Tensor, call: int, phase: str) -> None:
             try:
@@ -118,6 +139,33 @@ class Entry:
                     self.measure(observation, 0)
 
         return read
+
+    def taker(self) -> Take:
+        """What `measure` does, in few steps, of the moments of a tensor: for metrics that `sees_one` and `is_plain`."""
+        put, made, settings = self._journal.put, self.kind.made, self.metric.settings
+        compute = functools.partial(made, **settings) if settings else made
+        source = SOURCES[self.needs[0]]
+        look = LOOKS[self.needs[0].removeprefix(source)]
+        numbers = _Numbers(lambda key: self._slot(key[0], key[1], SCALAR if key[2] < 0 else vector(key[2])))
+
+        def take(seen: Moments, call: int, phase: str) -> None:
+            if self.is_stopped:
+                return
+            try:
+                value = compute(look(seen))
+                if type(value) is torch.Tensor and value.is_cpu and value.is_floating_point() and value.dim() < 2:
+                    if value.dim() == 0:
+                        put(numbers[call, phase, -1], value.item(), seen.count)
+                    else:
+                        put(numbers[call, phase, value.numel()], host_copy(value), seen.count)
+                elif value is not None:
+                    self._store(value, observed(self.module, source, seen, call, phase), put)
+            except (NoValueError, LINALG_ERROR) as error:
+                self._fail(observed(self.module, source, seen, call, phase), _line(error), put)
+            except Exception as error:  # noqa: BLE001 - a metric never stops the training
+                self._stop(observed(self.module, source, seen, call, phase), error, put)
+
+        return take
 
     def read_made(self, make: Callable[[torch.nn.Module], torch.Tensor | None], read: Read) -> None:
         """Let the `reader` read what is made of the module itself."""
@@ -167,12 +215,12 @@ class Entry:
                 raise NoValueError(f"{source} was overwritten in place before it could be read")
 
     def _store(self, value: Any, observation: Observation, put: Put) -> None:
-        if type(value) is torch.Tensor and value.dim() == 0 and value.is_floating_point() and not value.is_meta:
-            form, numbers = SCALAR, value.detach() if value.requires_grad else value
+        if type(value) is torch.Tensor and value.dim() == 0 and value.is_cpu and value.is_floating_point():
+            form, numbers = SCALAR, value.item()
         else:
             form, numbers = flat_tensor(value)
-        if isinstance(numbers, torch.Tensor) and _is_shared(numbers, observation):
-            numbers = numbers.clone()  # it would change with the training's data before it is read
+            if isinstance(numbers, torch.Tensor):
+                numbers = _own(numbers, observation)
         put(self._slot(observation.call, observation.phase, form), numbers, observation.weight)
 
     def _slot(self, call: int, phase: str, form: Form) -> int:
@@ -195,15 +243,31 @@ class Entry:
         self._fail(observation, f"{type(error).__name__}: {_line(error)}; it is not measured here any more", put)
 
 
-def _is_shared(value: torch.Tensor, observation: Observation) -> bool:
-    """Whether a value lies in memory that it shares, with a tensor of the training it may be."""
+def host_copy(value: torch.Tensor) -> np.ndarray:
+    """The numbers of a tensor on the host, apart from its memory."""
+    wide = value if value.dtype in (torch.float32, torch.float64) else value.double()
+    return wide.detach().reshape(-1).numpy().astype(np.float64)
+
+
+def observed(module: torch.nn.Module, source: str, seen: Moments, call: int, phase: str) -> Observation:
+    """The call as metrics see it that go the long way."""
+    observation = Observation(module, call, phase, 0)
+    observation.found = {source: seen.tensor, f"{source}Moments": seen}
+    observation.weight = seen.count
+    return observation
+
+
+def _own(value: torch.Tensor, observation: Observation) -> np.ndarray | torch.Tensor:
+    """A value that nothing changes before it is read: as numbers, or on its device apart from the training's data."""
+    if value.is_cpu:
+        return host_copy(value)
     storage = value.untyped_storage()
-    if storage.nbytes() != value.numel() * value.element_size():
-        return True
-    return any(
+    is_part = storage.nbytes() != value.numel() * value.element_size()
+    is_shared = is_part or any(
         isinstance(seen, torch.Tensor) and seen.untyped_storage().data_ptr() == storage.data_ptr()
         for seen in observation.found.values()
     )
+    return value.clone() if is_shared else value
 
 
 def _line(error: BaseException) -> str:
@@ -242,7 +306,7 @@ def _flat(tensor: torch.Tensor) -> tuple[Form, torch.Tensor]:
     if tensor.dim() > 1 or tensor.is_complex() or tensor.layout is not torch.strided or tensor.device.type == "meta":
         shape, kind = tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
         raise TypeError(f"it gave a {kind} tensor of shape {shape}: a value is real, with at most one dimension")
-    return (SCALAR, tensor) if tensor.dim() == 0 else (Form((("", tensor.numel()),)), tensor)
+    return (SCALAR, tensor) if tensor.dim() == 0 else (vector(tensor.numel()), tensor)
 
 
 def _joined(numbers: list[Any]) -> torch.Tensor:

@@ -102,7 +102,7 @@ class Observation:
         return next((value.device.type for value in self.found.values() if isinstance(value, torch.Tensor)), "cpu")
 
 
-_channel_dim = lru_cache(maxsize=4096)(channel_dim)
+channel_dim_of = lru_cache(maxsize=4096)(channel_dim)
 
 
 def _moments(need: str) -> Callable[[Observation], Any]:
@@ -110,7 +110,7 @@ def _moments(need: str) -> Callable[[Observation], Any]:
         tensor = observation.get(need)
         if tensor is None:
             return None
-        return Moments(tensor, _channel_dim(type(observation.module), tensor.dim()))
+        return Moments(tensor, channel_dim_of(type(observation.module), tensor.dim()))
 
     return make
 
@@ -150,6 +150,11 @@ GRADIENTS = ("BackwardInput", "BackwardOutput")
 SOURCES = {
     need: need.replace("Moments", "").replace("EigOfCov", "") for need in STAGES if need not in ("Attention", "Loss")
 }
+
+
+SEEN_AT_ONCE = frozenset(
+    need for need, source in SOURCES.items() if source in ("ForwardInput", "ForwardOutput", "BackwardOutput")
+)
 
 
 def gradients_of(needs: tuple[str, ...]) -> set[str]:

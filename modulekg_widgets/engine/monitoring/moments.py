@@ -85,13 +85,15 @@ class Moments:
         self._check_real()
         if not self._is_on_host:
             return self.flat.sum(dtype=self.wide)
-        found = self.flat.sum() if self._is_wide else _added([piece.sum() for piece in self.pieces()])
+        found = self.tensor.sum() if self._is_wide else _added([piece.sum() for piece in self.pieces()])
         if not math.isfinite(float(found)) and self.wide is torch.float32:
             return _added([piece.double().sum() for piece in self.pieces()])
         return found
 
     @_once
     def mean(self) -> torch.Tensor:
+        if self._is_on_host and self._is_wide:
+            return torch.scalar_tensor(float(self.total) / self.count, dtype=self.wide)
         return self.total / self.count
 
     @_once
@@ -123,11 +125,10 @@ class Moments:
     def zeros(self) -> torch.Tensor:
         """The share of elements that are exactly zero; 0-dim."""
         self._check_real()
-        if not self._is_on_host:
-            return (self.count - torch.count_nonzero(self.flat).to(self.widest)) / self.count
-        # bytes are added up faster than elements are counted
-        filled = [part.bool().view(torch.uint8).sum(dtype=torch.int32) for part in self.pieces()]
-        return _number((self.count - sum(map(int, filled))) / self.count)
+        filled = torch.count_nonzero(self.tensor)
+        if self._is_on_host:
+            return _number((self.count - int(filled)) / self.count)
+        return (self.count - filled.to(self.widest)) / self.count
 
     @_once
     def finite(self) -> torch.Tensor:

@@ -1,4 +1,7 @@
-"""The short way for norms: hooks between two convolutions find nothing of ours in the cache, so each call counts."""
+"""The short way for metrics of one tensor: between two convolutions a hook finds nothing of ours in the cache.
+
+So what counts is how much code and how many objects a hook touches, not what they do.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,22 @@ from typing import Any
 
 import torch
 
-from modulekg_widgets.engine.monitoring.entry import Entry, Read
-from modulekg_widgets.engine.monitoring.gather import first_tensor, is_rehearsal, tracing_state, transforms
+from modulekg_widgets.engine.monitoring.entry import Entry, Read, observed
+from modulekg_widgets.engine.monitoring.gather import (
+    SOURCES,
+    Observation,
+    channel_dim_of,
+    first_tensor,
+    is_measurable,
+    is_rehearsal,
+    tracing_state,
+    transforms,
+)
+from modulekg_widgets.engine.monitoring.moments import Moments
 from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN
 
 Tensor = torch.Tensor
-SOURCES = ("ForwardInputMoments", "ForwardOutputMoments", "BackwardOutputMoments")
+SEEN = ("ForwardInput", "ForwardOutput", "BackwardOutput")
 OURS = -1  # among the hooks of a tensor; those of handles count from 0
 is_compiling = torch.compiler.is_compiling
 in_backward = torch._C._current_graph_task_id  # -1 outside of a backward pass
@@ -23,16 +36,17 @@ in_backward = torch._C._current_graph_task_id  # -1 outside of a backward pass
 class Now:
     """The step that is being measured, as the hooks of its calls see it."""
 
-    __slots__ = ("epoch", "is_paused", "unscaled")
+    __slots__ = ("epoch", "is_paused", "step", "unscaled")
 
     def __init__(self, unscaled: Callable[[Tensor], Tensor] | None) -> None:
-        self.epoch = 0
+        self.epoch = 0  # counts the steps that were armed
+        self.step = 0
         self.is_paused = False  # backward passes are not those of the training
         self.unscaled = unscaled  # takes a loss scale out of a gradient
 
 
 class Quick:
-    """One module of which nothing is measured but one norm of its input, of its output, and of the gradient there.
+    """One module whose metrics each look at its input, at its output or at the gradient there, as soon as it is seen.
 
     `before` and `after` are closures: what they touch lies in their cells, not in objects that have to be found first.
     `before(args)` counts a call; `after(args, kwargs, output)` gives the call and phase of one whose graph is not there
@@ -44,8 +58,9 @@ class Quick:
     def __init__(
         self, entries: Sequence[Entry], now: Now, root_state: dict[str, Any], most: int, overwrites: bool
     ) -> None:
-        by_need = {entry.needs[0]: entry.reader() for entry in entries}
-        read_input, read_output, read_gradient = (by_need.get(need) for need in SOURCES)
+        read_input, read_output, read_gradient = (
+            reader(source, [entry for entry in entries if SOURCES[entry.needs[0]] == source], now) for source in SEEN
+        )
         calls = {TRAIN: 0, EVAL: 0}
         opened: dict[int, list[tuple[int, str, bool]]] = {}  # calls that have not returned, by thread
 
@@ -102,12 +117,19 @@ class Quick:
         self.before, self.after, self.reset = before, after, reset
 
 
+def is_plain(tensor: Tensor) -> bool:
+    """`is_measurable`, in one look for what it mostly is."""
+    return (type(tensor) is Tensor and tensor.dtype is torch.float32 and tensor.is_cpu and transforms() is None) or (
+        is_measurable(tensor)
+    )
+
+
 def hook_gradient(y: Tensor, graph: Any, hook: Callable[[Tensor | None], None]) -> None:
     """What `y.register_hook(hook)` does, without the handle: that is most of its cost, and ours go with the graph."""
     if y._backward_hooks is not None or not hasattr(graph, "_register_hook_dict"):
         y.register_hook(hook)
     else:
-        hooks = OrderedDict({OURS: hook})
+        hooks: Any = OrderedDict({OURS: hook})
         y._backward_hooks = hooks
         graph._register_hook_dict(y)
 
@@ -117,17 +139,65 @@ def seen(read: Read, now: Now, call: int, phase: str) -> Callable[[Tensor | None
     epoch = now.epoch
 
     def hook(gradient: Tensor | None) -> None:
-        if epoch == now.epoch and not now.is_paused and gradient is not None:
+        if epoch == now.epoch and not now.is_paused and gradient is not None and is_plain(gradient):
             read(gradient.detach() if now.unscaled is None else now.unscaled(gradient), call, phase)
 
     return hook
 
 
+def reader(source: str, entries: Sequence[Entry], now: Now) -> Read | None:
+    """Measures what `entries` ask of a tensor; each thing that they share is made once."""
+    if not entries:
+        return None
+    if len(entries) == 1 and entries[0].is_quick:
+        return entries[0].reader()
+    module = entries[0].module
+    takes = [entry.taker() for entry in entries if entry.is_plain]
+    others = [entry for entry in entries if not entry.is_plain]
+
+    def read_all(seen: Moments, call: int, phase: str) -> None:
+        for take in takes:
+            take(seen, call, phase)
+        if others:
+            observation = observed(module, source, seen, call, phase)
+            for entry in others:
+                entry.measure(observation, now.step)
+
+    def read(tensor: Tensor, call: int, phase: str) -> None:
+        seen = Moments(tensor, channel_dim_of(type(module), tensor.dim()))
+        apart(tensor.device.type, read_all, seen, call, phase)
+
+    return read
+
+
+def apart(device: str, work: Callable[..., None], *args: Any) -> None:
+    """Do `work` so that what it builds is no part of the training's graph, nor of its autocast."""
+    grad_mode = torch.is_grad_enabled()
+    torch._C._set_grad_enabled(False)
+    try:
+        if torch._C._is_any_autocast_enabled():
+            with torch.autocast(device, enabled=False):
+                work(*args)
+        else:
+            work(*args)
+    finally:
+        torch._C._set_grad_enabled(grad_mode)
+
+
+def measure(entries: Sequence[Entry], observation: Observation, step: int) -> None:
+    """Measure a call for several entries, apart from the training."""
+    apart(observation.device_type, _measure, entries, observation, step)
+
+
+def _measure(entries: Sequence[Entry], observation: Observation, step: int) -> None:
+    for entry in entries:
+        entry.measure(observation, step)
+
+
 def quick_for(
     entries: Sequence[Entry], now: Now, root_state: dict[str, Any], most: int, overwrites: bool
 ) -> Quick | None:
-    """The short way, where these entries allow it."""
-    needs = [entry.needs[0] for entry in entries if entry.is_quick and entry.needs[0] in SOURCES]
-    if not entries or len(needs) < len(entries) or len(set(needs)) < len(needs):
-        return None
-    return Quick(entries, now, root_state, most, overwrites)
+    """The short way, where all that is asked of a module can go it."""
+    if entries and all(entry.sees_one for entry in entries):
+        return Quick(entries, now, root_state, most, overwrites)
+    return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -57,6 +58,12 @@ class Form:
 
 
 SCALAR = Form((("", None),))
+
+
+@lru_cache(maxsize=4096)
+def vector(length: int) -> Form:
+    """The form of `length` numbers in one dimension."""
+    return Form((("", length),))
 
 
 class Slot(NamedTuple):

@@ -6,11 +6,13 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 
+Value: TypeAlias = "float | np.ndarray | torch.Tensor"  # a number, or numbers in one dimension
+HERE = {float, np.ndarray}
 ROWS = 16  # steps that may be on their way before a step has to wait for the device
 
 
@@ -30,11 +32,10 @@ class PackedRow:
 
 
 class _Order(NamedTuple):
-    """The slots of a step in the order of the modules, at which place each came, and the sizes of single numbers."""
+    """The slots of a step in the order of the modules, and at which place each came."""
 
     slots: list[int]
     arrival: list[int]
-    ones: list[int]
 
 
 @dataclass
@@ -79,17 +80,18 @@ class Ring:
 
     def __init__(self) -> None:
         # slot → value and weight; one assignment, so that threads may put at once
-        self._held: dict[int, tuple[torch.Tensor | float, float]] = {}
+        self._held: dict[int, tuple[Value, float]] = {}
         self.ranks: dict[int, int] = {}  # slot → its place in the configuration, the order in which people read
         self._devices: dict[torch.device, _DeviceRing] = {}
         self._leaving: deque[_Leaving] = deque()
         self._reading = threading.RLock()
         self._arrived_last: tuple[int, ...] = ()
-        self._order = _Order([], [], [])
+        self._order = _Order([], [])
 
-    def put(self, slot: int, value: torch.Tensor | float, weight: float) -> None:
-        """Note a number, or a detached tensor, for `slot`; `weight` is how much data it stands for.
+    def put(self, slot: int, value: Value, weight: float) -> None:
+        """Note a value for `slot`: nobody writes to it any more, and a tensor is detached.
 
+        `weight` is how much data it stands for.
         A second value for a slot in the same step takes the place of the first.
         """
         self._held[slot] = (value, weight)
@@ -112,15 +114,14 @@ class Ring:
                 self._arrived(self._leaving[-ROWS], wait=True)  # its memory is the next to be written
         order = self._ordered(tuple(held))
         values, weights = zip(*[held[slot] for slot in order.slots], strict=True)
-        if set(map(type, values)) == {float}:  # the usual row: it is here already
-            row = PackedRow(step, order.slots, order.arrival, order.ones, weights, np.array(values))
+        if HERE.issuperset(map(type, values)):
+            sizes = [_size(value) for value in values]
+            row = PackedRow(step, order.slots, order.arrival, sizes, weights, _joined(values, sum(sizes)))
             self._leaving.append(_Leaving(row, []))
         else:
             self._leaving.append(self._scattered(step, order, values, weights))
 
-    def _scattered(
-        self, step: int, order: _Order, values: tuple[torch.Tensor | float, ...], weights: tuple[float, ...]
-    ) -> _Leaving:
+    def _scattered(self, step: int, order: _Order, values: tuple[Value, ...], weights: tuple[float, ...]) -> _Leaving:
         """A row whose values lie here and on devices: device by device."""
         by_device: dict[torch.device | None, list[int]] = {}
         for at, value in enumerate(values):
@@ -142,7 +143,7 @@ class Ring:
             self._arrived_last = slots
             places = {slot: at for at, slot in enumerate(slots)}
             ordered = sorted(slots, key=lambda slot: self.ranks.get(slot, 0))
-            self._order = _Order(ordered, [places[slot] for slot in ordered], [1] * len(slots))
+            self._order = _Order(ordered, [places[slot] for slot in ordered])
         return self._order
 
     def take(self, wait: bool = False) -> list[PackedRow]:
@@ -154,14 +155,13 @@ class Ring:
         return found
 
     def _pack(self, device: torch.device | None, values: list[Any]) -> tuple[torch.Tensor, int, Any]:
-        if device is None:
-            return torch.tensor(values, dtype=torch.float64), len(values), None
-        if device.type == "cpu" and all(value.dim() == 0 and value.dtype is torch.float32 for value in values):
-            return torch.stack(values).double(), len(values), None  # the usual row
-        parts = [value.reshape(-1) if value.is_floating_point() else value.reshape(-1).double() for value in values]
-        if device.type == "cpu":
-            packed = torch.cat(parts).double()
+        if device is None or device.type == "cpu":
+            here = [
+                value.double().reshape(-1).numpy() if isinstance(value, torch.Tensor) else value for value in values
+            ]
+            packed = torch.from_numpy(_joined(here, sum(map(_size, values))))
             return packed, len(packed), None
+        parts = [value.reshape(-1) if value.is_floating_point() else value.reshape(-1).double() for value in values]
         ring = self._devices.setdefault(device, _DeviceRing(device))
         return ring.pack(parts, sum(part.numel() for part in parts))
 
@@ -177,5 +177,19 @@ class Ring:
         return True
 
 
-def _size(value: torch.Tensor | float) -> int:
-    return value.numel() if isinstance(value, torch.Tensor) else 1
+def _joined(values: Sequence[float | np.ndarray], count: int) -> np.ndarray:
+    """All numbers one after the other."""
+    if set(map(type, values)) == {float}:
+        return np.array(values)
+    found, at = np.empty(count), 0
+    for value in values:
+        stop = at + _size(value)
+        found[at:stop] = value
+        at = stop
+    return found
+
+
+def _size(value: Value) -> int:
+    if type(value) is float:
+        return 1
+    return value.numel() if isinstance(value, torch.Tensor) else np.size(value)

@@ -40,7 +40,7 @@ from modulekg_widgets.engine.monitoring.gather import (
     is_rehearsal,
 )
 from modulekg_widgets.engine.monitoring.own_gradient import input_edge, watch_own_gradient
-from modulekg_widgets.engine.monitoring.quick import Now, Quick, in_backward, quick_for
+from modulekg_widgets.engine.monitoring.quick import Now, Quick, in_backward, measure, quick_for
 from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN
 from modulekg_widgets.engine.monitoring.rota import Rota
 
@@ -125,12 +125,16 @@ class Watcher:
         self._leaves: list[Any] = []  # handles of hooks on tensors that no graph takes with it when it goes
         self._runs_uncompiled = False
         self._now = Now(unscaled)
-        self.step = 0
 
     @property
     def epoch(self) -> int:
         """The step, as calls and gradients know it: it counts what was armed."""
         return self._now.epoch
+
+    @property
+    def step(self) -> int:
+        """The step that was armed last."""
+        return self._now.step
 
     @property
     def is_attached(self) -> bool:
@@ -139,7 +143,7 @@ class Watcher:
     def arm(self, step: int) -> None:
         """Attach what `step` needs, and nothing else; calls are counted anew."""
         self._now.epoch += 1
-        self.step = step
+        self._now.step = step
         self._drop_leaves()
         for tap in self._taps.values():
             tap.reset()
@@ -302,12 +306,12 @@ class Watcher:
             is_of_now = observation.epoch == self._now.epoch and not self._now.is_paused
             if gradient is not None and is_of_now and is_measurable(gradient):
                 observation.see(need, gradient if self._now.unscaled is None else self._now.unscaled(gradient))
-                self._measured(tap.by_gradient[need], observation)
+                measure(tap.by_gradient[need], observation, self.step)
                 is_complete = not tap.by_both or (
                     GRADIENTS[0] in observation.found and GRADIENTS[1] in observation.found
                 )
                 if tap.by_both and is_complete:
-                    self._measured(tap.by_both, observation)
+                    measure(tap.by_both, observation, self.step)
                 if is_complete and not tap.keeps_calls:
                     observation.drop()
         except Exception:  # noqa: BLE001
@@ -315,21 +319,7 @@ class Watcher:
 
     def _measure(self, tap: Tap, stage: int, observation: Observation) -> None:
         if tap.by_stage[stage]:
-            self._measured(tap.by_stage[stage], observation)
-
-    def _measured(self, entries: list[Entry], observation: Observation) -> None:
-        grad_mode = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(False)  # what a metric builds is no part of the training's graph
-        try:
-            if torch._C._is_any_autocast_enabled():
-                with torch.autocast(observation.device_type, enabled=False):
-                    for entry in entries:
-                        entry.measure(observation, self.step)
-            else:
-                for entry in entries:
-                    entry.measure(observation, self.step)
-        finally:
-            torch._C._set_grad_enabled(grad_mode)
+            measure(tap.by_stage[stage], observation, self.step)
 
 
 def _hooks(watcher: Watcher) -> tuple[Callable[..., None], Callable[..., None]]:

@@ -56,7 +56,7 @@ class MetricKind:
     wants_module: bool = False
     keeps: str = ""  # the copy that it keeps between steps, in words
     before: bool = False  # whether it must also see the step before the scheduled one
-    made: object = None  # the function or class that was registered
+    made: Any = None  # the function or class that was registered
     quick: Callable[[Any], Any] | None = None  # the same value, straight from the tensor behind the one need
     ranks: str = ""  # how the values of several processes are merged, where `merging.RULES` does not say it
 
@@ -68,7 +68,7 @@ class MetricKind:
     def __call__(self, **settings: Any) -> ConfiguredMetric:
         known = [
             name
-            for name, parameter in inspect.signature(self.made).parameters.items()  # type: ignore[arg-type]
+            for name, parameter in _parameters(self.made).items()
             if parameter.kind is parameter.KEYWORD_ONLY or parameter.default is not parameter.empty
         ]
         for name in settings:
@@ -142,7 +142,7 @@ def metric(
         is_class = inspect.isclass(made)
         multi_step = is_class and hasattr(made, "update")
         called: Any = getattr(made, "update" if multi_step else "compute") if is_class else made
-        wants_module = "module" in inspect.signature(called).parameters
+        wants_module = "module" in _parameters(called)
 
         def make(**settings: Any) -> Any:
             return made(**settings) if is_class else _Function(made, settings)
@@ -154,6 +154,14 @@ def metric(
         return made
 
     return decorate
+
+
+def _parameters(called: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """By name; none of what cannot tell them, as some that are written in C."""
+    try:
+        return inspect.signature(called).parameters
+    except (TypeError, ValueError):
+        return {}
 
 
 def kind_module(kind: MetricKind, made: Callable[..., Any]) -> None:

@@ -18,7 +18,7 @@ class _Discrepancy:
     """The mean over the steps of a window; keeps one number."""
 
     def __init__(self) -> None:
-        self._total: torch.Tensor | None = None
+        self._total: torch.Tensor | float | None = None
         self._steps = 0
 
     def add(self, distance: torch.Tensor, running_std: torch.Tensor) -> None:
@@ -26,7 +26,7 @@ class _Discrepancy:
         self._total = share if self._total is None else self._total + share
         self._steps += 1
 
-    def compute(self) -> torch.Tensor | None:
+    def compute(self) -> torch.Tensor | float | None:
         return None if self._total is None else self._total / self._steps
 
 

@@ -38,7 +38,7 @@ class UpdateRatio:
     def observe(self, w: torch.Tensor) -> None:
         self._before = w.clone()
 
-    def compute(self, w: torch.Tensor) -> torch.Tensor | None:
+    def compute(self, w: torch.Tensor) -> torch.Tensor | float | None:
         before, self._before = self._before, None
         if before is None or before.shape != w.shape:
             return None
