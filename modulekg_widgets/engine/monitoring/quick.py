@@ -5,7 +5,7 @@ So what counts is how much code and how many objects a hook touches, not what th
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any
@@ -28,6 +28,7 @@ from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN
 
 Tensor = torch.Tensor
 SEEN = ("ForwardInput", "ForwardOutput", "BackwardOutput")
+ENTERS_HOOKS = hasattr(torch._C._FunctionBase, "_register_hook_dict")  # as `Tensor.register_hook` does
 OURS = -1  # among the hooks of a tensor; those of handles count from 0
 is_compiling = torch.compiler.is_compiling
 in_backward = torch._C._current_graph_task_id  # -1 outside of a backward pass
@@ -62,7 +63,9 @@ class Quick:
             reader(source, [entry for entry in entries if SOURCES[entry.needs[0]] == source], now) for source in SEEN
         )
         calls = {TRAIN: 0, EVAL: 0}
-        opened: dict[int, list[tuple[int, str, bool]]] = {}  # calls that have not returned, by thread
+        opened: defaultdict[int, list[tuple[int, str, bool]]] = defaultdict(
+            list
+        )  # calls that have not returned, by thread
 
         def reset() -> None:
             calls[TRAIN] = calls[EVAL] = 0
@@ -83,14 +86,14 @@ class Quick:
             call = calls[phase]
             calls[phase] = call + 1
             if read_input is None or x is None:
-                opened.setdefault(get_ident(), []).append((call, phase, False))
+                opened[get_ident()].append((call, phase, False))
             else:
-                opened.setdefault(get_ident(), []).append((call, phase, True))
+                opened[get_ident()].append((call, phase, True))
                 if call < most:
                     read_input(x.detach(), call, phase)
 
         def after(args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> tuple[int, str] | None:
-            own = opened.get(get_ident())
+            own = opened[get_ident()]
             if not own:
                 return None
             call, phase, is_seen = own.pop()
@@ -117,16 +120,9 @@ class Quick:
         self.before, self.after, self.reset = before, after, reset
 
 
-def is_plain(tensor: Tensor) -> bool:
-    """`is_measurable`, in one look for what it mostly is."""
-    return (type(tensor) is Tensor and tensor.dtype is torch.float32 and tensor.is_cpu and transforms() is None) or (
-        is_measurable(tensor)
-    )
-
-
 def hook_gradient(y: Tensor, graph: Any, hook: Callable[[Tensor | None], None]) -> None:
     """What `y.register_hook(hook)` does, without the handle: that is most of its cost, and ours go with the graph."""
-    if y._backward_hooks is not None or not hasattr(graph, "_register_hook_dict"):
+    if y._backward_hooks is not None or not ENTERS_HOOKS:
         y.register_hook(hook)
     else:
         hooks: Any = OrderedDict({OURS: hook})
@@ -139,7 +135,7 @@ def seen(read: Read, now: Now, call: int, phase: str) -> Callable[[Tensor | None
     epoch = now.epoch
 
     def hook(gradient: Tensor | None) -> None:
-        if epoch == now.epoch and not now.is_paused and gradient is not None and is_plain(gradient):
+        if epoch == now.epoch and not now.is_paused and gradient is not None:
             read(gradient.detach() if now.unscaled is None else now.unscaled(gradient), call, phase)
 
     return hook
@@ -164,6 +160,8 @@ def reader(source: str, entries: Sequence[Entry], now: Now) -> Read | None:
                 entry.measure(observation, now.step)
 
     def read(tensor: Tensor, call: int, phase: str) -> None:
+        if not is_measurable(tensor):
+            return
         seen = Moments(tensor, channel_dim_of(type(module), tensor.dim()))
         apart(tensor.device.type, read_all, seen, call, phase)
 
