@@ -11,18 +11,20 @@ from threading import get_ident
 from typing import Any
 
 import torch
+from torch import nn
 
+from modulekg_widgets.engine.identity.hierarchy import module_state
 from modulekg_widgets.engine.monitoring.entry import Entry, Read, observed
 from modulekg_widgets.engine.monitoring.gather import (
     SOURCES,
     Observation,
     channel_dim_of,
-    first_tensor,
     is_measurable,
     is_rehearsal,
     tracing_state,
     transforms,
 )
+from modulekg_widgets.engine.monitoring.gather import first_tensor as find_tensor
 from modulekg_widgets.engine.monitoring.moments import Moments
 from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN
 
@@ -51,7 +53,8 @@ class Quick:
 
     `before` and `after` are closures: what they touch lies in their cells, not in objects that have to be found first.
     `before(args)` counts a call; `after(args, kwargs, output)` gives the call and phase of one whose graph is not there
-    yet, as under checkpointing, and None for any other; `reset()` counts anew.
+    yet, as under checkpointing, and None for any other; `reset()` counts anew. Where the module leaves its input alone
+    there is no `before`: all is read in one go.
     """
 
     __slots__ = ("after", "before", "reset")
@@ -63,34 +66,28 @@ class Quick:
             reader(source, [entry for entry in entries if SOURCES[entry.needs[0]] == source], now) for source in SEEN
         )
         calls = {TRAIN: 0, EVAL: 0}
-        opened: defaultdict[int, list[tuple[int, str, bool]]] = defaultdict(
-            list
-        )  # calls that have not returned, by thread
+        # the calls that have not returned, by thread
+        opened: defaultdict[int, list[tuple[int, str, bool]]] = defaultdict(list)
 
         def reset() -> None:
             calls[TRAIN] = calls[EVAL] = 0
             opened.clear()
 
-        def before(args: tuple[Any, ...]) -> None:
-            if in_backward() != -1:
-                return
-            x = args[0] if args else None
-            if type(x) is Tensor and x.dtype is torch.float32 and x.is_cpu:
-                if transforms() is not None or tracing_state() is not None or is_compiling():
-                    return
-            elif is_rehearsal(args):
-                return
-            else:
-                x = first_tensor(args)
+        def counted() -> tuple[int, str]:
             phase = TRAIN if root_state.get("training", True) else EVAL
             call = calls[phase]
             calls[phase] = call + 1
-            if read_input is None or x is None:
-                opened[get_ident()].append((call, phase, False))
-            else:
-                opened[get_ident()].append((call, phase, True))
-                if call < most:
-                    read_input(x.detach(), call, phase)
+            return call, phase
+
+        def before(args: tuple[Any, ...]) -> None:
+            if in_backward() != -1 or is_trial(args):
+                return
+            x = first_tensor(args)
+            call, phase = counted()
+            is_seen = x is not None and read_input is not None
+            opened[get_ident()].append((call, phase, is_seen))
+            if is_seen and call < most:
+                read_input(x.detach(), call, phase)  # type: ignore[union-attr, misc]
 
         def after(args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> tuple[int, str] | None:
             own = opened[get_ident()]
@@ -104,7 +101,22 @@ class Quick:
                 x = first_tensor(tuple(kwargs.values())) if x is None else x
                 if x is not None:
                     read_input(x.detach(), call, phase)
-            y = output if type(output) is Tensor and output.dtype is torch.float32 else first_tensor(output)
+            return follow(first_tensor(output), call, phase)
+
+        def at_once(args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> tuple[int, str] | None:
+            if is_trial(args or (output,)):
+                return None
+            call, phase = counted()
+            if call >= most or output is None:
+                return None
+            if read_input is not None:
+                x = first_tensor(args)
+                x = first_tensor(tuple(kwargs.values())) if x is None else x
+                if x is not None:
+                    read_input(x.detach(), call, phase)
+            return follow(first_tensor(output), call, phase)
+
+        def follow(y: Tensor | None, call: int, phase: str) -> tuple[int, str] | None:
             if y is None:
                 return None
             if read_output is not None:
@@ -117,7 +129,29 @@ class Quick:
             hook_gradient(y, graph, seen(read_gradient, now, call, phase))
             return None
 
-        self.before, self.after, self.reset = before, after, reset
+        self.reset = reset
+        self.before, self.after = (None, at_once) if leaves_input(entries[0].module) else (before, after)
+
+
+def leaves_input(module: nn.Module) -> bool:
+    """Whether the input is after the call what it was before it: torch's own layers see to that."""
+    own = module_state(module)
+    is_leaf = type(module).__module__.startswith("torch.nn.modules.") and not own.get("_modules")
+    return is_leaf and not own.get("inplace")
+
+
+def is_trial(args: tuple[Any, ...]) -> bool:
+    """`is_rehearsal`, in fewer looks where the first argument is what it mostly is."""
+    x = args[0] if args else None
+    if type(x) is Tensor and x.dtype is torch.float32 and x.is_cpu:
+        return transforms() is not None or tracing_state() is not None or is_compiling()
+    return is_rehearsal(args)
+
+
+def first_tensor(values: Any) -> Tensor | None:
+    """`gather.first_tensor`, in fewer looks for what it mostly is."""
+    x = values[0] if type(values) is tuple and values else values
+    return x if type(x) is Tensor and x.dtype is torch.float32 and x.is_cpu else find_tensor(values)
 
 
 def hook_gradient(y: Tensor, graph: Any, hook: Callable[[Tensor | None], None]) -> None:

@@ -157,7 +157,8 @@ class Watcher:
             self._detach()
 
     def _regroup(self) -> None:
-        """Other entries watch than at the step before."""
+        """Other entries watch than at the step before: they may need other hooks."""
+        self._detach()
         self._armed.clear()
         grouped: dict[int, list[Entry]] = {}
         for entry in self._watching:
@@ -203,10 +204,9 @@ class Watcher:
     def _attach(self) -> None:
         if not self._handles:
             before, after = _hooks(self)
-            self._handles = [
-                register_module_forward_pre_hook(before),
-                register_module_forward_hook(after, with_kwargs=True, always_call=True),
-            ]
+            self._handles = [register_module_forward_hook(after, with_kwargs=True, always_call=True)]
+            if any(tap.quick is None or tap.quick.before is not None for tap in self._armed.values()):
+                self._handles.append(register_module_forward_pre_hook(before))
         if not self._runs_uncompiled and "torch._dynamo" in sys.modules:
             self._runs_uncompiled = True
             uncompiled.begin()
@@ -334,7 +334,8 @@ def _hooks(watcher: Watcher) -> tuple[Callable[..., None], Callable[..., None]]:
             return
         try:
             if tap.quick is not None:
-                tap.quick.before(args)
+                if tap.quick.before is not None:
+                    tap.quick.before(args)
             elif in_backward() == -1 and not is_rehearsal(args) and (own := seen()) is not None:
                 own.before(tap, args)
         except Exception:  # noqa: BLE001
