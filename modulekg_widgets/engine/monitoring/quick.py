@@ -97,8 +97,7 @@ class Quick:
             if call >= most or output is None:
                 return None
             if kwargs and not is_seen and read_input is not None and not overwrites:
-                x = first_tensor(args)
-                x = first_tensor(tuple(kwargs.values())) if x is None else x
+                x = input_of(args, kwargs)
                 if x is not None:
                     read_input(x.detach(), call, phase)
             return follow(first_tensor(output), call, phase)
@@ -110,8 +109,7 @@ class Quick:
             if call >= most or output is None:
                 return None
             if read_input is not None:
-                x = first_tensor(args)
-                x = first_tensor(tuple(kwargs.values())) if x is None else x
+                x = input_of(args, kwargs)
                 if x is not None:
                     read_input(x.detach(), call, phase)
             return follow(first_tensor(output), call, phase)
@@ -152,6 +150,12 @@ def first_tensor(values: Any) -> Tensor | None:
     """`gather.first_tensor`, in fewer looks for what it mostly is."""
     x = values[0] if type(values) is tuple and values else values
     return x if type(x) is Tensor and x.dtype is torch.float32 and x.is_cpu else find_tensor(values)
+
+
+def input_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+    """The first tensor that a module was called with, by position if there is one."""
+    x = first_tensor(args)
+    return first_tensor(tuple(kwargs.values())) if x is None and kwargs else x
 
 
 def hook_gradient(y: Tensor, graph: Any, hook: Callable[[Tensor | None], None]) -> None:
