@@ -153,7 +153,7 @@ def test_what_a_step_costs(training: Training, eight: list[str]) -> None:
 
 def test_what_every_tenth_step_costs(training: Training) -> None:
     every = {name: Watched(training, [[metric, "linear(10)"] for metric in own]) for name, own in NORMS.items()}
-    found = ratios(training, {name: lambda one=one: one for name, one in every.items()}, ROUNDS // 5, steps=10)
+    found = ratios(training, {name: lambda one=one: one for name, one in every.items()}, ROUNDS, steps=10)
     report(found, dict.fromkeys(NORMS, 1.01))
     for name, values in found.items():
         assert statistics.median(values) <= 1.01, name
@@ -162,10 +162,12 @@ def test_what_every_tenth_step_costs(training: Training) -> None:
 @pytest.mark.parametrize(("rows", "goal"), [(16_384, 10.0), (64, 0.2)])
 def test_a_spectrum_of_512_channels(rows: int, goal: float, training: Training) -> None:
     x = torch.randn(rows, 512, generator=torch.Generator().manual_seed(0))
-    times = [timed(lambda: Moments(x, 1).eigenvalues, 5) / 5 * 1000 for _ in range(20)]
-    product = [timed(lambda: x.T @ x, 5) / 5 * 1000 for _ in range(5)] if rows > 512 else [0.0]
-    print(f"\n{rows} rows: {statistics.median(times):.2f} ms, of which the product {statistics.median(product):.2f} ms")
-    assert statistics.median(times) - statistics.median(product) <= goal
+    often = 5 if rows > 512 else 100  # warm, as the figure was that it is compared with
+    # what else runs on the machine only ever adds to a time: the least counts
+    spectrum = min(timed(lambda: Moments(x, 1).eigenvalues, often) for _ in range(20)) / often * 1000
+    product = min(timed(lambda: x.T @ x, 5) for _ in range(5)) / 5 * 1000 if rows > 512 else 0.0
+    print(f"\n{rows} rows: {spectrum:.2f} ms, of which the product {product:.2f} ms")
+    assert spectrum - product <= goal
 
 
 # ------------------------------------------------------------------ other ways

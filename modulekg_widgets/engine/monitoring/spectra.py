@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterable
 
 import torch
+from torch.nn.functional import pad
 
 LONG = 1 << 12  # products that may be added up one after the other: of equal ones the rounding errors add up too
 BLOCK = 64  # rows of a product of a matrix with itself that are made at once
@@ -23,9 +24,8 @@ def covariance_spectrum(parts: Iterable[torch.Tensor], means: torch.Tensor, coun
     channels = len(means)
     centred = (channel_major(part) - means[:, None] for part in parts)
     if count < channels:
-        found = _eigenvalues(_products_of_rows(centred)) / (count - 1)
-        found[-1] = 0.0  # centred rows add up to nothing
-        return torch.cat((found, found.new_zeros(channels - count)))
+        found = _eigenvalues(_products_of_rows(centred))[:-1]  # the last one is 0: centred rows add up to nothing
+        return pad(found.div_(count - 1), (0, channels - count + 1))
     return _eigenvalues_of_channels(product_with_self(centred), means, count) / (count - 1)
 
 
@@ -89,7 +89,7 @@ def _eigenvalues_of_channels(products: torch.Tensor, means: torch.Tensor, count:
 
 
 def _eigenvalues(products: torch.Tensor) -> torch.Tensor:
-    return torch.linalg.eigvalsh(products).flip(0).clamp_min(0.0)
+    return torch.linalg.eigvalsh(products).flip(0).clamp_min_(0.0)
 
 
 def without_autocast(device: torch.device) -> contextlib.AbstractContextManager[object]:
