@@ -133,6 +133,25 @@ def test_one_failing_metric_leaves_the_others() -> None:
     assert [len(found[name]) for name in ("OutputSndNorm", "Broken", "Sparsity")] == [3, 1, 3]
 
 
+@pytest.mark.parametrize("metrics", [["OutputGradSndNorm"], ["OutputGradSndNorm", "OutputGradHistogram"]])
+def test_a_scaler_that_fails_does_not_reach_the_training(metrics: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    class Failing:
+        _scale = torch.ones(())
+
+        def get_scale(self) -> float:
+            return 1.0
+
+        def is_enabled(self) -> bool:
+            raise ZeroDivisionError("on purpose")
+
+    model = nn.Linear(2, 2)
+    with mk.Monitor(model, {"": metrics}, scaler=Failing()) as monitor:
+        model(torch.ones(1, 2)).sum().backward()
+        monitor.track(0)
+    assert model.weight.grad is not None
+    assert "on purpose" in caplog.text
+
+
 # ------------------------------------------------------------------ who is on duty
 
 

@@ -5,6 +5,7 @@ So what counts is how much code and how many objects a hook touches, not what th
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from threading import get_ident
@@ -28,6 +29,7 @@ from modulekg_widgets.engine.monitoring.gather import first_tensor as find_tenso
 from modulekg_widgets.engine.monitoring.moments import Moments
 from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN
 
+log = logging.getLogger("modulekg_widgets")
 Tensor = torch.Tensor
 SEEN = ("ForwardInput", "ForwardOutput", "BackwardOutput")
 ENTERS_HOOKS = hasattr(torch._C._FunctionBase, "_register_hook_dict")  # as `Tensor.register_hook` does
@@ -169,12 +171,15 @@ def hook_gradient(y: Tensor, graph: Any, hook: Callable[[Tensor | None], None]) 
 
 
 def seen(read: Read, now: Now, call: int, phase: str) -> Callable[[Tensor | None], None]:
-    """A hook that reads a gradient, if it arrives in the present step."""
+    """A hook that reads a gradient, if it arrives in the present step; an exception in it would be the training's."""
     epoch = now.epoch
 
     def hook(gradient: Tensor | None) -> None:
-        if epoch == now.epoch and not now.is_paused and gradient is not None:
-            read(gradient.detach() if now.unscaled is None else now.unscaled(gradient), call, phase)
+        try:
+            if epoch == now.epoch and not now.is_paused and gradient is not None:
+                read(gradient.detach() if now.unscaled is None else now.unscaled(gradient).detach(), call, phase)
+        except Exception:  # noqa: BLE001
+            log_failure()
 
     return hook
 
@@ -237,3 +242,8 @@ def quick_for(
     if entries and all(entry.sees_one for entry in entries):
         return Quick(entries, now, root_state, most, overwrites)
     return None
+
+
+def log_failure() -> None:
+    """Say in the log which exception was kept from the training."""
+    log.warning("a call of a module could not be watched", exc_info=True)

@@ -6,7 +6,6 @@ the model taken meanwhile has no trace of them.
 
 from __future__ import annotations
 
-import logging
 import sys
 import weakref
 from collections import defaultdict
@@ -40,14 +39,13 @@ from modulekg_widgets.engine.monitoring.gather import (
     is_rehearsal,
 )
 from modulekg_widgets.engine.monitoring.own_gradient import input_edge, watch_own_gradient
-from modulekg_widgets.engine.monitoring.quick import Now, Quick, in_backward, measure, quick_for
+from modulekg_widgets.engine.monitoring.quick import Now, Quick, in_backward, log_failure, measure, quick_for
 from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN
 from modulekg_widgets.engine.monitoring.rota import Rota
 
 MOST_CALLS = 64  # of one module within a step; further ones are not measured
 
 STEP_NEEDS = frozenset({"Weight", "WeightGrad", "Loss"})  # what is there without a call of the module
-log = logging.getLogger("modulekg_widgets")
 _sequence_number: Callable[[], int] = vars(torch._C)["_autograd"]._get_sequence_nr  # of the next node of a graph
 
 
@@ -315,7 +313,7 @@ class Watcher:
                 if is_complete and not tap.keeps_calls:
                     observation.drop()
         except Exception:  # noqa: BLE001
-            _log_failure()
+            log_failure()
 
     def _measure(self, tap: Tap, stage: int, observation: Observation) -> None:
         if tap.by_stage[stage]:
@@ -339,7 +337,7 @@ def _hooks(watcher: Watcher) -> tuple[Callable[..., None], Callable[..., None]]:
             elif in_backward() == -1 and not is_rehearsal(args) and (own := seen()) is not None:
                 own.before(tap, args)
         except Exception:  # noqa: BLE001
-            _log_failure()
+            log_failure()
 
     def after(module: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
         tap = armed.get(id(module))
@@ -356,10 +354,6 @@ def _hooks(watcher: Watcher) -> tuple[Callable[..., None], Callable[..., None]]:
             elif (left := tap.quick.after(args, kwargs, output)) is not None and (own := seen()) is not None:
                 own.follow(tap, *left, output)
         except Exception:  # noqa: BLE001
-            _log_failure()
+            log_failure()
 
     return before, after
-
-
-def _log_failure() -> None:
-    log.warning("a call of a module could not be watched", exc_info=True)
