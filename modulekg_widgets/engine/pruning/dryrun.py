@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -22,10 +21,11 @@ from modulekg_widgets.engine.errors import CutError, TraceError
 from modulekg_widgets.engine.identity.hierarchy import Walk
 from modulekg_widgets.engine.pruning.chance import Chances
 from modulekg_widgets.engine.pruning.edits import Edits, TensorEdit, places, settings, slices
+from modulekg_widgets.engine.pruning.resized import resizing
 from modulekg_widgets.engine.pruning.selection import Selection
 from modulekg_widgets.engine.tracing.dataflow import CONSTANT, PARAMETER, Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.state import held_tensors, module_places
-from modulekg_widgets.engine.tracing.structure import leaves, with_leaves
+from modulekg_widgets.engine.tracing.structure import leaves
 from modulekg_widgets.engine.tracing.trace import REAL, trace_dataflow
 
 Tensor = torch.Tensor
@@ -104,28 +104,9 @@ def _rehearsed(axes: Axes, selection: Selection, edits: Edits, calls: _FailedCal
 
 def planned_operators(axes: Axes, selection: Selection) -> list[OperatorNode]:
     """The recorded operators on values of the planned sizes, for counting."""
-    nodes: dict[DataNode, DataNode] = {}
-
-    def planned(node: DataNode) -> DataNode:
-        if node not in nodes:
-            nodes[node] = twin = copy.copy(node)
-            twin.shape = tuple(selection.size(term) for term in axes.inference.dims(node))
-        return nodes[node]
-
-    def with_planned(value: Any) -> Any:
-        return with_leaves(value, DataNode, planned)
-
-    return [
-        replace(
-            operator,
-            args=with_planned(operator.args),
-            kwargs=with_planned(operator.kwargs),
-            inputs=with_planned(operator.inputs),
-            outputs=with_planned(operator.outputs),
-            result=with_planned(operator.result),
-        )
-        for operator in axes.graph.operators
-    ]
+    dims = axes.inference.dims
+    resized = resizing(lambda node: tuple(selection.size(term) for term in dims(node)))
+    return [resized(operator) for operator in axes.graph.operators]
 
 
 def run_through(recorded: Dataflow, edits: Edits) -> Dataflow:
