@@ -13,8 +13,13 @@ from typing import NoReturn
 ROOT = Path(__file__).resolve().parent.parent
 JS = ROOT / "js"
 PACKAGE = ROOT / "modulekg_widgets"
-OUTPUTS = (PACKAGE / "labextension", PACKAGE / "static")
-REQUIRED = (PACKAGE / "labextension" / "package.json", PACKAGE / "static" / "standalone.js")
+OUTPUTS = (PACKAGE / "labextension", PACKAGE / "nbextension", PACKAGE / "static")
+REQUIRED = (
+    PACKAGE / "labextension" / "package.json",
+    PACKAGE / "nbextension" / "extension.js",
+    PACKAGE / "nbextension" / "index.js",
+    PACKAGE / "static" / "standalone.js",
+)
 STAMP = PACKAGE / "static" / ".stamp"
 NODE_MINIMUM = 20
 NOT_SOURCES = {"node_modules", "lib", "coverage", "generated", "__pycache__"}

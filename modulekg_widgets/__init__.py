@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -28,21 +29,29 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.pruning.pruning_plan import PruningPlan
     from modulekg_widgets.engine.pruning.schedule import PruningSchedule
     from modulekg_widgets.engine.pruning.speedup import speedup
+    from modulekg_widgets.widgets.forward_player import ForwardPlayer
+    from modulekg_widgets.widgets.linking import link
+    from modulekg_widgets.widgets.mask_editor import MaskEditor
     from modulekg_widgets.widgets.metric_panel import MetricPanel
     from modulekg_widgets.widgets.model_graph import ModelGraph
+    from modulekg_widgets.widgets.pages import save_html
+    from modulekg_widgets.widgets.workbench import Workbench
 
 # loaded at first use: torch, pandas and the widgets take longer than a user should wait for an import
 _HOMES = {
     "DataflowGraph": "engine.axes.graph",
     "Fingerprint": "engine.identity.fingerprint",
+    "ForwardPlayer": "widgets.forward_player",
     "Hierarchy": "engine.identity.hierarchy",
     "KnowledgeGraph": "engine.knowledge.graph",
+    "MaskEditor": "widgets.mask_editor",
     "MetricPanel": "widgets.metric_panel",
     "ModelGraph": "widgets.model_graph",
     "ModuleKGError": "engine.errors",
     "Monitor": "engine.monitoring.monitor",
     "PruningPlan": "engine.pruning.pruning_plan",
     "PruningSchedule": "engine.pruning.schedule",
+    "Workbench": "widgets.workbench",
     "__version__": "_version",
     "adapter": "engine.axes.attributes",
     "axis_rule": "engine.axes.registration",
@@ -51,12 +60,14 @@ _HOMES = {
     "fingerprint": "engine.identity.fingerprint",
     "hierarchy": "engine.identity.hierarchy",
     "importance": "engine.pruning.importance",
+    "link": "widgets.linking",
     "load_plan": "engine.pruning.plan_file",
     "load_recording": "engine.monitoring.recording",
     "metric": "engine.monitoring.metrics.base",
     "monitoring": "engine.monitoring.tools",
     "plan": "engine.pruning.plan",
     "pruning": "engine.pruning.tools",
+    "save_html": "widgets.pages",
     "speedup": "engine.pruning.speedup",
     "trace": "engine.axes.graph",
     "weight_fingerprint": "engine.identity.weights",
@@ -67,14 +78,17 @@ _NAMESPACES = {"monitoring", "pruning"}  # names that are a module, not somethin
 __all__ = [
     "DataflowGraph",
     "Fingerprint",
+    "ForwardPlayer",
     "Hierarchy",
     "KnowledgeGraph",
+    "MaskEditor",
     "MetricPanel",
     "ModelGraph",
     "ModuleKGError",
     "Monitor",
     "PruningPlan",
     "PruningSchedule",
+    "Workbench",
     "__version__",
     "adapter",
     "axis_rule",
@@ -83,12 +97,14 @@ __all__ = [
     "fingerprint",
     "hierarchy",
     "importance",
+    "link",
     "load_plan",
     "load_recording",
     "metric",
     "monitoring",
     "plan",
     "pruning",
+    "save_html",
     "speedup",
     "trace",
     "weight_fingerprint",
@@ -107,3 +123,7 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+if "ipykernel" in sys.modules:  # JupyterLab's side panel hears what the kernel has
+    import_module(f"{__name__}.widgets.kernel_objects").start()

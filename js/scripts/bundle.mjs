@@ -1,7 +1,8 @@
-// One self-contained script from an entry file.
+// Self-contained scripts from entry files.
+import { readFile } from "node:fs/promises";
 import { build } from "esbuild";
 
-// The page cannot carry its own source: inside it, that module is empty.
+// A script that is embedded in another cannot carry that one: inside it, the page's source is empty.
 const withoutItself = {
   name: "without-itself",
   setup(builder) {
@@ -10,7 +11,20 @@ const withoutItself = {
   }
 };
 
-export async function bundle(entry) {
+// An imported style sheet takes effect with the first use of its module, as it does in JupyterLab.
+const styles = {
+  name: "styles",
+  setup(builder) {
+    builder.onLoad({ filter: /\.css$/ }, async ({ path }) => {
+      const { code } = await builder.esbuild.transform(await readFile(path, "utf8"), { loader: "css", minify: true });
+      const text = JSON.stringify(code);
+      const contents = `document.head.append(Object.assign(document.createElement("style"), { textContent: ${text} }));`;
+      return { contents, loader: "js" };
+    });
+  }
+};
+
+export async function bundle(entry, { plugins = [], ...options } = {}) {
   const result = await build({
     entryPoints: [entry],
     bundle: true,
@@ -19,10 +33,25 @@ export async function bundle(entry) {
     target: "es2021",
     charset: "ascii",
     legalComments: "none",
-    loader: { ".css": "text" },
-    logOverride: { "ignored-bare-import": "silent" }, // the page takes its style sheets as text
-    plugins: [withoutItself],
-    write: false
+    plugins: [styles, ...plugins],
+    write: false,
+    ...options
   });
   return result.outputFiles[0].text.replaceAll("</script", "<\\/script");
+}
+
+/** The script of saved pages, in which models and views live without Jupyter. */
+export function bundlePage(source) {
+  return bundle(`${source}/standalone.ts`, {
+    alias: { "@jupyter-widgets/base": `${source}/standalone/base.ts` },
+    plugins: [withoutItself]
+  });
+}
+
+/** An AMD module of all models and views, for hosts that know no JupyterLab extensions. */
+export async function bundleAmd(source) {
+  const external = "@jupyter-widgets/base";
+  const code = await bundle(`${source}/nbextension.ts`, { format: "cjs", external: [external] });
+  const open = `define(["${external}"],function(base){var require=function(){return base},module={exports:{}},exports=module.exports;`;
+  return `${open}${code}\nreturn module.exports});\n`;
 }

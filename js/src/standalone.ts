@@ -1,46 +1,57 @@
-// The offline page: reads model and state from its own document and mounts the explorer.
+// The offline page: reads its widgets from its own document and shows them.
 
-import graphStyle from "../style/graph.css";
-import panelStyle from "../style/panels.css";
-import sidePanelStyle from "../style/side_panel.css";
-import stripStyle from "../style/strip.css";
-import toolbarStyle from "../style/toolbar.css";
-import treeStyle from "../style/tree.css";
+import "../style/saved_page.css";
 import { el } from "./core/dom";
-import { PAYLOAD_ID, type SavedState, SCRIPT_ID, STATE_ID } from "./core/export/html";
-import { createModelGraph } from "./core/model_graph";
-import { Store } from "./core/store";
+import { PAGE_ID, PAGE_VERSION, type SavedPage, SCRIPT_ID } from "./core/export/html";
+import { isObject } from "./core/payload_checks";
+import { KINDS } from "./standalone/kinds";
+import { Page } from "./standalone/page";
 
-function readJson(id: string): unknown {
-  const text = document.getElementById(id)?.textContent;
-  return text ? JSON.parse(text) : undefined;
-}
-
-function initialState(): SavedState {
-  const saved = readJson(STATE_ID);
-  return typeof saved === "object" && saved !== null ? (saved as SavedState) : {};
-}
+const UNREADABLE = "This page is damaged: write it again with mk.save_html.";
 
 function start(): void {
   // pages written by the kernel have no id there; the export menu finds the page's script by its id
   if (document.currentScript) document.currentScript.id = SCRIPT_ID;
-  document.body.classList.add("mkg-standalone");
-  document.head.append(
-    el("style", "", [graphStyle, panelStyle, toolbarStyle, treeStyle, sidePanelStyle, stripStyle].join("\n"))
-  );
+  const page = readPage();
   const host = el("main", "mkg-page");
   document.body.append(host);
-  const raw = readJson(PAYLOAD_ID);
-  createModelGraph(host, raw, new Store(initialState()));
+  document.body.classList.add("mkg-saved");
+  if (!page) return explain(host);
+  if (isAlone(page)) document.body.classList.add("mkg-standalone");
+  new Page(page, KINDS).mount(host).catch(error => {
+    console.error("modulekg-widgets", error);
+    explain(host);
+  });
   document.addEventListener("keydown", event => passOn(event, host));
 }
 
-/** The page is nothing but the explorer: its shortcuts work before anything in it has the focus. */
+function readPage(): SavedPage | undefined {
+  try {
+    const page: unknown = JSON.parse(document.getElementById(PAGE_ID)?.textContent ?? "");
+    return isObject(page) && page.schema_version === PAGE_VERSION ? (page as unknown as SavedPage) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function explain(host: HTMLElement): void {
+  const message = el("p", "mkg-page-message", UNREADABLE);
+  message.setAttribute("role", "alert");
+  host.replaceChildren(message);
+}
+
+/** Whether the page is nothing but one widget: it fills the window. */
+function isAlone({ widgets }: SavedPage): boolean {
+  return widgets.filter(({ kind, state }) => kind !== "Layout" && state._view_name).length === 1;
+}
+
+/** The page is nothing but one widget: its shortcuts work before anything in it has the focus. */
 function passOn(event: KeyboardEvent, host: HTMLElement): void {
-  if (event.target !== document.body) return;
+  if (event.target !== document.body || !document.body.classList.contains("mkg-standalone")) return;
   const { key, ctrlKey, metaKey, altKey, shiftKey } = event;
   const copy = new KeyboardEvent("keydown", { key, ctrlKey, metaKey, altKey, shiftKey, cancelable: true });
-  if (!host.dispatchEvent(copy)) event.preventDefault();
+  const widget = host.querySelector(".mkg-widget");
+  if (widget && !widget.dispatchEvent(copy)) event.preventDefault();
 }
 
 start();

@@ -54,7 +54,9 @@ class ModuleKGWidget(DOMWidget):
             raise _own(error) from None
 
     def close(self) -> None:
-        """Remove the widget from the kernel and from every page, with the layout that was made for it."""
+        """Remove the widget from the kernel and from every page, with its links and the layout made for it."""
+        for joint in tuple(vars(self).get("_joints", ())):
+            joint.close()
         layout = self.layout if self._owns_layout else None
         super().close()
         if layout is not None:

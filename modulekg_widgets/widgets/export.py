@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator
-from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from modulekg_widgets.engine.errors import ModuleKGError
 from modulekg_widgets.engine.knowledge.exchange import quoted, write_whole
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.widgets.opening import data_edges, rows_of
 from modulekg_widgets.widgets.payload import label
-from modulekg_widgets.widgets.picture import HEADER, WIDTH, clean, layout, svg
+from modulekg_widgets.widgets.picture import HEADER, WIDTH, layout, svg
 
 if TYPE_CHECKING:
     from modulekg_widgets.widgets.model_graph import ModelGraph
@@ -119,33 +115,8 @@ def _data_lines(
         yield f"  {ends[0]} -> {ends[1]} [{', '.join([f'label={quoted(shape)}', *cuts])}];"
 
 
-def _embedded(data: dict[str, Any]) -> str:
-    return json.dumps(data, allow_nan=False).replace("<", "\\u003c")
-
-
 @formats.register("html")
 def _html(graph: ModelGraph) -> bytes:
-    """One page that opens offline: the views' own code and the payload, with no access to any network."""
-    bundle = files("modulekg_widgets") / "static" / "standalone.js"
-    if not bundle.is_file():
-        raise ModuleKGError(
-            "the page's code has not been built: install the package from a wheel, or with Node present"
-        )
-    # within a script element only these can end it
-    code = bundle.read_text("utf-8").replace("</script", "<\\/script").replace("<!--", "<\\!--")
-    allowed = f"script-src 'sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}'"
-    policy = f"default-src 'none'; {allowed}; style-src 'unsafe-inline'; img-src data: blob:; worker-src blob:"
-    state = graph.get_state(key={"selected", "axis", "expanded", "query", "view", "overlay", "color_by"})
-    state["colorBy"] = state.pop("color_by")
-    page = [
-        "<!doctype html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{clean(graph.payload['title'])}</title></head><body>",
-        f'<script type="application/json" id="mkg-payload">{_embedded(graph.payload)}</script>',
-        f'<script type="application/json" id="mkg-state">{_embedded(state)}</script>',
-        f"<script>{code}</script>",
-        "</body></html>",
-    ]
-    return "\n".join(page).encode("utf-8", "backslashreplace")
+    from modulekg_widgets.widgets.pages import page_of
+
+    return page_of(graph)

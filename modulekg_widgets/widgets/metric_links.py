@@ -1,64 +1,18 @@
-"""What joins a MetricPanel to a ModelGraph: the selection, both ways, and colours by the latest values."""
+"""What a MetricPanel makes of a ModelGraph: colours by the latest values."""
 
 from __future__ import annotations
 
-import contextlib
 import time
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ipywidgets import jslink
-
 from modulekg_widgets.engine.errors import UnknownPathError
 
 if TYPE_CHECKING:
-    from modulekg_widgets.widgets.metric_panel import MetricPanel
     from modulekg_widgets.widgets.model_graph import ModelGraph
 
 PERIOD = 0.5  # seconds between two changes of the colours
-
-
-class Selection:
-    """`selected` of a panel and of a graph: joined in the page, and in the kernel for what Python sets.
-
-    What comes from the page is left to the page: the kernel may hear it late, and would send it back as news.
-    """
-
-    def __init__(self, panel: MetricPanel, graph: ModelGraph) -> None:
-        self._panel, self._graph = weakref.ref(panel), weakref.ref(graph)
-        if graph.selected is None:
-            self._select(graph, panel.selected)
-        else:
-            self._select(panel, graph.selected)
-        self._in_page = jslink((graph, "selected"), (panel, "selected"))
-        graph.observe(self._graph_changed, "selected")
-        panel.observe(self._panel_changed, "selected")
-
-    @property
-    def graph(self) -> ModelGraph | None:
-        return self._graph()
-
-    def close(self) -> None:
-        self._in_page.close()
-        for widget, handler in ((self._graph(), self._graph_changed), (self._panel(), self._panel_changed)):
-            if widget is not None:
-                widget.unobserve(handler, "selected")
-
-    def _graph_changed(self, change: Any) -> None:
-        self._follow(change, self._panel())
-
-    def _panel_changed(self, change: Any) -> None:
-        self._follow(change, self._graph())
-
-    def _follow(self, change: Any, other: Any) -> None:
-        is_from_page = "selected" in change["owner"]._property_lock
-        if other is not None and not is_from_page:
-            self._select(other, change["new"])
-
-    def _select(self, widget: Any, path: str | None) -> None:
-        with contextlib.suppress(UnknownPathError):  # the run has a module that this model lacks
-            widget.selected = path
 
 
 class Colouring:

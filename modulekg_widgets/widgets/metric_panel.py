@@ -14,7 +14,8 @@ from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError, n
 from modulekg_widgets.engine.monitoring.readings import PHASES, Slot
 from modulekg_widgets.engine.monitoring.run import Run
 from modulekg_widgets.widgets._base import ModuleKGWidget, WidgetValueError, check_keywords
-from modulekg_widgets.widgets.metric_links import Colouring, Selection
+from modulekg_widgets.widgets.linking import join
+from modulekg_widgets.widgets.metric_links import Colouring
 from modulekg_widgets.widgets.metric_picture import Shown, svg
 from modulekg_widgets.widgets.metric_reader import Updates
 from modulekg_widgets.widgets.metric_stream import MetricStream
@@ -75,7 +76,6 @@ class MetricPanel(ModuleKGWidget):
     ) -> None:
         check_keywords("MetricPanel", unknown, KEYWORDS)
         self._runs = _opened(runs)
-        self._links: list[Selection] = []
         self._colourings: list[Colouring] = []
         self._stream = MetricStream(self._runs, self._send_update, self._looked)
         weakref.finalize(self, self._stream.stop)
@@ -173,8 +173,7 @@ class MetricPanel(ModuleKGWidget):
         Raises `WidgetValueError` for anything else than a `ModelGraph`.
         """
         _check_graph(graph)
-        if not any(link.graph is graph for link in self._links):
-            self._links.append(Selection(self, graph))
+        join("selected", graph, self)
 
     def colour(self, graph: ModelGraph, metric: str | None = None, phase: str = "train") -> None:
         """Colour a `ModelGraph` by the latest value of `metric` of each module, twice a second while values come.
@@ -200,8 +199,6 @@ class MetricPanel(ModuleKGWidget):
         stream = vars(self).get("_stream")  # a constructor that raised has none
         if stream is not None:
             stream.stop()
-        for link in vars(self).get("_links", ()):
-            link.close()
         super().close()
 
     # -------------------------------------------------------------- the stream

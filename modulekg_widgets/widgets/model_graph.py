@@ -34,8 +34,8 @@ class ModelGraph(ModuleKGWidget):
     fails, `error` says why and the graph ends there. `compare` is a second model for `view="diff"`.
 
     These can be read and set at any time, here and in the browser: `selected` (a dotted path or None), `axis` (a name
-    from `graph.axes`, or None), `expanded` (the paths of the open containers), `color_by` (a column, "occurrences" or
-    "overlay"), `query`, `view` and `overlay` ({path: number}).
+    from `graph.axes`, or None), `expanded` (the paths of the open containers), `color_by` (a column, "occurrences",
+    "overlay" or "pruned", what a linked `MaskEditor` drops), `query`, `view` and `overlay` ({path: number}).
     Raises `NotAModuleError`, `UnknownKeywordError`, `UnknownPathError` and `UnknownAxisError`.
     """
 
@@ -69,14 +69,7 @@ class ModelGraph(ModuleKGWidget):
         **unknown: Any,
     ) -> None:
         check_keywords("ModelGraph", unknown, KEYWORDS)
-        modules = hierarchy(model)
-        difference = None if compare is None else HierarchyDiff(modules, hierarchy(compare))
-        payload = model_payload(modules, difference)
-        if args is not None or kwargs is not None:
-            add_trace(payload, modules, model, () if args is None else args, kwargs)
-        self._paths = modules.walk.paths_alone()
-        # a path with a lone surrogate comes back from the browser as its escape
-        self._escaped = {text(path): path for path in map(self._paths.path, self._paths_with_surrogates())}
+        payload = self._read(model, args, kwargs, compare)
         opened = [self._paths.path(node) for node in first_opening(payload)] if expanded is None else list(expanded)
         super().__init__(
             payload=payload,
@@ -89,6 +82,32 @@ class ModelGraph(ModuleKGWidget):
             overlay=dict(overlay or {}),
             **({} if layout is None else {"layout": layout}),
         )
+
+    def _read(self, model: Any, args: Any, kwargs: Any, compare: Any = None) -> dict[str, Any]:
+        """The payload of a model, whose paths are from now on those that exist."""
+        modules = hierarchy(model)
+        difference = None if compare is None else HierarchyDiff(modules, hierarchy(compare))
+        payload = model_payload(modules, difference)
+        if args is not None or kwargs is not None:
+            add_trace(payload, modules, model, () if args is None else args, kwargs)
+        self._paths = modules.walk.paths_alone()
+        # a path with a lone surrogate comes back from the browser as its escape
+        self._escaped = {text(path): path for path in map(self._paths.path, self._paths_with_surrogates())}
+        return payload
+
+    def refresh(self, model: Any, args: Any = None, kwargs: Any = None) -> None:
+        """Show `model` instead, as after a cut; selection, open containers and axis stay where they still exist."""
+        payload = self._read(model, args, kwargs)
+        with self.hold_sync():
+            self.payload = payload
+            self.expanded = [path for path in self.expanded if self._paths.find(path) is not None]
+            self.overlay = {path: value for path, value in self.overlay.items() if self._paths.find(path) is not None}
+            if self.selected is not None and self._paths.find(self.selected) is None:
+                self.selected = None
+            if self.axis not in (payload["axes"] or {"name": ()})["name"]:
+                self.axis = None
+            if (not payload["flow"] and self.view in TRACED_VIEWS) or self.view == "diff":
+                self.view = "hierarchy"
 
     def __repr__(self) -> str:
         title, count = shown(self.payload.get("title", "")), len(self._paths)
@@ -149,7 +168,7 @@ class ModelGraph(ModuleKGWidget):
     @validate("color_by")
     def _check_color_by(self, proposal: Any) -> str:
         value = proposal["value"]
-        offered = ("none", "occurrences", "overlay", *self.payload.get("columns", ()))
+        offered = ("none", "occurrences", "overlay", "pruned", *self.payload.get("columns", ()))
         if value not in offered:
             raise UnknownNameError(f"there is no column {shown(value)!r} to colour by: {nearest(value, offered)}")
         return value

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -64,12 +65,19 @@ def test_an_sdist_installs_without_node(source: Path, tmp_path: Path, without_no
     (wheel,) = (tmp_path / "out").glob("*.whl")
     with zipfile.ZipFile(wheel) as content:
         names = content.namelist()
-    shared = "data/share/jupyter/labextensions/modulekg-widgets"
-    for part in (f"{shared}/package.json", f"{shared}/install.json", "modulekg_widgets/static/standalone.js"):
+    lab, amd = (f"data/share/jupyter/{kind}/modulekg-widgets" for kind in ("labextensions", "nbextensions"))
+    parts = (f"{lab}/package.json", f"{lab}/install.json", f"{amd}/extension.js", f"{amd}/index.js")
+    for part in (
+        *parts,
+        "data/etc/jupyter/nbconfig/notebook.d/modulekg-widgets.json",
+        "modulekg_widgets/static/standalone.js",
+    ):
         assert [name for name in names if name.endswith(part)], part
     assert "modulekg_widgets/notebooks/00_quickstart.ipynb" in names
     assert not [
-        name for name in names if "modulekg_widgets/labextension" in name or "/tests/" in name or ".stamp" in name
+        name
+        for name in names
+        if re.search("modulekg_widgets/(lab|nb)extension", name) or "/tests/" in name or ".stamp" in name
     ]
 
 

@@ -79,6 +79,21 @@ def test_the_lab_extension_is_installed_and_prebuilt() -> None:
     assert json.loads((labextension() / "install.json").read_text())["packageName"] == "modulekg-widgets"
 
 
+def test_classic_notebooks_load_the_amd_module() -> None:
+    """VS Code looks in the same folder; both need the mapping of the name to the file."""
+    folder = Path(sys.prefix) / "share" / "jupyter" / "nbextensions" / "modulekg-widgets"
+    assert re.search(
+        r"""requirejs.*config\(\{\s*map:.*"modulekg-widgets": "nbextensions/modulekg-widgets/index\"""",
+        (folder / "extension.js").read_text("utf-8"),
+        re.DOTALL,
+    )
+    module = (folder / "index.js").read_text("utf-8")
+    assert module.startswith('define(["@jupyter-widgets/base"],')
+    assert len(module) < 3_000_000
+    enabled = Path(sys.prefix) / "etc" / "jupyter" / "nbconfig" / "notebook.d" / "modulekg-widgets.json"
+    assert json.loads(enabled.read_text()) == {"load_extensions": {"modulekg-widgets/extension": True}}
+
+
 def test_jupyterlab_lists_it_as_enabled() -> None:
     command = [sys.executable, "-m", "jupyterlab.labextensions", "list"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -139,6 +139,7 @@ def test_the_report_says_what_the_dry_run_left(attention: AxisMasks) -> None:
     assert report.taken == {}
     (change,) = report.plan.changes
     assert str(change).startswith("head_dim keeps 7 of 8: aten::view")
+    assert change.axes == ("head_dim",)
     assert report.sizes[1].params == report.plan.params[1]
     assert attention.dropped == {"stem.hidden": [0, 1, 2], "head_dim": [4, 6]}  # the draft is the user's
 
@@ -151,7 +152,7 @@ def test_a_draft_that_cannot_run_raises_with_the_line_and_stays(attention: AxisM
 
 
 def test_scores_are_of_all_axes_in_turn(masks: AxisMasks) -> None:
-    found = np.frombuffer(masks.scores("l1"), "<f4")
+    found = np.frombuffer(masks.scores("l1"), "<f8")
     assert len(found) == sum(axis.size for axis in masks.axes)
     start = 0
     for axis in masks.axes:

@@ -345,8 +345,8 @@ def test_files_have_the_data_flow(graph: Any, tmp_path: Any) -> None:
     assert "dashed" not in dot
     assert "1×64×32×32" in graph.export(tmp_path / "graph.svg").read_text("utf-8")
     page = graph.export(tmp_path / "graph.html").read_text("utf-8")
-    state = json.loads(page.split('id="mkg-state">')[1].split("</script>")[0])
-    assert "axis" in state
+    widgets = json.loads(page.split('id="mkg-page">')[1].split("</script>")[0])["widgets"]
+    assert ["axis" in widget["state"] for widget in widgets if widget["kind"] == "ModelGraph"] == [True]
 
 
 def test_ipycytoscape_gets_data_edges(graph: Any) -> None:

@@ -59,10 +59,11 @@ def test_hostile_text_stays_text_in_the_picture(line: str) -> None:
 @pytest.mark.parametrize("line", PAYLOADS)
 def test_hostile_text_stays_data_in_the_page(line: str, tmp_path: Path, require: Callable[..., None]) -> None:
     page = mk.ModelGraph(named(line)).export(tmp_path / "page.html").read_text("utf-8")
-    start = page.index('id="mkg-payload">') + len('id="mkg-payload">')
+    start = page.index('id="mkg-page">') + len('id="mkg-page">')
     data = page[start : page.index("</script>", start)]
     assert "<" not in data
-    assert json.loads(data)["nodes"]["name"][1] == line
+    (widget,) = [widget for widget in json.loads(data)["widgets"] if widget["kind"] == "ModelGraph"]
+    assert widget["state"]["payload"]["nodes"]["name"][1] == line
 
 
 def test_json_is_the_payload(tmp_path: Path) -> None:

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from widgets.golden_masks import golden_masks
 from widgets.golden_models import payloads, without_lines
 
 GOLDEN = Path(__file__).parent / "golden"
+MASKS = Path(__file__).parent / "golden_masks"
 MADE = {name: without_lines(payload) for name, payload in payloads().items()}
+MADE_MASKS = golden_masks()
 
 
 def test_every_golden_file_has_its_payload() -> None:
@@ -19,6 +22,12 @@ def test_every_golden_file_has_its_payload() -> None:
 def test_payload_is_the_golden_one(name: str) -> None:
     # a wanted change is written with: python tests/widgets/write_golden.py
     assert json.loads(json.dumps(MADE[name])) == json.loads((GOLDEN / f"{name}.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", sorted(MADE_MASKS))
+def test_masks_are_the_golden_ones(name: str) -> None:
+    assert {file.stem for file in MASKS.glob("*.json")} == set(MADE_MASKS)
+    assert json.loads(json.dumps(MADE_MASKS[name])) == json.loads((MASKS / f"{name}.json").read_text("utf-8"))
 
 
 @pytest.mark.parametrize("name", sorted(MADE))

@@ -115,7 +115,7 @@ export function valueOf(h: Hierarchy, store: Store, node: number): NodeValue | n
 
 interface Coloured {
   colorBy: string;
-  overlay: Readonly<Record<string, Value>>;
+  overlay: Readonly<Record<string, Value>> | null; // what is coloured, where it is no column of the payload
   given: readonly (number | null)[]; // as the kernel sent them
   values: readonly (number | null)[]; // with containers filled in from below
   counts: readonly number[]; // how many given values a container's mean has
@@ -127,10 +127,10 @@ const latest = new WeakMap<Hierarchy, Coloured>();
 function coloured(h: Hierarchy, store: Store): Coloured | null {
   const colorBy = store.get("colorBy");
   if (colorBy === "none") return null;
-  const overlay = store.get("overlay");
+  const overlay = colorBy === "overlay" || colorBy === "pruned" ? store.get(colorBy) : null;
   const known = latest.get(h);
-  if (known && known.colorBy === colorBy && (colorBy !== "overlay" || known.overlay === overlay)) return known;
-  const given = colorBy === "overlay" ? overlayValues(h, overlay) : h.column(colorBy);
+  if (known && known.colorBy === colorBy && known.overlay === overlay) return known;
+  const given = overlay ? overlayValues(h, overlay) : h.column(colorBy);
   if (!given) return null;
   const aggregate = aggregateOf(h, colorBy);
   const { values, counts } = aggregate === "mean" ? filledByMean(h, given) : { values: given, counts: [] };
@@ -164,6 +164,7 @@ function infoOf(h: Hierarchy, column: string): { label: string; aggregate: Aggre
 /** What people call a column. */
 export function labelOf(h: Hierarchy, column: string): string {
   if (column === "overlay") return "overlay";
+  if (column === "pruned") return "share pruned";
   return infoOf(h, column)?.label ?? column;
 }
 

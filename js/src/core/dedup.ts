@@ -3,7 +3,7 @@
 import { cardSize, cardText, type Measure } from "./cards";
 import type { Hierarchy } from "./hierarchy";
 import type { LayoutGroup } from "./layout";
-import { HARD_LIMIT } from "./reveal";
+import { hardLimit } from "./reveal";
 import { idOf, type Scene, type SceneEdge, type SceneNode } from "./scene";
 
 const DEEPEST = 12; // containers below it share a rank
@@ -43,7 +43,7 @@ function structures(h: Hierarchy): Structure[] {
 /** The root and the most used ones, in tree order. */
 function mostUsed(all: readonly Structure[]): Structure[] {
   const [root, ...others] = all;
-  const kept = [...others].sort((a, b) => b.count - a.count || a.first - b.first).slice(0, HARD_LIMIT - 1);
+  const kept = [...others].sort((a, b) => b.count - a.count || a.first - b.first).slice(0, hardLimit() - 1);
   return [root, ...kept.sort((a, b) => a.first - b.first)];
 }
 

@@ -7,7 +7,7 @@ import { type Unit, Units } from "./flow_units";
 import { counted } from "./format";
 import type { Fold, Hierarchy } from "./hierarchy";
 import type { LayoutGroup } from "./layout";
-import { HARD_LIMIT, openNodes } from "./reveal";
+import { hardLimit, openNodes } from "./reveal";
 import { foldBadge, headerWidth, idOf, INPUT, OUTPUT, PILL, type Scene, type SceneNode } from "./scene";
 import { intoGroups } from "./scene_groups";
 import type { Store } from "./store";
@@ -140,7 +140,7 @@ class FlowSceneBuilder {
     if (!this.opens(unit)) {
       return [];
     }
-    if (this.count + rows > HARD_LIMIT) {
+    if (this.count + rows > hardLimit()) {
       this.capped = true;
       return [];
     }

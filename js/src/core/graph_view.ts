@@ -20,7 +20,8 @@ import { Offer } from "./offer";
 import { pageFor, turnPage } from "./pages";
 import type { Status } from "./payload";
 import { plainScene } from "./plain_scene";
-import { MANY_NODES, reveal, SOFT_LIMIT, toggle } from "./reveal";
+import { onPreferences } from "./preferences";
+import { hardLimit, isManyNodes, manyNodes, reveal, softLimit, toggle } from "./reveal";
 import { boundsOf, placed, type Placed } from "./routes";
 import { idOf, type Scene } from "./scene";
 import { sceneOf } from "./scene_source";
@@ -34,7 +35,8 @@ export interface GraphOptions {
 }
 
 const SMALLEST_ZOOM = 0.72; // at which rows should still fit the width
-const LEFT_OUT = "Only the 500 most used structures are drawn.";
+const leftOut = (): string => `Only the ${hardLimit()} most used structures are drawn.`;
+const isLeftOut = (notice: string): boolean => /^Only the \d+ most used structures/.test(notice);
 const DRAWN_CLOSED = "Some open groups are drawn closed: focus on a group to see its inside.";
 
 export class GraphView {
@@ -163,7 +165,7 @@ export class GraphView {
       this.options.view === "deduplicated" ? [] : ["expanded", "shown", "unfolded", "focus"];
     structural.forEach(key => this.disposers.add(this.store.on(key, () => this.invalidate())));
     this.disposers.add(this.store.on("expanded", () => this.anchorToggled()));
-    for (const key of ["colorBy", "overlay", "query", "axis", "operator"] as const) {
+    for (const key of ["colorBy", "overlay", "pruned", "query", "axis", "operator"] as const) {
       this.disposers.add(this.store.on(key, () => this.redecorate()));
     }
     this.disposers.add(
@@ -172,7 +174,8 @@ export class GraphView {
         this.redecorate();
       }),
       this.store.on("focus", () => (this.refocused = true)),
-      watchTheme(() => this.retheme())
+      watchTheme(() => this.retheme()),
+      onPreferences(() => this.invalidate())
     );
     this.disposers.add(
       listen(this.host, "focus", () => this.host.classList.toggle("mkg-by-keyboard", !this.tapping)),
@@ -276,10 +279,11 @@ export class GraphView {
   }
 
   private notify({ count, capped }: Scene): void {
-    const mine = [MANY_NODES, LEFT_OUT, DRAWN_CLOSED];
-    const closed = this.options.view === "deduplicated" ? LEFT_OUT : DRAWN_CLOSED;
-    const notice = capped ? closed : count > SOFT_LIMIT ? MANY_NODES : "";
-    if (notice || mine.includes(this.store.get("notice"))) {
+    const before = this.store.get("notice");
+    const isMine = isManyNodes(before) || isLeftOut(before) || before === DRAWN_CLOSED;
+    const closed = this.options.view === "deduplicated" ? leftOut() : DRAWN_CLOSED;
+    const notice = capped ? closed : count > softLimit() ? manyNodes() : "";
+    if (notice || isMine) {
       this.store.set("notice", notice);
     }
   }

@@ -9,6 +9,7 @@ const PATHS = {
   copy: "M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3",
   close: "M4 4l8 8M12 4l-8 8",
   download: "M8 2v8M4.5 7L8 10.5 11.5 7M2.5 13.5h11",
+  refresh: "M13.5 8a5.5 5.5 0 1 1-1.6-3.9M13.5 1.5v3h-3",
   search: "M7 2.5a4.5 4.5 0 1 0 0 9a4.5 4.5 0 1 0 0-9M10.5 10.5L14 14"
 } as const;
 

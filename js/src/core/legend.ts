@@ -21,7 +21,8 @@ export class Legend {
     host.setAttribute("aria-label", "Colour legend");
     this.disposers.add(
       store.on("colorBy", () => this.render()),
-      store.on("overlay", () => this.render())
+      store.on("overlay", () => this.render()),
+      store.on("pruned", () => this.render())
     );
     this.render();
   }

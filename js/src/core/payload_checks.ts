@@ -3,6 +3,14 @@
 /** A payload that cannot be shown; the message is one of a few fixed texts. */
 export class PayloadError extends Error {
   override name = "PayloadError";
+
+  /** `part`: which field of the data is wrong. */
+  constructor(
+    message: string,
+    readonly part = ""
+  ) {
+    super(message);
+  }
 }
 
 export type Fields = Record<string, unknown>;
@@ -10,7 +18,7 @@ export type Check = (value: unknown) => boolean;
 
 export function need(condition: boolean, part: string): asserts condition {
   if (!condition) {
-    throw new PayloadError(`This widget's data is damaged (${part}): run the cell again.`);
+    throw new PayloadError(`This widget's data is damaged (${part}): run the cell again.`, part);
   }
 }
 

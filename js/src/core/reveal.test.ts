@@ -3,8 +3,8 @@ import { container, leaf, payloadOf, resnet, type Spec } from "../testing/payloa
 import { deepNet, wideNet } from "../testing/sample";
 import { Hierarchy } from "./hierarchy";
 import {
-  collapseAll, collapseOthers, drawnRows, expandAll, HARD_LIMIT, openNodes, reveal, showInstance, SOFT_LIMIT, toggle,
-  TOO_MANY, visibleCount
+  collapseAll, collapseOthers, drawnRows, expandAll, hardLimit, openNodes, reveal, showInstance, softLimit, toggle,
+  tooMany, visibleCount
 } from "./reveal";
 import { Store } from "./store";
 
@@ -53,7 +53,7 @@ describe("reveal", () => {
     const store = new Store({ expanded: all });
     expect(reveal(many, store, "7.3.1")).toBe(true);
     expect(many.path(store.get("focus"))).toBe("7");
-    expect(count(many, store)).toBeLessThanOrEqual(HARD_LIMIT);
+    expect(count(many, store)).toBeLessThanOrEqual(hardLimit());
   });
 
   it("reaches the bottom of 5,000 levels", () => {
@@ -90,7 +90,7 @@ describe("toggle", () => {
     const store = new Store();
     const done = many.children(0).map(child => toggle(many, store, child));
     expect(done).toEqual([true, true, true, true, true, false]);
-    expect(store.get("notice")).toBe(TOO_MANY);
+    expect(store.get("notice")).toBe(tooMany());
     collapseOthers(many, store, many.children(0)[5]);
     expect(toggle(many, store, many.children(0)[5])).toBe(true);
     expect(store.get("expanded")).toEqual(["5"]);
@@ -111,7 +111,7 @@ describe("expandAll", () => {
     const many = new Hierarchy(payloadOf(boxes(10, 10, 10)));
     const store = new Store();
     expandAll(many, store);
-    expect(count(many, store)).toBeLessThanOrEqual(SOFT_LIMIT);
+    expect(count(many, store)).toBeLessThanOrEqual(softLimit());
     expect(store.get("notice")).not.toBe("");
   });
 

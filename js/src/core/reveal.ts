@@ -1,16 +1,20 @@
 // Opening, closing and bringing nodes into view, within the limits on what is drawn.
 
 import { Fold, Hierarchy } from "./hierarchy";
+import { preferences } from "./preferences";
 import { Store } from "./store";
 
-export const SOFT_LIMIT = 150; // above it, a notice
-export const HARD_LIMIT = 500; // above it, a refusal
 export const WINDOW = 100; // rows of one container that are drawn at once
 export const MAX_NESTING = 24; // frames inside frames; deeper reveals move the focus
 
-export const MANY_NODES = `More than ${SOFT_LIMIT} nodes are shown: fold or focus to stay fast`;
-export const TOO_MANY = `Not opened: more than ${HARD_LIMIT} nodes would be shown. Fold other groups or focus on this one.`;
-const PARTLY = `Opened as far as ${SOFT_LIMIT} nodes: focus on a group to open more of it.`;
+export const softLimit = (): number => preferences().limits.soft; // above it, a notice
+export const hardLimit = (): number => preferences().limits.hard; // above it, a refusal
+
+export const manyNodes = (): string => `More than ${softLimit()} nodes are shown: fold or focus to stay fast`;
+export const isManyNodes = (notice: string): boolean => /^More than \d+ nodes are shown/.test(notice);
+export const tooMany = (): string =>
+  `Not opened: more than ${hardLimit()} nodes would be shown. Fold other groups or focus on this one.`;
+const partly = (): string => `Opened as far as ${softLimit()} nodes: focus on a group to open more of it.`;
 
 /** The children of `node` as drawn now: one entry a fold, or all its members when it is unfolded. */
 export function drawnRows(h: Hierarchy, store: Store, node: number): number[] {
@@ -42,12 +46,13 @@ export function openNodes(h: Hierarchy, expanded: readonly string[]): Set<number
 
 /** How many nodes the inside of `focus` shows, counted no further than just past the hard limit. */
 export function visibleCount(h: Hierarchy, store: Store, focus: number, open: ReadonlySet<number>): number {
+  const most = hardLimit();
   let count = 0;
   const pending = [focus];
-  for (let node = pending.pop(); node !== undefined && count <= HARD_LIMIT; node = pending.pop()) {
+  for (let node = pending.pop(); node !== undefined && count <= most; node = pending.pop()) {
     const rows = drawnRows(h, store, node);
     count += Math.min(rows.length, WINDOW);
-    pending.push(...rows.slice(0, HARD_LIMIT).filter(row => open.has(row)));
+    pending.push(...rows.slice(0, most).filter(row => open.has(row)));
   }
   return count;
 }
@@ -92,7 +97,7 @@ export function reveal(h: Hierarchy, store: Store, path: string): boolean {
 function focusFor(h: Hierarchy, store: Store, node: number, above: number[], open: ReadonlySet<number>): number {
   const now = store.get("focus");
   const fits = (focus: number) =>
-    h.depth(node) - h.depth(focus) <= MAX_NESTING && visibleCount(h, store, focus, open) <= HARD_LIMIT;
+    h.depth(node) - h.depth(focus) <= MAX_NESTING && visibleCount(h, store, focus, open) <= hardLimit();
   if (node !== now && h.isInside(node, now) && fits(now)) {
     return now;
   }
@@ -123,8 +128,8 @@ export function toggle(h: Hierarchy, store: Store, node: number): boolean {
     return true;
   }
   const open = openNodes(h, expanded).add(node);
-  if (visibleCount(h, store, store.get("focus"), open) > HARD_LIMIT) {
-    store.set("notice", TOO_MANY);
+  if (visibleCount(h, store, store.get("focus"), open) > hardLimit()) {
+    store.set("notice", tooMany());
     return false;
   }
   store.set("expanded", [...expanded, path]);
@@ -141,7 +146,7 @@ export function expandAll(h: Hierarchy, store: Store): void {
     const next: number[] = [];
     for (const node of level.filter(row => h.isContainer(row))) {
       const rows = drawnRows(h, store, node);
-      if (count + rows.length > SOFT_LIMIT) {
+      if (count + rows.length > softLimit()) {
         complete = false;
         continue;
       }
@@ -153,7 +158,7 @@ export function expandAll(h: Hierarchy, store: Store): void {
   }
   store.set("expanded", withPaths(h, store.get("expanded"), opened));
   if (!complete) {
-    store.set("notice", PARTLY);
+    store.set("notice", partly());
   }
 }
 

@@ -4,7 +4,7 @@ import { deepNet, wideNet } from "../testing/sample";
 import { measurer } from "./cards";
 import { Hierarchy } from "./hierarchy";
 import type { EdgeRecord, ModelPayload } from "./payload";
-import { HARD_LIMIT, WINDOW } from "./reveal";
+import { hardLimit, WINDOW } from "./reveal";
 import { AFTER, BEFORE, buildScene, INPUT, OUTPUT, type Scene } from "./scene";
 import { type GraphState, Store } from "./store";
 
@@ -99,7 +99,7 @@ describe("limits", () => {
     const names = Array.from({ length: 40 }, (_, i) => [`b${i}`, { ...box, cls: `B${i}` }] as [string, typeof box]);
     const h = new Hierarchy(payloadOf(container("Net", names)));
     const scene = draw(h, { expanded: names.map(([name]) => name) });
-    expect(scene.count).toBeLessThanOrEqual(HARD_LIMIT);
+    expect(scene.count).toBeLessThanOrEqual(hardLimit());
     expect(scene.capped).toBe(true);
   });
 

@@ -3,7 +3,7 @@
 import { cardSize, cardText, oneLine, type Measure } from "./cards";
 import type { Fold, Hierarchy, Link } from "./hierarchy";
 import type { LayoutGroup, Size } from "./layout";
-import { drawnRows, HARD_LIMIT, MAX_NESTING, openNodes, WINDOW } from "./reveal";
+import { drawnRows, hardLimit, MAX_NESTING, openNodes, WINDOW } from "./reveal";
 import { EdgeLifter } from "./scene_edges";
 import { intoGroups } from "./scene_groups";
 import type { Store } from "./store";
@@ -118,7 +118,7 @@ class SceneBuilder {
       return [];
     }
     const rows = Math.min(WINDOW, drawnRows(this.h, this.store, index).length);
-    if (this.count + rows > HARD_LIMIT || this.h.depth(index) - this.h.depth(this.focus) >= MAX_NESTING) {
+    if (this.count + rows > hardLimit() || this.h.depth(index) - this.h.depth(this.focus) >= MAX_NESTING) {
       this.capped = true;
       return [];
     }

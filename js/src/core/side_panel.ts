@@ -51,7 +51,7 @@ export class SidePanel {
     host.setAttribute("aria-label", "Selected module");
     this.usedAs = usesByTarget(h);
     this.counterparts = h.payload.compare ? new Counterparts(h.payload.compare) : undefined;
-    for (const key of ["selected", "axis", "operator", "view", "colorBy", "overlay", "focus"] as const) {
+    for (const key of ["selected", "axis", "operator", "view", "colorBy", "overlay", "pruned", "focus"] as const) {
       this.disposers.add(store.on(key, () => this.render()));
     }
     this.disposers.add(listen(host, "click", event => this.clicked(event)));
@@ -149,9 +149,10 @@ export class SidePanel {
     for (const column of Object.keys(h.payload.columns)) {
       if (!ALWAYS.has(column) && !(column === "flops" && h.payload.flow)) this.addNumber(facts, node, column, capital(labelOf(h, column)));
     }
-    if (this.store.get("colorBy") === "overlay") {
+    const colorBy = this.store.get("colorBy");
+    if (colorBy === "overlay" || colorBy === "pruned") {
       const shown = valueOf(h, this.store, node);
-      if (shown && shown.value !== null) facts.number("Overlay", shown.value, "overlay", shown.note);
+      if (shown && shown.value !== null) facts.number(capital(labelOf(h, colorBy)), shown.value, colorBy, shown.note);
     }
     const same = h.column("occurrences")?.[node] ?? 1;
     facts.text("Occurrences", same === 1 ? "only here" : `${exactNumber(same)} in this model`);

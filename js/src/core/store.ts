@@ -12,6 +12,7 @@ export interface GraphState {
   query: string;
   view: ViewName;
   overlay: Readonly<Record<string, Value>>;
+  pruned: Readonly<Record<string, Value>>; // path -> share of its parameters that a linked editor drops
   // The rest stays in the browser.
   shown: ReadonlyMap<number, number>; // fold.first -> member drawn for that fold
   unfolded: ReadonlySet<number>; // fold.first of folds drawn member by member
@@ -30,6 +31,7 @@ export function initialState(): GraphState {
     query: "",
     view: "hierarchy",
     overlay: {},
+    pruned: {},
     shown: new Map(),
     unfolded: new Set(),
     focus: 0,

@@ -4,7 +4,7 @@ import "../../style/strip.css";
 import { button, Disposers, el, listen, nameSpan, setAttribute } from "./dom";
 import { exactNumber } from "./format";
 import type { Fold, Hierarchy } from "./hierarchy";
-import { HARD_LIMIT, openNodes, reveal, visibleCount } from "./reveal";
+import { hardLimit, openNodes, reveal, visibleCount } from "./reveal";
 import { Store } from "./store";
 import { below } from "./tree_rows";
 
@@ -178,7 +178,7 @@ export class Strip {
     const unfolded = new Set(store.get("unfolded"));
     if (!unfolded.delete(fold.first)) unfolded.add(fold.first);
     if (unfolded.has(fold.first) && this.isTooMany(fold, unfolded)) {
-      store.set("notice", `Not unfolded: more than ${HARD_LIMIT} nodes would be shown. Pick an instance here instead.`);
+      store.set("notice", `Not unfolded: more than ${hardLimit()} nodes would be shown. Pick an instance here instead.`);
       return;
     }
     store.set("unfolded", unfolded);
@@ -187,9 +187,9 @@ export class Strip {
   }
 
   private isTooMany(fold: Fold, unfolded: ReadonlySet<number>): boolean {
-    if (fold.count > HARD_LIMIT) return true;
+    if (fold.count > hardLimit()) return true;
     const { h, store } = this;
     const trial = new Store({ shown: store.get("shown"), unfolded });
-    return visibleCount(h, trial, store.get("focus"), openNodes(h, store.get("expanded"))) > HARD_LIMIT;
+    return visibleCount(h, trial, store.get("focus"), openNodes(h, store.get("expanded"))) > hardLimit();
   }
 }

@@ -97,6 +97,7 @@ export class Toolbar {
       store.on("view", () => this.fillViews()),
       store.on("colorBy", () => this.fillColours()),
       store.on("overlay", () => this.fillColours()),
+      store.on("pruned", () => this.fillColours()),
       store.on("query", () => this.followQuery()),
       store.on("selected", () => this.showCount())
     );
@@ -111,8 +112,9 @@ export class Toolbar {
   private fillColours(): void {
     const chosen = this.store.get("colorBy");
     const columns = [...Object.keys(this.h.payload.columns), "occurrences"];
-    const hasOverlay = Object.keys(this.store.get("overlay")).length > 0;
-    if (hasOverlay || chosen === "overlay") columns.push("overlay");
+    for (const given of ["overlay", "pruned"] as const) {
+      if (Object.keys(this.store.get(given)).length > 0 || chosen === given) columns.push(given);
+    }
     this.colour.replaceChildren(option("none", "none"));
     for (const column of new Set(columns)) this.colour.append(option(column, labelOf(this.h, column)));
     this.colour.value = chosen;

@@ -112,7 +112,7 @@ export class TreeView {
     const follow = (key: Parameters<Store["on"]>[0], relist: boolean) =>
       this.disposers.add(this.store.on(key, () => this.changed(relist)));
     for (const key of ["expanded", "shown", "unfolded", "focus"] as const) follow(key, true);
-    for (const key of ["query", "axis", "colorBy", "overlay", "view"] as const) follow(key, false);
+    for (const key of ["query", "axis", "colorBy", "overlay", "pruned", "view"] as const) follow(key, false);
     this.disposers.add(
       this.store.on("selected", () => this.followSelection()),
       listen(this.tree, "keydown", event => keys.handle(event)),

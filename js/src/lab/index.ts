@@ -1,7 +1,10 @@
-// The JupyterLab plugin: tells the widget manager where our views are, and no more.
+// The JupyterLab plugins: each only activated here. JupyterLab has all of them, Notebook 7 and Voila what they can.
 
-import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
-import { type ExportMap, IJupyterWidgetRegistry } from "@jupyter-widgets/base";
+import { ILabShell, ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
+import { IJupyterWidgetRegistry } from "@jupyter-widgets/base";
+import { ITranslator } from "@jupyterlab/translation";
+import { loadWidgets } from "../widgets";
+import { settingsPlugin } from "./settings";
 import { MODULE, VERSION } from "./version";
 
 const widgets: JupyterFrontEndPlugin<void> = {
@@ -13,13 +16,38 @@ const widgets: JupyterFrontEndPlugin<void> = {
     registry.registerWidget({
       name: MODULE,
       version: VERSION,
-      // loaded with the first widget
-      exports: async () => {
-        const widgets = await Promise.all([import("../widgets/model_graph"), import("../widgets/metric_panel")]);
-        return Object.assign({}, ...widgets) as ExportMap;
-      }
+      exports: loadWidgets
     });
   }
 };
 
-export default [widgets];
+const viewer: JupyterFrontEndPlugin<void> = {
+  id: `${MODULE}:viewer`,
+  description: "Opens saved graphs and plans.",
+  autoStart: true,
+  optional: [ILayoutRestorer, ITranslator],
+  activate: async (
+    app: JupyterFrontEnd,
+    restorer: ILayoutRestorer | null,
+    translator: ITranslator | null
+  ) => {
+    if (app.docRegistry) {
+      (await import("./viewer")).addViewer(app, restorer, translator);
+    }
+  }
+};
+
+const lab: JupyterFrontEndPlugin<void> = {
+  id: `${MODULE}:lab`,
+  description: "Commands, tabs and the side panel for the models of a notebook's kernel.",
+  autoStart: true,
+  optional: [ILabShell],
+  activate: async (app: JupyterFrontEnd, shell: ILabShell | null) => {
+    if (shell) {
+      // what this imports is not there in other front ends
+      await (await import("./start")).start(app, shell);
+    }
+  }
+};
+
+export default [widgets, settingsPlugin, viewer, lab];

@@ -86,6 +86,7 @@ export class ModelGraphView extends DOMWidgetView {
       this.listenTo(this.model, `change:${trait}`, () => this.receive(trait));
     }
     this.listenTo(this.model, "change:overlay", () => this.receive("overlay"));
+    this.listenTo(this.model, "change:pruned", () => this.receive("pruned"));
     this.listenTo(this.model, "change:payload", () => this.rebuild());
   }
 
@@ -113,6 +114,7 @@ export class ModelGraphView extends DOMWidgetView {
       state.view = view;
     }
     state.overlay = (get("overlay") ?? {}) as Record<string, Value>;
+    state.pruned = (get("pruned") ?? {}) as Record<string, Value>; // no trait: a linked editor sets it in the page
     return state;
   }
 
@@ -126,8 +128,8 @@ export class ModelGraphView extends DOMWidgetView {
     this.fromKernel = true;
     try {
       this.writer?.forget(trait);
-      if (trait === "overlay") {
-        store.set("overlay", state.overlay ?? {});
+      if (trait === "overlay" || trait === "pruned") {
+        store.set(trait, state[trait] ?? {});
       } else {
         const key = BINDINGS.find(binding => binding.trait === trait)?.key;
         if (key) {

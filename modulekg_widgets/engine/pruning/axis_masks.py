@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -55,7 +56,8 @@ class AxisMasks:
         self._by_name = {axis.name: axis.number for axis in self.axes}
         widths = [(axis.size + 7) // 8 for axis in self.axes]
         self._starts = np.cumsum([0, *widths]).tolist()
-        self._bytes = np.zeros(self._starts[-1], dtype=np.uint8)
+        self._bytes = np.zeros(self._starts[-1], dtype=np.uint8)  # never changed in place: another thread may read it
+        self._changing = threading.Lock()
         self._plan: PruningPlan | None = None
         self._planned = -1  # the revision that the plan is of
 
@@ -100,28 +102,23 @@ class AxisMasks:
         return self.size_terms.sizes({}, full), self.size_terms.sizes(left, full)
 
     def scores(self, importance: Importance) -> bytes:
-        """How important each index is, larger for more: float32 of all axes in turn, NaN on frozen ones."""
-        free = [axis for axis in self.axes if axis.frozen is None]
-        found = score(self._wide.axes, [axis.term for axis in free], importance)
-        largest = float(np.finfo(np.float32).max)
-        parts = [
-            np.full(axis.size, np.nan, "<f4")
-            if axis.frozen is not None
-            else np.clip(found[axis.term], -largest, largest).astype("<f4")
-            for axis in self.axes
-        ]
-        return b"".join(part.tobytes() for part in parts)
+        """How important each index is, larger for more: float64 of all axes in turn, NaN on frozen ones."""
+        found = score(self._wide.axes, [axis.term for axis in self.axes if axis.frozen is None], importance)
+        nothing = (np.full(axis.size, np.nan) for axis in self.axes)
+        parts = [found.get(axis.term, none) for axis, none in zip(self.axes, nothing, strict=True)]
+        return b"".join(part.astype("<f8").tobytes() for part in parts)
 
     # ----------------------------------------------------------- changing
 
     def apply(self, edits: Sequence[Edit]) -> None:
         """Set bytes; raises `CutError` where an axis is frozen or would lose all, and for what is no edit at all."""
-        content = self._bytes.copy()
-        for edit in edits:
-            start, stop = self._span(edit)
-            content[start:stop] = np.frombuffer(edit.content, dtype=np.uint8)
-        self._check(content, {edit.axis for edit in edits})
-        self._put(content)
+        with self._changing:
+            content = self._bytes.copy()
+            for edit in edits:
+                start, stop = self._span(edit)
+                content[start:stop] = np.frombuffer(edit.content, dtype=np.uint8)
+            self._check(content, {edit.axis for edit in edits})
+            self._put(content)
 
     def set(self, dropped: Mapping[str, Iterable[int]]) -> None:
         """Let exactly these indices go, by the names of their axes.
@@ -134,7 +131,8 @@ class AxisMasks:
             goes = _bits(dropped[name], self.axes[number])
             content[self._starts[number] : self._starts[number + 1]] = np.packbits(goes, bitorder="little")
         self._check(content, numbers.values())
-        self._put(content)
+        with self._changing:
+            self._put(content)
 
     def _put(self, content: NDArray[np.uint8]) -> None:
         self._bytes = content
@@ -170,10 +168,11 @@ class AxisMasks:
 
         Raises `CutError` when no plan runs. The same draft gives the same plan.
         """
-        if self._planned != self.revision:
-            dropped = self.dropped
+        with self._changing:
+            revision, dropped = self.revision, self.dropped
+        if self._planned != revision:
             self._plan = plan(self.graph, per_axis=dropped) if dropped else None
-            self._planned = self.revision
+            self._planned = revision
         return self._plan
 
     def take(self, plan: PruningPlan | None) -> None:

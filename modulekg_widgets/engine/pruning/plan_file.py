@@ -243,7 +243,8 @@ def _axis(value: Any) -> AxisCut:
 
 def _correction(value: Any) -> Change:
     entry = _mapping(value, "changes")
-    return Change(*(_text(entry.get(name), name) for name in ("kind", "what", "source")))
+    kind, what, source = (_text(entry.get(name), name) for name in ("kind", "what", "source"))
+    return Change(kind, what, source)
 
 
 def _change(name: str, pair: Any) -> tuple[Whole, Whole]:

@@ -33,6 +33,7 @@ class Change:
     kind: str  # "attribute", "tie", "whole" or "scale"
     what: str
     source: str
+    axes: tuple[str, ...] = field(default=(), compare=False)  # those that it is about, by name
 
     def __str__(self) -> str:
         return f"{self.what}: {self.source}"
@@ -145,7 +146,9 @@ class Repair:
         """The draft in which an attribute follows a size, that of the other modules of its class as well."""
         alike = self._alike(attribute, term, draft)
         others = f", as {len(alike)} others of its class do" if len(alike) > 1 else ""
-        change = Change(ATTRIBUTE, f"{attribute} follows {self._written(term)}{others}", mismatch.where)
+        change = Change(
+            ATTRIBUTE, f"{attribute} follows {self._written(term)}{others}", mismatch.where, self._names([term])
+        )
         return replace(draft, followers={**draft.followers, **alike, attribute: term}, changes=(*draft.changes, change))
 
     def _attributes(self, mismatch: Mismatch) -> Iterator[Attribute]:
@@ -225,7 +228,15 @@ class Repair:
                     draft,
                     selection=selection,
                     ties=(*draft.ties, tie),
-                    changes=(*draft.changes, Change(TIE, self._told(tie, selection), mismatch.where)),
+                    changes=(
+                        *draft.changes,
+                        Change(
+                            TIE,
+                            self._told(tie, selection),
+                            mismatch.where,
+                            self._names([tie.left, *([tie.right] if tie.right else [])]),
+                        ),
+                    ),
                 )
 
     def _equal_parts(self, mismatch: Mismatch) -> Iterator[Tie]:
@@ -304,7 +315,7 @@ class Repair:
                 yield replace(
                     draft,
                     selection=draft.selection.pin(cut, reason),
-                    changes=(*draft.changes, Change(WHOLE, f"{names} stays whole", reason)),
+                    changes=(*draft.changes, Change(WHOLE, f"{names} stays whole", reason, self._names(cut))),
                 )
 
     def _groups(self, draft: Draft, mismatch: Mismatch) -> Iterator[list[Term]]:
@@ -337,8 +348,12 @@ class Repair:
         return list(found)
 
     def _written(self, term: Term) -> str:
-        names = dict.fromkeys(self.axes.of(atom).name for atom in atoms(term) if atom.size > 1)
-        return " · ".join(list(names)[:3])
+        return " · ".join(self._names([term])[:3])
+
+    def _names(self, terms: Iterable[Term]) -> tuple[str, ...]:
+        """The axes in some dimensions."""
+        inside = (atom for term in terms for atom in atoms(term) if atom.size > 1)
+        return tuple(dict.fromkeys(self.axes.of(atom).name for atom in inside))
 
 
 def _key(term: Term) -> tuple[int, ...]:

@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { foreignParts, hostileTexts, press, smallNet, storeOf } from "../../testing/sample";
 import { quoted, sceneToDot } from "./dot";
-import { jsonForScript, PAYLOAD_ID, standaloneHtml } from "./html";
+import { graphPage, jsonForScript, PAGE_ID, PAGE_VERSION, standaloneHtml } from "./html";
 import { payloadToJson } from "./json";
 import { ExportMenu, type Picture } from "./menu";
 import { fileName, printable, type Scene, type SceneNode } from "./scene";
@@ -142,16 +142,23 @@ describe("html", () => {
       title: hostile,
       nodes: { ...payload.nodes, name: payload.nodes.name.map((name, i) => (i === 1 ? hostile : name)) }
     };
-    const page = standaloneHtml(named, { selected: hostile }, 'console.log("</script><script>window.__xss=1")', "abc");
+    const saved = graphPage(named, storeOf({ selected: hostile }));
+    const page = standaloneHtml(hostile, saved, 'console.log("</script><script>window.__xss=1")', "abc");
     const parsed = new DOMParser().parseFromString(page, "text/html");
-    expect(parsed.querySelectorAll("script")).toHaveLength(3);
-    expect(parsed.querySelectorAll("*")).toHaveLength(12);
+    expect(parsed.querySelectorAll("script")).toHaveLength(2);
+    expect(parsed.querySelectorAll("*")).toHaveLength(11);
     expect(parsed.title).toBe(printable(hostile).trim().replace(/\s+/g, " "));
-    expect(JSON.parse(parsed.getElementById(PAYLOAD_ID)?.textContent ?? "")).toEqual(named);
+    const data: unknown = JSON.parse(parsed.getElementById(PAGE_ID)?.textContent ?? "");
+    expect(data).toEqual(saved);
+    expect(data).toMatchObject({
+      schema_version: PAGE_VERSION,
+      views: ["graph"],
+      widgets: [{ kind: "ModelGraph", id: "graph", state: { payload: named, selected: hostile, color_by: "none" } }]
+    });
   });
 
   it("admits its own script only", () => {
-    const page = standaloneHtml(smallNet().payload, {}, "start()", "abc");
+    const page = standaloneHtml("Net", graphPage(smallNet().payload, storeOf()), "start()", "abc");
     const policy = new DOMParser()
       .parseFromString(page, "text/html")
       .querySelector("meta[http-equiv]")

@@ -1,18 +1,67 @@
-// The whole explorer as one file that opens without a network, a kernel or a server.
+// A page that opens without a network, a kernel or a server: the widgets as data, and one script that shows them.
 
 import type { ModelPayload } from "../payload";
-import type { GraphState } from "../store";
+import type { Store } from "../store";
 import { printable } from "./scene";
 import { xml } from "./svg";
 
 /** Ids that the page's script looks for. */
-export const PAYLOAD_ID = "mkg-payload";
-export const STATE_ID = "mkg-state";
+export const PAGE_ID = "mkg-page";
 export const SCRIPT_ID = "mkg-script";
+export const PAGE_VERSION = 1;
 
-export type SavedState = Partial<Pick<GraphState, "selected" | "axis" | "expanded" | "colorBy" | "query" | "view" | "overlay">>;
+/** Bytes in base64, and where in the state they belong. */
+export interface SavedBuffer {
+  readonly path: readonly (string | number)[];
+  readonly data: string;
+}
 
-export function standaloneHtml(payload: ModelPayload, state: SavedState, script: string, nonce: string): string {
+/** A message as the kernel would send it, with its buffers in base64. */
+export interface SavedMessage {
+  readonly content: unknown;
+  readonly buffers?: readonly string[];
+}
+
+/** What the page says to a message of a view in the kernel's place: the question, with this content over it. */
+export interface SavedAnswer {
+  readonly question: Readonly<Record<string, unknown>>; // what the message must have; the first answer that fits counts
+  readonly content: Readonly<Record<string, unknown>>;
+  readonly buffers?: readonly string[]; // else those of the question go back
+}
+
+export interface SavedWidget {
+  readonly kind: string; // "ModelGraph", "VBox", "Link", …
+  readonly id: string;
+  readonly state: Record<string, unknown>; // the traits, by the names that they have in Python
+  readonly buffers?: readonly SavedBuffer[];
+  readonly messages?: readonly SavedMessage[];
+  readonly answers?: readonly SavedAnswer[];
+}
+
+export interface SavedPage {
+  readonly schema_version: typeof PAGE_VERSION;
+  readonly views: readonly string[]; // ids of the widgets that are shown
+  readonly widgets: readonly SavedWidget[];
+}
+
+/** The page of one graph, as it is shown. */
+export function graphPage(payload: ModelPayload, store: Store): SavedPage {
+  const state = {
+    _view_name: "ModelGraphView",
+    payload,
+    selected: store.get("selected"),
+    axis: store.get("axis"),
+    expanded: store.get("expanded"),
+    color_by: store.get("colorBy"),
+    query: store.get("query"),
+    view: store.get("view"),
+    overlay: store.get("overlay"),
+    pruned: store.get("pruned")
+  };
+  return { schema_version: PAGE_VERSION, views: ["graph"], widgets: [{ kind: "ModelGraph", id: "graph", state }] };
+}
+
+export function standaloneHtml(title: string, page: SavedPage, script: string, nonce: string): string {
   // the nonce admits our one script and nothing that a name could smuggle in; the layout worker is a blob
   const policy = [
     "default-src 'none'",
@@ -30,12 +79,11 @@ export function standaloneHtml(payload: ModelPayload, state: SavedState, script:
 <meta http-equiv="Content-Security-Policy" content="${policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="generator" content="modulekg-widgets">
-<title>${xml(printable(payload.title))}</title>
+<title>${xml(printable(title))}</title>
 </head>
-<body class="mkg-standalone">
-<noscript>This page draws the model with JavaScript: allow it for this file.</noscript>
-<script type="application/json" id="${PAYLOAD_ID}">${jsonForScript(payload)}</script>
-<script type="application/json" id="${STATE_ID}">${jsonForScript(state)}</script>
+<body class="mkg-saved">
+<noscript>This page is drawn with JavaScript: allow it for this file.</noscript>
+<script type="application/json" id="${PAGE_ID}">${jsonForScript(page)}</script>
 <script id="${SCRIPT_ID}" nonce="${nonce}">${scriptText(script)}</script>
 </body>
 </html>

@@ -5,7 +5,7 @@ import type { Hierarchy } from "../hierarchy";
 import { icon } from "../icons";
 import type { Store } from "../store";
 import { sceneToDot } from "./dot";
-import { newNonce, SCRIPT_ID, standaloneHtml } from "./html";
+import { graphPage, newNonce, SCRIPT_ID, standaloneHtml } from "./html";
 import { payloadToJson } from "./json";
 import { type Bitmap, toPng } from "./png";
 import { fileName, Scene } from "./scene";
@@ -140,17 +140,8 @@ export class ExportMenu {
     const { STANDALONE_JS } = await import("../../generated/standalone_source");
     // an exported page does not contain its own source a second time, but it is its own source
     const script = STANDALONE_JS || document.getElementById(SCRIPT_ID)?.textContent || "";
-    const { store } = this;
-    const state = {
-      selected: store.get("selected"),
-      axis: store.get("axis"),
-      expanded: store.get("expanded"),
-      colorBy: store.get("colorBy"),
-      query: store.get("query"),
-      view: store.get("view"),
-      overlay: store.get("overlay")
-    };
-    return textBlob(standaloneHtml(this.h.payload, state, script, newNonce()), "text/html");
+    const { payload } = this.h;
+    return textBlob(standaloneHtml(payload.title, graphPage(payload, this.store), script, newNonce()), "text/html");
   }
 }
 

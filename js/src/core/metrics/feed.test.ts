@@ -52,6 +52,16 @@ describe("Feed", () => {
     expect(sent.slice(4)).toEqual([ack(6), RESYNC, ack(8)]);
   });
 
+  it("confirms nothing before it has what came before, where it came late", () => {
+    const { sent, receive } = open();
+    receive(9, { points: [[0, [[8, 1]]]] });
+    receive(10, { points: [[0, [[9, 1]]]] });
+    expect(sent).toEqual([RESYNC]);
+    receive(11, { ...FIRST, reset: true });
+    receive(12);
+    expect(sent).toEqual([RESYNC, ack(11), ack(12)]);
+  });
+
   it("does not apply a message twice", () => {
     const { feed, receive, sent } = open();
     receive(1, FIRST);

@@ -16,6 +16,7 @@ export interface Channel {
 export class Feed {
   private seq = 0;
   private waiting = false; // everything is needed and has not come yet
+  private hasBegun = false; // the first message came, or one with everything
   private acked = 0; // the last message that was confirmed
   private ackedAt: number | null = null; // when, while the kernel has not dealt with it
 
@@ -31,12 +32,14 @@ export class Feed {
     else if (update.seq !== this.seq + 1) this.ask();
     if (!update.reset && update.seq <= this.seq) return; // was applied already
     this.seq = update.seq;
+    this.hasBegun ||= update.reset || update.seq === 1;
     this.data.apply(update);
     this.confirm();
   }
 
   /** One confirmation at a time: a busy kernel would find thousands of them before its next cell. */
   private confirm(): void {
+    if (!this.hasBegun) return; // a page that came late: the kernel would think that it has what came before
     const isOpen = this.ackedAt !== null && performance.now() - this.ackedAt < LONGEST_WAIT;
     if (isOpen || this.acked === this.seq || !this.channel.isLive) return;
     const began = performance.now();

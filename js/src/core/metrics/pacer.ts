@@ -1,5 +1,7 @@
 // When the page is drawn: at most once a frame, only when it is seen, and never for most of the time.
 
+import { isCalm } from "../preferences";
+
 const FRAME = 16; // ms
 const REST = 1.5; // so many times as long as a drawing took, the page is left alone
 const LONG_REST = 5; // the same where a drawing takes longer than a frame
@@ -13,7 +15,6 @@ export class Pacer {
   private isDue = false;
   private isSeen = true;
   private readonly observer?: IntersectionObserver;
-  private readonly calm = typeof matchMedia === "function" ? matchMedia("(prefers-reduced-motion: reduce)") : undefined;
 
   constructor(
     host: Element,
@@ -75,7 +76,7 @@ export class Pacer {
 
   private rest(cost: number): void {
     const rest = Math.min(LONGEST_REST, cost * (cost > FRAME ? LONG_REST : REST));
-    this.next = performance.now() + (this.calm?.matches ? Math.max(CALM, rest) : rest);
+    this.next = performance.now() + (isCalm() ? Math.max(CALM, rest) : rest);
     // what came meanwhile waits for this time, not for the longest one
     if (this.timer !== undefined) {
       clearTimeout(this.timer);

@@ -1,0 +1,199 @@
+// What is known of the current step: shapes or the question for them, statistics, and the largest outputs.
+
+import { button, Disposers, el, listen, nameSpan } from "../dom";
+import { exactNumber, shortNumber } from "../format";
+import { type Figures, type Forward, shapesText, type Step, type TensorShape, toNum, type Top } from "./payload";
+import type { FoundOut, Quiz } from "./quiz";
+import type { ForwardStore } from "./state";
+
+export class Details {
+  private readonly disposers = new Disposers();
+  private readonly facts = el("dl", "mkg-facts");
+  private readonly question = el("div", "mkg-forward-question");
+  private readonly guess = el("input", "mkg-forward-guess");
+  private readonly verdict = el("div", "mkg-forward-verdict");
+  private readonly figures = el("dl", "mkg-forward-figures");
+  private readonly note = el("p", "mkg-panel-note");
+  private readonly head = el("div", "mkg-panel-head");
+  private readonly broken = el("div", "mkg-marks mkg-forward-error");
+  private shown = -1;
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly forward: Forward,
+    private readonly store: ForwardStore,
+    private readonly quiz: Quiz,
+    found: FoundOut
+  ) {
+    this.verdict.setAttribute("role", "status");
+    this.guess.type = "text";
+    this.guess.placeholder = "such as 1, 64, 56, 56";
+    this.guess.autocomplete = "off";
+    this.guess.spellcheck = false;
+    const ask = button("mkg-button mkg-forward-check-guess", "Check");
+    const show = button("mkg-button mkg-forward-show", "Show");
+    show.title = "Show the answer";
+    this.buildQuestion(ask, show);
+    host.append(this.head, this.broken, this.facts, this.question, this.verdict, this.figures, this.note);
+    this.disposers.add(
+      listen(ask, "click", () => this.check()),
+      listen(show, "click", () => this.giveUp()),
+      listen(this.guess, "keydown", event => {
+        if (event.key === "Enter") this.check();
+      }),
+      store.on("step", () => this.show()),
+      store.on("hideShapes", () => {
+        this.verdict.textContent = "";
+        this.show();
+      }),
+      found.onChange(() => this.show())
+    );
+    this.show();
+  }
+
+  dispose(): void {
+    this.disposers.dispose();
+    this.host.replaceChildren();
+  }
+
+  private buildQuestion(ask: HTMLElement, show: HTMLElement): void {
+    const label = el("label", "mkg-forward-ask");
+    label.append(el("span", "", "Which shape does it give?"), this.guess);
+    const buttons = el("span", "mkg-forward-answers");
+    buttons.append(ask, show);
+    this.question.append(label, buttons);
+  }
+
+  private check(): void {
+    const verdict = this.quiz.guess(this.step(), this.guess.value);
+    const text = verdict ? verdict.text : "Type the sizes, such as 1, 64, 56, 56.";
+    this.verdict.textContent = verdict?.right ? `${text} ${shapesText(this.step().outputs)}` : text;
+    this.verdict.dataset.mkgRight = verdict ? String(verdict.right) : "";
+    this.guess.setAttribute("aria-invalid", String(verdict === null));
+  }
+
+  private giveUp(): void {
+    this.quiz.giveUp(this.step());
+    this.verdict.textContent = `It is ${shapesText(this.step().outputs)}.`;
+    this.verdict.dataset.mkgRight = "";
+  }
+
+  private step(): Step {
+    return this.forward.step(this.store.get("step"));
+  }
+
+  private show(): void {
+    const { forward } = this;
+    if (!forward.size) {
+      this.head.textContent = forward.error ?? "No module was called.";
+      for (const part of [this.broken, this.facts, this.question, this.figures]) part.hidden = true;
+      return;
+    }
+    const step = this.step();
+    if (step.index !== this.shown) {
+      this.shown = step.index;
+      this.guess.value = this.verdict.textContent = "";
+      this.guess.removeAttribute("aria-invalid");
+    }
+    this.showHead(step);
+    const isOpen = this.quiz.showsOutput(step);
+    this.showShapes(step, isOpen);
+    this.question.hidden = isOpen;
+    this.showFigures(step.figures, isOpen);
+  }
+
+  private showHead(step: Step): void {
+    this.host.dataset.mkgPath = step.path;
+    this.head.replaceChildren(
+      nameSpan("mkg-panel-class", step.className),
+      nameSpan("mkg-forward-path mkg-code", step.path || "the model")
+    );
+    this.broken.hidden = step.error === null;
+    if (step.error === null) return;
+    const isInnermost = step.index === this.forward.failed;
+    this.broken.replaceChildren(
+      el("strong", "", isInnermost ? "The forward pass broke here: " : "It raised an error: "),
+      nameSpan("", step.error)
+    );
+  }
+
+  private showShapes(step: Step, isOpen: boolean): void {
+    this.facts.replaceChildren();
+    const inputs = this.quiz.showsInput(step) ? step.inputs : null;
+    this.fact("takes", ...shapeSpans(inputs, " shown once the step that gives it is answered"));
+    const several = step.outputs.length > 1 ? ` the first of ${step.outputs.length} tensors is asked` : "";
+    this.fact("gives", ...shapeSpans(isOpen ? step.outputs : null, several));
+  }
+
+  private fact(term: string, ...values: Node[]): void {
+    const value = el("dd");
+    value.append(...values);
+    this.facts.append(el("dt", "", term), value);
+  }
+
+  /** How many elements there are would give a hidden shape away. */
+  private showFigures(figures: Figures | null, isOpen: boolean): void {
+    this.figures.replaceChildren();
+    this.figures.hidden = figures === null;
+    this.note.textContent = figures === null && this.step().outputs.length ? "This output has no numbers to sum up." : "";
+    this.note.hidden = this.note.textContent === "";
+    if (!figures) return;
+    const [min, max, mean, std, zeros, nonFinite, count] = figures;
+    const rows: [string, string][] = [
+      ["range", `${short(min)} … ${short(max)}`],
+      ["mean", short(mean)],
+      ["std", short(std)],
+      ["zeros", `${shortNumber(Math.round(1000 * toNum(zeros)) / 10)} %`],
+      ...(nonFinite === 0 ? [] : [["not finite", exactNumber(nonFinite)] as [string, string]]),
+      ...(isOpen ? [["elements", exactNumber(count)] as [string, string]] : [])
+    ];
+    for (const [term, text] of rows) {
+      const pair = el("div");
+      pair.append(el("dt", "", term), el("dd", "", text));
+      this.figures.append(pair);
+    }
+  }
+}
+
+function short(value: number | string): string {
+  return shortNumber(toNum(value));
+}
+
+function shapeSpans(shapes: readonly TensorShape[] | null, note = ""): HTMLElement[] {
+  if (shapes === null) return [el("span", "mkg-forward-hidden", "?"), el("span", "mkg-dim", note)];
+  if (!shapes.length) return [el("span", "mkg-dim", "no tensor")];
+  return shapes.map(([name, sizes, dtype]) => {
+    const line = el("span", "mkg-forward-tensor");
+    if (shapes.length > 1) line.append(nameSpan("mkg-dim mkg-code", `${name} `));
+    const text = sizes.length ? sizes.join("×") : "a single number";
+    line.append(el("span", "mkg-code", text), " ", el("span", "mkg-dim", dtype));
+    return line;
+  });
+}
+
+/** The largest outputs as lines with a bar each. */
+export function topList(top: Top): HTMLElement {
+  const [kind, entries] = top;
+  const list = el("ol", "mkg-forward-top");
+  const values = entries.map(([, value]) => toNum(value));
+  const largest = Math.max(...values.map(Math.abs), Number.MIN_VALUE);
+  entries.forEach(([index, value, share], at) => {
+    const line = el("li");
+    const bar = el("span", "mkg-forward-bar");
+    const width = Number.isFinite(values[at]) ? Math.abs(values[at]) / largest : 1;
+    bar.style.width = `${Math.round(100 * (Number.isFinite(width) ? width : 1))}%`;
+    const percent = share === null ? "" : ` · ${shortNumber(Math.round(1000 * toNum(share)) / 10)} %`;
+    const rail = el("span", "mkg-forward-rail");
+    rail.append(bar);
+    line.append(el("span", "mkg-forward-which", placeText(kind, index)), rail);
+    line.append(el("span", "mkg-forward-value", short(value) + percent));
+    list.append(line);
+  });
+  return list;
+}
+
+export function placeText(kind: Top[0], index: readonly number[]): string {
+  if (kind === "class") return `class ${index[0]}`;
+  if (kind === "channel") return `channel ${index[0]} at ${index.slice(1).join(", ")}`;
+  return index.length ? `index ${index.join(", ")}` : "value";
+}

@@ -1,0 +1,113 @@
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { buffersOf, golden } from "../../testing/forward";
+import { pixelsOf } from "./map_view";
+import { type Answer, MapsFeed, type Wish } from "./maps_feed";
+
+const sample = golden("residual");
+const reply = (wish: Partial<Wish>, extra: object = {}) => ({ ...sample.reply, ...wish, ...extra });
+const wish = (step: number): Wish => ({ run: 1, step, sample: 1, page: 0 });
+
+function feedWith(live = true) {
+  const sent: unknown[] = [];
+  const channel = { isLive: live, send: (question: unknown) => void sent.push(question) };
+  return { feed: new MapsFeed(channel), channel, sent };
+}
+
+const stepsOf = (sent: unknown[]) => sent.map(question => (question as Wish).step);
+
+afterEach(() => void vi.useRealTimers());
+
+describe("MapsFeed", () => {
+  it("asks once, and keeps the answer", () => {
+    const { feed, sent } = feedWith();
+    let changes = 0;
+    feed.onChange(() => (changes += 1));
+    feed.want(wish(1));
+    feed.want(wish(1));
+    expect(sent).toEqual([{ kind: "maps", ...wish(1) }]);
+    feed.receive(sample.reply, buffersOf(sample));
+    expect(changes).toBe(1);
+    expect(feed.get(wish(1))).toMatchObject({ page: { form: "channels", width: 2, height: 2, item: 1 } });
+    feed.want(wish(1));
+    expect(sent.length).toBe(1);
+  });
+
+  it("has one question open, and then asks for the latest wish", () => {
+    const { feed, sent } = feedWith();
+    for (const step of [1, 2, 3]) feed.want(wish(step));
+    expect(stepsOf(sent)).toEqual([1]);
+    feed.receive(sample.reply, buffersOf(sample));
+    expect(stepsOf(sent)).toEqual([1, 3]);
+    expect(feed.get(wish(1))).toBeDefined();
+  });
+
+  it("asks again when an answer is lost", () => {
+    vi.useFakeTimers();
+    const { feed, sent } = feedWith();
+    feed.want(wish(1));
+    vi.advanceTimersByTime(29_000);
+    feed.want(wish(2));
+    expect(stepsOf(sent)).toEqual([1]);
+    vi.advanceTimersByTime(2_000);
+    feed.want(wish(2));
+    expect(stepsOf(sent)).toEqual([1, 2]);
+  });
+
+  it("asks nothing of a kernel that is not there, and does when it is", () => {
+    const { feed, channel, sent } = feedWith(false);
+    feed.want(wish(1));
+    expect(sent).toEqual([]);
+    channel.isLive = true;
+    feed.revive();
+    expect(stepsOf(sent)).toEqual([1]);
+  });
+
+  it("shows what the kernel says instead", () => {
+    const { feed } = feedWith();
+    feed.want(wish(1));
+    feed.receive({ kind: "maps", ...wish(1), error: "it has changed" }, []);
+    expect(feed.get(wish(1))).toEqual({ error: "it has changed" });
+  });
+
+  it.each<[string, unknown, unknown]>([
+    ["no object", "maps", []],
+    ["another message", { kind: "other" }, []],
+    ["a wrong step", reply({ step: -1 }), buffersOf(sample)],
+    ["too few bytes", sample.reply, [new ArrayBuffer(3)]],
+    ["no bytes", sample.reply, []],
+    ["a wrong form", reply({}, { maps: { ...(sample.reply.maps as object), form: "<b>" } }), buffersOf(sample)]
+  ])("leaves %s alone", (_, content, buffers) => {
+    const { feed } = feedWith();
+    feed.want(wish(1));
+    feed.receive(content, buffers);
+    expect(feed.get(wish(1))).toBeUndefined();
+  });
+
+  it("forgets the pages that were not used for long", () => {
+    const { feed } = feedWith();
+    for (let step = 1; step <= 60; step += 1) feed.receive(reply(wish(step)), buffersOf(sample));
+    expect([feed.get(wish(1)), feed.get(wish(60))].map(Boolean)).toEqual([false, true]);
+  });
+});
+
+describe("pixelsOf", () => {
+  const page = () => {
+    const { feed } = feedWith();
+    feed.receive(sample.reply, buffersOf(sample));
+    return (feed.get(wish(1)) as Exclude<Answer, { error: string }>).page;
+  };
+
+  it("colours every byte", () => {
+    const first = pixelsOf(page(), 0);
+    expect(Array.from(first.slice(0, 4))).toEqual([0x44, 0x01, 0x54, 255]);
+    expect(Array.from(first.slice(12))).toEqual([0xfd, 0xe7, 0x25, 255]);
+    expect(Array.from(pixelsOf(page(), 1).slice(0, 4))).toEqual([0xfd, 0xe7, 0x25, 255]);
+  });
+
+  it("leaves what fills up a strip transparent, and marks what is not finite", () => {
+    const strip = { ...page(), form: "strip" as const, sizes: [3], pixels: Uint8Array.from([255, 0, 254, 0]) };
+    const pixels = pixelsOf(strip, 0);
+    expect(Array.from(pixels.slice(0, 4))).toEqual([0xe8, 0x30, 0x8c, 255]);
+    expect(pixels[15]).toBe(0);
+  });
+});

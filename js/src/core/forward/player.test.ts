@@ -1,0 +1,258 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { buffersOf, golden, longPayload, storeWith } from "../../testing/forward";
+import { MapsFeed } from "./maps_feed";
+import { createForwardPlayer, type ForwardPlayer } from "./player";
+import { FoundOut } from "./quiz";
+import type { ForwardState, ForwardStore } from "./state";
+
+let host: HTMLElement;
+let store: ForwardStore;
+let player: ForwardPlayer;
+let feed: MapsFeed;
+let sent: unknown[];
+
+function show(raw: unknown, state: Partial<ForwardState> = {}, mayTick = true): void {
+  store = storeWith(state);
+  sent = [];
+  feed = new MapsFeed({ isLive: true, send: question => void sent.push(question) });
+  player = createForwardPlayer(host, raw, store, { feed, found: new FoundOut(), mayTick: () => mayTick });
+}
+
+const find = <T extends HTMLElement = HTMLElement>(selector: string) => host.querySelector<T>(selector) as T;
+const texts = (selector: string) => Array.from(host.querySelectorAll(selector), element => element.textContent);
+const press = (element: HTMLElement, key: string) =>
+  element.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+
+beforeEach(() => {
+  host = document.createElement("div");
+  document.body.append(host);
+});
+
+afterEach(() => {
+  player.dispose();
+  document.body.replaceChildren();
+  vi.useRealTimers();
+});
+
+describe("the list of steps", () => {
+  it("has each call with what flows into it", () => {
+    show(golden("residual").payload);
+    expect(texts(".mkg-forward-row .mkg-row-name")).toEqual(["the model", "conv", "relu", "relu"]);
+    expect(texts(".mkg-forward-row .mkg-forward-shape")).toEqual(["2×1×2×2", "2×1×2×2", "2×2×2×2", "2×2×2×2"]);
+    expect(texts(".mkg-forward-end")).toEqual(["2×2×2×2 and 1 more · output"]);
+    expect(find("[role=option][aria-selected=true]").dataset.mkgStep).toBe("0");
+  });
+
+  it("goes where it is clicked", () => {
+    show(golden("residual").payload, { playing: true });
+    find('[data-mkg-step="3"]').click();
+    expect([store.get("step"), store.get("selected"), store.get("playing")]).toEqual([3, "relu", false]);
+    expect(document.activeElement).toBe(find('[data-mkg-step="3"]'));
+    expect(texts("[role=option][tabindex='0'] .mkg-row-name")).toEqual(["relu"]);
+  });
+
+  it("goes to the first call of what is selected, and stays at a later one", () => {
+    show(golden("residual").payload, { step: 3, selected: "relu" });
+    store.set("selected", "conv");
+    expect(store.get("step")).toBe(1);
+    store.set("selected", "relu");
+    expect(store.get("step")).toBe(2);
+    store.set("selected", "nowhere");
+    expect(store.get("step")).toBe(2);
+  });
+
+  it("has few rows in the page, however long it is", () => {
+    show(longPayload(5000), { step: 4321 });
+    expect(host.querySelectorAll("[role=option]").length).toBeLessThan(60);
+    expect(find("[aria-selected=true]").dataset.mkgStep).toBe("4321");
+    expect(find("[aria-selected=true]").getAttribute("aria-setsize")).toBe("5000");
+    expect(find(".mkg-forward-space").style.height).toBe(`${5001 * 44}px`);
+  });
+
+  it("shows hostile names as they are, and where the pass broke", () => {
+    show(golden("stops").payload, { step: 2 });
+    expect(find(".mkg-forward-path").textContent).toContain("<img src=x");
+    expect(find(".mkg-forward-error").textContent).toContain("The forward pass broke here: ValueError: <img");
+    expect(host.querySelector("img")).toBeNull();
+    expect(find(".mkg-forward-status").textContent).toContain("raised ValueError");
+    expect(texts(".mkg-forward-end")).toEqual(["it stopped here"]);
+  });
+});
+
+describe("keys and buttons", () => {
+  it("steps, and plays with space", () => {
+    show(golden("residual").payload);
+    const row = () => find("[aria-selected=true]");
+    const visited = ["ArrowDown", "ArrowRight", "ArrowLeft", "End", "ArrowDown", "Home", "ArrowUp", "PageDown"].map(key => {
+      press(row(), key);
+      return store.get("step");
+    });
+    expect(visited).toEqual([1, 2, 1, 3, 3, 0, 0, 1]);
+    press(row(), " ");
+    expect(store.get("playing")).toBe(true);
+    press(row(), "ArrowLeft");
+    expect([store.get("playing"), store.get("step")]).toEqual([false, 0]);
+  });
+
+  it("leaves keys to the controls that have their own", () => {
+    show(golden("residual").payload, { hideShapes: true });
+    for (const selector of [".mkg-forward-slider", ".mkg-forward-speed", ".mkg-forward-sample", ".mkg-forward-guess"])
+      for (const key of [" ", "ArrowRight", "End"]) press(find(selector), key);
+    press(find(".mkg-forward-play"), " ");
+    expect([store.get("step"), store.get("playing")]).toEqual([0, false]);
+    press(find(".mkg-forward-play"), "ArrowRight");
+    expect(store.get("step")).toBe(1);
+  });
+
+  it("has buttons for all of it", () => {
+    show(golden("residual").payload);
+    const visited = ["next", "next", "back", "last", "next", "first", "back"].map(name => {
+      find(`.mkg-forward-${name}`).click();
+      return store.get("step");
+    });
+    expect(visited).toEqual([1, 2, 1, 3, 3, 0, 0]);
+    expect(find(".mkg-forward-back").getAttribute("aria-disabled")).toBe("true");
+  });
+
+  it("offers a speed that is not in the list, and chooses items", () => {
+    show(golden("residual").payload, { speed: 3.5 });
+    const speed = find<HTMLSelectElement>(".mkg-forward-speed");
+    expect(speed.value).toBe("3.5");
+    speed.value = "10";
+    speed.dispatchEvent(new Event("change"));
+    const item = find<HTMLInputElement>(".mkg-forward-sample");
+    item.value = "7";
+    item.dispatchEvent(new Event("change"));
+    expect([store.get("speed"), store.get("sample"), item.value]).toEqual([10, 1, "1"]);
+  });
+});
+
+describe("playing", () => {
+  beforeEach(() => void vi.useFakeTimers());
+
+  it("goes on at its speed, and stops at the end", () => {
+    show(golden("residual").payload, { speed: 4 });
+    find(".mkg-forward-play").click();
+    vi.advanceTimersByTime(510);
+    expect([store.get("step"), store.get("playing")]).toEqual([2, true]);
+    store.set("speed", 1);
+    vi.advanceTimersByTime(990);
+    expect(store.get("step")).toBe(2);
+    vi.advanceTimersByTime(20);
+    expect([store.get("step"), store.get("playing")]).toEqual([3, false]);
+    find(".mkg-forward-play").click();
+    expect([store.get("step"), store.get("playing")]).toEqual([0, true]);
+  });
+
+  it("is left to one of several views, and ends with the view", () => {
+    show(golden("residual").payload, { playing: true }, false);
+    vi.advanceTimersByTime(5000);
+    expect(store.get("step")).toBe(0);
+    player.dispose();
+    expect(vi.getTimerCount()).toBe(0);
+  });
+});
+
+describe("pictures", () => {
+  it("are asked for, and drawn when they come", () => {
+    show(golden("residual").payload, { step: 1, sample: 1 });
+    expect(sent).toEqual([{ kind: "maps", run: 1, step: 1, sample: 1, page: 0 }]);
+    expect(find(".mkg-forward-message").textContent).toContain("Waiting for the kernel");
+    feed.receive(golden("residual").reply, buffersOf(golden("residual")));
+    expect(find(".mkg-forward-pictures").dataset.mkgMaps).toBe("1,1,1,0");
+    expect(texts(".mkg-forward-map-name")).toEqual(["channel 0", "channel 1"]);
+    expect(texts(".mkg-forward-map-range")).toEqual(["0 to 3", "−6 to 0"]);
+    expect(texts(".mkg-forward-which")).toEqual(["channel 0 at 1, 1", "channel 1 at 0, 0"]);
+    expect(find(".mkg-forward-message").hidden).toBe(true);
+  });
+
+  it("are shown large by a click, and small again by Escape", () => {
+    show(golden("residual").payload, { step: 1, sample: 1 });
+    feed.receive(golden("residual").reply, buffersOf(golden("residual")));
+    const maps = host.querySelectorAll<HTMLElement>(".mkg-forward-map");
+    maps[1].click();
+    expect(find(".mkg-forward-large canvas").getAttribute("aria-label")).toBe("channel 1, from −6 to 0");
+    expect(maps[1].getAttribute("aria-pressed")).toBe("true");
+    press(find(".mkg-forward-large button"), "Escape");
+    expect(find(".mkg-forward-large").hidden).toBe(true);
+    expect(document.activeElement).toBe(maps[1]);
+  });
+
+  it("are not asked for where there is none", () => {
+    show(golden("stops").payload, { step: 2 });
+    expect(sent).toEqual([]);
+  });
+
+  it("say why they do not come", () => {
+    show(golden("residual").payload, { step: 1 });
+    feed.receive({ kind: "maps", run: 1, step: 1, sample: 0, page: 0, error: "the model <b>changed</b>" }, []);
+    expect(find(".mkg-forward-message").textContent).toBe("the model <b>changed</b>");
+    store.set("step", 2);
+    store.set("connected", false);
+    expect(find(".mkg-forward-message").textContent).toContain("need the kernel");
+    expect(host.classList.contains("mkg-is-disconnected")).toBe(true);
+    expect(find(".mkg-forward-status").textContent).toContain("disconnected");
+    const needing = Array.from(host.querySelectorAll<HTMLButtonElement>("[data-mkg-needs-kernel]"));
+    expect(needing.length).toBe(3);
+    expect(needing.every(element => element.disabled)).toBe(true);
+  });
+});
+
+describe("the quiz", () => {
+  const guess = (text: string) => {
+    find<HTMLInputElement>(".mkg-forward-guess").value = text;
+    press(find(".mkg-forward-guess"), "Enter");
+    return find(".mkg-forward-verdict").textContent;
+  };
+
+  it("hides shapes and all that tells them, until they are found", () => {
+    show(golden("residual").payload, { step: 1, sample: 1 });
+    feed.receive(golden("residual").reply, buffersOf(golden("residual")));
+    find<HTMLInputElement>(".mkg-forward-hide").click();
+    expect(texts(".mkg-forward-row .mkg-forward-shape")).toEqual(["2×1×2×2", "2×1×2×2", "?", "?"]);
+    expect(find(".mkg-forward-details").textContent).not.toMatch(/2×2×2×2|channel|elements/);
+    expect(find(".mkg-forward-controls").textContent).not.toContain("of 0–1");
+    expect(guess("7")).toBe("Not right: it has another number of dimensions.");
+    expect(guess("seven")).toBe("Type the sizes, such as 1, 64, 56, 56.");
+    expect(guess("2 2 2 2")).toBe("Right. 2×2×2×2");
+    expect(find(".mkg-forward-question").hidden).toBe(true);
+    expect(texts(".mkg-forward-row .mkg-forward-shape")).toEqual(["2×1×2×2", "2×1×2×2", "2×2×2×2", "?"]);
+    expect(texts(".mkg-forward-map-name")).toEqual(["channel 0", "channel 1"]);
+    expect(find(".mkg-forward-score").textContent).toBe("0 right of 1");
+  });
+
+  it("counts, shows an answer, and begins anew", () => {
+    show(golden("residual").payload, { step: 1, hideShapes: true });
+    guess("2,2,2,2");
+    find(".mkg-forward-next").click();
+    find(".mkg-forward-show").click();
+    expect(find(".mkg-forward-verdict").textContent).toBe("It is 2×2×2×2.");
+    expect(store.get("quiz")).toEqual({ asked: 2, right: 1 });
+    expect(find(".mkg-forward-score").textContent).toBe("1 right of 2");
+    find(".mkg-forward-restart").click();
+    expect(store.get("quiz")).toEqual({ asked: 0, right: 0 });
+    expect(find(".mkg-forward-question").hidden).toBe(false);
+  });
+});
+
+describe("what cannot be shown", () => {
+  it.each([
+    [{}, "There is nothing to show yet: run the cell."],
+    [{ schema_version: 9, kind: "forward_player" }, "made by another version"],
+    [{ ...golden("residual").payload, steps: {} }, "damaged (steps)"],
+    ["<img>", "made by another version"]
+  ])("is explained by a fixed text", (raw, text) => {
+    show(raw);
+    expect(host.textContent).toContain(text);
+  });
+
+  it("is a model that calls none of its modules", () => {
+    const { steps, ...rest } = golden("residual").payload;
+    const empty = Object.fromEntries(Object.keys(steps as object).map(name => [name, []]));
+    show({ ...rest, steps: empty });
+    expect(find(".mkg-forward-facts").textContent).toContain("No module was called.");
+    press(host, "ArrowRight");
+    press(host, " ");
+    expect([store.get("step"), store.get("playing")]).toEqual([0, false]);
+  });
+});

@@ -1,0 +1,91 @@
+// What is chosen in a player, with a listener list for each key; step and selection go together.
+
+import { isEqual } from "../store";
+import type { Forward } from "./payload";
+
+export interface ForwardState {
+  step: number;
+  selected: string | null; // dotted path
+  playing: boolean;
+  speed: number; // steps a second
+  hideShapes: boolean;
+  sample: number; // item of the batch
+  page: number; // of the channels
+  quiz: { readonly asked: number; readonly right: number };
+  // The rest stays in the browser.
+  large: number | null; // the map of the page that is shown large
+  connected: boolean;
+}
+
+export function initialForwardState(): ForwardState {
+  return {
+    step: 0,
+    selected: null,
+    playing: false,
+    speed: 2,
+    hideShapes: false,
+    sample: 0,
+    page: 0,
+    quiz: { asked: 0, right: 0 },
+    large: null,
+    connected: true
+  };
+}
+
+type Listener = () => void;
+
+export class ForwardStore {
+  private readonly state: ForwardState;
+  private readonly listeners = new Map<keyof ForwardState, Set<Listener>>();
+
+  constructor(initial: Partial<ForwardState> = {}) {
+    this.state = { ...initialForwardState(), ...initial };
+  }
+
+  get<K extends keyof ForwardState>(key: K): ForwardState[K] {
+    return this.state[key];
+  }
+
+  /** Nobody is told when the value is equal to the one before. */
+  set<K extends keyof ForwardState>(key: K, value: ForwardState[K]): void {
+    if (isEqual(this.state[key], value)) return;
+    this.state[key] = value;
+    for (const listener of [...(this.listeners.get(key) ?? [])]) listener();
+  }
+
+  /** Returns the disposer. */
+  on(keys: keyof ForwardState | readonly (keyof ForwardState)[], listener: Listener): () => void {
+    const entry = () => listener(); // a wrapper, so that one function may listen twice
+    const watched = typeof keys === "string" ? [keys] : keys;
+    for (const key of watched) {
+      const listeners = this.listeners.get(key) ?? new Set<Listener>();
+      this.listeners.set(key, listeners);
+      listeners.add(entry);
+    }
+    return () => watched.forEach(key => this.listeners.get(key)?.delete(entry));
+  }
+}
+
+/** Keep the selection at the module of the step, and the step at a call of the selected module. */
+export function tieStepAndSelection(store: ForwardStore, forward: Forward): () => void {
+  const disposers = [
+    store.on("step", () => {
+      store.set("selected", forward.path(store.get("step")));
+      store.set("page", 0);
+      store.set("large", null);
+    }),
+    store.on("selected", () => {
+      const path = store.get("selected");
+      if (path === null || path === forward.path(store.get("step"))) return;
+      const first = forward.first(path);
+      if (first !== undefined) store.set("step", first);
+    }),
+    store.on(["sample", "page"], () => store.set("large", null))
+  ];
+  return () => disposers.forEach(dispose => dispose());
+}
+
+/** Go to a step; beyond the ends to the last one there is. */
+export function goTo(store: ForwardStore, forward: Forward, step: number): void {
+  store.set("step", Math.max(0, Math.min(step, forward.size - 1)));
+}

@@ -1,0 +1,101 @@
+// Parameters, FLOPs and bytes, before and after, as the draft stands; and what the shades mean.
+
+import { Disposers, el } from "../dom";
+import { exactNumber } from "../format";
+import { rampColour } from "./cell_ink";
+import type { Amount } from "./counters";
+import type { Scene } from "./scene";
+import { amountText, axesText, changeText, type Counter, COUNTERS, indicesText } from "./words";
+
+const STOPS = 12;
+
+export class CounterLine {
+  private readonly disposers = new Disposers();
+  private readonly gauges: readonly Gauge[];
+  private readonly dropped = el("div", "mkg-mask-dropped");
+  private readonly ramp = el("span", "mkg-mask-ramp");
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly scene: Scene
+  ) {
+    host.classList.add("mkg-mask-counters");
+    host.setAttribute("role", "group");
+    host.setAttribute("aria-label", "Size before and after");
+    this.gauges = COUNTERS.map(([counter, label]) => {
+      const isRough = counter === "flops" && scene.data.payload.approximate;
+      return new Gauge(counter, label, isRough ? "≈ " : "");
+    });
+    host.append(...this.gauges.map(({ element }) => element), this.dropped, this.legend());
+    this.disposers.add(scene.data.draft.onChange(() => scene.frames.add(this.draw)));
+    this.draw();
+    this.recolour();
+  }
+
+  dispose(): void {
+    this.disposers.dispose();
+    this.host.replaceChildren();
+  }
+
+  recolour(): void {
+    const { dark } = this.scene.ink;
+    const colours = Array.from({ length: STOPS }, (_, stop) => rampColour(stop / (STOPS - 1), dark));
+    this.ramp.style.background = `linear-gradient(to right, ${colours.join(", ")})`;
+  }
+
+  private readonly draw = (): void => {
+    const totals = this.scene.data.counters.totals();
+    for (const gauge of this.gauges) gauge.draw(totals[gauge.counter]);
+    const { indices, axes } = this.scene.data.dropped();
+    const verb = indices === 1 ? "goes" : "go";
+    const text = indices ? `${indicesText(indices)} of ${axesText(axes)} ${verb}` : "nothing goes yet";
+    if (this.dropped.textContent !== text) this.dropped.textContent = text;
+  };
+
+  private legend(): HTMLElement {
+    const legend = el("div", "mkg-mask-legend");
+    const [stays, goes] = [el("span", "mkg-mask-key-stays"), el("span", "mkg-mask-key-goes")];
+    for (const part of [this.ramp, stays, goes]) part.setAttribute("aria-hidden", "true");
+    legend.append(
+      el("span", "", "least"),
+      this.ramp,
+      el("span", "", "most important"),
+      stays,
+      el("span", "", "stays"),
+      goes,
+      el("span", "", "goes")
+    );
+    return legend;
+  }
+}
+
+class Gauge {
+  readonly element = el("div", "mkg-mask-counter");
+  private readonly amount = el("span", "mkg-mask-amount");
+  private readonly change = el("span", "mkg-mask-change");
+  private readonly bar = el("span", "mkg-mask-left");
+
+  constructor(
+    readonly counter: Counter,
+    label: string,
+    private readonly prefix: string
+  ) {
+    this.element.dataset.mkgCounter = counter;
+    const line = el("div", "mkg-mask-counter-line");
+    line.append(this.amount, this.change);
+    const track = el("div", "mkg-mask-track");
+    track.setAttribute("aria-hidden", "true");
+    track.append(this.bar);
+    this.element.append(el("div", "mkg-label", label), line, track);
+  }
+
+  draw({ before, after }: Amount): void {
+    const { counter, prefix } = this;
+    const text = `${prefix}${amountText(counter, before)} → ${amountText(counter, after)}`;
+    if (this.amount.textContent !== text) this.amount.textContent = text;
+    this.change.textContent = changeText(before, after);
+    this.element.title = `${exactNumber(before)} → ${exactNumber(after)}`;
+    this.element.dataset.mkgAfter = String(after);
+    this.bar.style.width = `${before > 0 ? (100 * after) / before : 100}%`;
+  }
+}

@@ -1,0 +1,168 @@
+// The whole editor: toolbar, actions, counters, report and rows around one session and the state of one view.
+
+import "../../../style/mask_editor.css";
+import "../../../style/mask_rows.css";
+import { Disposers, el } from "../dom";
+import { watchTheme } from "../graph_style";
+import { Actions } from "./actions";
+import { CellTip } from "./cell_tip";
+import { CounterLine } from "./counter_line";
+import { Frames } from "./frames";
+import type { PlanData } from "./plan_data";
+import { ReportView } from "./report_view";
+import { RowList } from "./row_list";
+import { Scene } from "./scene";
+import type { Session } from "./session";
+import type { EditorStore } from "./state";
+import { MaskStatus } from "./status_line";
+import { MaskToolbar } from "./toolbar";
+
+export interface MaskEditor {
+  dispose(): void;
+}
+
+const NO_DATA = "There is nothing to show yet: run the cell.";
+let created = 0;
+
+export function createMaskEditor(host: HTMLElement, session: Session, store: EditorStore): MaskEditor {
+  host.classList.add("mkg-widget", "mkg-mask-editor");
+  host.dataset.mkgId ??= `mask-editor-${++created}`;
+  host.dataset.lmSuppressShortcuts = "true"; // JupyterLab's shortcuts stay out of the whole widget
+  let shown = mounted(host, session, store);
+  const stop = session.events.on("data", () => {
+    const focused = host.contains(document.activeElement) ? document.activeElement : null;
+    shown.dispose();
+    shown = mounted(host, session, store);
+    if (focused) refocus(host, focused);
+  });
+  return {
+    dispose: () => {
+      stop();
+      shown.dispose();
+    }
+  };
+}
+
+/** What has taken the place of an element, or else the first control. */
+function refocus(host: HTMLElement, { className }: Element): void {
+  const controls = [...host.querySelectorAll<HTMLElement>("button, select, input, [tabindex]")];
+  const usable = controls.filter(control => !control.matches(":disabled, [hidden]"));
+  (usable.find(control => control.className === className) ?? usable[0])?.focus();
+}
+
+function mounted(host: HTMLElement, session: Session, store: EditorStore): MaskEditor {
+  delete host.dataset.mkgReady;
+  try {
+    if (session.data) return new Editor(host, session, session.data, store);
+    explain(host, session.problem || NO_DATA);
+  } catch (error) {
+    console.error("modulekg-widgets", error); // not thrown on: its text would reach the page as HTML
+    explain(host, "This editor cannot be drawn.");
+  }
+  return { dispose: () => clear(host) };
+}
+
+function clear(host: HTMLElement): void {
+  host.replaceChildren();
+  delete host.dataset.mkgReady;
+}
+
+function explain(host: HTMLElement, text: string): void {
+  const message = el("div", "mkg-message", text);
+  message.setAttribute("role", "alert");
+  host.replaceChildren(message);
+}
+
+class Editor implements MaskEditor {
+  private readonly disposers = new Disposers();
+  private readonly frames = new Frames();
+  private readonly scene: Scene;
+  private readonly toolbar: MaskToolbar;
+  private readonly counters: CounterLine;
+  private readonly rows: RowList;
+
+  constructor(
+    private readonly host: HTMLElement,
+    session: Session,
+    data: PlanData,
+    private readonly store: EditorStore
+  ) {
+    const [toolbar, actions, counters, report, rows, status] = Array.from({ length: 6 }, () => el("div"));
+    // the report comes and goes below the rows: nothing moves under a hand that brushes
+    host.replaceChildren(toolbar, actions, counters, rows, report, status);
+    const tip = new CellTip(host);
+    const scene = new Scene(host, session, data, store, this.frames, tip);
+    this.scene = scene;
+    session.setLocked(store.get("locked"));
+    this.disposers.add(store.on("locked", () => session.setLocked(store.get("locked")))); // before all parts
+    this.toolbar = new MaskToolbar(toolbar, scene);
+    this.counters = new CounterLine(counters, scene);
+    this.rows = new RowList(rows, scene, text => this.toolbar.found(text));
+    const show = (axis: number) => {
+      scene.point(axis);
+      this.rows.show(axis);
+    };
+    const parts = [
+      tip,
+      this.toolbar,
+      this.counters,
+      this.rows,
+      new Actions(actions, scene),
+      new ReportView(report, scene, show),
+      new MaskStatus(status, scene)
+    ];
+    for (const part of parts) this.disposers.add(() => part.dispose());
+    this.listen();
+    this.recolour();
+    this.followKernel();
+    host.dataset.mkgReady = "true";
+  }
+
+  dispose(): void {
+    this.scene.session.commit(); // what is seen is what was meant
+    this.disposers.dispose();
+    this.frames.dispose();
+    clear(this.host);
+    this.host.classList.remove("mkg-is-disconnected", "mkg-is-dark");
+  }
+
+  private listen(): void {
+    const { store, scene } = this;
+    const onKey = (event: KeyboardEvent) => this.key(event);
+    this.host.addEventListener("keydown", onKey);
+    this.disposers.add(
+      () => this.host.removeEventListener("keydown", onKey),
+      store.on("scope", () => this.recolour()),
+      store.on("connected", () => this.followKernel()),
+      scene.session.events.on("scores", () => this.recolour()),
+      watchTheme(() => this.recolour())
+    );
+  }
+
+  private recolour(): void {
+    this.scene.forget();
+    this.host.classList.toggle("mkg-is-dark", this.scene.ink.dark);
+    this.counters.recolour();
+    this.rows.repaint();
+  }
+
+  private key(event: KeyboardEvent): void {
+    const { session } = this.scene;
+    const key = event.key.toLowerCase();
+    const isField = event.target instanceof Element && event.target.matches("input:not([type=range]), select");
+    if (isField || event.altKey) return;
+    if ((event.ctrlKey || event.metaKey) && (key === "z" || key === "y"))
+      session.step(key === "y" || event.shiftKey ? "redo" : "undo");
+    else if (event.key === "/" && !event.ctrlKey && !event.metaKey) this.toolbar.focusSearch();
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  private followKernel(): void {
+    const connected = this.store.get("connected");
+    this.host.classList.toggle("mkg-is-disconnected", !connected);
+    const importance = this.host.querySelector<HTMLSelectElement>(".mkg-mask-importance");
+    if (importance) importance.disabled = !connected;
+  }
+}

@@ -1,0 +1,40 @@
+// How many indices go when a ratio says so: the same numbers as mk.plan has before its dry run.
+
+import type { Scores } from "./scores";
+
+export type Scope = "local" | "global";
+
+const FLOOR = 0.1; // of what an axis has: a common ranking takes no layer away altogether
+const SLACK = 1e-9; // 0.29 * 100 is a little less than 29
+
+/** How many of `size` indices a ratio takes; never more than it says, and never all. */
+export function gone(size: number, ratio: number): number {
+  return Math.min(size - 1, Math.floor(size * ratio + SLACK));
+}
+
+/** How many indices of each axis go when the lowest scores of all axes go. */
+export function goneByRank(sizes: readonly number[], owners: Uint32Array, ratio: number): number[] {
+  let left = Math.floor(owners.length * ratio + SLACK);
+  const stay = [...sizes];
+  const least = sizes.map(size => Math.max(1, Math.ceil(size * Math.min(FLOOR, 1 - ratio))));
+  for (let at = 0; at < owners.length && left > 0; at += 1) {
+    const axis = owners[at];
+    if (stay[axis] > least[axis]) {
+      stay[axis] -= 1;
+      left -= 1;
+    }
+  }
+  return sizes.map((size, axis) => size - stay[axis]);
+}
+
+/** For each of `axes` how many indices go. */
+export function goneByRatio(
+  axes: readonly number[],
+  sizes: readonly number[],
+  ratio: number,
+  scope: Scope,
+  scores: Scores
+): number[] {
+  const own = axes.map(axis => sizes[axis]);
+  return scope === "local" ? own.map(size => gone(size, ratio)) : goneByRank(own, scores.owners(axes), ratio);
+}

@@ -1,0 +1,90 @@
+// The share of all indices that goes: a slider with a number field, and a gesture while either is moved.
+
+import { Disposers, el, listen } from "../dom";
+import type { Scene } from "./scene";
+
+const GREATEST = 0.99;
+
+export class RatioControl {
+  readonly element = el("div", "mkg-mask-field mkg-mask-ratio");
+  private readonly disposers = new Disposers();
+  private readonly slider = el("input", "mkg-mask-ratio-slider");
+  private readonly field = el("input", "mkg-mask-ratio-field");
+  private isOurs = false; // the draft is what the control last said
+
+  constructor(private readonly scene: Scene) {
+    const { slider, field, element } = this;
+    slider.type = "range";
+    slider.max = String(GREATEST);
+    slider.step = "0.01";
+    field.type = "number";
+    field.max = "0.999";
+    field.step = "0.01";
+    slider.min = field.min = "0";
+    slider.title = "How many of the indices go, the least important first";
+    slider.setAttribute("aria-label", "Ratio of the indices that go");
+    field.setAttribute("aria-label", "Ratio as a number");
+    element.append(el("span", "mkg-label", "Ratio"), slider, field);
+    this.disposers.add(
+      listen(slider, "input", () => this.preview(Number(slider.value))),
+      listen(slider, "change", () => scene.session.commit()),
+      listen(field, "change", () => this.typed()),
+      // in a notebook no change follows from Enter
+      listen(field, "keydown", event => event.key === "Enter" && this.typed()),
+      scene.data.draft.onChange(() => this.scene.frames.add(this.follow)),
+      scene.session.events.on("scores", () => this.enable()),
+      scene.store.on("locked", () => this.enable())
+    );
+    this.enable();
+    this.follow();
+  }
+
+  dispose(): void {
+    this.disposers.dispose();
+    this.element.remove();
+  }
+
+  /** Within a gesture; the field follows the slider. */
+  private preview(ratio: number): void {
+    const { session, store } = this.scene;
+    session.begin();
+    session.dropRatio(ratio, store.get("scope"));
+    this.show(ratio);
+    this.isOurs = true;
+  }
+
+  private typed(): void {
+    const ratio = Number(this.field.value);
+    const isWrong = this.field.value.trim() === "" || !(ratio >= 0 && ratio < 1);
+    this.field.setAttribute("aria-invalid", String(isWrong));
+    if (isWrong) return;
+    this.preview(ratio);
+    this.scene.session.commit();
+  }
+
+  private enable(): void {
+    const isPossible = this.scene.data.scores !== null && this.scene.session.ratioAxes().length > 0;
+    this.slider.disabled = this.field.disabled = !isPossible;
+  }
+
+  /** After anybody else's change: the share that goes now. */
+  private readonly follow = (): void => {
+    if (this.isOurs) {
+      this.isOurs = false;
+      return;
+    }
+    const { draft, axes } = this.scene.data;
+    const own = this.scene.session.ratioAxes();
+    const total = own.reduce((sum, axis) => sum + axes.size[axis], 0);
+    const gone = own.reduce((sum, axis) => sum + draft.dropped(axis), 0);
+    this.show(total ? gone / total : 0);
+  };
+
+  private show(ratio: number): void {
+    const text = String(Math.round(ratio * 1000) / 1000);
+    this.slider.value = text;
+    this.slider.setAttribute("aria-valuetext", `${Math.round(ratio * 1000) / 10} %`);
+    if (this.field.value === "" || Number(this.field.value) !== Number(text)) this.field.value = text;
+    this.field.setAttribute("aria-invalid", "false");
+  }
+}

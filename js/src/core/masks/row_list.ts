@@ -1,0 +1,250 @@
+// All axes, free ones first; only the rows near the window have contents.
+
+import { Disposers, el, setAttribute } from "../dom";
+import { cellLayout } from "./cell_layout";
+import { Row } from "./row";
+import type { Scene } from "./scene";
+import type { StripOwner } from "./strip";
+import type { Leap } from "./strip_keys";
+import { axesText } from "./words";
+
+const MARGIN = 400; // px around the window in which rows are kept ready
+const DEFAULT_ROOM = 560; // px, until a row was measured
+const LEAST_ROW = 58; // px
+const FROZEN_ROW = 54;
+const SHORT = 440; // px: a list that is not longer needs no window of its own
+const KEYS =
+  "Arrows move between indices, space drops or keeps, shift with arrows selects a range, Home and End go to the ends.";
+let lists = 0;
+
+interface Slot {
+  readonly axis: number;
+  readonly shell: HTMLElement;
+  row: Row | null;
+}
+
+export class RowList implements StripOwner {
+  readonly describedBy = `mkg-mask-keys-${++lists}`;
+  private readonly disposers = new Disposers();
+  private readonly slots: Slot[];
+  private readonly byShell = new Map<Element, Slot>();
+  private readonly byAxis = new Map<number, Slot>();
+  private readonly empty = el("div", "mkg-mask-empty");
+  private observer: IntersectionObserver | null = null;
+  private room = DEFAULT_ROOM;
+  private isMeasured = false;
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly scene: Scene,
+    private readonly found: (text: string) => void // how many rows a search leaves
+  ) {
+    const { data } = scene;
+    const axes = [...data.axes.size.keys()];
+    const free = axes.filter(axis => data.isFree(axis));
+    const frozen = axes.filter(axis => !data.isFree(axis));
+    this.slots = [...free, ...frozen].map(axis => this.slot(axis));
+    const keys = el("div", "mkg-offscreen", KEYS);
+    keys.id = this.describedBy;
+    host.classList.add("mkg-mask-rows");
+    host.append(keys, ...this.section("Free axes", free), ...this.section("Frozen axes", frozen), this.empty);
+    this.watch();
+    this.listen();
+    this.filter();
+    this.follow();
+    this.markSelected();
+  }
+
+  dispose(): void {
+    this.observer?.disconnect();
+    this.slots.forEach(slot => this.drop(slot));
+    this.disposers.dispose();
+    this.host.replaceChildren();
+  }
+
+  /** Draws what can be seen anew with the next frame. */
+  drawAll(): void {
+    for (const { row } of this.slots) if (row) this.scene.frames.add(row.draw);
+  }
+
+  /** Colours, shades or the width have changed. */
+  repaint(): void {
+    for (const { row } of this.slots) row?.strip?.fit(this.room, true);
+    this.drawAll();
+  }
+
+  leap(axis: number, way: Leap, column: number): void {
+    const shown = this.slots.filter(slot => !slot.shell.hidden && this.scene.data.isFree(slot.axis));
+    const at = shown.findIndex(slot => slot.axis === axis) + (way === "below" ? 1 : -1);
+    const slot = shown[at];
+    if (!slot) return;
+    this.fill(slot);
+    slot.row?.strip?.enter(way, column);
+    slot.shell.scrollIntoView?.({ block: "nearest" });
+  }
+
+  /** The row of an axis comes into view. */
+  show(axis: number): void {
+    const slot = this.byAxis.get(axis);
+    if (!slot) return;
+    this.fill(slot);
+    slot.shell.scrollIntoView?.({ block: "nearest" });
+  }
+
+  // ------------------------------------------------------------------ making
+
+  private slot(axis: number): Slot {
+    const shell = el("div", "mkg-mask-row");
+    shell.setAttribute("role", "listitem");
+    shell.dataset.mkgAxis = String(axis);
+    shell.classList.toggle("mkg-is-frozen", !this.scene.data.isFree(axis));
+    shell.style.minHeight = `${this.estimate(axis)}px`;
+    const slot = { axis, shell, row: null };
+    this.byShell.set(shell, slot);
+    this.byAxis.set(axis, slot);
+    return slot;
+  }
+
+  private estimate(axis: number): number {
+    if (!this.scene.data.isFree(axis)) return FROZEN_ROW;
+    return Math.max(LEAST_ROW, cellLayout(this.scene.data.axes.size[axis], this.room).height + 18);
+  }
+
+  private section(title: string, axes: readonly number[]): HTMLElement[] {
+    if (!axes.length) return [];
+    const heading = el("div", "mkg-mask-heading", title);
+    heading.setAttribute("role", "heading");
+    heading.setAttribute("aria-level", "3");
+    const list = el("div", "mkg-mask-list");
+    list.setAttribute("role", "list");
+    list.setAttribute("aria-label", title);
+    list.append(...axes.flatMap(axis => this.byAxis.get(axis)?.shell ?? []));
+    return [heading, list];
+  }
+
+  private fill(slot: Slot): void {
+    if (slot.row) return;
+    slot.row = new Row(slot.shell, slot.axis, this.scene, this);
+    slot.row.strip?.fit(this.measured(slot.row));
+    slot.shell.style.minHeight = "";
+  }
+
+  /** Leaves a shell as high as the row was. */
+  private drop(slot: Slot, height = 0): void {
+    slot.shell.style.minHeight = `${height}px`;
+    slot.row?.dispose();
+    slot.row = null;
+  }
+
+  /** The width of the cells, which all rows share; asked for once, as the page has to be laid out for it. */
+  private measured({ cells }: Row): number {
+    const width = this.isMeasured ? 0 : cells.clientWidth;
+    if (width > 0) {
+      this.room = width;
+      this.isMeasured = true;
+    }
+    return this.room;
+  }
+
+  private watch(): void {
+    const total = this.slots.reduce((sum, { axis }) => sum + this.estimate(axis), 0);
+    this.host.classList.toggle("mkg-is-short", total < SHORT);
+    if (typeof IntersectionObserver !== "function") {
+      this.slots.forEach(slot => this.fill(slot));
+      return;
+    }
+    const observer = new IntersectionObserver(entries => this.seen(entries), {
+      root: this.host,
+      rootMargin: `${MARGIN}px 0px`
+    });
+    this.slots.forEach(({ shell }) => observer.observe(shell));
+    this.observer = observer;
+    const resized = new ResizeObserver(() => this.scene.frames.add(this.refit));
+    resized.observe(this.host);
+    this.disposers.add(() => resized.disconnect());
+  }
+
+  private seen(entries: readonly IntersectionObserverEntry[]): void {
+    const away: [Slot, number][] = [];
+    const near: Slot[] = [];
+    for (const { target, isIntersecting } of entries) {
+      const slot = this.byShell.get(target);
+      if (slot && isIntersecting) near.push(slot);
+      else if (slot?.row && !slot.shell.hidden && !slot.row.hasFocus) away.push([slot, slot.shell.offsetHeight]);
+    }
+    // heights are read before anything is changed: the page is laid out once
+    away.forEach(([slot, height]) => this.drop(slot, height));
+    near.forEach(slot => this.fill(slot));
+  }
+
+  private readonly refit = (): void => {
+    const first = this.slots.find(({ row, shell }) => row?.strip && !shell.hidden);
+    this.isMeasured = false;
+    if (first?.row) this.measured(first.row);
+    for (const { axis, shell, row } of this.slots) {
+      if (row) row.strip?.fit(this.room);
+      else shell.style.minHeight = `${this.estimate(axis)}px`;
+    }
+  };
+
+  // --------------------------------------------------------------- following
+
+  private listen(): void {
+    const { scene } = this;
+    this.disposers.add(
+      scene.data.draft.onChange(axes => this.changed(axes)),
+      scene.session.events.on("report", () => this.drawAll()),
+      scene.store.on("query", () => this.filter()),
+      scene.store.on("axis", () => this.follow()),
+      scene.store.on("selected", () => this.markSelected()),
+      scene.store.on("locked", () => this.drawAll())
+    );
+  }
+
+  private changed(axes: ReadonlySet<number>): void {
+    for (const axis of axes) {
+      const row = this.byAxis.get(axis)?.row;
+      if (row) this.scene.frames.add(row.draw);
+    }
+  }
+
+  /** Only the rows whose name or members have the text. */
+  private filter(): void {
+    const query = this.scene.store.get("query").trim().toLowerCase();
+    const { name, label, members } = this.scene.data.axes;
+    const has = (text: string) => text.toLowerCase().includes(query);
+    let count = 0;
+    for (const { axis, shell } of this.slots) {
+      const isShown = !query || has(name[axis]) || has(label[axis]) || members[axis].some(([tensor]) => has(tensor));
+      shell.hidden = !isShown;
+      count += Number(isShown);
+    }
+    for (const list of this.host.querySelectorAll<HTMLElement>(".mkg-mask-list")) {
+      list.hidden = list.querySelector(".mkg-mask-row:not([hidden])") === null;
+      (list.previousElementSibling as HTMLElement).hidden = list.hidden;
+    }
+    this.empty.textContent = this.slots.length ? "No axis has this in its name or members." : "This model has no axes.";
+    this.empty.hidden = count > 0;
+    this.found(query ? `${count} of ${axesText(this.slots.length)}` : "");
+  }
+
+  private follow(): void {
+    const name = this.scene.store.get("axis");
+    const axis = name === null ? undefined : this.scene.data.byName.get(name);
+    for (const slot of this.slots) {
+      if (slot.axis === axis) slot.shell.setAttribute("aria-current", "true");
+      else slot.shell.removeAttribute("aria-current");
+    }
+    if (axis !== undefined && !this.scene.isPointing) this.show(axis);
+  }
+
+  private markSelected(): void {
+    const path = this.scene.store.get("selected");
+    const { members } = this.scene.data.axes;
+    for (const { axis, shell } of this.slots) {
+      const isMarked = !!path && members[axis].some(([tensor]) => tensor.startsWith(`${path}.`));
+      shell.classList.toggle("mkg-is-on-module", isMarked);
+      setAttribute(shell, "aria-description", isMarked ? "in the selected module" : null);
+    }
+  }
+}

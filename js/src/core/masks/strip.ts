@@ -1,0 +1,250 @@
+// The cells of one axis: a canvas with a cursor, for the mouse and for the keyboard.
+
+import { Disposers, el, listen, setAttribute } from "../dom";
+import { shortNumber } from "../format";
+import { bit } from "./bits";
+import { Brush, type BrushTarget, range } from "./brush";
+import { type CellLayout, cellLayout, corner } from "./cell_layout";
+import { CellPainter, GOES, IN_RANGE, KEPT, STALE, TAKEN } from "./cell_paint";
+import type { Scene } from "./scene";
+import { type Leap, movedBy } from "./strip_keys";
+
+export interface StripOwner {
+  /** The cursor leaves for the next row, at this column. */
+  leap(axis: number, way: Leap, column: number): void;
+  describedBy: string; // id of the text that tells the keys
+}
+
+let options = 0;
+
+export class Strip implements BrushTarget {
+  readonly element = el("div", "mkg-mask-strip");
+  layout: CellLayout | null = null;
+  private readonly disposers = new Disposers();
+  private readonly canvas = el("canvas", "mkg-mask-canvas");
+  private readonly frame = el("div", "mkg-mask-cursor");
+  private readonly painter = new CellPainter(this.canvas);
+  private readonly brush: Brush;
+  private readonly looks: Uint16Array;
+  private cursor = 0;
+  private start: number | null = null; // of the range that ends at the cursor
+  private pressed = -1;
+  private said = "";
+
+  constructor(
+    readonly axis: number,
+    private readonly scene: Scene,
+    private readonly owner: StripOwner
+  ) {
+    this.looks = new Uint16Array(scene.data.axes.size[axis]);
+    this.brush = new Brush(this.canvas, this);
+    this.canvas.setAttribute("aria-hidden", "true");
+    this.frame.setAttribute("aria-hidden", "true");
+    const { element } = this;
+    element.tabIndex = 0;
+    element.setAttribute("role", "listbox");
+    element.setAttribute("aria-multiselectable", "true");
+    element.setAttribute("aria-orientation", "horizontal");
+    element.setAttribute("aria-label", `Indices of ${scene.data.axes.name[axis]}`);
+    element.setAttribute("aria-describedby", owner.describedBy);
+    element.append(this.canvas, this.frame);
+    this.disposers.add(
+      () => this.brush.dispose(),
+      listen(element, "keydown", event => this.key(event)),
+      listen(element, "focus", () => scene.point(axis)),
+      listen(element, "blur", () => this.selectNone())
+    );
+    this.tell();
+  }
+
+  dispose(): void {
+    this.disposers.dispose();
+    this.element.remove();
+  }
+
+  get columns(): number {
+    return this.layout?.columns ?? 1;
+  }
+
+  get hasFocus(): boolean {
+    return this.element === this.element.ownerDocument.activeElement;
+  }
+
+  get anchor(): number {
+    return this.pressed;
+  }
+
+  /** Into so many pixels; again with `anew` when the colours have changed. */
+  fit(room: number, anew = false): void {
+    const layout = cellLayout(this.looks.length, room);
+    if (!anew && layout.columns === this.layout?.columns) return;
+    this.layout = layout;
+    this.painter.reset(layout);
+    this.placeCursor();
+    this.draw();
+  }
+
+  draw = (): void => {
+    if (!this.layout) return;
+    this.look();
+    this.painter.paint(this.looks, this.scene.ink);
+    setAttribute(this.element, "aria-readonly", this.isLocked ? "true" : null);
+    this.tell();
+  };
+
+  /** To the keyboard's place in a column of the first or last line. */
+  enter(way: Leap, column: number): void {
+    const { size, lines } = this.layout ?? { size: this.looks.length, lines: 1 };
+    const line = way === "below" ? 0 : lines - 1;
+    this.move(Math.min(size - 1, line * this.columns + Math.min(column, this.columns - 1)));
+    this.element.focus();
+  }
+
+  // ----------------------------------------------------------------- brushing
+
+  goes(index: number): boolean {
+    return this.scene.data.draft.goes(this.axis, index);
+  }
+
+  begin(): boolean {
+    const { session, data } = this.scene;
+    if (this.isLocked) {
+      session.say(`${data.axes.name[this.axis]} is locked.`);
+      return false;
+    }
+    session.begin();
+    return true;
+  }
+
+  paint(indices: Iterable<number>, goes: boolean): void {
+    this.scene.session.paint(this.axis, indices, goes);
+  }
+
+  commit(): void {
+    this.scene.session.commit();
+  }
+
+  cancel(): void {
+    this.scene.session.cancel();
+  }
+
+  press(index: number): void {
+    this.element.focus({ preventScroll: true });
+    this.selectNone();
+    this.move(index);
+    this.pressed = index;
+    this.scene.point(this.axis);
+  }
+
+  hover(index: number, event: PointerEvent): void {
+    if (index < 0) this.scene.tip.hide();
+    else this.scene.tip.show(event.clientX, event.clientY, this.sentence(index));
+  }
+
+  // ----------------------------------------------------------------- keyboard
+
+  private key(event: KeyboardEvent): void {
+    const { layout } = this;
+    if (!layout || event.ctrlKey || event.metaKey || event.altKey) return;
+    const goal = movedBy(event.key, this.cursor, layout);
+    if (event.key === " ") this.toggle();
+    else if (event.key === "Escape" && (this.brush.isDown || this.start !== null)) {
+      this.brush.cancel();
+      this.selectNone();
+    } else if (typeof goal === "number") {
+      if (event.shiftKey) this.start ??= this.cursor;
+      else this.start = null;
+      this.move(goal);
+      this.scene.frames.add(this.draw);
+    } else if (goal !== null) {
+      if (!event.shiftKey) this.owner.leap(this.axis, goal, this.cursor % layout.columns);
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  /** The cursor's index, or the range that it ends, as the first of it is not yet. */
+  private toggle(): void {
+    if (!this.begin()) return;
+    const from = this.start ?? this.cursor;
+    this.paint(range(from, this.cursor), !this.goes(from));
+    this.pressed = this.cursor;
+    this.commit();
+  }
+
+  private move(index: number): void {
+    this.cursor = index;
+    this.placeCursor();
+    this.tell();
+  }
+
+  private selectNone(): void {
+    if (this.start === null) return;
+    this.start = null;
+    this.scene.frames.add(this.draw);
+  }
+
+  private placeCursor(): void {
+    if (!this.layout) return;
+    const [x, y] = corner(this.layout, this.cursor);
+    const { cell } = this.layout;
+    this.frame.style.transform = `translate(${x}px, ${y}px)`;
+    this.frame.style.width = this.frame.style.height = `${cell}px`;
+    if (this.hasFocus && this.start !== null) this.frame.scrollIntoView?.({ block: "nearest" });
+  }
+
+  // -------------------------------------------------------------------- looks
+
+  private get isLocked(): boolean {
+    return this.scene.session.isLocked(this.axis);
+  }
+
+  private look(): void {
+    const { looks, axis } = this;
+    const bytes = this.scene.data.draft.bitsOf(axis);
+    const { report, isReportCurrent } = this.scene.session;
+    looks.set(this.scene.shades.of(axis));
+    for (let index = 0; index < looks.length; index += 1) if (bit(bytes, index)) looks[index] |= GOES;
+    const stale = isReportCurrent ? 0 : STALE;
+    const mark = (indices: readonly number[] | undefined, kind: number) => {
+      for (const index of indices ?? []) if (index < looks.length) looks[index] |= kind | stale;
+    };
+    mark(report?.kept.get(axis), KEPT);
+    mark(report?.taken.get(axis), TAKEN);
+    if (this.start !== null) for (const index of range(this.start, this.cursor)) looks[index] |= IN_RANGE;
+  }
+
+  /** "index 12 of 64, importance 0.83, goes" */
+  private sentence(index: number): string {
+    const { scores, axes } = this.scene.data;
+    const score = scores?.at(this.axis, index);
+    const look = this.looks[index];
+    return [
+      `index ${index} of ${axes.size[this.axis]}`,
+      score === undefined ? "" : `importance ${shortNumber(score)}`,
+      this.goes(index) ? "goes" : "stays",
+      look & KEPT ? "the dry run keeps it" : look & TAKEN ? "the dry run takes it" : ""
+    ]
+      .filter(Boolean)
+      .join(", ");
+  }
+
+  /** The option under the cursor; another element each time, so that it is read out. */
+  private tell(): void {
+    const text = this.sentence(this.cursor);
+    const isSelected = this.start !== null;
+    const key = `${text} ${isSelected}`;
+    if (key === this.said) return;
+    this.said = key;
+    options += 1;
+    const option = el("div", "mkg-mask-option mkg-offscreen", text);
+    option.id = `mkg-mask-option-${options}`;
+    option.setAttribute("role", "option");
+    option.setAttribute("aria-selected", String(isSelected));
+    option.setAttribute("aria-posinset", String(this.cursor + 1));
+    option.setAttribute("aria-setsize", String(this.looks.length));
+    this.element.querySelector("[role=option]")?.remove();
+    this.element.append(option);
+    this.element.setAttribute("aria-activedescendant", option.id);
+  }
+}

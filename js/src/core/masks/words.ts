@@ -1,0 +1,32 @@
+// Numbers in the words of the editor.
+
+import { exactNumber, shortBytes, shortNumber } from "../format";
+import type { Totals } from "./counters";
+
+export function axesText(count: number): string {
+  return `${exactNumber(count)} ${count === 1 ? "axis" : "axes"}`;
+}
+
+export function indicesText(count: number): string {
+  return `${exactNumber(count)} ${count === 1 ? "index" : "indices"}`;
+}
+
+export type Counter = keyof Totals;
+
+export const COUNTERS: readonly [Counter, string][] = [
+  ["params", "Parameters"],
+  ["flops", "FLOPs"],
+  ["bytes", "Bytes"]
+];
+
+export function amountText(counter: Counter, value: number): string {
+  return counter === "bytes" ? shortBytes(value) : shortNumber(value);
+}
+
+/** "−28.7 %"; "" without a change. */
+export function changeText(before: number, after: number): string {
+  if (before <= 0 || before === after) return "";
+  const share = (100 * (after - before)) / before;
+  const text = Math.abs(share) < 0.05 ? "< 0.1" : Math.abs(share).toFixed(1);
+  return `${share < 0 ? "−" : "+"}${text} %`;
+}

@@ -1,0 +1,60 @@
+// What only JupyterLab has room for: commands, tabs, the side panel. Loaded when the page turns out to be JupyterLab.
+
+import { type ILabShell, ILayoutRestorer, type JupyterFrontEnd } from "@jupyterlab/application";
+import { ICommandPalette } from "@jupyterlab/apputils";
+import { IConsoleTracker } from "@jupyterlab/console";
+import { ILauncher } from "@jupyterlab/launcher";
+import { INotebookTracker } from "@jupyterlab/notebook";
+import { IStateDB } from "@jupyterlab/statedb";
+import { ITranslator } from "@jupyterlab/translation";
+import "../../style/graph.css";
+import "../../style/panels.css";
+import { addCommands, addToLauncher, addToPalette } from "./commands";
+import { Inputs } from "./dialogs";
+import { Hosts } from "./hosts";
+import { AllKernelObjects } from "./kernel_objects";
+import { ObjectPanel, PANEL_ID } from "./panel";
+import { openFile } from "./open_file";
+import { Tabs } from "./tabs";
+import { bundleOf } from "./words";
+
+export async function start(app: JupyterFrontEnd, shell: ILabShell): Promise<void> {
+  const [notebooks, consoles, restorer, palette, launcher, translator, state] = await Promise.all([
+    app.resolveOptionalService(INotebookTracker),
+    app.resolveOptionalService(IConsoleTracker),
+    app.resolveOptionalService(ILayoutRestorer),
+    app.resolveOptionalService(ICommandPalette),
+    app.resolveOptionalService(ILauncher),
+    app.resolveOptionalService(ITranslator),
+    app.resolveOptionalService(IStateDB)
+  ]);
+  const trans = bundleOf(translator);
+  const hosts = new Hosts(shell, notebooks, consoles);
+  const objects = new AllKernelObjects();
+  const openNotebook = (path: string) => void app.commands.execute("docmanager:open", { path });
+  const tabs = new Tabs(shell, { hosts, trans, openNotebook });
+  const inputs = new Inputs(state, trans);
+  addCommands({
+    app,
+    shell,
+    hosts,
+    objects,
+    tabs,
+    inputs,
+    trans,
+    panelId: PANEL_ID,
+    openFile: folder => openFile(app, folder, translator, trans)
+  });
+  const panel = new ObjectPanel({ hosts, objects, commands: app.commands, trans });
+  shell.add(panel, "left", { rank: 600, type: "ModuleKG" });
+  if (restorer) {
+    restorer.add(panel, PANEL_ID);
+    tabs.restoreBy(restorer);
+  }
+  if (palette) {
+    addToPalette(palette);
+  }
+  if (launcher) {
+    addToLauncher(launcher);
+  }
+}

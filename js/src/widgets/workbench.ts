@@ -1,0 +1,58 @@
+// Workbench: the views of its parts in panes that can be resized.
+
+import { DOMWidgetModel, DOMWidgetView, unpack_models } from "@jupyter-widgets/base";
+import "../../style/workbench.css";
+import { readSplit, WorkbenchView as Panes } from "../core/workbench";
+import { Connection, modelDefaults, TraitWriter } from "./_base";
+
+const PARTS = ["graph", "editor", "panel"] as const;
+
+export class WorkbenchModel extends DOMWidgetModel {
+  static override serializers = {
+    ...DOMWidgetModel.serializers,
+    ...Object.fromEntries(PARTS.map(part => [part, { deserialize: unpack_models }]))
+  };
+
+  override defaults(): ReturnType<DOMWidgetModel["defaults"]> {
+    return { ...super.defaults(), ...modelDefaults("Workbench"), graph: null, editor: null, panel: null, split: {} };
+  }
+}
+
+export class WorkbenchView extends DOMWidgetView {
+  private panes?: Panes;
+  private connection?: Connection;
+  private writer?: TraitWriter;
+  private children: Promise<DOMWidgetView>[] = [];
+
+  override render(): void {
+    super.render();
+    this.el.dataset.mkgId = this.model.model_id;
+    this.connection = new Connection(this.model, () => undefined);
+    this.writer = new TraitWriter(this, () => this.connection?.connected ?? false);
+    const parts = PARTS.map(part => this.model.get(part) as DOMWidgetModel | null).filter(part => part !== null);
+    const split = readSplit(this.model.get("split"));
+    const panes = new Panes(this.el, parts.length, split, changed => this.writer?.write("split", changed, 60));
+    this.panes = panes;
+    this.listenTo(this.model, "change:split", () => panes.setSplit(readSplit(this.model.get("split"))));
+    void this.displayed.then(() => {
+      this.children = parts.map((part, at) => this.show(part, panes.panes[at]));
+    });
+  }
+
+  override remove(): void {
+    this.writer?.dispose();
+    this.connection?.dispose();
+    for (const child of this.children) void child.then(view => view.remove());
+    this.children = [];
+    this.panes?.dispose();
+    super.remove();
+  }
+
+  /** A child measures its place on the page: it hears of being displayed only once it is there. */
+  private async show(part: DOMWidgetModel, pane: HTMLElement): Promise<DOMWidgetView> {
+    const view = await this.create_child_view<DOMWidgetView>(part);
+    pane.append(view.el);
+    view.trigger("displayed");
+    return view;
+  }
+}

@@ -1,0 +1,371 @@
+"""MaskEditor: the plan both ways, edits of the page, masks and cuts with their way back."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from ipywidgets.widgets.widget import _instances
+from torch import nn
+
+import modulekg_widgets as mk
+from modulekg_widgets.engine.errors import (
+    CutError,
+    PlanFileError,
+    TraceError,
+    UnknownAxisError,
+    UnknownKeywordError,
+    UnknownNameError,
+    UnknownPathError,
+)
+from modulekg_widgets.widgets._base import WidgetValueError
+
+X = torch.zeros(2, 4)
+HIDDEN, WIDE = "0.out", "2.out"
+
+
+def net() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 12), nn.ReLU(), nn.Linear(12, 20), nn.ReLU(), nn.Linear(20, 3))
+
+
+def bytes_of(model: nn.Module) -> dict[str, tuple[tuple[int, ...], bytes]]:
+    return {name: (tuple(t.shape), t.detach().numpy().tobytes()) for name, t in model.state_dict().items()}
+
+
+class Page:
+    """Keeps what an editor sends, and speaks to it as the browser does."""
+
+    def __init__(self, editor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.editor = editor
+        self.heard: list[tuple[dict[str, Any], list[bytes]]] = []
+        monkeypatch.setattr(editor, "send", self._receive)
+
+    def _receive(self, content: dict[str, Any], buffers: Any = None) -> None:
+        json.dumps(content, allow_nan=False)
+        self.heard.append((content, [bytes(buffer) for buffer in buffers or ()]))
+
+    def say(self, content: dict[str, Any], *buffers: bytes) -> list[dict[str, Any]]:
+        """Send one message; what the editor answers."""
+        known = len(self.heard)
+        self.editor._handle_custom_msg(content, [memoryview(buffer) for buffer in buffers])
+        return [content for content, _ in self.heard[known:]]
+
+    def edit(self, axis: str, start: int, content: bytes, name: str = "1") -> list[dict[str, Any]]:
+        number = self.editor.payload["axes"]["name"].index(axis)
+        edit = {"type": "edit", "id": name, "edits": [[number, start, len(content)]]}
+        return self.say({**edit, "generation": self.editor.payload["generation"]}, content)
+
+
+@pytest.fixture
+def model() -> nn.Module:
+    return net()
+
+
+@pytest.fixture
+def editor(model: nn.Module) -> Iterator[mk.MaskEditor]:
+    made = mk.MaskEditor(model, X)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def page(editor: mk.MaskEditor, monkeypatch: pytest.MonkeyPatch) -> Page:
+    return Page(editor, monkeypatch)
+
+
+def test_making_an_editor_leaves_the_model_as_it_was(model: nn.Module) -> None:
+    before, rng = bytes_of(model), torch.get_rng_state()
+    attributes = {name: set(vars(module)) for name, module in model.named_modules()}
+    editor = mk.MaskEditor(model, X, plan=mk.plan(mk.trace(model, X), ratio=0.5))
+    assert editor.plan is not None
+    editor.close()
+    assert bytes_of(model) == before
+    assert torch.equal(torch.get_rng_state(), rng)
+    assert {name: set(vars(module)) for name, module in model.named_modules()} == attributes
+
+
+def test_a_plan_set_from_python_is_read_back_and_its_repr_runs(editor: mk.MaskEditor) -> None:
+    assert editor.plan is None
+    plan = mk.plan(editor.graph, ratio=0.5)
+    editor.plan = plan
+    assert editor.plan is plan
+    assert editor.report["params"] == list(plan.params)
+    assert eval(repr(editor.plan), {"mk": mk, "graph": editor.graph}) == plan
+    editor.plan = None
+    assert editor.plan is None
+    assert editor.report == {}
+
+
+def test_an_edit_of_the_page_is_the_plan(editor: mk.MaskEditor, page: Page) -> None:
+    (answer,) = page.edit(HIDDEN, 1, b"\x03", name="gesture")
+    number = editor.payload["axes"]["name"].index(HIDDEN)
+    assert answer == {"type": "applied", "id": "gesture", "revision": 1, "edits": [[number, 1, 1]]}
+    assert page.heard[-1][1] == [b"\x03"]
+    assert editor.plan is not None
+    assert [(cut.name, cut.dropped) for cut in editor.plan.axes] == [(HIDDEN, (8, 9))]
+    assert repr(editor.plan) == "mk.plan(graph, per_axis={'0.out': [8, 9]})"
+
+
+def test_a_page_that_comes_later_gets_the_draft_as_it_is(editor: mk.MaskEditor, page: Page) -> None:
+    page.edit(WIDE, 0, b"\x05")
+    state = editor.get_state()
+    assert (state["revision"], bytes(state["dropped"])) == (1, editor._masks.packed())
+    assert np.frombuffer(state["scores"], "<f8").size == sum(state["payload"]["axes"]["size"])
+
+
+@pytest.mark.parametrize(
+    ("axis", "start", "content", "said"),
+    [
+        (HIDDEN, 0, b"\xff\x0f", "would lose all"),
+        ("0.in", 0, b"\x01", "is frozen"),
+        (HIDDEN, 7, b"\x01", "goes beyond"),
+    ],
+)
+def test_an_edit_that_may_not_be_is_refused_with_the_whole_draft(
+    editor: mk.MaskEditor, page: Page, axis: str, start: int, content: bytes, said: str
+) -> None:
+    page.edit(WIDE, 0, b"\x01")
+    (answer,) = page.edit(axis, start, content, name="bad")
+    assert (answer["type"], answer["refused"]) == ("mask", "bad")
+    assert said in answer["text"]
+    assert page.heard[-1][1] == [editor._masks.packed()]
+    assert editor._masks.dropped == {WIDE: [0]}
+
+
+@pytest.mark.parametrize(
+    "edits", [None, [], "x", [[0, 0]], [[0, 0, 5]], [["0", 0, 1]], [[0, 0, 1], [0, 0, 1]], [[True, 0, 1]], [[-1, 0, 1]]]
+)
+def test_what_is_no_edit_changes_nothing(editor: mk.MaskEditor, page: Page, edits: Any) -> None:
+    (answer,) = page.say({"type": "edit", "id": "1", "generation": 1, "edits": edits}, b"\x01")
+    assert answer["type"] == "mask"
+    assert editor._masks.dropped == {}
+
+
+def test_a_check_brings_the_report_or_why_there_is_none(editor: mk.MaskEditor, page: Page) -> None:
+    page.edit(HIDDEN, 0, b"\x01")
+    assert page.say({"type": "check", "id": "2"}) == [{"type": "done", "action": "check", "text": ""}]
+    assert editor.report["revision"] == 1
+    assert editor.report["error"] is None
+    before, after = editor.report["params"]
+    assert (before, after) == (4 * 12 + 12 + 12 * 20 + 20 + 63, 4 * 11 + 11 + 11 * 20 + 20 + 63)
+    assert editor.report["bytes"] == [4 * before, 4 * after]
+
+
+def test_mask_cut_and_undo_are_real_and_exact(editor: mk.MaskEditor, page: Page, model: nn.Module) -> None:
+    original = bytes_of(model)
+    page.edit(HIDDEN, 0, b"\x07")
+    (masked,) = page.say({"type": "mask"})
+    assert (masked["type"], masked["action"], editor.stage) == ("done", "mask", "masked")
+    assert not model[0].weight[:3].any()
+    assert model[0].weight[3:].all()
+    page.edit(HIDDEN, 0, b"\x01")
+    editor.mask()  # what the first mask had set is back
+    assert not model[0].weight[:1].any()
+    assert model[0].weight[1:].all()
+    assert editor.operations == 1
+    page.say({"type": "cut"})
+    assert (editor.stage, editor.operations) == ("cut", 2)
+    assert model[0].weight.shape == (11, 4)
+    assert model(X).shape == (2, 3)
+    assert editor.payload["axes"]["size"][editor.payload["axes"]["name"].index(HIDDEN)] == 11
+    assert editor.plan is None
+    page.say({"type": "undo"})
+    assert editor.stage == "masked"
+    assert editor.plan is not None
+    assert editor._masks.dropped == {HIDDEN: [0]}
+    editor.undo()
+    assert bytes_of(model) == original
+    assert (editor.stage, editor.operations) == ("", 0)
+    with pytest.raises(CutError, match="nothing to undo"):
+        editor.undo()
+
+
+def test_an_edit_of_the_axes_before_a_cut_is_refused(editor: mk.MaskEditor, page: Page) -> None:
+    page.edit(HIDDEN, 0, b"\x07")
+    before = editor.payload
+    editor.cut()
+    number = before["axes"]["name"].index(WIDE)
+    edit = {"type": "edit", "id": "late", "generation": before["generation"], "edits": [[number, 0, 1]]}
+    (answer,) = page.say(edit, b"\x01")
+    assert (answer["type"], answer["refused"]) == ("mask", "late")
+    assert "its axes are others" in answer["text"]
+    assert editor._masks.dropped == {}
+
+
+def test_beside_a_running_cell_the_draft_changes_and_the_model_waits(
+    editor: mk.MaskEditor, page: Page, model: nn.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting: list[Any] = []
+    monkeypatch.setattr("modulekg_widgets.widgets.mask_messages.when_idle", waiting.append)
+    monkeypatch.setattr("modulekg_widgets.widgets.mask_editor.when_idle", waiting.append)
+    original = bytes_of(model)
+
+    def beside() -> None:
+        page.edit(HIDDEN, 0, b"\x07")
+        page.say({"type": "check"})
+        page.say({"type": "cut"})
+        editor.set_state({"importance": "activation", "axis": WIDE})
+
+    thread = threading.Thread(target=beside)
+    thread.start()
+    thread.join()
+    assert editor._masks.dropped == {HIDDEN: [0, 1, 2]}
+    assert (editor.axis, editor.importance, editor.report) == (WIDE, "l1", {})
+    assert bytes_of(model) == original
+    for act in waiting:
+        act()
+    assert (editor.stage, editor.importance) == ("cut", "activation")
+    assert model[0].weight.shape == (9, 4)
+
+
+def test_a_cut_takes_the_optimizer_along(model: nn.Module) -> None:
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.randn(8, 4)).sum().backward()
+    optimizer.step()
+    editor = mk.MaskEditor(model, X, optimizer=optimizer)
+    editor.plan = mk.plan(editor.graph, per_axis={HIDDEN: [0, 1]})
+    editor.cut()
+    assert optimizer.state[model[0].weight]["exp_avg"].shape == (10, 4)
+    editor.undo()
+    assert optimizer.state[model[0].weight]["exp_avg"].shape == (12, 4)
+    editor.close()
+
+
+def test_nothing_to_cut_is_said_to_python_and_to_the_page(editor: mk.MaskEditor, page: Page) -> None:
+    for act in (editor.cut, editor.mask, editor.save):
+        with pytest.raises(CutError, match="nothing goes"):
+            act()
+    (answer,) = page.say({"type": "cut"})
+    assert (answer["type"], answer["action"]) == ("failed", "cut")
+    assert "nothing goes" in answer["text"]
+
+
+def test_plans_are_saved_and_loaded(editor: mk.MaskEditor, page: Page, tmp_path: Path) -> None:
+    page.edit(WIDE, 1, b"\x81")
+    path = str(tmp_path / "mine.modulekg.json")
+    assert page.say({"type": "save", "path": path})[0]["type"] == "done"
+    assert editor.path == path
+    assert mk.load_plan(path) == editor.plan
+    editor.plan = None
+    assert page.say({"type": "load", "path": path})[-1]["type"] == "done"
+    assert editor._masks.dropped == {WIDE: [8, 15]}
+    assert page.say({"type": "save", "path": path})[0]["type"] == "done"  # a plan may be replaced
+    editor.plan = None
+    editor.load()
+    assert editor._masks.dropped == {WIDE: [8, 15]}
+
+
+def test_a_click_overwrites_no_file_of_another_kind(editor: mk.MaskEditor, page: Page, tmp_path: Path) -> None:
+    thesis = tmp_path / "thesis.json"
+    thesis.write_text("years of work", "utf-8")
+    page.edit(WIDE, 0, b"\x01")
+    (answer,) = page.say({"type": "save", "path": str(thesis)})
+    assert answer["type"] == "failed"
+    assert "is no plan: choose another name" in answer["text"]
+    assert thesis.read_text("utf-8") == "years of work"
+    (answer,) = page.say({"type": "load", "path": str(thesis)})
+    assert answer["type"] == "failed"
+    for path in (None, "", 3):
+        assert page.say({"type": "save", "path": path})[0]["type"] == "failed"
+    with pytest.raises(PlanFileError):
+        editor.load(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [
+        ("axis", "0.outs", UnknownAxisError),
+        ("locked", ["nowhere"], UnknownAxisError),
+        ("scope", "glob", UnknownNameError),
+        ("importance", "l3", UnknownNameError),
+        ("importance", "hessian", CutError),  # it needs data
+        ("selected", "0.weight", UnknownPathError),
+        ("plan", "a plan", WidgetValueError),
+    ],
+)
+def test_what_is_unknown_raises_and_changes_nothing(
+    editor: mk.MaskEditor, name: str, value: Any, error: type[Exception]
+) -> None:
+    before = getattr(editor, name)
+    with pytest.raises(error):
+        setattr(editor, name, value)
+    assert getattr(editor, name) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("axis", "no"), ("importance", "hessian"), ("scope", 3), ("locked", ["no"])]
+)
+def test_what_the_page_sets_wrongly_is_put_back_and_said(
+    editor: mk.MaskEditor, page: Page, name: str, value: Any
+) -> None:
+    before = getattr(editor, name)
+    editor.set_state({name: value})
+    assert getattr(editor, name) == before
+    assert page.heard[-1][0]["type"] == "failed"
+
+
+def test_what_the_kernel_owns_is_not_the_pages_to_set(editor: mk.MaskEditor) -> None:
+    payload, scores = editor.payload, editor.scores
+    editor.set_state({"payload": {}, "scores": b"", "dropped": b"\xff", "stage": "cut", "axis": HIDDEN})
+    assert (editor.payload, editor.scores, editor.stage, editor.axis) == (payload, scores, "", HIDDEN)
+    assert editor._masks.dropped == {}
+
+
+def test_importances_by_name_and_of_ones_own(editor: mk.MaskEditor) -> None:
+    l1 = editor.scores
+    editor.importance = "random"
+    assert editor.scores != l1
+
+    def backwards(group: Any) -> Any:
+        return range(group.size, 0, -1)
+
+    editor.rank_by(backwards)
+    assert editor.importance == "backwards"
+    assert "backwards" in editor.payload["importances"]
+    start = sum(editor.payload["axes"]["size"][: editor.payload["axes"]["name"].index(HIDDEN)])
+    assert np.frombuffer(editor.scores, "<f8")[start : start + 12].tolist() == list(range(12, 0, -1))
+    with pytest.raises(CutError, match="stopped on axis"):
+        editor.rank_by(lambda group: 1 / 0)
+    assert editor.importance == "backwards"
+
+
+def test_a_wrong_keyword_and_a_model_that_fails_are_told() -> None:
+    with pytest.raises(UnknownKeywordError, match="did you mean 'importance'"):
+        mk.MaskEditor(net(), X, importence="l1")
+    with pytest.raises(TraceError):
+        mk.MaskEditor(net(), torch.zeros(2, 5))
+
+
+def test_closing_lets_everything_go(model: nn.Module) -> None:
+    import gc
+    import weakref
+
+    editor = mk.MaskEditor(model, X)
+    editor.plan = mk.plan(editor.graph, ratio=0.3)
+    editor.mask()
+    editor.undo()
+    graph = weakref.ref(editor.graph)
+    known = set(_instances)
+    editor.close()
+    gc.collect()
+    assert graph() is None
+    assert editor.comm is None
+    assert not any(editor is widget for widget in _instances.values())
+    assert set(_instances) < known
+    assert repr(editor) == "<MaskEditor, closed>"
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+def test_the_static_picture_says_what_stays(editor: mk.MaskEditor) -> None:
+    editor.plan = mk.plan(editor.graph, per_axis={HIDDEN: [0, 1, 2]})
+    picture = editor._static_picture()
+    assert picture.startswith("<svg")
+    assert "9 of 12" in picture
+    assert "20 of 20" not in picture
