@@ -177,9 +177,14 @@ class MaskEditor(ModuleKGWidget):
 
     def rank_by(self, importance: Any) -> None:
         """Shade and choose by a registered name, a criterion or a function of a group; raises `CutError`."""
+        known = dict(self._criteria)
         name = self._offered(importance)
         self._scored = ("", b"")
-        self._score(name)
+        try:
+            self._score(name)
+        except BaseException:
+            self._criteria = known  # what cannot rank is not offered
+            raise
         self.payload = {**self.payload, "importances": [text(each) for each in self._criteria]}
         self.importance, self.scores = name, self._scored[1]
 

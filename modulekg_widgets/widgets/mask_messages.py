@@ -33,7 +33,9 @@ class MaskMessages:
 
     def heard(self, _widget: Any, content: Any, buffers: Any) -> None:
         """Do what one message asks for; what runs or changes the model waits until no cell runs."""
-        action = content.get("type")
+        action = content.get("type") if isinstance(content, dict) else None
+        if not isinstance(action, str):
+            return
         if action in self._of_draft or (action in self._of_model and in_main_thread()):
             self._do(action, content, buffers)
         elif action in self._of_model:
@@ -85,7 +87,7 @@ class MaskMessages:
 
     def _save(self, editor: MaskEditor, content: dict[str, Any], buffers: Any) -> str:
         path = _path(content)
-        if Path(path).exists():
+        if _is_there(path):
             _check_is_plan(path)
         editor.save(path)
         editor.path = path
@@ -121,6 +123,13 @@ def _path(content: dict[str, Any]) -> str:
     if not isinstance(path, str) or not path.strip():
         raise PlanFileError("a plan needs the name of a file, as plan.modulekg.json")
     return path
+
+
+def _is_there(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):  # as a name that is too long; writing tells what is wrong with it
+        return False
 
 
 def _check_is_plan(path: str) -> None:

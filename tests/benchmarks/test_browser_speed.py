@@ -5,16 +5,12 @@ The figures are printed, and written to $MODULEKG_BENCHMARKS (default: browser_s
 
 from __future__ import annotations
 
-import json
-import os
 import statistics
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
+from benchmarks.figures import collected, p95
 from browser.graph import CY, READY, ROOT, SETUP, SHOW, GraphPage
 from browser.page import NotebookPage
 
@@ -73,21 +69,7 @@ SHOW_ALL = "graph = mk.ModelGraph(model)\ngraph.expanded = [str(i) for i in rang
 @pytest.fixture(scope="module")
 def figures() -> Iterator[dict[str, float]]:
     """Measured values by name; a table at the end."""
-    measured: dict[str, float] = {}
-    yield measured
-    rows: list[dict[str, Any]] = []
-    print(f"\n{'measure':<46} {'value':>10} {'goal':>8}")
-    for name, value in measured.items():
-        unit, goal, less = GOALS[name]
-        reached = value <= goal if less else value >= goal
-        rows.append({"measure": name, "value": round(value, 1), "unit": unit, "goal": goal, "reached": reached})
-        print(f"{name:<46} {value:>10.1f} {'≤' if less else '≥'} {goal:<6} {unit:<9}{'' if reached else 'MISSED'}")
-    file = Path(os.environ.get("MODULEKG_BENCHMARKS") or Path(tempfile.gettempdir()) / "browser_speed.json")
-    file.write_text(json.dumps(rows, indent=2), "utf-8")
-
-
-def p95(values: list[float]) -> float:
-    return statistics.quantiles(values, n=20, method="inclusive")[-1]
+    yield from collected(GOALS, "browser_speed")
 
 
 @pytest.mark.parametrize("model", ["resnet152", "densenet201"])

@@ -5,16 +5,12 @@ The figures are printed, and written to $MODULEKG_BENCHMARKS (default: panel_spe
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
+from benchmarks.figures import collected
 from browser.metrics import FLOOD, ROOT, MetricsPage, assert_final_state, last_of_flood
 from browser.page import NotebookPage
 
@@ -72,17 +68,7 @@ FRAMES = f"""async seconds => {{
 @pytest.fixture(scope="module")
 def figures() -> Iterator[dict[str, float]]:
     """Measured values by name; a table at the end."""
-    measured: dict[str, float] = {}
-    yield measured
-    rows: list[dict[str, Any]] = []
-    print(f"\n{'measure':<48} {'value':>10} {'goal':>8}")
-    for name, value in measured.items():
-        unit, goal, less = GOALS[name]
-        reached = value <= goal if less else value >= goal
-        rows.append({"measure": name, "value": round(value, 1), "unit": unit, "goal": goal, "reached": reached})
-        print(f"{name:<48} {value:>10.1f} {'≤' if less else '≥'} {goal:<6} {unit:<12}{'' if reached else 'MISSED'}")
-    file = Path(os.environ.get("MODULEKG_BENCHMARKS") or Path(tempfile.gettempdir()) / "panel_speed.json")
-    file.write_text(json.dumps(rows, indent=2), "utf-8")
+    yield from collected(GOALS, "panel_speed")
 
 
 def heap(notebook: NotebookPage) -> float:

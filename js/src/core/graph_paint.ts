@@ -3,7 +3,7 @@
 
 import { FONT, fontOf, type Measure } from "./cards";
 import { inkOn } from "./colour";
-import { AXIS, mix, STATUS_STYLE, type Theme } from "./graph_style";
+import { AXIS, mix, readable, STATUS_STYLE, type Theme } from "./graph_style";
 import type { Box } from "./layout";
 import { type EdgePaint, paintEdges } from "./paint_edges";
 import { HEADER, type Line, linesOf, TITLE } from "./paint_lines";
@@ -87,7 +87,8 @@ export class Painter {
     if (fill) {
       this.shape(box[0] + box[2] - 26, box[1] + HEADER - 6, 12, 12, 3, fill);
     }
-    this.write(item, lines.filter(legible), theme.text, theme.muted, tinted(item, theme.frame(item.depth), 0.1));
+    const ground = tinted(item, theme.frame(item.depth), 0.1);
+    this.write(item, lines.filter(legible), theme.text, theme.quiet(ground), ground);
     if (lines.some(legible)) {
       if (item.container) {
         this.chevron(box[0] + 16, box[1] + HEADER, true, theme.muted);
@@ -100,14 +101,17 @@ export class Painter {
   private card({ item, lines }: Prepared, theme: Theme, legible: (line: Line) => boolean): void {
     const { context } = this;
     const { node, box, fill } = item;
-    context.globalAlpha = item.dim ? DIM : item.status === "same" && !item.selected && !item.hit ? QUIET : 1;
-    this.body(item, node.kind === "pseudo" ? theme.canvas : (fill ?? tinted(item, theme.surface, 0.22)), theme);
-    const ink = fill ? inkOn(fill) : theme.text;
+    const share = shareOf(item);
+    context.globalAlpha = share;
+    const ground = node.kind === "pseudo" ? theme.canvas : (fill ?? tinted(item, theme.surface, 0.22));
+    this.body(item, ground, theme);
+    const { ink, quiet } = inksOn(mix(theme.canvas, ground, share), share, fill !== null, theme);
     if (node.kind !== "pseudo") {
       const hue = theme.dark ? mix(item.family, "#ffffff", 0.25) : item.family;
       this.shape(box[0] + 7, box[1] + 9, 4, box[3] - 18, 2, fill ? ink : hue);
     }
-    this.write(item, lines.filter(legible), ink, fill ? ink : theme.muted);
+    context.globalAlpha = 1; // texts are never too faint to be read
+    this.write(item, lines.filter(legible), ink, quiet);
     if (lines.some(legible)) {
       if (item.container) {
         this.chevron(box[0] + box[2] - 15, box[1] + TITLE, false, ink);
@@ -115,7 +119,6 @@ export class Painter {
       this.badges(item, box[0] + box[2] - (item.container ? 26 : 10), box[1] + TITLE, theme);
     }
     this.statusMark(item);
-    context.globalAlpha = 1;
   }
 
   /** Outline and fill, with the card behind a stack and the glow of the selection. */
@@ -166,10 +169,11 @@ export class Painter {
   private badge(text: string, right: number, middle: number, theme: Theme): number {
     const { context } = this;
     const width = this.measure(text, FONT.text, true) + 10;
-    this.shape(right - width, middle - 8, width, 16, 8, mix(theme.surface, theme.accent, theme.dark ? 0.3 : 0.14));
+    const [ground, ink] = badgeColours(theme);
+    this.shape(right - width, middle - 8, width, 16, 8, ground);
     context.font = fontOf(FONT.text, true);
     context.textAlign = "center";
-    context.fillStyle = theme.dark ? mix(theme.accent, "#ffffff", 0.6) : mix(theme.accent, "#000000", 0.35);
+    context.fillStyle = ink;
     context.fillText(text, right - width / 2, middle + 0.5);
     return width;
   }
@@ -227,6 +231,23 @@ export class Painter {
     context.strokeStyle = colour;
     context.stroke();
   }
+}
+
+/** Ground and ink of the small signs. */
+export function badgeColours({ surface, accent, dark }: Theme): readonly [ground: string, ink: string] {
+  return [mix(surface, accent, dark ? 0.3 : 0.14), mix(accent, dark ? "#ffffff" : "#000000", dark ? 0.6 : 0.35)];
+}
+
+/** How much of a card shines through to the eye. */
+function shareOf({ dim, status, selected, hit }: PaintItem): number {
+  return dim ? DIM : status === "same" && !selected && !hit ? QUIET : 1;
+}
+
+/** Inks of the name and of the rest, on a ground of which `share` is the card's own. */
+export function inksOn(ground: string, share: number, isFilled: boolean, theme: Theme): { ink: string; quiet: string } {
+  const full = isFilled ? inkOn(ground) : theme.text;
+  const ink = share < 1 ? readable(mix(ground, full, share), full, ground) : full;
+  return { ink, quiet: isFilled || share < 1 ? ink : theme.quiet(ground) };
 }
 
 function lineWidth(item: PaintItem): number {

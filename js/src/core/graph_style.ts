@@ -2,6 +2,7 @@
 
 import type { StylesheetStyle } from "cytoscape";
 import { canvasContext } from "./cards";
+import { contrast } from "./colour";
 import type { Status } from "./payload";
 
 export interface Theme {
@@ -9,16 +10,18 @@ export interface Theme {
   ground: string; // behind the picture, as graph.css paints it
   surface: string; // cards
   text: string;
-  muted: string;
+  muted: string; // on a surface; elsewhere see quiet()
   border: string;
   accent: string;
   edge: string;
   axis: string; // members of the chosen axis
   dark: boolean;
   frame(depth: number): string;
+  quiet(ground: string): string; // muted text that can be read on that ground
 }
 
 const FALLBACK = { surface: "#ffffff", text: "#1f2328", muted: "#59636e", border: "#c4cbd3", accent: "#0969da" };
+const READABLE = 4.5;
 type Token = keyof typeof FALLBACK;
 
 /** What the CSS variables of `element` say now; graph.css maps JupyterLab's onto them. */
@@ -28,19 +31,26 @@ export function readTheme(element: HTMLElement): Theme {
   const surface = opaque(read("surface"), "#ffffff");
   const text = opaque(read("text"), surface);
   const dark = brightness(surface) < brightness(text);
+  const muted = opaque(read("muted"), surface);
+  const inks = new Map<string, string>();
   const canvas = dark ? mix(surface, "#000000", 0.28) : mix(surface, text, 0.035);
   return {
     canvas,
     ground: mix(surface, text, 0.035),
     surface,
     text,
-    muted: opaque(read("muted"), surface),
+    muted,
     border: stronger(mix(surface, text, 0.26), opaque(read("border"), surface), surface),
     accent: opaque(read("accent"), surface),
     edge: mix(canvas, text, 0.48),
     axis: dark ? mix(AXIS, "#ffffff", 0.15) : mix(AXIS, "#000000", 0.1),
     dark,
-    frame: depth => mix(canvas, text, 0.025 + 0.02 * Math.min(depth, 4))
+    frame: depth => mix(canvas, text, 0.025 + 0.02 * Math.min(depth, 4)),
+    quiet: ground => {
+      const ink = inks.get(ground) ?? readable(muted, text, ground);
+      inks.set(ground, ink);
+      return ink;
+    }
   };
 }
 
@@ -76,6 +86,15 @@ export function mix(base: string, top: string, share: number): string {
   const [a, b] = [channels(base), channels(top)];
   const mixed = [0, 1, 2].map(i => Math.round(a[i] + (b[i] - a[i]) * share));
   return `#${mixed.map(channel => channel.toString(16).padStart(2, "0")).join("")}`;
+}
+
+/** The colour, moved towards `end` until it can be read. */
+export function readable(colour: string, end: string, ground: string, least = READABLE): string {
+  for (let share = 0; share < 1; share += 0.1) {
+    const moved = mix(colour, end, share);
+    if (contrast(moved, ground) >= least) return moved;
+  }
+  return end;
 }
 
 function opaque(colour: string, base: string): string {

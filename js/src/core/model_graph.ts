@@ -3,7 +3,7 @@
 import { axesOf } from "./axes";
 import { Breadcrumb } from "./breadcrumb";
 import { DiffView } from "./diff_view";
-import { Disposers, el } from "./dom";
+import { Disposers, el, keepKeys } from "./dom";
 import { ExportMenu } from "./export/menu";
 import { bindKeys } from "./graph_keys";
 import { GraphView } from "./graph_view";
@@ -29,7 +29,7 @@ let created = 0;
 export function createModelGraph(host: HTMLElement, raw: unknown, store: Store): ModelGraph {
   host.classList.add("mkg-widget", "mkg-model-graph");
   host.dataset.mkgId ??= `model-graph-${++created}`;
-  host.dataset.lmSuppressShortcuts = "true"; // JupyterLab's shortcuts stay out of the whole widget
+  keepKeys(host);
   delete host.dataset.mkgReady;
   const payload = readOrExplain(host, raw);
   try {

@@ -113,9 +113,10 @@ function label(context: CanvasRenderingContext2D, { route, lit, depth }: EdgePai
   const width = context.measureText(edge.label).width + 6;
   context.beginPath();
   context.roundRect(x - width / 2, y - 7, width, 14, 4);
-  context.fillStyle = depth > 0 ? theme.frame(depth - 1) : theme.ground;
+  const ground = depth > 0 ? theme.frame(depth - 1) : theme.ground;
+  context.fillStyle = ground;
   context.fill();
-  context.fillStyle = lit ? theme.text : theme.muted;
+  context.fillStyle = lit ? theme.text : theme.quiet(ground);
   context.fillText(edge.label, x, y + 0.5);
 }
 

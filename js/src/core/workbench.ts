@@ -1,6 +1,6 @@
 // Panes with handles between them: one above, the others beside each other below.
 
-import { Disposers, el, listen, setAttribute } from "./dom";
+import { Disposers, el, keepKeys, listen, setAttribute } from "./dom";
 
 export interface Split {
   readonly rows: number; // share of the height that the pane above has
@@ -39,7 +39,7 @@ export class WorkbenchView {
     private readonly changed: (split: Split) => void
   ) {
     host.classList.add("mkg-widget", "mkg-workbench");
-    host.dataset.lmSuppressShortcuts = "true";
+    keepKeys(host);
     this.panes = Array.from({ length: count }, () => el("div", "mkg-workbench-pane"));
     const [above, first, ...others] = this.panes;
     if (above) host.append(above);

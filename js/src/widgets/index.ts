@@ -3,6 +3,5 @@
 import type { ExportMap } from "@jupyter-widgets/base";
 
 export async function loadWidgets(): Promise<ExportMap> {
-  const widgets = await Promise.all([import("./model_graph"), import("./mask_editor"), import("./metric_panel"), import("./workbench"), import("./forward_player")]);
-  return Object.assign({}, ...widgets) as ExportMap;
+  return { ...(await import("./all")) } as unknown as ExportMap;
 }

@@ -2,7 +2,7 @@
 
 import "../../../style/forward_player.css";
 import "../../../style/forward_details.css";
-import { Disposers, el, listen } from "../dom";
+import { Disposers, el, keepKeys, listen } from "../dom";
 import { PayloadError } from "../payload_checks";
 import { DISCONNECTED } from "../status";
 import { Clock, togglePlaying } from "./clock";
@@ -37,7 +37,7 @@ export function createForwardPlayer(
 ): ForwardPlayer {
   host.classList.add("mkg-widget", "mkg-forward-player");
   host.dataset.mkgId ??= `forward-player-${++created}`;
-  host.dataset.lmSuppressShortcuts = "true"; // JupyterLab's shortcuts stay out of the whole widget
+  keepKeys(host);
   delete host.dataset.mkgReady;
   try {
     return new Player(host, new Forward(raw), store, shared);

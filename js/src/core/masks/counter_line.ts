@@ -56,15 +56,16 @@ export class CounterLine {
     const legend = el("div", "mkg-mask-legend");
     const [stays, goes] = [el("span", "mkg-mask-key-stays"), el("span", "mkg-mask-key-goes")];
     for (const part of [this.ramp, stays, goes]) part.setAttribute("aria-hidden", "true");
-    legend.append(
-      el("span", "", "least"),
-      this.ramp,
-      el("span", "", "most important"),
-      stays,
-      el("span", "", "stays"),
-      goes,
-      el("span", "", "goes")
-    );
+    const keys = [
+      [el("span", "", "least"), this.ramp, el("span", "", "most important")],
+      [stays, el("span", "", "stays")],
+      [goes, el("span", "", "goes")]
+    ];
+    for (const parts of keys) {
+      const key = el("span", "mkg-mask-key"); // is not torn apart where the line breaks
+      key.append(...parts);
+      legend.append(key);
+    }
     return legend;
   }
 }

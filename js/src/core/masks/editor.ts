@@ -2,7 +2,7 @@
 
 import "../../../style/mask_editor.css";
 import "../../../style/mask_rows.css";
-import { Disposers, el } from "../dom";
+import { Disposers, el, keepKeys } from "../dom";
 import { watchTheme } from "../graph_style";
 import { Actions } from "./actions";
 import { CellTip } from "./cell_tip";
@@ -27,7 +27,7 @@ let created = 0;
 export function createMaskEditor(host: HTMLElement, session: Session, store: EditorStore): MaskEditor {
   host.classList.add("mkg-widget", "mkg-mask-editor");
   host.dataset.mkgId ??= `mask-editor-${++created}`;
-  host.dataset.lmSuppressShortcuts = "true"; // JupyterLab's shortcuts stay out of the whole widget
+  keepKeys(host);
   let shown = mounted(host, session, store);
   const stop = session.events.on("data", () => {
     const focused = host.contains(document.activeElement) ? document.activeElement : null;
@@ -114,6 +114,7 @@ class Editor implements MaskEditor {
     for (const part of parts) this.disposers.add(() => part.dispose());
     this.listen();
     this.recolour();
+    this.tellPending();
     this.followKernel();
     host.dataset.mkgReady = "true";
   }
@@ -135,8 +136,14 @@ class Editor implements MaskEditor {
       store.on("scope", () => this.recolour()),
       store.on("connected", () => this.followKernel()),
       scene.session.events.on("scores", () => this.recolour()),
+      scene.session.events.on("report", () => this.tellPending()),
       watchTheme(() => this.recolour())
     );
+  }
+
+  /** How many edits the kernel has not confirmed yet. */
+  private tellPending(): void {
+    this.host.dataset.mkgPending = String(this.scene.data.draft.pending.length);
   }
 
   private recolour(): void {

@@ -29,8 +29,6 @@ export class RatioControl {
       listen(slider, "input", () => this.preview(Number(slider.value))),
       listen(slider, "change", () => scene.session.commit()),
       listen(field, "change", () => this.typed()),
-      // in a notebook no change follows from Enter
-      listen(field, "keydown", event => event.key === "Enter" && this.typed()),
       scene.data.draft.onChange(() => this.scene.frames.add(this.follow)),
       scene.session.events.on("scores", () => this.enable()),
       scene.store.on("locked", () => this.enable())

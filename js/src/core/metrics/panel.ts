@@ -2,7 +2,7 @@
 
 import "../../../style/metric_panel.css";
 import "../../../style/metric_charts.css";
-import { button, Disposers, el, listen, setAttribute } from "../dom";
+import { button, Disposers, el, keepKeys, listen, setAttribute } from "../dom";
 import { fileName } from "../export/scene";
 import { watchTheme } from "../graph_style";
 import { PayloadError } from "../payload_checks";
@@ -52,7 +52,7 @@ export function createMetricPanel(
 ): MetricPanel {
   host.classList.add("mkg-widget", "mkg-metric-panel");
   host.dataset.mkgId ??= `metric-panel-${++created}`;
-  host.dataset.lmSuppressShortcuts = "true"; // JupyterLab's shortcuts stay out of the whole widget
+  keepKeys(host);
   delete host.dataset.mkgReady;
   const payload = readOrExplain(host, raw);
   try {

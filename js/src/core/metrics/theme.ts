@@ -1,7 +1,7 @@
 // The colours of the charts: those of the page's theme, made strong enough to be read.
 
-import { contrast, MISSING_COLOUR } from "../colour";
-import { mix, readTheme } from "../graph_style";
+import { MISSING_COLOUR } from "../colour";
+import { mix, readable, readTheme } from "../graph_style";
 import { lineColour } from "./palette";
 
 export interface ChartTheme {
@@ -18,7 +18,6 @@ export interface ChartTheme {
   line(slot: number): string;
 }
 
-const READABLE = 4.5;
 const WARN = "#d55e00";
 
 export function readChartTheme(element: HTMLElement): ChartTheme {
@@ -27,24 +26,15 @@ export function readChartTheme(element: HTMLElement): ChartTheme {
     dark,
     ground,
     text,
-    muted: readable(muted, text, ground, READABLE),
+    muted: readable(muted, text, ground),
     grid: mix(ground, text, 0.09),
     axis: mix(ground, text, 0.3),
     empty: mix(ground, MISSING_COLOUR, dark ? 0.16 : 0.45),
     warn: readable(WARN, text, ground, 3),
-    accent: readable(accent, text, ground, READABLE),
+    accent: readable(accent, text, ground),
     font: getComputedStyle(element).fontFamily || "sans-serif",
     line: slot => lineColour(slot, dark)
   };
-}
-
-/** The colour, moved towards `text` until it can be read. */
-function readable(colour: string, text: string, ground: string, least: number): string {
-  for (let share = 0; share < 1; share += 0.1) {
-    const moved = mix(colour, text, share);
-    if (contrast(moved, ground) >= least) return moved;
-  }
-  return text;
 }
 
 export function sameTheme(a: ChartTheme, b: ChartTheme): boolean {
