@@ -10,7 +10,7 @@ from traitlets import Bool, Dict, Float, Int, Unicode, observe, validate
 
 from modulekg_widgets.engine.errors import ModuleKGError, shown
 from modulekg_widgets.engine.tracing.playback import Playback
-from modulekg_widgets.engine.tracing.playing import error_text
+from modulekg_widgets.engine.tracing.playing import Step, error_text
 from modulekg_widgets.widgets._base import ModuleKGWidget, WidgetValueError, check_keywords
 from modulekg_widgets.widgets.forward_payload import forward_payload, maps_message
 from modulekg_widgets.widgets.forward_picture import svg
@@ -93,6 +93,11 @@ class ForwardPlayer(ModuleKGWidget):
     def __repr__(self) -> str:
         where = f"step={self.step} of {len(self)}, selected={self.selected!r}"
         return f"<ForwardPlayer of {shown(self._played.title)}: {where}>"
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The calls in order, with `path`, `inputs` and `outputs` (their `sizes`), `statistics` and `top`."""
+        return tuple(self._played.steps)
 
     @property
     def error(self) -> str | None:

@@ -283,3 +283,8 @@ def test_the_main_thread_without_a_kernel() -> None:
     assert main_thread.in_main_thread()
     main_thread.when_idle(lambda: done.append(1))
     assert done == [1]
+
+
+def test_the_steps_are_there_for_python(player: ForwardPlayer) -> None:
+    assert [step.path for step in player.steps] == ["", "conv", "relu", "relu"]
+    assert [layout.sizes for layout in player.steps[0].outputs] == [(2, 2, 2, 2), (2, 2, 2, 2)]
