@@ -1,5 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
-import { isEqual, Store } from "./store";
+import { isEqual } from "./state_store";
+import { Store } from "./store";
 
 describe("Store", () => {
   it("tells the listeners of a key, and only of a change", () => {

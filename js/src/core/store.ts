@@ -1,6 +1,7 @@
-// The state that all parts of one view share, with a listener list for each key.
+// What is chosen in a graph.
 
 import { Value } from "./payload";
+import { StateStore } from "./state_store";
 
 export type ViewName = "hierarchy" | "dataflow" | "operators" | "deduplicated" | "diff";
 
@@ -41,57 +42,8 @@ export function initialState(): GraphState {
   };
 }
 
-type Listener = () => void;
-
-export class Store {
-  private readonly state: GraphState;
-  private readonly listeners = new Map<keyof GraphState, Set<Listener>>();
-
+export class Store extends StateStore<GraphState> {
   constructor(initial: Partial<GraphState> = {}) {
-    this.state = { ...initialState(), ...initial };
+    super({ ...initialState(), ...initial });
   }
-
-  get<K extends keyof GraphState>(key: K): GraphState[K] {
-    return this.state[key];
-  }
-
-  /** Nobody is told when the value is equal to the one before. */
-  set<K extends keyof GraphState>(key: K, value: GraphState[K]): void {
-    if (isEqual(this.state[key], value)) {
-      return;
-    }
-    this.state[key] = value;
-    for (const listener of [...(this.listeners.get(key) ?? [])]) {
-      listener();
-    }
-  }
-
-  /** Returns the disposer. */
-  on<K extends keyof GraphState>(key: K, listener: Listener): () => void {
-    const listeners = this.listeners.get(key) ?? new Set<Listener>();
-    this.listeners.set(key, listeners);
-    const entry = () => listener(); // a wrapper, so that one function may listen twice
-    listeners.add(entry);
-    return () => void listeners.delete(entry);
-  }
-}
-
-/** Equality of values, one level deep for arrays, maps, sets and records. */
-export function isEqual(a: unknown, b: unknown): boolean {
-  if (Object.is(a, b)) {
-    return true;
-  }
-  if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) {
-    return false;
-  }
-  const left = entries(a);
-  const right = entries(b);
-  return (
-    left.length === right.length &&
-    left.every(([key, value], i) => Object.is(key, right[i][0]) && Object.is(value, right[i][1]))
-  );
-}
-
-function entries(value: object): [unknown, unknown][] {
-  return value instanceof Map || value instanceof Set ? [...value.entries()] : Object.entries(value);
 }

@@ -1,7 +1,7 @@
 // What stands for @jupyter-widgets/base in a saved page: models and views without a kernel.
 // Only what the views use is here; the build says so when one uses more.
 
-import { isEqual } from "../core/store";
+import { isEqual } from "../core/state_store";
 import { Events } from "./events";
 
 type Attributes = Record<string, unknown>;

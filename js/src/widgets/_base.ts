@@ -1,6 +1,6 @@
 // What every widget shares: live connection, guarded and debounced traits.
 
-import { DOMWidgetModel, DOMWidgetView } from "@jupyter-widgets/base";
+import { DOMWidgetModel, DOMWidgetView, unpack_models } from "@jupyter-widgets/base";
 import "../../style/graph.css";
 import "../../style/panels.css";
 import { MODULE, VERSION } from "../generated/version";
@@ -18,6 +18,11 @@ export function modelDefaults(name: string): Record<string, unknown> {
     _view_module_version: RANGE
   };
 }
+
+/** Serializer of traits that name other models; one that a saved notebook lacks is no reason to show nothing. */
+export const otherModels: { deserialize: typeof unpack_models } = {
+  deserialize: (value, manager) => Promise.resolve(unpack_models(value, manager)).catch(() => null)
+};
 
 interface SignalLike<T> {
   connect(slot: (sender: unknown, args: T) => void): boolean;

@@ -1,12 +1,13 @@
 // MaskEditor: the draft lives in the model, so that all views edit the same; a view binds its state to the traits.
 
-import { DOMWidgetModel, DOMWidgetView, unpack_models } from "@jupyter-widgets/base";
+import { DOMWidgetModel } from "@jupyter-widgets/base";
 import { bytesOf } from "../core/masks/bits";
 import { createMaskEditor, type MaskEditor } from "../core/masks/editor";
 import { GraphLink, type LinkedGraph } from "../core/masks/graph_link";
 import { Session } from "../core/masks/session";
 import { type EditorState, EditorStore } from "../core/masks/state";
-import { Connection, modelDefaults, TraitWriter } from "./_base";
+import { modelDefaults, otherModels } from "./_base";
+import { areTexts, type Binding, BoundView, isCount, isText, isTextOrNull, oneOf } from "./bound_view";
 
 /** A copy: what is saved or sent does not change under the hands of whoever does it. */
 const copied = {
@@ -19,7 +20,7 @@ const copied = {
 export class MaskEditorModel extends DOMWidgetModel {
   static override serializers: typeof DOMWidgetModel.serializers = {
     ...DOMWidgetModel.serializers,
-    graphs: { deserialize: unpack_models },
+    graphs: otherModels,
     dropped: copied,
     scores: copied
   };
@@ -111,117 +112,36 @@ function whenIdle(message: unknown, act?: () => void): void {
   if (content?.execution_state === "idle") act?.();
 }
 
-type Key = Exclude<keyof EditorState, "query" | "connected">;
-
-interface Binding<K extends Key = Key> {
-  readonly key: K;
-  readonly delay: number | null; // ms until the kernel hears of it; null: only the kernel sets it
-  readonly isValid: (value: unknown) => boolean;
-}
-
-const isText = (value: unknown): value is string => typeof value === "string";
-const isTextOrNull = (value: unknown): boolean => value === null || isText(value);
 const texts = (value: unknown): string[] => (Array.isArray(value) ? value.filter(isText) : []);
-const oneOf =
-  <T extends string>(...choices: readonly T[]) =>
-  (value: unknown): boolean =>
-    choices.includes(value as T);
 
-// the traits have the names of the keys
-const BINDINGS: readonly Binding[] = [
-  { key: "importance", delay: 60, isValid: isText },
-  { key: "scope", delay: 60, isValid: oneOf("local", "global") },
-  { key: "locked", delay: 60, isValid: value => Array.isArray(value) && value.every(isText) },
-  { key: "axis", delay: 20, isValid: isTextOrNull },
-  { key: "path", delay: 0, isValid: isText },
-  { key: "selected", delay: null, isValid: isTextOrNull },
-  { key: "stage", delay: null, isValid: oneOf("", "masked", "cut") },
-  { key: "operations", delay: null, isValid: Number.isInteger }
+const BINDINGS: readonly Binding<EditorState>[] = [
+  { key: "importance", trait: "importance", delay: 60, isValid: isText },
+  { key: "scope", trait: "scope", delay: 60, isValid: oneOf("local", "global") },
+  { key: "locked", trait: "locked", delay: 60, isValid: areTexts },
+  { key: "axis", trait: "axis", delay: 20, isValid: isTextOrNull },
+  { key: "path", trait: "path", delay: 0, isValid: isText },
+  { key: "selected", trait: "selected", delay: null, isValid: isTextOrNull },
+  { key: "stage", trait: "stage", delay: null, isValid: oneOf("", "masked", "cut") },
+  { key: "operations", trait: "operations", delay: null, isValid: isCount }
 ];
 
-export class MaskEditorView extends DOMWidgetView {
-  private store?: EditorStore;
-  private editor?: MaskEditor;
-  private connection?: Connection;
-  private writer?: TraitWriter;
-  private disposers: (() => void)[] = [];
-  private fromKernel = false;
+export class MaskEditorView extends BoundView<EditorState, MaskEditor> {
+  protected readonly bindings = BINDINGS;
+
+  protected createStore(initial: Partial<EditorState>): EditorStore {
+    return new EditorStore(initial);
+  }
+
+  protected create(store: EditorStore): MaskEditor {
+    return createMaskEditor(this.el, this.session, store);
+  }
+
+  protected override followKernel(connected: boolean): void {
+    if (!connected) this.session.abandon();
+    super.followKernel(connected);
+  }
 
   private get session(): Session {
     return (this.model as MaskEditorModel).session;
-  }
-
-  override render(): void {
-    super.render();
-    const store = new EditorStore(this.traits());
-    this.store = store;
-    this.writer = new TraitWriter(this, () => this.connection?.connected ?? false);
-    this.connection = new Connection(this.model, connected => this.followKernel(connected));
-    store.set("connected", this.connection.connected);
-    this.el.dataset.mkgId = this.model.model_id;
-    this.bindTraits(store);
-    // the canvases need the size that they have on the page
-    void this.displayed.then(() => this.mount());
-  }
-
-  override remove(): void {
-    this.writer?.dispose();
-    this.connection?.dispose();
-    this.editor?.dispose();
-    this.disposers.forEach(dispose => dispose());
-    this.disposers = [];
-    this.store = undefined;
-    super.remove();
-  }
-
-  private followKernel(connected: boolean): void {
-    if (!connected) this.session.abandon();
-    this.store?.set("connected", connected);
-  }
-
-  private bindTraits(store: EditorStore): void {
-    for (const binding of BINDINGS) {
-      const { key, delay } = binding;
-      if (delay !== null)
-        this.disposers.push(
-          store.on(key, () => {
-            if (!this.fromKernel) this.writer?.write(key, store.get(key), delay);
-          })
-        );
-      this.listenTo(this.model, `change:${key}`, () => this.receive(binding));
-    }
-  }
-
-  /** The traits as the editor's state; anything of the wrong kind is left out. */
-  private traits(): Partial<EditorState> {
-    const valid = BINDINGS.filter(({ key, isValid }) => isValid(this.model.get(key)));
-    return Object.fromEntries(valid.map(({ key }) => [key, this.model.get(key)]));
-  }
-
-  private receive({ key, isValid }: Binding): void {
-    const value: unknown = this.model.get(key);
-    if (!this.store || !isValid(value)) return;
-    this.quietly(() => {
-      this.writer?.forget(key);
-      this.store?.set(key, value as EditorState[Key]);
-    });
-  }
-
-  /** Every change that follows from the kernel's is part of it: none is sent back. */
-  private quietly(act: () => void): void {
-    this.fromKernel = true;
-    try {
-      act();
-    } finally {
-      this.fromKernel = false;
-    }
-  }
-
-  private mount(): void {
-    const { store } = this;
-    if (!store) return; // closed before it was shown
-    this.quietly(() => {
-      this.editor = createMaskEditor(this.el, this.session, store);
-    });
   }
 }

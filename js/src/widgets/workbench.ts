@@ -1,16 +1,16 @@
 // Workbench: the views of its parts in panes that can be resized.
 
-import { DOMWidgetModel, DOMWidgetView, unpack_models } from "@jupyter-widgets/base";
+import { DOMWidgetModel, DOMWidgetView } from "@jupyter-widgets/base";
 import "../../style/workbench.css";
 import { readSplit, WorkbenchView as Panes } from "../core/workbench";
-import { Connection, modelDefaults, TraitWriter } from "./_base";
+import { Connection, modelDefaults, otherModels, TraitWriter } from "./_base";
 
 const PARTS = ["graph", "editor", "panel"] as const;
 
 export class WorkbenchModel extends DOMWidgetModel {
   static override serializers = {
     ...DOMWidgetModel.serializers,
-    ...Object.fromEntries(PARTS.map(part => [part, { deserialize: unpack_models }]))
+    ...Object.fromEntries(PARTS.map(part => [part, otherModels]))
   };
 
   override defaults(): ReturnType<DOMWidgetModel["defaults"]> {
@@ -29,7 +29,8 @@ export class WorkbenchView extends DOMWidgetView {
     this.el.dataset.mkgId = this.model.model_id;
     this.connection = new Connection(this.model, () => undefined);
     this.writer = new TraitWriter(this, () => this.connection?.connected ?? false);
-    const parts = PARTS.map(part => this.model.get(part) as DOMWidgetModel | null).filter(part => part !== null);
+    const named: unknown[] = PARTS.map(part => this.model.get(part) as unknown);
+    const parts = named.filter(part => part instanceof DOMWidgetModel); // saved state may name anything
     const split = readSplit(this.model.get("split"));
     const panes = new Panes(this.el, parts.length, split, changed => this.writer?.write("split", changed, 60));
     this.panes = panes;
@@ -45,6 +46,7 @@ export class WorkbenchView extends DOMWidgetView {
     for (const child of this.children) void child.then(view => view.remove());
     this.children = [];
     this.panes?.dispose();
+    this.panes = undefined;
     super.remove();
   }
 

@@ -1,6 +1,6 @@
-// What is chosen in a player, with a listener list for each key; step and selection go together.
+// What is chosen in a player; step and selection go together.
 
-import { isEqual } from "../store";
+import { StateStore } from "../state_store";
 import type { Forward } from "./payload";
 
 export interface ForwardState {
@@ -32,37 +32,9 @@ export function initialForwardState(): ForwardState {
   };
 }
 
-type Listener = () => void;
-
-export class ForwardStore {
-  private readonly state: ForwardState;
-  private readonly listeners = new Map<keyof ForwardState, Set<Listener>>();
-
+export class ForwardStore extends StateStore<ForwardState> {
   constructor(initial: Partial<ForwardState> = {}) {
-    this.state = { ...initialForwardState(), ...initial };
-  }
-
-  get<K extends keyof ForwardState>(key: K): ForwardState[K] {
-    return this.state[key];
-  }
-
-  /** Nobody is told when the value is equal to the one before. */
-  set<K extends keyof ForwardState>(key: K, value: ForwardState[K]): void {
-    if (isEqual(this.state[key], value)) return;
-    this.state[key] = value;
-    for (const listener of [...(this.listeners.get(key) ?? [])]) listener();
-  }
-
-  /** Returns the disposer. */
-  on(keys: keyof ForwardState | readonly (keyof ForwardState)[], listener: Listener): () => void {
-    const entry = () => listener(); // a wrapper, so that one function may listen twice
-    const watched = typeof keys === "string" ? [keys] : keys;
-    for (const key of watched) {
-      const listeners = this.listeners.get(key) ?? new Set<Listener>();
-      this.listeners.set(key, listeners);
-      listeners.add(entry);
-    }
-    return () => watched.forEach(key => this.listeners.get(key)?.delete(entry));
+    super({ ...initialForwardState(), ...initial });
   }
 }
 

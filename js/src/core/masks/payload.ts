@@ -49,6 +49,7 @@ export interface MaskPayload {
 
 export const SCHEMA_VERSION = 1;
 const DEEPEST = 64;
+const MOST_INDICES = 2 ** 24; // of all axes together; more would fill the browser's memory
 
 export function readMasks(raw: unknown): MaskPayload {
   need(isObject(raw), "payload");
@@ -99,6 +100,7 @@ function checkAxes(axes: unknown): number {
     ["by_ratio", value => typeof value === "boolean"]
   ];
   for (const [name, check] of columns) column(axes as Fields, name, count, check);
+  need((axes.size as number[]).reduce((total, size) => total + size, 0) <= MOST_INDICES, "size");
   return count;
 }
 

@@ -1,8 +1,7 @@
-// What one view of the editor shows, with a listener list for each key.
+// What one view of the editor shows.
 
-import { isEqual } from "../store";
+import { StateStore } from "../state_store";
 import type { Scope } from "./ratio";
-import { Events } from "./events";
 
 export type Stage = "" | "masked" | "cut";
 
@@ -35,27 +34,8 @@ export function initialEditorState(): EditorState {
   };
 }
 
-export class EditorStore {
-  private readonly state: EditorState;
-  private readonly events = new Events<keyof EditorState>();
-
+export class EditorStore extends StateStore<EditorState> {
   constructor(initial: Partial<EditorState> = {}) {
-    this.state = { ...initialEditorState(), ...initial };
-  }
-
-  get<K extends keyof EditorState>(key: K): EditorState[K] {
-    return this.state[key];
-  }
-
-  /** Nobody is told when the value is equal to the one before. */
-  set<K extends keyof EditorState>(key: K, value: EditorState[K]): void {
-    if (isEqual(this.state[key], value)) return;
-    this.state[key] = value;
-    this.events.tell(key);
-  }
-
-  /** Returns the disposer. */
-  on(keys: keyof EditorState | readonly (keyof EditorState)[], listener: () => void): () => void {
-    return this.events.on(keys, listener);
+    super({ ...initialEditorState(), ...initial });
   }
 }

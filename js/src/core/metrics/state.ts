@@ -1,6 +1,6 @@
-// What is chosen in a panel, with a listener list for each key.
+// What is chosen in a panel.
 
-import { isEqual } from "../store";
+import { StateStore } from "../state_store";
 
 export type PanelView = "lines" | "heatmap" | "histogram";
 export type Phase = "train" | "eval" | "both";
@@ -45,36 +45,8 @@ export function initialPanelState(): PanelState {
   };
 }
 
-type Listener = () => void;
-
-export class PanelStore {
-  private readonly state: PanelState;
-  private readonly listeners = new Map<keyof PanelState, Set<Listener>>();
-
+export class PanelStore extends StateStore<PanelState> {
   constructor(initial: Partial<PanelState> = {}) {
-    this.state = { ...initialPanelState(), ...initial };
-  }
-
-  get<K extends keyof PanelState>(key: K): PanelState[K] {
-    return this.state[key];
-  }
-
-  /** Nobody is told when the value is equal to the one before. */
-  set<K extends keyof PanelState>(key: K, value: PanelState[K]): void {
-    if (isEqual(this.state[key], value)) return;
-    this.state[key] = value;
-    for (const listener of [...(this.listeners.get(key) ?? [])]) listener();
-  }
-
-  /** Returns the disposer. */
-  on(keys: keyof PanelState | readonly (keyof PanelState)[], listener: Listener): () => void {
-    const entry = () => listener(); // a wrapper, so that one function may listen twice
-    const watched = typeof keys === "string" ? [keys] : keys;
-    for (const key of watched) {
-      const listeners = this.listeners.get(key) ?? new Set<Listener>();
-      this.listeners.set(key, listeners);
-      listeners.add(entry);
-    }
-    return () => watched.forEach(key => this.listeners.get(key)?.delete(entry));
+    super({ ...initialPanelState(), ...initial });
   }
 }
