@@ -13,11 +13,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.module import (
-    _global_forward_hooks_with_kwargs,
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-)
 
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.identity.hierarchy import Walk, class_name, module_state
@@ -33,6 +28,7 @@ from modulekg_widgets.engine.tracing.activations import (
     statistics,
     top,
 )
+from modulekg_widgets.engine.tracing.hooks import listening_to_modules
 from modulekg_widgets.engine.tracing.structure import tensors
 
 MOST_STEPS = 10_000
@@ -215,17 +211,13 @@ class CallRecorder:
 @contextmanager
 def listening(recorder: CallRecorder) -> Iterator[None]:
     """The recorder at work; hooks for all modules at once, so that the model itself gets none."""
-    before = register_module_forward_pre_hook(recorder.entered)
-    try:
-        after = register_module_forward_hook(recorder.left, with_kwargs=True, always_call=True)
-        try:
-            with compiled_as_eager(), torch.inference_mode(False), torch.no_grad():
-                yield
-        finally:
-            after.remove()
-            _global_forward_hooks_with_kwargs.pop(after.id, None)  # which torch forgets
-    finally:
-        before.remove()
+    with (
+        listening_to_modules(recorder.entered, recorder.left),
+        compiled_as_eager(),
+        torch.inference_mode(False),
+        torch.no_grad(),
+    ):
+        yield
 
 
 def compiled_as_eager() -> AbstractContextManager[Any]:

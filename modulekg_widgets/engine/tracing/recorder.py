@@ -12,11 +12,6 @@ from typing import Any
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.nn.modules.module import (
-    _global_forward_hooks_with_kwargs,
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-)
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
@@ -31,6 +26,7 @@ from modulekg_widgets.engine.tracing.dataflow import (
     Unknown,
 )
 from modulekg_widgets.engine.tracing.execution import constant_value
+from modulekg_widgets.engine.tracing.hooks import listening_to_modules
 from modulekg_widgets.engine.tracing.layouts import remembered
 from modulekg_widgets.engine.tracing.operators import user_operators
 from modulekg_widgets.engine.tracing.signature import Signature, on_meta, signature_of
@@ -268,19 +264,16 @@ def _before(node: DataNode, start: int) -> DataNode:
 @contextmanager
 def recording(recorder: Recorder) -> Iterator[None]:
     """The recorder at work; hooks for all modules at once, so that the model itself gets none."""
-    before = register_module_forward_pre_hook(recorder.entered)
-    try:
-        after = register_module_forward_hook(recorder.left, with_kwargs=True, always_call=True)
-        try:
-            # tensors without data refuse to be read
-            reading = _Reading(recorder) if recorder.stand_in is None else nullcontext()
-            with torch.inference_mode(False), torch.no_grad(), reading, recorder:
-                yield
-        finally:
-            after.remove()
-            _global_forward_hooks_with_kwargs.pop(after.id, None)  # which torch forgets
-    finally:
-        before.remove()
+    # tensors without data refuse to be read
+    reading = _Reading(recorder) if recorder.stand_in is None else nullcontext()
+    with (
+        listening_to_modules(recorder.entered, recorder.left),
+        torch.inference_mode(False),
+        torch.no_grad(),
+        reading,
+        recorder,
+    ):
+        yield
 
 
 class _Reading(TorchFunctionMode):
