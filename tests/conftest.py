@@ -11,9 +11,9 @@ import pytest
 # `pythonpath` in pyproject.toml makes tests/ the place to import from; the asserts there shall explain themselves, too
 pytest.register_assert_rewrite("browser.page", "browser.graph", "browser.hostile")
 
-from browser.fixtures import browser, jupyterlab, notebook, shared_page  # noqa: E402
+from browser.fixtures import browser, jupyterlab, notebook, plugin, shared_page  # noqa: E402
 
-__all__ = ["browser", "jupyterlab", "notebook", "require", "shared_page"]
+__all__ = ["browser", "jupyterlab", "notebook", "plugin", "require", "shared_page"]
 
 BENCHMARKS = Path(__file__).resolve().parent / "benchmarks"
 

@@ -10,6 +10,7 @@ import pytest
 
 from browser.lab import JupyterServer
 from browser.page import NotebookPage
+from browser.plugin import LabPlugin
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -87,3 +88,11 @@ def notebook(request: pytest.FixtureRequest, browser: Browser, jupyterlab: Jupyt
         if shared.kept is None:
             page.close()
         jupyterlab.shut_down_kernels()
+
+
+@pytest.fixture
+def plugin(notebook: NotebookPage) -> Iterator[LabPlugin]:
+    """What the lab extension adds to the page; the notebook is in front again at the end."""
+    plugin = LabPlugin(notebook)
+    yield plugin
+    plugin.focus_notebook()

@@ -1,12 +1,8 @@
 """JupyterLab's plugin: saved graphs and plans opened by a double click, settings, and what a reload brings back."""
 
 import json
-from collections.abc import Iterator
-
-import pytest
 
 from browser.graph import READY
-from browser.page import NotebookPage
 from browser.plugin import EXPLORE, PANEL, SHOW_PANEL, TAB, VIEWER, LabPlugin
 
 SETUP = """
@@ -37,13 +33,6 @@ PLAIN = {
     "old.modulekg.json": ('{"schema_version": 1, "kind": "model"}', "another version"),
     "huge.modulekg.json": ('["' + "x" * (65 << 20) + '"]', "larger than 64 MB"),
 }
-
-
-@pytest.fixture
-def plugin(notebook: NotebookPage) -> Iterator[LabPlugin]:
-    plugin = LabPlugin(notebook)
-    yield plugin
-    plugin.focus_notebook()
 
 
 def open_notebook(plugin: LabPlugin, *cells: str) -> None:

@@ -1,10 +1,5 @@
 """JupyterLab's plugin: commands, the side panel, viewers of files, settings, and what a reload brings back."""
 
-from collections.abc import Iterator
-
-import pytest
-
-from browser.page import NotebookPage
 from browser.plugin import EDIT_MASKS, EXPLORE, PANEL, SHOW_OBJECT, SHOW_PANEL, TAB, LabPlugin
 
 SETUP = """
@@ -30,13 +25,6 @@ CONSOLE = """async () => {
 }"""
 KERNEL = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
 LONE = "import torch, modulekg_widgets; lone = torch.nn.Linear(3, 3)"
-
-
-@pytest.fixture
-def plugin(notebook: NotebookPage) -> Iterator[LabPlugin]:
-    plugin = LabPlugin(notebook)
-    yield plugin
-    plugin.focus_notebook()
 
 
 def open_notebook(plugin: LabPlugin, *cells: str) -> None:

@@ -86,7 +86,8 @@ function expression(axes: Axes, tensor: AxisTensor, active: string | null): HTML
 function partElement(axes: Axes, { text, axis }: Part, active: string | null): HTMLElement {
   if (axis === null) return el("span", "mkg-dim", text);
   const chip = axisButton("mkg-axis-chip", axes, axis, active);
-  chip.append(nameSpan("", text));
+  const end = text.lastIndexOf("="); // what the name may turn around is the name alone
+  chip.append(nameSpan("", text.slice(0, end)), text.slice(end));
   return chip;
 }
 
