@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from browser.page import NotebookPage
@@ -25,6 +26,10 @@ ROWS = f"""() => Array.from(document.querySelectorAll('{PANEL} li'), row => [
   row.querySelector('.mkg-lab-object-class').textContent,
   row.querySelector('.mkg-lab-object-size').textContent,
 ].join(' | '))"""
+
+OPEN_FILES = """() => Array.from(
+  window.jupyterapp.shell.widgets('main'), widget => widget.context?.path
+).filter(Boolean)"""
 
 SET = """async ([id, name, value]) => {
   const registry = await window.jupyterapp.resolveRequiredService(
@@ -73,10 +78,20 @@ class LabPlugin:
         """Change one of the plugin's settings, as the settings editor does."""
         self.page.evaluate(SET, [SETTINGS, name, value])
 
+    def wait_until_saved(self, paths: list[str]) -> None:
+        """Wait until the server has a layout with these files; on a busy machine it is late."""
+        for _ in range(100):
+            saved = json.dumps(self.notebook.server.request("GET", "/lab/api/workspaces"))
+            if all(path in saved for path in paths):
+                return
+            self.notebook.pause(200)
+        raise AssertionError(f"the layout with {paths} was not saved: {saved[:2000]}")
+
     def reload(self) -> None:
         """Load the page again in the same workspace, once JupyterLab has saved its layout."""
         self.notebook.command("docmanager:save-all")
         self.notebook.pause(2_000)
+        self.wait_until_saved(self.page.evaluate(OPEN_FILES))
         address = self.page.url.partition("?")[0]
         self.page.goto(address)
         self.notebook.wait_for("() => window.jupyterapp !== undefined")

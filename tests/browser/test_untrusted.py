@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from browser.fixtures import in_shared_page
 from browser.hostile import PAYLOADS, assert_harmless, inspect
 from browser.page import NotebookPage
 from browser.untrusted import (
@@ -22,6 +23,13 @@ from browser.untrusted import (
 )
 
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+# a workbench has an editor and a panel in it: alone they are for the night
+IN_WORKBENCH = ("MaskEditor", "MetricPanel")
+NIGHTLY_PARTS = pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=pytest.mark.nightly) if kind.name in IN_WORKBENCH else kind for kind in KINDS],
+    ids=lambda kind: kind.name,
+)
 HOSTILE = "<img src=x onerror=window.__xss=1>"
 # all that a widget may say of data that it cannot show
 FIXED = (
@@ -39,7 +47,8 @@ def saved() -> dict[str, Any]:
     return saved_states()
 
 
-@EVERY_KIND
+@in_shared_page
+@NIGHTLY_PARTS
 def test_saved_state_sends_and_fetches_nothing(notebook: NotebookPage, saved: dict[str, Any], kind: Kind) -> None:
     state = saved[kind.name]
     models = state["state"]["state"]
@@ -53,7 +62,7 @@ def test_saved_state_sends_and_fetches_nothing(notebook: NotebookPage, saved: di
     assert_harmless(notebook.page, ".jp-Notebook", notebook.page.url)
 
 
-@EVERY_KIND
+@NIGHTLY_PARTS
 def test_trusted_saved_state_is_shown_disconnected(notebook: NotebookPage, saved: dict[str, Any], kind: Kind) -> None:
     """Once the reader trusts the notebook, the widget can be looked at; it knows that it has no kernel."""
     state = saved[kind.name]

@@ -19,7 +19,7 @@ import modulekg_widgets as mk
 from widgets.metric_samples import FakeComm, fake_kernel, measured_run, put
 
 X = torch.ones(2, 4)
-FIRST = 25  # openings that fill caches and import modules
+FIRST = 10  # openings that fill caches and import modules
 MOST = 250_000  # bytes that caches may still take
 
 
@@ -151,8 +151,8 @@ def assert_nothing_is_left(make: Callable[[], Shown], times: int, comms: list[Fa
 
 @pytest.mark.usefixtures("traced")
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
-def test_fifty_widgets_leave_nothing(make: Callable[[], Shown], comms: list[FakeComm]) -> None:
-    assert_nothing_is_left(make, 50, comms)
+def test_twenty_widgets_leave_nothing(make: Callable[[], Shown], comms: list[FakeComm]) -> None:
+    assert_nothing_is_left(make, 20, comms)
 
 
 @pytest.mark.nightly
