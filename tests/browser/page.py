@@ -175,6 +175,7 @@ class NotebookPage(WatchedPage):
     def __init__(self, browser: Browser, server: JupyterServer, **context: Any) -> None:
         super().__init__(browser, server, **context)
         self.has_lab = False
+        self.workspace = ""  # of its own where the layout counts: pages that share one save theirs over it
 
     def open(self, cells: Sequence[str] = (), content: Any = None) -> NotebookPage:
         """Write a notebook of these code cells (or this content), open it and wait for its kernel."""
@@ -183,7 +184,8 @@ class NotebookPage(WatchedPage):
         if self.has_lab:
             self.command("docmanager:open", path=name)
         else:
-            self.page.goto(f"{self.server.url}/lab/tree/{name}?reset")
+            workspace = self.workspace and f"workspaces/{self.workspace}/"
+            self.page.goto(f"{self.server.url}/lab/{workspace}tree/{name}?reset")
         self.wait_for(NOTEBOOK_READY, name)
         self.has_lab = True
         self.wait_for_kernel()
