@@ -141,11 +141,20 @@ class MaskEditor(ModuleKGWidget):
     def mask(self) -> None:
         """Set what goes to zero in the model; what an earlier mask had set is put back. `undo` takes it back."""
         plan = self._wanted()
-        if self.stage == MASKED:
-            self._applied[-1].receipt.restore()
+        before = self._applied[-1] if self.stage == MASKED else None
+        if before is not None:
+            before.receipt.restore()
             self._applied.pop()
-        self._applied.append(Operation(MASKED, plan.mask(self._model), plan))
+        try:
+            self._put_mask(plan)
+        except BaseException:
+            if before is not None:
+                self._put_mask(before.plan)
+            raise
         self._tell_stage()
+
+    def _put_mask(self, plan: PruningPlan) -> None:
+        self._applied.append(Operation(MASKED, plan.mask(self._model), plan))
 
     def cut(self) -> None:
         """Cut the model, and the optimizer's state along; the editor goes on with the smaller model."""

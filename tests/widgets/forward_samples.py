@@ -1,9 +1,7 @@
-"""Forward passes whose numbers are whole, for the golden files; written anew by running this file."""
+"""Forward passes whose numbers are whole, for the golden files."""
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +60,3 @@ def golden_passes() -> dict[str, Any]:
         reply = {"kind": "maps", "run": 1, "step": 1, "sample": 1, "page": 0, "maps": content}
         found[name] = {"payload": forward_payload(played, 1), "reply": reply, "pixels": list(pixels)}
     return found
-
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(HERE.parent))
-    from widgets.forward_samples import golden_passes as passes  # as pytest does, so that the classes have one name
-
-    FOLDER.mkdir(exist_ok=True)
-    for name, golden in passes().items():
-        (FOLDER / f"{name}.json").write_text(json.dumps(golden, separators=(",", ":")) + "\n", "utf-8")

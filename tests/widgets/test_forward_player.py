@@ -49,7 +49,7 @@ def ask(player: ForwardPlayer, monkeypatch: pytest.MonkeyPatch, **wish: int) -> 
 
 @pytest.mark.parametrize("name", ["residual", "stops"])
 def test_payload_and_pictures_are_the_golden_ones(name: str) -> None:
-    # a wanted change is written with: python tests/widgets/forward_samples.py
+    # a wanted change is written with: python tests/widgets/write_golden.py
     made = json.loads(json.dumps(golden_passes()[name], allow_nan=False))
     assert made == json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
     json.dumps(made, ensure_ascii=False).encode("utf-8")

@@ -187,6 +187,30 @@ def test_mask_cut_and_undo_are_real_and_exact(editor: mk.MaskEditor, page: Page,
         editor.undo()
 
 
+def test_a_mask_that_fails_leaves_the_one_before(
+    editor: mk.MaskEditor, page: Page, model: nn.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = bytes_of(model)
+    page.edit(HIDDEN, 0, b"\x07")
+    editor.mask()
+    masked = bytes_of(model)
+    page.edit(HIDDEN, 0, b"\x01")
+    wanted, mask = editor.plan, mk.PruningPlan.mask
+
+    def failing(self: mk.PruningPlan, model: nn.Module) -> Any:
+        if self is wanted:
+            raise CutError("no")
+        return mask(self, model)
+
+    monkeypatch.setattr(mk.PruningPlan, "mask", failing)
+    with pytest.raises(CutError, match="no"):
+        editor.mask()
+    assert bytes_of(model) == masked
+    assert (editor.stage, editor.operations) == ("masked", 1)
+    editor.undo()
+    assert bytes_of(model) == original
+
+
 def test_an_edit_of_the_axes_before_a_cut_is_refused(editor: mk.MaskEditor, page: Page) -> None:
     page.edit(HIDDEN, 0, b"\x07")
     before = editor.payload

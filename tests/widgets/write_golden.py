@@ -2,20 +2,26 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 
+
+def write(folder: str, made: Mapping[str, Any]) -> None:
+    (HERE / folder).mkdir(exist_ok=True)
+    for name, golden in made.items():
+        text = json.dumps(golden, separators=(",", ":"))
+        (HERE / folder / f"{name}.json").write_text(text + "\n", "utf-8")
+
+
 if __name__ == "__main__":
     sys.path.insert(0, str(HERE.parent))  # as pytest does, so that the classes have the same names
+    from widgets.forward_samples import golden_passes
     from widgets.golden_masks import golden_masks
     from widgets.golden_models import payloads, without_lines
 
-    (HERE / "golden").mkdir(exist_ok=True)
-    for name, payload in payloads().items():
-        text = json.dumps(without_lines(payload), separators=(",", ":"))
-        (HERE / "golden" / f"{name}.json").write_text(text + "\n", "utf-8")
-    (HERE / "golden_masks").mkdir(exist_ok=True)
-    for name, golden in golden_masks().items():
-        text = json.dumps(golden, separators=(",", ":"))
-        (HERE / "golden_masks" / f"{name}.json").write_text(text + "\n", "utf-8")
+    write("golden", {name: without_lines(payload) for name, payload in payloads().items()})
+    write("golden_masks", golden_masks())
+    write("golden_forward", golden_passes())
