@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Locator
 
 MODULE = "modulekg-widgets"
-EXPLORE, EDIT_MASKS, SHOW_OBJECT, SHOW_PANEL = (
-    f"{MODULE}:{command}" for command in ("explore", "edit-masks", "show-object", "show-panel")
+EXPLORE, EDIT_MASKS, OPEN_FILE, SHOW_OBJECT, SHOW_PANEL = (
+    f"{MODULE}:{command}" for command in ("explore", "edit-masks", "open-file", "show-object", "show-panel")
 )
 TAB = ".mkg-object-tab"
 PANEL = f"#{MODULE}-panel"

@@ -3,7 +3,7 @@
 import json
 
 from browser.graph import READY
-from browser.plugin import EXPLORE, PANEL, SHOW_PANEL, TAB, VIEWER, LabPlugin
+from browser.plugin import EXPLORE, OPEN_FILE, PANEL, SHOW_PANEL, TAB, VIEWER, LabPlugin
 
 SETUP = """
 import torch
@@ -61,6 +61,17 @@ def test_a_double_click_opens_a_graph_and_a_plan(plugin: LabPlugin) -> None:
     shown = rows.evaluate_all("rows => rows.map(row => Array.from(row.cells, cell => cell.textContent).slice(0, 3))")
     assert shown == [[name, str(size), str(left)] for name, size, left in axes]
     plugin.notebook.screenshot("lab-file-plan")
+
+
+def test_the_command_asks_for_a_file_and_opens_it(plugin: LabPlugin) -> None:
+    open_notebook(plugin, SETUP, SAVE)
+    plugin.start(OPEN_FILE)
+    dialog = plugin.page.locator(".jp-Dialog")
+    dialog.locator(".jp-DirListing-item", has_text="half.modulekg.json").click()
+    assert dialog.locator(".jp-DirListing-item", has_text=".ipynb").count() == 0  # only files of ours are offered
+    dialog.locator("button.jp-mod-accept").click()
+    plugin.page.locator(f"{VIEWER} .mkg-plan-view").wait_for()
+    assert plugin.page.evaluate("() => window.jupyterapp.shell.currentWidget.context.path") == "half.modulekg.json"
 
 
 def test_a_file_that_cannot_be_shown_says_why(plugin: LabPlugin) -> None:
