@@ -55,6 +55,34 @@ class RecordingError(ModuleKGError, ValueError):
     """A file that is no recorded run, or cannot be written; the message names the file, the line and what was found."""
 
 
+class PropertyError(ModuleKGError, ValueError):
+    """A property of a node that cannot be kept: not a plain value, or out of its range."""
+
+
+class StoreError(ModuleKGError, ValueError):
+    """A store that cannot be opened, read or written; the message says what was found, and nothing was written."""
+
+
+class GraphFileError(ModuleKGError, ValueError):
+    """A file that is not the graph that it should be."""
+
+
+class IndexingError(ModuleKGError):
+    """Some models could not be indexed; the others are in the store. `failures` tells each one's reason by name."""
+
+    def __init__(self, message: str, failures: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.failures = failures or {}
+
+
+class PredictionError(ModuleKGError, ValueError):
+    """A prediction or suggestion that the graph knows too little for; the message says what is missing."""
+
+
+class MissingPackageError(ModuleKGError, ImportError):
+    """An optional package that is not installed; the message names the extra that brings it."""
+
+
 class UnknownAxisError(ModuleKGError, KeyError):
     """An axis that does not exist, or does not run where it is asked for."""
 

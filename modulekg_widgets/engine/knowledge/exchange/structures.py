@@ -1,54 +1,12 @@
-"""The graph of structures as files for other tools: Graphviz DOT and the edge list of csacademy's graph editor."""
+"""The graph of structures alone: Graphviz DOT and the edge list of csacademy's graph editor."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import networkx as nx
 
-from modulekg_widgets.engine.errors import UnknownPathError, shown
-from modulekg_widgets.engine.registry import Registry
 
-Exporter = Callable[[nx.DiGraph], Iterator[str]]
-exporters: Registry[Exporter] = Registry("export format")
-exporter = exporters.register  # the public decorator, `@mk.exporter("ext")`
-
-
-def export_graph(graph: nx.DiGraph, path: Path) -> Path:
-    """Write `graph` in the format of the extension; the file appears whole or not at all.
-
-    Raises `UnknownNameError` for an extension that no exporter is registered for.
-    """
-    exporter = exporters[path.suffix.removeprefix(".").lower()]
-    write_whole(path, "".join(line + "\n" for line in exporter(graph)).encode("utf-8", "backslashreplace"))
-    return path
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that no reader ever sees a part of it; raises `UnknownPathError` where there is no folder."""
-    if not path.parent.is_dir():
-        raise UnknownPathError(f"there is no folder {shown(str(path.parent))!r}: make it first")
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
-
-
-@exporters.register("dot", "gv")
 def dot(graph: nx.DiGraph) -> Iterator[str]:
     """Graphviz DOT: a box per structure with its number of occurrences, an edge per containment with its count."""
     yield "digraph ModuleKG {"
@@ -71,7 +29,6 @@ def quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-@exporters.register("edges")
 def csacademy(graph: nx.DiGraph) -> Iterator[str]:
     """csacademy's graph editor: a line `from to` per edge and a line per node without edges; names hold no blanks."""
     names = _single_words(graph)

@@ -1,0 +1,101 @@
+"""All that a knowledge graph holds at one moment, as plain records: what analysis, exchange and the explorer read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from modulekg_widgets.engine.identity.fingerprint import display_name
+from modulekg_widgets.engine.knowledge.records import ModelNode, ModuleNode
+
+
+@dataclass(frozen=True, slots=True)
+class DataSetNode:
+    """A data set by name; `properties` are the user's plain values."""
+
+    name: str
+    properties: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class UserNode:
+    """A person or a program that trains, by name."""
+
+    name: str
+    properties: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class JobNode:
+    """One training run; `user`, `dataset` and `model` are names, None where it is not known."""
+
+    name: str
+    user: str | None
+    dataset: str | None
+    model: str | None
+    accuracy: float | None  # a fraction
+    convergence: float | None  # steps until 95 % of the way to the final value of the first metric of `history`
+    history: dict[str, list[tuple[float, float]]]  # metric -> (step, value)
+    started: float  # seconds since 1970, UTC
+    ended: float | None
+    properties: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The nodes of every type that is stored; types of modules and their edges are derived from them (relations.py)."""
+
+    scheme: str = "structure"
+    modules: dict[str, ModuleNode] = field(default_factory=dict)  # by fingerprint
+    models: dict[str, ModelNode] = field(default_factory=dict)  # by name, in the order of adding
+    datasets: dict[str, DataSetNode] = field(default_factory=dict)
+    users: dict[str, UserNode] = field(default_factory=dict)
+    jobs: dict[str, JobNode] = field(default_factory=dict)
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """The display name of every module, `ReLU854`, with as many digits as keep those of a class apart."""
+        return display_names({key: node.class_name for key, node in self.modules.items()})
+
+    @cached_property
+    def uses(self) -> Counter[str]:
+        """How often each module occurs over all models."""
+        uses: Counter[str] = Counter()
+        for model in self.models.values():
+            for (fingerprint, _), count in model.occurrences.items():
+                uses[fingerprint] += count
+        return uses
+
+    @cached_property
+    def holders(self) -> dict[str, list[str]]:
+        """The names of the models in which each module occurs."""
+        holders: dict[str, list[str]] = {key: [] for key in self.modules}
+        for model in self.models.values():
+            for fingerprint in dict.fromkeys(key for key, _ in model.occurrences):
+                holders[fingerprint].append(model.name)
+        return holders
+
+
+def display_names(classes: dict[str, str]) -> dict[str, str]:
+    """A display name for each fingerprint, given its class; no two are the same."""
+    names: dict[str, str] = {}
+    waiting, digits = list(classes), 3
+    while waiting:
+        candidates = {key: display_name(classes[key], key, digits) for key in waiting}
+        uses = Counter(candidates.values())
+        uses.update(names.values())  # Block1234 may also be a class called Block1 with three digits
+        names.update({key: name for key, name in candidates.items() if uses[name] == 1 or digits >= 40})
+        waiting = [key for key in waiting if key not in names]
+        digits += 1
+    return names
+
+
+def positions(node: ModuleNode) -> dict[str, tuple[int, ...]]:
+    """For each child structure the positions that it takes among the slots."""
+    found: dict[str, list[int]] = {}
+    for position, (_, child) in enumerate(node.slots):
+        if child is not None:
+            found.setdefault(child, []).append(position)
+    return {child: tuple(order) for child, order in found.items()}

@@ -1,0 +1,49 @@
+"""Whole files: written so that no reader sees a part, read within limits."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+from modulekg_widgets.engine.errors import GraphFileError, UnknownPathError, shown
+
+LARGEST_FILE = 1 << 29  # bytes; a graph of a million structures
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that no reader ever sees a part of it; raises `UnknownPathError` where there is no folder."""
+    if not path.parent.is_dir():
+        raise UnknownPathError(f"there is no folder {shown(str(path.parent))!r}: make it first")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def read_whole(path: Path) -> bytes:
+    """The content of an ordinary file; raises `GraphFileError`: others may have no end, or never answer."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise GraphFileError("it is no ordinary file")
+        with path.open("rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+    except (OSError, ValueError) as error:  # a path with a NUL in it is a ValueError
+        if isinstance(error, GraphFileError):
+            raise
+        raise GraphFileError(f"it cannot be read: {shown(str(error))}") from None
+    if len(content) > LARGEST_FILE:
+        raise GraphFileError(f"it is larger than {LARGEST_FILE >> 20} MB")
+    return content
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

@@ -1,0 +1,69 @@
+"""What the lossless formats share: names as text that any parser takes, and a graph put together from a file."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import networkx as nx
+
+from modulekg_widgets.engine.errors import GraphFileError, shown
+
+FORMAT = "modulekg"
+VERSION = 1  # of the meaning of what is written
+MOST_PARTS = 10_000_000  # lists, objects and elements of one file
+MOST_VALUES = MOST_PARTS  # of one attribute of a node
+# what XML forbids or changes, what ends a line in some reader, and the backslash that marks what was replaced
+_UNSAFE = re.compile("[\\\\\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")
+_ESCAPE = re.compile(r"\\(?:u([0-9a-f]{4}))?")
+
+
+def escaped(text: str) -> str:
+    """`text` with `\\uXXXX` for a backslash and for what XML cannot hold; `unescaped` gives it back."""
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def unescaped(text: str) -> str:
+    """The text that `escaped` wrote; raises `GraphFileError`."""
+    return _ESCAPE.sub(_character, text)
+
+
+def _character(match: re.Match[str]) -> str:
+    if match[1] is None:
+        raise GraphFileError("a text has a backslash without the four digits of a character")
+    return chr(int(match[1], 16))
+
+
+def header(graph: nx.DiGraph) -> dict[str, Any]:
+    return {"format": FORMAT, "version": VERSION, "scheme": graph.graph.get("scheme", "structure")}
+
+
+class Assembly:
+    """A graph put together node by node from a file whose parts may be forged."""
+
+    def __init__(self, found: dict[str, Any]) -> None:
+        if found.get("format") != FORMAT:
+            raise GraphFileError("it was not written by modulekg-widgets: there is no format 'modulekg' in its head")
+        version = found.get("version")
+        if type(version) is not int or version < 1:
+            raise GraphFileError(f"its version is {shown(str(version))!r}, not a number")
+        if version > VERSION:
+            raise GraphFileError(
+                f"it has version {version}, and this program reads up to {VERSION}: update modulekg-widgets"
+            )
+        self.graph = nx.DiGraph(scheme=found.get("scheme"))
+
+    def add_node(self, key: Any, attributes: dict[str, Any]) -> None:
+        if type(key) is not str:
+            raise GraphFileError(f"a node's id is a {type(key).__name__}, not a text")
+        if key in self.graph:
+            raise GraphFileError(f"the node {shown(key)!r} is there twice")
+        self.graph.add_node(key)
+        self.graph.nodes[key].update(attributes)
+
+    def add_edge(self, start: Any, end: Any) -> None:
+        """An edge without what is known of it, for the nodes tell that."""
+        for key in (start, end):
+            if type(key) is not str or key not in self.graph:
+                raise GraphFileError(f"an edge leads to {shown(str(key))!r}, which is no node of the file")
+        self.graph.add_edge(start, end)

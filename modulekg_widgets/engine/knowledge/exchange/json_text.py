@@ -1,0 +1,73 @@
+"""JSON of files: written a node a line, parsed within limits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, NoReturn
+
+from modulekg_widgets.engine.errors import GraphFileError, shown
+from modulekg_widgets.engine.knowledge.exchange.flat import MOST_PARTS, MOST_VALUES
+from modulekg_widgets.engine.knowledge.property_values import as_json, from_json
+
+_write = json.JSONEncoder(ensure_ascii=True, allow_nan=False).encode
+
+
+def json_line(value: Any) -> str:
+    return _write(value)
+
+
+def json_lines(values: Iterable[Any]) -> Iterator[str]:
+    """The elements of a list, a line each, with commas between them."""
+    last: str | None = None
+    for value in values:
+        if last is not None:
+            yield last + ","
+        last = _write(value)
+    if last is not None:
+        yield last
+
+
+def json_fields(data: dict[str, Any]) -> dict[str, Any]:
+    """The attributes of a node or edge as JSON has them, without those that are not known."""
+    return {
+        name: as_json(list(value) if type(value) is tuple else value, name, MOST_VALUES)
+        for name, value in data.items()
+        if value is not None
+    }
+
+
+def read_fields(data: dict[str, Any], left_out: Iterable[str]) -> dict[str, Any]:
+    """The attributes that `json_fields` wrote; raises `GraphFileError`."""
+    without = set(left_out)
+    try:
+        return {name: from_json(value) for name, value in data.items() if name not in without}
+    except ValueError as error:
+        raise GraphFileError(f"a node has a value that is none: {shown(str(error))}") from None
+
+
+def parsed_object(content: bytes) -> dict[str, Any]:
+    """The JSON object that a file is; raises `GraphFileError`."""
+    if content.count(b"[") + content.count(b"{") > MOST_PARTS:
+        raise GraphFileError(f"it has more than {MOST_PARTS:,} lists and objects")
+    try:
+        found = json.loads(content.decode("utf-8"), parse_constant=_refused)
+    except (ValueError, RecursionError) as error:
+        raise GraphFileError(f"it is no JSON: {shown(str(error))}") from None
+    return object_of(found, "the file")
+
+
+def object_of(value: Any, what: str) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise GraphFileError(f"{what} is a {type(value).__name__}, not an object")
+    return value
+
+
+def list_of(value: Any, what: str) -> list[Any]:
+    if type(value) is not list:
+        raise GraphFileError(f"{what} is a {type(value).__name__}, not a list")
+    return value
+
+
+def _refused(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number of JSON")

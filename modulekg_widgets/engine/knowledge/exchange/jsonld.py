@@ -1,0 +1,100 @@
+"""JSON-LD 1.1 with its context inside: terms of schema.org where they fit, and our own for the rest."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote, unquote_to_bytes
+
+import networkx as nx
+
+from modulekg_widgets.engine.errors import GraphFileError, shown
+from modulekg_widgets.engine.knowledge.exchange.flat import Assembly, header
+from modulekg_widgets.engine.knowledge.exchange.graphml import STRUCTURED
+from modulekg_widgets.engine.knowledge.exchange.json_text import (
+    json_fields,
+    json_line,
+    json_lines,
+    list_of,
+    parsed_object,
+    read_fields,
+)
+from modulekg_widgets.engine.knowledge.property_graph import NODE_TYPES, key_of
+
+BASE = "urn:modulekg:"
+RELATIONS = ("contains", "feeds", "calls", "runs", "uses", "trains", "isA", "subclassOf")
+TYPES = {
+    "Module": "schema:SoftwareSourceCode", "Model": "schema:SoftwareSourceCode", "DataSet": "schema:Dataset",
+    "User": "schema:Person", "Job": "schema:CreateAction",
+}  # fmt: skip
+_TERMS = {"contains": "schema:hasPart", "uses": "schema:object", "trains": "schema:result"}
+CONTEXT: dict[str, Any] = {
+    "@version": 1.1,
+    "@vocab": f"{BASE}terms:",
+    "schema": "https://schema.org/",
+    "name": "schema:name",
+    **{name: {"@type": "@json"} for name in sorted(STRUCTURED - set(RELATIONS))},
+    **{name: {"@id": _TERMS.get(name, f"{BASE}terms:{name}"), "@type": "@id"} for name in RELATIONS},
+}
+
+
+def jsonld(graph: nx.DiGraph) -> Iterator[str]:
+    """JSON-LD: a node object per node, whose relations are lists of the ids of other nodes."""
+    yield f'{{"@context": {json_line(CONTEXT)},'
+    yield json_line(header(graph))[1:-1] + ", " + '"@graph": ['
+    yield from json_lines(_node(graph, key, data) for key, data in graph.nodes(data=True))
+    yield "]}"
+
+
+def _node(graph: nx.DiGraph, key: str, data: dict[str, Any]) -> dict[str, Any]:
+    kind = data.get("type", "Module")
+    links: dict[str, list[str]] = defaultdict(list)
+    for _, end, edge in graph.out_edges(key, data=True):
+        for relation in RELATIONS:
+            if edge.get("type") == relation or relation in edge:
+                links[relation].append(_iri(end, graph.nodes[end].get("type", "Module")))
+    types = [kind, TYPES[kind]] if kind in TYPES else [kind]
+    fields = {name: value for name, value in data.items() if name != "type"}
+    return {"@id": _iri(key, kind), "@type": types, **json_fields(fields), **links}
+
+
+def _iri(key: str, kind: str) -> str:
+    name = key.removeprefix(f"{kind}:")
+    return f"{BASE}{kind}:{quote(name.encode('utf-8', 'surrogatepass'), safe='')}"
+
+
+# ------------------------------------------------------------------ reading
+
+
+def read_jsonld(content: bytes) -> nx.DiGraph:
+    """The graph that `jsonld` wrote; raises `GraphFileError` for any other content."""
+    document = parsed_object(content)
+    assembly = Assembly(document)
+    links: list[tuple[str, Any]] = []
+    for node in list_of(document.get("@graph"), "'@graph'"):
+        if type(node) is not dict:
+            raise GraphFileError(f"a node is a {type(node).__name__}, not an object")
+        key = _key(node.get("@id"))
+        assembly.add_node(key, {"type": _type(node), **read_fields(node, ["@id", "@type", "type", *RELATIONS])})
+        for relation in RELATIONS:
+            links += [(key, end) for end in list_of(node.get(relation, []), f"{relation!r} of a node")]
+    for start, end in links:
+        assembly.add_edge(start, _key(end))
+    return assembly.graph
+
+
+def _type(node: dict[str, Any]) -> Any:
+    found = node.get("@type")
+    types = found if type(found) is list else [found]
+    return next((kind for kind in types if kind in NODE_TYPES), None)
+
+
+def _key(iri: Any) -> str:
+    if type(iri) is not str or not iri.startswith(BASE):
+        raise GraphFileError(f"a node's '@id' is {shown(str(iri))!r}, not one that begins with {BASE!r}")
+    kind, _, name = iri.removeprefix(BASE).partition(":")
+    try:
+        return key_of(kind, unquote_to_bytes(name).decode("utf-8", "surrogatepass"))
+    except ValueError:
+        raise GraphFileError(f"a node's '@id' is {shown(iri)!r}, whose end is no UTF-8") from None

@@ -1,0 +1,196 @@
+"""The whole knowledge graph as one networkx graph: every node and edge type, with plain values as attributes.
+
+A node's key is the fingerprint of a module, and `<type>:<name>` for everything else. What a node's attributes say is
+enough to get its record back (`graph_reading.py`); `name` and `count` of a module are there for people.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import networkx as nx
+
+from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.knowledge.contents import Contents, positions
+from modulekg_widgets.engine.knowledge.records import ModelNode
+
+STORED = ("Module", "Model", "DataSet", "User", "Job")
+NODE_TYPES = (*STORED, "Operator", "ModuleType")
+Types = Iterable[str] | str | None
+
+
+def to_networkx(contents: Contents, types: Types = None) -> nx.DiGraph:
+    """The nodes of these types and the edges between them; every edge has a `type`.
+
+    `types` are some of Module, Model, DataSet, User, Job, Operator and ModuleType, or "all" of them. By default a
+    graph that knows models alone gives its modules, and any other all but ModuleType. Where two nodes have a second
+    relation, the edge has an attribute of that name with what is known of it.
+    """
+    builder = _Builder(contents, _chosen(contents, types))
+    builder.add_nodes()
+    builder.add_edges()
+    return builder.graph
+
+
+def key_of(kind: str, name: str) -> str:
+    """The key of a node; modules have their fingerprint."""
+    return name if kind == "Module" else f"{kind}:{name}"
+
+
+def _chosen(contents: Contents, types: Types) -> frozenset[str]:
+    if types is None:
+        alone = not (contents.datasets or contents.users or contents.jobs)
+        return frozenset(("Module",) if alone else (*STORED, "Operator"))
+    if types == "all":
+        return frozenset(NODE_TYPES)
+    chosen = frozenset([types] if isinstance(types, str) else types)
+    for kind in chosen - set(NODE_TYPES):
+        raise UnknownNameError(f"there is no type of nodes {shown(str(kind))!r}: {nearest(str(kind), NODE_TYPES)}")
+    return chosen
+
+
+class _Builder:
+    def __init__(self, contents: Contents, types: frozenset[str]) -> None:
+        self.contents = contents
+        self.types = types
+        self.graph = nx.DiGraph(scheme=contents.scheme)
+
+    def _add(self, kind: str, name: str, /, **attributes: Any) -> None:
+        if kind in self.types:
+            self.graph.add_node(key_of(kind, name), type=kind, **attributes)
+
+    def _relate(self, start: str, end: str, relation: str, /, **attributes: Any) -> None:
+        if start not in self.graph or end not in self.graph:
+            return
+        edge = self.graph.get_edge_data(start, end)
+        if edge is None:
+            self.graph.add_edge(start, end, type=relation, **attributes)
+        else:
+            edge[relation] = attributes
+
+    # -------------------------------------------------------------- nodes
+
+    def add_nodes(self) -> None:
+        contents = self.contents
+        if "Module" in self.types:
+            self._add_modules()
+        for model in contents.models.values():
+            self._add("Model", model.name, **_model_attributes(model))
+        for dataset in contents.datasets.values():
+            self._add("DataSet", dataset.name, name=dataset.name, properties=dataset.properties)
+        for user in contents.users.values():
+            self._add("User", user.name, name=user.name, properties=user.properties)
+        for job in contents.jobs.values():
+            self._add(
+                "Job", job.name, name=job.name, user=job.user, dataset=job.dataset, model=job.model,
+                accuracy=job.accuracy, convergence=job.convergence, started=job.started, ended=job.ended,
+                history={metric: [list(point) for point in points] for metric, points in job.history.items()},
+                properties=job.properties,
+            )  # fmt: skip
+        if "Operator" in self.types:
+            for operator, count in _operators(contents).items():
+                self._add("Operator", operator, name=operator, count=count)
+
+    def _add_modules(self) -> None:
+        names, uses, holders = self.contents.names, self.contents.uses, self.contents.holders
+        for key, node in self.contents.modules.items():
+            self.graph.add_node(
+                key, type="Module", name=names[key], count=uses[key], models=holders[key],
+                **{"class": node.class_name}, qualified_class=node.qualified_class, bases=list(node.bases),
+                hyperparameters=node.hyperparameters, slots=[list(slot) for slot in node.slots],
+                tensors={name: None if shape is None else list(shape) for name, shape in node.tensors.items()},
+                parameters=node.parameters, bytes=node.bytes,
+            )  # fmt: skip
+
+    # -------------------------------------------------------------- edges
+
+    def add_edges(self) -> None:
+        contents = self.contents
+        for key, node in contents.modules.items():
+            for child, order in positions(node).items():
+                self._relate(key, child, "contains", count=len(order), order=order)
+        for model in contents.models.values():
+            self._relate(key_of("Model", model.name), model.root, "contains", count=1, order=(0,))
+        for job in contents.jobs.values():
+            self._add_run(key_of("Job", job.name), job.user, job.dataset, job.model)
+        self._add_dataflow()
+        if "ModuleType" in self.types:
+            self._add_module_types()
+
+    def _add_run(self, job: str, user: str | None, dataset: str | None, model: str | None) -> None:
+        if user is not None:
+            self._relate(key_of("User", user), job, "runs")
+        if dataset is not None:
+            self._relate(job, key_of("DataSet", dataset), "uses")
+        if model is not None:
+            self._relate(job, key_of("Model", model), "trains")
+
+    def _add_dataflow(self) -> None:
+        models = self.contents.models.values()
+        feeds = _per_model((model.name, model.feeds) for model in models)
+        for (start, end), counts in feeds.items():
+            self._relate(start, end, "feeds", count=sum(counts.values()), models=counts)
+        calls = _per_model((model.name, model.calls) for model in models)
+        for (module, operator), counts in calls.items():
+            self._relate(module, key_of("Operator", operator), "calls", count=sum(counts.values()), models=counts)
+
+    # -------------------------------------------------------------- types of modules, which are derived
+
+    def _add_module_types(self) -> None:
+        """The types of both levels with their isA edges, and as types of level 0 the classes with their bases."""
+        from modulekg_widgets.engine.knowledge.module_types import LEVELS, module_types, type_names
+        from modulekg_widgets.engine.knowledge.relations import is_a_edges, subclass_of
+
+        bases = subclass_of(self.contents)[["class", "base", "distance"]].itertuples(index=False, name=None)
+        classes = dict.fromkeys(node.qualified_class for node in self.contents.modules.values())
+        for name in classes:
+            self._add("ModuleType", _class_key(name), name=name, level=0)
+        for name, base, distance in bases:
+            self._add("ModuleType", _class_key(base), name=base, level=0)
+            start, end = (key_of("ModuleType", _class_key(end)) for end in (name, base))
+            self._relate(start, end, "subclassOf", distance=distance)
+        for level in LEVELS:
+            types = module_types(self.contents, level)
+            names = type_names(self.contents, types)
+            for kind in types:
+                self._add("ModuleType", kind.key, name=names[kind.key], level=level, count=len(kind.members))
+                end = key_of("ModuleType", _class_key(kind.qualified_class))
+                self._relate(key_of("ModuleType", kind.key), end, "subclassOf", distance=1)
+            for edge in is_a_edges(self.contents, types):
+                self._relate(edge.fingerprint, key_of("ModuleType", edge.type), "isA", differs=edge.differs)
+
+
+def _class_key(name: str) -> str:
+    return f"class {name}"  # the other types are called by digits
+
+
+def _model_attributes(model: ModelNode) -> dict[str, Any]:
+    return {
+        "name": model.name, "root": model.root, "cyclic": model.cyclic, "parameters": model.parameters,
+        "bytes": model.bytes, "flops": model.flops, "module_flops": dict(model.module_flops),
+        "inputs": None if model.inputs is None else [list(shape) for shape in model.inputs],
+        "occurrences": _triples(model.occurrences), "dataflow": _triples(model.feeds),
+        "operators": _triples(model.calls),
+    }  # fmt: skip
+
+
+def _triples(counter: Counter[tuple[str, str]]) -> list[list[Any]]:
+    return [[first, second, count] for (first, second), count in counter.items()]
+
+
+def _per_model(counters: Iterable[tuple[str, Counter[tuple[str, str]]]]) -> dict[tuple[str, str], dict[str, int]]:
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for name, counter in counters:
+        for pair, count in counter.items():
+            found.setdefault(pair, {})[name] = count
+    return found
+
+
+def _operators(contents: Contents) -> Counter[str]:
+    calls: Counter[str] = Counter()
+    for model in contents.models.values():
+        for (_, operator), count in model.calls.items():
+            calls[operator] += count
+    return calls

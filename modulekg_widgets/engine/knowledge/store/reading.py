@@ -1,0 +1,193 @@
+"""What the store answers: single nodes by their key, and all of it as `Contents`."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import chain
+
+from sqlalchemy import Connection, func, select
+
+from modulekg_widgets.engine.errors import StoreError, shown
+from modulekg_widgets.engine.identity.hierarchy import LEVELS
+from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.records import ModelNode, ModuleNode
+from modulekg_widgets.engine.knowledge.store.rows import (
+    checked,
+    count_of,
+    dataset_of,
+    job_of,
+    key_of,
+    model_of,
+    module_of,
+    unescaped,
+    user_of,
+)
+from modulekg_widgets.engine.knowledge.store.schema import edges, nodes, occurrences
+from modulekg_widgets.engine.knowledge.store.writing import ASKED, batches
+
+Pair = tuple[str, str]
+NODE_TYPES = ("Module", "Model", "DataSet", "Job", "User", "Operator")
+EDGE_TYPES = ("contains", "feeds", "calls", "runs", "uses", "trains")
+
+
+def names_of(connection: Connection, kind: str) -> list[str]:
+    """The names of all nodes of a type, in the order of adding."""
+    found = connection.execute(select(nodes.c.name).where(nodes.c.type == kind).order_by(nodes.c.id)).scalars()
+    return [checked(lambda text=text: unescaped(text), f"a {kind}'s name") for text in found]
+
+
+def count_modules(connection: Connection) -> int:
+    """The number of modules over all models, each occurrence."""
+    return int(connection.execute(select(func.coalesce(func.sum(occurrences.c.count), 0))).scalar_one())
+
+
+def count_nodes(connection: Connection, kind: str) -> int:
+    return connection.execute(select(func.count()).where(nodes.c.type == kind)).scalar_one()
+
+
+def read_module(connection: Connection, fingerprint: str) -> ModuleNode | None:
+    """The module of a fingerprint, by two look-ups in indexes."""
+    return read_modules(connection, [fingerprint]).get(fingerprint)
+
+
+def read_modules(connection: Connection, fingerprints: Iterable[str]) -> dict[str, ModuleNode]:
+    """The modules of some fingerprints, those that are there."""
+    found: dict[str, ModuleNode] = {}
+    for batch in batches(fingerprints, ASKED):
+        asked = select(nodes.c.id, nodes.c.key, nodes.c.name, nodes.c.properties)
+        rows = connection.execute(asked.where(nodes.c.type == "Module", nodes.c.key.in_(batch))).all()
+        inside: dict[int, list[Pair]] = defaultdict(list)
+        slots = (
+            select(edges.c.source, nodes.c.key, edges.c.properties)
+            .join(nodes, nodes.c.id == edges.c.target)
+            .where(edges.c.type == "contains", edges.c.source.in_([row.id for row in rows]))
+        )
+        for source, child, places in connection.execute(slots):
+            inside[source].append((child, places))
+        found.update({row.key: module_of(row.key, row.name, row.properties, inside[row.id]) for row in rows})
+    return found
+
+
+def read_model(connection: Connection, name: str) -> ModelNode | None:
+    """The model of a name, with how often each module occurs in it; without what only its trace tells."""
+    asked = select(nodes.c.id, nodes.c.name, nodes.c.properties)
+    row = connection.execute(asked.where(nodes.c.type == "Model", nodes.c.key == key_of(name))).first()
+    if row is None:
+        return None
+    counted = (
+        select(nodes.c.key, occurrences.c.level, occurrences.c.count)
+        .join(nodes, nodes.c.id == occurrences.c.module)
+        .where(occurrences.c.model == row.id)
+    )
+    uses = Counter(
+        {(key, checked_level(level)): checked_count(count) for key, level, count in connection.execute(counted)}
+    )
+    return model_of(row.name, row.properties, uses, Counter(), Counter())
+
+
+def read_contents(connection: Connection, scheme: str) -> Contents:
+    """Everything in the store; raises `StoreError` for rows that do not fit together."""
+    return _Reading(connection).contents(scheme)
+
+
+class _Reading:
+    """One pass over each table, and the records that come of them."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.rows: dict[str, list[tuple[int, str, str, str]]] = {kind: [] for kind in NODE_TYPES}
+        self.keys: dict[int, str] = {}  # of modules, by id
+        self.titles: dict[int, str] = {}  # names of all other nodes, by id
+        for key, kind, digest, name, text in connection.execute(select(nodes).order_by(nodes.c.id)):
+            if kind not in self.rows:
+                raise _damaged(f"a node of type {kind!r}")
+            self.rows[kind].append((key, digest, name, text))
+            if kind == "Module":
+                self.keys[key] = digest
+            else:
+                self.titles[key] = checked(lambda name=name: unescaped(name), f"a {kind}'s name")
+                if digest != key_of(self.titles[key]):
+                    raise _damaged(f"the {kind} {name!r} under another name")
+        self.inside: dict[int, list[Pair]] = defaultdict(list)
+        self.feeds: dict[int, Counter[Pair]] = defaultdict(Counter)
+        self.calls: dict[int, Counter[Pair]] = defaultdict(Counter)
+        self.ends: dict[str, dict[int, int]] = {"runs": {}, "uses": {}, "trains": {}}  # job -> the other end
+        for source, kind, target, owner, text in connection.execute(select(edges)):
+            self._edge(source, kind, target, owner, text)
+        self.uses: dict[int, Counter[Pair]] = defaultdict(Counter)
+        for model, module, level, count in connection.execute(select(occurrences)):
+            self.uses[model][self._module(module), checked_level(level)] = checked_count(count)
+
+    def _edge(self, source: int, kind: str, target: int, owner: int, text: str) -> None:
+        if kind == "contains":
+            if owner == 0:
+                self._module(source)
+                self.inside[source].append((self._module(target), text))
+        elif kind == "feeds":
+            self.feeds[owner][self._module(source), self._module(target)] = count_of(text)
+        elif kind == "calls":
+            self.calls[owner][self._module(source), self._title(target)] = count_of(text)
+        elif kind == "runs":
+            self.ends[kind][target] = source
+        elif kind in self.ends:
+            self.ends[kind][source] = target
+        else:
+            raise _damaged(f"an edge of type {kind!r}")
+
+    def _module(self, key: int) -> str:
+        if key not in self.keys:
+            raise _damaged(f"an edge to the module of id {key}, which is not there")
+        return self.keys[key]
+
+    def _title(self, key: int) -> str:
+        if key not in self.titles:
+            raise _damaged(f"an edge to the node of id {key}, which is not there")
+        return self.titles[key]
+
+    def _end(self, kind: str, job: int) -> str | None:
+        end = self.ends[kind].get(job)
+        return None if end is None else self._title(end)
+
+    def contents(self, scheme: str) -> Contents:
+        modules = {d: module_of(d, name, text, self.inside[key]) for key, d, name, text in self.rows["Module"]}
+        models = [
+            model_of(name, text, self.uses[key], self.feeds[key], self.calls[key])
+            for key, _, name, text in self.rows["Model"]
+        ]
+        for model in models:
+            if model.root not in modules:
+                raise _damaged(f"the model {model.name!r} without its root")
+        jobs = [
+            job_of(name, text, self._end("runs", key), self._end("uses", key), self._end("trains", key))
+            for key, _, name, text in self.rows["Job"]
+        ]
+        datasets = [dataset_of(name, text) for _, _, name, text in self.rows["DataSet"]]
+        users = [user_of(name, text) for _, _, name, text in self.rows["User"]]
+        return Contents(
+            scheme, modules, {model.name: model for model in models}, {node.name: node for node in datasets},
+            {node.name: node for node in users}, {job.name: job for job in jobs},
+        )  # fmt: skip
+
+
+def check_closed(model: str, keys: Iterable[str], modules: Mapping[str, ModuleNode]) -> None:
+    """Raise `StoreError` unless all modules of a model, and all that they contain, are there."""
+    inside = (child for node in modules.values() for _, child in node.slots if child is not None)
+    for key in chain(keys, inside):
+        if key not in modules:
+            raise _damaged(f"the model {model!r} without its module {key!r}")
+
+
+def checked_level(level: object) -> str:
+    if level not in LEVELS:
+        raise _damaged(f"uses at the level {level!r}")
+    return str(level)
+
+
+def checked_count(count: object) -> int:
+    if type(count) is not int or count < 1:
+        raise _damaged(f"{count!r} uses of a module")
+    return count
+
+
+def _damaged(found: str) -> StoreError:
+    return StoreError(f"the store holds {shown(found, 150)}: it is damaged")

@@ -1,0 +1,270 @@
+"""Between the records of the graph and the rows of the store's tables."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Table
+
+from modulekg_widgets.engine.errors import PropertyError, StoreError, shown
+from modulekg_widgets.engine.knowledge.contents import DataSetNode, JobNode, UserNode, positions
+from modulekg_widgets.engine.knowledge.property_values import decode, decode_history, encode, encode_history
+from modulekg_widgets.engine.knowledge.records import ModelNode, ModuleNode
+
+Node = TypeVar("Node")
+Row = tuple[Any, ...]
+_dumps = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
+_JSON_SCALARS = {str, int, float, bool, type(None)}
+COPY_FROM = 1000  # rows; fewer are inserted sooner than a COPY is set up
+_STORABLE = 1 << 63
+
+
+def key_of(name: str) -> str:
+    """The key of a node that is known by its name; names may be of any length and hold any character."""
+    return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def escaped(name: str) -> str:
+    """`name` as text that every database holds: without NUL and lone surrogates; `unescaped` gives it back."""
+    if name.isascii() and "\\" not in name and "\0" not in name:
+        return name
+    plain = name.replace("\\", "\\\\").replace("\0", "\\x00")
+    return plain.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def unescaped(text: str) -> str:
+    """The name that `escaped` made a text of."""
+    if "\\" not in text:
+        return text
+    # backslashes come as pairs, as NUL and as surrogates; everything else stands for itself
+    parts = text.split("\\\\")
+    return "\\".join(_with_characters(part) for part in parts)
+
+
+def _with_characters(part: str) -> str:
+    head, *escapes = part.split("\\")
+    pieces = [head]
+    for escape in escapes:
+        length = {"x": 3, "u": 5}.get(escape[:1], 0)
+        digits = escape[1:length]
+        if not length or len(digits) != length - 1 or not set(digits) <= set("0123456789abcdef"):
+            raise ValueError(f"no escape: \\{escape[:6]}")
+        pieces.append(chr(int(digits, 16)) + escape[length:])
+    return "".join(pieces)
+
+
+# -------------------------------------------------------------- to rows
+
+
+def module_properties(node: ModuleNode) -> str:
+    """What a module's row holds beside its class; the children are edges."""
+    values = {
+        "qualified_class": node.qualified_class, "bases": node.bases, "hyperparameters": node.hyperparameters,
+        "tensors": node.tensors, "parameters": node.parameters, "bytes": node.bytes,
+        "empty_slots": [(position, name) for position, (name, child) in enumerate(node.slots) if child is None],
+    }  # fmt: skip
+    if set(map(type, node.hyperparameters.values())) <= _JSON_SCALARS and (text := _quickly(values)) is not None:
+        return text
+    shapes = {name: None if shape is None else list(shape) for name, shape in node.tensors.items()}
+    empty = [list(slot) for slot in values["empty_slots"]]
+    return encode({**values, "bases": list(node.bases), "tensors": shapes, "empty_slots": empty})
+
+
+def contains(node: ModuleNode) -> Iterable[tuple[str, str]]:
+    """(fingerprint of the child, the slots that it takes as text), each child once."""
+    for child, places in positions(node).items():
+        slots = [[position, node.slots[position][0]] for position in places]
+        yield child, _quickly(slots) or encode(slots)
+
+
+def _quickly(value: Any) -> str | None:
+    """What `encode` gives, several times as fast, for values in which only texts may need its care; else None."""
+    try:
+        text = _dumps(value)
+    except ValueError:  # NaN
+        return None
+    return None if '"$' in text or "\\ud" in text else text
+
+
+def model_properties(model: ModelNode) -> str:
+    return encode({
+        "root": model.root, "cyclic": model.cyclic, "parameters": model.parameters, "bytes": model.bytes,
+        "flops": model.flops, "inputs": None if model.inputs is None else [list(shape) for shape in model.inputs],
+        "module_flops": model.module_flops,
+    })  # fmt: skip
+
+
+def job_properties(job: JobNode) -> str:
+    return encode({
+        "accuracy": job.accuracy, "convergence": job.convergence, "started": job.started, "ended": job.ended,
+        "history": encode_history(job.history), "properties": job.properties,
+    })  # fmt: skip
+
+
+def insert_rows(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+    """Append rows that are not there yet, through the driver itself: a million take seconds."""
+    if not rows:
+        return
+    columns = [column.name for column in table.columns]
+    if connection.dialect.name == "postgresql" and len(rows) >= COPY_FROM:
+        from modulekg_widgets.engine.knowledge.store.postgres import copy_rows
+
+        copy_rows(connection, table.name, columns, rows)
+        return
+    mark = "?" if connection.dialect.name == "sqlite" else "%s"
+    statement = f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({', '.join([mark] * len(columns))})"
+    connection.exec_driver_sql(statement, list(rows))
+
+
+def storable(count: int, what: str) -> int:
+    """`count`, if the databases can hold it; raises `PropertyError`."""
+    if not 0 <= count < _STORABLE:
+        raise PropertyError(f"{what} is {shown(str(count))}: the store holds numbers from 0 to 2^63 - 1")
+    return count
+
+
+# -------------------------------------------------------------- from rows: whoever wrote them, they are checked
+
+
+def module_of(fingerprint: str, name: str, text: str, children: Iterable[tuple[str, str]]) -> ModuleNode:
+    """The module of a row and its `contains` edges, as (fingerprint of the child, its slots)."""
+
+    def read() -> ModuleNode:
+        found = decoded(text)
+        slots: dict[int, tuple[str, str | None]] = {
+            _natural(position): (_text(slot), None) for position, slot in found["empty_slots"]
+        }
+        for child, places in children:
+            for position, slot in _pairs(decode(places)):
+                if position in slots:
+                    raise ValueError(f"two children at position {position}")
+                slots[_natural(position)] = (_text(slot), child)
+        if slots and max(slots) != len(slots) - 1:
+            raise ValueError("a child is missing")
+        shapes = {
+            _text(tensor): None if shape is None else tuple(_integer(size) for size in shape)
+            for tensor, shape in found["tensors"].items()
+        }
+        return ModuleNode(
+            fingerprint, unescaped(name), _text(found["qualified_class"]), tuple(map(_text, found["bases"])),
+            _mapping(found["hyperparameters"]), shapes, tuple(slots[at] for at in range(len(slots))),
+            _natural(found["parameters"]), _natural(found["bytes"]),
+        )  # fmt: skip
+
+    return checked(read, f"the module {fingerprint}")
+
+
+def model_of(
+    name: str,
+    text: str,
+    occurrences: Counter[tuple[str, str]],
+    feeds: Counter[tuple[str, str]],
+    calls: Counter[tuple[str, str]],
+) -> ModelNode:
+    """The model of a row, with the rows of other tables that are its own."""
+
+    def read() -> ModelNode:
+        found = decoded(text)
+        flops, inputs = found["flops"], found["inputs"]
+        return ModelNode(
+            unescaped(name), _text(found["root"]), occurrences, _truth(found["cyclic"]), _natural(found["parameters"]),
+            _natural(found["bytes"]), None if flops is None else _natural(flops),
+            None if inputs is None else tuple(tuple(map(_integer, shape)) for shape in inputs),
+            {_text(key): _natural(cost) for key, cost in found["module_flops"].items()}, feeds, calls,
+        )  # fmt: skip
+
+    return checked(read, f"the model {name!r}")
+
+
+def job_of(name: str, text: str, user: str | None, dataset: str | None, model: str | None) -> JobNode:
+    """The job of a row, with the names that its edges lead to."""
+
+    def read() -> JobNode:
+        found = decoded(text)
+        return JobNode(
+            unescaped(name), user, dataset, model, _real_or_none(found["accuracy"]),
+            _real_or_none(found["convergence"]), decode_history(_text(found["history"])), _real(found["started"]),
+            _real_or_none(found["ended"]), _mapping(found["properties"]),
+        )  # fmt: skip
+
+    return checked(read, f"the job {name!r}")
+
+
+def named_of(kind: Callable[[str, dict[str, Any]], Node], name: str, text: str) -> Node:
+    """The data set or user of a row."""
+    return checked(lambda: kind(unescaped(name), _mapping(decoded(text))), f"{kind.__name__} {name!r}")
+
+
+def dataset_of(name: str, text: str) -> DataSetNode:
+    return named_of(DataSetNode, name, text)
+
+
+def user_of(name: str, text: str) -> UserNode:
+    return named_of(UserNode, name, text)
+
+
+def checked(read: Callable[[], Node], what: str) -> Node:
+    """What `read` gives; whatever is wrong with the row is a `StoreError` that names it."""
+    try:
+        return read()
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+        reason = shown(f"{type(error).__name__}: {error}", 120)
+        raise StoreError(f"{shown(what)} cannot be read from the store ({reason}): the store is damaged") from error
+
+
+def decoded(text: str) -> dict[str, Any]:
+    return _mapping(decode(text))
+
+
+def count_of(text: str) -> int:
+    return checked(lambda: _natural(decode(text)), "a number of uses")
+
+
+def _pairs(value: Any) -> list[list[Any]]:
+    if not isinstance(value, list):
+        raise TypeError("slots are no list")
+    return value
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{type(value).__name__} instead of properties")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} instead of a text")
+    return value
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{type(value).__name__} instead of a truth value")
+    return value
+
+
+def _integer(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{type(value).__name__} instead of a whole number")
+    return value
+
+
+def _natural(value: Any) -> int:
+    if _integer(value) < 0:
+        raise ValueError(f"{value} is negative")
+    return value
+
+
+def _real(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise TypeError(f"{type(value).__name__} instead of a number")
+    return float(value)
+
+
+def _real_or_none(value: Any) -> float | None:
+    return None if value is None else _real(value)

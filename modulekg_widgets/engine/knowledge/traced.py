@@ -1,0 +1,61 @@
+"""What only a forward pass tells of a model: its cost, what feeds what, and the operators that each module calls."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+
+from modulekg_widgets.engine.identity.hierarchy import hierarchy
+from modulekg_widgets.engine.knowledge.records import ModelRecord, digests_of, record_of
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
+from modulekg_widgets.engine.tracing.trace import trace_dataflow
+
+MOST_SOURCES = 64  # of one value; a model that adds up all that it ever computed has as many as modules
+
+
+def traced_record(
+    model: nn.Module, args: Any, kwargs: Mapping[str, Any] | None, name: str | None, scheme: str
+) -> ModelRecord:
+    """The record of `model` with what one forward pass on `args` tells; raises `TraceError` where it stops."""
+    modules = hierarchy(model)
+    record = record_of(modules, name, scheme)  # refuses what has no identity before anything runs
+    graph = trace_dataflow(model, args, kwargs)
+    digests = digests_of(modules, scheme)
+    fingerprints = {path: digests[modules[path].index] for path in graph.modules}
+    flops = graph.flops()
+    costs: Counter[str] = Counter()
+    for path in {id(node): node.path for node in graph.modules.values()}.values():
+        costs[fingerprints[path]] += flops.by_module.get(path, 0)
+    calls = Counter((fingerprints[operator.module], operator.name) for operator in graph.operators)
+    feeds = Counter((fingerprints[a], fingerprints[b]) for a, b in fed(graph))
+    inputs = tuple(node.shape for node in graph.inputs)
+    known = replace(record.model, flops=int(flops), inputs=inputs, module_flops=dict(costs), feeds=feeds, calls=calls)
+    return replace(record, model=known)
+
+
+def fed(graph: Dataflow) -> dict[tuple[str, str], None]:
+    """The pairs of modules without children of which one gives what the other takes, by their paths.
+
+    What the code of their containers makes of values on the way (a sum, a reshape) is passed through.
+    """
+    inner = {node.path for node in graph.modules.values() if not node.module._modules}
+    sources: dict[DataNode, tuple[str, ...]] = {}
+    pairs: dict[tuple[str, str], None] = {}
+    for operator in graph.operators:
+        given = _joined([sources.get(value, ()) for value in operator.inputs])
+        if operator.module in inner:
+            pairs.update({(source, operator.module): None for source in given if source != operator.module})
+            given = (operator.module,)
+        sources.update(dict.fromkeys(operator.outputs, given))
+    return pairs
+
+
+def _joined(several: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """All of them once each; of very many the latest."""
+    if len(several) == 1:
+        return several[0]
+    return tuple(dict.fromkeys(source for sources in several for source in sources))[-MOST_SOURCES:]
