@@ -1,4 +1,4 @@
-"""The `modulekg` command: demo, diff and export."""
+"""The `modulekg` command: demo, diff, index and export."""
 
 import argparse
 import importlib
@@ -8,15 +8,18 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from modulekg_widgets.engine.knowledge.graph import KnowledgeGraph
+
 PICTURE_FORMATS = (".html", ".json", ".png", ".svg")
-GRAPH_FORMATS = (".dot", ".edges")
+STORES = (".db", ".sqlite", ".sqlite3")
 LAB_MISSING = "JupyterLab is not installed: run `pip install 'modulekg-widgets[lab]'`."
 NOTEBOOK_TIMEOUT = 600  # seconds a cell may take
 
@@ -60,9 +63,15 @@ def parser() -> argparse.ArgumentParser:
     compare.add_argument("b", help="another one")
     compare.set_defaults(run=run_diff)
 
-    export = commands.add_parser("export", help="write a picture or the graph of a model")
-    export.add_argument("model", help=name)
-    shows = f"{' '.join(PICTURE_FORMATS)} show the hierarchy, {' '.join(GRAPH_FORMATS)} its graph of structures"
+    index = commands.add_parser("index", help="add models to a knowledge graph; goes on where it was interrupted")
+    index.add_argument("models", nargs="+", help=f"torchvision, for all of its models, or {name}")
+    index.add_argument("--store", required=True, help="a file such as zoo.db, or postgresql://host/database")
+    index.add_argument("--again", action="store_true", help="add the models again that the graph knows")
+    index.set_defaults(run=run_index)
+
+    export = commands.add_parser("export", help="write a picture or the graph of a model, or a stored graph")
+    export.add_argument("model", help=f"{name}, or the store of a graph: {' '.join(STORES)} or a URL")
+    shows = f"{' '.join(PICTURE_FORMATS)} show the hierarchy of a model, .dot .graphml .csv … the graph of structures"
     export.add_argument("out", type=Path, help=f"file; its ending decides: {shows}")
     export.set_defaults(run=run_export)
     return root
@@ -148,25 +157,50 @@ def run_diff(arguments: argparse.Namespace) -> int:
     return 0 if difference.identical else 1
 
 
-def run_export(arguments: argparse.Namespace) -> int:
-    """Write one model to one file."""
-    ending = arguments.out.suffix.lower()
-    if ending not in PICTURE_FORMATS + GRAPH_FORMATS:
-        known = " ".join(PICTURE_FORMATS + GRAPH_FORMATS)
-        raise CommandError(f"cannot export to {str(arguments.out)!r}: the file must end in one of {known}")
-    if not arguments.out.absolute().parent.is_dir():
-        raise CommandError(f"cannot export to {str(arguments.out)!r}: there is no such folder")
+def run_index(arguments: argparse.Namespace) -> int:
+    """Add models to a graph; 2 when some could not be built."""
     import modulekg_widgets as mk
 
-    model = load_model(arguments.model)
-    if ending in PICTURE_FORMATS:
-        mk.ModelGraph(model).export(arguments.out)
+    builders: dict[str, Callable[[], nn.Module]] = {}
+    for name in arguments.models:
+        builders |= mk.torchvision_builders() if name == "torchvision" else {name: partial(load_model, name)}
+    print(mk.index_models(builders, arguments.store, again=arguments.again))
+    return 0
+
+
+def run_export(arguments: argparse.Namespace) -> int:
+    """Write one model, or one graph, to one file."""
+    import modulekg_widgets as mk
+    from modulekg_widgets.engine.knowledge.exchange import exporters
+
+    stored = "://" in arguments.model or arguments.model.lower().endswith(STORES)
+    ending = arguments.out.suffix.lower()
+    graphs = tuple(f".{extension}" for extension in exporters)
+    known = graphs if stored else (*PICTURE_FORMATS, *graphs)
+    if ending not in known:
+        raise CommandError(f"cannot export to {str(arguments.out)!r}: the file must end in one of {' '.join(known)}")
+    if not arguments.out.absolute().parent.is_dir():
+        raise CommandError(f"cannot export to {str(arguments.out)!r}: there is no such folder")
+    if stored:
+        stored_graph(arguments.model).export(arguments.out)
+    elif ending in PICTURE_FORMATS:
+        mk.ModelGraph(load_model(arguments.model)).export(arguments.out)
     else:
         graph = mk.KnowledgeGraph()
-        graph.add_model(model, name=arguments.model)
+        graph.add_model(load_model(arguments.model), name=arguments.model)
         graph.export(arguments.out)
     print(arguments.out)
     return 0
+
+
+def stored_graph(location: str) -> "KnowledgeGraph":
+    """The graph in a store that is there: what is only read must not be made by mistake."""
+    import modulekg_widgets as mk
+
+    path = location.removeprefix("sqlite:///")
+    if not location.startswith("postgresql") and not Path(path).exists():
+        raise CommandError(f"there is no store {location!r}: `modulekg index torchvision --store {path}` makes one")
+    return mk.KnowledgeGraph(location)
 
 
 def load_model(name: str) -> "nn.Module":

@@ -1,15 +1,32 @@
 """The graph as files for other tools."""
 
+import csv
+import json
+import re
 import subprocess
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
+import networkx as nx
 import pytest
 from torch import nn
 
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
 from identity.samples import zoo_model
+from knowledge.exchanged import WRITTEN, everything
+from knowledge.graphs import zoo_contents
+from modulekg_widgets.engine.knowledge.contents import Contents, UserNode
+from modulekg_widgets.engine.knowledge.exchange import export_contents, exporters, read_contents
+from modulekg_widgets.engine.knowledge.exchange.csv_table import COLUMNS, cell
+from modulekg_widgets.engine.knowledge.exchange.flat import unescaped
+from modulekg_widgets.engine.knowledge.exchange.jsonld import RELATIONS
+from modulekg_widgets.engine.knowledge.property_graph import NODE_TYPES, STORED, to_networkx
+from modulekg_widgets.engine.knowledge.property_values import from_json
+
+JS = Path(__file__).resolve().parents[2] / "js"
 
 
 @pytest.fixture(scope="module")
@@ -98,3 +115,188 @@ def test_files_appear_whole_or_not_at_all(graph: mk.KnowledgeGraph, tmp_path: Pa
 def test_two_exports_are_the_same_bytes(graph: mk.KnowledgeGraph, tmp_path: Path) -> None:
     first, second = (graph.export(tmp_path / name).read_bytes() for name in ("a.dot", "b.dot"))
     assert first == second
+
+
+# ------------------------------------------------------------------ all node types
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Everything, in every format."""
+    folder = tmp_path_factory.mktemp("written")
+    return {ending: export_contents(everything(), folder / f"graph.{ending}") for ending in WRITTEN}
+
+
+@pytest.fixture(scope="module")
+def whole() -> nx.DiGraph:
+    return to_networkx(everything(), (*STORED, "Operator"))
+
+
+def test_hostile_texts_stay_text_in_xml(written: dict[str, Path], whole: nx.DiGraph) -> None:
+    tree = ElementTree.parse(written["graphml"])
+    space = "{http://graphml.graphdrawing.org/xmlns}"
+    ids = [unescaped(node.attrib["id"]) for node in tree.iter(f"{space}node")]
+    assert ids == list(whole)
+    ends = [(unescaped(e.attrib["source"]), unescaped(e.attrib["target"])) for e in tree.iter(f"{space}edge")]
+    assert sorted(ends) == sorted(whole.edges)
+    assert {element.tag for element in tree.iter()} == {
+        space + tag for tag in ("graphml", "key", "graph", "node", "edge", "data")
+    }
+    again = nx.read_graphml(written["graphml"])
+    assert (len(again), again.number_of_edges()) == (len(whole), whole.number_of_edges())
+    assert again.nodes["Job:+1"]["accuracy"] == 1 / 3
+
+
+def test_gephi_gets_labels_and_relations(written: dict[str, Path], whole: nx.DiGraph) -> None:
+    again = nx.read_gexf(written["gexf"])
+    assert [unescaped(key) for key in again] == list(whole)
+    assert [unescaped(data["label"]) for _, data in again.nodes(data=True)] == [
+        d["name"] for _, d in whole.nodes(data=True)
+    ]
+    assert {data["relation"] for *_, data in again.edges(data=True)} == {
+        data["type"] for *_, data in whole.edges(data=True)
+    }
+    assert b"lastmodified" not in written["gexf"].read_bytes()
+
+
+def test_json_is_strict_and_holds_every_name(written: dict[str, Path], whole: nx.DiGraph) -> None:
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    for ending in ("cyjs", "jsonld"):
+        content = written[ending].read_bytes()
+        assert content.isascii()
+        document = json.loads(content, parse_constant=refuse)
+        nodes = document["@graph"] if ending == "jsonld" else [node["data"] for node in document["elements"]["nodes"]]
+        names = [from_json(node["name"]) for node in nodes]
+        assert names == [data["name"] for _, data in whole.nodes(data=True)]
+
+
+def test_json_ld_says_what_its_words_mean(written: dict[str, Path], whole: nx.DiGraph) -> None:
+    document = json.loads(written["jsonld"].read_bytes())
+    context = document["@context"]
+    assert context["name"] == "schema:name"
+    ids = {node["@id"] for node in document["@graph"]}
+    assert len(ids) == len(whole)
+    assert all(re.fullmatch(r"urn:modulekg:[A-Za-z]+:[A-Za-z0-9%._~-]*", identity) for identity in ids)
+    links = [end for node in document["@graph"] for relation in RELATIONS for end in node.get(relation, [])]
+    assert set(links) <= ids
+    assert len(links) >= whole.number_of_edges()
+    types = {node["@type"][-1] for node in document["@graph"]}
+    assert {"schema:Dataset", "schema:Person", "schema:CreateAction", "schema:SoftwareSourceCode"} <= types
+    job = next(node for node in document["@graph"] if node["@id"] == "urn:modulekg:Job:%20%3D1")
+    assert job["uses"] == ["urn:modulekg:DataSet:%20%3D1"]
+    # a list or dictionary is either JSON as it stands, or leads to other nodes
+    structured = {word for node in document["@graph"] for word in node if isinstance(node[word], (dict, list))}
+    unknown = {word for word in structured - {"@type"} if not isinstance(context.get(word), dict)}
+    assert unknown <= {"name", "dataset", "user", "flops"}  # halves of characters, and more than JSON counts to
+
+
+def test_no_cell_is_a_formula(written: dict[str, Path], whole: nx.DiGraph) -> None:
+    with written["csv"].open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    nodes = [row for row in rows if row["kind"] == "node"]
+    assert [len(nodes), len(rows) - len(nodes)] == [len(whole), whole.number_of_edges()]
+    assert set(rows[0]) == set(COLUMNS)
+    numbers = {"count", "models", "parameters", "bytes", "flops", "accuracy", "convergence", "started", "ended"}
+    for row in rows:
+        for column, text in row.items():
+            if column in numbers:
+                assert text == "" or float(text) >= 0
+            else:
+                assert text.lstrip()[:1] not in {"=", "+", "-", "@", "＝", "＋", "－", "＠"}
+                assert text[:1] not in {"\t", "\r"}
+                assert not re.search(r"[;\t\r\n|]\s*[=+\-@]", text)
+    assert {row["name"] for row in nodes if row["type"] == "User"} >= {"'=1+1", "'-1", "a,b", 'a"b', "a\nb", "a;'=1;b"}
+    assert "\0" not in written["csv"].read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("=1", "'=1"), (" =1", " '=1"), ("\t=1", "'\t'=1"), ("\rx", "'\rx"), ("\n+1", "\n'+1"), ("a=1", "a=1"),
+     ("a-b", "a-b"), ("'=1", "'=1"), ("a;@x", "a;'@x"), ("a\t-x", "a\t'-x"), ("a\0b", "a\\u0000b"),
+     ("\0=1", "\\u0000=1"), ("", "")],
+)  # fmt: skip
+def test_cells(text: str, shown: str) -> None:
+    assert cell(text) == shown
+
+
+def test_pictures_show_structures_alone(written: dict[str, Path], require: Callable[..., None]) -> None:
+    require("$dot")
+    structures = to_networkx(everything(), "Module")
+    lines = drawn(written["dot"]).splitlines()
+    assert sum(line.startswith("node ") for line in lines) == len(structures)
+    assert sum(line.startswith("edge ") for line in lines) == structures.number_of_edges()
+
+
+def test_cytoscape_opens_it_and_gives_it_back(
+    written: dict[str, Path], tmp_path: Path, require: Callable[..., None]
+) -> None:
+    require("$node")
+    if not (JS / "node_modules" / "cytoscape").is_dir():
+        require("cytoscape.js in js/node_modules")
+    again = tmp_path / "again.cyjs"
+    code = (
+        "const fs = require('fs'); const cytoscape = require('cytoscape');"
+        f"const cy = cytoscape({{headless: true, ...JSON.parse(fs.readFileSync({str(written['cyjs'])!r}, 'utf8'))}});"
+        f"fs.writeFileSync({str(again)!r}, JSON.stringify(cy.json()));"
+        "console.log(JSON.stringify([cy.nodes().length, cy.edges().length, cy.nodes('[type = \"User\"]').length]));"
+    )
+    done = subprocess.run(["node", "-e", code], cwd=JS, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    made = to_networkx(everything())
+    assert json.loads(done.stdout) == [len(made), made.number_of_edges(), len(everything().users)]
+    read = read_contents(again)
+    assert (read.users.keys(), read.models.keys()) == (everything().users.keys(), everything().models.keys())
+
+
+def test_an_exporter_of_the_user_gets_the_graph_as_networkx_has_it(tmp_path: Path) -> None:
+    given: list[nx.DiGraph] = []
+
+    def lines(graph: nx.DiGraph) -> Iterator[str]:
+        given.append(graph)
+        yield from (f"{data['type']} {data['name']}" for _, data in graph.nodes(data=True))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exporters, "_entries", dict(exporters._entries))
+        mk.exporter("types")(lines)
+        path = export_contents(zoo_contents(), tmp_path / "graph.types")
+        export_contents(everything(), tmp_path / "all.types")
+    assert {line.split()[0] for line in path.read_text().splitlines()} == {"Module"}
+    assert {data["type"] for _, data in given[1].nodes(data=True)} == {*STORED, "Operator"}
+
+
+def test_two_relations_of_a_pair_stand_on_one_edge(whole: nx.DiGraph) -> None:
+    keys = list(zoo_contents(("resnet18", "squeezenet1_1")).modules)
+    assert whole.edges[keys[0], keys[1]] == {
+        "type": "contains", "count": 1, "order": (0,), "feeds": {"count": 3, "models": {"resnet18": 3}},
+    }  # fmt: skip
+    assert whole.edges[keys[2], keys[1]] == {"type": "feeds", "count": 1, "models": {"resnet18": 1}}
+    assert whole.edges[keys[1], "Operator:aten.conv2d"] == {"type": "calls", "count": 5, "models": {"resnet18": 5}}
+    assert whole.edges["User:@SUM(A1)", "Job:@SUM(A1)"] == {"type": "runs"}
+    assert whole.edges["Job:@SUM(A1)", "DataSet:@SUM(A1)"] == {"type": "uses"}
+    assert whole.edges["Job:@SUM(A1)", "Model:ring"] == {"type": "trains"}
+
+
+def test_types_of_nodes_can_be_chosen() -> None:
+    contents = everything()
+    counted = Counter(data["type"] for _, data in to_networkx(contents, "all").nodes(data=True))
+    assert counted["Module"] == len(contents.modules)
+    assert counted["Job"] == len(contents.jobs)
+    assert set(counted) == set(NODE_TYPES)
+    relations = Counter(data["type"] for *_, data in to_networkx(contents, "all").edges(data=True))
+    assert set(relations) == set(RELATIONS)
+    assert set(to_networkx(contents, ["User", "DataSet"])) == {f"User:{n}" for n in contents.users} | {
+        f"DataSet:{n}" for n in contents.datasets
+    }
+    with pytest.raises(mk.ModuleKGError, match="there is no type of nodes 'Modul': did you mean 'Module'"):
+        to_networkx(contents, ("Modul",))
+
+
+def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "graph.cyjs"
+    path.write_text("old")
+    contents = Contents(users={"a": UserNode("a", {"x": object()})})
+    with pytest.raises(mk.ModuleKGError, match=r"property 'properties\.x' is a object"):
+        export_contents(contents, path)
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("graph.cyjs", "old")]

@@ -124,8 +124,8 @@ class KnowledgeGraph(Questions):
             writer.job(node)
         return f"Job:{node.name}"
 
-    def merge(self, other: KnowledgeGraph | Location, on_conflict: str = "error") -> None:
-        """Add everything of another graph, or of the one in a store.
+    def merge(self, other: KnowledgeGraph | Contents | Location, on_conflict: str = "error") -> None:
+        """Add everything of another graph, of its contents, or of the one in a store.
 
         Models, data sets, users and jobs that both know by the same name but with other contents are conflicts:
         "error" raises `DuplicateNameError` and changes nothing, "keep" keeps those of this graph, "replace" the others.
@@ -133,8 +133,9 @@ class KnowledgeGraph(Questions):
         if on_conflict not in CONFLICTS:
             hint = nearest(str(on_conflict), CONFLICTS)
             raise UnknownNameError(f"a conflict cannot be met by {shown(str(on_conflict))!r}: {hint}")
-        source = other if isinstance(other, KnowledgeGraph) else KnowledgeGraph(other)
-        self.add_contents(without_conflicts(self.contents(), source.contents(), on_conflict))
+        if not isinstance(other, Contents):
+            other = (other if isinstance(other, KnowledgeGraph) else KnowledgeGraph(other)).contents()
+        self.add_contents(without_conflicts(self.contents(), other, on_conflict))
 
     # -------------------------------------------------------------- removing
 

@@ -25,8 +25,9 @@ def to_networkx(contents: Contents, types: Types = None) -> nx.DiGraph:
     """The nodes of these types and the edges between them; every edge has a `type`.
 
     `types` are some of Module, Model, DataSet, User, Job, Operator and ModuleType, or "all" of them. By default a
-    graph that knows models alone gives its modules, and any other all but ModuleType. Where two nodes have a second
-    relation, the edge has an attribute of that name with what is known of it.
+    graph that knows models alone gives its modules, and any other all but ModuleType. What traces tell, `feeds` and
+    `calls`, comes with the models. Where two nodes have a second relation, the edge has an attribute of that name with
+    what is known of it.
     """
     builder = _Builder(contents, _chosen(contents, types))
     builder.add_nodes()
@@ -115,7 +116,8 @@ class _Builder:
             self._relate(key_of("Model", model.name), model.root, "contains", count=1, order=(0,))
         for job in contents.jobs.values():
             self._add_run(key_of("Job", job.name), job.user, job.dataset, job.model)
-        self._add_dataflow()
+        if "Model" in self.types:
+            self._add_dataflow()
         if "ModuleType" in self.types:
             self._add_module_types()
 

@@ -303,7 +303,7 @@ def _read_int(text: str) -> int:
 
 def _read_complex(parts: list[Any]) -> complex:
     numbers = [_restored(part, 0) for part in parts]
-    if len(numbers) != 2 or not all(type(number) is float for number in numbers):
+    if len(numbers) != 2 or not all(type(number) in (int, float) for number in numbers):
         raise ValueError("a complex number has two parts")
     return complex(*numbers)
 

@@ -14,6 +14,8 @@ from modulekg_widgets.engine.knowledge.contents import Contents
 if TYPE_CHECKING:
     import pandas as pd
 
+    from modulekg_widgets.engine.knowledge.statistics import RankFrequency
+
 
 class Questions(ABC):
     """What can be asked of `contents`; each answer is computed by the module of its subject."""
@@ -54,6 +56,75 @@ class Questions(ABC):
         from modulekg_widgets.engine.knowledge.usage import best_modules
 
         return best_modules(self.contents(), n, level, **chosen)
+
+    # -------------------------------------------------------------- relations
+
+    def is_a(self, level: int = 1) -> pd.DataFrame:
+        """The abstract type of each module, as `node`, `type` and `differs`: what is not as most of the type have it.
+
+        Level 1: class and ordered types of the children; level 2, families by depth: equal runs of children are one.
+        """
+        from modulekg_widgets.engine.knowledge.relations import is_a
+
+        return is_a(self.contents(), level)
+
+    def subclass_of(self) -> pd.DataFrame:
+        """Every class with the classes above it, as `class`, `base` and `distance` in the order of resolution."""
+        from modulekg_widgets.engine.knowledge.relations import subclass_of
+
+        return subclass_of(self.contents())
+
+    def families(self) -> pd.DataFrame:
+        """The models that differ in depth and sizes alone, as `family`, `count`, `models`, `class`."""
+        from modulekg_widgets.engine.knowledge.relations import families
+
+        return families(self.contents())
+
+    # -------------------------------------------------------------- statistics and analysis
+
+    def rank_frequency(self, level: str | None = None) -> RankFrequency:
+        """How the uses of modules fall with their rank, with a fitted power law and its alternatives."""
+        from modulekg_widgets.engine.knowledge.statistics import rank_frequency
+
+        return rank_frequency(self.contents(), level)
+
+    def importance(self, measure: str = "pagerank") -> pd.DataFrame:
+        """The modules by `pagerank`, `in_degree`, `models`, `closeness` or `betweenness`, highest first."""
+        from modulekg_widgets.engine.knowledge.analysis import importance
+
+        return importance(self.contents(), measure)
+
+    def communities(self, method: str = "louvain", seed: int = 0) -> pd.DataFrame:
+        """Modules that occur together, as `name`, `community`, `class`, `count`; `.attrs["modularity"]` tells how well.
+
+        `method="leiden"` needs the extra `[analysis]`.
+        """
+        from modulekg_widgets.engine.knowledge.communities import communities
+
+        return communities(self.contents(), method, seed)
+
+    def overlap(self, shared: bool = False) -> pd.DataFrame:
+        """What share of their modules (Jaccard) each two models have in common, or how many with `shared`."""
+        from modulekg_widgets.engine.knowledge.comparison import overlap
+
+        return overlap(self.contents(), shared)
+
+    def difference(self, a: str, b: str) -> pd.DataFrame:
+        """The modules of two models, and how often each has them: `name`, `class`, `where`, `first`, `second`."""
+        from modulekg_widgets.engine.knowledge.comparison import difference
+
+        return difference(self.contents(), a, b)
+
+    def plot(self, question: str, *args: Any, ax: Any = None, **kwargs: Any) -> Any:
+        """A picture (matplotlib) of what a question answers: `kg.plot("most_used", 10, level="op")`.
+
+        Questions: most_used, rank_frequency, importance, communities, overlap, is_a, families. Returns a Figure, or
+        draws into `ax` and returns it. Raises `UnknownNameError` for another question.
+        """
+        from modulekg_widgets.engine.knowledge.plots import PLOTS
+
+        draw = PLOTS[question]
+        return draw(getattr(self, question)(*args, **kwargs), ax=ax)
 
     # -------------------------------------------------------------- exchange
 

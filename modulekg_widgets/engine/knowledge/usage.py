@@ -15,6 +15,7 @@ from modulekg_widgets.engine.identity.hierarchy import LEVELS
 from modulekg_widgets.engine.knowledge.contents import Contents, JobNode
 from modulekg_widgets.engine.knowledge.jobs import Moment, moment
 from modulekg_widgets.engine.knowledge.records import ModelNode
+from modulekg_widgets.engine.knowledge.tables import table
 
 OVER = ("models", "jobs")
 JOB_COLUMNS = ["job", "user", "dataset", "model", "accuracy", "convergence", "started", "ended"]
@@ -55,7 +56,7 @@ def most_used(
     names = contents.names
     ranked = sorted(uses, key=lambda key: (-uses[key], -holders[key], names[key]))[:n]
     rows = [(names[key], uses[key], holders[key], *_described(contents, key)) for key in ranked]
-    return pd.DataFrame(rows, columns=["name", "count", "models", "class", "hyperparameters"])
+    return table(rows, ["name", "count", "models", "class", "hyperparameters"])
 
 
 def jobs_table(
@@ -75,8 +76,7 @@ def jobs_table(
         (job.name, job.user, job.dataset, job.model, job.accuracy, job.convergence, _utc(job.started), _utc(job.ended))
         for job in jobs
     ]
-    table = pd.DataFrame(rows, columns=JOB_COLUMNS)
-    return table.astype({"accuracy": float, "convergence": float})
+    return table(rows, JOB_COLUMNS).astype({"accuracy": float, "convergence": float})
 
 
 def module_statistics(contents: Contents, dataset: str | None = None, level: str | None = None) -> pd.DataFrame:
@@ -102,8 +102,7 @@ def module_statistics(contents: Contents, dataset: str | None = None, level: str
         for key, jobs in of.items()
     ]
     columns = ["name", "class", "jobs", "accuracy", "accuracy_std", "best", "convergence"]
-    table = pd.DataFrame(rows, columns=columns)
-    return table.sort_values(["jobs", "best", "name"], ascending=[False, False, True], ignore_index=True)
+    return table(rows, columns).sort_values(["jobs", "best", "name"], ascending=[False, False, True], ignore_index=True)
 
 
 def best_modules(
@@ -133,7 +132,7 @@ def best_modules(
         (names[k], len(holders[k]), uses[k], best[holders[k][0]], others[k], *_described(contents, k)) for k in order
     ]
     columns = ["name", "models", "count", "accuracy", "in_others", "class", "hyperparameters"]
-    return pd.DataFrame(rows, columns=columns)
+    return table(rows, columns)
 
 
 def best_accuracies(contents: Contents, dataset: str | None = None) -> dict[str, float]:

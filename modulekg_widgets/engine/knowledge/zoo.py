@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -29,23 +31,59 @@ def meta_weights() -> Iterator[None]:
         yield
 
 
-def torchvision_builders() -> dict[str, Callable[[], nn.Module]]:
-    """A builder for each model that torchvision lists, by its name, without pretrained weights."""
+def torchvision_builders() -> dict[str, Callable[..., nn.Module]]:
+    """A builder for each model that torchvision lists, by its name, without pretrained weights.
+
+    A builder takes the keywords of torchvision's own, such as `num_classes`.
+    """
     from torchvision import models
 
-    return {name: _builder(name) for name in models.list_models()}
+    return {name: TorchvisionBuilder(name) for name in models.list_models()}
 
 
-def _builder(name: str) -> Callable[[], nn.Module]:
-    def build() -> nn.Module:
+def torchvision_weights(entry: str = "IMAGENET1K_V1") -> dict[str, tuple[str, dict[str, Any]]]:
+    """For each model with weights called `entry`: the module that defines it, and what is published of the weights.
+
+    Nothing is downloaded.
+    """
+    from torchvision import models
+
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    for name in models.list_models():
+        weights = models.get_model_weights(name).__members__.get(entry)
+        if weights is not None:
+            found[name] = (models.get_model_builder(name).__module__, weights.value.meta)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class TorchvisionBuilder:
+    """Builds the model of a name without pretrained weights; takes the keywords of torchvision's own builder."""
+
+    name: str
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+    def __call__(self, **changes: Any) -> nn.Module:
         from torchvision import models
 
-        options: dict[str, Any] = {"weights": None}
-        if name.endswith(("googlenet", "inception_v3")):
-            options["init_weights"] = False  # their initialisation draws from scipy for minutes, and is announced to go
-        if "rcnn" in name or name.startswith(("fcos", "retinanet", "ssd", "deeplab", "fcn", "lraspp")):
-            options["weights_backbone"] = None
-        return models.get_model(name, **options)
+        return models.get_model(self.name, **{**_options(models.get_model_builder(self.name)), **changes})
 
-    build.__name__ = name
-    return build
+
+def _options(builder: Callable[..., nn.Module]) -> dict[str, Any]:
+    """What keeps a builder from downloading, and from an initialisation of minutes that is announced to go."""
+    signature = inspect.signature(builder)
+    options: dict[str, Any] = {key: None for key in ("weights", "weights_backbone") if key in signature.parameters}
+    kind = signature.return_annotation
+    bases = kind.__mro__ if isinstance(kind, type) else ()
+    if any(_takes_undecided(base, "init_weights") for base in bases if base is not object):
+        options["init_weights"] = False
+    return options
+
+
+def _takes_undecided(cls: type, keyword: str) -> bool:
+    """Whether the constructor has a keyword whose default is neither yes nor no."""
+    parameter = inspect.signature(cls.__init__).parameters.get(keyword)
+    return parameter is not None and parameter.default is None

@@ -30,17 +30,17 @@ def write_whole(path: Path, content: bytes) -> None:
 def read_whole(path: Path) -> bytes:
     """The content of an ordinary file; raises `GraphFileError`: others may have no end, or never answer."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):
             raise GraphFileError("it is no ordinary file")
-        with path.open("rb") as file:
-            content = file.read(LARGEST_FILE + 1)
+        if found.st_size <= LARGEST_FILE:
+            with path.open("rb") as file:
+                return file.read(LARGEST_FILE)
     except (OSError, ValueError) as error:  # a path with a NUL in it is a ValueError
         if isinstance(error, GraphFileError):
             raise
         raise GraphFileError(f"it cannot be read: {shown(str(error))}") from None
-    if len(content) > LARGEST_FILE:
-        raise GraphFileError(f"it is larger than {LARGEST_FILE >> 20} MB")
-    return content
+    raise GraphFileError(f"it is larger than {LARGEST_FILE >> 20} MB")
 
 
 def _umask() -> int:

@@ -1,0 +1,81 @@
+"""Measures of importance on the graph of structures: by igraph when it is installed, else by networkx, same answers."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import networkx as nx
+
+from modulekg_widgets.engine.knowledge.containment import Containment
+
+DAMPING = 0.85
+Measure = Callable[[Containment], Sequence[float]]
+
+
+def measured(graph: Containment, measure: str) -> list[float]:
+    """`measure` of each structure: "pagerank", "closeness" or "betweenness"."""
+    by = BY_IGRAPH if importlib.util.find_spec("igraph") else BY_NETWORKX
+    return [float(value) for value in by[measure](graph)] if graph.keys else []
+
+
+def _igraph(graph: Containment) -> Any:
+    import igraph
+
+    return igraph.Graph(
+        n=len(graph.keys),
+        edges=list(graph.counts),
+        directed=True,
+        edge_attrs={"count": list(graph.counts.values())},
+    )
+
+
+def _pagerank_by_igraph(graph: Containment) -> Sequence[float]:
+    return _igraph(graph).pagerank(directed=True, damping=DAMPING, weights="count")
+
+
+def _pagerank_by_networkx(graph: Containment) -> Sequence[float]:
+    tolerance = 1e-12 / len(graph.keys)  # networkx stops at this much a node
+    ranks = nx.pagerank(graph.digraph(), alpha=DAMPING, weight="count", tol=tolerance, max_iter=10_000)
+    return _in_order(ranks)
+
+
+def _closeness_by_igraph(graph: Containment) -> Sequence[float]:
+    """igraph averages over what reaches a node; scaled by the share of nodes that do (Wasserman & Faust 1994)."""
+    made, others = _igraph(graph), max(len(graph.keys) - 1, 1)
+    reaching = made.neighborhood_size(order=len(graph.keys), mode="in")  # the node itself is one of them
+    means = made.closeness(mode="in")
+    return [
+        mean * (reached - 1) / others if reached > 1 else 0.0 for mean, reached in zip(means, reaching, strict=True)
+    ]
+
+
+def _closeness_by_networkx(graph: Containment) -> Sequence[float]:
+    return _in_order(nx.closeness_centrality(graph.digraph()))
+
+
+def _betweenness_by_igraph(graph: Containment) -> Sequence[float]:
+    size = len(graph.keys)
+    pairs = max((size - 1) * (size - 2), 1)
+    return [value / pairs for value in _igraph(graph).betweenness(directed=True)]
+
+
+def _betweenness_by_networkx(graph: Containment) -> Sequence[float]:
+    return _in_order(nx.betweenness_centrality(graph.digraph()))
+
+
+def _in_order(values: dict[int, float]) -> list[float]:
+    return [values[index] for index in range(len(values))]
+
+
+BY_IGRAPH: dict[str, Measure] = {
+    "pagerank": _pagerank_by_igraph,
+    "closeness": _closeness_by_igraph,
+    "betweenness": _betweenness_by_igraph,
+}
+BY_NETWORKX: dict[str, Measure] = {
+    "pagerank": _pagerank_by_networkx,
+    "closeness": _closeness_by_networkx,
+    "betweenness": _betweenness_by_networkx,
+}

@@ -1,0 +1,49 @@
+"""Which structure stands directly in which: the graph that types, importance and communities are computed on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import networkx as nx
+
+from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.records import ModuleNode
+
+
+@dataclass(frozen=True, slots=True)
+class Containment:
+    """`counts[i, j]` slots of structure `keys[i]` hold `keys[j]`; the keys are sorted, so that answers never depend
+    on the order in which models were added."""
+
+    keys: list[str]
+    counts: dict[tuple[int, int], int]
+
+    def digraph(self) -> nx.DiGraph:
+        """A node per position in `keys`, an edge from container to content with its `count`."""
+        graph = nx.DiGraph()
+        graph.add_nodes_from(range(len(self.keys)))
+        graph.add_weighted_edges_from(((i, j, count) for (i, j), count in self.counts.items()), weight="count")
+        return graph
+
+    def neighbours(self) -> nx.Graph:
+        """The same without directions and counts."""
+        graph = nx.Graph()
+        graph.add_nodes_from(range(len(self.keys)))
+        graph.add_edges_from(self.counts)
+        return graph
+
+
+def containment(contents: Contents) -> Containment:
+    keys = sorted(contents.modules)
+    position = {key: index for index, key in enumerate(keys)}
+    counts: Counter[tuple[int, int]] = Counter()
+    for container, key in enumerate(keys):
+        counts.update((container, position[child]) for child in children(contents, contents.modules[key]))
+    return Containment(keys, dict(counts))
+
+
+def children(contents: Contents, node: ModuleNode) -> Iterator[str]:
+    """The structures in the slots of `node`, in order; empty slots have none."""
+    return (child for _, child in node.slots if child is not None and child in contents.modules)

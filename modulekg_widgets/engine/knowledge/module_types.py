@@ -1,0 +1,141 @@
+"""Types of modules: all structures of one class whose children, and theirs, are of the same types in the same order.
+
+Names of children, hyper-parameters and shapes do not count. Level 1 is that skeleton as it stands. Level 2, the depth
+family, counts equal children in a row once, so that a network and its deeper sisters are of one type.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from itertools import groupby
+from typing import Any
+
+import networkx as nx
+
+from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.identity.fingerprint import display_name
+from modulekg_widgets.engine.knowledge.containment import children, containment
+from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.records import ModuleNode
+
+LEVELS = (1, 2)
+MARKS = {1: "*", 2: "**"}  # between class and digits in the name of a type: `Bottleneck*412`
+_VERSION = b"module type 1"
+ABSENT = "(absent)"  # stands for the value of a hyper-parameter that a module does not have
+
+Values = dict[str, Any]
+_Written = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleType:
+    """An abstract type; the same key in every graph and process."""
+
+    key: str  # a digest, in hexadecimal digits like a fingerprint
+    level: int
+    class_name: str
+    qualified_class: str
+    children: tuple[str, ...]  # the keys of the children's types; of a child that contains it, a key of the class alone
+    members: tuple[str, ...]  # fingerprints
+    mode: Values = field(repr=False)  # the most frequent value of each hyper-parameter over the members
+
+
+def module_types(contents: Contents, level: int = 1) -> list[ModuleType]:
+    """The types of all modules, also those with one member, in the order of their first members."""
+    skeletons, keys = _skeletons(contents, _checked(level))
+    members: dict[bytes, list[str]] = defaultdict(list)
+    for fingerprint in contents.modules:
+        members[keys[fingerprint]].append(fingerprint)
+    return [_module_type(contents, level, key, skeletons[found[0]], found) for key, found in members.items()]
+
+
+def type_names(contents: Contents, types: Iterable[ModuleType]) -> dict[str, str]:
+    """A display name for the key of each type, `Bottleneck*412` or at level 2 `Bottleneck**412`.
+
+    No two are the same and none is the name of a module.
+    """
+    names: dict[str, str] = {}
+    taken = set(contents.names.values())
+    waiting, digits = list(types), 3
+    while waiting:
+        candidates = {kind.key: display_name(kind.class_name + MARKS[kind.level], kind.key, digits) for kind in waiting}
+        uses = Counter(candidates.values())
+        free = {key for key, name in candidates.items() if (uses[name] == 1 and name not in taken) or digits >= 40}
+        names.update({key: candidates[key] for key in candidates if key in free})
+        taken.update(candidates[key] for key in free)
+        waiting = [kind for kind in waiting if kind.key not in free]
+        digits += 1
+    return names
+
+
+def most_frequent(members: Iterable[Values], weights: Iterable[int]) -> Values:
+    """The most frequent value of each name; a tie goes to the larger sum of weights, then to the smaller text."""
+    votes: dict[str, dict[_Written, list[Any]]] = {}
+    size = 0
+    for values, weight in zip(members, weights, strict=True):
+        size += 1
+        for name, value in values.items():
+            vote = votes.setdefault(name, {}).setdefault(written(value), [0, 0, value])
+            vote[0] += 1
+            vote[1] += weight
+    mode: Values = {}
+    for name, ballots in votes.items():
+        best = min(ballots, key=lambda text: (-ballots[text][0], -ballots[text][1], text))
+        absent = size - sum(count for count, _, _ in ballots.values())
+        mode[name] = ballots[best][2] if ballots[best][0] >= absent else ABSENT
+    return mode
+
+
+def written(value: Any) -> _Written:
+    """What tells plain values apart: 1, 1.0 and True differ, a NaN equals itself."""
+    return type(value).__name__, repr(value)
+
+
+def _checked(level: Any) -> int:
+    if level not in LEVELS:
+        hint = nearest(str(level), map(str, LEVELS))
+        raise UnknownNameError(f"there is no level {shown(str(level))!r} of types: {hint}")
+    return level
+
+
+def _module_type(contents: Contents, level: int, key: bytes, skeleton: list[bytes], members: list[str]) -> ModuleType:
+    nodes = [contents.modules[member] for member in members]
+    mode = most_frequent((node.hyperparameters for node in nodes), (contents.uses[member] for member in members))
+    kept = tuple(child.hex() for child in skeleton)
+    return ModuleType(key.hex(), level, nodes[0].class_name, nodes[0].qualified_class, kept, tuple(members), mode)
+
+
+def _skeletons(contents: Contents, level: int) -> tuple[dict[str, list[bytes]], dict[str, bytes]]:
+    """By fingerprint, the keys of the types of the children and the key of its own type."""
+    keys: dict[str, bytes] = {}
+    skeletons: dict[str, list[bytes]] = {}
+    for fingerprint, is_above in _contents_first(contents):
+        node = contents.modules[fingerprint]
+        skeleton = [
+            _digest(b"above", contents.modules[child]) if is_above(child) else keys[child]
+            for child in children(contents, node)
+        ]
+        if level == 2:
+            skeleton = [key for key, _ in groupby(skeleton)]
+        skeletons[fingerprint] = skeleton
+        keys[fingerprint] = _digest(b"type %d" % level, node, skeleton)
+    return skeletons, keys
+
+
+def _contents_first(contents: Contents) -> Iterator[tuple[str, Callable[[str], bool]]]:
+    """Every fingerprint after those that it contains, and whether a child contains it in turn (a cycle)."""
+    graph = containment(contents)
+    # strongly connected components are found in an order in which each comes after those that it points to
+    for component in nx.strongly_connected_components(graph.digraph()):
+        ring = {graph.keys[index] for index in component}
+        for key in sorted(ring):
+            yield key, ring.__contains__
+
+
+def _digest(tag: bytes, node: ModuleNode, skeleton: Iterable[bytes] = ()) -> bytes:
+    name = node.qualified_class.encode("utf-8", "surrogatepass")
+    head = b"%s %s %d %s" % (_VERSION, tag, len(name), name)
+    return blake2b(head + b"".join(skeleton), digest_size=16).digest()

@@ -1,0 +1,170 @@
+"""A plot for the result of each question to the knowledge graph.
+
+Every function takes the result and, if you like, matplotlib axes. It returns these axes, or else a new figure that a
+notebook shows; pyplot and its current figure are left alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from modulekg_widgets.engine.errors import MissingPackageError
+from modulekg_widgets.engine.registry import Registry
+
+if TYPE_CHECKING:
+    from modulekg_widgets.engine.knowledge.power_law import PowerLaw
+    from modulekg_widgets.engine.knowledge.statistics import RankFrequency
+
+Drawing = Callable[[Any], None]
+PLOTS: Registry[Callable[..., Any]] = Registry("plot")  # by the name of the question
+MOST = 20  # bars
+MOST_TICKS = 60
+MOST_WRITTEN = 12  # models whose overlap is also written in numbers
+
+
+@PLOTS.register("most_used")
+def plot_most_used(result: pd.DataFrame, ax: Any = None) -> Any:
+    """Bars of occurrences, given the table of `most_used`."""
+    return _bars(result["name"], result["count"], ax, "Most used structures", "occurrences")
+
+
+@PLOTS.register("importance")
+def plot_importance(result: pd.DataFrame, ax: Any = None) -> Any:
+    """Bars of the most important structures, given the table of `importance`."""
+    measure = result.columns[1]
+    return _bars(result["name"], result[measure], ax, "Most important structures", measure.replace("_", "-"))
+
+
+@PLOTS.register("is_a")
+def plot_is_a(result: pd.DataFrame, ax: Any = None) -> Any:
+    """Bars of the largest types, given the table of `is_a`."""
+    sizes = dict(Counter(result["type"]).most_common())
+    return _bars(sizes, sizes.values(), ax, f"Largest of {len(sizes):,} types", "structures")
+
+
+@PLOTS.register("families")
+def plot_families(result: pd.DataFrame, ax: Any = None) -> Any:
+    """Bars of the largest families with some of their models, given the table of `families`."""
+    from modulekg_widgets.engine.knowledge.figures import label
+
+    notes = [
+        f"{label(models[0])} … {label(models[-1])}" if models[1:] else label(models[0]) for models in result["models"]
+    ]
+    return _bars(result["family"], result["count"], ax, f"Largest of {len(result):,} families", "models", notes)
+
+
+@PLOTS.register("communities")
+def plot_communities(result: pd.DataFrame, ax: Any = None) -> Any:
+    """Bars of the largest communities with their most frequent classes, given the table of `communities`."""
+    from matplotlib import colormaps
+
+    groups = [group for _, group in result.groupby("community")]
+    classes = [", ".join(name for name, _ in Counter(group["class"]).most_common(3)) for group in groups[:MOST]]
+    title = f"{len(groups):,} communities, modularity {result.attrs.get('modularity', float('nan')):.3f}"
+    names = [f"community {number}" for number in range(len(groups))]
+    colours = [colormaps["tab20"](number % 20) for number in range(min(len(groups), MOST))]
+    return _bars(names, [len(group) for group in groups], ax, title, "structures", classes, colours)
+
+
+@PLOTS.register("overlap")
+def plot_overlap(result: pd.DataFrame, ax: Any = None) -> Any:
+    """The matrix as colours, given the table of `overlap`."""
+    from modulekg_widgets.engine.knowledge.figures import PLAIN, label, titled
+
+    names = [label(name) for name in result.index]
+    shown = range(0, len(names), -(-len(names) // MOST_TICKS) or 1)
+    is_share = all(kind.kind == "f" for kind in result.dtypes)
+
+    def draw(axes: Any) -> None:
+        values = result.to_numpy()
+        if values.size:
+            image = axes.imshow(values, cmap="cividis", vmin=0, vmax=1 if is_share else None)
+            axes.figure.colorbar(image, ax=axes, label="Jaccard index" if is_share else "shared structures")
+        small = {"size": 7 if len(shown) > MOST_TICKS // 3 else 9, **PLAIN}
+        axes.set_xticks(shown, labels=[names[at] for at in shown], rotation=90, **small)
+        axes.set_yticks(shown, labels=[names[at] for at in shown], **small)
+        titled(axes, "Structures that models share")
+        if len(names) <= MOST_WRITTEN:
+            _write_cells(axes, values, "{:.2f}" if is_share else "{:d}")
+
+    side = 3.5 + 0.13 * len(shown)
+    return _drawn(draw, ax, side + 1, side)
+
+
+@PLOTS.register("rank_frequency")
+def plot_rank_frequency(result: RankFrequency, ax: Any = None) -> Any:
+    """Linear and log–log axes with the fit, its alternatives and what can be told of them; on `ax` the log–log ones."""
+    from modulekg_widgets.engine.knowledge.figures import figure_of
+
+    try:
+        fit, verdict = result.fit, result.verdict
+    except MissingPackageError as error:
+        fit, verdict = None, f"No fit: {error}"
+    if ax is not None:
+        _rank_axes(ax, result, fit, "log")
+        ax.set_title(fill(verdict, 70), size=8)
+        return ax
+    figure = figure_of(10, 5)
+    linear, logarithmic = figure.subplots(1, 2)
+    _rank_axes(linear, result, fit, "linear")
+    _rank_axes(logarithmic, result, fit, "log")
+    figure.suptitle(fill(verdict, 120), size=9)
+    return figure
+
+
+def _rank_axes(axes: Any, result: RankFrequency, fit: PowerLaw | None, scale: str) -> None:
+    axes.plot(result.table["rank"], result.table["count"], ".", color="0.4", label="structures")
+    styles = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1))]
+    for (law, ranks), style in zip(fit.expected.items() if fit else (), styles, strict=False):
+        axes.plot(ranks, fit.counts if fit else [], linestyle=style, linewidth=1.5, label=law)
+    most = max(result.table["count"], default=1)
+    if scale == "log":
+        axes.set(xscale="log", yscale="log", xlim=(0.8, max(len(result.table), 2) * 1.3), ylim=(0.8, most * 2))
+    else:
+        # the tail of the smallest counts is long and flat: the linear picture is of what the laws are fitted to
+        axes.set(xlim=(0, max(fit.tail if fit else 0, 10)), ylim=(0, most * 1.05))
+    axes.set_xlabel("rank")
+    axes.set_ylabel("occurrences")
+    axes.legend(fontsize=8)
+
+
+def _write_cells(axes: Any, values: Any, form: str) -> None:
+    middle = values.max(initial=0) / 2
+    for row, line in enumerate(values):
+        for column, value in enumerate(line):
+            ink = "black" if value > middle else "white"
+            axes.text(column, row, form.format(value), ha="center", va="center", size=7, color=ink)
+
+
+def _bars(
+    names: Any, values: Any, ax: Any, title: str, unit: str, notes: list[str] | None = None, colours: Any = None
+) -> Any:
+    """Bars of the first names, which the results rank by themselves."""
+    from modulekg_widgets.engine.knowledge.figures import INK, bars, label, titled
+
+    names, values = list(names)[:MOST], list(values)[:MOST]
+    texts = [f"{value:,}" if isinstance(value, int) else f"{value:.3g}" for value in values]
+    if notes:
+        texts = [f"{text} · {label(note)}" for text, note in zip(texts, notes, strict=False)]
+
+    def draw(axes: Any) -> None:
+        bars(axes, names, values, texts, INK if colours is None else colours)
+        titled(axes, title, unit)
+
+    return _drawn(draw, ax, 8, 1.5 + 0.27 * max(len(names), 3))
+
+
+def _drawn(draw: Drawing, ax: Any, width: float, height: float) -> Any:
+    from modulekg_widgets.engine.knowledge.figures import figure_of
+
+    if ax is not None:
+        draw(ax)
+        return ax
+    figure = figure_of(width, height)
+    draw(figure.subplots())
+    return figure

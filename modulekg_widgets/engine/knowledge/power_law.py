@@ -1,0 +1,138 @@
+"""The package `powerlaw`, asked quietly: a discrete power law, its alternatives and how they compare."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from modulekg_widgets.engine.errors import MissingPackageError
+
+LAW = "power law"
+COLUMNS = ["alternative", "R", "p", "reliable"]
+TOLERANCE = 0.1  # how far the package's log-likelihood may be off: p moves by less than a few hundredths
+SUMMED = 1_000_000  # counts over which a law without a closed form is summed
+
+LogShare = Callable[[dict[str, float], np.ndarray, float], np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class PowerLaw:
+    """p(count) ∝ count^-alpha for the `tail` counts from `xmin` on; NaN and 0 where there is too little to fit."""
+
+    alpha: float
+    xmin: float
+    sigma: float
+    tail: int
+    comparisons: pd.DataFrame
+    # law -> how many counts it expects at or above each of `counts`
+    counts: np.ndarray = field(repr=False)
+    expected: dict[str, np.ndarray] = field(repr=False)
+
+
+def fitted(counts: list[int]) -> PowerLaw:
+    """The fit to positive counts; raises `MissingPackageError` without the package."""
+    powerlaw = _package()
+    if len(set(counts)) < 4:  # the package tries all but the two largest counts as xmin and wants two to choose from
+        return _nothing()
+    with _quiet():
+        fit = powerlaw.Fit(counts, discrete=True, verbose=0)
+        alpha, xmin, sigma = float(fit.power_law.alpha), float(fit.xmin), float(fit.power_law.standard_err)
+        if not np.isfinite([alpha, xmin, sigma]).all():
+            return _nothing()
+        comparisons = pd.DataFrame([_comparison(fit, law) for law in LAWS if law != LAW], columns=COLUMNS)
+        tail = int(fit.n)
+        at = np.unique(np.geomspace(xmin, max(counts), 200).round())
+        expected = {law: tail * np.exp(_log_share(fit, law, at)) for law in LAWS}
+    return PowerLaw(alpha, xmin, sigma, tail, comparisons, at, expected)
+
+
+def _package() -> Any:
+    try:
+        with _quiet():
+            import powerlaw
+    except ImportError as error:
+        raise MissingPackageError(
+            "fitting a power law needs the package powerlaw: pip install 'modulekg-widgets[analysis]'"
+        ) from error
+    return powerlaw
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _nothing() -> PowerLaw:
+    nan = float("nan")
+    return PowerLaw(nan, nan, nan, 0, pd.DataFrame(columns=COLUMNS), np.array([]), {})
+
+
+def _comparison(fit: Any, law: str) -> tuple[str, float, float, bool]:
+    name, _ = LAWS[law]
+    ratio, p = fit.distribution_compare("power_law", name)
+    theirs = float(np.sum(getattr(fit, name).loglikelihoods(fit.data)))
+    ours = float(_log_likelihoods(fit, law).sum())
+    # the package subtracts shares close to 1: far out in the tail that leaves rounding errors, which it sums up
+    return law, float(ratio), float(p), abs(theirs - ours) <= TOLERANCE
+
+
+def _log_likelihoods(fit: Any, law: str) -> np.ndarray:
+    above, beyond = _log_share(fit, law, fit.data), _log_share(fit, law, fit.data + 1)
+    return above + np.log1p(-np.exp(beyond - above))
+
+
+def _log_share(fit: Any, law: str, counts: np.ndarray) -> np.ndarray:
+    """log P(X ≥ count) of a fitted law, given X ≥ xmin."""
+    name, log_share = LAWS[law]
+    parameters = {key: float(value) for key, value in getattr(fit, name).parameters.items()}
+    return log_share(parameters, np.asarray(counts, float), float(fit.xmin))
+
+
+def _power_law(of: dict[str, float], counts: np.ndarray, xmin: float) -> np.ndarray:
+    from scipy.special import zeta
+
+    return np.log(zeta(of["alpha"], counts)) - np.log(zeta(of["alpha"], xmin))
+
+
+# of a continuous law a count takes what lies within half a count of it
+
+
+def _log_normal(of: dict[str, float], counts: np.ndarray, xmin: float) -> np.ndarray:
+    from scipy.special import log_ndtr
+
+    def log_tail(x: Any) -> Any:
+        return log_ndtr(-(np.log(x) - of["mu"]) / of["sigma"])
+
+    return log_tail(counts - 0.5) - log_tail(xmin - 0.5)
+
+
+def _stretched_exponential(of: dict[str, float], counts: np.ndarray, xmin: float) -> np.ndarray:
+    return (of["Lambda"] * (xmin - 0.5)) ** of["beta"] - (of["Lambda"] * (counts - 0.5)) ** of["beta"]
+
+
+def _exponential(of: dict[str, float], counts: np.ndarray, xmin: float) -> np.ndarray:
+    return -of["Lambda"] * (counts - xmin)
+
+
+def _truncated_power_law(of: dict[str, float], counts: np.ndarray, xmin: float) -> np.ndarray:
+    values = np.arange(xmin, xmin + SUMMED)
+    masses = np.exp(-of["alpha"] * np.log(values / xmin) - of["Lambda"] * (values - xmin))
+    above = np.cumsum(masses[::-1])[::-1]
+    return np.log(above[np.minimum(counts - xmin, SUMMED - 1).astype(int)]) - np.log(above[0])
+
+
+LAWS: dict[str, tuple[str, LogShare]] = {
+    LAW: ("power_law", _power_law),
+    "log-normal": ("lognormal", _log_normal),
+    "exponential": ("exponential", _exponential),
+    "stretched exponential": ("stretched_exponential", _stretched_exponential),
+    "truncated power law": ("truncated_power_law", _truncated_power_law),
+}

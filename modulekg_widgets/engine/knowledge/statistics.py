@@ -1,0 +1,130 @@
+"""How often structures are used: rank against frequency, with a fitted power law and its rivals."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.identity.hierarchy import LEVELS
+from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.tables import table
+
+if TYPE_CHECKING:
+    from modulekg_widgets.engine.knowledge.power_law import PowerLaw
+
+SIGNIFICANT = 0.1  # the level at which Clauset et al. (2009) call a likelihood ratio conclusive
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RankFrequency:
+    """The structures by falling number of occurrences; the fit is made when first asked for.
+
+    The fit is the discrete maximum-likelihood one of Clauset, Shalizi & Newman (2009) by the package `powerlaw`; what
+    needs it raises `MissingPackageError` without.
+    """
+
+    table: pd.DataFrame = field(repr=False)  # rank (from 1), count, name
+    level: str | None = None
+
+    @cached_property
+    def fit(self) -> PowerLaw:
+        """Everything that was fitted."""
+        from modulekg_widgets.engine.knowledge.power_law import fitted
+
+        return fitted(self.table["count"].tolist())
+
+    @property
+    def alpha(self) -> float:
+        """The exponent of p(count) ∝ count^-alpha; NaN where there is too little to fit."""
+        return self.fit.alpha
+
+    @property
+    def xmin(self) -> float:
+        """The count from which on the power law is fitted."""
+        return self.fit.xmin
+
+    @property
+    def sigma(self) -> float:
+        """The standard error of `alpha`."""
+        return self.fit.sigma
+
+    @property
+    def comparisons(self) -> pd.DataFrame:
+        """One row for each other law: `alternative`, `R`, `p`, `reliable`.
+
+        `R` is the log-likelihood ratio, positive where the power law is the likelier, `p` the probability of one as
+        large by chance. Not `reliable`: rounding errors spoil the package's likelihood, as where a law fits best with
+        extreme parameters.
+        """
+        return self.fit.comparisons
+
+    @property
+    def verdict(self) -> str:
+        """What the fit says and what it does not, in words."""
+        if self.fit.tail == 0:
+            return "Too few different counts to fit a power law."
+        head = (
+            f"Power law with exponent {self.alpha:.2f} ± {self.sigma:.2f} for counts of {self.xmin:g} and more "
+            f"({self.fit.tail:,} of {len(self.table):,} structures)"
+        )
+        return ". ".join([head, *_findings(self.comparisons)]) + "."
+
+    def plot(self, ax: Any = None) -> Any:
+        """The figure with linear and log–log axes; given matplotlib axes, these with the log–log plot."""
+        from modulekg_widgets.engine.knowledge.plots import plot_rank_frequency
+
+        return plot_rank_frequency(self, ax)
+
+    def __repr__(self) -> str:
+        level = "" if self.level is None else f" at level {self.level}"
+        return f"<RankFrequency of {len(self.table)} structures{level}>"
+
+
+def rank_frequency(contents: Contents, level: str | None = None) -> RankFrequency:
+    """All structures by falling number of occurrences, ties by name; only those at `level`, if given.
+
+    Raises `UnknownNameError` for an unknown level.
+    """
+    uses = contents.uses if level is None else uses_at(contents, level)
+    names = contents.names
+    ranked = sorted((-count, names[key]) for key, count in uses.items() if count > 0)
+    rows = [(rank, -count, name) for rank, (count, name) in enumerate(ranked, 1)]
+    ranks = table(rows, ["rank", "count", "name"])
+    return RankFrequency(ranks, level)
+
+
+def uses_at(contents: Contents, level: str) -> Counter[str]:
+    """How often each module occurs as a `model`, `stage`, `block` or `op`."""
+    if level not in LEVELS:
+        raise UnknownNameError(f"there is no level {shown(str(level))!r}: {nearest(str(level), LEVELS)}")
+    uses: Counter[str] = Counter()
+    for model in contents.models.values():
+        for (fingerprint, at), count in model.occurrences.items():
+            if at == level:
+                uses[fingerprint] += count
+    return uses
+
+
+def _findings(comparisons: pd.DataFrame) -> list[str]:
+    told = comparisons[comparisons["p"] < SIGNIFICANT]
+    untold = comparisons[~(comparisons["p"] < SIGNIFICANT)]
+    better, worse = told[told["R"] > 0], told[told["R"] < 0]
+    parts = [
+        ("It fits better than", better),
+        ("It fits worse than", worse),
+        ("It cannot be told apart from", untold),
+    ]
+    return [f"{words} {_listed(rows)}" for words, rows in parts if len(rows)]
+
+
+def _listed(rows: pd.DataFrame) -> str:
+    laws = [
+        f"{law} (p {p:.2g}{'' if reliable else ', numerically unstable'})"
+        for law, p, reliable in zip(rows["alternative"], rows["p"], rows["reliable"], strict=True)
+    ]
+    return ", ".join(laws[:-1]) + " and " + laws[-1] if len(laws) > 1 else laws[0]

@@ -1,0 +1,122 @@
+"""Many models into one graph: in processes, threads or a cluster, interrupted and taken up again."""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import modulekg_widgets as mk
+from cli.sample_models import broken, make_small, needs_numbers
+from identity.samples import zoo_model
+
+SMALL = ["squeezenet1_0", "squeezenet1_1", "alexnet", "mobilenet_v2"]
+
+
+def zoo(names: list[str] = SMALL) -> dict[str, Callable[[], nn.Module]]:
+    builders = mk.torchvision_builders()
+    return {name: builders[name] for name in names}
+
+
+def expected(names: list[str] = SMALL) -> dict[str, Any]:
+    graph = mk.KnowledgeGraph()
+    for name in names:
+        graph.add_model(zoo_model(name), name=name)
+    return graph.contents().models
+
+
+def test_processes_index_models(tmp_path: Path) -> None:
+    graph = mk.index_models(zoo(), tmp_path / "zoo.db")
+    assert graph.contents().models == expected()
+    assert mk.KnowledgeGraph(tmp_path / "zoo.db").module_count == graph.module_count
+
+
+def test_threads_index_models() -> None:
+    with ThreadPoolExecutor(2) as executor:
+        graph = mk.index_models(zoo(), executor=executor)
+    assert graph.contents().models == expected()
+    assert torch.zeros(1).device.type == "cpu"
+
+
+def test_a_cluster_indexes_models(tmp_path: Path, require: Callable[..., None]) -> None:
+    require("distributed")
+    from distributed import LocalCluster
+
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, local_directory=tmp_path) as cluster,
+        cluster.get_client() as client,
+    ):
+        local = {"made here": lambda: nn.Sequential(nn.ReLU())}
+        graph = mk.index_models({**zoo(SMALL[:2]), **local}, tmp_path / "zoo.db", executor=client.get_executor())
+    assert sorted(graph.models) == sorted([*SMALL[:2], "made here"])
+
+
+def test_what_cannot_be_sent_is_built_here() -> None:
+    width = 3
+    graph = mk.index_models({"a": lambda: nn.Linear(width, 1), "b": nn.ReLU})
+    assert sorted(graph.models) == ["a", "b"]
+    assert graph.unique_count == 2
+
+
+def test_functions_are_named_by_themselves() -> None:
+    assert mk.index_models([make_small]).models == ["make_small"]
+    for several in ([make_small, make_small], [partial(make_small)]):
+        with pytest.raises(mk.ModuleKGError, match=r"pass \{name: builder\}"):
+            mk.index_models(several)
+    with pytest.raises(mk.ModuleKGError, match="is built by a int"):
+        mk.index_models({"a": 5})  # type: ignore[dict-item]
+
+
+def test_weights_are_made_only_where_their_numbers_are_looked_at() -> None:
+    assert mk.index_models({"a": needs_numbers}).unique_count == 1
+
+
+class Interrupting(ThreadPoolExecutor):
+    """Stops in the middle, as a user may."""
+
+    left = 3
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+        return super().submit(fn, *args, **kwargs)
+
+
+def test_an_interrupted_index_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("modulekg_widgets.engine.knowledge.indexing.AHEAD", 1)
+    with Interrupting(1) as executor, pytest.raises(KeyboardInterrupt):
+        mk.index_models(zoo(), tmp_path / "zoo.db", executor=executor)
+    assert mk.KnowledgeGraph(tmp_path / "zoo.db").models == SMALL[:3]
+    built: list[str] = []
+
+    def noted(name: str) -> nn.Module:
+        built.append(name)
+        return zoo_model(name)
+
+    builders = {name: partial(noted, name) for name in SMALL}
+    with ThreadPoolExecutor(1) as executor:
+        graph = mk.index_models(builders, tmp_path / "zoo.db", executor=executor)
+        assert (built, graph.models) == (SMALL[3:], SMALL)
+        mk.index_models(builders, tmp_path / "zoo.db", executor=executor, again=True)
+    assert len(built) == 1 + len(SMALL)
+
+
+def test_some_that_fail_do_not_lose_the_others(tmp_path: Path) -> None:
+    builders = {"a": make_small, "bad": broken, "lazy": partial(nn.LazyLinear, 2), "none": dict, "z": nn.ReLU}
+    with ThreadPoolExecutor(2) as executor, pytest.raises(mk.ModuleKGError, match="3 of 5 models could") as caught:
+        mk.index_models(builders, tmp_path / "zoo.db", executor)
+    failures = caught.value.failures  # type: ignore[attr-defined]
+    assert sorted(failures) == ["bad", "lazy", "none"]
+    assert "out of order" in failures["bad"]
+    assert sorted(mk.KnowledgeGraph(tmp_path / "zoo.db").models) == ["a", "z"]
+
+
+@pytest.mark.nightly
+def test_the_whole_zoo(tmp_path: Path) -> None:
+    graph = mk.index_models(mk.torchvision_builders(), tmp_path / "zoo.db")
+    assert (len(graph.models), graph.module_count) == (121, 37_528)
