@@ -12,8 +12,9 @@ import pytest
 pytest.register_assert_rewrite("browser.page", "browser.graph", "browser.hostile")
 
 from browser.fixtures import browser, jupyterlab, notebook, plugin, shared_page  # noqa: E402
+from knowledge.fixtures import anywhere, lasting, postgres  # noqa: E402
 
-__all__ = ["browser", "jupyterlab", "notebook", "plugin", "require", "shared_page"]
+__all__ = ["anywhere", "browser", "jupyterlab", "lasting", "notebook", "plugin", "postgres", "require", "shared_page"]
 
 BENCHMARKS = Path(__file__).resolve().parent / "benchmarks"
 

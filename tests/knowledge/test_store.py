@@ -212,6 +212,29 @@ def test_threads_share_a_graph(anywhere: str | None) -> None:
     assert graph.module_count == 4 * 8
 
 
+def test_a_reader_sees_one_moment(lasting: str) -> None:
+    writing, reading = mk.KnowledgeGraph(lasting), mk.KnowledgeGraph(lasting)
+    writing.add_model(network(1), name="model")
+    done = threading.Event()
+
+    def write() -> None:
+        for width in range(2, 40):
+            writing.add_model(network(width), name="model")
+        done.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    moments = 0
+    while not done.is_set():
+        contents = reading.contents()
+        used = {key for key, _ in contents.models["model"].occurrences}
+        assert used == set(contents.modules)
+        assert reading.tree("model").number_of_nodes() == 8
+        moments += 1
+    writer.join()
+    assert moments > 3
+
+
 def _writes(graph: mk.KnowledgeGraph, number: int) -> None:
     for at in range(4):
         graph.add_model(network(2 + at), name=f"{number}.{at}")

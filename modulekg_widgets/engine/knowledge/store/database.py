@@ -62,8 +62,11 @@ class Store:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A connection that sees the store as it was when it began."""
-        with self._errors(), self._held(), self.engine.connect() as connection, connection.begin():
-            yield connection
+        with self._errors(), self._held(), self.engine.connect() as connection:
+            if self.dialect == "postgresql":  # one moment for all statements, as SQLite has it
+                connection = connection.execution_options(isolation_level="REPEATABLE READ")
+            with connection.begin():
+                yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
