@@ -234,7 +234,7 @@ def test_cytoscape_opens_it_and_gives_it_back(
 ) -> None:
     require("$node")
     if not (JS / "node_modules" / "cytoscape").is_dir():
-        require("cytoscape.js in js/node_modules")
+        require("$cytoscape of js/node_modules")
     again = tmp_path / "again.cyjs"
     code = (
         "const fs = require('fs'); const cytoscape = require('cytoscape');"

@@ -5,6 +5,7 @@ What it holds lies in a store, in memory or in a database; the questions that it
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -136,6 +137,27 @@ class KnowledgeGraph(Questions):
         if not isinstance(other, Contents):
             other = (other if isinstance(other, KnowledgeGraph) else KnowledgeGraph(other)).contents()
         self.add_contents(without_conflicts(self.contents(), other, on_conflict))
+
+    def add_mlflow(self, folder: str | os.PathLike[str], accuracy: str = "accuracy", model: str = "model") -> list[str]:
+        """Add the runs of an MLflow file store (`mlruns/`) as jobs, with their data sets and users; returns their ids.
+
+        `accuracy` names the metric, `model` the tag or parameter with the model's name; a model that is not in the graph
+        is left out. The same run again replaces itself. Needs the extra `[mlflow]`. Raises `GraphFileError` for a
+        folder that is no such store.
+        """
+        from modulekg_widgets.engine.knowledge.mlflow_runs import mlflow_jobs
+
+        datasets, users, runs = mlflow_jobs(folder, accuracy, model, known=set(self.models))
+        ours = self.contents()
+        self.add_contents(
+            Contents(
+                self.scheme,
+                datasets={node.name: node for node in datasets if node.name not in ours.datasets},
+                users={node.name: node for node in users if node.name not in ours.users},
+                jobs={job.name: job for job in runs},
+            )
+        )
+        return [f"Job:{job.name}" for job in runs]
 
     # -------------------------------------------------------------- removing
 

@@ -11,7 +11,7 @@ from modulekg_widgets.engine.errors import GraphFileError, shown
 
 FORMAT = "modulekg"
 VERSION = 1  # of the meaning of what is written
-MOST_PARTS = 10_000_000  # lists, objects and elements of one file
+MOST_PARTS = 10_000_000  # lists and objects of one file, which take more memory than room
 MOST_VALUES = MOST_PARTS  # of one attribute of a node
 # what XML forbids or changes, what ends a line in some reader, and the backslash that marks what was replaced
 _UNSAFE = re.compile("[\\\\\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")
@@ -34,6 +34,11 @@ def _character(match: re.Match[str]) -> str:
     return chr(int(match[1], 16))
 
 
+def found_instead(value: Any) -> str:
+    """A text as it is and only the type of everything else, which may be deep or endless."""
+    return repr(shown(value)) if type(value) is str else f"a {type(value).__name__}"
+
+
 def header(graph: nx.DiGraph) -> dict[str, Any]:
     return {"format": FORMAT, "version": VERSION, "scheme": graph.graph.get("scheme", "structure")}
 
@@ -46,7 +51,7 @@ class Assembly:
             raise GraphFileError("it was not written by modulekg-widgets: there is no format 'modulekg' in its head")
         version = found.get("version")
         if type(version) is not int or version < 1:
-            raise GraphFileError(f"its version is {shown(str(version))!r}, not a number")
+            raise GraphFileError(f"its version is {found_instead(version)}, not a whole number from 1")
         if version > VERSION:
             raise GraphFileError(
                 f"it has version {version}, and this program reads up to {VERSION}: update modulekg-widgets"
@@ -55,7 +60,7 @@ class Assembly:
 
     def add_node(self, key: Any, attributes: dict[str, Any]) -> None:
         if type(key) is not str:
-            raise GraphFileError(f"a node's id is a {type(key).__name__}, not a text")
+            raise GraphFileError(f"a node's id is {found_instead(key)}, not a text")
         if key in self.graph:
             raise GraphFileError(f"the node {shown(key)!r} is there twice")
         self.graph.add_node(key)
@@ -65,5 +70,5 @@ class Assembly:
         """An edge without what is known of it, for the nodes tell that."""
         for key in (start, end):
             if type(key) is not str or key not in self.graph:
-                raise GraphFileError(f"an edge leads to {shown(str(key))!r}, which is no node of the file")
+                raise GraphFileError(f"an edge leads to {found_instead(key)}, which is no node of the file")
         self.graph.add_edge(start, end)

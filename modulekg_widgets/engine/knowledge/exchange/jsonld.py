@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote_to_bytes
 import networkx as nx
 
 from modulekg_widgets.engine.errors import GraphFileError, shown
-from modulekg_widgets.engine.knowledge.exchange.flat import Assembly, header
+from modulekg_widgets.engine.knowledge.exchange.flat import Assembly, found_instead, header
 from modulekg_widgets.engine.knowledge.exchange.graphml import STRUCTURED
 from modulekg_widgets.engine.knowledge.exchange.json_text import (
     json_fields,
@@ -92,7 +92,7 @@ def _type(node: dict[str, Any]) -> Any:
 
 def _key(iri: Any) -> str:
     if type(iri) is not str or not iri.startswith(BASE):
-        raise GraphFileError(f"a node's '@id' is {shown(str(iri))!r}, not one that begins with {BASE!r}")
+        raise GraphFileError(f"a node's '@id' is {found_instead(iri)}, not one that begins with {BASE!r}")
     kind, _, name = iri.removeprefix(BASE).partition(":")
     try:
         return key_of(kind, unquote_to_bytes(name).decode("utf-8", "surrogatepass"))
