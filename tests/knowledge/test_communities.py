@@ -8,8 +8,8 @@ import pytest
 
 from knowledge.graphs import key, made_up, zoo_contents
 from modulekg_widgets.engine.errors import MissingPackageError, UnknownNameError
-from modulekg_widgets.engine.knowledge.communities import METHODS, communities, community_of
-from modulekg_widgets.engine.knowledge.containment import containment
+from modulekg_widgets.engine.knowledge.analysis.communities import METHODS, communities, community_of
+from modulekg_widgets.engine.knowledge.analysis.containment import containment
 from modulekg_widgets.engine.knowledge.contents import Contents
 from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
 

@@ -23,7 +23,7 @@ from modulekg_widgets.engine.knowledge.exchange import export_contents, exporter
 from modulekg_widgets.engine.knowledge.exchange.csv_table import COLUMNS, cell
 from modulekg_widgets.engine.knowledge.exchange.flat import unescaped
 from modulekg_widgets.engine.knowledge.exchange.jsonld import RELATIONS
-from modulekg_widgets.engine.knowledge.property_graph import NODE_TYPES, STORED, to_networkx
+from modulekg_widgets.engine.knowledge.exchange.property_graph import NODE_TYPES, STORED, to_networkx
 from modulekg_widgets.engine.knowledge.property_values import from_json
 
 JS = Path(__file__).resolve().parents[2] / "js"

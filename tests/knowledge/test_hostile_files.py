@@ -17,7 +17,7 @@ from knowledge.graphs import contents_of
 from modulekg_widgets.engine.errors import GraphFileError
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode, UserNode
 from modulekg_widgets.engine.knowledge.exchange import export_contents, read_contents
-from modulekg_widgets.engine.knowledge.property_graph import to_networkx
+from modulekg_widgets.engine.knowledge.exchange.property_graph import to_networkx
 
 MOST_SECONDS = 2.0
 MOST_BYTES = 500e6

@@ -29,10 +29,17 @@ def expected(names: list[str] = SMALL) -> dict[str, Any]:
     return graph.contents().models
 
 
-def test_processes_index_models(tmp_path: Path) -> None:
+def test_processes_index_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("modulekg_widgets.engine.knowledge.indexing.SECONDS_ALONE", 0.0)
     graph = mk.index_models(zoo(), tmp_path / "zoo.db")
     assert graph.contents().models == expected()
+    assert graph.models == SMALL
     assert mk.KnowledgeGraph(tmp_path / "zoo.db").module_count == graph.module_count
+
+
+def test_few_models_need_no_other_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("modulekg_widgets.engine.knowledge.indexing.ProcessPoolExecutor")
+    assert mk.index_models(zoo(SMALL[:2])).contents().models == expected(SMALL[:2])
 
 
 def test_threads_index_models() -> None:
@@ -55,8 +62,10 @@ def test_a_cluster_indexes_models(tmp_path: Path, require: Callable[..., None]) 
     assert sorted(graph.models) == sorted([*SMALL[:2], "made here"])
 
 
-def test_what_cannot_be_sent_is_built_here() -> None:
+def test_what_cannot_be_sent_is_built_here(monkeypatch: pytest.MonkeyPatch) -> None:
     width = 3
+    monkeypatch.setattr("modulekg_widgets.engine.knowledge.indexing.SECONDS_ALONE", 0.0)
+    monkeypatch.setattr("modulekg_widgets.engine.knowledge.indexing._processes", lambda tasks: ThreadPoolExecutor(1))
     graph = mk.index_models({"a": lambda: nn.Linear(width, 1), "b": nn.ReLU})
     assert sorted(graph.models) == ["a", "b"]
     assert graph.unique_count == 2

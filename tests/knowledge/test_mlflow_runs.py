@@ -16,7 +16,7 @@ from torch import nn
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import GraphFileError, MissingPackageError
 from modulekg_widgets.engine.knowledge.contents import DataSetNode, UserNode
-from modulekg_widgets.engine.knowledge.mlflow_runs import MOST_POINTS, mlflow_jobs
+from modulekg_widgets.engine.knowledge.exchange.mlflow_runs import MOST_POINTS, mlflow_jobs
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from modulekg_widgets.engine.knowledge import jobs
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, UserNode
 from modulekg_widgets.engine.knowledge.merging import without_conflicts
 from modulekg_widgets.engine.knowledge.questions import Questions
-from modulekg_widgets.engine.knowledge.records import ModelRecord, ModuleNode, checked_scheme, model_record
+from modulekg_widgets.engine.knowledge.records import ModelRecord, ModuleNode, checked_scheme, described
 from modulekg_widgets.engine.knowledge.store import reading
 from modulekg_widgets.engine.knowledge.store.database import Location, Store
 from modulekg_widgets.engine.knowledge.store.writing import Writer
@@ -37,6 +37,7 @@ class KnowledgeGraph(Questions):
 
     def __init__(self, store: Location | None = None, *, scheme: str | None = None) -> None:
         self._store = Store(store, None if scheme is None else checked_scheme(scheme))
+        self.builders = {}
         self._read: tuple[int, Contents] | None = None  # the contents at a revision of the store
 
     @property
@@ -55,12 +56,7 @@ class KnowledgeGraph(Questions):
         Raises an error that names the path where the model cannot be fingerprinted or followed, and then leaves the
         graph as it was.
         """
-        if args is None and kwargs is None:
-            record = model_record(model, name, self.scheme)
-        else:
-            from modulekg_widgets.engine.knowledge.traced import traced_record
-
-            record = traced_record(model, () if args is None else args, kwargs, name, self.scheme)
+        record = described(model, name, self.scheme, args, kwargs)
         self.add_records([record])
         return record.model.root
 
@@ -141,11 +137,11 @@ class KnowledgeGraph(Questions):
     def add_mlflow(self, folder: str | os.PathLike[str], accuracy: str = "accuracy", model: str = "model") -> list[str]:
         """Add the runs of an MLflow file store (`mlruns/`) as jobs, with their data sets and users; returns their ids.
 
-        `accuracy` names the metric, `model` the tag or parameter with the model's name; a model that is not in the graph
-        is left out. The same run again replaces itself. Needs the extra `[mlflow]`. Raises `GraphFileError` for a
-        folder that is no such store.
+        `accuracy` names the metric, `model` the tag or parameter with the model's name; one that the graph does not
+        know is left out. The same run again replaces itself. Needs the extra `[mlflow]`. Raises `GraphFileError` for
+        a folder that is no such store.
         """
-        from modulekg_widgets.engine.knowledge.mlflow_runs import mlflow_jobs
+        from modulekg_widgets.engine.knowledge.exchange.mlflow_runs import mlflow_jobs
 
         datasets, users, runs = mlflow_jobs(folder, accuracy, model, known=set(self.models))
         ours = self.contents()

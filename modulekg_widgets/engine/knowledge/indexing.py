@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -27,6 +28,7 @@ log = logging.getLogger("modulekg_widgets")
 Builder = Callable[[], nn.Module]
 AHEAD = 64  # models that are being built or wait to be stored
 SECONDS_BEFORE_BAR = 2.0
+SECONDS_ALONE = 2.0  # about what other processes take to start: few models are done by then
 
 
 def index_models(
@@ -46,6 +48,7 @@ def index_models(
     """
     graph = store if isinstance(store, KnowledgeGraph) else KnowledgeGraph(store)
     named = _by_name(builders)
+    graph.builders.update(named)
     known = set() if again else set(graph.models)
     todo = {name: builder for name, builder in named.items() if name not in known}
     failures: dict[str, str] = {}
@@ -89,35 +92,35 @@ def _by_name(builders: Mapping[str, Builder] | Iterable[Builder]) -> dict[str, B
 def _records(
     builders: dict[str, Builder], scheme: str, executor: Executor | None
 ) -> Iterator[tuple[str, ModelRecord | str]]:
-    """(name, its record or why there is none), in the order in which they are done."""
+    """(name, its record or why there is none), each as soon as it is known."""
     if executor is not None:
         yield from _sent(builders, scheme, executor)
         return
-    sent = {name: builder for name, builder in builders.items() if _travels(builder)}
-    if len(sent) > 1:
+    waiting, until = dict(builders), time.monotonic() + SECONDS_ALONE
+    while waiting and (time.monotonic() < until or not any(map(_travels, waiting.values()))):
+        name = next(iter(waiting))
+        yield name, _here(name, waiting.pop(name), scheme)
+    sent = {name: builder for name, builder in waiting.items() if _travels(builder)}
+    if sent:
         with _processes(len(sent)) as pool:
             yield from _sent(sent, scheme, pool)
-    else:
-        sent = {}
-    for name, builder in builders.items():
-        if name not in sent:
-            yield name, _here(name, builder, scheme)
+    for name in [name for name in waiting if name not in sent]:
+        yield name, _here(name, waiting[name], scheme)
 
 
 def _sent(builders: dict[str, Builder], scheme: str, executor: Executor) -> Iterator[tuple[str, ModelRecord | str]]:
+    """In the order of the builders, so that the graph is the same however fast each process is."""
     waiting = deque(builders.items())
-    running: dict[Future[ModelRecord], str] = {}
+    running: deque[tuple[str, Future[ModelRecord]]] = deque()
     try:
         while waiting or running:
             while waiting and len(running) < AHEAD:
                 name, builder = waiting.popleft()
-                running[executor.submit(built_record, name, builder, scheme)] = name
-            done, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
-                name = running.pop(future)
-                yield name, _result(future, name, builders[name], scheme)
+                running.append((name, executor.submit(built_record, name, builder, scheme)))
+            name, future = running.popleft()
+            yield name, _result(future, name, builders[name], scheme)
     finally:
-        for future in running:
+        for _, future in running:
             future.cancel()
 
 

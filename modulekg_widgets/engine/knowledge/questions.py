@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +13,20 @@ from modulekg_widgets.engine.knowledge.contents import Contents
 
 if TYPE_CHECKING:
     import pandas as pd
+    from torch import nn
 
-    from modulekg_widgets.engine.knowledge.statistics import RankFrequency
+    from modulekg_widgets.engine.knowledge.analysis.rank_frequency import RankFrequency
+    from modulekg_widgets.engine.knowledge.prediction.predictor import Prediction, Predictor
+    from modulekg_widgets.engine.knowledge.records import ModelRecord
+    from modulekg_widgets.engine.knowledge.suggestion.candidates import Candidate, Ranking
+    from modulekg_widgets.engine.knowledge.suggestion.generation import Generated
 
 
 class Questions(ABC):
     """What can be asked of `contents`; each answer is computed by the module of its subject."""
+
+    builders: dict[str, Callable[[], nn.Module]]  # of models by name, as far as this session knows them
+    _fitted: tuple[Contents, str, Predictor] | None = None
 
     @abstractmethod
     def contents(self) -> Contents:
@@ -64,19 +72,19 @@ class Questions(ABC):
 
         Level 1: class and ordered types of the children; level 2, families by depth: equal runs of children are one.
         """
-        from modulekg_widgets.engine.knowledge.relations import is_a
+        from modulekg_widgets.engine.knowledge.analysis.relations import is_a
 
         return is_a(self.contents(), level)
 
     def subclass_of(self) -> pd.DataFrame:
         """Every class with the classes above it, as `class`, `base` and `distance` in the order of resolution."""
-        from modulekg_widgets.engine.knowledge.relations import subclass_of
+        from modulekg_widgets.engine.knowledge.analysis.relations import subclass_of
 
         return subclass_of(self.contents())
 
     def families(self) -> pd.DataFrame:
         """The models that differ in depth and sizes alone, as `family`, `count`, `models`, `class`."""
-        from modulekg_widgets.engine.knowledge.relations import families
+        from modulekg_widgets.engine.knowledge.analysis.relations import families
 
         return families(self.contents())
 
@@ -84,13 +92,13 @@ class Questions(ABC):
 
     def rank_frequency(self, level: str | None = None) -> RankFrequency:
         """How the uses of modules fall with their rank, with a fitted power law and its alternatives."""
-        from modulekg_widgets.engine.knowledge.statistics import rank_frequency
+        from modulekg_widgets.engine.knowledge.analysis.rank_frequency import rank_frequency
 
         return rank_frequency(self.contents(), level)
 
     def importance(self, measure: str = "pagerank") -> pd.DataFrame:
         """The modules by `pagerank`, `in_degree`, `models`, `closeness` or `betweenness`, highest first."""
-        from modulekg_widgets.engine.knowledge.analysis import importance
+        from modulekg_widgets.engine.knowledge.analysis.importance import importance
 
         return importance(self.contents(), measure)
 
@@ -99,19 +107,19 @@ class Questions(ABC):
 
         `method="leiden"` needs the extra `[analysis]`.
         """
-        from modulekg_widgets.engine.knowledge.communities import communities
+        from modulekg_widgets.engine.knowledge.analysis.communities import communities
 
         return communities(self.contents(), method, seed)
 
     def overlap(self, shared: bool = False) -> pd.DataFrame:
         """What share of their modules (Jaccard) each two models have in common, or how many with `shared`."""
-        from modulekg_widgets.engine.knowledge.comparison import overlap
+        from modulekg_widgets.engine.knowledge.analysis.comparison import overlap
 
         return overlap(self.contents(), shared)
 
     def difference(self, a: str, b: str) -> pd.DataFrame:
         """The modules of two models, and how often each has them: `name`, `class`, `where`, `first`, `second`."""
-        from modulekg_widgets.engine.knowledge.comparison import difference
+        from modulekg_widgets.engine.knowledge.analysis.comparison import difference
 
         return difference(self.contents(), a, b)
 
@@ -121,10 +129,96 @@ class Questions(ABC):
         Questions: most_used, rank_frequency, importance, communities, overlap, is_a, families. Returns a Figure, or
         draws into `ax` and returns it. Raises `UnknownNameError` for another question.
         """
-        from modulekg_widgets.engine.knowledge.plots import PLOTS
+        from modulekg_widgets.engine.knowledge.analysis.plots import PLOTS
 
         draw = PLOTS[question]
         return draw(getattr(self, question)(*args, **kwargs), ax=ax)
+
+    # -------------------------------------------------------------- prediction and suggestion
+
+    def predict(
+        self,
+        target: str,
+        model: nn.Module | str,
+        *,
+        args: Any = None,
+        kwargs: Mapping[str, Any] | None = None,
+        dataset: str = "ImageNet-1K",
+    ) -> Prediction:
+        """The `target` ("acc@1" or "acc@5", in percent) that a model would reach on a data set, with its uncertainty.
+
+        It is learnt from torchvision's published accuracies and the jobs of the graph. `model` may be the name of one
+        in the graph; with `args` its cost is counted as well. Raises `UnknownNameError` and `PredictionError`.
+        """
+        from modulekg_widgets.engine.knowledge.prediction.features import record_in
+        from modulekg_widgets.engine.knowledge.records import described
+
+        known = isinstance(model, str)
+        record = record_in(self.contents(), model) if known else described(model, None, "structure", args, kwargs)
+        return self._predictor(target).predict([record], dataset)[0]
+
+    def evaluate_prediction(self, target: str = "acc@1", **options: Any) -> pd.DataFrame:
+        """How well each predictor tells `target` of torchvision families that it has not seen.
+
+        A row per predictor: `predictor`, `rho` (Spearman), `mae` (percent points), `families`, and more; the graph
+        neural network over five seeds. `predictors=["ridge", "wl", "gnn"]` asks some of them, `models` names some.
+        """
+        from modulekg_widgets.engine.knowledge.prediction.evaluation import evaluate_prediction
+        from modulekg_widgets.engine.knowledge.prediction.features import record_in
+        from modulekg_widgets.engine.knowledge.prediction.published import published
+
+        contents = self.contents()
+        records = {name: record_in(contents, name) for name in published() if name in contents.models}
+        return evaluate_prediction(records, target, **options)
+
+    def suggest(
+        self,
+        dataset: str | None = None,
+        max_params: float | None = None,
+        max_flops: float | None = None,
+        n: int = 10,
+        **options: Any,
+    ) -> Ranking[Candidate]:
+        """The `n` known models and blocks that promise most on a data set within a budget; each has `.build()`.
+
+        `kinds=["model"]` leaves the blocks out, `builders` builds models by name (those of `index_models` are known in
+        this session, torchvision's always). Raises `UnknownNameError`.
+        """
+        from modulekg_widgets.engine.knowledge.suggestion.known_models import suggest
+
+        return suggest(self.contents(), dataset, max_params, max_flops, n, **self._with_own(options, "acc@1"))
+
+    def generate(
+        self,
+        objective: str | Callable[[ModelRecord], float] = "acc@1",
+        budget: float | Mapping[str, float] | None = None,
+        n: int = 5,
+        **options: Any,
+    ) -> Ranking[Generated]:
+        """New models that vary width, depth and blocks of known ones towards an objective; each has `.build()`.
+
+        `budget` is a number of parameters, or has `max_params` and `max_flops`; `models` names those to begin with,
+        `seed` repeats a search. Raises `UnknownNameError` and `PredictionError`.
+        """
+        from modulekg_widgets.engine.knowledge.suggestion.generation import generate
+
+        target = objective if isinstance(objective, str) else "acc@1"
+        return generate(self.contents(), objective, budget, n, **self._with_own(options, target))
+
+    def _with_own(self, options: Mapping[str, Any], target: str) -> dict[str, Any]:
+        """The options of a search, with what this graph knows of itself."""
+        target = options.get("target", target)
+        builders = {**self.builders, **(options.get("builders") or {})}
+        return {"predictor": self._predictor(target), **options, "builders": builders}
+
+    def _predictor(self, target: str) -> Predictor:
+        """Fitted once for as long as the graph stays the same."""
+        from modulekg_widgets.engine.knowledge.prediction.predictor import fitted_predictor
+
+        contents = self.contents()
+        if self._fitted is None or self._fitted[0] is not contents or self._fitted[1] != target:
+            self._fitted = contents, target, fitted_predictor(contents, target)
+        return self._fitted[2]
 
     # -------------------------------------------------------------- exchange
 
@@ -134,7 +228,7 @@ class Questions(ABC):
         Once data sets, users or jobs are known, these and the models are nodes as well; `types` chooses others, "all"
         includes the types of modules. Attributes of structures: `name`, `class`, `hyperparameters`, `count`, `models`.
         """
-        from modulekg_widgets.engine.knowledge.property_graph import to_networkx
+        from modulekg_widgets.engine.knowledge.exchange.property_graph import to_networkx
 
         return to_networkx(self.contents(), types)
 

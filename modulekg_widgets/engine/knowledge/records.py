@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -69,6 +69,17 @@ def model_record(model: nn.Module, name: str | None = None, scheme: str = "struc
     if name is not None and not isinstance(name, str):
         raise UnknownNameError(f"a model is named by a text, got a {shown(type(name).__name__)}")
     return record_of(hierarchy(model), name, scheme)
+
+
+def described(
+    model: nn.Module, name: str | None, scheme: str, args: Any = None, kwargs: Mapping[str, Any] | None = None
+) -> ModelRecord:
+    """The record of `model`; with `args` or `kwargs` also what a forward pass tells that is followed, not computed."""
+    if args is None and kwargs is None:
+        return model_record(model, name, scheme)
+    from modulekg_widgets.engine.knowledge.traced import traced_record
+
+    return traced_record(model, () if args is None else args, kwargs, name, scheme)
 
 
 def record_of(modules: Hierarchy, name: str | None = None, scheme: str = "structure") -> ModelRecord:

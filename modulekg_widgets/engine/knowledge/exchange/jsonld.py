@@ -20,7 +20,7 @@ from modulekg_widgets.engine.knowledge.exchange.json_text import (
     parsed_object,
     read_fields,
 )
-from modulekg_widgets.engine.knowledge.property_graph import NODE_TYPES, key_of
+from modulekg_widgets.engine.knowledge.exchange.property_graph import NODE_TYPES, key_of
 
 BASE = "urn:modulekg:"
 RELATIONS = ("contains", "feeds", "calls", "runs", "uses", "trains", "isA", "subclassOf")

@@ -15,7 +15,7 @@ from modulekg_widgets.engine.knowledge.contents import Contents
 from modulekg_widgets.engine.knowledge.tables import table
 
 if TYPE_CHECKING:
-    from modulekg_widgets.engine.knowledge.power_law import PowerLaw
+    from modulekg_widgets.engine.knowledge.analysis.power_law import PowerLaw
 
 SIGNIFICANT = 0.1  # the level at which Clauset et al. (2009) call a likelihood ratio conclusive
 
@@ -34,7 +34,7 @@ class RankFrequency:
     @cached_property
     def fit(self) -> PowerLaw:
         """Everything that was fitted."""
-        from modulekg_widgets.engine.knowledge.power_law import fitted
+        from modulekg_widgets.engine.knowledge.analysis.power_law import fitted
 
         return fitted(self.table["count"].tolist())
 
@@ -76,7 +76,7 @@ class RankFrequency:
 
     def plot(self, ax: Any = None) -> Any:
         """The figure with linear and log–log axes; given matplotlib axes, these with the log–log plot."""
-        from modulekg_widgets.engine.knowledge.plots import plot_rank_frequency
+        from modulekg_widgets.engine.knowledge.analysis.plots import plot_rank_frequency
 
         return plot_rank_frequency(self, ax)
 

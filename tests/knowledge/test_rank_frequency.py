@@ -10,9 +10,9 @@ from torch import nn
 
 from knowledge.graphs import contents_of, made_up, zoo_contents
 from modulekg_widgets.engine.errors import MissingPackageError, UnknownNameError
+from modulekg_widgets.engine.knowledge.analysis.power_law import LAW, fitted
+from modulekg_widgets.engine.knowledge.analysis.rank_frequency import RankFrequency, rank_frequency
 from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.power_law import LAW, fitted
-from modulekg_widgets.engine.knowledge.statistics import RankFrequency, rank_frequency
 from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
 
 LAWS = ["log-normal", "exponential", "stretched exponential", "truncated power law"]

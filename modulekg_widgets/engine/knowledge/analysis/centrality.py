@@ -8,7 +8,7 @@ from typing import Any
 
 import networkx as nx
 
-from modulekg_widgets.engine.knowledge.containment import Containment
+from modulekg_widgets.engine.knowledge.analysis.containment import Containment
 
 DAMPING = 0.85
 Measure = Callable[[Containment], Sequence[float]]

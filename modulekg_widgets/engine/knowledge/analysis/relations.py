@@ -8,8 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.module_types import (
+from modulekg_widgets.engine.knowledge.analysis.module_types import (
     ABSENT,
     ModuleType,
     Values,
@@ -18,6 +17,7 @@ from modulekg_widgets.engine.knowledge.module_types import (
     type_names,
     written,
 )
+from modulekg_widgets.engine.knowledge.contents import Contents
 from modulekg_widgets.engine.knowledge.records import ModuleNode
 from modulekg_widgets.engine.knowledge.tables import table
 

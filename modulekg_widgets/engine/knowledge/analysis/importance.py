@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pandas as pd
 
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
-from modulekg_widgets.engine.knowledge.centrality import measured
-from modulekg_widgets.engine.knowledge.containment import Containment, containment
+from modulekg_widgets.engine.knowledge.analysis.centrality import measured
+from modulekg_widgets.engine.knowledge.analysis.containment import Containment, containment
 from modulekg_widgets.engine.knowledge.contents import Contents
 from modulekg_widgets.engine.knowledge.tables import table
 

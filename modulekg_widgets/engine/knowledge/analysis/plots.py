@@ -17,8 +17,8 @@ from modulekg_widgets.engine.errors import MissingPackageError
 from modulekg_widgets.engine.registry import Registry
 
 if TYPE_CHECKING:
-    from modulekg_widgets.engine.knowledge.power_law import PowerLaw
-    from modulekg_widgets.engine.knowledge.statistics import RankFrequency
+    from modulekg_widgets.engine.knowledge.analysis.power_law import PowerLaw
+    from modulekg_widgets.engine.knowledge.analysis.rank_frequency import RankFrequency
 
 Drawing = Callable[[Any], None]
 PLOTS: Registry[Callable[..., Any]] = Registry("plot")  # by the name of the question
@@ -50,7 +50,7 @@ def plot_is_a(result: pd.DataFrame, ax: Any = None) -> Any:
 @PLOTS.register("families")
 def plot_families(result: pd.DataFrame, ax: Any = None) -> Any:
     """Bars of the largest families with some of their models, given the table of `families`."""
-    from modulekg_widgets.engine.knowledge.figures import label
+    from modulekg_widgets.engine.knowledge.analysis.figures import label
 
     notes = [
         f"{label(models[0])} … {label(models[-1])}" if models[1:] else label(models[0]) for models in result["models"]
@@ -74,7 +74,7 @@ def plot_communities(result: pd.DataFrame, ax: Any = None) -> Any:
 @PLOTS.register("overlap")
 def plot_overlap(result: pd.DataFrame, ax: Any = None) -> Any:
     """The matrix as colours, given the table of `overlap`."""
-    from modulekg_widgets.engine.knowledge.figures import PLAIN, label, titled
+    from modulekg_widgets.engine.knowledge.analysis.figures import PLAIN, label, titled
 
     names = [label(name) for name in result.index]
     shown = range(0, len(names), -(-len(names) // MOST_TICKS) or 1)
@@ -99,7 +99,7 @@ def plot_overlap(result: pd.DataFrame, ax: Any = None) -> Any:
 @PLOTS.register("rank_frequency")
 def plot_rank_frequency(result: RankFrequency, ax: Any = None) -> Any:
     """Linear and log–log axes with the fit, its alternatives and what can be told of them; on `ax` the log–log ones."""
-    from modulekg_widgets.engine.knowledge.figures import figure_of
+    from modulekg_widgets.engine.knowledge.analysis.figures import figure_of
 
     try:
         fit, verdict = result.fit, result.verdict
@@ -145,7 +145,7 @@ def _bars(
     names: Any, values: Any, ax: Any, title: str, unit: str, notes: list[str] | None = None, colours: Any = None
 ) -> Any:
     """Bars of the first names, which the results rank by themselves."""
-    from modulekg_widgets.engine.knowledge.figures import INK, bars, label, titled
+    from modulekg_widgets.engine.knowledge.analysis.figures import INK, bars, label, titled
 
     names, values = list(names)[:MOST], list(values)[:MOST]
     texts = [f"{value:,}" if isinstance(value, int) else f"{value:.3g}" for value in values]
@@ -160,7 +160,7 @@ def _bars(
 
 
 def _drawn(draw: Drawing, ax: Any, width: float, height: float) -> Any:
-    from modulekg_widgets.engine.knowledge.figures import figure_of
+    from modulekg_widgets.engine.knowledge.analysis.figures import figure_of
 
     if ax is not None:
         draw(ax)

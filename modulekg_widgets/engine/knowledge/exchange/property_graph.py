@@ -142,8 +142,8 @@ class _Builder:
 
     def _add_module_types(self) -> None:
         """The types of both levels with their isA edges, and as types of level 0 the classes with their bases."""
-        from modulekg_widgets.engine.knowledge.module_types import LEVELS, module_types, type_names
-        from modulekg_widgets.engine.knowledge.relations import is_a_edges, subclass_of
+        from modulekg_widgets.engine.knowledge.analysis.module_types import LEVELS, module_types, type_names
+        from modulekg_widgets.engine.knowledge.analysis.relations import is_a_edges, subclass_of
 
         bases = subclass_of(self.contents)[["class", "base", "distance"]].itertuples(index=False, name=None)
         classes = dict.fromkeys(node.qualified_class for node in self.contents.modules.values())

@@ -13,7 +13,7 @@ import networkx as nx
 from modulekg_widgets.engine.errors import GraphFileError, shown
 from modulekg_widgets.engine.identity.hierarchy import LEVELS
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode, UserNode
-from modulekg_widgets.engine.knowledge.property_graph import NODE_TYPES, STORED, key_of, to_networkx
+from modulekg_widgets.engine.knowledge.exchange.property_graph import NODE_TYPES, STORED, key_of, to_networkx
 from modulekg_widgets.engine.knowledge.records import SCHEMES, ModelNode, ModuleNode
 
 _FINGERPRINTS = {"structure": re.compile("[0-9a-f]{32}"), "seed": re.compile("[0-9a-f]{1,100000}")}

@@ -17,7 +17,7 @@ import networkx as nx
 
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
 from modulekg_widgets.engine.identity.fingerprint import display_name
-from modulekg_widgets.engine.knowledge.containment import children, containment
+from modulekg_widgets.engine.knowledge.analysis.containment import children, containment
 from modulekg_widgets.engine.knowledge.contents import Contents
 from modulekg_widgets.engine.knowledge.records import ModuleNode
 

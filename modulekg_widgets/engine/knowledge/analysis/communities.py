@@ -8,7 +8,7 @@ import networkx as nx
 import pandas as pd
 
 from modulekg_widgets.engine.errors import MissingPackageError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.knowledge.containment import containment
+from modulekg_widgets.engine.knowledge.analysis.containment import containment
 from modulekg_widgets.engine.knowledge.contents import Contents
 from modulekg_widgets.engine.knowledge.tables import table
 

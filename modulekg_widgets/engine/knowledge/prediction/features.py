@@ -1,0 +1,144 @@
+"""What predictors read of a model: the kinds of its operations, their surroundings, its size and its cost."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.records import ModelRecord, ModuleNode
+
+Array = NDArray[np.float64]
+ROUNDS = 2  # of relabelling after Weisfeiler and Leman
+CONTAINER = "container"
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """One model for the predictors; `flops` is None where the cost is not known."""
+
+    name: str
+    family: str
+    parameters: int
+    flops: int | None
+    ops: Counter[str]  # class of a module without children -> how often
+    rounds: tuple[Counter[str], ...]  # after each round of relabelling: label -> how often
+    record: ModelRecord = field(repr=False)
+
+
+def features_of(record: ModelRecord, flops: int | None = None, family: str | None = None) -> Features:
+    """The features of a record; `flops` where it does not know them."""
+    uses = occurrences(record)
+    ops: Counter[str] = Counter()
+    for fingerprint, count in uses.items():
+        node = record.nodes[fingerprint]
+        if not any(child for _, child in node.slots):
+            ops[node.class_name] += count
+    known = record.model.flops if record.model.flops is not None else flops
+    size = record.model.parameters
+    return Features(record.model.name, family or family_of(record), size, known, ops, _relabelled(record, uses), record)
+
+
+def record_in(contents: Contents, name: str) -> ModelRecord:
+    """The record of a model of the graph; raises `UnknownNameError`."""
+    if name not in contents.models:
+        raise UnknownNameError(f"no model is called {shown(str(name))!r}: {nearest(str(name), contents.models)}")
+    model = contents.models[name]
+    return ModelRecord(model, {key: contents.modules[key] for key, _ in model.occurrences})
+
+
+def with_flops(record: ModelRecord, flops: int, inputs: tuple[tuple[int, ...], ...]) -> ModelRecord:
+    """The record with what a forward pass on such inputs costs."""
+    return replace(record, model=replace(record.model, flops=flops, inputs=inputs))
+
+
+def family_of(record: ModelRecord) -> str:
+    """The models that are defined together: the last part of the module that defines the class of the root."""
+    where, _, name = record.nodes[record.model.root].qualified_class.rpartition(".")
+    shared = not where or where.startswith(("torch.nn.", "__main__")) or "<locals>" in where
+    return f"{name} {record.model.name}" if shared else where.rpartition(".")[2]
+
+
+def occurrences(record: ModelRecord) -> Counter[str]:
+    """How often each structure occurs in the model, over all levels."""
+    uses: Counter[str] = Counter()
+    for (fingerprint, _), count in record.model.occurrences.items():
+        uses[fingerprint] += count
+    return uses
+
+
+def children(node: ModuleNode) -> list[str]:
+    return [child for _, child in node.slots if child is not None]
+
+
+def label(node: ModuleNode) -> str:
+    """The kind of an operation without its width: its class, and of a convolution kernel, stride and groups."""
+    if children(node) and (not node.qualified_class.startswith("torch.nn.") or ".container." in node.qualified_class):
+        return CONTAINER
+    known, weight = node.hyperparameters, node.tensors.get("weight")
+    if "kernel_size" not in known or "groups" not in known or weight is None:
+        return node.class_name
+    groups, inputs = known["groups"], known.get("in_channels")
+    kind = "full" if groups == 1 else ("depthwise" if groups == inputs else "grouped")
+    kernel = "x".join(str(size) for size in weight[2:])
+    return f"{node.class_name}/{kernel}/s{_first_number(known.get('stride'))}/{kind}"
+
+
+def _first_number(value: object) -> str:
+    found = re.search(r"\d+", str(value))
+    return found.group() if found else ""
+
+
+def _relabelled(record: ModelRecord, uses: Counter[str]) -> tuple[Counter[str], ...]:
+    """Label counts, at first of the operations, then with the labels of the children in each round."""
+    labels = {fingerprint: label(record.nodes[fingerprint]) for fingerprint in uses}
+    below = {fingerprint: children(record.nodes[fingerprint]) for fingerprint in uses}
+    found = [_counts(labels, uses)]
+    seen = Counter(found[0])
+    for _ in range(ROUNDS):
+        labels = {key: _joined(labels[key], {labels[c] for c in below[key]}) for key in uses}
+        containers = Counter({key: uses[key] for key in uses if below[key]})
+        seen += _counts(labels, containers)
+        found.append(Counter(seen))
+    return tuple(found)
+
+
+def _counts(labels: dict[str, str], uses: Counter[str]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for fingerprint, count in uses.items():
+        counts[labels[fingerprint]] += count
+    return counts
+
+
+def _joined(own: str, below: set[str]) -> str:
+    if not below:
+        return own
+    return hashlib.blake2b("\n".join([own, *sorted(below)]).encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+# ------------------------------------------------------------------- numbers
+
+
+def log_counts(counts: Sequence[Counter[str]]) -> Array:
+    """A row of log(1 + count) for each model over all labels, shape (models, labels)."""
+    column = {key: index for index, key in enumerate(sorted({key for each in counts for key in each}))}
+    rows = np.zeros((len(counts), max(len(column), 1)))
+    for row, each in zip(rows, counts, strict=True):
+        for key, count in each.items():
+            row[column[key]] = np.log1p(count)
+    return rows
+
+
+def sizes(features: Sequence[Features], with_flops: bool = True) -> Array:
+    """Log10 of the parameters and, where known of all, of the FLOPs, from 10^7 and 10^9; shape (models, 1 or 2)."""
+    columns = [[np.log10(max(each.parameters, 1)) - 7 for each in features]]
+    if with_flops:
+        columns.append([np.log10(max(each.flops or 1, 1)) - 9 for each in features])
+    return np.array(columns).T

@@ -1,0 +1,1 @@
+"""Models for a task: known ones ranked, and new ones varied from them."""

@@ -1,0 +1,224 @@
+"""What suggestion and generation return: models and blocks that can be built, in a table."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, overload
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.errors import ModuleKGError, PredictionError, shown
+from modulekg_widgets.engine.knowledge.records import ModelRecord, Occurrence
+from modulekg_widgets.engine.tracing.trace import trace_dataflow
+
+Builder = Callable[..., nn.Module]
+Shape = tuple[int, ...]
+SIDE = 224  # pixels of an image where nothing else is known
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A known model, or a block of one, with its predicted value in percent; `flops` count a multiply-add as 2.
+
+    `inputs` are the shapes of the tensors with which it was seen to run, on meta tensors.
+    """
+
+    name: str
+    kind: str  # "model" or "block"
+    value: float
+    std: float
+    parameters: int
+    flops: int | None
+    why: str
+    path: str = ""  # of a block, in the model `holder`
+    holder: str = ""
+    inputs: tuple[Shape, ...] = ()
+    classes: int | None = None
+    builder: Builder | None = field(default=None, repr=False)
+
+    @property
+    def buildable(self) -> bool:
+        return self.builder is not None
+
+    def build(self, num_classes: int | None = None) -> nn.Module:
+        """A new module with weights as its builder makes them; a model gets the data set's number of classes.
+
+        `num_classes` overrides that number. Raises `PredictionError` when nobody told how to build it.
+        """
+        if self.builder is None:
+            raise PredictionError(
+                f"nothing is known that builds {shown(self.holder or self.name)!r}: pass builders={{name: function}}"
+            )
+        if self.kind == "block":
+            return self.builder().get_submodule(self.path)
+        return built(self.builder, self.classes if num_classes is None else num_classes)
+
+    def row(self) -> dict[str, Any]:
+        return {
+            "name": self.name, "kind": self.kind, "value": self.value, "std": self.std,
+            "parameters": self.parameters, "flops": self.flops, "buildable": self.buildable, "why": self.why,
+        }  # fmt: skip
+
+
+def built(builder: Builder, num_classes: int | None) -> nn.Module:
+    """A model of that many classes, where its builder takes `num_classes`."""
+    return builder(num_classes=num_classes) if num_classes and takes_classes(builder) else builder()
+
+
+def takes_classes(builder: Builder) -> bool:
+    try:
+        parameters = inspect.signature(builder).parameters
+    except (TypeError, ValueError):
+        return False
+    return any(p.name == "num_classes" or p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+@contextmanager
+def chance_kept() -> Iterator[None]:
+    """Within it random numbers may be drawn; after it the process's generators are as they were."""
+    python, arrays = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(arrays)
+
+
+# --------------------------------------------------------------------- table
+
+Row = TypeVar("Row", bound="Any")
+
+
+class Ranking(Sequence[Row], Generic[Row]):
+    """Candidates, best first; prints as a table."""
+
+    def __init__(self, rows: Sequence[Row], title: str) -> None:
+        self._rows = tuple(rows)
+        self.title = title
+
+    def frame(self) -> pd.DataFrame:
+        """One row for each candidate."""
+        return pd.DataFrame([row.row() for row in self._rows])
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
+        return self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __repr__(self) -> str:
+        if not self._rows:
+            return f"<{self.title}: none>"
+        return f"{self.title}\n{self._readable().to_string(index=False)}"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<p>{escape(self.title)}</p>{self._readable().to_html(index=False, escape=True)}"
+
+    def _readable(self) -> pd.DataFrame:
+        frame = self.frame()
+        if frame.empty:
+            return frame
+        for column in frame.columns:
+            if column in ("parameters", "flops"):
+                frame[column] = [in_units(value) for value in frame[column]]
+            elif frame[column].dtype == float:
+                frame[column] = [f"{value:.1f}" for value in frame[column]]
+            elif frame[column].dtype != bool:
+                frame[column] = [shown(str(value), 100) for value in frame[column]]
+        return frame
+
+
+def in_units(value: Any) -> str:
+    """A count as 25.6 M, or a question mark."""
+    if value is None or pd.isna(value):
+        return "?"
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:.1f} {unit}"
+    return str(int(value))
+
+
+# ------------------------------------------------------------------- running
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A forward pass on meta tensors that went through."""
+
+    inputs: tuple[Shape, ...]
+    flops: int
+    places: dict[str, tuple[Shape, ...]]  # module -> the shapes that it was called with, if it was called once
+    outputs: dict[str, tuple[Shape, ...]]  # the same for what it gave
+
+    @property
+    def usual_flops(self) -> int:
+        """The cost on an image of the usual size, which published costs are about; it grows with the area."""
+        if len(self.inputs) == 1 and len(self.inputs[0]) == 4 and self.inputs[0][2] * self.inputs[0][3]:
+            return round(self.flops * SIDE**2 / (self.inputs[0][2] * self.inputs[0][3]))
+        return self.flops
+
+
+def run_of(model: nn.Module, shapes: Sequence[tuple[Shape, ...]]) -> Run | None:
+    """The first of the inputs with which the model runs, in evaluation mode; None when none will do."""
+    for inputs in shapes:
+        try:
+            tensors = tuple(torch.empty(shape, device="meta") for shape in inputs)
+            graph = trace_dataflow(model, tensors, training=False)
+            flops = int(graph.flops())
+        except (ModuleKGError, RuntimeError, ValueError):
+            continue
+        calls = {path: node.calls[0] for path, node in graph.modules.items() if len(node.calls) == 1}
+        places = {path: tuple(value.shape for value in call.inputs) for path, call in calls.items()}
+        outputs = {path: tuple(value.shape for value in call.outputs) for path, call in calls.items()}
+        return Run(tuple(tuple(shape) for shape in inputs), flops, places, outputs)
+    return None
+
+
+def image_inputs(record: ModelRecord, side: int | None = None) -> list[tuple[Shape, ...]]:
+    """The inputs to try: those of its trace, then one image of the data set's size, then of usual sizes."""
+    sides = [size for size in (side, SIDE, 256, 299, 32) if size is not None]
+    channels = first_channels(record)
+    images: list[tuple[Shape, ...]] = [((1, channels, size, size),) for size in sides]
+    return [*([record.model.inputs] if record.model.inputs else []), *images]
+
+
+def first_channels(record: ModelRecord) -> int:
+    """The input channels of the first convolution in the order of modules, 3 where there is none."""
+    for fingerprint in places_in(record):
+        channels = record.nodes[fingerprint].hyperparameters.get("in_channels")
+        if type(channels) is int:
+            return channels
+    return 3
+
+
+def places_in(record: ModelRecord) -> dict[str, str]:
+    """For each structure of the model the dotted path where a walk meets it first."""
+    found: dict[str, str] = {}
+    waiting = [(record.model.root, "")]
+    while waiting:
+        fingerprint, path = waiting.pop()
+        if fingerprint in found:
+            continue
+        found[fingerprint] = path
+        slots = record.nodes[fingerprint].slots
+        prefix = f"{path}." if path else ""
+        waiting.extend((child, prefix + name) for name, child in reversed(slots) if child is not None)
+    return found
+
+
+def occurring(record: ModelRecord, levels: Sequence[str]) -> list[Occurrence]:
+    return [occurrence for occurrence in record.model.occurrences if occurrence[1] in levels]

@@ -1,0 +1,315 @@
+"""New models from known ones: depth, width, blocks and activations varied towards an objective under a budget."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from torch import nn
+from tqdm.auto import tqdm
+
+from modulekg_widgets.engine.errors import PredictionError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.prediction.features import family_of, with_flops
+from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor, fitted_predictor, with_known_flops
+from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET
+from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
+from modulekg_widgets.engine.knowledge.suggestion.candidates import (
+    Builder,
+    Ranking,
+    Run,
+    Shape,
+    built,
+    chance_kept,
+    run_of,
+)
+from modulekg_widgets.engine.knowledge.suggestion.known_models import KnownModels, Wish
+from modulekg_widgets.engine.knowledge.suggestion.mutations import (
+    Block,
+    Mutation,
+    Width,
+    blocks,
+    depths,
+    exchanges,
+    swaps,
+)
+from modulekg_widgets.engine.knowledge.suggestion.resizing import resized, runs
+from modulekg_widgets.engine.knowledge.zoo import meta_weights, torchvision_builders
+
+Objective = str | Callable[[ModelRecord], float]
+BUDGET = ("max_params", "max_flops")
+FACTORS = (0.5, 0.625, 0.75, 0.875, 1.25, 1.5)
+BASES, FAMILY_BASES, WITHIN = 6, 2, 4.0  # known models to begin with, of one family, and how far beyond the budget
+LONGEST = 6  # mutations of one recipe
+TRIES = 4  # to find a mutation that runs, for one child
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """A new model: a known one, `base`, with the changes of `recipe`; it was seen to run on tensors like `inputs`.
+
+    `value` is the objective, of a predicted property in percent with its deviation; `flops` count a multiply-add as 2.
+    """
+
+    name: str
+    base: str
+    recipe: tuple[Mutation, ...]
+    value: float
+    std: float
+    parameters: int
+    flops: int
+    fingerprint: str
+    inputs: tuple[Shape, ...]
+    builders: Mapping[str, Builder] = field(repr=False)
+
+    def build(self) -> nn.Module:
+        """A new module of this structure, with weights as each layer initialises them.
+
+        Raises `PredictionError` if a builder makes something else than it did during the search.
+        """
+        model = self.builders[self.base]()
+        for mutation in self.recipe:
+            mutation.apply(model, self.builders)
+        if model_record(model).model.root != self.fingerprint:
+            raise PredictionError(f"the builder of {shown(self.base)!r} no longer makes the model that it made before")
+        return model
+
+    def row(self) -> dict[str, Any]:
+        return {
+            "name": self.name, "base": self.base, "recipe": " · ".join(map(str, self.recipe)), "value": self.value,
+            "std": self.std, "parameters": self.parameters, "flops": self.flops,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Individual:
+    base: str
+    recipe: tuple[Mutation, ...]
+    model: nn.Module = field(repr=False)  # without weights
+    run: Run = field(repr=False)
+    record: ModelRecord = field(repr=False)
+    usual: float = 1.0  # the FLOPs that published ones are like, for one of its own
+    value: float = math.nan
+    std: float = 0.0
+
+
+def generate(
+    contents: Contents,
+    objective: Objective = "acc@1",
+    budget: float | Mapping[str, float] | None = None,
+    n: int = 5,
+    seed: int = 0,
+    dataset: str | None = None,
+    models: Sequence[str] | None = None,
+    builders: Mapping[str, Builder] | None = None,
+    generations: int = 6,
+    population: int = 12,
+    predictor: Predictor | None = None,
+) -> Ranking[Generated]:
+    """New models for a data set, by default ImageNet-1K, in the order of the objective: a small evolutionary search.
+
+    `objective` is a target to predict, of which the value less its deviation counts, or a function of a record with
+    its FLOPs. `budget` is a number of parameters or a dict with `max_params` and `max_flops`. The search begins with
+    the best known models near the budget, or those named by `models`; each candidate that it returns ran on meta
+    tensors, keeps within the budget, gives what its base gives and is a structure that the graph does not have.
+    Raises `UnknownNameError`, and `PredictionError` when no known model can be built.
+    """
+    limits = _limits(budget)
+    target = objective if isinstance(objective, str) else "acc@1"
+    known = predictor or fitted_predictor(contents, target)
+    place = known.dataset(IMAGENET if dataset is None else dataset)
+    wish = Wish(place, limits.get("max_params"), limits.get("max_flops"))
+    with chance_kept():
+        search = KnownModels(contents, known, wish, {**torchvision_builders(), **(builders or {})})
+        evolution = _Evolution(search, wish, objective, random.Random(seed), set(contents.modules))
+        evolution.begin(models)
+        evolution.run(generations, population)
+        return Ranking(evolution.best(n), f"Generated {wish.title}")
+
+
+class _Evolution:
+    """The individuals of one search and how they are made."""
+
+    def __init__(
+        self, search: KnownModels, wish: Wish, objective: Objective, dice: random.Random, known: set[str]
+    ) -> None:
+        self.search, self.wish, self.objective, self.dice = search, wish, objective, dice
+        self.known = known  # the fingerprints of the graph
+        self.seen: set[str] = set()
+        self.alive: list[_Individual] = []
+        self.every: list[_Individual] = []
+        self.builders: dict[str, Builder] = {}
+        self.donors: dict[str, Builder] = {}  # the same, without weights
+        self.trainable: dict[str, bool] = {}  # whether it runs in training mode, which its children must then do, too
+        self.library: list[Block] = []
+
+    def begin(self, models: Sequence[str] | None) -> None:
+        """Take the known models to begin with."""
+        families: dict[str, int] = {}
+        found: list[_Individual] = []
+        for record in self._bases(models):
+            family = family_of(record)
+            full = models is None and (len(found) >= BASES or families.get(family, 0) >= FAMILY_BASES)
+            individual = None if full else self._base(record)
+            if individual is not None:
+                found.append(individual)
+                families[family] = families.get(family, 0) + 1
+        if not found:
+            raise PredictionError("no known model can be built and run: pass builders={name: function}")
+        self._admit(found)
+
+    def _bases(self, models: Sequence[str] | None) -> list[ModelRecord]:
+        records = {record.model.name: record for record, _ in self.search.ranked}
+        if models is not None:
+            for name in models:
+                if name not in records:
+                    raise UnknownNameError(
+                        f"no known model is called {shown(str(name))!r}: {nearest(str(name), records)}"
+                    )
+            return [records[name] for name in dict.fromkeys(models)]
+        wide = replace(
+            self.wish,
+            max_params=None if self.wish.max_params is None else WITHIN * self.wish.max_params,
+            max_flops=None if self.wish.max_flops is None else WITHIN * self.wish.max_flops,
+        )
+        near = self.search.within(wide)
+        return near or sorted(records.values(), key=lambda record: record.model.parameters)[:BASES]
+
+    def _base(self, record: ModelRecord) -> _Individual | None:
+        ready, name = self.search.ready(record), record.model.name
+        if ready is None:
+            return None
+        builder = partial(built, ready.builder, self.wish.classes)
+        try:
+            with meta_weights():
+                model = builder()
+        except Exception:  # noqa: BLE001 - a builder is the caller's code and may raise anything
+            return None
+        run = run_of(model, [ready.run.inputs])
+        if run is None or "" not in run.outputs:
+            return None
+        self.builders[name], self.donors[name] = builder, partial(deepcopy, model)
+        self.trainable[name] = runs(model, run.inputs, training=True)
+        self.library += blocks(name, model, run)
+        usual = (with_known_flops(record).flops or ready.run.usual_flops) / max(ready.run.flops, 1)
+        return _Individual(name, (), model, run, _record(model, name, run), usual)
+
+    def run(self, generations: int, population: int) -> None:
+        steps = tqdm(range(generations), "generating", unit="generation", delay=2, leave=False)
+        for _ in steps:
+            children = [child for _ in range(population) if (child := self._child()) is not None]
+            self._admit(children)
+            self.alive = _spread(sorted(self.alive, key=self._rank), population)
+
+    def _child(self) -> _Individual | None:
+        """A change of one that is better than another, drawn from all; None when no change would run."""
+        parent = min(self.dice.choices(self.alive, k=2), key=self._rank)
+        for _ in range(TRIES if len(parent.recipe) < LONGEST else 0):
+            child = self._changed(parent)
+            if child is not None and child.record.model.root not in self.seen:
+                self.seen.add(child.record.model.root)
+                return child
+        return None
+
+    def _changed(self, parent: _Individual) -> _Individual | None:
+        model = deepcopy(parent.model)
+        mutation = self._mutation(parent, model)
+        if mutation is None:
+            return None
+        if not isinstance(mutation, Width):  # which has been applied to find out what it is
+            mutation.apply(model, self.donors)
+        run = run_of(model, [parent.run.inputs])
+        if run is None or run.outputs.get("") != parent.run.outputs[""]:
+            return None
+        if self.trainable[parent.base] and not runs(model, parent.run.inputs, training=True):
+            return None
+        recipe, record = (*parent.recipe, mutation), _record(model, parent.base, run)
+        return _Individual(parent.base, recipe, model, run, record, parent.usual)
+
+    def _mutation(self, parent: _Individual, model: nn.Module) -> Mutation | None:
+        kind = self.dice.choice(("depth", "width", "swap", "exchange"))
+        if kind == "width":
+            factor, outputs = self.dice.choice(FACTORS), parent.run.outputs[""]
+            changes = resized(model, parent.run.inputs, factor, outputs[0][-1] if outputs and outputs[0] else 0)
+            return None if not changes else Width(factor, tuple(changes))
+        options: Sequence[Mutation]
+        if kind == "depth":
+            options = depths(model, parent.run)
+        elif kind == "swap":
+            options = swaps(parent.base, model, parent.run, self.library)
+        else:
+            options = exchanges(model)
+        return self.dice.choice(options) if options else None
+
+    def _admit(self, individuals: list[_Individual]) -> None:
+        """Let them live, with their values."""
+        self.seen.update(individual.record.model.root for individual in individuals)
+        if callable(self.objective):
+            values = [(float(self.objective(individual.record)), 0.0) for individual in individuals]
+        else:
+            records = [
+                with_flops(each.record, round(each.run.flops * each.usual), each.run.inputs) for each in individuals
+            ]
+            predictions = self.search.predictor.predict(records, self.wish.dataset.name)
+            values = [(prediction.value, prediction.std) for prediction in predictions]
+        admitted = [
+            replace(individual, value=value, std=std)
+            for individual, (value, std) in zip(individuals, values, strict=True)
+            if not math.isnan(value)
+        ]
+        self.alive += admitted
+        self.every += admitted
+
+    def _rank(self, individual: _Individual) -> tuple[float, float]:
+        """What to sort by: first what keeps within the budget, by its value; then the rest, by how far beyond it is."""
+        model = individual.record.model
+        limits = ((model.parameters, self.wish.max_params), (model.flops or 0, self.wish.max_flops))
+        excess = max([size / max(limit, 1) for size, limit in limits if limit is not None], default=0.0)
+        return (0.0, individual.std - individual.value) if excess <= 1 else (excess, individual.std - individual.value)
+
+    def best(self, n: int) -> list[Generated]:
+        new = [each for each in self.every if each.recipe and each.record.model.root not in self.known]
+        within = [each for each in sorted(new, key=self._rank) if self._rank(each)[0] == 0]
+        return [
+            self._generated(each, index + 1) for index, each in enumerate(sorted(_spread(within, n), key=self._rank))
+        ]
+
+    def _generated(self, individual: _Individual, number: int) -> Generated:
+        model = individual.record.model
+        return Generated(
+            f"{individual.base}-{number}", individual.base, individual.recipe, individual.value, individual.std,
+            model.parameters, model.flops or 0, model.root, individual.run.inputs, self.builders,
+        )  # fmt: skip
+
+
+def _spread(ranked: list[_Individual], count: int) -> list[_Individual]:
+    """The best, of which no base has more than half where there are others."""
+    uses: Counter[str] = Counter()
+    first: list[_Individual] = []
+    rest: list[_Individual] = []
+    for each in ranked:
+        uses[each.base] += 1
+        (first if uses[each.base] <= (count + 1) // 2 else rest).append(each)
+    return [*first[:count], *rest[: max(0, count - len(first))]]
+
+
+def _record(model: nn.Module, base: str, run: Run) -> ModelRecord:
+    return with_flops(model_record(model, f"{base} (changed)"), run.flops, run.inputs)
+
+
+def _limits(budget: float | Mapping[str, float] | None) -> dict[str, float]:
+    if budget is None:
+        return {}
+    given: dict[str, float] = dict(budget) if isinstance(budget, Mapping) else {"max_params": budget}
+    for name, limit in given.items():
+        if name not in BUDGET:
+            raise UnknownNameError(f"a budget has no {shown(str(name))!r}: {nearest(str(name), BUDGET)}")
+        if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
+            raise PredictionError(f"{name} is {shown(repr(limit))}: give a number above zero")
+    return given

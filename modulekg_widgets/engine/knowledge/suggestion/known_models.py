@@ -1,0 +1,274 @@
+"""Which known models and blocks suit a data set: by runs on data sets like it, predicted accuracy and a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import nn
+from tqdm.auto import tqdm
+
+from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode
+from modulekg_widgets.engine.knowledge.prediction.datasets import is_imagenet, likeness, whole_number
+from modulekg_widgets.engine.knowledge.prediction.features import record_in, with_flops
+from modulekg_widgets.engine.knowledge.prediction.predictor import (
+    Prediction,
+    Predictor,
+    fitted_predictor,
+    with_known_flops,
+)
+from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET, published, published_records
+from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
+from modulekg_widgets.engine.knowledge.suggestion.candidates import (
+    Builder,
+    Candidate,
+    Ranking,
+    Run,
+    chance_kept,
+    image_inputs,
+    in_units,
+    occurring,
+    places_in,
+    run_of,
+)
+from modulekg_widgets.engine.knowledge.zoo import meta_weights, torchvision_builders
+
+KINDS = ("model", "block")
+TASKS = ("detection", "segmentation", "video", "optical_flow")  # of torchvision, beside classification
+ALIKE = 0.5  # likeness from which the runs on a data set are worth naming
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What was asked for."""
+
+    dataset: DataSetNode
+    max_params: float | None
+    max_flops: float | None
+
+    def allows(self, parameters: int, flops: int | None) -> bool:
+        """Whether the budget does; an unknown cost is allowed until it is known."""
+        within = self.max_params is None or parameters <= self.max_params
+        return within and (self.max_flops is None or flops is None or flops <= self.max_flops)
+
+    @property
+    def classes(self) -> int | None:
+        return whole_number(self.dataset, "classes")
+
+    @property
+    def side(self) -> int | None:
+        """The size of its images, where costs are not those of ImageNet-1K."""
+        return None if is_imagenet(self.dataset.name) else whole_number(self.dataset, "image_size")
+
+    @property
+    def title(self) -> str:
+        limits = [
+            f"at most {in_units(limit)} {unit}"
+            for limit, unit in ((self.max_params, "parameters"), (self.max_flops, "FLOPs"))
+            if limit is not None
+        ]
+        return ", ".join([f"for {shown(self.dataset.name)}", *limits])
+
+
+def suggest(
+    contents: Contents,
+    dataset: str | None = None,
+    max_params: float | None = None,
+    max_flops: float | None = None,
+    n: int = 10,
+    kinds: Sequence[str] = KINDS,
+    target: str = "acc@1",
+    builders: Mapping[str, Builder] | None = None,
+    predictor: Predictor | None = None,
+) -> Ranking[Candidate]:
+    """The `n` known models and blocks that promise most on a data set of the graph, by default ImageNet-1K.
+
+    Known are the models of the graph and torchvision's published ones; they stand in the order of predicted value less
+    its deviation. A third are blocks, more where models are few: one of each class and model, from models within the
+    budget where there are some; the value of a block is that of its model. What can be built was built and run on meta
+    tensors; models of the graph that nobody can build stand last. `builders` builds models by name, before
+    torchvision's; `predictor` saves fitting one.
+    Raises `UnknownNameError` for an unknown data set, kind or target.
+    """
+    for kind in kinds:
+        if kind not in KINDS:
+            raise UnknownNameError(f"there is no kind {shown(str(kind))!r}: {nearest(str(kind), KINDS)}")
+    known = predictor or fitted_predictor(contents, target)
+    place = known.dataset(IMAGENET if dataset is None else dataset)
+    wish = Wish(place, max_params, max_flops)
+    search = KnownModels(contents, known, wish, {**torchvision_builders(), **(builders or {})})
+    models = search.models(n - n // 3 if "block" in kinds else n) if "model" in kinds else []
+    blocks = search.blocks(n - len(models)) if "block" in kinds else []
+    if "model" in kinds and len(models) + len(blocks) < n:
+        models = search.models(n - len(blocks))
+    rows = sorted([*models, *blocks], key=lambda row: (not row.buildable, row.std - row.value))
+    return Ranking(rows[:n], f"Suggestions {wish.title}")
+
+
+class KnownModels:
+    """One search: the known models with their predictions, the best first."""
+
+    def __init__(self, contents: Contents, predictor: Predictor, wish: Wish, builders: Mapping[str, Builder]) -> None:
+        self.contents, self.predictor, self.wish, self.builders = contents, predictor, wish, builders
+        mine = {name: record_in(contents, name) for name, model in contents.models.items() if not model.cyclic}
+        records = {**published_records(records=mine), **mine}
+        fitting = [record for record in records.values() if task_fits(record, wish.dataset)]
+        predictions = predictor.predict(fitting, wish.dataset.name)
+        pairs = sorted(zip(fitting, predictions, strict=True), key=lambda pair: pair[1].std - pair[1].value)
+        self.ranked = pairs
+        self._ready: dict[str, Ready | None] = {}
+
+    def models(self, count: int) -> list[Candidate]:
+        """The best within the budget; behind those that were built the ones that nobody can build."""
+        found: list[Candidate] = []
+        unbuilt: list[Candidate] = []
+        for record, prediction in tqdm(self.ranked, "trying models", unit="model", delay=2, leave=False):
+            if len(found) == count:
+                break
+            flops = with_known_flops(record).flops
+            if not self.wish.allows(record.model.parameters, None if self.wish.side else flops):
+                continue
+            ready = self.ready(record)
+            if ready is not None:
+                if flops is None:
+                    priced = with_flops(record, ready.run.usual_flops, ready.run.inputs)
+                    prediction = self.predictor.predict([priced], self.wish.dataset.name)[0]
+                flops = ready.run.flops if flops is None or self.wish.side else flops
+            if self.wish.allows(record.model.parameters, flops):
+                (unbuilt if ready is None else found).append(self._model(record, prediction, flops, ready))
+        return [*found, *unbuilt][:count]
+
+    def ready(self, record: ModelRecord) -> Ready | None:
+        """How to build the model, if that was seen to give this very structure and to run."""
+        name = record.model.name
+        if name not in self._ready:
+            self._ready[name] = tried(self.builders.get(name), record, self.wish, self.contents.scheme)
+        return self._ready[name]
+
+    def _model(self, record: ModelRecord, prediction: Prediction, flops: int | None, ready: Ready | None) -> Candidate:
+        name = record.model.name
+        return Candidate(
+            name, "model", prediction.value, prediction.std, record.model.parameters, flops,
+            self._why(name, prediction), inputs=ready.run.inputs if ready else (), classes=self.wish.classes,
+            builder=ready.builder if ready else None,
+        )  # fmt: skip
+
+    def _why(self, name: str, prediction: Prediction) -> str:
+        jobs = _jobs(self.contents, self.predictor, self.wish.dataset)
+        runs = [
+            f"Job reached {100 * job.accuracy:.1f} % on {dataset.name}"
+            for job, dataset in jobs
+            if job.model == name and job.accuracy is not None
+        ]
+        known = published().get(name)
+        if known is not None and is_imagenet(self.wish.dataset.name) and self.predictor.target in known.values:
+            runs.append(f"published with {known.values[self.predictor.target]:.1f} %")
+        if not jobs and not is_imagenet(self.wish.dataset.name):
+            runs.append("no Job on data like it")
+        others = [other for other in prediction.nearest if other != name]
+        alike = ("far from all known models" if prediction.far else "like " + ", ".join(others[:2])) if others else ""
+        return "; ".join([*runs[:2], *([alike] if alike else [])])
+
+    def blocks(self, count: int) -> list[Candidate]:
+        """The best blocks within the budget, one of each class and one of each model."""
+        found: dict[str, Candidate] = {}
+        for record, prediction in sorted(self.ranked, key=lambda pair: not self._fits(pair[0])):
+            if len(found) >= count:
+                break
+            for block in _blocks(record):
+                kind, ready = record.nodes[block].qualified_class, None
+                if kind not in found and self.wish.allows(record.nodes[block].parameters, None):
+                    ready = self.ready(record)
+                candidate = self._block(record, block, prediction, ready) if ready is not None else None
+                if candidate is not None:
+                    found[kind] = candidate
+                    break
+        return list(found.values())
+
+    def within(self, wish: Wish) -> list[ModelRecord]:
+        """The known models that another wish's budget allows, the best first."""
+        allowed = [(record, with_known_flops(record).flops) for record, _ in self.ranked]
+        return [record for record, flops in allowed if wish.allows(record.model.parameters, flops)]
+
+    def _fits(self, record: ModelRecord) -> bool:
+        return self.wish.allows(record.model.parameters, None if self.wish.side else with_known_flops(record).flops)
+
+    def _block(self, record: ModelRecord, block: str, prediction: Prediction, ready: Ready) -> Candidate | None:
+        path, node = places_in(record)[block], record.nodes[block]
+        shapes = ready.run.places.get(path)
+        run = run_of(ready.model.get_submodule(path), [shapes]) if shapes else None
+        if shapes is None or run is None or not self.wish.allows(node.parameters, run.flops):
+            return None
+        uses = sum(count for (key, _), count in record.model.occurrences.items() if key == block)
+        why = f"{uses} × in {record.model.name}, whose value this is"
+        return Candidate(
+            f"{node.class_name} of {record.model.name}", "block", prediction.value, prediction.std, node.parameters,
+            run.flops, why, path, record.model.name, shapes, None, ready.builder,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A builder that was tried, with what its model was seen to do on meta tensors."""
+
+    builder: Builder
+    model: nn.Module  # without weights
+    run: Run
+
+
+def task_fits(record: ModelRecord, dataset: DataSetNode) -> bool:
+    """Whether the model is for the task of the data set, or nobody knows what it is for."""
+    return _task(record) in (None, _task_of(dataset))
+
+
+def tried(builder: Builder | None, record: ModelRecord, wish: Wish, scheme: str) -> Ready | None:
+    if builder is None:
+        return None
+    try:
+        with chance_kept(), meta_weights():
+            model = builder()
+        if model_record(model, scheme=scheme).model.root != record.model.root:
+            return None
+    except Exception:  # noqa: BLE001 - a builder is the caller's code and may raise anything
+        return None
+    run = run_of(model, image_inputs(record, wish.side))
+    return None if run is None else Ready(builder, model, run)
+
+
+def _blocks(record: ModelRecord) -> Iterator[str]:
+    """The blocks of a model that have more than one operation, those with most of its parameters first."""
+    shares = {
+        key: record.model.occurrences[key, level] * record.nodes[key].parameters
+        for key, level in occurring(record, ("block",))
+    }
+    for fingerprint in sorted(shares, key=lambda key: -shares[key]):
+        node = record.nodes[fingerprint]
+        if len(node.slots) > 1 and node.parameters and not node.qualified_class.startswith("torch.nn."):
+            yield fingerprint
+
+
+def _jobs(contents: Contents, predictor: Predictor, dataset: DataSetNode) -> list[tuple[JobNode, DataSetNode]]:
+    """The Jobs on data sets like this one, those on the most like first, then the most accurate."""
+    found: list[tuple[float, float, JobNode, DataSetNode]] = []
+    for job in contents.jobs.values():
+        if job.dataset in predictor.datasets and job.accuracy is not None:
+            other = predictor.datasets[job.dataset]
+            close = likeness(dataset, other)
+            if close >= ALIKE:
+                found.append((-close, -job.accuracy, job, other))
+    return [(job, other) for *_, job, other in sorted(found, key=lambda entry: entry[:2])]
+
+
+def _task(record: ModelRecord) -> str | None:
+    """The task of torchvision's models, by the module that defines them; None for others, whose task nobody knows."""
+    parts = record.nodes[record.model.root].qualified_class.split(".")
+    if parts[:2] != ["torchvision", "models"]:
+        return None
+    return parts[2] if parts[2] in TASKS else "classification"
+
+
+def _task_of(dataset: DataSetNode) -> str:
+    """The one of these tasks that the user's word for it names, else classification."""
+    told = str(dataset.properties.get("task", "")).casefold().replace(" ", "_")
+    return next((task for task in TASKS if task in told), "classification")

@@ -1,0 +1,224 @@
+"""Changes of a model that keep it running: depth, width, blocks of other models, activations and norms."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+from modulekg_widgets.engine.knowledge.suggestion.candidates import Builder, Run, Shape
+from modulekg_widgets.engine.knowledge.suggestion.resizing import Resized, reset
+
+LONGEST_PERIOD = 3  # siblings that repeat together, such as convolution, norm and activation
+ACTIVATIONS: Mapping[str, Callable[[], nn.Module]] = {
+    "ReLU": nn.ReLU,
+    "ReLU6": nn.ReLU6,
+    "SiLU": nn.SiLU,
+    "GELU": nn.GELU,
+    "Hardswish": nn.Hardswish,
+    "LeakyReLU": nn.LeakyReLU,
+    "ELU": nn.ELU,
+}
+CONTAINERS = (nn.Sequential, nn.ModuleList)
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """Repeat (`more`) or drop `length` consecutive children of a container, from position `first` on."""
+
+    path: str
+    first: int
+    length: int
+    more: bool
+
+    def apply(self, model: nn.Module, builders: Mapping[str, Builder]) -> None:
+        container = model.get_submodule(self.path)
+        items = list(container._modules.items())
+        segment = items[self.first : self.first + self.length]
+        behind = self.first + self.length
+        if self.more:
+            copies = [(name, deepcopy(module)) for name, module in segment]
+            for _, module in copies:
+                if module is not None:
+                    reset(module)
+            items[behind:behind] = copies
+        else:
+            del items[self.first : behind]
+        container._modules.clear()
+        container._modules.update(_numbered(items))
+
+    def __str__(self) -> str:
+        last = self.first + self.length - 1
+        which = f"{self.path}[{self.first}]" if last == self.first else f"{self.path}[{self.first}…{last}]"
+        return f"{'repeat' if self.more else 'drop'} {which}"
+
+
+@dataclass(frozen=True, slots=True)
+class Width:
+    """All channel counts times a factor; `changes` say what that is for each layer."""
+
+    factor: float
+    changes: tuple[Resized, ...] = field(repr=False)
+
+    def apply(self, model: nn.Module, builders: Mapping[str, Builder]) -> None:
+        for change in self.changes:
+            change.apply(model)
+
+    def __str__(self) -> str:
+        return f"width × {self.factor:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """Put the block at `donor_path` of the known model `donor` at `path`."""
+
+    path: str
+    donor: str
+    donor_path: str
+
+    def apply(self, model: nn.Module, builders: Mapping[str, Builder]) -> None:
+        block = builders[self.donor]().get_submodule(self.donor_path)
+        parent, _, name = self.path.rpartition(".")
+        model.get_submodule(parent).add_module(name, block)
+
+    def __str__(self) -> str:
+        return f"{self.path} := {self.donor_path} of {self.donor}"
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """Put one activation in place of another, everywhere."""
+
+    old: str
+    new: str
+
+    def apply(self, model: nn.Module, builders: Mapping[str, Builder]) -> None:
+        _replaced(model, getattr(nn, self.old), self._new)
+
+    def _new(self, old: nn.Module) -> nn.Module:
+        new = ACTIVATIONS[self.new]()
+        if hasattr(new, "inplace") and hasattr(old, "inplace"):
+            new.inplace = old.inplace
+        return new
+
+    def __str__(self) -> str:
+        return f"{self.old} → {self.new}"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupNorms:
+    """Normalise groups of 16 channels, or as near as they divide, instead of batches."""
+
+    def apply(self, model: nn.Module, builders: Mapping[str, Builder]) -> None:
+        _replaced(model, nn.BatchNorm2d, _group_norm)
+
+    def __str__(self) -> str:
+        return "BatchNorm2d → GroupNorm"
+
+
+Mutation = Depth | Width | Swap | Activation | GroupNorms
+
+
+def _group_norm(module: Any) -> nn.Module:
+    size = next(size for size in range(min(16, module.num_features), 0, -1) if module.num_features % size == 0)
+    device = module.weight.device if module.weight is not None else None
+    return nn.GroupNorm(module.num_features // size, module.num_features, module.eps, module.affine, device=device)
+
+
+def _replaced(model: nn.Module, kind: type, make: Callable[[nn.Module], nn.Module]) -> None:
+    for parent in list(model.modules()):
+        for name, child in list(parent._modules.items()):
+            if child is not None and type(child) is kind:
+                parent._modules[name] = make(child)
+
+
+def _numbered(items: list[tuple[str, nn.Module | None]]) -> Iterator[tuple[str, nn.Module | None]]:
+    """The children with new numbers where their names end in numbers, without a name twice."""
+    seen: set[str] = set()
+    every = all(name.isdigit() for name, _ in items)
+    for index, (name, module) in enumerate(items):
+        if every:
+            name = str(index)
+        stem, number = re.fullmatch(r"(.*?)(\d*)", name, re.DOTALL).groups()  # type: ignore[union-attr]
+        count = int(number or 1)
+        while name in seen:
+            count += 1
+            name = f"{stem}{count}"
+        seen.add(name)
+        yield name, module
+
+
+# ----------------------------------------------------------------- proposals
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block of a known model that gives what it takes, in shape."""
+
+    model: str
+    path: str
+    shape: Shape
+    kind: str
+
+
+def depths(model: nn.Module, run: Run) -> list[Depth]:
+    """Segments of containers that give what they take, and whose classes come again right before or behind them."""
+    found: list[Depth] = []
+    for path, container in model.named_modules():
+        if not isinstance(container, CONTAINERS):
+            continue
+        prefix = f"{path}." if path else ""
+        names, kinds = list(container._modules), [type(child) for child in container._modules.values()]
+        for length in range(1, LONGEST_PERIOD + 1):
+            for first in range(len(names) - length + 1):
+                segment = kinds[first : first + length]
+                again = segment in (kinds[first + length : first + 2 * length], kinds[max(first - length, 0) : first])
+                ends = prefix + names[first], prefix + names[first + length - 1]
+                weighs = any(_weighs(model.get_submodule(prefix + name)) for name in names[first : first + length])
+                if again and weighs and _same_shape(run, *ends):
+                    found += [Depth(path, first, length, more) for more in (True, False)]
+    return found
+
+
+def blocks(name: str, model: nn.Module, run: Run) -> list[Block]:
+    """The blocks, of more than one layer, that give what they take."""
+    found: list[Block] = []
+    for path, module in model.named_modules():
+        if path and len(module._modules) > 1 and _weighs(module) and _same_shape(run, path, path):
+            found.append(Block(name, path, run.places[path][0], type(module).__qualname__))
+    return found
+
+
+def swaps(name: str, model: nn.Module, run: Run, library: list[Block]) -> list[Swap]:
+    """For each block of the model the blocks of known models that take as many channels in as many dimensions."""
+    return [
+        Swap(own.path, other.model, other.path)
+        for own in blocks(name, model, run)
+        for other in library
+        if other.kind != own.kind and _channels(own.shape) == _channels(other.shape)
+    ]
+
+
+def exchanges(model: nn.Module) -> list[Activation | GroupNorms]:
+    kinds = {type(module) for module in model.modules()}
+    used = [name for name in ACTIVATIONS if getattr(nn, name) in kinds]
+    found: list[Activation | GroupNorms] = [Activation(old, new) for old in used for new in ACTIVATIONS if new != old]
+    return [*found, *([GroupNorms()] if nn.BatchNorm2d in kinds else [])]
+
+
+def _channels(shape: Shape) -> tuple[int, int]:
+    """Number of dimensions, and the channels: the second of images, the last of sequences."""
+    return len(shape), shape[1] if len(shape) == 4 else shape[-1]
+
+
+def _weighs(module: nn.Module) -> bool:
+    return next(module.parameters(), None) is not None
+
+
+def _same_shape(run: Run, first: str, last: str) -> bool:
+    given, taken = run.outputs.get(last, ()), run.places.get(first, ())
+    return len(given) == len(taken) == 1 and given == taken

@@ -1,0 +1,244 @@
+"""Predicting accuracy from structure: always leave-family-out, with intervals that hold."""
+
+import math
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+import modulekg_widgets as mk
+from identity.samples import zoo_model
+from knowledge.zoo_contents import contents_of, job, small_contents, small_predictor, traced, zoo_record
+from modulekg_widgets.engine.errors import PredictionError
+from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.prediction.evaluation import (
+    COLUMNS,
+    PREDICTORS,
+    evaluate_prediction,
+    published_samples,
+)
+from modulekg_widgets.engine.knowledge.prediction.features import family_of, features_of, label
+from modulekg_widgets.engine.knowledge.prediction.gnn import left_out_by_gnn
+from modulekg_widgets.engine.knowledge.prediction.predictor import fitted_predictor, predict
+from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET, published, published_records
+from modulekg_widgets.engine.knowledge.prediction.regressions import KERNELS, MEAN, fitted, left_out
+from modulekg_widgets.engine.knowledge.records import model_record
+from modulekg_widgets.engine.knowledge.zoo import torchvision_weights
+
+FEW = ("alexnet", "squeezenet1_0", "squeezenet1_1", "resnet18", "resnet34", "mobilenet_v3_small", "mnasnet0_5")
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    return evaluate_prediction(predictors=["ridge", "wl", "wl-rbf"])
+
+
+def test_what_is_published() -> None:
+    every = published()
+    assert len(every) == 78
+    assert len({each.family for each in every.values()}) == 17
+    assert all(math.isfinite(value) for each in every.values() for value in each.values.values())
+    assert every["resnet50"].values == {"acc@1": 76.13, "acc@5": 92.862}
+    assert every["resnet50"].parameters == 25557032
+    assert every["resnet50"].flops == 8_178_000_000
+    assert not any(name.startswith("quantized") for name in every)
+
+
+def test_the_entry_without_an_accuracy_is_another_one() -> None:
+    metrics = torchvision_weights("IMAGENET1K_FEATURES")["vgg16"][1]["_metrics"]["ImageNet-1K"]
+    assert math.isnan(metrics["acc@1"])
+    assert published()["vgg16"].values["acc@1"] == 71.592
+
+
+def test_families_are_told_from_the_structure_as_torchvision_files_them() -> None:
+    records = published_records()
+    assert {name: family_of(record) for name, record in records.items()} == {
+        name: each.family for name, each in published().items()
+    }
+    assert published()["wide_resnet50_2"].family == published()["resnext50_32x4d"].family == "resnet"
+
+
+def test_models_of_nowhere_are_families_of_their_own() -> None:
+    one, other = (model_record(nn.Sequential(nn.Linear(2, 2)), name) for name in ("one", "other"))
+    assert family_of(one) != family_of(other)
+
+
+def test_a_users_model_of_that_name_is_not_taken_for_the_published_one() -> None:
+    own = model_record(nn.Linear(2, 2), "resnet18")
+    assert published_records(["resnet18"], {"resnet18": own})["resnet18"].model.parameters == 11689512
+    same = zoo_record("resnet18")
+    assert published_records(["resnet18"], {"resnet18": same})["resnet18"] is same
+
+
+def test_labels_tell_kernel_stride_and_groups_but_no_width() -> None:
+    kinds = {label(node) for node in zoo_record("mobilenet_v3_small").nodes.values()}
+    assert {"Conv2d/3x3/s2/full", "Conv2d/5x5/s1/depthwise", "Conv2d/1x1/s1/full", "Hardswish", "container"} <= kinds
+    counts = features_of(zoo_record("resnet18")).ops
+    assert counts == Counter(
+        {"Conv2d": 20, "BatchNorm2d": 20, "ReLU": 9, "MaxPool2d": 1, "AdaptiveAvgPool2d": 1, "Linear": 1}
+    )
+
+
+# ---------------------------------------------------------------- evaluation
+
+
+def test_the_table_beats_its_baselines(table: pd.DataFrame) -> None:
+    assert list(table.columns) == COLUMNS
+    assert list(table["predictor"]) == [regression.title for regression in KERNELS.values()]
+    assert set(table["families"]) == {17}
+    assert set(table["models"]) == {78}
+    by_size, best = table.iloc[0], table.iloc[-1]
+    assert by_size["rho"] < 0.5
+    assert best["rho"] >= 0.94
+    assert best["mae"] < 1.8
+
+
+def test_the_intervals_hold_what_they_say(table: pd.DataFrame) -> None:
+    assert 0.85 <= table["coverage"].iloc[-1] <= 0.98
+    assert table["coverage"].iloc[:-1].isna().all()
+
+
+def test_the_same_is_found_again() -> None:
+    first, again = (evaluate_prediction(predictors=["wl-rbf", "gnn"], models=FEW, seeds=[3]) for _ in range(2))
+    pd.testing.assert_frame_equal(first, again)
+
+
+@pytest.mark.parametrize("predictor", [*KERNELS, "gnn"])
+def test_a_familys_own_values_say_nothing_about_it(predictor: str) -> None:
+    features, values, families = published_samples("acc@1", models=FEW)
+    wrong = np.where(families == "resnet", 5.0, values)
+
+    def told(values: np.ndarray) -> np.ndarray:
+        if predictor == "gnn":
+            return left_out_by_gnn(features, values, families, [0])[0]
+        return left_out(KERNELS[predictor], features, values, families).values
+
+    before, after = told(values), told(wrong)
+    assert np.allclose(before[families == "resnet"], after[families == "resnet"], atol=1e-3)
+    assert not np.allclose(before[families != "resnet"], after[families != "resnet"], atol=1e-3)
+
+
+def test_residuals_of_left_out_families_are_those_of_fits_without_them() -> None:
+    features, values, families = published_samples("acc@1", models=FEW)
+    kernel, ridge = KERNELS["wl-rbf"].kernels(features)[3], 0.1
+    fit = fitted([kernel], [ridge], values, families)
+    squares = 0.0
+    for family in set(families):
+        test, train = families == family, families != family
+        inside = kernel[np.ix_(train, train)] + MEAN + ridge * np.eye(train.sum())
+        weights = np.linalg.solve(inside, values[train] - values.mean())
+        told = values.mean() + (kernel[np.ix_(test, train)] + MEAN) @ weights
+        squares += float(((values[test] - told) ** 2).sum())
+    assert fit.loss == pytest.approx(squares / len(values), rel=1e-6)
+
+
+def test_the_network_learns_and_leaves_all_as_it_was() -> None:
+    features, values, families = published_samples("acc@1", models=FEW)
+    before = torch.get_rng_state(), torch.get_num_threads()
+    with torch.inference_mode():
+        first = left_out_by_gnn(features, values, families, [0, 1])
+        assert not torch.is_grad_enabled()
+    assert torch.equal(before[0], torch.get_rng_state())
+    assert torch.get_num_threads() == before[1]
+    assert torch.is_grad_enabled()
+    assert first.shape == (2, len(FEW))
+    assert not np.allclose(first[0], first[1])
+    assert np.abs(first - values).mean() < 25
+
+
+@pytest.mark.nightly
+def test_the_network_over_five_seeds_stands_in_the_same_table() -> None:
+    row = evaluate_prediction(predictors=["gnn"]).iloc[0]
+    assert row["rho"] > 0.85
+    assert row["mae"] < 3.0
+    assert 0 < row["rho_std"] < 0.05
+
+
+@pytest.mark.nightly
+def test_top_5_accuracy_is_predicted_too() -> None:
+    table = evaluate_prediction(target="acc@5", predictors=["wl-rbf"])
+    assert table["rho"].iloc[0] > 0.9
+
+
+def test_what_does_not_exist_is_named_with_what_does() -> None:
+    with pytest.raises(mk.ModuleKGError, match="'acc@1'"):
+        evaluate_prediction(target="acc1")
+    with pytest.raises(mk.ModuleKGError, match=PREDICTORS[3]):
+        evaluate_prediction(predictors=["wll"])
+    with pytest.raises(mk.ModuleKGError, match="'resnet18'"):
+        evaluate_prediction(models=["resnet81", "alexnet"])
+    with pytest.raises(PredictionError, match="families"):
+        evaluate_prediction(models=["resnet18", "alexnet"])
+
+
+# ------------------------------------------------------------------- predict
+
+
+def test_a_known_model_is_told_as_published() -> None:
+    told = small_predictor().predict([zoo_record("resnet18")])[0]
+    assert told.value == pytest.approx(69.758, abs=1.5)
+    assert told.low < 69.758 < told.high
+    assert told.std < 2
+    assert told.nearest[0] == "resnet18"
+    assert not told.far
+    assert repr(told).startswith("<acc@1 of resnet18 on ImageNet-1K: ")
+
+
+def test_a_model_like_none_says_so() -> None:
+    odd = model_record(nn.Sequential(nn.LSTM(3, 3), nn.Tanh(), nn.Linear(3, 3)), "odd")
+    told, known = small_predictor().predict([odd, zoo_record("resnet18")])
+    assert told.far
+    assert told.std > 4 * known.std
+    assert "far from every known model" in repr(told)
+    assert 0 <= told.low < told.high <= 100
+
+
+def test_the_cost_is_of_use_where_it_is_known() -> None:
+    record = replace(zoo_record("resnet18"), model=replace(zoo_record("resnet18").model, name="mine"))
+    without, cheap = small_predictor().predict([record, traced(record, 3_600_000_000)])
+    assert abs(cheap.value - 69.758) < 2
+    assert without.std > cheap.std
+
+
+def test_jobs_on_the_same_data_are_learnt_from() -> None:
+    own = traced(model_record(zoo_model("squeezenet1_1"), "mine"), 50_000_000_000)
+    datasets = {IMAGENET: replace(small_contents().datasets["CIFAR-10"], name=IMAGENET)}
+    before = small_predictor().predict([own])[0]
+    contents = replace(
+        contents_of(own, jobs=[job(IMAGENET, "mine", 0.2), job(IMAGENET, "mine", 0.3)]), datasets=datasets
+    )
+    told = fitted_predictor(contents).predict([own])[0]
+    assert told.training == 79
+    assert abs(told.value - 30) < abs(before.value - 30) / 2
+
+
+def test_runs_on_other_data_carry_over_by_likeness() -> None:
+    ten, hundred, speech = (
+        small_predictor().predict([zoo_record("squeezenet1_1")], name)[0]
+        for name in ("CIFAR-10", "CIFAR-100", "speech")
+    )
+    assert 80 < ten.value < 94
+    assert ten.training == 80
+    assert ten.std < hundred.std < speech.std
+    assert speech.high - speech.low > 40
+
+
+def test_predict_takes_the_name_of_a_model() -> None:
+    told = predict(small_contents(), "acc@5", "resnet18")
+    assert told.value == pytest.approx(89.078, abs=1.5)
+    with pytest.raises(mk.ModuleKGError, match="'resnet18'"):
+        predict(small_contents(), "acc@5", "resnet81")
+    with pytest.raises(mk.ModuleKGError, match="'CIFAR-10'"):
+        predict(small_contents(), "acc@5", "resnet18", "CIFAR10x")
+    with pytest.raises(PredictionError, match="acc@1"):
+        predict(small_contents(), "acc@5", "resnet18", "CIFAR-10")
+
+
+def test_a_graph_without_models_predicts_and_takes_other_ways_of_writing() -> None:
+    told = fitted_predictor(Contents()).predict([zoo_record("mobilenet_v3_small")], "imagenet1k")[0]
+    assert told.value == pytest.approx(67.668, abs=2)
+    assert told.dataset == IMAGENET
