@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.identity.weights import weight_fingerprint
     from modulekg_widgets.engine.knowledge.exchange import exporter
     from modulekg_widgets.engine.knowledge.graph import KnowledgeGraph
+    from modulekg_widgets.engine.knowledge.indexing import index_models
+    from modulekg_widgets.engine.knowledge.loading import load_graph
+    from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
     from modulekg_widgets.engine.monitoring import tools as monitoring
     from modulekg_widgets.engine.monitoring.metrics.base import metric
     from modulekg_widgets.engine.monitoring.monitor import Monitor
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.pruning.schedule import PruningSchedule
     from modulekg_widgets.engine.pruning.speedup import speedup
     from modulekg_widgets.widgets.forward_player import ForwardPlayer
+    from modulekg_widgets.widgets.knowledge_explorer import KnowledgeExplorer
     from modulekg_widgets.widgets.linking import link
     from modulekg_widgets.widgets.mask_editor import MaskEditor
     from modulekg_widgets.widgets.metric_panel import MetricPanel
@@ -43,6 +47,7 @@ _HOMES = {
     "Fingerprint": "engine.identity.fingerprint",
     "ForwardPlayer": "widgets.forward_player",
     "Hierarchy": "engine.identity.hierarchy",
+    "KnowledgeExplorer": "widgets.knowledge_explorer",
     "KnowledgeGraph": "engine.knowledge.graph",
     "MaskEditor": "widgets.mask_editor",
     "MetricPanel": "widgets.metric_panel",
@@ -60,7 +65,9 @@ _HOMES = {
     "fingerprint": "engine.identity.fingerprint",
     "hierarchy": "engine.identity.hierarchy",
     "importance": "engine.pruning.importance",
+    "index_models": "engine.knowledge.indexing",
     "link": "widgets.linking",
+    "load_graph": "engine.knowledge.loading",
     "load_plan": "engine.pruning.plan_file",
     "load_recording": "engine.monitoring.recording",
     "metric": "engine.monitoring.metrics.base",
@@ -69,6 +76,7 @@ _HOMES = {
     "pruning": "engine.pruning.tools",
     "save_html": "widgets.pages",
     "speedup": "engine.pruning.speedup",
+    "torchvision_builders": "engine.knowledge.zoo",
     "trace": "engine.axes.graph",
     "weight_fingerprint": "engine.identity.weights",
 }
@@ -80,6 +88,7 @@ __all__ = [
     "Fingerprint",
     "ForwardPlayer",
     "Hierarchy",
+    "KnowledgeExplorer",
     "KnowledgeGraph",
     "MaskEditor",
     "MetricPanel",
@@ -97,7 +106,9 @@ __all__ = [
     "fingerprint",
     "hierarchy",
     "importance",
+    "index_models",
     "link",
+    "load_graph",
     "load_plan",
     "load_recording",
     "metric",
@@ -106,6 +117,7 @@ __all__ = [
     "pruning",
     "save_html",
     "speedup",
+    "torchvision_builders",
     "trace",
     "weight_fingerprint",
 ]
