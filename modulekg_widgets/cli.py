@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import nn
 
-    from modulekg_widgets.engine.knowledge.graph import KnowledgeGraph
-
 PICTURE_FORMATS = (".html", ".json", ".png", ".svg")
 STORES = (".db", ".sqlite", ".sqlite3")
 LAB_MISSING = "JupyterLab is not installed: run `pip install 'modulekg-widgets[lab]'`."
@@ -172,8 +170,9 @@ def run_export(arguments: argparse.Namespace) -> int:
     """Write one model, or one graph, to one file."""
     import modulekg_widgets as mk
     from modulekg_widgets.engine.knowledge.exchange import exporters
+    from modulekg_widgets.engine.knowledge.store.database import existing
 
-    stored = "://" in arguments.model or arguments.model.lower().endswith(STORES)
+    stored = "://" in arguments.model or Path(arguments.model).is_file() or arguments.model.endswith(STORES)
     ending = arguments.out.suffix.lower()
     graphs = tuple(f".{extension}" for extension in exporters)
     known = graphs if stored else (*PICTURE_FORMATS, *graphs)
@@ -182,7 +181,7 @@ def run_export(arguments: argparse.Namespace) -> int:
     if not arguments.out.absolute().parent.is_dir():
         raise CommandError(f"cannot export to {str(arguments.out)!r}: there is no such folder")
     if stored:
-        stored_graph(arguments.model).export(arguments.out)
+        mk.KnowledgeGraph(existing(arguments.model)).export(arguments.out)
     elif ending in PICTURE_FORMATS:
         mk.ModelGraph(load_model(arguments.model)).export(arguments.out)
     else:
@@ -191,16 +190,6 @@ def run_export(arguments: argparse.Namespace) -> int:
         graph.export(arguments.out)
     print(arguments.out)
     return 0
-
-
-def stored_graph(location: str) -> "KnowledgeGraph":
-    """The graph in a store that is there: what is only read must not be made by mistake."""
-    import modulekg_widgets as mk
-
-    path = location.removeprefix("sqlite:///")
-    if not location.startswith("postgresql") and not Path(path).exists():
-        raise CommandError(f"there is no store {location!r}: `modulekg index torchvision --store {path}` makes one")
-    return mk.KnowledgeGraph(location)
 
 
 def load_model(name: str) -> "nn.Module":

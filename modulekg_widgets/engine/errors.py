@@ -67,6 +67,10 @@ class GraphFileError(ModuleKGError, ValueError):
     """A file that is not the graph that it should be."""
 
 
+class UnwritableFileError(GraphFileError, OSError):
+    """A file that cannot be written; the message says why, and what was there stays."""
+
+
 class IndexingError(ModuleKGError):
     """Some models could not be indexed; the others are in the store. `failures` tells each one's reason by name."""
 

@@ -42,12 +42,12 @@ class Registry(Generic[Entry]):
     def __getitem__(self, name: str) -> Entry:
         try:
             return self._entries[name]
-        except KeyError:
-            hint = nearest(name, self._entries)
-            raise UnknownNameError(f"there is no {self._subject} {shown(name)!r}: {hint}") from None
+        except (KeyError, TypeError):
+            hint = nearest(str(name), self._entries)
+            raise UnknownNameError(f"there is no {self._subject} {shown(str(name))!r}: {hint}") from None
 
     def __contains__(self, name: object) -> bool:
-        return name in self._entries
+        return isinstance(name, str) and name in self._entries
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)

@@ -2,7 +2,9 @@
 
 import csv
 import json
+import os
 import re
+import resource
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,14 +18,15 @@ from torch import nn
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
 from identity.samples import zoo_model
-from knowledge.exchanged import WRITTEN, everything
+from knowledge.exchanged import WRITTEN, everything, exactly
 from knowledge.graphs import zoo_contents
+from modulekg_widgets.engine.errors import GraphFileError, UnknownNameError, UnwritableFileError
 from modulekg_widgets.engine.knowledge.contents import Contents, UserNode
 from modulekg_widgets.engine.knowledge.exchange import export_contents, exporters, read_contents
 from modulekg_widgets.engine.knowledge.exchange.csv_table import COLUMNS, cell
-from modulekg_widgets.engine.knowledge.exchange.flat import unescaped
+from modulekg_widgets.engine.knowledge.exchange.flat import xml_unescaped
 from modulekg_widgets.engine.knowledge.exchange.jsonld import RELATIONS
-from modulekg_widgets.engine.knowledge.exchange.property_graph import NODE_TYPES, STORED, to_networkx
+from modulekg_widgets.engine.knowledge.exchange.property_graph import GRAPH_TYPES, STORED, to_networkx
 from modulekg_widgets.engine.knowledge.property_values import from_json
 
 JS = Path(__file__).resolve().parents[2] / "js"
@@ -135,9 +138,9 @@ def whole() -> nx.DiGraph:
 def test_hostile_texts_stay_text_in_xml(written: dict[str, Path], whole: nx.DiGraph) -> None:
     tree = ElementTree.parse(written["graphml"])
     space = "{http://graphml.graphdrawing.org/xmlns}"
-    ids = [unescaped(node.attrib["id"]) for node in tree.iter(f"{space}node")]
+    ids = [xml_unescaped(node.attrib["id"]) for node in tree.iter(f"{space}node")]
     assert ids == list(whole)
-    ends = [(unescaped(e.attrib["source"]), unescaped(e.attrib["target"])) for e in tree.iter(f"{space}edge")]
+    ends = [(xml_unescaped(e.attrib["source"]), xml_unescaped(e.attrib["target"])) for e in tree.iter(f"{space}edge")]
     assert sorted(ends) == sorted(whole.edges)
     assert {element.tag for element in tree.iter()} == {
         space + tag for tag in ("graphml", "key", "graph", "node", "edge", "data")
@@ -149,8 +152,8 @@ def test_hostile_texts_stay_text_in_xml(written: dict[str, Path], whole: nx.DiGr
 
 def test_gephi_gets_labels_and_relations(written: dict[str, Path], whole: nx.DiGraph) -> None:
     again = nx.read_gexf(written["gexf"])
-    assert [unescaped(key) for key in again] == list(whole)
-    assert [unescaped(data["label"]) for _, data in again.nodes(data=True)] == [
+    assert [xml_unescaped(key) for key in again] == list(whole)
+    assert [xml_unescaped(data["label"]) for _, data in again.nodes(data=True)] == [
         d["name"] for _, d in whole.nodes(data=True)
     ]
     assert {data["relation"] for *_, data in again.edges(data=True)} == {
@@ -283,7 +286,7 @@ def test_types_of_nodes_can_be_chosen() -> None:
     counted = Counter(data["type"] for _, data in to_networkx(contents, "all").nodes(data=True))
     assert counted["Module"] == len(contents.modules)
     assert counted["Job"] == len(contents.jobs)
-    assert set(counted) == set(NODE_TYPES)
+    assert set(counted) == set(GRAPH_TYPES)
     relations = Counter(data["type"] for *_, data in to_networkx(contents, "all").edges(data=True))
     assert set(relations) == set(RELATIONS)
     assert set(to_networkx(contents, ["User", "DataSet"])) == {f"User:{n}" for n in contents.users} | {
@@ -300,3 +303,83 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> Non
     with pytest.raises(mk.ModuleKGError, match=r"property 'properties\.x' is a object"):
         export_contents(contents, path)
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("graph.cyjs", "old")]
+
+
+# ------------------------------------------------------------------ places that cannot be written to
+
+
+def unwritable(path: object, reason: str) -> None:
+    with pytest.raises(UnwritableFileError, match=reason) as caught:
+        export_contents(Contents(), path)  # type: ignore[arg-type]
+    assert isinstance(caught.value, mk.ModuleKGError)
+    assert "name a file in a folder that can be written to" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("nul\0.dot", "null"), ("nul" * 20 + "\0.dot", "null"), ("x" * 300 + ".dot", "too long"), ("\ud800.dot", "encode"),
+     ("folder.dot", "no ordinary file"), ("full.dot", "no ordinary file")],
+)  # fmt: skip
+def test_a_file_that_cannot_be_is_told(name: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "folder.dot").mkdir()
+    os.symlink("/dev/null", tmp_path / "full.dot")
+    unwritable(tmp_path / name, reason)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder.dot", "full.dot"]
+
+
+def test_a_folder_that_may_not_be_written_to_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    unwritable(str(tmp_path / "graph.dot"), r"graph\.dot' cannot be written \(Permission denied\)")
+
+
+def test_a_full_disk_leaves_the_old_file_alone(tmp_path: Path) -> None:
+    path = tmp_path / "graph.dot"
+    path.write_text("old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    try:
+        unwritable(path, "File too large")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("graph.dot", "old")]
+
+
+@pytest.mark.parametrize("path", [None, 3, b"graph.dot"])
+def test_what_is_no_path_is_refused(path: object) -> None:
+    with pytest.raises(GraphFileError, match="named by the path of a file, got a"):
+        export_contents(Contents(), path)  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------ changed answers
+
+
+@pytest.mark.parametrize("types", [3, ["Module", []], [["x"]], {"Module": 1, 3: 2}])
+def test_what_is_no_type_of_nodes_is_refused(types: object) -> None:
+    with pytest.raises(UnknownNameError, match=r"known are .*'Module'"):
+        to_networkx(Contents(), types)  # type: ignore[arg-type]
+
+
+def test_an_answer_may_be_changed() -> None:
+    contents = everything()
+    before = exactly(contents), exactly(contents.holders)
+    graph = to_networkx(contents, "all")
+    changeable = [value for value in values_of(graph) if isinstance(value, (dict, list))]
+    assert len(changeable) > len(graph)
+    for value in changeable:
+        value.clear()
+    assert (exactly(contents), exactly(contents.holders)) == before
+
+
+def values_of(graph: nx.DiGraph) -> list[object]:
+    """The attributes of the nodes and edges, and all that these hold."""
+    found: list[object] = []
+    waiting: list[object] = [data for _, data in graph.nodes(data=True)]
+    waiting += [data for *_, data in graph.edges(data=True)]
+    while waiting:
+        value = waiting.pop()
+        found.append(value)
+        waiting += value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return found

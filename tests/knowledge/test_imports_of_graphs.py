@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from torch import nn
 
+import modulekg_widgets as mk
 from knowledge.exchanged import READABLE, everything, exactly
 from knowledge.graphs import contents_of, zoo_contents
 from modulekg_widgets.engine.errors import GraphFileError
@@ -138,6 +139,9 @@ FORGED: dict[str, tuple[str, Callable[[Any], object]]] = {
     "an accuracy of 200 %": ("fraction", lambda g: g.nodes["Job:run"].update(accuracy=2.0)),
     "an accuracy that is none": ("accuracy", lambda g: g.nodes["Job:run"].update(accuracy=float("nan"))),
     "an end before the start": ("after its start", lambda g: g.nodes["Job:run"].update(ended=0.5)),
+    "a start in milliseconds": ("started", lambda g: g.nodes["Job:run"].update(started=1767225600000.0, ended=None)),
+    "an end after all calendars": ("ended", lambda g: g.nodes["Job:run"].update(ended=1e18)),
+    "a start before all calendars": ("started", lambda g: g.nodes["Job:run"].update(started=-1e12)),
     "no start": ("started", lambda g: g.nodes["Job:run"].pop("started")),
     "a history of texts": ("history", lambda g: g.nodes["Job:run"].update(history={"a": [["1", 2]]})),
     "an unknown model": ("model .* of the job .* is missing", lambda g: g.nodes["Job:run"].update(model="gone")),
@@ -212,3 +216,5 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     for other in (None, 3, b"x.cyjs"):
         with pytest.raises(GraphFileError, match="named by the path of a file"):
             read_contents(other)  # type: ignore[arg-type]
+        with pytest.raises(GraphFileError, match="named by the path of a file"):
+            mk.load_graph(other)  # type: ignore[arg-type]

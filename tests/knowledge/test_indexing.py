@@ -1,7 +1,10 @@
 """Many models into one graph: in processes, threads or a cluster, interrupted and taken up again."""
 
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -62,13 +65,60 @@ def test_a_cluster_indexes_models(tmp_path: Path, require: Callable[..., None]) 
     assert sorted(graph.models) == sorted([*SMALL[:2], "made here"])
 
 
+@contextmanager
+def threads(tasks: int) -> Iterator[tuple[ThreadPoolExecutor, int]]:
+    with ThreadPoolExecutor(tasks) as executor:
+        yield executor, tasks
+
+
 def test_what_cannot_be_sent_is_built_here(monkeypatch: pytest.MonkeyPatch) -> None:
     width = 3
     monkeypatch.setattr("modulekg_widgets.engine.knowledge.indexing.SECONDS_ALONE", 0.0)
-    monkeypatch.setattr("modulekg_widgets.engine.knowledge.indexing._processes", lambda tasks: ThreadPoolExecutor(1))
+    monkeypatch.setattr("modulekg_widgets.engine.knowledge.indexing._processes", threads)
     graph = mk.index_models({"a": lambda: nn.Linear(width, 1), "b": nn.ReLU})
     assert sorted(graph.models) == ["a", "b"]
     assert graph.unique_count == 2
+
+
+SCRIPT = """
+import os, sys
+from functools import partial
+from torch import nn
+import modulekg_widgets as mk
+import modulekg_widgets.engine.knowledge.indexing as indexing
+
+print("runs")
+indexing.SECONDS_ALONE = 0.0
+builders = {"relu": nn.ReLU, "ends": partial(os._exit, 1), "exits": partial(sys.exit, 3), "tanh": nn.Tanh}
+try:
+    mk.index_models(builders, sys.argv[1])
+except mk.ModuleKGError as error:
+    print(error)
+"""
+
+
+def test_a_builder_that_ends_its_process_ends_nothing_else(tmp_path: Path) -> None:
+    """In a script without a guard, which a fresh process would run again."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "zoo.db")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
+    assert done.stdout.count("runs") == 1
+    assert "2 of 4 models could not be indexed: ends: its process ended; exits: its builder exits" in done.stdout
+    assert "Traceback" not in done.stderr
+    assert mk.KnowledgeGraph(tmp_path / "zoo.db").models == ["relu", "tanh"]
+
+
+def test_with_a_pool_of_the_user_s_what_cannot_be_sent_is_built_here() -> None:
+    with ProcessPoolExecutor(1) as executor:
+        assert mk.index_models({"a": lambda: nn.ReLU()}, executor=executor).models == ["a"]
+
+
+def test_random_numbers_go_on_as_if_nothing_had_been_built() -> None:
+    torch.manual_seed(3)
+    mk.index_models({"a": lambda: nn.Linear(3, 3)})
+    first = torch.rand(1)
+    torch.manual_seed(3)
+    assert torch.rand(1) == first
 
 
 def test_functions_are_named_by_themselves() -> None:

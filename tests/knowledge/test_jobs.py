@@ -1,10 +1,13 @@
 """Training runs: what is told of them, and the questions who used what, when and how well."""
 
 import math
-from datetime import datetime, timezone
+from collections import OrderedDict
+from datetime import date, datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -51,7 +54,7 @@ def graph() -> mk.KnowledgeGraph:
 def test_who_trained_what_on_which_data(graph: mk.KnowledgeGraph) -> None:
     table = graph.jobs()
     assert list(table.columns) == [
-        "job", "user", "dataset", "model", "accuracy", "convergence", "started", "ended",
+        "job", "user", "dataset", "model", "accuracy", "convergence", "started", "ended", "properties",
     ]  # fmt: skip
     assert table["job"].tolist() == ["1", "2", "3", "4"]
     assert table["accuracy"].tolist() == pytest.approx([0.8, 0.9, 0.95, 0.6])
@@ -144,6 +147,7 @@ def test_histories() -> None:
         ([4.0, 2.0, 1.1, 1.0], 2),  # a loss: 95 % of the way from 4 to 1 is at 1.15
         ([-2.0, -1.0], 1),
         ([0.0, 0.0], 0),
+        ([0.9, 0.95, 0.89], 2),  # as a metric that falls
     ],
 )
 def test_steps_to_converge(values: list[float], steps: float | None) -> None:
@@ -158,16 +162,121 @@ def test_accuracy_is_read_off_the_history() -> None:
     assert (jobs["a"].accuracy, jobs["b"].accuracy) == (0.975, None)
 
 
+def test_an_accuracy_that_ends_below_its_first_value_has_converged_at_once() -> None:
+    graph = mk.KnowledgeGraph()
+    graph.add_job(name="a", history=[0.9, 0.95, 0.89])
+    assert graph.jobs()["convergence"].tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("history", "accuracy"),
+    [
+        ([99.0, 0.8], 0.008),  # in percent, as the first value says
+        ({"val_acc": [50, 60.0]}, 0.6),
+        ({"loss": [3.0], "top1": {0: 10, 5: 20}}, 0.2),
+        ({"accuracy": {0: 0.1, 10: 0.9}}, 0.9),
+        (np.array([[0, 0.5], [5, 0.75]]), 0.75),
+        ([np.float32(1.0000001)], 1.0),
+        ([0.5, math.nan], math.nan),  # it diverged
+    ],
+)
+def test_ways_to_tell_a_history(history: Any, accuracy: float) -> None:
+    graph = mk.KnowledgeGraph()
+    graph.add_job(history=history)
+    assert graph.jobs()["accuracy"].tolist() == pytest.approx([accuracy], nan_ok=True)
+
+
+def test_usual_values_are_made_plain_properties() -> None:
+    graph = mk.KnowledgeGraph()
+    values = {
+        "size": torch.Size([3, 4]), "path": Path("a") / "b", "day": date(2026, 1, 2), "array": np.arange(3),
+        "tensor": torch.tensor(0.5), "ordered": OrderedDict(a=(1, np.float32(2))),
+    }  # fmt: skip
+    graph.add_dataset("d", **values)
+    assert graph.contents().datasets["d"].properties == {
+        "size": (3, 4), "path": "a/b", "day": "2026-01-02", "array": [0, 1, 2], "tensor": 0.5,
+        "ordered": {"a": (1, 2.0)},
+    }  # fmt: skip
+
+
+def test_an_answer_may_be_changed(graph: mk.KnowledgeGraph) -> None:
+    graph.add_job(name="5", note={"a": [1]})
+    graph.most_used()["hyperparameters"][0]["evil"] = 1
+    graph.jobs()["properties"][4]["note"]["a"].append(2)
+    assert "evil" not in graph.most_used()["hyperparameters"][0]
+    assert graph.jobs()["properties"][4] == {"note": {"a": [1]}}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda graph: graph.most_used("op"),
+        lambda graph: graph.most_used(2.5),
+        lambda graph: graph.most_used(-1),
+        lambda graph: graph.best_modules(top="3"),
+        lambda graph: graph.jobs(user=["ada"]),
+        lambda graph: graph.merge(None),
+        lambda graph: graph.merge("missing.db"),
+        lambda graph: graph.export(3),
+        lambda graph: graph.add_mlflow(None),
+        lambda graph: graph.node("ReLU"),
+        lambda graph: graph.plot(["most_used"]),
+        lambda graph: mk.KnowledgeGraph(3),
+        lambda graph: mk.KnowledgeGraph(":memory:"),
+        lambda graph: mk.index_models(None),
+        lambda graph: mk.index_models([lambda: nn.ReLU()]),
+        lambda graph: mk.index_models({"a": nn.ReLU()}),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_by_our_own_errors(
+    call: Any, graph: mk.KnowledgeGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(mk.ModuleKGError):
+        call(graph)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_structure_is_found_by_the_name_that_tables_give(graph: mk.KnowledgeGraph) -> None:
+    name = graph.most_used(1)["name"][0]
+    assert graph.node(name).class_name == "ReLU"
+    assert graph.node(graph.node(name).fingerprint) == graph.node(name)
+
+
+def test_the_graph_shows_its_figures(graph: mk.KnowledgeGraph) -> None:
+    shown = graph._repr_html_()
+    assert "<td>3</td>" in shown
+    assert shown.count("<td>") == 6
+    assert "<caption>Knowledge graph in the store in memory</caption>" in shown
+
+
 def test_moments() -> None:
     graph = mk.KnowledgeGraph()
     graph.add_job(name="a", started="2026-01-01T00:00:00+00:00", ended=datetime(2026, 1, 2, tzinfo=timezone.utc))
     job = graph.contents().jobs["a"]
     assert job.ended is not None
     assert job.ended - job.started == DAY
-    for bad in ("yesterday", math.nan, [1]):
+    for bad in ("yesterday", math.nan, [1], 1767225600000, 1e18, -1e12, datetime.max, pd.NaT):
         with pytest.raises(mk.ModuleKGError):
             graph.add_job(started=bad)  # type: ignore[arg-type]
+    assert len(graph.jobs()) == 1
     assert graph.add_job(model=None).startswith("Job:")
+    same = [pd.Timestamp("2026-01-01", tz="UTC"), date(2026, 1, 1), np.datetime64("2026-01-01T00:00:00.123456789")]
+    for number, given in enumerate(same):
+        graph.add_job(name=str(number), started=given)
+    seconds = {round(graph.contents().jobs[str(number)].started % DAY, 3) for number in range(3)}
+    assert 0 in seconds
+    assert seconds <= {0, 0.123, *((hour * 3600.0) for hour in range(24)), *((h * 3600 + 0.123) for h in range(24))}
+
+
+def test_what_is_given_as_an_id_is_a_name_first() -> None:
+    graph = mk.KnowledgeGraph()
+    graph.add_job(name="x")
+    graph.add_job(name="Job:x")
+    graph.remove_job("Job:x")
+    assert graph.jobs()["job"].tolist() == ["x"]
+    graph.remove_job("Job:x")
+    assert graph.jobs().empty
 
 
 def test_two_graphs_are_merged(graph: mk.KnowledgeGraph) -> None:
@@ -198,6 +307,24 @@ def test_conflicts_of_a_merge(graph: mk.KnowledgeGraph, on_conflict: str, width:
     assert set(graph.contents().modules) == used
     with pytest.raises(mk.ModuleKGError, match="'keep'"):
         graph.merge(other, on_conflict="kep")
+
+
+def test_a_run_that_diverged_is_no_conflict_with_itself(tmp_path: Path) -> None:
+    graph, other = mk.KnowledgeGraph(tmp_path / "graph.db"), mk.KnowledgeGraph()
+    for each in (graph, other):
+        each.add_dataset("d", x=math.nan)
+        each.add_job(name="1", history={"loss": [math.nan, 1]}, started=0)
+    graph.merge(other)
+    assert len(graph.jobs()) == 1
+
+
+def test_a_run_of_theirs_is_none_of_our_model(graph: mk.KnowledgeGraph) -> None:
+    other = mk.KnowledgeGraph()
+    other.add_model(network(6), name="small")
+    other.add_job(name="9", model="small", accuracy=0.1)
+    graph.merge(other, on_conflict="keep")
+    assert graph.contents().jobs["9"].model is None
+    assert graph.jobs(model="small")["job"].tolist() == ["1", "4"]
 
 
 def test_graphs_of_other_schemes_are_not_merged(graph: mk.KnowledgeGraph) -> None:

@@ -150,9 +150,10 @@ BOMB = "tags:\n  - &b0 [x, x]\n" + "".join(f"  - &b{i} [*b{i - 1}, *b{i - 1}]\n"
         ({"meta.yaml": "name:\n" + "  - x\n" * 10_000}, "longer than"), ({"metrics__m": "1"}, "no metric"),
         ({"metrics__m": "x y z"}, "no metric"), ({"metrics__m": "1 " + "9" * 5000 + "x 1"}, "no metric"),
         ({"metrics__m": b"\0\xff"}, "cannot be read"), ({"params__p": b"\xff"}, "cannot be read"),
+        ({"meta.yaml": "start_time: " + "9" * 15}, "in no calendar"),
         ({"tags__t": "x" * 2_000_000}, "larger than"), ({"meta.yaml": "start_time: 2024-13-99"}, "no YAML|no time"),
     ],
-    ids=range(18),
+    ids=range(19),
 )  # fmt: skip
 def test_files_that_are_no_runs_are_refused(files: dict[str, str | bytes], reason: str, tmp_path: Path) -> None:
     start = time.process_time()

@@ -54,6 +54,10 @@ def test_every_question_has_a_plot() -> None:
     assert set(PLOTS) == set(ASK)
     with pytest.raises(UnknownNameError, match="did you mean 'importance'"):
         PLOTS["importanc"]
+    for name in (["x"], 3, None, {}):
+        with pytest.raises(UnknownNameError, match="there is no plot"):
+            PLOTS[name]  # type: ignore[index]
+        assert name not in PLOTS
 
 
 @pytest.mark.parametrize("question", ASK)

@@ -15,6 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from knowledge.exchanged import exactly
 from modulekg_widgets.engine.errors import PropertyError
 from modulekg_widgets.engine.knowledge.property_values import (
     MOST_DEPTH,
@@ -34,20 +35,6 @@ VALUES: list[Any] = [
     datetime(2024, 2, 29, 1, 2, 3, 4), datetime(2024, 1, 1, tzinfo=timezone.utc),
     datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=-3, minutes=-30))), {"__proto__": {"constructor": []}},
 ]  # fmt: skip
-
-
-def exactly(value: Any) -> Any:
-    """Something that is equal for two values of the same types with the same content, NaN and -0.0 included."""
-    kind = type(value)
-    if kind is float:
-        return kind, value.hex()
-    if kind is complex:
-        return kind, value.real.hex(), value.imag.hex()
-    if kind is dict:
-        return kind, [(exactly(key), exactly(item)) for key, item in value.items()]
-    if kind in (list, tuple):
-        return kind, [exactly(item) for item in value]
-    return kind, value
 
 
 @pytest.mark.parametrize("value", VALUES, ids=range(len(VALUES)))

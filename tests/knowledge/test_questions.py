@@ -10,7 +10,7 @@ import modulekg_widgets as mk
 
 QUESTIONS: dict[str, list[str]] = {
     "most_used": ["name", "count", "models", "class", "hyperparameters"],
-    "jobs": ["job", "user", "dataset", "model", "accuracy", "convergence", "started", "ended"],
+    "jobs": ["job", "user", "dataset", "model", "accuracy", "convergence", "started", "ended", "properties"],
     "module_statistics": ["name", "class", "jobs", "accuracy", "accuracy_std", "best", "convergence"],
     "best_modules": ["name", "models", "count", "accuracy", "in_others", "class", "hyperparameters"],
     "is_a": ["node", "type", "differs"],

@@ -1,7 +1,9 @@
 """Rank and frequency: the table, the fitted power law and its rivals, and what can be said of them."""
 
 import sys
+import time
 
+import mpmath
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +14,7 @@ from knowledge.graphs import contents_of, made_up, zoo_contents
 from modulekg_widgets.engine.errors import MissingPackageError, UnknownNameError
 from modulekg_widgets.engine.knowledge.analysis.power_law import LAW, fitted
 from modulekg_widgets.engine.knowledge.analysis.rank_frequency import RankFrequency, rank_frequency
+from modulekg_widgets.engine.knowledge.analysis.truncated_sum import truncated_sum
 from modulekg_widgets.engine.knowledge.contents import Contents
 from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
 
@@ -115,6 +118,21 @@ def test_a_little_more_gives_numbers_or_none(counts: list[int]) -> None:
     assert np.isnan(found.alpha) or found.alpha > 1
     assert isinstance(found.verdict, str)
     found.plot()
+
+
+def test_one_large_count_takes_no_longer() -> None:
+    counts = [3, 5] * 20 + [*range(1, 10), 100_000]
+    start = time.process_time()
+    assert "exponent" in of_counts(counts).verdict
+    assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize("rate", [1e-15, 1e-8, 1e-3, 0.07, 0.5, 3.0, 50.0])
+@pytest.mark.parametrize(("alpha", "xmin"), [(0.3, 1), (1.0, 1), (2.0, 7), (2.9, 30), (1.5, 1000)])
+def test_the_sum_of_a_truncated_power_law(alpha: float, rate: float, xmin: int) -> None:
+    with mpmath.workdps(40):
+        exact = mpmath.lerchphi(mpmath.exp(-mpmath.mpf(rate)), alpha, xmin)
+    assert truncated_sum(alpha, rate, xmin) == pytest.approx(float(exact), rel=1e-13)
 
 
 @pytest.mark.filterwarnings("error")

@@ -38,6 +38,14 @@ def test_columns_and_order() -> None:
     assert [name.rstrip("0123456789") for name in table["type"]] == ["Linear*"] * 2
 
 
+def test_an_answer_may_be_changed() -> None:
+    values = {"a": {"x": [1]}, "b": {"x": [2]}, "c": {"x": [2]}}
+    contents = made_up(dict.fromkeys(values, ()), {"m": dict.fromkeys(values, 1)}, dict.fromkeys(values, "A"), values)
+    (found,) = (row for row in is_a(contents)["differs"] if row)
+    found["x"].append("changed")
+    assert [row for row in is_a(contents)["differs"] if row] == [{"x": [1]}]
+
+
 def test_values_shapes_and_names_of_children_do_not_count() -> None:
     one = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
     two = nn.Sequential()

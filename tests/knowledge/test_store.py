@@ -243,6 +243,28 @@ def _writes(graph: mk.KnowledgeGraph, number: int) -> None:
             graph.remove_model(f"{number}.{at - 1}")
 
 
+def test_a_fork_while_a_thread_reads_does_not_hang(anywhere: str | None) -> None:
+    graph = mk.KnowledgeGraph(anywhere)
+    graph.add_user("ada")
+    inside, done = threading.Event(), threading.Event()
+
+    def read() -> None:
+        with graph._store.read():
+            inside.set()
+            done.wait(60)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    inside.wait(60)
+    child = multiprocessing.get_context("fork").Process(target=lambda: graph.close() or graph.users)
+    child.start()
+    child.join(30)
+    done.set()
+    reader.join()
+    assert child.exitcode == 0
+    assert graph.users == ["ada"]
+
+
 @pytest.mark.parametrize("how", ["fork", "spawn"])
 def test_eight_processes_write_at_once(lasting: str, how: str) -> None:
     graph = mk.KnowledgeGraph(lasting)

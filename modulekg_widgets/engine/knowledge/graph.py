@@ -5,6 +5,7 @@ What it holds lies in a store, in memory or in a database; the questions that it
 
 from __future__ import annotations
 
+import html
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -19,7 +20,7 @@ from modulekg_widgets.engine.knowledge.merging import without_conflicts
 from modulekg_widgets.engine.knowledge.questions import Questions
 from modulekg_widgets.engine.knowledge.records import ModelRecord, ModuleNode, checked_scheme, described
 from modulekg_widgets.engine.knowledge.store import reading
-from modulekg_widgets.engine.knowledge.store.database import Location, Store
+from modulekg_widgets.engine.knowledge.store.database import Location, Store, existing
 from modulekg_widgets.engine.knowledge.store.writing import Writer
 from modulekg_widgets.engine.knowledge.trees import tree_of
 from modulekg_widgets.engine.knowledge.usage import unknown
@@ -32,7 +33,8 @@ class KnowledgeGraph(Questions):
 
     `store` is None for a graph in memory, a path, or a URL: `zoo.db`, `sqlite:///zoo.db`, `postgresql://host/database`.
     `scheme="seed"` merges as the ModuleKG seed did; a store keeps the scheme that it was made with. Raises `StoreError`
-    for a store that cannot be opened. Threads and processes may open one store and write at the same time.
+    for a store that cannot be opened. Threads and processes may open one store and write at the same time. Usable in a
+    `with` statement, which closes it; a file that is open has a log beside it: close it before you copy it.
     """
 
     def __init__(self, store: Location | None = None, *, scheme: str | None = None) -> None:
@@ -131,7 +133,7 @@ class KnowledgeGraph(Questions):
             hint = nearest(str(on_conflict), CONFLICTS)
             raise UnknownNameError(f"a conflict cannot be met by {shown(str(on_conflict))!r}: {hint}")
         if not isinstance(other, Contents):
-            other = (other if isinstance(other, KnowledgeGraph) else KnowledgeGraph(other)).contents()
+            other = (other if isinstance(other, KnowledgeGraph) else KnowledgeGraph(existing(other))).contents()
         self.add_contents(without_conflicts(self.contents(), other, on_conflict))
 
     def add_mlflow(self, folder: str | os.PathLike[str], accuracy: str = "accuracy", model: str = "model") -> list[str]:
@@ -171,7 +173,8 @@ class KnowledgeGraph(Questions):
 
     def remove_job(self, name: str) -> None:
         """Remove a job, by its name or the id that `add_job` gave."""
-        self._remove("Job", name.removeprefix("Job:") if isinstance(name, str) else name)
+        is_id = isinstance(name, str) and name.startswith("Job:") and name not in self._names_of("Job")
+        self._remove("Job", name.removeprefix("Job:") if is_id else name)
 
     def _remove(self, kind: str, name: str) -> None:
         with self._store.write() as connection:
@@ -227,12 +230,19 @@ class KnowledgeGraph(Questions):
         return list(self.contents().modules.values())
 
     def node(self, fingerprint: str) -> ModuleNode:
-        """The structure of a fingerprint's hexdigest, looked up in the store; raises `UnknownPathError`."""
+        """The structure of a fingerprint's hexdigest, looked up in the store, or of a display name such as `ReLU854`.
+
+        Raises `UnknownPathError`, for a name with those that are near.
+        """
         with self._store.read() as connection:
             found = reading.read_module(connection, fingerprint) if isinstance(fingerprint, str) else None
-        if found is None:
-            raise UnknownPathError(f"no module has the fingerprint {shown(str(fingerprint))!r}")
-        return found
+        if found is not None:
+            return found
+        named = {name: key for key, name in self.contents().names.items()}
+        if not isinstance(fingerprint, str) or fingerprint not in named:
+            what = f"no module has the fingerprint or name {shown(str(fingerprint))!r}"
+            raise UnknownPathError(f"{what}: {nearest(str(fingerprint), named)}")
+        return self.contents().modules[named[fingerprint]]
 
     def names(self) -> dict[str, str]:
         """The display name of every node, `ReLU854`, with as many digits as keep those of a class apart."""
@@ -257,6 +267,13 @@ class KnowledgeGraph(Questions):
     def close(self) -> None:
         """Give the connections to the store back; the graph stays usable and opens new ones."""
         self._store.close()
+        self._read = None
+
+    def __enter__(self) -> KnowledgeGraph:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._store.url is None:
@@ -265,3 +282,13 @@ class KnowledgeGraph(Questions):
 
     def __repr__(self) -> str:
         return f"<KnowledgeGraph: {len(self.models)} models, {self.module_count} modules, {self.unique_count} unique>"
+
+    def _repr_html_(self) -> str:
+        figures = {
+            "models": len(self.models), "modules": self.module_count, "different": self.unique_count,
+            "data sets": len(self.datasets), "users": len(self.users), "jobs": len(self._names_of("Job")),
+        }  # fmt: skip
+        heads = "".join(f"<th>{title}</th>" for title in figures)
+        cells = "".join(f"<td>{figure:,}</td>" for figure in figures.values())
+        where = html.escape(str(self._store).encode("utf-8", "backslashreplace").decode())
+        return f"<table><caption>Knowledge graph in {where}</caption><tr>{heads}</tr><tr>{cells}</tr></table>"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import pickle
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Any
@@ -24,8 +23,8 @@ from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
 from modulekg_widgets.engine.knowledge.store.database import Location
 from modulekg_widgets.engine.knowledge.zoo import meta_weights
 
-log = logging.getLogger("modulekg_widgets")
 Builder = Callable[[], nn.Module]
+Made = tuple[str, "ModelRecord | str"]  # a model's name, its record or why there is none
 AHEAD = 64  # models that are being built or wait to be stored
 SECONDS_BEFORE_BAR = 2.0
 SECONDS_ALONE = 2.0  # about what other processes take to start: few models are done by then
@@ -65,33 +64,43 @@ def index_models(
 
 
 def built_record(name: str, builder: Builder, scheme: str) -> ModelRecord:
-    """The record of what `builder` makes, with weights on the meta device, or real ones where it needs their values."""
+    """The record of what `builder` makes, with weights on the meta device, or real ones where it needs their values.
+
+    The process's random numbers go on as if nothing had been built.
+    """
+    try:
+        with torch.random.fork_rng(devices=[]):
+            return model_record(_built(builder), name, scheme)
+    except SystemExit as error:
+        raise IndexingError(f"its builder exits the process ({shown(str(error))})") from error
+
+
+def _built(builder: Builder) -> nn.Module:
     try:
         with meta_weights():
-            model = builder()
+            return builder()
     except Exception:  # noqa: BLE001 - anything may fail that looks at the numbers of weights
-        model = builder()
-    return model_record(model, name, scheme)
+        return builder()
 
 
 def _by_name(builders: Mapping[str, Builder] | Iterable[Builder]) -> dict[str, Builder]:
     if isinstance(builders, Mapping):
         named = dict(builders)
-    else:
+    elif isinstance(builders, Iterable) and not isinstance(builders, str):
         several = list(builders)
-        named = {getattr(builder, "__name__", ""): builder for builder in several}
-        if len(named) < len(several) or "" in named:
+        named = {getattr(builder, "__name__", "<none>"): builder for builder in several}
+        if len(named) < len(several) or any(name.startswith("<") for name in named):
             raise UnknownNameError("some builders have the same name or none: pass {name: builder}")
+    else:
+        raise UnknownNameError(f"got a {shown(type(builders).__name__)}: pass {{name: builder}}")
     for name, builder in named.items():
-        if not isinstance(name, str) or not callable(builder):
+        if not isinstance(name, str) or not callable(builder) or isinstance(builder, nn.Module):
             kind = shown(type(builder).__name__)
             raise UnknownNameError(f"{shown(str(name))!r} is built by a {kind}: pass functions by the models' names")
     return named
 
 
-def _records(
-    builders: dict[str, Builder], scheme: str, executor: Executor | None
-) -> Iterator[tuple[str, ModelRecord | str]]:
+def _records(builders: dict[str, Builder], scheme: str, executor: Executor | None) -> Iterator[Made]:
     """(name, its record or why there is none), each as soon as it is known."""
     if executor is not None:
         yield from _sent(builders, scheme, executor)
@@ -101,14 +110,12 @@ def _records(
         name = next(iter(waiting))
         yield name, _here(name, waiting.pop(name), scheme)
     sent = {name: builder for name, builder in waiting.items() if _travels(builder)}
-    if sent:
-        with _processes(len(sent)) as pool:
-            yield from _sent(sent, scheme, pool)
+    yield from _in_processes(deque(sent.items()), scheme)
     for name in [name for name in waiting if name not in sent]:
         yield name, _here(name, waiting[name], scheme)
 
 
-def _sent(builders: dict[str, Builder], scheme: str, executor: Executor) -> Iterator[tuple[str, ModelRecord | str]]:
+def _sent(builders: dict[str, Builder], scheme: str, executor: Executor) -> Iterator[Made]:
     """In the order of the builders, so that the graph is the same however fast each process is."""
     waiting = deque(builders.items())
     running: deque[tuple[str, Future[ModelRecord]]] = deque()
@@ -116,7 +123,7 @@ def _sent(builders: dict[str, Builder], scheme: str, executor: Executor) -> Iter
         while waiting or running:
             while waiting and len(running) < AHEAD:
                 name, builder = waiting.popleft()
-                running.append((name, executor.submit(built_record, name, builder, scheme)))
+                running.append((name, _submitted(executor, name, builder, scheme)))
             name, future = running.popleft()
             yield name, _result(future, name, builders[name], scheme)
     finally:
@@ -124,14 +131,47 @@ def _sent(builders: dict[str, Builder], scheme: str, executor: Executor) -> Iter
             future.cancel()
 
 
+def _submitted(executor: Executor, name: str, builder: Builder, scheme: str) -> Future[ModelRecord]:
+    try:
+        with _without_main():  # processes start as tasks come
+            return executor.submit(built_record, name, builder, scheme)
+    except Exception as error:  # noqa: BLE001 - an executor that broke takes nothing any more
+        failed: Future[ModelRecord] = Future()
+        failed.set_exception(error)
+        return failed
+
+
 def _result(future: Future[ModelRecord], name: str, builder: Builder, scheme: str) -> ModelRecord | str:
     try:
         return future.result()
-    except (BrokenProcessPool, pickle.PicklingError) as error:
-        log.warning("%s is built in this process: %s", shown(name), shown(str(error)))
-        return _here(name, builder, scheme)
-    except Exception as error:  # noqa: BLE001 - whatever one builder raises must not lose the others
+    except BrokenExecutor as error:
         return _reason(error)
+    except Exception as error:  # noqa: BLE001 - whatever one builder raises must not lose the others
+        if isinstance(error, (pickle.PicklingError, AttributeError, TypeError)) and not _travels(builder):
+            return _here(name, builder, scheme)
+        return _reason(error)
+
+
+def _in_processes(waiting: deque[tuple[str, Builder]], scheme: str) -> Iterator[Made]:
+    """Processes of our own; a builder that ends its process is found, and the others go on in new ones."""
+    while waiting:
+        suspects: list[tuple[str, Builder]] = []
+        with _processes(len(waiting)) as (pool, workers):
+            running: deque[tuple[str, Builder, Future[ModelRecord]]] = deque()
+            while waiting or running:
+                while waiting and len(running) < 2 * workers:
+                    name, builder = waiting.popleft()
+                    running.append((name, builder, _submitted(pool, name, builder, scheme)))
+                name, builder, future = running.popleft()
+                if isinstance(future.exception(), BrokenExecutor):
+                    suspects = [(name, builder), *((name, builder) for name, builder, _ in running)]
+                    break
+                yield name, _result(future, name, builder, scheme)
+        for name, builder in suspects:
+            with _processes(1) as (pool, _):
+                future = _submitted(pool, name, builder, scheme)
+                broke = isinstance(future.exception(), BrokenExecutor)
+                yield name, "its process ended" if broke else _result(future, name, builder, scheme)
 
 
 def _here(name: str, builder: Builder, scheme: str) -> ModelRecord | str:
@@ -155,14 +195,27 @@ def _travels(builder: Builder) -> bool:
 
 
 @contextmanager
-def _processes(tasks: int) -> Iterator[Executor]:
-    """Fresh processes: a fork would copy the locks of this one's threads."""
-    workers = min(tasks, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+def _processes(tasks: int) -> Iterator[tuple[Executor, int]]:
+    """Fresh processes, and how many: a fork would copy the locks of this one's threads."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = min(tasks, cores)
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread)
     try:
-        yield pool
+        yield pool, workers
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """A fresh process would run the user's script again, which has nothing that it needs."""
+    main = sys.modules["__main__"]
+    hidden = {name: vars(main).pop(name) for name in ("__file__", "__spec__") if name in vars(main)}
+    main.__spec__ = None
+    try:
+        yield
+    finally:
+        vars(main).update(hidden)
 
 
 def _one_thread() -> None:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timezone
+from collections.abc import Iterable, Mapping, Sequence, Set
+from datetime import date, datetime, timezone
 from numbers import Real
+from pathlib import PurePath
 from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
 
 from modulekg_widgets.engine.errors import PropertyError, UnknownNameError, shown
 from modulekg_widgets.engine.knowledge.contents import JobNode
@@ -16,7 +21,11 @@ from modulekg_widgets.engine.knowledge.property_values import encode
 
 PORTION = 0.95  # of the way to the final value: where a run counts as converged
 ACCURACY = "accuracy"  # the metric that a history without names is of
-Moment = datetime | str | float | int | None
+# metrics that are an accuracy, whoever names them; the first that a history has is the job's
+ACCURACIES = (ACCURACY, "acc", "val_accuracy", "val_acc", "test_accuracy", "test_acc", "acc@1", "top1", "eval_accuracy")
+ROUNDING = 1e-3  # above 1, of a fraction that was computed in half precision
+MOST_VALUES = 1000  # of an array among the properties
+Moment = datetime | date | str | float | int | None
 Point = tuple[float, float]
 Points = Sequence[Any]
 
@@ -35,9 +44,10 @@ def job_node(
 ) -> JobNode:
     """A job of these; raises `PropertyError` or `UnknownNameError` for what cannot be one.
 
-    `accuracy` as a fraction or in percent (above 1), kept as a fraction; left out, it is the last of `history` where
-    that tells one. `history` is a list of values or of (step, value), or a dictionary of such lists by metric.
-    `started` and `ended` are datetimes, ISO texts or seconds since 1970; a job without either starts now.
+    `accuracy` as a fraction or in percent (above 1), kept as a fraction; left out, it is the last of the first metric
+    in `history` that is called one of `ACCURACIES`. `history` is a list of accuracies, or a dictionary of lists by
+    metric: of values, of (step, value), or {step: value}. `started` and `ended` are datetimes, ISO texts or seconds
+    since 1970; a job without either starts now.
     """
     metrics = histories(history)
     began, end = moment(started, "started"), moment(ended, "ended")
@@ -50,7 +60,8 @@ def job_node(
             checked_name(end_name, kind)
     name = uuid.uuid4().hex if name is None else checked_name(name, "job")
     return JobNode(
-        name, user, dataset, model, _accuracy(accuracy, metrics), _convergence(metrics), metrics, began, end,
+        name, user, dataset, model, accuracy_of(metrics) if accuracy is None else fraction(accuracy),
+        convergence_of(metrics), metrics, began, end,
         checked_properties(properties or {}),
     )  # fmt: skip
 
@@ -63,18 +74,43 @@ def checked_name(name: object, what: str) -> str:
 
 
 def checked_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties as a dictionary that the store can keep; raises `PropertyError` naming the one that it cannot."""
-    for name, value in properties.items():
+    """The properties as plain values that the store can keep; raises `PropertyError` naming the one that it cannot."""
+    found = {name: plain(value) for name, value in properties.items()}
+    for name, value in found.items():
         encode(value, name)
-    return dict(properties)
+    return found
 
 
-def fraction(accuracy: object) -> float:
-    """An accuracy as a fraction, given as one or, above 1, in percent; raises `PropertyError` outside 0 … 100."""
+def plain(value: Any, depth: int = 8) -> Any:
+    """Usual containers, paths, dates and small arrays as Python's own values; everything else as it is."""
+    if depth and isinstance(value, Mapping):
+        return {key: plain(item, depth - 1) for key, item in value.items()}
+    if depth and isinstance(value, (tuple, list)):
+        items = [plain(item, depth - 1) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    if isinstance(value, PurePath):
+        return str(value)
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, (np.ndarray, torch.Tensor)) and math.prod(value.shape) <= MOST_VALUES and not _is_meta(value):
+        return value.tolist()
+    return value
+
+
+def _is_meta(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_meta
+
+
+def fraction(accuracy: object, percent: bool | None = None) -> float:
+    """An accuracy as a fraction, given as one or, above 1, in percent; raises `PropertyError` outside 0 … 100.
+
+    `percent` says which, where that is known.
+    """
     value = _number(accuracy, "accuracy")
     if not 0 <= value <= 100:
         raise PropertyError(f"accuracy is {value:g}: give a fraction from 0 to 1, or percent up to 100")
-    return value / 100 if value > 1 else value
+    is_percent = value > 1 + ROUNDING if percent is None else percent
+    return value / 100 if is_percent else min(value, 1.0)
 
 
 def histories(history: Mapping[str, Points] | Points | None) -> dict[str, list[Point]]:
@@ -86,8 +122,12 @@ def histories(history: Mapping[str, Points] | Points | None) -> dict[str, list[P
     return {ACCURACY: _points(history, ACCURACY)}
 
 
-def _points(points: object, metric: str) -> list[Point]:
-    if isinstance(points, (str, bytes)) or not isinstance(points, Iterable):
+def _points(points: Any, metric: str) -> list[Point]:
+    if isinstance(points, Mapping):
+        points = list(points.items())
+    if isinstance(points, (np.ndarray, torch.Tensor)):
+        points = points.tolist()
+    if isinstance(points, (str, bytes, Set)) or not isinstance(points, Iterable):
         raise PropertyError(f"the history of {shown(metric)!r} is a {type(points).__name__}: give a list of values")
     found = [_point(step, point, metric) for step, point in enumerate(points)]
     return sorted(found, key=lambda point: point[0])
@@ -116,41 +156,64 @@ def _number(value: Any, what: str, finite: bool = True) -> float:
 
 
 def moment(value: Moment, what: str) -> float | None:
-    """Seconds since 1970 of a datetime (without a zone: local time), an ISO text, or such seconds."""
+    """Seconds since 1970 of a datetime (without a zone: local time), a date, an ISO text, or such seconds."""
     if value is None:
         return None
+    if isinstance(value, (str, date, np.datetime64)):
+        try:
+            # pandas' own has nanoseconds, and no method for the local zone
+            given = value if type(value) is datetime else pd.Timestamp(value).floor("us").to_pydatetime()
+            value = given.astimezone(timezone.utc).timestamp()
+        except (ValueError, TypeError, OverflowError, OSError, AttributeError) as error:
+            raise PropertyError(f"{what} is no time: {shown(str(error))}") from None
+    return checked_seconds(value, what)
+
+
+def checked_seconds(value: object, what: str) -> float:
+    """`value`, if a calendar has a moment so many seconds after 1970; raises `PropertyError`."""
+    seconds = _number(value, what)
     try:
-        if isinstance(value, str):
-            value = datetime.fromisoformat(value)
-        if isinstance(value, datetime):
-            return value.astimezone(timezone.utc).timestamp()
-    except (ValueError, OverflowError, OSError) as error:
-        raise PropertyError(f"{what} is no time: {shown(str(error))}") from None
-    return _number(value, what)
+        datetime.fromtimestamp(seconds, timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        raise PropertyError(
+            f"{what} is {seconds:g} seconds after 1970, in no calendar: are these milliseconds?"
+        ) from None
+    return seconds
 
 
-def _accuracy(accuracy: float | None, metrics: Mapping[str, list[Point]]) -> float | None:
-    if accuracy is not None:
-        return fraction(accuracy)
-    last = metrics.get(ACCURACY, [])[-1:]
-    return fraction(last[0][1]) if last and math.isfinite(last[0][1]) else None
+def accuracy_of(metrics: Mapping[str, list[Point]], accuracies: Sequence[str] = ACCURACIES) -> float | None:
+    """The last accuracy of a history, as a fraction; given in percent if any of its values is above 1.
+
+    None where the history tells none, or ends in NaN.
+    """
+    metric = _leading(metrics, accuracies)
+    values = [value for _, value in metrics.get(metric, [])] if metric in accuracies else []
+    if not values or not math.isfinite(values[-1]):
+        return None
+    return fraction(values[-1], percent=any(value > 1 + ROUNDING for value in values))
 
 
-def _convergence(metrics: Mapping[str, list[Point]]) -> float | None:
-    points = metrics.get(ACCURACY) or next(iter(metrics.values()), [])
-    return steps_to_converge(points)
+def convergence_of(metrics: Mapping[str, list[Point]], accuracies: Sequence[str] = ACCURACIES) -> float | None:
+    """The steps in which the accuracy, or else the first metric of a history, converged."""
+    metric = _leading(metrics, accuracies)
+    return steps_to_converge(metrics.get(metric, []), rises=metric in accuracies)
 
 
-def steps_to_converge(points: Sequence[Point]) -> float | None:
+def _leading(metrics: Mapping[str, list[Point]], accuracies: Sequence[str]) -> str:
+    """The metric that a run is judged by: an accuracy, or else the first."""
+    return next((name for name in accuracies if metrics.get(name)), next(iter(metrics), ""))
+
+
+def steps_to_converge(points: Sequence[Point], rises: bool = False) -> float | None:
     """The first step at which 95 % of the final value is reached; of a falling metric, 95 % of the whole fall.
 
-    None for a history of less than two finite values.
+    An accuracy `rises`, even where it ends below its first value. None for less than two finite values.
     """
     finite = [(step, value) for step, value in points if math.isfinite(value)]
     if len(finite) < 2:
         return None
     first, last = finite[0][1], finite[-1][1]
-    if last >= first:
+    if rises or last >= first:
         goal = PORTION * last if last >= 0 else last / PORTION
         return next(step for step, value in finite if value >= goal)
     goal = first + PORTION * (last - first)

@@ -1,9 +1,8 @@
-"""Graphs from files and from other tools' records."""
+"""Graphs from files."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from modulekg_widgets.engine.knowledge.exchange import read_contents
 from modulekg_widgets.engine.knowledge.graph import KnowledgeGraph
@@ -15,7 +14,7 @@ def load_graph(path: str | os.PathLike[str], store: Location | None = None) -> K
 
     Raises `GraphFileError` for a file that is not such a graph, and then has written nothing.
     """
-    contents = read_contents(Path(path))
+    contents = read_contents(path)
     graph = KnowledgeGraph(store, scheme=contents.scheme)
     graph.merge(contents)
     return graph

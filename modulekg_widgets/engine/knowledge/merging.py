@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from modulekg_widgets.engine.errors import DuplicateNameError, shown
 from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.property_values import encode
+from modulekg_widgets.engine.knowledge.records import ModelNode
 
 NAMED = {"model": "models", "data set": "datasets", "user": "users", "job": "jobs"}
 
@@ -26,6 +28,8 @@ def without_conflicts(ours: Contents, theirs: Contents, on_conflict: str) -> Con
         place: _without(getattr(theirs, place), getattr(ours, place), found[kind] if on_conflict == "replace" else [])
         for kind, place in NAMED.items()
     }
+    lost = set(found["model"]) if on_conflict == "keep" else set()  # a run of theirs is none of our model of that name
+    fresh["jobs"] = {k: replace(job, model=None) if job.model in lost else job for k, job in fresh["jobs"].items()}
     used = {key for model in fresh["models"].values() for key, _ in model.occurrences}
     alone = theirs.modules.keys() - {key for model in theirs.models.values() for key, _ in model.occurrences}
     modules = {key: node for key, node in theirs.modules.items() if key in used or key in alone}
@@ -33,7 +37,12 @@ def without_conflicts(ours: Contents, theirs: Contents, on_conflict: str) -> Con
 
 
 def _conflicts(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    return [name for name, node in theirs.items() if name in ours and ours[name] != node]
+    return [name for name, node in theirs.items() if name in ours and not _same(ours[name], node)]
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equality under which NaN is NaN: a run that diverged is still the same run."""
+    return one == other or (not isinstance(one, ModelNode) and encode(asdict(one)) == encode(asdict(other)))
 
 
 def _without(theirs: Mapping[str, Any], ours: Mapping[str, Any], but: list[str]) -> dict[str, Any]:

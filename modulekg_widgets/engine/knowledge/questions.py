@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from modulekg_widgets.engine.knowledge.analysis.rank_frequency import RankFrequency
+    from modulekg_widgets.engine.knowledge.jobs import Moment
     from modulekg_widgets.engine.knowledge.prediction.predictor import Prediction, Predictor
     from modulekg_widgets.engine.knowledge.records import ModelRecord
     from modulekg_widgets.engine.knowledge.suggestion.candidates import Candidate, Ranking
@@ -34,7 +35,17 @@ class Questions(ABC):
 
     # -------------------------------------------------------------- use
 
-    def most_used(self, n: int = 10, level: str | None = None, **chosen: Any) -> pd.DataFrame:
+    def most_used(
+        self,
+        n: int = 10,
+        level: str | None = None,
+        *,
+        over: str = "models",
+        since: Moment = None,
+        until: Moment = None,
+        user: str | None = None,
+        dataset: str | None = None,
+    ) -> pd.DataFrame:
         """The `n` structures with most occurrences, as `name`, `count`, `models`, `class`, `hyperparameters`.
 
         `level` counts only occurrences as `model`, `stage`, `block` or `op`; `models` is the number of models.
@@ -42,16 +53,20 @@ class Questions(ABC):
         """
         from modulekg_widgets.engine.knowledge.usage import most_used
 
-        return most_used(self.contents(), n, level, **chosen)
+        return most_used(self.contents(), n, level, over=over, since=since, until=until, user=user, dataset=dataset)
 
-    def jobs(self, **chosen: Any) -> pd.DataFrame:
-        """Who trained what on which data: a row per job, oldest first.
-
-        `user`, `dataset`, `model`, `since` and `until` keep the jobs of these alone.
-        """
+    def jobs(
+        self,
+        user: str | None = None,
+        dataset: str | None = None,
+        model: str | None = None,
+        since: Moment = None,
+        until: Moment = None,
+    ) -> pd.DataFrame:
+        """Who trained what on which data: a row per job, oldest first; the arguments keep the jobs of these alone."""
         from modulekg_widgets.engine.knowledge.usage import jobs_table
 
-        return jobs_table(self.contents(), **chosen)
+        return jobs_table(self.contents(), user, dataset, model, since, until)
 
     def module_statistics(self, dataset: str | None = None, level: str | None = None) -> pd.DataFrame:
         """Accuracy (fractions) and convergence (steps) of each module over the jobs whose models contain it."""
@@ -59,11 +74,13 @@ class Questions(ABC):
 
         return module_statistics(self.contents(), dataset, level)
 
-    def best_modules(self, n: int = 10, level: str | None = "block", **chosen: Any) -> pd.DataFrame:
+    def best_modules(
+        self, n: int = 10, level: str | None = "block", *, dataset: str | None = None, top: int = 5
+    ) -> pd.DataFrame:
         """The blocks (or what `level` says) that most of the `top` models with the best accuracy contain."""
         from modulekg_widgets.engine.knowledge.usage import best_modules
 
-        return best_modules(self.contents(), n, level, **chosen)
+        return best_modules(self.contents(), n, level, dataset=dataset, top=top)
 
     # -------------------------------------------------------------- relations
 
@@ -236,4 +253,4 @@ class Questions(ABC):
         """Write the graph in the format of the file's extension; returns the path. The file appears whole or not."""
         from modulekg_widgets.engine.knowledge.exchange import export_contents
 
-        return export_contents(self.contents(), Path(path))
+        return export_contents(self.contents(), path)

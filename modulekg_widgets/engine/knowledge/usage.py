@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from datetime import datetime, timezone
 from statistics import fmean, pstdev
 from typing import Any
@@ -18,7 +20,8 @@ from modulekg_widgets.engine.knowledge.records import ModelNode
 from modulekg_widgets.engine.knowledge.tables import table
 
 OVER = ("models", "jobs")
-JOB_COLUMNS = ["job", "user", "dataset", "model", "accuracy", "convergence", "started", "ended"]
+UTC = "datetime64[us, UTC]"
+JOB_COLUMNS = ["job", "user", "dataset", "model", "accuracy", "convergence", "started", "ended", "properties"]
 
 
 def most_used(
@@ -39,6 +42,7 @@ def most_used(
     of their jobs.
     """
     checked_level(level)
+    n = checked_number(n)
     if over not in OVER:
         raise UnknownNameError(f"nothing is counted over {shown(str(over))!r}: {nearest(str(over), OVER)}")
     times: Counter[str] = Counter()
@@ -69,14 +73,21 @@ def jobs_table(
 ) -> pd.DataFrame:
     """Who trained what on which data: a row per job, oldest first, with accuracy (fraction) and steps to converge.
 
+    Columns: `job`, `user`, `dataset`, `model`, `accuracy`, `convergence`, `started`, `ended` and `properties`.
+
     `user`, `dataset`, `model` and the times keep the jobs of these alone. `started` and `ended` are in UTC.
     """
     jobs = sorted(chosen_jobs(contents, user, dataset, model, since, until), key=lambda job: (job.started, job.name))
     rows = [
-        (job.name, job.user, job.dataset, job.model, job.accuracy, job.convergence, _utc(job.started), _utc(job.ended))
+        (
+            job.name, job.user, job.dataset, job.model, job.accuracy, job.convergence, job.started, job.ended,
+            deepcopy(job.properties),
+        )
         for job in jobs
-    ]
-    return table(rows, JOB_COLUMNS).astype({"accuracy": float, "convergence": float})
+    ]  # fmt: skip
+    found = table(rows, JOB_COLUMNS).astype({"accuracy": float, "convergence": float})
+    times = {column: [_utc(seconds) for seconds in found[column]] for column in ("started", "ended")}
+    return found.assign(**{column: pd.Series(moments, dtype=UTC) for column, moments in times.items()})
 
 
 def module_statistics(contents: Contents, dataset: str | None = None, level: str | None = None) -> pd.DataFrame:
@@ -114,6 +125,7 @@ def best_modules(
     many of the other trained models contain it), `class`, `hyperparameters`.
     """
     checked_level(level)
+    n, top = checked_number(n), checked_number(top)
     best = best_accuracies(contents, dataset)
     ranked = sorted(best, key=lambda name: (-best[name], name))
     leading = ranked[:top]
@@ -156,7 +168,7 @@ def chosen_jobs(
     for kind, name, known in (
         ("user", user, contents.users), ("data set", dataset, contents.datasets), ("model", model, contents.models)
     ):  # fmt: skip
-        if name is not None and name not in known:
+        if name is not None and (not isinstance(name, str) or name not in known):
             raise unknown(kind, name, known)
     first, last = moment(since, "since"), moment(until, "until")
     return [
@@ -185,13 +197,20 @@ def checked_level(level: str | None) -> None:
         raise UnknownNameError(f"there is no level {shown(str(level))!r}: {nearest(str(level), LEVELS)}")
 
 
+def checked_number(n: int) -> int:
+    """A number of rows; raises `UnknownNameError` for anything else, such as a level in its place."""
+    if isinstance(n, bool) or not hasattr(n, "__index__") or n < 0:
+        raise UnknownNameError(f"{shown(repr(n))} is no number of rows: give one first, as most_used(10, level='op')")
+    return operator.index(n)
+
+
 def unknown(kind: str, name: object, known: Iterable[str]) -> UnknownPathError:
     """The error for a name that is not there, with those that are near."""
     return UnknownPathError(f"there is no {kind} {shown(str(name))!r}: {nearest(str(name), known)}")
 
 
 def _described(contents: Contents, key: str) -> tuple[str, dict[str, Any]]:
-    return contents.modules[key].class_name, contents.modules[key].hyperparameters
+    return contents.modules[key].class_name, deepcopy(contents.modules[key].hyperparameters)
 
 
 def _accuracies(jobs: list[JobNode]) -> tuple[float, float, float]:
@@ -208,4 +227,4 @@ def _of(figure: Callable[[list[float]], float], values: list[float]) -> float:
 
 
 def _utc(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
+    return None if seconds is None or seconds != seconds else datetime.fromtimestamp(seconds, timezone.utc)

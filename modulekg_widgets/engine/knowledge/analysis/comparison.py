@@ -7,9 +7,9 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 
-from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
 from modulekg_widgets.engine.knowledge.contents import Contents
 from modulekg_widgets.engine.knowledge.tables import labels, table
+from modulekg_widgets.engine.knowledge.usage import at_level, unknown
 
 SIDES = ("first", "second", "both")
 
@@ -66,12 +66,6 @@ def _shared(contents: Contents) -> np.ndarray:
 
 
 def _uses(contents: Contents, name: str) -> Counter[str]:
-    try:
-        model = contents.models[name]
-    except (KeyError, TypeError):
-        hint = nearest(str(name), contents.models)
-        raise UnknownPathError(f"there is no model {shown(str(name))!r}: {hint}") from None
-    uses: Counter[str] = Counter()
-    for (key, _), count in model.occurrences.items():
-        uses[key] += count
-    return uses
+    if not isinstance(name, str) or name not in contents.models:
+        raise unknown("model", name, contents.models)
+    return at_level(contents.models[name], None)

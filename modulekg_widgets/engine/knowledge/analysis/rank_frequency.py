@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
-from modulekg_widgets.engine.identity.hierarchy import LEVELS
 from modulekg_widgets.engine.knowledge.contents import Contents
 from modulekg_widgets.engine.knowledge.tables import table
+from modulekg_widgets.engine.knowledge.usage import at_level, checked_level
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.knowledge.analysis.power_law import PowerLaw
@@ -90,24 +89,15 @@ def rank_frequency(contents: Contents, level: str | None = None) -> RankFrequenc
 
     Raises `UnknownNameError` for an unknown level.
     """
-    uses = contents.uses if level is None else uses_at(contents, level)
+    checked_level(level)
+    uses = Counter[str]()
+    for model in contents.models.values():
+        uses.update(at_level(model, level))
     names = contents.names
     ranked = sorted((-count, names[key]) for key, count in uses.items() if count > 0)
     rows = [(rank, -count, name) for rank, (count, name) in enumerate(ranked, 1)]
     ranks = table(rows, ["rank", "count", "name"])
     return RankFrequency(ranks, level)
-
-
-def uses_at(contents: Contents, level: str) -> Counter[str]:
-    """How often each module occurs as a `model`, `stage`, `block` or `op`."""
-    if level not in LEVELS:
-        raise UnknownNameError(f"there is no level {shown(str(level))!r}: {nearest(str(level), LEVELS)}")
-    uses: Counter[str] = Counter()
-    for model in contents.models.values():
-        for (fingerprint, at), count in model.occurrences.items():
-            if at == level:
-                uses[fingerprint] += count
-    return uses
 
 
 def _findings(comparisons: pd.DataFrame) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,4 +108,4 @@ def _slots(node: ModuleNode) -> Values:
 def _other_values(values: Values, mode: Values) -> Values:
     """The values that are not the mode's, and `ABSENT` for what is missing though most have it."""
     other = {name: value for name, value in values.items() if written(value) != written(mode[name])}
-    return other | {name: ABSENT for name, value in mode.items() if name not in values and value != ABSENT}
+    return deepcopy(other) | {name: ABSENT for name, value in mode.items() if name not in values and value != ABSENT}

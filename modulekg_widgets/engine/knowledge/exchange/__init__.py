@@ -12,7 +12,7 @@ from modulekg_widgets.engine.errors import GraphFileError, shown
 from modulekg_widgets.engine.knowledge.contents import Contents
 from modulekg_widgets.engine.knowledge.exchange.csv_table import csv_table
 from modulekg_widgets.engine.knowledge.exchange.cytoscape import cytoscape, read_cytoscape
-from modulekg_widgets.engine.knowledge.exchange.files import read_whole, write_whole
+from modulekg_widgets.engine.knowledge.exchange.files import checked_path, read_whole, write_whole
 from modulekg_widgets.engine.knowledge.exchange.graph_reading import from_networkx
 from modulekg_widgets.engine.knowledge.exchange.graphml import gexf, graphml, read_graphml
 from modulekg_widgets.engine.knowledge.exchange.jsonld import jsonld, read_jsonld
@@ -44,12 +44,13 @@ _TYPES: dict[Exporter, tuple[str, ...]] = {
 }
 
 
-def export_contents(contents: Contents, path: str | Path) -> Path:
+def export_contents(contents: Contents, path: str | os.PathLike[str]) -> Path:
     """Write the graph in the format of the file's extension; the file appears whole or not at all. Returns the path.
 
-    Raises `UnknownNameError` for an extension that no exporter is registered for.
+    Raises `UnknownNameError` for an extension that no exporter is registered for, `UnknownPathError` where there is no
+    folder, and `UnwritableFileError` for what cannot be written for another reason.
     """
-    path = Path(path)
+    path = checked_path(path)
     return export_graph(to_networkx(contents, _TYPES.get(exporters[_extension(path)])), path)
 
 
@@ -65,9 +66,7 @@ def read_contents(path: str | os.PathLike[str]) -> Contents:
 
     Raises `GraphFileError` for a file that is another's, was cut or changed, or is of a newer version.
     """
-    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
-        raise GraphFileError(f"a graph is named by the path of a file, got a {shown(type(path).__name__)}")
-    file = Path(path)
+    file = checked_path(path)
     reader = READERS.get(_extension(file))
     if reader is None:
         endings = ", ".join(f".{ending}" for ending in READERS)

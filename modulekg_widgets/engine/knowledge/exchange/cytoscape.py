@@ -7,7 +7,7 @@ from typing import Any
 
 import networkx as nx
 
-from modulekg_widgets.engine.knowledge.exchange.flat import Assembly, escaped, header, unescaped
+from modulekg_widgets.engine.knowledge.exchange.flat import Assembly, header, xml_escaped, xml_unescaped
 from modulekg_widgets.engine.knowledge.exchange.json_text import (
     json_fields,
     json_line,
@@ -23,10 +23,12 @@ def cytoscape(graph: nx.DiGraph) -> Iterator[str]:
     """Cytoscape JSON with every node's attributes in its `data`."""
     yield f'{{"format_version": "1.0", "generated_by": "modulekg-widgets", "data": {json_line(header(graph))},'
     yield '"elements": {"nodes": ['
-    yield from json_lines({"data": {"id": escaped(key), **json_fields(data)}} for key, data in graph.nodes(data=True))
+    yield from json_lines(
+        {"data": {"id": xml_escaped(key), **json_fields(data)}} for key, data in graph.nodes(data=True)
+    )
     yield '], "edges": ['
     yield from json_lines(
-        {"data": {"id": f"e{number}", "source": escaped(start), "target": escaped(end), **json_fields(data)}}
+        {"data": {"id": f"e{number}", "source": xml_escaped(start), "target": xml_escaped(end), **json_fields(data)}}
         for number, (start, end, data) in enumerate(graph.edges(data=True))
     )
     yield "]}}"
@@ -51,4 +53,4 @@ def _data_of(elements: dict[str, Any], group: str) -> Iterator[dict[str, Any]]:
 
 
 def _key(value: Any) -> Any:
-    return unescaped(value) if type(value) is str else value
+    return xml_unescaped(value) if type(value) is str else value

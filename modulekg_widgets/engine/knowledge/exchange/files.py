@@ -5,17 +5,40 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
-from modulekg_widgets.engine.errors import GraphFileError, UnknownPathError, shown
+from modulekg_widgets.engine.errors import GraphFileError, UnknownPathError, UnwritableFileError, shown
 
 LARGEST_FILE = 1 << 29  # bytes; a graph of a million structures
 
 
+def checked_path(path: object) -> Path:
+    """The path of a file, given as text or path; raises `GraphFileError` for anything else."""
+    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
+        raise GraphFileError(f"a graph is named by the path of a file, got a {shown(type(path).__name__)}")
+    return Path(path)
+
+
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that no reader ever sees a part of it; raises `UnknownPathError` where there is no folder."""
-    if not path.parent.is_dir():
-        raise UnknownPathError(f"there is no folder {shown(str(path.parent))!r}: make it first")
+    """Write a file so that no reader ever sees a part of it, or leave what is there.
+
+    Raises `UnknownPathError` where there is no folder, `UnwritableFileError` for every other reason.
+    """
+    try:
+        if not path.parent.is_dir():
+            raise UnknownPathError(f"there is no folder {shown(str(path.parent))!r}: make it first")
+        if path.exists() and not path.is_file():
+            raise OSError("it is there, and no ordinary file")
+        _replace(path, content)
+    except (OSError, ValueError) as error:  # a path with a NUL in it is a ValueError
+        reason = shown(getattr(error, "strerror", None) or str(error))
+        raise UnwritableFileError(
+            f"{shown(str(path))!r} cannot be written ({reason}): name a file in a folder that can be written to"
+        ) from error
+
+
+def _replace(path: Path, content: bytes) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -23,7 +46,8 @@ def write_whole(path: Path, content: bytes) -> None:
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:
-        os.unlink(temporary)
+        with suppress(OSError):
+            os.unlink(temporary)
         raise
 
 

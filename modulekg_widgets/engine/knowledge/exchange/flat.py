@@ -18,13 +18,13 @@ _UNSAFE = re.compile("[\\\\\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff
 _ESCAPE = re.compile(r"\\(?:u([0-9a-f]{4}))?")
 
 
-def escaped(text: str) -> str:
-    """`text` with `\\uXXXX` for a backslash and for what XML cannot hold; `unescaped` gives it back."""
+def xml_escaped(text: str) -> str:
+    """`text` with `\\uXXXX` for a backslash and for what XML cannot hold; `xml_unescaped` gives it back."""
     return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def unescaped(text: str) -> str:
-    """The text that `escaped` wrote; raises `GraphFileError`."""
+def xml_unescaped(text: str) -> str:
+    """The text that `xml_escaped` wrote; raises `GraphFileError`."""
     return _ESCAPE.sub(_character, text)
 
 

@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 
 import networkx as nx
 
-from modulekg_widgets.engine.errors import GraphFileError, shown
+from modulekg_widgets.engine.errors import GraphFileError, PropertyError, shown
 from modulekg_widgets.engine.identity.hierarchy import LEVELS
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode, UserNode
-from modulekg_widgets.engine.knowledge.exchange.property_graph import NODE_TYPES, STORED, key_of, to_networkx
+from modulekg_widgets.engine.knowledge.exchange.property_graph import GRAPH_TYPES, STORED, node_key, to_networkx
+from modulekg_widgets.engine.knowledge.jobs import checked_seconds
 from modulekg_widgets.engine.knowledge.records import SCHEMES, ModelNode, ModuleNode
 
 _FINGERPRINTS = {"structure": re.compile("[0-9a-f]{32}"), "seed": re.compile("[0-9a-f]{1,100000}")}
@@ -26,12 +27,12 @@ def from_networkx(graph: nx.DiGraph) -> Contents:
     scheme = graph.graph.get("scheme")
     if scheme not in SCHEMES:
         raise GraphFileError(f"the scheme is {_what(scheme)}, not one of {', '.join(SCHEMES)}")
-    groups: dict[str, list[_Fields]] = {kind: [] for kind in NODE_TYPES}
+    groups: dict[str, list[_Fields]] = {kind: [] for kind in GRAPH_TYPES}
     for key, attributes in graph.nodes(data=True):
         kind = attributes.get("type")
         if not isinstance(kind, str) or kind not in groups:
             raise GraphFileError(
-                f"the node {shown(str(key))!r} has the type {_what(kind)}: know {', '.join(NODE_TYPES)}"
+                f"the node {shown(str(key))!r} has the type {_what(kind)}: know {', '.join(GRAPH_TYPES)}"
             )
         groups[kind].append(_Fields(str(key), attributes))
     modules = {fields.key: _module(fields, scheme) for fields in groups["Module"]}
@@ -75,6 +76,13 @@ class _Fields:
 
     def real_or_none(self, name: str) -> float | None:
         return self.get(name, "a finite number", lambda value: value is None or _is_finite(value))
+
+    def moment(self, name: str) -> float | None:
+        seconds = self.real_or_none(name)
+        try:
+            return None if seconds is None else checked_seconds(seconds, name)
+        except PropertyError as error:
+            raise GraphFileError(f"the node {shown(self.key)!r} has no time: {error}") from None
 
     def mapping(self, name: str, check: Callable[[Any], bool] = lambda value: True) -> dict[str, Any]:
         def fits(value: Any) -> bool:
@@ -141,7 +149,7 @@ def _by_name(groups: list[_Fields], read: Callable[[_Fields], Node], kind: str) 
     found: dict[str, Node] = {}
     for fields in groups:
         name = fields.text("name")
-        if fields.key != key_of(kind, name):
+        if fields.key != node_key(kind, name):
             raise fields.wrong("name", f"what the {kind} is called by its key")
         found[name] = read(fields)
     return found
@@ -184,7 +192,7 @@ def _user(fields: _Fields) -> UserNode:
 
 
 def _job(fields: _Fields) -> JobNode:
-    accuracy, started, ended = (fields.real_or_none(name) for name in ("accuracy", "started", "ended"))
+    accuracy, started, ended = fields.real_or_none("accuracy"), fields.moment("started"), fields.moment("ended")
     if started is None:
         raise fields.wrong("started", "seconds since 1970")
     if ended is not None and ended < started:

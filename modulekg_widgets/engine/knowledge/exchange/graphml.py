@@ -14,9 +14,9 @@ from modulekg_widgets.engine.knowledge.exchange.flat import (
     MOST_PARTS,
     MOST_VALUES,
     Assembly,
-    escaped,
     header,
-    unescaped,
+    xml_escaped,
+    xml_unescaped,
 )
 from modulekg_widgets.engine.knowledge.property_values import decode, encode
 
@@ -42,18 +42,18 @@ def gexf(graph: nx.DiGraph) -> Iterator[str]:
     flat = nx.DiGraph()
     _add_flat(flat, graph, lambda data: {"relation" if name == "type" else name: value for name, value in data.items()})
     for key, data in graph.nodes(data=True):
-        flat.nodes[escaped(key)]["label"] = escaped(str(data.get("name", key)))
+        flat.nodes[xml_escaped(key)]["label"] = xml_escaped(str(data.get("name", key)))
     for line in nx.generate_gexf(flat):
         yield _DATE.sub("", line)  # the same graph is the same file on every day
 
 
 def _add_flat(flat: nx.DiGraph, graph: nx.DiGraph, renamed: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     for key, data in graph.nodes(data=True):
-        flat.add_node(escaped(key))
-        flat.nodes[escaped(key)].update(_scalars(data))
+        flat.add_node(xml_escaped(key))
+        flat.nodes[xml_escaped(key)].update(_scalars(data))
     for start, end, data in graph.edges(data=True):
-        flat.add_edge(escaped(start), escaped(end))
-        flat.edges[escaped(start), escaped(end)].update(renamed(_scalars(data)))
+        flat.add_edge(xml_escaped(start), xml_escaped(end))
+        flat.edges[xml_escaped(start), xml_escaped(end)].update(renamed(_scalars(data)))
 
 
 def _scalars(data: dict[str, Any]) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def _scalars(data: dict[str, Any]) -> dict[str, Any]:
 
 def _scalar(value: Any, name: str) -> bool | int | float | str:
     if type(value) is str:
-        return escaped(value)
+        return xml_escaped(value)
     if type(value) in (bool, int, float):
         return value
     return encode(list(value) if type(value) is tuple else value, name, MOST_VALUES)
@@ -106,9 +106,9 @@ class _Reader:
     def graph(self) -> nx.DiGraph:
         assembly = Assembly(self.head)
         for key, attributes in self.nodes:
-            assembly.add_node(unescaped(key), attributes)
+            assembly.add_node(xml_unescaped(key), attributes)
         for start, end in self.edges:
-            assembly.add_edge(unescaped(start), unescaped(end))
+            assembly.add_edge(xml_unescaped(start), xml_unescaped(end))
         return assembly.graph
 
     def _refuse_doctype(self, *_: object) -> None:
@@ -170,6 +170,6 @@ def _value(text: str, name: str, kind: str) -> Any:
             return float(text)
         if kind == "boolean":
             return {"true": True, "false": False, "1": True, "0": False}[text.lower()]
-        return decode(text, MOST_VALUES) if name in STRUCTURED else unescaped(text)
+        return decode(text, MOST_VALUES) if name in STRUCTURED else xml_unescaped(text)
     except (ValueError, KeyError) as error:
         raise GraphFileError(f"it has {shown(text, 40)!r} as {shown(name)!r}: {shown(str(error))}") from None

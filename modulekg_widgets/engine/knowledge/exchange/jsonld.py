@@ -20,7 +20,7 @@ from modulekg_widgets.engine.knowledge.exchange.json_text import (
     parsed_object,
     read_fields,
 )
-from modulekg_widgets.engine.knowledge.exchange.property_graph import NODE_TYPES, key_of
+from modulekg_widgets.engine.knowledge.exchange.property_graph import GRAPH_TYPES, node_key
 
 BASE = "urn:modulekg:"
 RELATIONS = ("contains", "feeds", "calls", "runs", "uses", "trains", "isA", "subclassOf")
@@ -87,7 +87,7 @@ def read_jsonld(content: bytes) -> nx.DiGraph:
 def _type(node: dict[str, Any]) -> Any:
     found = node.get("@type")
     types = found if type(found) is list else [found]
-    return next((kind for kind in types if kind in NODE_TYPES), None)
+    return next((kind for kind in types if kind in GRAPH_TYPES), None)
 
 
 def _key(iri: Any) -> str:
@@ -95,6 +95,6 @@ def _key(iri: Any) -> str:
         raise GraphFileError(f"a node's '@id' is {found_instead(iri)}, not one that begins with {BASE!r}")
     kind, _, name = iri.removeprefix(BASE).partition(":")
     try:
-        return key_of(kind, unquote_to_bytes(name).decode("utf-8", "surrogatepass"))
+        return node_key(kind, unquote_to_bytes(name).decode("utf-8", "surrogatepass"))
     except ValueError:
         raise GraphFileError(f"a node's '@id' is {shown(iri)!r}, whose end is no UTF-8") from None

@@ -6,7 +6,6 @@ otherwise, writes into them when it opens them, and loses the step of a metric t
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import stat
@@ -16,9 +15,9 @@ from typing import Any
 
 from modulekg_widgets.engine.errors import GraphFileError, MissingPackageError, PropertyError, shown
 from modulekg_widgets.engine.knowledge.contents import DataSetNode, JobNode, UserNode
-from modulekg_widgets.engine.knowledge.jobs import fraction, steps_to_converge
+from modulekg_widgets.engine.knowledge.exchange.files import checked_path
+from modulekg_widgets.engine.knowledge.jobs import ACCURACIES, ACCURACY, accuracy_of, checked_seconds, convergence_of
 
-ACCURACIES = ("accuracy", "val_accuracy", "test_accuracy", "val_acc", "test_acc", "acc")
 STATUS = {"1": "RUNNING", "2": "SCHEDULED", "3": "FINISHED", "4": "FAILED", "5": "KILLED"}
 MOST_POINTS = 10_000  # of one metric; of more, some are left out between the first and the last
 SETTINGS = frozenset({
@@ -41,12 +40,12 @@ def mlflow_jobs(
     """The data sets, users and jobs of all runs in the folder that are not deleted, oldest first.
 
     A job is called by the run's id, so that a run that is read twice is one job. `accuracy` is the metric whose last
-    value is the job's accuracy ("accuracy" stands for val_accuracy, test_accuracy, val_acc, test_acc and acc as well);
+    value is the job's accuracy ("accuracy" stands for all of `jobs.ACCURACIES`);
     values above 1 are percent. `model` is the tag or parameter with the model's name; with `known`, the names of the
     graph's models, others are left out. Of a metric with more than 10,000 points some are left out. Raises
     `GraphFileError` for a folder that is no such store.
     """
-    store = _store(Path(folder))
+    store = _store(checked_path(folder))
     datasets: dict[str, DataSetNode] = {}
     users: dict[str, UserNode] = {}
     jobs: list[JobNode] = []
@@ -69,7 +68,7 @@ def mlflow_jobs(
 
 
 def _accuracies(accuracy: str) -> tuple[str, ...]:
-    return ACCURACIES if accuracy == ACCURACIES[0] else (accuracy,)
+    return ACCURACIES if accuracy == ACCURACY else (accuracy,)
 
 
 def _store(folder: Path) -> Path:
@@ -117,7 +116,6 @@ class _Run:
     def job(self, accuracies: tuple[str, ...], model: str, known: Container[str] | None) -> JobNode:
         tags, parameters = _texts(self.folder / "tags"), _texts(self.folder / "params")
         history = {name: _points(file) for name, file in _files(self.folder / "metrics")}
-        measured = next((history[name] for name in accuracies if history.get(name)), [])
         trained = tags.get(model, parameters.get(model))
         started, ended = self._seconds("start_time"), self._seconds("end_time")
         datasets = [dataset.name for dataset in self.datasets]
@@ -133,8 +131,8 @@ class _Run:
         began = started if started is not None else ended or 0.0
         return JobNode(
             self.name, user or None, datasets[0] if datasets else None,
-            trained if trained is not None and (known is None or trained in known) else None, _last(measured),
-            steps_to_converge(measured or next(iter(history.values()), [])), history, began,
+            trained if trained is not None and (known is None or trained in known) else None,
+            _accuracy(history, accuracies), convergence_of(history, accuracies), history, began,
             None if ended is None else max(began, ended), {**properties, "tags": tags},
         )  # fmt: skip
 
@@ -144,13 +142,16 @@ class _Run:
             return None
         if not re.fullmatch("[0-9]{1,15}", value):
             raise GraphFileError(f"{name!r} of the run {shown(self.name)!r} is no time in milliseconds")
-        return int(value) / 1000
+        try:
+            return checked_seconds(int(value) / 1000, name)
+        except PropertyError as error:
+            raise GraphFileError(f"the run {shown(self.name)!r} has no time: {error}") from None
 
 
-def _last(points: list[Point]) -> float | None:
+def _accuracy(history: dict[str, list[Point]], accuracies: tuple[str, ...]) -> float | None:
     """The last value as a fraction, if it can be an accuracy."""
     try:
-        return fraction(points[-1][1]) if points and math.isfinite(points[-1][1]) else None
+        return accuracy_of(history, accuracies)
     except PropertyError:
         return None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from copy import deepcopy
 from typing import Any
 
 import networkx as nx
@@ -17,7 +18,7 @@ from modulekg_widgets.engine.knowledge.contents import Contents, positions
 from modulekg_widgets.engine.knowledge.records import ModelNode
 
 STORED = ("Module", "Model", "DataSet", "User", "Job")
-NODE_TYPES = (*STORED, "Operator", "ModuleType")
+GRAPH_TYPES = (*STORED, "Operator", "ModuleType")
 Types = Iterable[str] | str | None
 
 
@@ -27,7 +28,7 @@ def to_networkx(contents: Contents, types: Types = None) -> nx.DiGraph:
     `types` are some of Module, Model, DataSet, User, Job, Operator and ModuleType, or "all" of them. By default a
     graph that knows models alone gives its modules, and any other all but ModuleType. What traces tell, `feeds` and
     `calls`, comes with the models. Where two nodes have a second relation, the edge has an attribute of that name with
-    what is known of it.
+    what is known of it. It may be changed: nothing of it is shared with `contents`.
     """
     builder = _Builder(contents, _chosen(contents, types))
     builder.add_nodes()
@@ -35,7 +36,7 @@ def to_networkx(contents: Contents, types: Types = None) -> nx.DiGraph:
     return builder.graph
 
 
-def key_of(kind: str, name: str) -> str:
+def node_key(kind: str, name: str) -> str:
     """The key of a node; modules have their fingerprint."""
     return name if kind == "Module" else f"{kind}:{name}"
 
@@ -45,10 +46,14 @@ def _chosen(contents: Contents, types: Types) -> frozenset[str]:
         alone = not (contents.datasets or contents.users or contents.jobs)
         return frozenset(("Module",) if alone else (*STORED, "Operator"))
     if types == "all":
-        return frozenset(NODE_TYPES)
-    chosen = frozenset([types] if isinstance(types, str) else types)
-    for kind in chosen - set(NODE_TYPES):
-        raise UnknownNameError(f"there is no type of nodes {shown(str(kind))!r}: {nearest(str(kind), NODE_TYPES)}")
+        return frozenset(GRAPH_TYPES)
+    try:
+        chosen = frozenset([types] if isinstance(types, str) else types)
+    except TypeError:
+        hint = nearest("", GRAPH_TYPES)
+        raise UnknownNameError(f"types of nodes are texts, got {shown(repr(types))}: {hint}") from None
+    for kind in chosen - set(GRAPH_TYPES):
+        raise UnknownNameError(f"there is no type of nodes {shown(str(kind))!r}: {nearest(str(kind), GRAPH_TYPES)}")
     return chosen
 
 
@@ -60,7 +65,7 @@ class _Builder:
 
     def _add(self, kind: str, name: str, /, **attributes: Any) -> None:
         if kind in self.types:
-            self.graph.add_node(key_of(kind, name), type=kind, **attributes)
+            self.graph.add_node(node_key(kind, name), type=kind, **attributes)
 
     def _relate(self, start: str, end: str, relation: str, /, **attributes: Any) -> None:
         if start not in self.graph or end not in self.graph:
@@ -80,15 +85,15 @@ class _Builder:
         for model in contents.models.values():
             self._add("Model", model.name, **_model_attributes(model))
         for dataset in contents.datasets.values():
-            self._add("DataSet", dataset.name, name=dataset.name, properties=dataset.properties)
+            self._add("DataSet", dataset.name, name=dataset.name, properties=deepcopy(dataset.properties))
         for user in contents.users.values():
-            self._add("User", user.name, name=user.name, properties=user.properties)
+            self._add("User", user.name, name=user.name, properties=deepcopy(user.properties))
         for job in contents.jobs.values():
             self._add(
                 "Job", job.name, name=job.name, user=job.user, dataset=job.dataset, model=job.model,
                 accuracy=job.accuracy, convergence=job.convergence, started=job.started, ended=job.ended,
                 history={metric: [list(point) for point in points] for metric, points in job.history.items()},
-                properties=job.properties,
+                properties=deepcopy(job.properties),
             )  # fmt: skip
         if "Operator" in self.types:
             for operator, count in _operators(contents).items():
@@ -98,9 +103,9 @@ class _Builder:
         names, uses, holders = self.contents.names, self.contents.uses, self.contents.holders
         for key, node in self.contents.modules.items():
             self.graph.add_node(
-                key, type="Module", name=names[key], count=uses[key], models=holders[key],
+                key, type="Module", name=names[key], count=uses[key], models=list(holders[key]),
                 **{"class": node.class_name}, qualified_class=node.qualified_class, bases=list(node.bases),
-                hyperparameters=node.hyperparameters, slots=[list(slot) for slot in node.slots],
+                hyperparameters=deepcopy(node.hyperparameters), slots=[list(slot) for slot in node.slots],
                 tensors={name: None if shape is None else list(shape) for name, shape in node.tensors.items()},
                 parameters=node.parameters, bytes=node.bytes,
             )  # fmt: skip
@@ -113,9 +118,9 @@ class _Builder:
             for child, order in positions(node).items():
                 self._relate(key, child, "contains", count=len(order), order=order)
         for model in contents.models.values():
-            self._relate(key_of("Model", model.name), model.root, "contains", count=1, order=(0,))
+            self._relate(node_key("Model", model.name), model.root, "contains", count=1, order=(0,))
         for job in contents.jobs.values():
-            self._add_run(key_of("Job", job.name), job.user, job.dataset, job.model)
+            self._add_run(node_key("Job", job.name), job.user, job.dataset, job.model)
         if "Model" in self.types:
             self._add_dataflow()
         if "ModuleType" in self.types:
@@ -123,11 +128,11 @@ class _Builder:
 
     def _add_run(self, job: str, user: str | None, dataset: str | None, model: str | None) -> None:
         if user is not None:
-            self._relate(key_of("User", user), job, "runs")
+            self._relate(node_key("User", user), job, "runs")
         if dataset is not None:
-            self._relate(job, key_of("DataSet", dataset), "uses")
+            self._relate(job, node_key("DataSet", dataset), "uses")
         if model is not None:
-            self._relate(job, key_of("Model", model), "trains")
+            self._relate(job, node_key("Model", model), "trains")
 
     def _add_dataflow(self) -> None:
         models = self.contents.models.values()
@@ -136,7 +141,7 @@ class _Builder:
             self._relate(start, end, "feeds", count=sum(counts.values()), models=counts)
         calls = _per_model((model.name, model.calls) for model in models)
         for (module, operator), counts in calls.items():
-            self._relate(module, key_of("Operator", operator), "calls", count=sum(counts.values()), models=counts)
+            self._relate(module, node_key("Operator", operator), "calls", count=sum(counts.values()), models=counts)
 
     # -------------------------------------------------------------- types of modules, which are derived
 
@@ -151,17 +156,17 @@ class _Builder:
             self._add("ModuleType", _class_key(name), name=name, level=0)
         for name, base, distance in bases:
             self._add("ModuleType", _class_key(base), name=base, level=0)
-            start, end = (key_of("ModuleType", _class_key(end)) for end in (name, base))
+            start, end = (node_key("ModuleType", _class_key(end)) for end in (name, base))
             self._relate(start, end, "subclassOf", distance=distance)
         for level in LEVELS:
             types = module_types(self.contents, level)
             names = type_names(self.contents, types)
             for kind in types:
                 self._add("ModuleType", kind.key, name=names[kind.key], level=level, count=len(kind.members))
-                end = key_of("ModuleType", _class_key(kind.qualified_class))
-                self._relate(key_of("ModuleType", kind.key), end, "subclassOf", distance=1)
+                end = node_key("ModuleType", _class_key(kind.qualified_class))
+                self._relate(node_key("ModuleType", kind.key), end, "subclassOf", distance=1)
             for edge in is_a_edges(self.contents, types):
-                self._relate(edge.fingerprint, key_of("ModuleType", edge.type), "isA", differs=edge.differs)
+                self._relate(edge.fingerprint, node_key("ModuleType", edge.type), "isA", differs=edge.differs)
 
 
 def _class_key(name: str) -> str:

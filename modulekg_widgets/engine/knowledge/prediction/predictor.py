@@ -153,7 +153,7 @@ class Predictor:
         deviations, training = answers.deviations, len(surface.known)
         ends = [answers.values + sign * answers.halves for sign in (0, -1, 1)]
         if not is_imagenet(dataset.name):
-            gaps, spreads = gaps_on(dataset, wanted, self.runs)
+            gaps, spreads = gaps_on(dataset, self.datasets[IMAGENET], wanted, self.runs)
             odds = log_odds(answers.values) + gaps
             wider = np.hypot(deviations / slope(answers.values), spreads)
             half = wider * answers.halves / deviations

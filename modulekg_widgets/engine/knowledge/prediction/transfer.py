@@ -40,22 +40,25 @@ def slope(percent: Array) -> Array:
     return 100 * share * (1 - share)
 
 
-def gaps_on(dataset: DataSetNode, wanted: Sequence[Features], runs: Sequence[Run]) -> tuple[Array, Array]:
-    """How far values on `dataset` are from those of ImageNet-1K, and the deviations of that, in log-odds.
+def gaps_on(
+    dataset: DataSetNode, origin: DataSetNode, wanted: Sequence[Features], runs: Sequence[Run]
+) -> tuple[Array, Array]:
+    """How far values on `dataset` are from those on `origin` (ImageNet-1K), and the deviations of that, in log-odds.
 
-    A Gaussian process whose kernel is the likeness of the data sets times that of the models; without runs on a data
-    set like it nothing is known of its level.
+    A Gaussian process whose kernel is the likeness of the data sets times that of the models. The regression itself
+    is one more run, with no gap, on `origin`: a few runs on a data set of another kind do not decide alone.
     """
+    count, places = len(wanted), [origin, *(run.dataset for run in runs)]
+    models = np.zeros((len(places), len(places)))  # the regression is of no model
     alike = _alike([*wanted, *(run.features for run in runs)])
-    count = len(wanted)
-    between = np.array([likeness(one.dataset, other.dataset) for one in runs for other in runs])
-    here = np.array([likeness(dataset, run.dataset) for run in runs])
-    inside = between.reshape(len(runs), len(runs)) * (LEVEL**2 + OWN**2 * alike[count:, count:])
-    inside += CHANCE**2 * np.eye(len(runs))
-    outside = here * (LEVEL**2 + OWN**2 * alike[:count, count:])
-    if runs:  # likenesses need not make a kernel: lift the smallest eigenvalue to what chance alone gives
-        inside += max(0.0, CHANCE**2 - float(np.linalg.eigvalsh(inside)[0])) * np.eye(len(runs))
-    gaps = np.array([run.gap for run in runs])
+    models[1:, 1:] = alike[count:, count:]
+    between = np.array([[likeness(one, other) for other in places] for one in places])
+    here = np.array([likeness(dataset, place) for place in places])
+    inside = between * (LEVEL**2 + OWN**2 * models) + CHANCE**2 * np.eye(len(places))
+    outside = here * (LEVEL**2 + OWN**2 * np.column_stack([np.zeros(count), alike[:count, count:]]))
+    # likenesses need not make a kernel: lift the smallest eigenvalue to what chance alone gives
+    inside += max(0.0, CHANCE**2 - float(np.linalg.eigvalsh(inside)[0])) * np.eye(len(places))
+    gaps = np.array([0.0, *(run.gap for run in runs)])
     solved = np.linalg.solve(inside, np.column_stack([gaps, outside.T]))
     variances = LEVEL**2 + OWN**2 + CHANCE**2 - np.einsum("ij,ji->i", outside, solved[:, 1:])
     return outside @ solved[:, 0], np.sqrt(np.maximum(variances, CHANCE**2))

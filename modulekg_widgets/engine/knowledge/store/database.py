@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,14 @@ from modulekg_widgets.engine.knowledge.store.schema import (
 from modulekg_widgets.engine.knowledge.store.sqlite_file import check_file, file_engine, memory_engine
 
 Location = str | os.PathLike[str]
+# what a database's message means for the user
+_REMEDIES = {
+    "readonly": ": this file or its folder may only be read here; copy it to write",
+    "disk is full": ": nothing was written, make room and try again",
+    "disk I/O error": ": nothing was written, the disk is full or gone",
+    "database is locked": ": another process has been writing for a minute, try again",
+    "Connection refused": ": is the server running there?",
+}
 _POSTGRES_LOCK = 0x4D4B4731  # one writer at a time, as in SQLite: what nobody uses is removed by looking at all
 
 
@@ -41,8 +50,14 @@ class Store:
         self._engine: Engine | None = None
         self._process = os.getpid()
         self._memory_lock = threading.RLock()  # a database in memory is one connection
-        with self._errors():
-            self.scheme = self._opened(scheme)
+        self._file: tuple[int, int] | None = None  # which file it is, should another take its place
+        try:
+            with self._errors():
+                self.scheme = self._opened(scheme)
+        except BaseException:
+            self.close()
+            raise
+        self._file = self._identity()
 
     @property
     def in_memory(self) -> bool:
@@ -62,6 +77,7 @@ class Store:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A connection that sees the store as it was when it began."""
+        self._check_file()
         with self._errors(), self._held(), self.engine.connect() as connection:
             if self.dialect == "postgresql":  # one moment for all statements, as SQLite has it
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
@@ -75,14 +91,29 @@ class Store:
             connection = connection.execution_options(writes=True)
             with connection.begin():
                 self._lock(connection)
+                self._check_file()
+                self._check_version(connection)
                 yield connection
                 write_meta(connection, "revision", str(self.revision_in(connection) + 1))
 
-    @property
-    def revision(self) -> int:
-        """A number that grows with every transaction that writes, whoever wrote."""
-        with self.read() as connection:
-            return self.revision_in(connection)
+    def _check_file(self) -> None:
+        """Stay with the file that was opened: what is written to one that was moved is found by nobody."""
+        if self._identity() != self._file:
+            raise StoreError(f"{self} was moved, removed or replaced: open it where it is now")
+
+    def _check_version(self, connection: Connection) -> None:
+        """Write only what others, who may have brought the tables to another version since, can read."""
+        if (version := read_meta(connection, "schema_version")) != str(SCHEMA_VERSION):
+            raise StoreError(f"{self} was changed to schema version {shown(str(version))}: upgrade modulekg-widgets")
+
+    def _identity(self) -> tuple[int, int] | None:
+        if self.path is None:
+            return None
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     @staticmethod
     def revision_in(connection: Connection) -> int:
@@ -95,7 +126,7 @@ class Store:
     def close(self) -> None:
         """Give the connections back; the next call opens new ones. A store in memory stays as long as it is in use."""
         if self._engine is not None and not self.in_memory:
-            self._engine.dispose()
+            _dispose(self._engine, self._process)
             self._engine = None
 
     # -------------------------------------------------------------- opening
@@ -103,18 +134,28 @@ class Store:
     @property
     def engine(self) -> Engine:
         """The engine of this process: connections do not survive a fork."""
-        if self._engine is not None and self._process != os.getpid() and not self.in_memory:
-            self._engine.dispose(close=False)
-            self._engine = None
+        if self._process != os.getpid():
+            self._after_fork()
         if self._engine is None:
-            self._engine, self._process = self._new_engine(), os.getpid()
+            self._engine = self._new_engine()
+            weakref.finalize(self, _dispose, self._engine, self._process)
         return self._engine
+
+    def _after_fork(self) -> None:
+        """Connections do not survive a fork, and a thread of the parent may have held the one of a store in memory."""
+        self._memory_lock = threading.RLock()
+        self.close()
+        self._process = os.getpid()
+        if self._engine is not None:
+            connection = self._engine.raw_connection()
+            connection.rollback()
+            connection.close()
 
     def _new_engine(self) -> Engine:
         if self.url is None:
             return memory_engine()
         if self.path is not None:
-            return file_engine(self.path)
+            return file_engine(self.path, may_create=self._file is None)
         from modulekg_widgets.engine.knowledge.store.postgres import server_engine
 
         return server_engine(self.url)
@@ -148,11 +189,12 @@ class Store:
                     if self.path is not None:
                         connection.exec_driver_sql(f"PRAGMA application_id={APPLICATION_ID}")
         self.close()  # new connections know the file as ours and set its journal
+        self._file = self._identity()
 
     def _settled(self, scheme: str | None) -> str:
         with self.engine.connect() as connection, connection.begin():
             version, found = read_meta(connection, "schema_version") or "", read_meta(connection, "scheme")
-        if not (version.isascii() and version.isdecimal() and len(version) < 10):
+        if not (version.isascii() and version.isdecimal() and int(version[:10]) > 0):
             raise StoreError(f"{self} has the schema version {shown(version)!r}, no number: it is damaged")
         if int(version) > SCHEMA_VERSION:
             raise StoreError(
@@ -184,6 +226,7 @@ class Store:
     @contextmanager
     def _held(self) -> Iterator[None]:
         if self.in_memory:
+            _ = self.engine  # after a fork with a lock of its own
             with self._memory_lock:
                 yield
         else:
@@ -195,10 +238,14 @@ class Store:
         try:
             yield
         except SQLAlchemyError as error:
-            cause = getattr(error, "orig", None) or error
-            raise StoreError(f"{self}: {shown(str(cause).strip() or type(cause).__name__, 300)}") from error
+            raise self._explained(getattr(error, "orig", None) or error) from error
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise StoreError(f"{self} cannot be read: {shown(str(error), 300)}") from error
+            raise self._explained(error) from error
+
+    def _explained(self, cause: object) -> StoreError:
+        reason = str(cause).strip() or type(cause).__name__
+        remedy = next((remedy for sign, remedy in _REMEDIES.items() if sign in reason), "")
+        return StoreError(f"{self}: {shown(reason, 300)}{remedy}")
 
     def __str__(self) -> str:
         if self.url is None:
@@ -210,14 +257,14 @@ class Store:
 
 def url_of(location: Location) -> URL:
     """The database's URL for a path or URL; raises `StoreError` for kinds of databases that are not served."""
-    text = os.fspath(location)
+    text = os.fspath(location) if isinstance(location, (str, os.PathLike)) else location
     if not isinstance(text, str) or not text:
         raise StoreError(f"a store is a path or a URL, got {shown(repr(location))}")
     if "\0" in text:
         raise StoreError(f"a path holds no NUL: {shown(text)!r}")
     scheme, separator, _ = text.partition("://")
     if not separator:
-        return URL.create("sqlite", database=text)
+        return _file_url(text)
     try:
         url = make_url(text)
     except (ArgumentError, ValueError) as error:
@@ -226,6 +273,28 @@ def url_of(location: Location) -> URL:
         return url.set(drivername="postgresql+psycopg")
     if url.drivername != "sqlite":
         raise StoreError(f"{shown(url.drivername)!r} is no kind of store: use sqlite:///file.db or postgresql://…")
-    if not url.database or url.database == ":memory:":
-        raise StoreError("a store in memory has no URL: leave `store` out")
-    return URL.create("sqlite", database=url.database)
+    if url.query:
+        raise StoreError(f"a file takes no {shown(next(iter(url.query)))!r}: write sqlite:///file.db alone")
+    return _file_url(url.database or "")
+
+
+def existing(location: Location) -> Location:
+    """`location`, if there is a store to read: what is only read must not be made by mistake; raises `StoreError`."""
+    url = url_of(location)
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
+        raise StoreError(
+            f"there is no store {shown(str(location))!r}: a graph in a file, zoo.db, is made by opening it"
+        )
+    return location
+
+
+def _file_url(path: str) -> URL:
+    """The URL of a file, from wherever the process goes later."""
+    if path in ("", ":memory:"):
+        raise StoreError("a store in memory has no name: leave `store` out")
+    return URL.create("sqlite", database=os.path.abspath(path))
+
+
+def _dispose(engine: Engine, process: int) -> None:
+    """Close the connections, unless they are those of the process that this one was forked from."""
+    engine.dispose(close=process == os.getpid())

@@ -28,7 +28,6 @@ from modulekg_widgets.engine.knowledge.store.writing import ASKED, batches
 
 Pair = tuple[str, str]
 NODE_TYPES = ("Module", "Model", "DataSet", "Job", "User", "Operator")
-EDGE_TYPES = ("contains", "feeds", "calls", "runs", "uses", "trains")
 
 
 def names_of(connection: Connection, kind: str) -> list[str]:

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Table
 
 from modulekg_widgets.engine.errors import PropertyError, StoreError, shown
 from modulekg_widgets.engine.knowledge.contents import DataSetNode, JobNode, UserNode, positions
+from modulekg_widgets.engine.knowledge.jobs import checked_seconds
 from modulekg_widgets.engine.knowledge.property_values import decode, decode_history, encode, encode_history
 from modulekg_widgets.engine.knowledge.records import ModelNode, ModuleNode
 
@@ -187,8 +188,9 @@ def job_of(name: str, text: str, user: str | None, dataset: str | None, model: s
         found = decoded(text)
         return JobNode(
             unescaped(name), user, dataset, model, _real_or_none(found["accuracy"]),
-            _real_or_none(found["convergence"]), decode_history(_text(found["history"])), _real(found["started"]),
-            _real_or_none(found["ended"]), _mapping(found["properties"]),
+            _real_or_none(found["convergence"]), decode_history(_text(found["history"])),
+            checked_seconds(found["started"], "started"),
+            None if found["ended"] is None else checked_seconds(found["ended"], "ended"), _mapping(found["properties"]),
         )  # fmt: skip
 
     return checked(read, f"the job {name!r}")

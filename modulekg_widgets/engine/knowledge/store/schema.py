@@ -50,8 +50,8 @@ MIGRATIONS: dict[int, Callable[[Connection], None]] = {}
 
 
 def create(connection: Connection, scheme: str) -> None:
-    """Make all tables in an empty database."""
-    tables.create_all(connection)
+    """Make all tables; raises the database's error where another program has tables of these names."""
+    tables.create_all(connection, checkfirst=False)
     first = {"schema_version": str(SCHEMA_VERSION), "scheme": scheme, "revision": "0"}
     connection.execute(insert(meta), [{"key": key, "value": value} for key, value in first.items()])
 

@@ -34,13 +34,11 @@ def memory_engine() -> Engine:
     return _with_own_transactions(engine)
 
 
-def file_engine(path: Path) -> Engine:
+def file_engine(path: Path, may_create: bool) -> Engine:
     """The engine of a checked file, or of one that does not exist yet; raises `StoreError` for anything else."""
     check_place(path)
-    writable = os.access(path if path.exists() else path.parent, os.W_OK)
-    # without the right to write there is no shared memory beside a log, and nobody else who writes
-    mode = "mode=rwc" if writable else "mode=ro&immutable=1"
-    address = f"file:{quote(str(path.absolute()))}?{mode}"
+    writable = os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
+    address = f"file:{quote(str(path))}?{_mode(path, writable, may_create)}"
 
     def connect() -> sqlite3.Connection:
         return sqlite3.connect(address, uri=True, timeout=WAIT, check_same_thread=False)
@@ -51,23 +49,36 @@ def file_engine(path: Path) -> Engine:
     return engine
 
 
+def _mode(path: Path, writable: bool, may_create: bool) -> str:
+    if writable:
+        return "mode=rwc" if may_create else "mode=rw"
+    log = path.with_name(f"{path.name}-wal")
+    # whoever may not write has no place to lock the log in; without a log there is nobody who writes
+    return "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
+
+
 def check_place(path: Path) -> None:
     """Refuse what is no file of ours before SQLite touches it."""
-    if path.is_dir():
-        raise StoreError(f"{shown(str(path))!r} is a folder: name a file in it, such as 'zoo.db'")
-    if not path.parent.is_dir():
-        raise StoreError(f"there is no folder {shown(str(path.parent))!r}: make it first")
-    if not path.exists():
-        return
     try:
-        with path.open("rb") as file:
-            head = file.read(100)
+        head = _head(path)
     except OSError as error:
         raise StoreError(f"{shown(str(path))!r} cannot be read: {error.strerror}") from error
     if head and (len(head) < 100 or not head.startswith(MAGIC)):
         raise StoreError(f"{shown(str(path))!r} is no SQLite file: it is left as it is, name another")
     if head and int.from_bytes(head[68:72], "big") not in (APPLICATION_ID, 0):
         raise StoreError(f"{shown(str(path))!r} is the database of another program: it is left as it is, name another")
+
+
+def _head(path: Path) -> bytes:
+    """The header of the file, empty for one that is not there."""
+    if path.is_dir():
+        raise StoreError(f"{shown(str(path))!r} is a folder: name a file in it, such as 'zoo.db'")
+    if not path.parent.is_dir():
+        raise StoreError(f"there is no folder {shown(str(path.parent))!r}: make it first")
+    if not path.exists():
+        return b""
+    with path.open("rb") as file:
+        return file.read(100)
 
 
 def _with_own_transactions(engine: Engine) -> Engine:
@@ -134,7 +145,8 @@ def check_file(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreError(f"{name!r} is no store of ours: it holds {shown(str(strange[0]))!r}, no table and no index")
 
 
-_OBJECTS = "SELECT type, name, sql FROM sqlite_schema"
+# ANALYZE, which anyone may run, leaves its statistics
+_OBJECTS = "SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_stat%' ESCAPE '\\'"
 
 
 @cache
