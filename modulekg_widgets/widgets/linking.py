@@ -86,6 +86,54 @@ class PrunedShare(Joint):
         super().close()
 
 
+class SharedStructure(Joint):
+    """The selection of an explorer and of a graph: a fingerprint here, the first path that has it there.
+
+    The page translates what is clicked (js/src/core/knowledge/structure_link.ts), the kernel what Python sets.
+    """
+
+    name = "structure"
+
+    def __init__(self, explorer: Any, graph: Any) -> None:
+        super().__init__(explorer, graph)
+        if explorer.selected is not None:
+            self._tell_graph(explorer, graph)
+        elif graph.selected is not None:
+            self._tell_explorer(explorer, graph)
+        explorer.graphs = [*explorer.graphs, graph]
+        for widget in (explorer, graph):
+            widget.observe(self._changed, "selected")
+
+    def close(self) -> None:
+        for widget in self.widgets:
+            widget.unobserve(self._changed, "selected")
+        if len(self.widgets) == 2:
+            explorer, graph = self.widgets
+            explorer.graphs = [other for other in explorer.graphs if other is not graph]  # type: ignore[attr-defined]
+        super().close()
+
+    def _changed(self, change: Any) -> None:
+        owner = change["owner"]
+        if "selected" in owner._property_lock or len(self.widgets) < 2:  # what comes from the page is left to the page
+            return
+        explorer, graph = self.widgets
+        (self._tell_graph if owner is explorer else self._tell_explorer)(explorer, graph)
+
+    def _tell_graph(self, explorer: Any, graph: Any) -> None:
+        key = explorer.selected
+        digest = key if key is None else explorer._root_of(key) or key
+        if digest is not None and digest != graph._fingerprint_of(graph.selected):
+            path = graph._path_of(digest)
+            if path is not None:
+                graph.selected = path
+
+    def _tell_explorer(self, explorer: Any, graph: Any) -> None:
+        digest = graph._fingerprint_of(graph.selected)
+        if digest is not None and digest != (explorer._root_of(explorer.selected) or explorer.selected):
+            with contextlib.suppress(ModuleKGError):  # the graph of models does not know this structure
+                explorer.selected = digest
+
+
 def joints_of(widget: ModuleKGWidget) -> list[Joint]:
     """What joins a widget to others; all of it is closed with the widget."""
     return vars(widget).setdefault("_joints", [])
@@ -96,7 +144,8 @@ def join(name: str, one: ModuleKGWidget, other: ModuleKGWidget) -> Joint:
     for joint in joints_of(one):
         if joint.name == name and other in joint.widgets:
             return joint
-    return PrunedShare(one, other) if name == PrunedShare.name else SharedTrait(name, one, other)
+    kinds = {PrunedShare.name: PrunedShare, SharedStructure.name: SharedStructure}
+    return kinds[name](one, other) if name in kinds else SharedTrait(name, one, other)
 
 
 class Link:
@@ -120,8 +169,10 @@ def link(*widgets: Any) -> Link:
     """Join widgets of one model: a selection in one is a selection in all, and so is an axis.
 
     With a `ModelGraph` the indices that a `MaskEditor` drops and the values of a `MetricPanel` colour it; what the
-    editor cuts is cut in the graph as well. Raises `WidgetValueError` for fewer than two widgets of this package.
+    editor cuts is cut in the graph as well. A `KnowledgeExplorer` shares its selection with graphs in which the
+    structure occurs. Raises `WidgetValueError` for fewer than two widgets of this package.
     """
+    from modulekg_widgets.widgets.knowledge_explorer import KnowledgeExplorer
     from modulekg_widgets.widgets.mask_editor import MaskEditor
     from modulekg_widgets.widgets.metric_panel import MetricPanel
     from modulekg_widgets.widgets.model_graph import ModelGraph
@@ -136,12 +187,16 @@ def link(*widgets: Any) -> Link:
     graphs = [widget for widget in every if isinstance(widget, ModelGraph)]
     editors = [widget for widget in every if isinstance(widget, MaskEditor)]
     panels = [widget for widget in every if isinstance(widget, MetricPanel)]
-    joints: list[Joint] = []
+    explorers = [widget for widget in every if isinstance(widget, KnowledgeExplorer)]
+    joints = [join("selected", explorers[0], other) for other in explorers[1:]]
     for name in SHARED:
         # the graph has all modules and axes: what it lacks, the others need not hear of
-        able = sorted((w for w in every if w.has_trait(name)), key=lambda w: not isinstance(w, ModelGraph))
+        able = sorted(
+            (w for w in every if w.has_trait(name) and w not in explorers), key=lambda w: not isinstance(w, ModelGraph)
+        )
         joints += [join(name, able[0], other) for other in able[1:]]
     for graph in graphs:
+        joints += [join(SharedStructure.name, explorer, graph) for explorer in explorers]
         joints += [join(PrunedShare.name, editor, graph) for editor in editors]
         if editors and graph.color_by == "none":
             graph.color_by = PrunedShare.name

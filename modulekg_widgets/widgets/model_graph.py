@@ -118,6 +118,22 @@ class ModelGraph(ModuleKGWidget):
         """Why the forward pass could not be traced to its end; None when it was, or when there were no inputs."""
         return self.payload.get("error")
 
+    def _fingerprint_of(self, path: str | None) -> str | None:
+        """The fingerprint of the module at `path`; None where there is no such module."""
+        index = None if path is None else self._paths.find(path)
+        return None if index is None else self._digests[self.payload["nodes"]["entity"][index]]
+
+    def _path_of(self, fingerprint: str) -> str | None:
+        """The first path with this fingerprint; None where no module has it."""
+        if fingerprint not in self._digests:
+            return None
+        entity = self._digests.index(fingerprint)
+        return self._paths.path(self.payload["nodes"]["entity"].index(entity))
+
+    @property
+    def _digests(self) -> list[str]:
+        return self.payload["entities"]["digest"]
+
     def _paths_with_surrogates(self) -> list[int]:
         odd = {i for i, name in enumerate(self._paths.names) if text(name) != name}
         # what is below such a name has it in its path

@@ -9,6 +9,7 @@ import pytest
 from browser.axe import THEMES, assert_accessible, findings, set_theme
 from browser.fixtures import in_shared_page
 from browser.graph import GraphPage
+from browser.knowledge import ExplorerPage
 from browser.masks import HIDDEN, KERNEL, WIDE, MasksPage
 from browser.masks import ROOT as MASKS
 from browser.metrics import MetricsPage
@@ -167,6 +168,22 @@ def test_the_forward_player(themed: NotebookPage) -> None:
     player.find(".mkg-forward-check-guess").click()
     assert player.find(".mkg-forward-verdict").inner_text().startswith("Not right")
     assert_accessible(themed, "player with its quiz")
+
+
+@in_shared_page
+def test_the_knowledge_explorer(themed: NotebookPage) -> None:
+    explorer = ExplorerPage.show(themed)
+    explorer.row(explorer.item_of("Family:Net")).locator(".mkg-twisty").click()
+    themed.execute("explorer.selected, explorer.color_by = digest(Block(8)), 'uses'")
+    explorer.wait_for_selection(themed.value("digest(Block(8))"))
+    assert_accessible(themed, "explorer with a structure")
+    themed.execute("explorer.query = 'class:Block models>1'")
+    explorer.find(".mkg-kg-result").first.wait_for()
+    assert_accessible(themed, "explorer searched")
+    themed.execute("explorer.query, explorer.selected = '', 'Model:net2'")
+    for view in ("ranking", "frequency"):  # the other tables are built as the ranking is, the matrix is a canvas
+        explorer.view(view)
+        assert_accessible(themed, f"explorer {view}")
 
 
 @in_shared_page

@@ -7,6 +7,8 @@ import pytest
 from browser.fixtures import in_shared_page
 from browser.graph import READY, ROOT, GraphPage
 from browser.hostile import PAYLOADS, assert_harmless, inspect, model_code
+from browser.knowledge import ROOT as EXPLORER
+from browser.knowledge import ExplorerPage
 from browser.page import NotebookPage, WatchedPage
 
 SETUP = "from IPython.display import display\nimport modulekg_widgets as mk\n" + model_code()
@@ -105,6 +107,36 @@ def test_side_by_side(notebook: NotebookPage) -> None:
     )
     graph = GraphPage.show_code(notebook, SETUP, second)
     assert_harmless(graph.page, ROOT, graph.page.url)
+
+
+GRAPH_OF_MODELS = """
+kg = mk.KnowledgeGraph()
+for text in payloads:
+    kg.add_model(nn.Sequential(hostile(text)), name=text)
+    kg.add_user(text, **{"note": text})
+    kg.add_dataset(text)
+    kg.add_job(name=text, user=text, dataset=text, model=text, accuracy=0.5)
+explorer = mk.KnowledgeExplorer(kg)
+display(explorer)
+"""
+
+
+@in_shared_page
+def test_a_graph_of_models(notebook: NotebookPage) -> None:
+    """Names of models, people and data sets, in every view, as a selection and as a search."""
+    explorer = ExplorerPage.show(notebook, SETUP, GRAPH_OF_MODELS)
+    address = notebook.page.url
+    for text in PAYLOADS[::3]:
+        notebook.execute(f"explorer.selected = {'Model:' + text!r}")
+        explorer.wait_for_selection("Model:" + text)
+        panel = explorer.find(".mkg-side-panel").evaluate("panel => panel.textContent")
+        assert panel.count(text) >= 4, text  # the model, and who trained what on what
+    for view in ("ranking", "communities", "types", "overlap", "frequency", "jobs", "graph"):
+        explorer.view(view)
+        notebook.execute(f"explorer.query = {PAYLOADS[0]!r}")
+        notebook.pause(200)
+        assert_harmless(notebook.page, EXPLORER, address)
+        notebook.execute("explorer.query = ''")
 
 
 @in_shared_page

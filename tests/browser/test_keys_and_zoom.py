@@ -9,6 +9,8 @@ import pytest
 
 from browser.fixtures import in_shared_page
 from browser.keys import Walk, moving, too_wide, walk
+from browser.knowledge import ROOT as EXPLORER
+from browser.knowledge import ExplorerPage
 from browser.lab import JupyterServer
 from browser.masks import HIDDEN, WIDE, MasksPage
 from browser.masks import ROOT as MASKS
@@ -52,7 +54,15 @@ def show_bench(notebook: NotebookPage) -> str:
     return BENCH
 
 
-SHOWS = pytest.mark.parametrize("show", [show_masks, show_player, show_quiz, show_bench])
+def show_explorer(notebook: NotebookPage) -> str:
+    explorer = ExplorerPage.show(notebook)
+    explorer.row(explorer.item_of("Family:Net")).locator(".mkg-twisty").click()
+    notebook.execute("explorer.selected = 'Model:net3'")
+    explorer.wait_for_selection("Model:net3")
+    return EXPLORER
+
+
+SHOWS = pytest.mark.parametrize("show", [show_masks, show_player, show_quiz, show_bench, show_explorer])
 
 
 @in_shared_page
@@ -119,7 +129,7 @@ def test_nothing_moves_for_those_who_asked_for_less_motion(calm: NotebookPage, n
         show_bench(page)
         root = page.page.locator(BENCH)
         assert (moving(root) == []) == is_calm
-    for show in (show_player, show_quiz):
+    for show in (show_player, show_quiz, show_explorer):
         calm.close_notebook()
         assert moving(calm.page.locator(show(calm))) == []
 

@@ -18,16 +18,19 @@ import modulekg_widgets as mk
 model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 4))
 x = torch.ones(2, 3, 8, 8)
 editor, player = mk.MaskEditor(model, x), mk.ForwardPlayer(model, x, step=1)
+kg = mk.KnowledgeGraph()
+kg.add_model(model, name="net")
+explorer = mk.KnowledgeExplorer(kg)
 box = ipywidgets.VBox([])
 display(box)
 """
-ROOTS = [".mkg-mask-editor", ".mkg-forward-player"]
+ROOTS = [".mkg-mask-editor", ".mkg-forward-player", ".mkg-knowledge-explorer"]
 SHOWN = f"() => {ROOTS!r}.every(root => document.querySelector(root + '[data-mkg-ready=true]') !== null)"
 GONE = f"() => {ROOTS!r}.every(root => document.querySelector(root) === null)"
 CANVASES = "() => document.querySelectorAll('canvas').length"
 FIRST = 10  # openings that fill caches
 # ipywidgets' VBox keeps the root elements of its former children; a view of ours has 40 to 200 nodes below its own
-KEPT = {"nodes": 6, "jsEventListeners": 4}  # by each pair of views
+KEPT = {"nodes": 6, "jsEventListeners": 4}  # by each three views
 ONCE = 200  # JupyterLab opens a document of its own now and then
 
 
@@ -45,7 +48,7 @@ def counts(notebook: NotebookPage) -> dict[str, int]:
 
 def open_and_close(notebook: NotebookPage, times: int) -> None:
     for _ in range(times):
-        notebook.execute("box.children = [editor, player]")
+        notebook.execute("box.children = [editor, player, explorer]")
         notebook.wait_for(SHOWN)
         notebook.execute("box.children = []")
         notebook.wait_for(GONE)

@@ -17,6 +17,8 @@ from browser import graph as graphs
 from browser import metrics
 from browser.graph import GraphPage
 from browser.hostile import PAYLOADS, model_code
+from browser.knowledge import READY as EXPLORER_READY
+from browser.knowledge import ROOT as EXPLORER
 from browser.metrics import MetricsPage
 from browser.saved import SavedPage, saved_page
 from modulekg_widgets.engine.monitoring.readings import Slot
@@ -97,6 +99,24 @@ def test_a_page_saves_itself_again(browser: Browser, tmp_path: Path) -> None:
         assert shown.panel_path() == "fc"
         shown.click("conv")
         page.wait_for(PANEL_PATH, "conv")
+
+
+def test_an_explorer_works_without_a_kernel(browser: Browser, tmp_path: Path) -> None:
+    kg = mk.KnowledgeGraph()
+    net = Net()
+    kg.add_model(net, name="net")
+    explorer, graph = mk.KnowledgeExplorer(kg), mk.ModelGraph(net)
+    mk.link(explorer, graph)
+    with saved_page(browser, written(ipywidgets.VBox([explorer, graph]), tmp_path)) as page:
+        page.wait_for(EXPLORER_READY)
+        root = page.page.locator(EXPLORER)
+        root.locator('[data-mkg-item="f0"] .mkg-twisty').click()
+        root.locator('[data-mkg-item="f0/m0"]').click()
+        page.wait_for(PANEL_PATH, "")
+        page.page.locator(f'{graphs.ROOT} [role=treeitem][data-mkg-path="conv"]').click()
+        page.wait_for(f"() => document.querySelector('{EXPLORER} .mkg-panel-class').textContent.startsWith('Conv2d')")
+        root.locator('[data-mkg-view="overlap"]').click()
+        root.locator(".mkg-kg-matrix canvas").wait_for()
 
 
 def test_a_panel_has_all_values(browser: Browser, tmp_path: Path) -> None:

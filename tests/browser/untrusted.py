@@ -45,11 +45,18 @@ def bench():
     made.editor.plan = mk.plan(made.editor.graph, ratio=0.5)
     return made
 
+kg = mk.KnowledgeGraph()
+for text in payloads[:3]:
+    kg.add_model(model, name=text)
+    kg.add_user(text)
+    kg.add_job(name=text, user=text, model=text, accuracy=0.5)
+
 makers = {{
     "ModelGraph": lambda: mk.ModelGraph(model),
     "MaskEditor": lambda: mk.MaskEditor(model, x, plan=mk.plan(mk.trace(model, x), ratio=0.5), selected=payloads[1]),
     "MetricPanel": lambda: mk.MetricPanel(monitor, modules=payloads[:3]),
     "ForwardPlayer": lambda: mk.ForwardPlayer(model, x, step=2, playing=True, selected=payloads[1]),
+    "KnowledgeExplorer": lambda: mk.KnowledgeExplorer(kg, selected="Model:" + payloads[1]),
     "Workbench": bench,
 }}
 saved = {{}}
@@ -75,6 +82,7 @@ KINDS = [
     Kind("MaskEditor", ".mkg-mask-editor", True),
     Kind("MetricPanel", ".mkg-metric-panel", False),
     Kind("ForwardPlayer", ".mkg-forward-player", True),
+    Kind("KnowledgeExplorer", ".mkg-knowledge-explorer", False),
     Kind("Workbench", ".mkg-workbench", True),
 ]
 

@@ -233,7 +233,6 @@ def test_a_file_that_was_moved_or_replaced_takes_nothing_more(copy: Path) -> Non
     shutil.copy(copy.with_name("moved.db"), copy)
     with pytest.raises(mk.ModuleKGError, match="moved, removed or replaced"):
         _ = graph.models
-    assert mk.KnowledgeGraph(copy.with_name("moved.db")).users == ["ada"]
 
 
 def test_a_path_is_that_of_the_folder_in_which_it_was_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

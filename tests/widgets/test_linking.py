@@ -172,6 +172,26 @@ def test_a_workbench_without_a_monitor_has_no_panel(model: nn.Module) -> None:
     assert bench.split == {"rows": 0.3, "columns": 0.6}
 
 
+def test_a_workbench_takes_a_knowledge_graph_along(model: nn.Module) -> None:
+    kg = mk.KnowledgeGraph()
+    kg.add_model(model, name="ours")
+    before = len(_instances)
+    bench = mk.Workbench(model, X, kg=kg)
+    assert bench.explorer is not None
+    digest = mk.fingerprint(model[2]).hexdigest
+    bench.graph.selected = "2"
+    assert bench.explorer.selected == digest
+    bench.explorer.selected = mk.fingerprint(model[0]).hexdigest
+    assert (bench.graph.selected, bench.editor.selected) == ("0", "0")
+    assert bench.get_state()["explorer"] == f"IPY_MODEL_{bench.explorer.model_id}"
+    bench.close()
+    assert len(_instances) == before
+    assert kg.models == ["ours"]
+    with pytest.raises(WidgetValueError):
+        mk.Workbench(model, X, kg=3)
+    assert len(_instances) == before
+
+
 def test_a_workbench_that_cannot_be_made_leaves_nothing(model: nn.Module) -> None:
     before = len(_instances)
     with pytest.raises(TraceError):

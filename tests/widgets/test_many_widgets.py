@@ -83,6 +83,15 @@ def bench() -> Shown:
     return Shown(made, [model, monitor])
 
 
+def explorer() -> Shown:
+    kg = mk.KnowledgeGraph()
+    kg.add_model(net(), name="net")
+    made = mk.KnowledgeExplorer(kg, selected="Model:net")
+    kg.add_model(nn.Sequential(nn.Linear(4, 6)), name="other")
+    made.refresh()
+    return Shown(made, [kg])
+
+
 def linked() -> Shown:
     model = net()
     made, other = mk.ModelGraph(model, X), mk.MaskEditor(model, X)
@@ -92,7 +101,7 @@ def linked() -> Shown:
     return Shown(made, [model])
 
 
-MAKERS = [graph, editor, player, panel, bench, linked]
+MAKERS = [graph, editor, player, panel, bench, explorer, linked]
 
 
 def hooks(model: Any) -> int:

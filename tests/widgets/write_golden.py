@@ -21,7 +21,9 @@ if __name__ == "__main__":
     from widgets.forward_samples import golden_passes
     from widgets.golden_masks import golden_masks
     from widgets.golden_models import payloads, without_lines
+    from widgets.knowledge_samples import golden_knowledge
 
     write("golden", {name: without_lines(payload) for name, payload in payloads().items()})
     write("golden_masks", golden_masks())
     write("golden_forward", golden_passes())
+    write("golden_knowledge", golden_knowledge())

@@ -1,6 +1,7 @@
 // The search language: free text, `type:Conv2d`, `params>1M`; several terms must all hold.
 
 import type { Hierarchy } from "./hierarchy";
+import { COMPARISONS, CONDITION, readNumber, shortened, split } from "./query";
 
 export interface SearchResult {
   readonly nodes: readonly number[]; // tree order
@@ -9,27 +10,6 @@ export interface SearchResult {
 }
 
 type Test = (node: number) => boolean;
-type Comparison = (value: number, bound: number) => boolean;
-
-const COMPARISONS = new Map<string, Comparison>([
-  [">", (value, bound) => value > bound],
-  [">=", (value, bound) => value >= bound],
-  ["<", (value, bound) => value < bound],
-  ["<=", (value, bound) => value <= bound],
-  ["=", (value, bound) => value === bound],
-  ["==", (value, bound) => value === bound],
-  ["!=", (value, bound) => value !== bound]
-]);
-const FACTORS = new Map([
-  ["", 1],
-  ["k", 1e3],
-  ["m", 1e6],
-  ["g", 1e9],
-  ["t", 1e12]
-]);
-const NUMBER = /^([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)([kmgt]?)$/i;
-const CONDITION = /^([a-z_][\w.-]*?)(>=|<=|!=|==|=|>|<)(.*)$/is;
-
 /** Nodes that match the query, in tree order. */
 export function matches(h: Hierarchy, query: string): number[] {
   return [...search(h, query).nodes];
@@ -66,20 +46,6 @@ function run(h: Hierarchy, query: string): SearchResult {
     for (let node = 0; node < h.size; node += 1) if (tests.every(test => test(node))) nodes.push(node);
   }
   return { nodes, needles, notice };
-}
-
-interface Term {
-  text: string;
-  phrase: boolean;
-}
-
-/** Terms are set apart by white space; "double quotes" keep a phrase together. */
-function split(query: string): Term[] {
-  const terms: Term[] = [];
-  for (const found of query.matchAll(/"([^"]+)"(?=\s|$)|(\S+)/g)) {
-    terms.push(found[1] === undefined ? { text: found[2], phrase: false } : { text: found[1], phrase: true });
-  }
-  return terms;
 }
 
 /** `type:Conv2d`: the class, exactly, whatever the case. */
@@ -122,22 +88,12 @@ function numberTest(h: Hierarchy, term: string): Test | string | undefined {
   };
 }
 
-function readNumber(text: string): number | null {
-  const found = NUMBER.exec(text);
-  if (!found) return null;
-  return Number(found[1]) * (FACTORS.get(found[2].toLowerCase()) ?? Number.NaN);
-}
-
 function columnNamed(h: Hierarchy, name: string): readonly (number | null)[] | undefined {
   const wanted = name.toLowerCase();
   for (const column of [...Object.keys(h.payload.columns), "occurrences"]) {
     if (column.toLowerCase() === wanted) return h.column(column);
   }
   return undefined;
-}
-
-function shortened(text: string): string {
-  return text.length > 24 ? `${text.slice(0, 24)}…` : text;
 }
 
 /** The needle lies in the dotted path or in the class name. */

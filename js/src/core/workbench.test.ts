@@ -62,6 +62,16 @@ describe("workbench", () => {
     expect(told.length).toBe(5);
   });
 
+  it("has one part more beneath, with no handle of its own", () => {
+    const view = new WorkbenchView(host, 4, EVEN, changed => told.push(changed), true);
+    expect(handles().length).toBe(2);
+    expect(host.lastElementChild).toBe(view.panes[3]);
+    expect(host.classList.contains("mkg-workbench-tall")).toBe(true);
+    view.dispose();
+    new WorkbenchView(host, 3, EVEN, changed => told.push(changed), true);
+    expect(handles().map(handle => handle.getAttribute("aria-orientation"))).toEqual(["horizontal"]);
+  });
+
   it("follows the kernel without an answer", () => {
     const view = made(3);
     view.setSplit({ rows: 0.2, columns: 0.8 });

@@ -1,4 +1,4 @@
-// Panes with handles between them: one above, the others beside each other below.
+// Panes with handles between them: one above, the others beside each other below, and one more beneath if asked for.
 
 import { Disposers, el, keepKeys, listen, setAttribute } from "./dom";
 
@@ -36,18 +36,25 @@ export class WorkbenchView {
     private readonly host: HTMLElement,
     count: number,
     private split: Split,
-    private readonly changed: (split: Split) => void
+    private readonly changed: (split: Split) => void,
+    beneath = false
   ) {
     host.classList.add("mkg-widget", "mkg-workbench");
     keepKeys(host);
     this.panes = Array.from({ length: count }, () => el("div", "mkg-workbench-pane"));
-    const [above, first, ...others] = this.panes;
+    const last = beneath ? this.panes[count - 1] : undefined;
+    const [above, first, ...others] = this.panes.filter(pane => pane !== last);
     if (above) host.append(above);
     if (first) {
       host.append(this.handles.rows, this.below);
       this.below.append(first);
     }
     if (others.length > 0) this.below.append(this.handles.columns, ...others);
+    if (last) {
+      last.classList.add("mkg-workbench-beneath");
+      host.append(last);
+    }
+    host.classList.toggle("mkg-workbench-tall", beneath);
     this.show();
   }
 
@@ -91,6 +98,12 @@ export class WorkbenchView {
     return element;
   }
 
+  /** The place that the upper and the lower row share. */
+  private upper(): DOMRect {
+    const from = this.panes[0].getBoundingClientRect();
+    return new DOMRect(from.x, from.y, from.width, this.below.getBoundingClientRect().bottom - from.y);
+  }
+
   private press(key: keyof Split, event: KeyboardEvent): void {
     const [less, more] = key === "rows" ? ["ArrowUp", "ArrowDown"] : ["ArrowLeft", "ArrowRight"];
     const wanted: Record<string, number> = {
@@ -111,7 +124,7 @@ export class WorkbenchView {
     event.preventDefault();
     element.focus();
     element.setPointerCapture(event.pointerId);
-    const box = (key === "rows" ? this.host : this.below).getBoundingClientRect();
+    const box = key === "rows" ? this.upper() : this.below.getBoundingClientRect();
     const stop = [
       listen(element, "pointermove", ({ clientX, clientY }) =>
         this.move(key, key === "rows" ? (clientY - box.top) / box.height : (clientX - box.left) / box.width)

@@ -1,6 +1,7 @@
 // All widgets of the package at once, for the hosts that load one file: a saved page and the notebooks with AMD modules.
 
 export * from "./forward_player";
+export * from "./knowledge_explorer";
 export * from "./mask_editor";
 export * from "./metric_panel";
 export * from "./model_graph";

@@ -2,10 +2,10 @@
 
 import { DOMWidgetModel, DOMWidgetView } from "@jupyter-widgets/base";
 import "../../style/workbench.css";
-import { readSplit, WorkbenchView as Panes } from "../core/workbench";
+import { readSplit, type Split, WorkbenchView as Panes } from "../core/workbench";
 import { Connection, modelDefaults, otherModels, TraitWriter } from "./_base";
 
-const PARTS = ["graph", "editor", "panel"] as const;
+const PARTS = ["graph", "editor", "panel", "explorer"] as const;
 
 export class WorkbenchModel extends DOMWidgetModel {
   static override serializers = {
@@ -14,7 +14,8 @@ export class WorkbenchModel extends DOMWidgetModel {
   };
 
   override defaults(): ReturnType<DOMWidgetModel["defaults"]> {
-    return { ...super.defaults(), ...modelDefaults("Workbench"), graph: null, editor: null, panel: null, split: {} };
+    const parts = Object.fromEntries(PARTS.map(part => [part, null]));
+    return { ...super.defaults(), ...modelDefaults("Workbench"), ...parts, split: {} };
   }
 }
 
@@ -32,7 +33,9 @@ export class WorkbenchView extends DOMWidgetView {
     const named: unknown[] = PARTS.map(part => this.model.get(part) as unknown);
     const parts = named.filter(part => part instanceof DOMWidgetModel); // saved state may name anything
     const split = readSplit(this.model.get("split"));
-    const panes = new Panes(this.el, parts.length, split, changed => this.writer?.write("split", changed, 60));
+    const beneath = parts.length > 1 && parts[parts.length - 1] === named[PARTS.indexOf("explorer")];
+    const write = (changed: Split) => this.writer?.write("split", changed, 60);
+    const panes = new Panes(this.el, parts.length, split, write, beneath);
     this.panes = panes;
     this.listenTo(this.model, "change:split", () => panes.setSplit(readSplit(this.model.get("split"))));
     void this.displayed.then(() => {

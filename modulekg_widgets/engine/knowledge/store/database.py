@@ -87,11 +87,11 @@ class Store:
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """The one connection that writes; all of it is kept when the block ends, nothing when it raises."""
+        self._check_file()
         with self._errors(), self._held(), self.engine.connect() as connection:
             connection = connection.execution_options(writes=True)
             with connection.begin():
                 self._lock(connection)
-                self._check_file()
                 self._check_version(connection)
                 yield connection
                 write_meta(connection, "revision", str(self.revision_in(connection) + 1))

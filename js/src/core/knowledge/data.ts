@@ -1,0 +1,273 @@
+// The payload as a graph: who uses what, who contains what, and which group it belongs to.
+
+import { type Scalar, toNumber, type Value } from "../payload";
+import type { KnowledgePayload, TypeTable } from "./payload";
+
+export interface Count {
+  readonly index: number;
+  readonly count: number;
+}
+
+export type Kind = "module" | "model" | "family" | "community" | "type";
+
+/** Something that can be selected. */
+export interface Thing {
+  readonly kind: Kind;
+  readonly index: number; // of a type: its position in the table of its level
+  readonly level: number; // of a type, else 0
+}
+
+export class Knowledge {
+  readonly size: number; // structures
+  readonly modelCount: number;
+  readonly uses: Float64Array;
+  readonly levelUses: readonly Float64Array[]; // by level
+  readonly modelsOf: readonly (readonly Count[])[]; // of each structure, models and its uses there
+  readonly parents: readonly (readonly Count[])[];
+  readonly params: readonly (number | null)[];
+  readonly bytes: readonly (number | null)[];
+  private readonly keys = new Map<string, Thing>();
+  private readonly numbers = new Map<string, readonly (number | null)[]>();
+  private readonly memberSets = new Map<number, ReadonlySet<number>>();
+  private readonly groups = new Map<string, readonly number[]>();
+  private readonly dominant = new Map<number, string[]>();
+
+  constructor(readonly payload: KnowledgePayload) {
+    const { entities, models } = payload;
+    this.size = entities.name.length;
+    this.modelCount = models.name.length;
+    this.params = entities.params.map(toNumber);
+    this.bytes = entities.bytes.map(toNumber);
+    this.uses = new Float64Array(this.size);
+    this.levelUses = [0, 1, 2, 3].map(() => new Float64Array(this.size));
+    this.modelsOf = this.countUses();
+    this.parents = this.findParents();
+    this.nameThings();
+  }
+
+  find(key: string | null): Thing | undefined {
+    return key === null ? undefined : this.keys.get(key);
+  }
+
+  key({ kind, index, level }: Thing): string {
+    const { entities, models, families } = this.payload;
+    if (kind === "module") return entities.digest[index];
+    if (kind === "model") return `Model:${models.name[index]}`;
+    if (kind === "family") return `Family:${families[index]}`;
+    if (kind === "community") return `Community:${index}`;
+    return `Type:${this.types(level)?.name[index] ?? ""}`;
+  }
+
+  name({ kind, index, level }: Thing): string {
+    const { entities, models, families } = this.payload;
+    if (kind === "module") return entities.name[index];
+    if (kind === "model") return models.name[index];
+    if (kind === "family") return families[index];
+    if (kind === "community") return this.communityName(index);
+    return this.types(level)?.name[index] ?? "";
+  }
+
+  className(entity: number): string {
+    return this.payload.classes.name[this.payload.entities.class[entity]];
+  }
+
+  qualifiedName(entity: number): string {
+    return this.payload.classes.qualified[this.payload.entities.class[entity]];
+  }
+
+  hyper(entity: number): [string, Scalar][] {
+    const { entities, classes, values } = this.payload;
+    const fields = classes.fields[entities.class[entity]];
+    const row = entities.hyper[entity];
+    return fields.flatMap((field, i) => ((row[i] ?? -1) < 0 ? [] : [[field, values[row[i]]] as [string, Scalar]]));
+  }
+
+  children(entity: number): Count[] {
+    return pairs(this.payload.entities.children[entity]);
+  }
+
+  isContainer(entity: number): boolean {
+    return this.payload.entities.children[entity].length > 0;
+  }
+
+  types(level: number): TypeTable | undefined {
+    return this.payload.types.find(table => table.level === level);
+  }
+
+  /** The structures of a group, those with most uses first. */
+  members(thing: Thing): readonly number[] {
+    const key = this.key(thing);
+    let found = this.groups.get(key);
+    if (!found) {
+      found = this.findMembers(thing).sort((a, b) => this.uses[b] - this.uses[a] || a - b);
+      this.groups.set(key, found);
+    }
+    return found;
+  }
+
+  modelsIn(family: number): number[] {
+    return this.payload.models.family.flatMap((own, model) => (own === family ? [model] : []));
+  }
+
+  memberSet(model: number): ReadonlySet<number> {
+    let found = this.memberSets.get(model);
+    if (!found) {
+      const { members } = this.payload.models;
+      found = new Set(members[model].filter((_, i) => i % 3 === 0));
+      this.memberSets.set(model, found);
+    }
+    return found;
+  }
+
+  /** How many structures two models have in common. */
+  shared(one: number, other: number): number {
+    const [few, many] = [this.memberSet(one), this.memberSet(other)].sort((a, b) => a.size - b.size);
+    let count = 0;
+    for (const entity of few) if (many.has(entity)) count += 1;
+    return count;
+  }
+
+  overlap(one: number, other: number): number {
+    if (one === other) return 1;
+    const [low, high] = one < other ? [one, other] : [other, one];
+    const before = low * this.modelCount - (low * (low + 1)) / 2;
+    return this.payload.overlap[before + high - low - 1];
+  }
+
+  /** Modules over all of a model. */
+  occurrences(model: number): number {
+    return this.payload.models.members[model].reduce((sum, figure, i) => (i % 3 === 2 ? sum + figure : sum), 0);
+  }
+
+  get measures(): string[] {
+    return Object.keys(this.payload.entities.importance);
+  }
+
+  /** A number of every structure by its name in searches and tables. */
+  column(name: string): readonly (number | null)[] | undefined {
+    const known = this.numbers.get(name);
+    if (known) return known;
+    const made = this.makeColumn(name);
+    if (made) this.numbers.set(name, made);
+    return made;
+  }
+
+  communityName(index: number): string {
+    return `Community ${index}`; // numbered as in Python
+  }
+
+  /** "3 EfficientNet": what a community is mostly made of. */
+  communityTitle(index: number): string {
+    return `${index} ${this.familiesOf(index)[0] ?? "mixed"}`;
+  }
+
+  /** The families whose models have most of a community's structures, at most two. */
+  familiesOf(community: number): string[] {
+    const known = this.dominant.get(community);
+    if (known) return known;
+    const own = this.members({ kind: "community", index: community, level: 0 });
+    const counts = new Map<number, number>();
+    for (const entity of own) {
+      const families = new Set(this.modelsOf[entity].map(({ index }) => this.payload.models.family[index]));
+      for (const family of families) counts.set(family, (counts.get(family) ?? 0) + 1);
+    }
+    const ranked = [...counts].sort((a, b) => b[1] - a[1]);
+    const main = ranked.filter(([, count]) => count > own.length / 4).slice(0, 2);
+    const found = main.map(([family]) => this.payload.families[family]);
+    this.dominant.set(community, found);
+    return found;
+  }
+
+  /** The models that have any of these structures. */
+  modelsWith(members: readonly number[]): number[] {
+    const found = new Set<number>();
+    for (const entity of members) for (const { index } of this.modelsOf[entity]) found.add(index);
+    return [...found].sort((a, b) => a - b);
+  }
+
+  /** The community that most of a group's structures belong to; -1: none. */
+  mainCommunity(members: readonly number[]): number {
+    const counts = new Map<number, number>();
+    let best = -1;
+    for (const entity of members) {
+      const community = this.payload.entities.community[entity];
+      const count = (counts.get(community) ?? 0) + 1;
+      counts.set(community, count);
+      if (count > (counts.get(best) ?? 0)) best = community;
+    }
+    return best;
+  }
+
+  private makeColumn(name: string): readonly (number | null)[] | undefined {
+    if (name === "params") return this.params;
+    if (name === "bytes") return this.bytes;
+    if (name === "uses") return Array.from(this.uses);
+    if (name === "models") return this.modelsOf.map(models => models.length);
+    const { importance } = this.payload.entities;
+    return Object.prototype.hasOwnProperty.call(importance, name) ? numbers(importance[name]) : undefined;
+  }
+
+  private countUses(): Count[][] {
+    const found: Map<number, number>[] = Array.from({ length: this.size }, () => new Map<number, number>());
+    this.payload.models.members.forEach((members, model) => {
+      for (let at = 0; at < members.length; at += 3) {
+        const [entity, level, count] = [members[at], members[at + 1], members[at + 2]];
+        this.uses[entity] += count;
+        this.levelUses[level][entity] += count;
+        found[entity].set(model, (found[entity].get(model) ?? 0) + count);
+      }
+    });
+    return found.map(models => Array.from(models, ([index, count]) => ({ index, count })));
+  }
+
+  private findParents(): Count[][] {
+    const parents: Count[][] = Array.from({ length: this.size }, () => []);
+    for (let entity = 0; entity < this.size; entity += 1) {
+      for (const { index, count } of this.children(entity)) parents[index].push({ index: entity, count });
+    }
+    return parents;
+  }
+
+  private nameThings(): void {
+    const { communities, families, models, types } = this.payload;
+    const add = (kind: Kind, count: number, level = 0) => {
+      for (let index = 0; index < count; index += 1) {
+        const thing = { kind, index, level };
+        const key = this.key(thing);
+        if (!this.keys.has(key)) this.keys.set(key, thing);
+      }
+    };
+    add("module", this.size);
+    add("model", models.name.length);
+    add("family", families.length);
+    add("community", communities.count);
+    types.forEach(table => add("type", table.name.length, table.level));
+  }
+
+  private findMembers({ kind, index, level }: Thing): number[] {
+    const { entities } = this.payload;
+    if (kind === "module") return [index];
+    if (kind === "model") return [...this.memberSet(index)];
+    if (kind === "community") return positions(entities.community, index);
+    if (kind === "type") return positions(this.types(level)?.of ?? [], index);
+    return [...new Set(this.modelsIn(index).flatMap(model => [...this.memberSet(model)]))];
+  }
+}
+
+function positions(column: readonly number[], wanted: number): number[] {
+  const found: number[] = [];
+  column.forEach((value, i) => {
+    if (value === wanted) found.push(i);
+  });
+  return found;
+}
+
+function pairs(flat: readonly number[]): Count[] {
+  const found: Count[] = [];
+  for (let at = 0; at < flat.length; at += 2) found.push({ index: flat[at], count: flat[at + 1] });
+  return found;
+}
+
+function numbers(values: readonly Value[]): (number | null)[] {
+  return values.map(toNumber);
+}

@@ -1,0 +1,213 @@
+import "../../testing/media";
+import { afterEach, describe, expect, it } from "vitest";
+import { goldenKnowledge, largeKnowledge, rawKnowledge } from "../../testing/knowledge";
+import { OTHER_VERSION } from "../payload";
+import { createKnowledgeExplorer, type KnowledgeExplorer } from "./explorer";
+import { type ExplorerState, ExplorerStore } from "./state";
+
+let mounted: KnowledgeExplorer | undefined;
+
+function mount(payload: unknown, state: Partial<ExplorerState> = {}) {
+  const host = document.createElement("div");
+  document.body.append(host);
+  const store = new ExplorerStore(state);
+  mounted = createKnowledgeExplorer(host, payload, store);
+  const find = <T extends HTMLElement = HTMLElement>(selector: string) => host.querySelector<T>(selector) as T;
+  const texts = (selector: string) => Array.from(host.querySelectorAll(selector), each => each.textContent ?? "");
+  return { host, store, find, texts };
+}
+
+const settled = () => new Promise(resolve => setTimeout(resolve, 20));
+const press = (target: Element, key: string) =>
+  target.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+const HOSTILE = "<img src=x onerror=alert(1)>";
+
+afterEach(() => {
+  mounted?.dispose();
+  mounted = undefined;
+  document.body.replaceChildren();
+});
+
+describe("createKnowledgeExplorer", () => {
+  it("shows the parts of the contract and says when it is ready", () => {
+    const { host, texts } = mount(goldenKnowledge());
+    expect(host.matches("div.mkg-widget.mkg-knowledge-explorer[data-mkg-id][data-lm-suppress-shortcuts]")).toBe(true);
+    for (const part of [
+      ".mkg-graph-canvas",
+      ".mkg-kg-tree",
+      ".mkg-side-panel",
+      ".mkg-search input",
+      ".mkg-legend",
+      ".mkg-minimap",
+      ".mkg-status"
+    ])
+      expect(host.querySelector(part), part).not.toBeNull();
+    expect(host.dataset.mkgReady).toBe("true");
+    expect(texts(".mkg-kg-views button")).toEqual([
+      "Graph",
+      "Ranking",
+      "Communities",
+      "Types",
+      "Overlap",
+      "Rank–frequency",
+      "Training"
+    ]);
+    expect(texts(".mkg-kg-job").join()).toContain("ada trained small on digits: 91.0 %");
+  });
+
+  it("explains what cannot be shown", () => {
+    expect(mount({ ...rawKnowledge(), schema_version: 9 }).host.textContent).toBe(OTHER_VERSION);
+    expect(mount({}).host.textContent).toContain("run the cell");
+    expect(mount({ ...rawKnowledge(), overlap: null }).host.textContent).toContain("damaged (overlap)");
+  });
+
+  it("shows hostile names as text", () => {
+    const { host, store } = mount(goldenKnowledge());
+    store.set("selected", `Model:${HOSTILE}`);
+    expect(host.querySelector(".mkg-panel-class")?.textContent).toBe(HOSTILE);
+    for (const view of ["ranking", "types", "overlap", "frequency", "jobs"] as const) store.set("view", view);
+    expect(host.querySelector("img")).toBeNull();
+    expect(host.querySelector(".mkg-kg-table")?.textContent).toContain("<i>bo</i>");
+  });
+
+  it("leaves nothing behind", () => {
+    const { host } = mount(goldenKnowledge());
+    mounted?.dispose();
+    mounted = undefined;
+    expect(host.childElementCount).toBe(0);
+    expect(host.dataset.mkgReady).toBeUndefined();
+  });
+
+  it("says that the kernel is gone", () => {
+    const { host, store, find } = mount(goldenKnowledge());
+    store.set("connected", false);
+    expect(host.classList.contains("mkg-is-disconnected")).toBe(true);
+    expect(find(".mkg-status-text").textContent).toContain("disconnected");
+  });
+});
+
+describe("the tree", () => {
+  it("opens and walks by keyboard, and goes out with Escape", async () => {
+    const { host, store, find, texts } = mount(goldenKnowledge());
+    const row = find('[data-mkg-item="f0"]');
+    row.click();
+    expect(store.get("selected")).toBe("Family:Sequential");
+    press(row, "ArrowRight");
+    await settled();
+    expect(texts('[role=treeitem][aria-level="2"] .mkg-row-name')).toEqual(["small", "wide", "twin", HOSTILE]);
+    expect(Number(host.dataset.mkgDrawn)).toBe(host.querySelectorAll("[role=treeitem]").length);
+    press(find('[data-mkg-item="f0"]'), "ArrowDown");
+    expect(store.get("selected")).toBe("Model:small");
+    expect(document.activeElement).toBe(find('[data-mkg-item="f0/m0"]'));
+    press(document.activeElement as Element, "Escape");
+    expect(store.get("selected")).toBe("Family:Sequential");
+    press(find('[data-mkg-item="f0"]'), "Escape");
+    expect(store.get("selected")).toBeNull();
+    press(find('[data-mkg-item="f0"]'), "ArrowLeft");
+    await settled();
+    expect(store.get("expanded")).toEqual([]);
+  });
+
+  it("has its keys on the canvas too", async () => {
+    const { store, find } = mount(largeKnowledge(12, 120));
+    const canvas = find(".mkg-graph-canvas");
+    press(canvas, "ArrowRight");
+    const first = store.get("selected");
+    expect(first).toBe("Community:0");
+    const seen = new Set([first]);
+    for (const key of ["ArrowRight", "ArrowDown", "ArrowLeft", "ArrowUp"]) {
+      press(canvas, key);
+      seen.add(store.get("selected"));
+    }
+    expect(seen.size).toBeGreaterThan(2);
+    const id = store.get("item");
+    press(canvas, "Enter");
+    expect(store.get("expanded")).toEqual([id]);
+  });
+
+  it("refuses more than 500 circles, with an offer", async () => {
+    const { host, store, find, texts } = mount(largeKnowledge(12, 120));
+    store.set("expanded", [0, 1, 2, 3, 4, 5, 6].flatMap(i => [`c${i}`, `c${i}/t1.0`]).concat("c8"));
+    await settled();
+    find('[data-mkg-item="c8/t1.0"] .mkg-twisty').click();
+    await settled();
+    expect(Number(host.dataset.mkgDrawn)).toBeLessThanOrEqual(500);
+    expect(texts(".mkg-offer button")).toEqual(["Close the others", "Narrow by a search", "Dismiss"]);
+    find(".mkg-offer button").click();
+    await settled();
+    expect(store.get("expanded")).toEqual(["c8", "c8/t1.0"]);
+    expect(find(".mkg-offer").hidden).toBe(true);
+    const more = find('[data-mkg-item="c8/t1.0/+"]');
+    expect(more.textContent).toContain("60 more");
+    more.click();
+    find(".mkg-offer button").click();
+    expect(store.get("query")).toBe("class:Conv2d ");
+  });
+});
+
+describe("the search", () => {
+  it("lists what it finds in place of the tree, and selects it", async () => {
+    const { host, store, find, texts } = mount(goldenKnowledge());
+    press(host, "/");
+    expect(document.activeElement).toBe(find(".mkg-search input"));
+    store.set("query", "class:Block uses>2");
+    expect(texts(".mkg-kg-result-name")).toHaveLength(1);
+    expect(find(".mkg-slot-tree").hidden).toBe(true);
+    press(find(".mkg-search input"), "Enter");
+    await settled();
+    expect(store.get("selected")).toMatch(/^[0-9a-f]{32}$/);
+    expect(find(".mkg-side-panel").dataset.mkgKey).toBe(store.get("selected"));
+    store.set("query", "speed>3");
+    expect(find(".mkg-search-count").textContent).toContain("There is no number called “speed”");
+    press(find(".mkg-search input"), "Escape");
+    expect(store.get("query")).toBe("");
+    expect(find(".mkg-slot-tree").hidden).toBe(false);
+  });
+});
+
+describe("the tables", () => {
+  it("sort by their heads, and a row selects", () => {
+    const { store, find, texts } = mount(goldenKnowledge(), { view: "ranking" });
+    expect(find("[role=columnheader][aria-sort=descending]").textContent).toContain("Uses");
+    find('[data-mkg-column="name"]').click();
+    const names = texts("[role=gridcell]:first-child");
+    expect(names).toEqual([...names].sort());
+    find('[role=row][data-mkg-row="2"]').click();
+    const { name, digest } = goldenKnowledge().entities;
+    expect(store.get("selected")).toBe(digest[name.indexOf(names[2])]);
+    press(find('[role=row][data-mkg-row="2"]'), "ArrowUp");
+    expect(store.get("selected")).toBe(digest[name.indexOf(names[1])]);
+    store.set("rows", "models");
+    expect(texts("[role=gridcell]:first-child")).toHaveLength(4);
+    store.set("query", "wide");
+    expect(texts("[role=gridcell]:first-child")).toEqual(["wide"]);
+  });
+
+  it("have few rows in the page, however many there are", () => {
+    const { host } = mount(largeKnowledge(50, 120), { view: "ranking" });
+    expect(host.querySelector("[role=grid]")?.getAttribute("aria-rowcount")).toBe("6001");
+    expect(host.querySelectorAll("[role=row]").length).toBeLessThan(60);
+  });
+
+  it("count uses at one level", () => {
+    const { store, texts } = mount(goldenKnowledge(), { view: "ranking", level: "stage" });
+    expect(texts("[role=gridcell]:first-child").every(name => /^(Block|Holder)/.test(name))).toBe(true);
+    store.set("level", "model");
+    expect(texts("[role=gridcell]:first-child")).toHaveLength(3);
+  });
+});
+
+describe("the overlap", () => {
+  it("is read and chosen by keys", () => {
+    const { store, find } = mount(goldenKnowledge(), { view: "overlap" });
+    const matrix = find(".mkg-kg-matrix");
+    press(matrix, "ArrowRight");
+    press(matrix, "ArrowRight");
+    const said = find(".mkg-kg-matrix-view .mkg-kg-note").textContent ?? "";
+    expect(said).toMatch(/^small × \w+: \d\.\d{3}, \d+ structures? in common$/);
+    press(matrix, "Enter");
+    expect(store.get("selected")).toBe("Model:small");
+    expect(store.get("other")).toMatch(/^Model:/);
+    expect(find(".mkg-side-panel").textContent).toContain("Only there");
+  });
+});

@@ -1,0 +1,343 @@
+// The whole explorer: graph, tables, matrix and chart around one store.
+
+import "../../../style/knowledge.css";
+import "../../../style/knowledge_views.css";
+import "../../../style/metric_charts.css";
+import "../../../style/side_panel.css";
+import "../../../style/toolbar.css";
+import "../../../style/tree.css";
+import { button, Disposers, el, keepKeys } from "../dom";
+import { counted, exactNumber } from "../format";
+import { readTheme, watchTheme } from "../graph_style";
+import { PayloadError } from "../payload_checks";
+import { Knowledge } from "./data";
+import { FrequencyChart } from "./frequency";
+import { ExplorerLegend } from "./legend";
+import { MapView } from "./map_view";
+import { OverlapMatrix } from "./matrix";
+import { type KnowledgePayload, readKnowledge } from "./payload";
+import { type Item, mostItems, type Picture } from "./picture";
+import { Results } from "./results";
+import { around, openAlone, toggle } from "./reveal";
+import { ExplorerPanel } from "./side_panel";
+import type { ExplorerStore } from "./state";
+import { ExplorerStatus } from "./status";
+import { TableView, type View } from "./table_view";
+import { ExplorerToolbar, isField } from "./toolbar";
+import { KnowledgeTree } from "./tree";
+
+export interface KnowledgeExplorer {
+  dispose(): void;
+  readonly map?: MapView;
+}
+
+const NO_DATA = "There is nothing to show yet: run the cell.";
+const STEPS = new Map<string, readonly [number, number]>([
+  ["ArrowRight", [1, 0]],
+  ["ArrowLeft", [-1, 0]],
+  ["ArrowDown", [0, 1]],
+  ["ArrowUp", [0, -1]]
+]);
+let created = 0;
+
+export function createKnowledgeExplorer(host: HTMLElement, raw: unknown, store: ExplorerStore): KnowledgeExplorer {
+  host.classList.add("mkg-widget", "mkg-knowledge-explorer");
+  host.dataset.mkgId ??= `knowledge-explorer-${++created}`;
+  keepKeys(host);
+  delete host.dataset.mkgReady;
+  const payload = readOrExplain(host, raw);
+  try {
+    if (payload) return new Explorer(host, new Knowledge(payload), store);
+  } catch (error) {
+    console.error("modulekg-widgets", error); // not thrown on: its text would reach the page as HTML
+    explain(host, "This graph cannot be drawn.");
+  }
+  return { dispose: () => clear(host) };
+}
+
+function clear(host: HTMLElement): void {
+  host.replaceChildren();
+  for (const name of ["mkgReady", "mkgDrawn"]) delete host.dataset[name];
+}
+
+/** Undefined, and a sentence on the page, when there is nothing that can be drawn. */
+function readOrExplain(host: HTMLElement, raw: unknown): KnowledgePayload | undefined {
+  try {
+    if (typeof raw === "object" && raw !== null && Object.keys(raw).length > 0) return readKnowledge(raw);
+    explain(host, NO_DATA);
+  } catch (error) {
+    explain(host, error instanceof PayloadError ? error.message : "This widget's data cannot be read.");
+  }
+  return undefined;
+}
+
+function explain(host: HTMLElement, text: string): void {
+  const message = el("div", "mkg-message", text);
+  message.setAttribute("role", "alert");
+  host.replaceChildren(message);
+}
+
+class Explorer implements KnowledgeExplorer {
+  map?: MapView;
+  private readonly disposers = new Disposers();
+  private readonly stage = el("div", "mkg-stage");
+  private readonly left = el("div", "mkg-left");
+  private readonly offer = el("div", "mkg-offer");
+  private readonly tree: KnowledgeTree;
+  private readonly results: Results;
+  private readonly legend: ExplorerLegend;
+  private readonly status: ExplorerStatus;
+  private view?: View;
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly data: Knowledge,
+    private readonly store: ExplorerStore
+  ) {
+    if (store.get("view") === "jobs" && data.payload.jobs.name.length === 0) store.set("view", "graph");
+    const slot = (name: string) => el("div", `mkg-slot mkg-slot-${name}`);
+    const [toolbar, tree, results, legend, panel, status] = [
+      "toolbar",
+      "tree",
+      "results",
+      "legend",
+      "panel",
+      "status"
+    ].map(slot);
+    this.left.append(tree, results);
+    const right = box("mkg-right", panel);
+    const main = box("mkg-main", this.left, box("mkg-centre", this.stage, legend), right);
+    host.replaceChildren(box("mkg-bar", toolbar), main, status);
+    this.tree = new KnowledgeTree(tree, data, store, { open: id => this.open(id), narrow: item => this.narrow(item) });
+    this.results = new Results(results, data, store);
+    this.legend = new ExplorerLegend(legend, data, store);
+    this.status = new ExplorerStatus(status, store);
+    const bar = new ExplorerToolbar(toolbar, data, store, {
+      fit: () => this.map?.fit(),
+      first: () => this.results.step()
+    });
+    const parts = [this.tree, this.results, this.legend, this.status, bar, new ExplorerPanel(panel, data, store)];
+    parts.forEach(part => this.disposers.add(() => part.dispose()));
+    this.listen();
+    this.showView();
+    this.followKernel();
+  }
+
+  dispose(): void {
+    this.closeView();
+    this.disposers.dispose();
+    clear(this.host);
+    this.host.classList.remove("mkg-is-disconnected");
+  }
+
+  private listen(): void {
+    const { store, host } = this;
+    const key = (event: KeyboardEvent) => this.key(event);
+    host.addEventListener("keydown", key);
+    this.disposers.add(
+      () => host.removeEventListener("keydown", key),
+      store.on("view", () => this.showView()),
+      store.on("query", () => this.showLeft()),
+      store.on(["expanded", "query"], () => this.hideOffer()),
+      store.on("connected", () => this.followKernel()),
+      watchTheme(() => this.retheme())
+    );
+  }
+
+  private closeView(): void {
+    this.map?.dispose();
+    this.map = undefined;
+    this.view?.dispose();
+    this.view = undefined;
+    this.hideOffer();
+    this.stage.replaceChildren();
+  }
+
+  private showView(): void {
+    const { data, store } = this;
+    const view = store.get("view");
+    this.closeView();
+    const place = el("div", "mkg-kg-view-place");
+    this.stage.append(place);
+    this.host.dataset.mkgView = view;
+    this.legend.draw(readTheme(this.host).dark);
+    this.showLeft();
+    if (view === "graph") {
+      this.stage.append(this.offer);
+      this.map = new MapView(place, data, store, {
+        open: id => this.open(id),
+        narrow: item => this.narrow(item),
+        drawn: picture => this.drawn(picture)
+      });
+    } else {
+      this.status.count(this.summary());
+      delete this.host.dataset.mkgDrawn;
+      if (view === "overlap") this.view = new OverlapMatrix(place, data, store);
+      else if (view === "frequency") this.view = new FrequencyChart(place, data, store);
+      else this.view = new TableView(place, data, store);
+    }
+    this.host.dataset.mkgReady = "true";
+  }
+
+  /** The tree beside the graph, what was found in its place; the tables show themselves what was found. */
+  private showLeft(): void {
+    const isSearched = this.store.get("query").trim() !== "";
+    const [tree, results] = Array.from(this.left.children) as HTMLElement[];
+    tree.hidden = isSearched;
+    results.hidden = !isSearched;
+    this.left.hidden = this.store.get("view") !== "graph";
+  }
+
+  private drawn(picture: Picture): void {
+    const { dark } = readTheme(this.host);
+    this.tree.draw(picture, dark);
+    this.host.dataset.mkgDrawn = String(picture.items.length);
+    const drawn = `${exactNumber(picture.items.length)} of at most ${exactNumber(mostItems())} circles drawn`;
+    this.status.count(`${this.summary()} · ${drawn}`);
+  }
+
+  private summary(): string {
+    return `${counted(this.data.modelCount, "model")} · ${counted(this.data.size, "structure")}`;
+  }
+
+  private retheme(): void {
+    const { dark } = readTheme(this.host);
+    this.legend.draw(dark);
+    if (this.map) this.tree.draw(this.map.picture, dark);
+  }
+
+  // ------------------------------------------------------------ opening
+
+  private open(id: string): void {
+    if (toggle(this.data, this.store, id) === "too many") this.offerRoom(id);
+  }
+
+  private offerRoom(id: string): void {
+    const close = button("mkg-button", "Close the others");
+    close.addEventListener("click", () => {
+      if (!openAlone(this.data, this.store, id))
+        this.store.set("notice", "This group alone is more than can be drawn.");
+      this.hideOffer();
+    });
+    const item = this.map?.picture.items.find(each => each.id === id);
+    const parts: HTMLElement[] = [
+      el("span", "", `That would be more than ${exactNumber(mostItems())} circles.`),
+      close
+    ];
+    if (item) parts.push(this.narrowButton(item));
+    this.showOffer(parts);
+  }
+
+  /** What is left out of a group can be found by a search in it. */
+  private narrow(item: Item): void {
+    const parts = [el("span", "", `${item.title} ${item.detail} are not drawn.`), this.narrowButton(item)];
+    this.showOffer(parts);
+  }
+
+  private narrowButton(item: Item): HTMLElement {
+    const search = button("mkg-button", "Narrow by a search");
+    search.addEventListener("click", () => {
+      const term = this.termOf(item);
+      this.store.set("query", term);
+      this.hideOffer();
+      const input = this.host.querySelector<HTMLInputElement>(".mkg-search input");
+      input?.focus();
+      input?.setSelectionRange(input.value.length, input.value.length);
+    });
+    return search;
+  }
+
+  /** The search that finds all of the group that an item is or lies in. */
+  private termOf(item: Item): string {
+    const items = this.map?.picture.items ?? [];
+    const path = [...around(item.id), item.id].reverse();
+    for (const id of path) {
+      const thing = items.find(each => each.id === id)?.thing;
+      if (thing?.kind === "community") return `community:${thing.index} `;
+      if (thing?.kind === "model" || thing?.kind === "family") return `${thing.kind}:${this.data.name(thing)} `;
+      if (thing?.kind === "type") return `class:${this.data.className(this.data.members(thing)[0])} `;
+    }
+    return "";
+  }
+
+  private showOffer(parts: readonly HTMLElement[]): void {
+    this.offer.setAttribute("role", "status");
+    const dismiss = button("mkg-button", "Dismiss");
+    dismiss.addEventListener("click", () => this.hideOffer());
+    this.offer.replaceChildren(...parts, dismiss);
+    this.offer.hidden = false;
+  }
+
+  private hideOffer(): void {
+    this.offer.hidden = true;
+    this.offer.replaceChildren();
+  }
+
+  // ------------------------------------------------------------ keys
+
+  private key(event: KeyboardEvent): void {
+    const plain = !event.ctrlKey && !event.metaKey && !event.altKey;
+    if (!plain || event.defaultPrevented || isField(event.target) || !this.act(event)) return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  private act(event: KeyboardEvent): boolean {
+    if (event.key === "Escape") return this.upwards();
+    if (!this.map) return false;
+    if (event.key === "f") {
+      this.map.fit();
+      return true;
+    }
+    return event.target === this.map.host && this.onCanvas(event.key, this.map);
+  }
+
+  private onCanvas(key: string, map: MapView): boolean {
+    const item = this.selectedItem();
+    const step = STEPS.get(key);
+    if (step) {
+      const next = map.neighbour(...step);
+      if (next?.thing) {
+        this.store.set("item", next.id);
+        this.store.set("selected", this.data.key(next.thing));
+      }
+      return true;
+    }
+    if (key !== "Enter" || !item?.isGroup) return false;
+    this.open(item.id);
+    return true;
+  }
+
+  private selectedItem(): Item | undefined {
+    const [key, id] = [this.store.get("selected"), this.store.get("item")];
+    const items = this.map?.picture.items ?? [];
+    const shown = items.filter(({ thing }) => thing && this.data.key(thing) === key);
+    return shown.find(item => item.id === id) ?? shown[0];
+  }
+
+  /** The group around it becomes the selection; from the outermost, nothing is selected. */
+  private upwards(): boolean {
+    const { store } = this;
+    if (store.get("selected") === null) return false;
+    const item = this.selectedItem();
+    const parent = this.map?.picture.items[item?.parent ?? -1];
+    if (parent?.thing) {
+      store.set("item", parent.id);
+      store.set("selected", this.data.key(parent.thing));
+    } else {
+      store.set("item", null);
+      store.set("selected", null);
+    }
+    return true;
+  }
+
+  private followKernel(): void {
+    this.host.classList.toggle("mkg-is-disconnected", !this.store.get("connected"));
+  }
+}
+
+function box(className: string, ...children: HTMLElement[]): HTMLElement {
+  const element = el("div", className);
+  element.append(...children);
+  return element;
+}

@@ -1,0 +1,120 @@
+// The colour of every circle, and what the colours mean.
+
+import { MISSING_COLOUR, sample } from "../colour";
+import { shortNumber } from "../format";
+import { familyColour, mix } from "../graph_style";
+import { lineColour } from "../metrics/palette";
+import type { Knowledge } from "./data";
+import type { Item } from "./picture";
+import type { ColourBy, ExplorerStore } from "./state";
+
+export interface LegendEntry {
+  readonly colour: string;
+  readonly text: string;
+}
+
+export interface Ramp {
+  readonly label: string;
+  readonly low: string;
+  readonly high: string;
+}
+
+/** Either a few colours by name or a scale of numbers. */
+export interface Inks {
+  readonly title: string;
+  readonly entries: readonly LegendEntry[];
+  readonly ramp: Ramp | null;
+  of(item: Item): string;
+}
+
+const NAMED = 7; // communities with a colour of their own; an eighth colour is the rest's
+const SORTS: readonly [string, string][] = [
+  ["Conv2d", "convolutions"],
+  ["BatchNorm2d", "normalisations"],
+  ["Linear", "linear layers"],
+  ["Attention", "attention"],
+  ["ReLU", "activations"],
+  ["MaxPool2d", "pooling"],
+  ["Dropout", "no weights"]
+];
+
+/** The measure that stands for importance: the first that the payload has. */
+const mainMeasure = (data: Knowledge): string | undefined => data.measures[0];
+
+export function inksOf(data: Knowledge, store: ExplorerStore, dark: boolean): Inks {
+  const colorBy = store.get("colorBy");
+  if (colorBy === "community") return byCommunity(data, dark);
+  if (colorBy === "class") return byClass(data, dark);
+  if (colorBy === "none") return { title: "", entries: [], ramp: null, of: () => neutral(dark) };
+  return byNumber(data, colorBy);
+}
+
+const neutral = (dark: boolean): string => (dark ? "#6c7683" : "#b9c2cc");
+const rest = (dark: boolean): string => (dark ? "#8b949e" : "#a3abb4");
+const lightened = (colour: string, dark: boolean): string =>
+  mix(colour, dark ? "#000000" : "#ffffff", dark ? 0.1 : 0.18);
+
+function byCommunity(data: Knowledge, dark: boolean): Inks {
+  const { count } = data.payload.communities;
+  const size = (index: number) => data.members({ kind: "community", index, level: 0 }).length;
+  const largest = Array.from({ length: count }, (_, i) => i).sort((a, b) => size(b) - size(a) || a - b);
+  const colours = new Map(
+    largest.slice(0, NAMED).map((index, slot) => [index, lightened(lineColour(slot, dark), dark)])
+  );
+  const entries = [...colours].map(([index, colour]) => ({ colour, text: data.communityTitle(index) }));
+  if (count > NAMED) entries.push({ colour: rest(dark), text: `${count - NAMED} smaller ones` });
+  return {
+    title: "community",
+    entries,
+    ramp: null,
+    of: ({ thing, members }) => {
+      const index = thing?.kind === "community" ? thing.index : data.mainCommunity(members);
+      return colours.get(index) ?? rest(dark);
+    }
+  };
+}
+
+function byClass(data: Knowledge, dark: boolean): Inks {
+  const ink = (className: string, container: boolean) => lightened(familyColour(className, container), dark);
+  const entries = SORTS.map(([className, text]) => ({ colour: ink(className, false), text }));
+  entries.push({ colour: ink("", true), text: "containers" }, { colour: ink("", false), text: "others" });
+  return {
+    title: "sort of class",
+    entries,
+    ramp: null,
+    of: ({ members }) => {
+      const counts = new Map<string, number>();
+      for (const entity of members) {
+        const colour = ink(data.className(entity), data.isContainer(entity));
+        counts.set(colour, (counts.get(colour) ?? 0) + 1);
+      }
+      return [...counts].reduce((best, next) => (next[1] > best[1] ? next : best), [MISSING_COLOUR, 0] as [
+        string,
+        number
+      ])[0];
+    }
+  };
+}
+
+/** Groups have the value of the member that has most. */
+function byNumber(data: Knowledge, colorBy: Exclude<ColourBy, "community" | "class" | "none">): Inks {
+  const measure = colorBy === "uses" ? "uses" : mainMeasure(data);
+  const column = (measure && data.column(measure)) || [];
+  let [low, high] = [Infinity, -Infinity];
+  for (const value of column) {
+    if (value === null || !(value > 0)) continue;
+    low = Math.min(low, value);
+    high = Math.max(high, value);
+  }
+  const span = Math.log(high / low) || 1;
+  const label = colorBy === "uses" ? "uses" : `importance (${(measure ?? "unknown").replace(/_/g, " ")})`;
+  return {
+    title: label,
+    entries: [],
+    ramp: low <= high ? { label, low: shortNumber(low), high: shortNumber(high) } : null,
+    of: ({ members }) => {
+      const most = Math.max(...members.map(entity => column[entity] ?? 0));
+      return most > 0 ? sample(Math.log(most / low) / span) : MISSING_COLOUR;
+    }
+  };
+}

@@ -1,0 +1,208 @@
+// Where the circles stand: groups by their links, members packed inside of their group. Pure arithmetic.
+
+import type { Link } from "./links";
+import type { Item } from "./picture";
+
+export interface Circle {
+  x: number;
+  y: number;
+  r: number;
+}
+
+export const HEADER = 30; // room for the name of an open group
+const GAP = 40; // between groups
+const INNER_GAP = 7;
+const RIM = 16; // of an open group around its members
+const WIDE = 1.2; // a canvas is a little wider than high
+const GOLDEN = Math.PI * (3 - Math.sqrt(5));
+
+export interface Home {
+  readonly id: string;
+  readonly x: number;
+  readonly y: number;
+}
+
+/** Circles of all items, in their order. `homes`: places of the groups while nothing is open. */
+export function layoutCircles(items: readonly Item[], homes: readonly Home[]): Circle[] {
+  const circles = items.map(item => ({ x: 0, y: 0, r: closedRadius(item) }));
+  const inside = new Map<number, number[]>();
+  items.forEach(({ parent }, place) => {
+    const known = inside.get(parent);
+    if (known) known.push(place);
+    else inside.set(parent, [place]);
+  });
+  for (let place = items.length - 1; place >= 0; place -= 1) {
+    const own = inside.get(place);
+    if (own) pack(circles, own, circles[place]);
+  }
+  placeGroups(items, circles, inside.get(-1) ?? [], homes);
+  items.forEach(({ parent }, place) => {
+    if (parent < 0) return;
+    circles[place].x += circles[parent].x;
+    circles[place].y += circles[parent].y;
+  });
+  return circles;
+}
+
+function closedRadius({ kind, count, members, isGroup }: Item): number {
+  if (kind === "community") return 20 + 2.2 * Math.sqrt(members.length);
+  if (kind === "family") return 20 + 7 * Math.sqrt(count);
+  if (kind === "model") return 16 + 0.8 * Math.sqrt(members.length);
+  if (kind === "type") return 14 + 2.2 * Math.sqrt(count);
+  if (kind === "more") return isGroup ? 30 : 17;
+  return count > 0 ? 13 : 10;
+}
+
+/** Room that a member takes: a name stands below it. */
+const ROOM = { least: 42, around: 12 };
+const roomOf = ({ r }: Circle): number => Math.max(ROOM.least, r + ROOM.around);
+
+/** Members around the middle of their group, each as near as it can be; the group grows around them. */
+function pack(circles: Circle[], own: readonly number[], group: Circle): void {
+  const placed: Placed[] = [];
+  let far = 0;
+  for (const place of own) {
+    const spot = freeSpot(placed, roomOf(circles[place]));
+    placed.push(spot);
+    [circles[place].x, circles[place].y] = [spot.x, spot.y + HEADER / 2];
+    far = Math.max(far, Math.hypot(spot.x, spot.y) + spot.r);
+  }
+  group.r = far + RIM + HEADER / 2;
+}
+
+interface Placed extends Circle {
+  readonly step: number; // on the spiral
+}
+
+/** The first place on a spiral that no other circle reaches. */
+function freeSpot(placed: readonly Placed[], room: number): Placed {
+  // where one that is no larger found no place, this one finds none
+  const tried = placed.filter(({ r }) => r <= room).map(({ step }) => step + 1);
+  for (let step = Math.max(0, ...tried); ; step += 1) {
+    const distance = 9 * Math.sqrt(step);
+    const [x, y] = [distance * Math.cos(step * GOLDEN), distance * Math.sin(step * GOLDEN)];
+    if (placed.every(other => isClear(other, x, y, room))) return { x, y, r: room, step };
+  }
+}
+
+function isClear(other: Circle, x: number, y: number, room: number): boolean {
+  const least = room + other.r + INNER_GAP;
+  return (x - other.x) ** 2 + (y - other.y) ** 2 >= least * least;
+}
+
+/** From their homes open groups push the others outwards; what overlaps then moves apart. */
+function placeGroups(items: readonly Item[], circles: Circle[], own: readonly number[], homes: readonly Home[]): void {
+  const known = new Map(homes.map(home => [home.id, home]));
+  for (const place of own) {
+    const home = known.get(items[place].id);
+    [circles[place].x, circles[place].y] = [home?.x ?? 0, home?.y ?? 0];
+  }
+  for (const place of own) {
+    const grown = circles[place].r - closedRadius(items[place]);
+    if (items[place].isOpen) for (const other of own) if (other !== place) push(circles[other], circles[place], grown);
+  }
+  separate(
+    own.map(place => circles[place]),
+    80
+  );
+}
+
+function push(circle: Circle, from: Circle, distance: number): void {
+  const [dx, dy] = [circle.x - from.x, circle.y - from.y];
+  const length = Math.hypot(dx, dy) || 1;
+  circle.x += (dx / length) * distance;
+  circle.y += (dy / length) * distance;
+}
+
+/** Moves what overlaps apart, the larger one less. */
+function separate(circles: readonly Circle[], rounds: number): void {
+  for (let round = 0; round < rounds; round += 1) {
+    let moved = false;
+    for (let i = 0; i < circles.length; i += 1) {
+      for (let k = 0; k < i; k += 1) moved = apart(circles[i], circles[k]) || moved;
+    }
+    if (!moved) return;
+  }
+}
+
+function apart(one: Circle, other: Circle): boolean {
+  const [dx, dy] = [one.x - other.x || 0.01, one.y - other.y || 0.01];
+  const length = Math.hypot(dx, dy);
+  const lacking = one.r + other.r + GAP - length;
+  if (lacking <= 0.5) return false;
+  const share = other.r / (one.r + other.r);
+  one.x += (dx / length) * lacking * share;
+  one.y += (dy / length) * lacking * share;
+  other.x -= (dx / length) * lacking * (1 - share);
+  other.y -= (dy / length) * lacking * (1 - share);
+  return true;
+}
+
+/** Places of the groups while none is open: joined ones near each other, the same for the same graph. */
+export function homesOf(items: readonly Item[], links: readonly Link[]): Home[] {
+  const own = items.flatMap(({ depth }, place) => (depth === 0 ? [place] : []));
+  const at = new Map(own.map((place, i) => [place, i]));
+  const circles = own.map((place, i) => {
+    const distance = 70 * Math.sqrt(i + 0.5);
+    return {
+      x: distance * WIDE ** 0.5 * Math.cos(i * GOLDEN),
+      y: distance * Math.sin(i * GOLDEN),
+      r: closedRadius(items[place])
+    };
+  });
+  const joined = links.flatMap(({ from, to, weight }) => {
+    const [a, b] = [at.get(from), at.get(to)];
+    return a === undefined || b === undefined ? [] : [{ a, b, weight }];
+  });
+  const degrees = circles.map(() => 0);
+  for (const { a, b } of joined) [a, b].forEach(end => (degrees[end] += 1));
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const heat = 1 - round / ROUNDS;
+    repel(circles, heat);
+    for (const { a, b, weight } of joined)
+      attract(circles[a], circles[b], (heat * (0.25 + 0.5 * weight)) / Math.min(degrees[a], degrees[b]));
+    gather(circles, 0.035 * heat);
+  }
+  separate(circles, 200);
+  return own.map((place, i) => ({ id: items[place].id, x: circles[i].x, y: circles[i].y }));
+}
+
+const ROUNDS = 320;
+const REACH = 240; // beyond it circles do not push each other
+
+function repel(circles: readonly Circle[], heat: number): void {
+  for (let i = 0; i < circles.length; i += 1) {
+    for (let k = 0; k < i; k += 1) {
+      const [one, other] = [circles[i], circles[k]];
+      const [dx, dy] = [one.x - other.x || 0.01, one.y - other.y || 0.01];
+      const length = Math.hypot(dx, dy);
+      const free = length - one.r - other.r;
+      if (free > REACH) continue;
+      const force = free < GAP ? (GAP - free) * 0.5 : heat * 3 * (1 - free / REACH);
+      one.x += (dx / length) * force;
+      one.y += (dy / length) * force;
+      other.x -= (dx / length) * force;
+      other.y -= (dy / length) * force;
+    }
+  }
+}
+
+function attract(one: Circle, other: Circle, strength: number): void {
+  const [dx, dy] = [one.x - other.x, one.y - other.y];
+  const length = Math.hypot(dx, dy) || 1;
+  const free = length - one.r - other.r - GAP;
+  if (free <= 0) return;
+  const force = Math.min(12, free * strength * 0.5);
+  one.x -= (dx / length) * force;
+  one.y -= (dy / length) * force;
+  other.x += (dx / length) * force;
+  other.y += (dy / length) * force;
+}
+
+/** Towards the middle, and more so from above and below. */
+function gather(circles: readonly Circle[], strength: number): void {
+  for (const circle of circles) {
+    circle.x -= circle.x * strength;
+    circle.y -= circle.y * strength * WIDE;
+  }
+}

@@ -1,0 +1,188 @@
+// Searches over all models and structures: the terms of the model graph's search, and the answers by rank.
+
+import { COMPARISONS, CONDITION, readNumber, shortened, split, type Term } from "../query";
+import type { Knowledge, Thing } from "./data";
+
+export interface Answer {
+  readonly things: readonly Thing[]; // best first: models, then structures
+  readonly modules: ReadonlySet<number>;
+  readonly models: ReadonlySet<number>;
+  readonly needles: readonly string[];
+  readonly notice: string; // what was not understood; "" when all was
+}
+
+type Test = (entity: number) => boolean;
+
+interface Tests {
+  module: Test[];
+  model: Test[];
+  needles: string[];
+  notice: string;
+}
+
+const NOTHING: Answer = { things: [], modules: new Set(), models: new Set(), needles: [], notice: "" };
+const COLUMNS = "params, bytes, uses, models";
+const latest = new WeakMap<Knowledge, { query: string; answer: Answer }>();
+
+/** The latest answer is remembered. */
+export function search(data: Knowledge, query: string): Answer {
+  const known = latest.get(data);
+  if (known && known.query === query) return known.answer;
+  const answer = query.trim() ? run(data, query) : NOTHING;
+  latest.set(data, { query, answer });
+  return answer;
+}
+
+function run(data: Knowledge, query: string): Answer {
+  const tests: Tests = { module: [], model: [], needles: [], notice: "" };
+  for (const term of split(query)) addTerm(data, term, tests);
+  if (tests.notice) return { ...NOTHING, needles: tests.needles, notice: tests.notice };
+  const modules = matching(data.size, tests.module);
+  const models = matching(data.modelCount, tests.model);
+  const rank = ranker(data, tests.needles);
+  const byRank = (a: Thing, b: Thing) => rank(b) - rank(a);
+  const things = [
+    ...models.map(index => ({ kind: "model", index, level: 0 }) as Thing).sort(byRank),
+    ...modules.map(index => ({ kind: "module", index, level: 0 }) as Thing).sort(byRank)
+  ];
+  return { things, modules: new Set(modules), models: new Set(models), needles: tests.needles, notice: "" };
+}
+
+function matching(size: number, tests: readonly Test[]): number[] {
+  const found: number[] = [];
+  for (let i = 0; i < size; i += 1) if (tests.every(test => test(i))) found.push(i);
+  return found;
+}
+
+function addTerm(data: Knowledge, term: Term, tests: Tests): void {
+  if (!term.phrase && (addGroup(data, term.text, tests) || addNumber(data, term.text, tests))) return;
+  const needle = term.text.toLowerCase();
+  tests.needles.push(needle);
+  const texts = textsOf(data);
+  tests.module.push(entity => texts.modules[entity].includes(needle));
+  tests.model.push(model => texts.models[model].includes(needle));
+}
+
+const NEVER: Test = () => false;
+
+/** `class:Conv2d`, `model:resnet18`, `family:resnet`, `community:3`: names in full, whatever their case. */
+function addGroup(data: Knowledge, text: string, tests: Tests): boolean {
+  const found = /^(type|class|model|family|community):(.*)$/is.exec(text);
+  if (!found) return false;
+  const [kind, wanted] = [found[1].toLowerCase(), found[2].toLowerCase()];
+  if (!wanted) tests.notice ||= `Write a name after “${kind}:”, for example class:Conv2d.`;
+  else if (kind === "model") addModel(data, tests, name => name === wanted);
+  else if (kind === "family") addFamily(data, tests, wanted);
+  else if (kind === "community") {
+    tests.module.push(entity => data.payload.entities.community[entity] === Number(wanted));
+    tests.model.push(NEVER);
+  } else addClass(data, tests, wanted);
+  return true;
+}
+
+function addClass(data: Knowledge, tests: Tests, wanted: string): void {
+  const { classes, entities } = data.payload;
+  const accepted = classes.name.map(
+    (name, i) => name.toLowerCase() === wanted || classes.qualified[i].toLowerCase() === wanted
+  );
+  tests.module.push(entity => accepted[entities.class[entity]]);
+  tests.model.push(NEVER);
+}
+
+function addModel(data: Knowledge, tests: Tests, accepts: (name: string, model: number) => boolean): void {
+  const models = data.payload.models.name.flatMap((name, i) => (accepts(name.toLowerCase(), i) ? [i] : []));
+  tests.module.push(entity => models.some(model => data.memberSet(model).has(entity)));
+  tests.model.push(model => models.includes(model));
+}
+
+function addFamily(data: Knowledge, tests: Tests, wanted: string): void {
+  const { families, models } = data.payload;
+  addModel(data, tests, (_, model) => families[models.family[model]].toLowerCase() === wanted);
+}
+
+/** `params>1M`; whether the term is a comparison of numbers, and no free text such as `a=b`. */
+function addNumber(data: Knowledge, text: string, tests: Tests): boolean {
+  const found = CONDITION.exec(text);
+  if (!found) return false;
+  const [, name, sign, bound] = found;
+  const value = readNumber(bound);
+  const column = data.column(name.toLowerCase());
+  const holds = COMPARISONS.get(sign);
+  if (!column) {
+    if (value === null || sign.startsWith("=")) return false;
+    const known = [COLUMNS, ...data.measures].join(", ");
+    tests.notice ||= `There is no number called “${shortened(name)}”: known are ${known}.`;
+    return true;
+  }
+  if (value === null || !holds) {
+    tests.notice ||= `Write a number after “${shortened(name + sign)}”, for example ${name.toLowerCase()}>1M.`;
+    return true;
+  }
+  tests.module.push(entity => {
+    const own = column[entity];
+    return own !== null && holds(own, value);
+  });
+  tests.model.push(modelNumber(data, name.toLowerCase(), own => holds(own, value)));
+  return true;
+}
+
+/** A model has parameters and bytes; it counts itself as one of one model. */
+function modelNumber(data: Knowledge, name: string, accepts: (own: number) => boolean): Test {
+  const columns: Record<string, Test> = {
+    params: model => accepts(data.params[data.payload.models.root[model]] ?? Number.NaN),
+    bytes: model => accepts(data.bytes[data.payload.models.root[model]] ?? Number.NaN)
+  };
+  return Object.prototype.hasOwnProperty.call(columns, name) ? columns[name] : NEVER;
+}
+
+/** The name as it was typed, then the beginning of a name, then what lies in a class or a setting; then the uses. */
+function ranker(data: Knowledge, needles: readonly string[]): (thing: Thing) => number {
+  const ranks = new Map<string, number>();
+  return thing => {
+    const key = `${thing.kind}${thing.index}`;
+    let rank = ranks.get(key);
+    if (rank === undefined) {
+      rank = nearness(data, thing, needles) + Math.min(0.99, weight(data, thing));
+      ranks.set(key, rank);
+    }
+    return rank;
+  };
+}
+
+function nearness(data: Knowledge, thing: Thing, needles: readonly string[]): number {
+  const name = data.name(thing).toLowerCase();
+  const className = thing.kind === "module" ? data.className(thing.index).toLowerCase() : name;
+  return needles.reduce((sum, needle) => {
+    if (name === needle || className === needle) return sum + 4;
+    if (name.startsWith(needle)) return sum + 3;
+    return sum + (name.includes(needle) ? 2 : 0);
+  }, 0);
+}
+
+function weight(data: Knowledge, { kind, index }: Thing): number {
+  const uses = kind === "module" ? data.uses[index] : data.memberSet(index).size;
+  return Math.log1p(uses) / 20;
+}
+
+interface Texts {
+  readonly modules: readonly string[];
+  readonly models: readonly string[];
+}
+
+const lowered = new WeakMap<Knowledge, Texts>();
+
+/** All that free text is looked for in, in lower case. */
+function textsOf(data: Knowledge): Texts {
+  let texts = lowered.get(data);
+  if (!texts) {
+    const { entities, models, families } = data.payload;
+    const modules = entities.name.map((name, entity) => {
+      const settings = data.hyper(entity).map(([field, value]) => `${field}=${String(value)}`);
+      return [name, data.qualifiedName(entity), entities.digest[entity], ...settings].join(" ").toLowerCase();
+    });
+    const names = models.name.map((name, model) => `${name} ${families[models.family[model]]}`.toLowerCase());
+    texts = { modules, models: names };
+    lowered.set(data, texts);
+  }
+  return texts;
+}

@@ -1,0 +1,57 @@
+// What is chosen in a knowledge explorer.
+
+import { StateStore } from "../state_store";
+import type { Level } from "./payload";
+
+export const VIEWS = ["graph", "ranking", "communities", "types", "overlap", "frequency", "jobs"] as const;
+export type ExplorerView = (typeof VIEWS)[number];
+export const COLOURS = ["community", "class", "uses", "importance", "none"] as const;
+export type ColourBy = (typeof COLOURS)[number];
+
+export interface Sorting {
+  readonly column: string;
+  readonly descending: boolean;
+}
+
+export interface ExplorerState {
+  selected: string | null; // a fingerprint, or "Model:…", "Family:…", "Community:…", "Type:…"
+  view: ExplorerView;
+  colorBy: ColourBy;
+  query: string;
+  // The rest stays in the browser.
+  expanded: readonly string[]; // ids of the open groups of the graph
+  item: string | null; // id of the selected circle, where a structure is drawn more than once
+  rows: "modules" | "models"; // what is ranked
+  level: Level | "all"; // of the uses in the ranking
+  typeLevel: number;
+  sorting: Readonly<Record<string, Sorting>>; // by table
+  logarithmic: boolean; // axes of the rank–frequency plot
+  other: string | null; // the second model of a cell of the matrix
+  connected: boolean;
+  notice: string;
+}
+
+export function initialState(): ExplorerState {
+  return {
+    selected: null,
+    view: "graph",
+    colorBy: "community",
+    query: "",
+    expanded: [],
+    item: null,
+    rows: "modules",
+    level: "all",
+    typeLevel: 1,
+    sorting: {},
+    logarithmic: true,
+    other: null,
+    connected: true,
+    notice: ""
+  };
+}
+
+export class ExplorerStore extends StateStore<ExplorerState> {
+  constructor(initial: Partial<ExplorerState> = {}) {
+    super({ ...initialState(), ...initial });
+  }
+}

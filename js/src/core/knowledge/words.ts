@@ -1,0 +1,70 @@
+// What a thing is, in a few words: for the box beside the pointer, and for lists.
+
+import { oneLine } from "../cards";
+import { counted, exactNumber, shortNumber } from "../format";
+import type { TipRow } from "../metrics/tip";
+import type { Kind, Knowledge, Thing } from "./data";
+import type { Item } from "./picture";
+
+export const KIND_WORDS: Readonly<Record<Kind, string>> = {
+  module: "structure",
+  model: "model",
+  family: "family of models",
+  community: "community",
+  type: "type"
+};
+
+/** "In degree" for in_degree. */
+export function measureLabel(measure: string): string {
+  return measure === "pagerank" ? "PageRank" : measure.charAt(0).toUpperCase() + measure.slice(1).replace(/_/g, " ");
+}
+
+export interface TipText {
+  readonly heading: string;
+  readonly rows: TipRow[];
+  readonly notes: string[];
+}
+
+export function tipOf(data: Knowledge, item: Item): TipText {
+  const { thing } = item;
+  const how = item.isOpen ? "double click closes it" : "double click opens it";
+  if (!thing) {
+    const notes = [item.isGroup ? how : "click to narrow by a search"];
+    return { heading: item.isGroup ? item.title : `${item.title} ${item.detail}`, rows: [], notes };
+  }
+  const rows = (thing.kind === "module" ? moduleRows : groupRows)(data, thing);
+  return { heading: oneLine(data.name(thing)), rows, notes: item.isGroup ? [how] : [] };
+}
+
+function moduleRows(data: Knowledge, { index }: Thing): TipRow[] {
+  return [
+    { name: "class", value: oneLine(data.className(index)) },
+    { name: "uses", value: exactNumber(data.uses[index]) },
+    { name: "models", value: exactNumber(data.modelsOf[index].length) },
+    { name: "parameters", value: shortNumber(data.params[index] ?? 0) }
+  ];
+}
+
+function groupRows(data: Knowledge, thing: Thing): TipRow[] {
+  const rows: TipRow[] = [{ name: "structures", value: exactNumber(data.members(thing).length) }];
+  if (thing.kind === "family") rows.unshift({ name: "models", value: exactNumber(data.modelsIn(thing.index).length) });
+  if (thing.kind === "model") {
+    rows.unshift({ name: "parameters", value: shortNumber(data.params[data.payload.models.root[thing.index]] ?? 0) });
+  }
+  return rows;
+}
+
+/** One line under a name. */
+export function detailOf(data: Knowledge, thing: Thing): string {
+  const { kind, index } = thing;
+  if (kind === "module") {
+    const uses = counted(data.uses[index], "use");
+    return `${oneLine(data.className(index))} · ${uses} in ${counted(data.modelsOf[index].length, "model")}`;
+  }
+  if (kind === "model") {
+    const params = shortNumber(data.params[data.payload.models.root[index]] ?? 0);
+    return `model · ${params} parameters · ${counted(data.memberSet(index).size, "structure")}`;
+  }
+  if (kind === "family") return `family · ${counted(data.modelsIn(index).length, "model")}`;
+  return `${KIND_WORDS[kind]} · ${counted(data.members(thing).length, "structure")}`;
+}

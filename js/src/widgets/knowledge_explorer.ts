@@ -1,0 +1,80 @@
+// KnowledgeExplorer: what is chosen in the explorer bound to the traits of the Python widget.
+
+import { DOMWidgetModel } from "@jupyter-widgets/base";
+import { createKnowledgeExplorer, type KnowledgeExplorer } from "../core/knowledge/explorer";
+import { COLOURS, type ExplorerState, ExplorerStore, VIEWS } from "../core/knowledge/state";
+import { type LinkedModel, StructureLink } from "../core/knowledge/structure_link";
+import { modelDefaults, otherModels } from "./_base";
+import { type Binding, BoundView, isText, isTextOrNull, oneOf } from "./bound_view";
+
+export class KnowledgeExplorerModel extends DOMWidgetModel {
+  static override serializers = { ...DOMWidgetModel.serializers, graphs: otherModels };
+
+  // set in initialize(), which the base class calls before field initializers would run
+  declare link: StructureLink;
+
+  override defaults(): ReturnType<DOMWidgetModel["defaults"]> {
+    return {
+      ...super.defaults(),
+      ...modelDefaults("KnowledgeExplorer"),
+      payload: {},
+      selected: null,
+      view: "graph",
+      color_by: "community",
+      query: "",
+      graphs: []
+    };
+  }
+
+  override initialize(...options: Parameters<DOMWidgetModel["initialize"]>): void {
+    super.initialize(...options);
+    this.link = new StructureLink(this as unknown as LinkedModel);
+    this.link.follow(this.graphs());
+    this.on("change:graphs", () => this.link.follow(this.graphs()));
+    this.on("change:selected", () => this.link.toGraphs());
+    this.on("destroy", () => this.link.dispose());
+  }
+
+  private graphs(): LinkedModel[] {
+    const graphs: unknown = this.get("graphs");
+    return Array.isArray(graphs)
+      ? graphs.filter(graph => typeof (graph as LinkedModel)?.save_changes === "function")
+      : [];
+  }
+}
+
+const BINDINGS: readonly Binding<ExplorerState>[] = [
+  { key: "selected", trait: "selected", delay: 20, isValid: isTextOrNull },
+  { key: "view", trait: "view", delay: 60, isValid: oneOf(...VIEWS) },
+  { key: "colorBy", trait: "color_by", delay: 60, isValid: oneOf(...COLOURS) },
+  { key: "query", trait: "query", delay: 60, isValid: isText }
+];
+
+export class KnowledgeExplorerView extends BoundView<ExplorerState, KnowledgeExplorer> {
+  protected readonly bindings = BINDINGS;
+
+  override render(): void {
+    super.render();
+    this.listenTo(this.model, "change:payload", () => this.rebuild());
+  }
+
+  protected createStore(initial: Partial<ExplorerState>): ExplorerStore {
+    return new ExplorerStore(initial);
+  }
+
+  protected create(store: ExplorerStore): KnowledgeExplorer {
+    return createKnowledgeExplorer(this.el, this.model.get("payload"), store);
+  }
+
+  /** The graph has changed: positions are others, so groups close. */
+  private rebuild(): void {
+    const { store } = this;
+    if (!this.shown || !store) return;
+    this.shown.dispose();
+    store.set("expanded", []);
+    store.set("item", null);
+    store.set("other", null);
+    store.set("notice", "");
+    this.mount();
+  }
+}

@@ -1,0 +1,297 @@
+"""KnowledgeExplorer in the kernel: payload, traits, errors, links, picture, and what it keeps."""
+
+from __future__ import annotations
+
+import gc
+import json
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ipywidgets.widgets.widget import _instances
+from torch import nn
+from traitlets import TraitError
+
+import modulekg_widgets as mk
+from modulekg_widgets.engine.errors import TooLargeError, UnknownAttributeError, UnknownNameError, UnknownPathError
+from modulekg_widgets.engine.knowledge.analysis.importance import importance
+from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.widgets import knowledge_explorer
+from modulekg_widgets.widgets._base import WidgetValueError
+from modulekg_widgets.widgets.knowledge_findings import Findings, findings_of
+from modulekg_widgets.widgets.linking import joints_of
+from modulekg_widgets.widgets.payload import text
+from widgets.golden_models import Block
+from widgets.knowledge_samples import Graph, contents_of, golden_knowledge, payload_of, sample_contents, small, wide
+
+GOLDEN = Path(__file__).parent / "golden_knowledge"
+MADE = golden_knowledge()
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+FOUND: dict[int, tuple[Contents, Findings]] = {}
+
+
+@pytest.fixture(autouse=True)
+def analysed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same contents are analysed by the first test alone."""
+
+    def known(contents: Contents) -> Findings:
+        if id(contents) not in FOUND:
+            FOUND[id(contents)] = contents, findings_of(contents)
+        return FOUND[id(contents)][1]
+
+    monkeypatch.setattr(knowledge_explorer, "findings_of", known)
+
+
+@pytest.fixture(scope="module")
+def contents() -> Contents:
+    return sample_contents()
+
+
+@pytest.fixture(scope="module")
+def payload(contents: Contents) -> dict[str, Any]:
+    return payload_of(contents)
+
+
+@pytest.fixture
+def explorer(contents: Contents) -> Iterator[Any]:
+    widget = mk.KnowledgeExplorer(Graph(contents))
+    yield widget
+    widget.close()
+
+
+def digest_of(module: nn.Module) -> str:
+    return mk.fingerprint(module).hexdigest
+
+
+# ------------------------------------------------------------------ payload
+
+
+@pytest.mark.parametrize("name", sorted(MADE))
+def test_payload_is_the_golden_one(name: str) -> None:
+    # a wanted change is written with: python tests/widgets/write_golden.py
+    assert {file.stem for file in GOLDEN.glob("*.json")} == set(MADE)
+    assert json.loads(json.dumps(MADE[name])) == json.loads((GOLDEN / f"{name}.json").read_text("utf-8"))
+    json.dumps(MADE[name], allow_nan=False, ensure_ascii=False).encode("utf-8")
+
+
+def test_the_columns_say_what_the_graph_holds(contents: Contents, payload: dict[str, Any]) -> None:
+    entities, models = payload["entities"], payload["models"]
+    assert entities["digest"] == list(contents.modules)
+    assert entities["params"] == [node.parameters for node in contents.modules.values()]
+    place = entities["digest"].index(digest_of(Block(4)))
+    assert payload["classes"]["name"][entities["class"][place]] == "Block"
+    uses = [
+        members[at + 2] for members in models["members"] for at in range(0, len(members), 3) if members[at] == place
+    ]
+    assert uses == [2, 1, 2]  # in small, wide and twin
+    conv, act = (entities["digest"].index(digest_of(part)) for part in (Block(4).conv, nn.ReLU()))
+    assert entities["children"][place] == [conv, 1, act, 1]
+    fields = payload["classes"]["fields"][entities["class"][conv]]
+    values = [payload["values"][position] for position in entities["hyper"][conv]]
+    assert dict(zip(fields, values, strict=True))["out_channels"] == 4
+    assert models["name"][:3] == ["small", "wide", "twin"]
+    assert models["root"][0] == models["root"][2]
+    assert payload["families"][models["family"][0]] == "Sequential"
+
+
+def test_overlap_is_the_upper_triangle(contents: Contents, payload: dict[str, Any]) -> None:
+    small_, wide_, twin, _ = contents.models.values()
+    first, second = ({key for key, _ in model.occurrences} for model in (small_, wide_))
+    shared = round(len(first & second) / len(first | second), 4)
+    overlap = payload["overlap"]
+    assert overlap[:3] == [shared, 1.0, 0.0]
+    assert len(overlap) == 6
+    assert twin.name == "twin"
+
+
+def test_every_structure_has_its_community_and_types(payload: dict[str, Any]) -> None:
+    assert set(payload["entities"]["community"]) == set(range(payload["communities"]["count"]))
+    first = payload["types"][0]
+    of = dict(zip(payload["entities"]["digest"], first["of"], strict=True))
+    blocks = [digest_of(Block(width)) for width in (4, 8, 16)]
+    assert len({of[block] for block in blocks}) == 1
+    assert of[blocks[0]] >= 0
+    differs = dict(zip(payload["entities"]["digest"], first["differs"], strict=True))
+    assert {first["texts"][differs[block]] for block in blocks} == {"", "width"}
+
+
+def test_the_findings_are_those_of_the_engine(contents: Contents, payload: dict[str, Any]) -> None:
+    table = importance(contents, "pagerank")
+    by_name = dict(zip(payload["entities"]["name"], payload["entities"]["importance"]["pagerank"], strict=True))
+    for name, value in zip(table["name"], table["pagerank"], strict=True):
+        assert by_name[text(name)] == pytest.approx(value, rel=1e-4)
+
+
+def test_a_graph_of_nothing_is_shown() -> None:
+    widget = mk.KnowledgeExplorer(Graph(Contents()))
+    assert repr(widget) == "<KnowledgeExplorer of 0 models: 0 structures, selected=None>"
+    assert widget._static_picture().startswith("<svg")
+    widget.close()
+
+
+# ------------------------------------------------------------------ traits
+
+
+def test_state_holds_the_payload(explorer: Any) -> None:
+    state = explorer.get_state()
+    assert (state["payload"]["schema_version"], state["payload"]["kind"]) == (1, "knowledge")
+    assert (state["_model_module"], state["_model_name"]) == ("modulekg-widgets", "KnowledgeExplorerModel")
+    json.dumps(state, allow_nan=False, default=str).encode("utf-8")
+
+
+def test_everything_that_is_shown_can_be_selected(explorer: Any) -> None:
+    block = digest_of(Block(4))
+    kinds = [block, "Model:small", "Family:Sequential", "Community:0", f"Model:{HOSTILE}", None]
+    for key in kinds:
+        explorer.selected = key
+        assert explorer.selected == key
+    (name,) = {explorer.payload["types"][0]["name"][0]}
+    explorer.selected = f"Type:{name}"
+
+
+@pytest.mark.parametrize(
+    ("trait", "value", "error", "message"),
+    [
+        ("selected", "Model:smal", UnknownPathError, "did you mean 'Model:small'"),
+        ("selected", "Community:99", UnknownPathError, "no 'Community:99'"),
+        ("selected", "0" * 32, UnknownPathError, "known are 'Model"),
+        ("view", "rankng", UnknownNameError, "did you mean 'ranking'"),
+        ("color_by", "use", UnknownNameError, "did you mean 'uses'"),
+        ("query", 3, WidgetValueError, "query"),
+        ("selected", 3, WidgetValueError, "selected"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_the_nearest(
+    explorer: Any, trait: str, value: object, error: type[Exception], message: str
+) -> None:
+    before = getattr(explorer, trait)
+    with pytest.raises(error, match=message) as caught:
+        setattr(explorer, trait, value)
+    assert isinstance(caught.value, mk.ModuleKGError)
+    assert getattr(explorer, trait) == before
+
+
+def test_keywords_and_attributes_are_strict(explorer: Any, contents: Contents) -> None:
+    with pytest.raises(TypeError, match="did you mean 'color_by'"):
+        mk.KnowledgeExplorer(Graph(contents), colour_by="uses")
+    with pytest.raises(UnknownAttributeError, match="did you mean 'selected'"):
+        explorer.select = "Model:small"
+    with pytest.raises(TraitError, match="shows a KnowledgeGraph: a Linear was passed"):
+        mk.KnowledgeExplorer(nn.Linear(1, 1))
+
+
+def test_a_wrong_value_at_the_start_opens_nothing(contents: Contents) -> None:
+    before = set(_instances)
+    with pytest.raises(UnknownPathError):
+        mk.KnowledgeExplorer(Graph(contents), selected="Model:nothing")
+    assert not [w for key, w in _instances.items() if key not in before and isinstance(w, mk.KnowledgeExplorer)]
+
+
+def test_more_than_a_page_holds_is_refused(contents: Contents, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(knowledge_explorer, "MOST_STRUCTURES", 15)
+    with pytest.raises(TooLargeError, match="the graph has 16 structures, and a page holds 15 at most"):
+        mk.KnowledgeExplorer(Graph(contents))
+
+
+def test_jobs_are_a_view_once_there_are_some(explorer: Any) -> None:
+    explorer.view = "jobs"
+    widget = mk.KnowledgeExplorer(Graph(sample_contents(jobs=False)))
+    with pytest.raises(UnknownNameError, match="no jobs yet, see add_job"):
+        widget.view = "jobs"
+    widget.close()
+
+
+def test_refresh_shows_what_was_added_and_drops_what_is_gone() -> None:
+    graph = Graph(contents_of({"small": small()}))
+    explorer = mk.KnowledgeExplorer(graph, selected="Model:small")
+    with pytest.raises(UnknownPathError):
+        explorer.selected = "Model:wide"
+    graph.held = contents_of({"small": small(), "wide": wide()})
+    explorer.refresh()
+    assert explorer.selected == "Model:small"
+    explorer.selected = "Model:wide"
+    graph.held = contents_of({"small": small()})
+    explorer.refresh()
+    assert explorer.selected is None
+    assert explorer.payload["models"]["name"] == ["small"]
+    explorer.close()
+
+
+def test_a_real_graph_is_shown() -> None:
+    kg = mk.KnowledgeGraph()
+    kg.add_model(small(), name="small")
+    explorer = mk.KnowledgeExplorer(kg, view="ranking", color_by="uses", query="params>1")
+    assert explorer.payload["models"]["name"] == ["small"]
+    kg.add_model(wide(), name="wide")
+    explorer.refresh()
+    assert explorer.payload["models"]["name"] == ["small", "wide"]
+    explorer.close()
+
+
+# ------------------------------------------------------------------ pictures and links
+
+
+def test_the_picture_is_small_and_escaped(explorer: Any) -> None:
+    bundle = explorer._repr_mimebundle_()
+    picture = bundle["image/svg+xml"]
+    assert len(picture) < 100_000
+    assert "<img" not in picture
+    assert "&lt;" not in picture or "onerror" not in picture
+    assert "4 models: " in picture
+    assert "KnowledgeExplorer" in bundle["text/plain"]
+
+
+def test_a_link_shares_structures_with_a_graph(explorer: Any) -> None:
+    graph = mk.ModelGraph(small(), selected="1.act")
+    link = mk.link(explorer, graph)
+    assert explorer.selected == digest_of(nn.ReLU())
+    explorer.selected = digest_of(Block(4))
+    assert graph.selected == "0"
+    graph.selected = "1"  # the same structure
+    assert explorer.selected == digest_of(Block(4))
+    graph.selected = "3"
+    assert explorer.selected == digest_of(nn.Linear(4, 2))
+    explorer.selected = digest_of(Block(16))  # not in this model
+    assert graph.selected == "3"
+    explorer.selected = "Model:small"
+    assert graph.selected == ""
+    explorer.selected = None
+    assert graph.selected == ""
+    assert explorer.get_state()["graphs"] == [f"IPY_MODEL_{graph.model_id}"]
+    link.close()
+    explorer.selected = digest_of(Block(4))
+    assert graph.selected == ""
+    assert (joints_of(explorer), joints_of(graph), explorer.graphs) == ([], [], [])
+    graph.close()
+
+
+def test_a_structure_that_no_model_has_is_not_told(explorer: Any) -> None:
+    graph = mk.ModelGraph(nn.Sequential(nn.Conv1d(1, 1, 1)), selected="0")
+    mk.link(graph, explorer)
+    assert explorer.selected is None
+    graph.close()
+    assert joints_of(explorer) == []
+
+
+def test_two_explorers_share_the_selection(contents: Contents, explorer: Any) -> None:
+    other = mk.KnowledgeExplorer(Graph(contents))
+    mk.link(explorer, other)
+    other.selected = "Model:wide"
+    assert explorer.selected == "Model:wide"
+    other.close()
+
+
+def test_a_closed_explorer_leaves_nothing(contents: Contents) -> None:
+    before = set(_instances)
+    graph = Graph(contents)
+    explorer = mk.KnowledgeExplorer(graph)
+    references = [weakref.ref(explorer), weakref.ref(graph)]
+    explorer.close()
+    del explorer, graph
+    gc.collect()
+    assert [reference() for reference in references] == [None, None]
+    assert set(_instances) == before
