@@ -23,8 +23,8 @@ from browser.untrusted import (
 )
 
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-# a workbench has an editor and a panel in it: alone they are for the night
-IN_WORKBENCH = ("MaskEditor", "MetricPanel")
+# a workbench has these in it: alone they are for the night
+IN_WORKBENCH = ("MaskEditor", "MetricPanel", "KnowledgeExplorer")
 NIGHTLY_PARTS = pytest.mark.parametrize(
     "kind",
     [pytest.param(kind, marks=pytest.mark.nightly) if kind.name in IN_WORKBENCH else kind for kind in KINDS],
@@ -69,7 +69,7 @@ def test_trusted_saved_state_is_shown_disconnected(notebook: NotebookPage, saved
     models = state["state"]["state"]
     notebook.open(content=notebook_with(models, [state["model_id"]]))
     trust_and_reload(notebook)
-    parts = 3 if kind.name == "Workbench" else 1
+    parts = 4 if kind.name == "Workbench" else 1
     inside = f"{kind.root} " if kind.name == "Workbench" else kind.root
     shown = f"{inside}{READY}.mkg-is-disconnected"
     notebook.wait_for(f'count => document.querySelectorAll("{shown}").length === count', parts)
@@ -198,8 +198,8 @@ FORGED: dict[str, dict[str, Forgery]] = {
     },
     "MetricPanel": COMMON,
     "Workbench": {
-        "no parts": sets(graph=None, editor=None, panel=None),
-        "no such parts": sets(graph="IPY_MODEL_none", editor="IPY_MODEL_none", panel="IPY_MODEL_none"),
+        "no parts": sets(graph=None, editor=None, panel=None, explorer=None),
+        "no such parts": sets(graph="IPY_MODEL_none", editor="IPY_MODEL_none", panel="IPY_MODEL_x", explorer=HOSTILE),
         "texts as parts": sets(graph=HOSTILE, editor=[HOSTILE], panel={"a": HOSTILE}),
         "numbers as parts": sets(graph=1, editor=True, panel=-1),
         "split": sets(split={"rows": -5, "columns": HOSTILE}),

@@ -6,6 +6,9 @@ from browser.fixtures import in_shared_page
 from browser.graph import CY, GraphPage
 from browser.graph import READY as GRAPH_READY
 from browser.graph import ROOT as GRAPH
+from browser.knowledge import READY as EXPLORER_READY
+from browser.knowledge import ROOT as EXPLORER
+from browser.knowledge import ExplorerPage
 from browser.masks import HIDDEN, KERNEL, ROOT, SETUP, MasksPage
 from browser.metrics import ROOT as PANEL
 from browser.metrics import MetricsPage
@@ -69,6 +72,30 @@ def test_selection_axis_masks_and_colours_are_shared(notebook: NotebookPage) -> 
     notebook.wait_for_value("bench.graph.payload['columns']['params'][0]", left)
     masks.button("undo-model").click()
     notebook.wait_for_value("mk.weight_fingerprint(model) == weights", True)
+
+
+@in_shared_page
+def test_a_knowledge_graph_stands_beneath_and_shares_the_selection(notebook: NotebookPage) -> None:
+    show = "bench = mk.Workbench(model, x, kg=kg)\ngraph, explorer = bench.graph, bench.explorer\nbench"
+    notebook.open([f"{SETUP}\nkg = mk.KnowledgeGraph()\nkg.add_model(model, name='ours')", show])
+    notebook.run(0)
+    notebook.run(1, until=f"() => ({GRAPH_READY})() && ({EXPLORER_READY})()")
+    graph, explorer = GraphPage(notebook), ExplorerPage(notebook)
+    graph.find('[role=treeitem][data-mkg-path="2"]').click()
+    digest = notebook.value("mk.fingerprint(model[2]).hexdigest")
+    explorer.wait_for_selection(digest)
+
+    # and back, while the kernel is busy
+    explorer.view("ranking")
+    notebook.page.evaluate(f"() => {{ void {KERNEL}.requestExecute({{ code: 'import time; time.sleep(3)' }}); }}")
+    name = notebook.page.locator(f"{EXPLORER} [role=row]", has_text="Linear").last
+    name.click()
+    notebook.wait_for(
+        f"before => document.querySelector('{GRAPH} .mkg-side-panel').dataset.mkgPath !== before", "2", timeout=2500
+    )
+    notebook.screenshot("workbench-knowledge")
+    chosen = "mk.fingerprint(model.get_submodule(graph.selected)).hexdigest == explorer.selected"
+    notebook.wait_for_value(f"graph.selected != '2' and {chosen}", True)
 
 
 @in_shared_page

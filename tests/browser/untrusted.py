@@ -40,16 +40,16 @@ with monitor:
     monitor.track(0)
     monitor.log({{text: 1.0 for text in payloads}})
 
-def bench():
-    made = mk.Workbench(model, x, monitor=monitor)
-    made.editor.plan = mk.plan(made.editor.graph, ratio=0.5)
-    return made
-
 kg = mk.KnowledgeGraph()
 for text in payloads[:3]:
     kg.add_model(model, name=text)
     kg.add_user(text)
     kg.add_job(name=text, user=text, model=text, accuracy=0.5)
+
+def bench():
+    made = mk.Workbench(model, x, monitor=monitor, kg=kg)
+    made.editor.plan = mk.plan(made.editor.graph, ratio=0.5)
+    return made
 
 makers = {{
     "ModelGraph": lambda: mk.ModelGraph(model),
