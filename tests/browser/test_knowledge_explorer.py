@@ -117,6 +117,13 @@ def test_the_matrix_and_the_ranks_are_read_and_clicked(notebook: NotebookPage) -
     names, value = note.inner_text().split(": ")
     row, column = names.split(" × ")
     assert notebook.value(f"round(kg.overlap().loc[{row!r}, {column!r}], 3)") == float(value.split(",")[0])
+    notebook.page.keyboard.press("Enter")
+    explorer.wait_for_selection(f"Model:{row}")
+    for title, where in (("Only here", "first"), ("Only there", "second"), ("In both", "both")):
+        listed = explorer.find(f"section:has(h4:text-is('{title}')) .mkg-link").all_text_contents()
+        notebook.execute(f"difference = kg.difference({row!r}, {column!r})")
+        expected = notebook.value(f"sorted(difference['name'][difference['where'] == {where!r}])")
+        assert sorted(listed) == expected
     explorer.find(".mkg-kg-matrix canvas").click(position=FIRST_CELL)
     explorer.wait_for_selection("Model:net2")
     notebook.screenshot("explorer-overlap")

@@ -14,7 +14,7 @@ from matplotlib.text import Text
 from knowledge.graphs import made_up, zoo_contents
 from modulekg_widgets.engine.errors import UnknownNameError
 from modulekg_widgets.engine.knowledge.analysis.communities import communities
-from modulekg_widgets.engine.knowledge.analysis.comparison import overlap
+from modulekg_widgets.engine.knowledge.analysis.comparison import difference, overlap
 from modulekg_widgets.engine.knowledge.analysis.figures import LONGEST
 from modulekg_widgets.engine.knowledge.analysis.importance import importance
 from modulekg_widgets.engine.knowledge.analysis.plots import MOST, PLOTS
@@ -35,8 +35,16 @@ ASK: dict[str, Callable[[Contents], Any]] = {
     "families": families,
     "communities": communities,
     "overlap": overlap,
+    "difference": lambda contents: compared(contents),
     "rank_frequency": rank_frequency,
 }
+
+
+def compared(contents: Contents) -> pd.DataFrame:
+    """The difference of the first two models; of none, the table without rows."""
+    if not contents.models:
+        return pd.DataFrame([], columns=["name", "class", "where", "first", "second"])
+    return difference(contents, *list(contents.models)[:2])
 
 
 def hostile_contents() -> Contents:

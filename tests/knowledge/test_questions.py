@@ -58,6 +58,12 @@ def test_a_question_is_drawn(question: str) -> None:
     assert any(axes.has_data() for axes in figure.axes)
 
 
+def test_a_difference_is_drawn() -> None:
+    (axes,) = small().plot("difference", "model2", "model3").axes
+    assert axes.get_title() == "2 only in the first, 4 in both, 2 only in the second"
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["Sequential", "Dropout", "Linear", "ReLU"]
+
+
 def test_an_unknown_picture_is_refused() -> None:
     with pytest.raises(mk.ModuleKGError, match="did you mean 'most_used'"):
         small().plot("most_use")

@@ -143,8 +143,8 @@ class Questions(ABC):
     def plot(self, question: str, *args: Any, ax: Any = None, **kwargs: Any) -> Any:
         """A picture (matplotlib) of what a question answers: `kg.plot("most_used", 10, level="op")`.
 
-        Questions: most_used, rank_frequency, importance, communities, overlap, is_a, families. Returns a Figure, or
-        draws into `ax` and returns it. Raises `UnknownNameError` for another question.
+        Questions: most_used, rank_frequency, importance, communities, overlap, difference, is_a, families. Returns a
+        Figure, or draws into `ax` and returns it. Raises `UnknownNameError` for another question.
         """
         from modulekg_widgets.engine.knowledge.analysis.plots import PLOTS
 

@@ -219,13 +219,25 @@ export class ExplorerPanel {
     const other = data.find(this.store.get("other"));
     if (other?.kind !== "model" || other.index === model) return [];
     const facts = new Facts();
-    const shared = data.shared(model, other.index);
     facts.add("With", this.link(other));
-    facts.text("Shared", counted(shared, "structure"));
+    facts.text("Shared", counted(data.shared(model, other.index), "structure"));
     facts.text("Overlap", `${small(data.overlap(model, other.index))} (Jaccard)`);
-    facts.text("Only here", counted(data.memberSet(model).size - shared, "structure"));
-    facts.text("Only there", counted(data.memberSet(other.index).size - shared, "structure"));
-    return [section("Compared", facts.list)];
+    const [here, there] = [data.memberSet(model), data.memberSet(other.index)];
+    return [
+      section("Compared", facts.list),
+      ...this.named("Only here", here, entity => !there.has(entity)),
+      ...this.named("Only there", there, entity => !here.has(entity)),
+      ...this.named("In both", here, entity => there.has(entity))
+    ];
+  }
+
+  /** Those structures of a set for which something holds, the most used first. */
+  private named(title: string, entities: ReadonlySet<number>, holds: (entity: number) => boolean): HTMLElement[] {
+    const found = [...entities].filter(holds).sort((a, b) => this.data.uses[b] - this.data.uses[a] || a - b);
+    const lines = found.map(index => this.line({ kind: "module", index, level: 0 }, ""));
+    const list = el("div");
+    list.append(el("p", "mkg-dim", counted(found.length, "structure")), listOf(lines, "structure"));
+    return found.length ? [section(title, list)] : [];
   }
 
   private nearest(model: number): HTMLElement[] {

@@ -24,6 +24,12 @@ Drawing = Callable[[Any], None]
 PLOTS: Registry[Callable[..., Any]] = Registry("plot")  # by the name of the question
 MOST = 20  # bars
 MOST_TICKS = 60
+# what the table of `difference` calls them, in words and colours
+SIDES = {
+    "first": ("only in the first", "#0b5394"),
+    "both": ("in both", "0.75"),
+    "second": ("only in the second", "#c55a11"),
+}
 MOST_WRITTEN = 12  # models whose overlap is also written in numbers
 
 
@@ -69,6 +75,33 @@ def plot_communities(result: pd.DataFrame, ax: Any = None) -> Any:
     names = [f"community {number}" for number in range(len(groups))]
     colours = [colormaps["tab20"](number % 20) for number in range(min(len(groups), MOST))]
     return _bars(names, [len(group) for group in groups], ax, title, "structures", classes, colours)
+
+
+@PLOTS.register("difference")
+def plot_difference(result: pd.DataFrame, ax: Any = None) -> Any:
+    """Bars of the classes in which two models differ most, given the table of `difference`."""
+    from modulekg_widgets.engine.knowledge.analysis.figures import PLAIN, label, titled
+
+    counts = {side: Counter(result.loc[result["where"] == side, "class"]) for side in SIDES}
+    classes = sorted(set(result["class"]), key=lambda name: (counts["both"][name] - _all_of(counts, name), name))[:MOST]
+
+    def draw(axes: Any) -> None:
+        left = [0] * len(classes)
+        for side, (text, colour) in SIDES.items():
+            widths = [counts[side][name] for name in classes]
+            axes.barh(range(len(classes)), widths, left=left, label=text, color=colour)
+            left = [start + width for start, width in zip(left, widths, strict=True)]
+        axes.set_yticks(range(len(classes)), labels=[label(name) for name in classes], **PLAIN)
+        axes.invert_yaxis()
+        axes.legend(fontsize=8)
+        totals = ", ".join(f"{counts[side].total():,} {text}" for side, (text, _) in SIDES.items())
+        titled(axes, totals, "structures")
+
+    return _drawn(draw, ax, 8, 1.5 + 0.27 * max(len(classes), 3))
+
+
+def _all_of(counts: dict[str, Counter[str]], name: str) -> int:
+    return sum(of[name] for of in counts.values())
 
 
 @PLOTS.register("overlap")
