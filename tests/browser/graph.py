@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 ROOT = ".mkg-model-graph"
 READY = f"() => document.querySelector('{ROOT}[data-mkg-ready=\"true\"]') !== null"
 
-AT_REST = 4  # looks at a point, a frame and more apart, that must agree
 
 # the cytoscape instance of the first graph in the page, as `cy`
 CY = f"document.querySelector('{ROOT} .mkg-graph-canvas')?._cyreg?.cy"
@@ -77,12 +76,7 @@ class GraphPage:
     def point(self, path: str) -> tuple[float, float]:
         """Where the module is drawn, in page coordinates; scrolled into view, and the page at rest."""
         self.find(".mkg-graph-canvas").scroll_into_view_if_needed()
-        # JupyterLab scrolls to a cell some time after it was clicked, and on a busy machine a frame comes late
-        seen = [self.page.evaluate(POINT, path)]
-        while len(seen) < AT_REST or any(point != seen[-1] for point in seen[-AT_REST:]):
-            self.page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done, 80)))")
-            seen.append(self.page.evaluate(POINT, path))
-        return seen[-1][0], seen[-1][1]
+        return self.notebook.at_rest(POINT, path)
 
     def click(self, path: str) -> None:
         """Click on the module on the canvas, where it is drawn."""

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 ROOT = ".mkg-knowledge-explorer"
 READY = f"() => document.querySelector('{ROOT}[data-mkg-ready=\"true\"]') !== null"
 MOST_CIRCLES = 500
-AT_REST = 3  # looks at a point, a frame and more apart, that must agree
 
 CY = f"document.querySelector('{ROOT} .mkg-graph-canvas')?._cyreg?.cy"
 
@@ -100,11 +99,7 @@ class ExplorerPage:
     def point(self, item: str) -> tuple[float, float]:
         """Where a circle is, in page coordinates; scrolled into view, and the page at rest."""
         self.find(".mkg-graph-canvas").scroll_into_view_if_needed()
-        seen = [self.page.evaluate(POINT, item)]
-        while len(seen) < AT_REST or any(point != seen[-1] for point in seen[-AT_REST:]):
-            self.page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done, 60)))")
-            seen.append(self.page.evaluate(POINT, item))
-        return seen[-1][0], seen[-1][1]
+        return self.notebook.at_rest(POINT, item)
 
     def click(self, item: str) -> None:
         self.page.mouse.click(*self.point(item))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 TIMEOUT = 30_000  # milliseconds
 VIEWPORT = {"width": 1280, "height": 900}
+AT_REST = 4  # looks at a point that must agree
 
 # what JupyterLab itself writes to the console of a healthy page
 LAB_NOISE = re.compile(
@@ -160,6 +161,17 @@ class WatchedPage:
         path = folder / f"{name}.png"
         self.page.screenshot(path=path)
         return path
+
+    def at_rest(self, script: str, argument: object) -> tuple[float, float]:
+        """A point that a script finds, once several looks at it agree, each a frame and more after the one before.
+
+        JupyterLab scrolls to a cell some time after it was clicked, and on a busy machine a frame comes late.
+        """
+        seen = [self.page.evaluate(script, argument)]
+        while len(seen) < AT_REST or any(point != seen[-1] for point in seen[-AT_REST:]):
+            self.page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done, 80)))")
+            seen.append(self.page.evaluate(script, argument))
+        return seen[-1][0], seen[-1][1]
 
     def assert_healthy(self) -> None:
         """No error in the page, no dialog, no request to another host."""

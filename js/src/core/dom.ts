@@ -153,3 +153,11 @@ function copyBySelection(text: string): boolean {
     if (focused instanceof HTMLElement) focused.focus();
   }
 }
+
+/** Whether keys that are pressed there write text or choose something. */
+export function isField(target: EventTarget | null): boolean {
+  return (
+    target instanceof HTMLElement &&
+    (target.isContentEditable || /^(input|select|textarea|option)$/i.test(target.tagName))
+  );
+}

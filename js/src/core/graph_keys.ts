@@ -1,5 +1,6 @@
 // Keys of the whole widget ("f", Esc) and of the canvas (Enter, arrows).
 
+import { isField } from "./dom";
 import type { GraphView } from "./graph_view";
 import type { Hierarchy } from "./hierarchy";
 import { drawnRows } from "./reveal";
@@ -23,12 +24,6 @@ export function bindKeys(
   return () => root.removeEventListener("keydown", handler);
 }
 
-export function isField(target: EventTarget | null): boolean {
-  return (
-    target instanceof HTMLElement &&
-    (target.isContentEditable || /^(input|select|textarea|option)$/i.test(target.tagName))
-  );
-}
 
 function act(event: KeyboardEvent, h: Hierarchy, store: Store, graph: GraphView | undefined): boolean {
   if (event.key === "f") {

@@ -2,12 +2,13 @@
 
 import "../../style/toolbar.css";
 import { labelOf } from "./colour";
-import { button, Debounced, Disposers, el, listen, option, widgetRoot } from "./dom";
+import { button, Disposers, el, listen, option, widgetRoot } from "./dom";
 import { counted } from "./format";
 import type { Hierarchy } from "./hierarchy";
 import { icon, type IconName } from "./icons";
 import { collapseAll, expandAll, reveal } from "./reveal";
 import { search } from "./search";
+import { SearchBox, type SearchTexts } from "./search_box";
 import type { Store, ViewName } from "./store";
 import { below } from "./tree_rows";
 
@@ -18,17 +19,17 @@ const VIEWS: readonly [ViewName, string][] = [
   ["deduplicated", "Each structure once"],
   ["diff", "Side by side"]
 ];
-const SEARCH_DELAY = 90; // ms without a key before a search runs
-const HELP =
-  "Text finds paths and classes.\ntype:Conv2d finds a class.\nparams>1M, bytes<=2k compare numbers.\nSeveral terms must all hold.";
+const SEARCH: SearchTexts = {
+  placeholder: "Search: text, type:Conv2d, params>1M",
+  help: "Text finds paths and classes.\ntype:Conv2d finds a class.\nparams>1M, bytes<=2k compare numbers.\nSeveral terms must all hold.",
+  label: "Search modules"
+};
 
 export class Toolbar {
   private readonly disposers = new Disposers();
   private readonly view = el("select");
   private readonly colour = el("select");
-  private readonly input = el("input");
-  private readonly count = el("span", "mkg-search-count");
-  private readonly typed = new Debounced(() => this.store.set("query", this.input.value), SEARCH_DELAY);
+  private readonly search: SearchBox;
 
   constructor(
     private readonly host: HTMLElement,
@@ -38,37 +39,26 @@ export class Toolbar {
     host.classList.add("mkg-toolbar");
     host.setAttribute("role", "toolbar");
     host.setAttribute("aria-label", "View, colour and search");
+    this.search = new SearchBox(widgetRoot(host), SEARCH, {
+      search: query => store.set("query", query),
+      step: direction => this.step(direction)
+    });
     host.append(
       labelled("mkg-view", "View", this.view),
       labelled("mkg-color-by", "Colour", this.colour),
-      this.searchBox(),
+      this.search.element,
       this.buttons()
     );
     this.fillViews();
     this.fillColours();
     this.listen();
-    this.input.value = store.get("query");
-    this.showCount();
+    this.followQuery();
   }
 
   dispose(): void {
-    this.typed.cancel();
+    this.search.dispose();
     this.disposers.dispose();
     this.host.replaceChildren();
-  }
-
-  private searchBox(): HTMLElement {
-    const box = el("div", "mkg-search");
-    this.input.type = "search";
-    this.input.placeholder = "Search: text, type:Conv2d, params>1M";
-    this.input.title = HELP;
-    this.input.spellcheck = false;
-    this.input.autocomplete = "off";
-    this.input.setAttribute("aria-label", "Search modules");
-    this.input.setAttribute("aria-keyshortcuts", "/");
-    this.count.setAttribute("role", "status");
-    box.append(icon("search"), this.input, this.count);
-    return box;
   }
 
   private buttons(): HTMLElement {
@@ -91,9 +81,6 @@ export class Toolbar {
     this.disposers.add(
       listen(this.view, "change", () => store.set("view", this.view.value as ViewName)),
       listen(this.colour, "change", () => store.set("colorBy", this.colour.value)),
-      listen(this.input, "input", () => this.typed.call()),
-      listen(this.input, "keydown", event => this.searchKey(event)),
-      listen(widgetRoot(this.host), "keydown", event => this.shortcut(event)),
       store.on("view", () => this.fillViews()),
       store.on("colorBy", () => this.fillColours()),
       store.on("overlay", () => this.fillColours()),
@@ -120,36 +107,8 @@ export class Toolbar {
     this.colour.value = chosen;
   }
 
-  /** "/" anywhere in the widget moves to the search box. */
-  private shortcut(event: KeyboardEvent): void {
-    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || isField(event.target)) return;
-    event.preventDefault();
-    event.stopPropagation();
-    this.input.focus();
-    this.input.select();
-  }
-
-  private searchKey(event: KeyboardEvent): void {
-    if (event.isComposing) return;
-    if (event.key === "Enter") this.step(event.shiftKey ? -1 : 1);
-    else if (event.key === "Escape") this.clear();
-    else {
-      event.stopPropagation(); // letters are text here, not the canvas's shortcuts
-      return;
-    }
-    event.preventDefault();
-    event.stopPropagation();
-  }
-
-  private clear(): void {
-    this.input.value = "";
-    this.typed.call();
-    this.typed.flush();
-  }
-
   /** Select the next or previous match, in tree order and around the ends. */
   private step(direction: 1 | -1): void {
-    this.typed.flush();
     const { nodes } = search(this.h, this.store.get("query"));
     if (!nodes.length) return;
     const at = this.place(nodes);
@@ -170,11 +129,7 @@ export class Toolbar {
   }
 
   private followQuery(): void {
-    const query = this.store.get("query");
-    if (this.input.value !== query) {
-      this.typed.cancel();
-      this.input.value = query;
-    }
+    this.search.follow(this.store.get("query"));
     this.showCount();
   }
 
@@ -183,8 +138,8 @@ export class Toolbar {
     const { nodes, notice } = search(this.h, query);
     const at = this.place(nodes);
     const total = counted(nodes.length, "match").replace(/matchs$/, "matches");
-    this.count.textContent = !query.trim() ? "" : notice || (at < 0 ? total : `${at + 1} of ${nodes.length}`);
-    this.count.classList.toggle("mkg-is-notice", notice !== "");
+    const found = notice || (at < 0 ? total : `${at + 1} of ${nodes.length}`);
+    this.search.say(query.trim() ? found : "", notice !== "");
   }
 }
 
@@ -198,8 +153,4 @@ function labelled(className: string, text: string, control: HTMLElement): HTMLEl
   const label = el("label", className);
   label.append(el("span", "mkg-label", text), control);
   return label;
-}
-
-function isField(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && target.matches("input, select, textarea, [contenteditable]");
 }

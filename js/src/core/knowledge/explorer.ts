@@ -6,7 +6,7 @@ import "../../../style/metric_charts.css";
 import "../../../style/side_panel.css";
 import "../../../style/toolbar.css";
 import "../../../style/tree.css";
-import { button, Disposers, el, keepKeys } from "../dom";
+import { button, Disposers, el, isField, keepKeys } from "../dom";
 import { counted, exactNumber } from "../format";
 import { readTheme, watchTheme } from "../graph_style";
 import { PayloadError } from "../payload_checks";
@@ -23,7 +23,7 @@ import { ExplorerPanel } from "./side_panel";
 import type { ExplorerStore } from "./state";
 import { ExplorerStatus } from "./status";
 import { TableView, type View } from "./table_view";
-import { ExplorerToolbar, isField } from "./toolbar";
+import { ExplorerToolbar } from "./toolbar";
 import { KnowledgeTree } from "./tree";
 
 export interface KnowledgeExplorer {

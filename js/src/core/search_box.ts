@@ -1,0 +1,87 @@
+// The search field of a toolbar: what is typed, how many it finds, and the keys that go with it.
+
+import { Debounced, Disposers, el, isField, listen } from "./dom";
+import { icon } from "./icons";
+
+const DELAY = 90; // ms without a key before a search runs
+
+export interface SearchTexts {
+  readonly placeholder: string;
+  readonly help: string;
+  readonly label: string;
+}
+
+export interface SearchEvents {
+  search(query: string): void;
+  /** Enter: to the next of what was found, or with Shift to the one before. */
+  step(direction: 1 | -1): void;
+}
+
+export class SearchBox {
+  readonly element = el("div", "mkg-search");
+  private readonly disposers = new Disposers();
+  private readonly input = el("input");
+  private readonly count = el("span", "mkg-search-count");
+  private readonly typed = new Debounced(() => this.events.search(this.input.value), DELAY);
+
+  /** Within `root`, "/" leads here. */
+  constructor(
+    root: HTMLElement,
+    texts: SearchTexts,
+    private readonly events: SearchEvents
+  ) {
+    this.input.type = "search";
+    this.input.placeholder = texts.placeholder;
+    this.input.title = texts.help;
+    this.input.spellcheck = false;
+    this.input.autocomplete = "off";
+    this.input.setAttribute("aria-label", texts.label);
+    this.input.setAttribute("aria-keyshortcuts", "/");
+    this.count.setAttribute("role", "status");
+    this.element.append(icon("search"), this.input, this.count);
+    this.disposers.add(
+      listen(this.input, "input", () => this.typed.call()),
+      listen(this.input, "keydown", event => this.key(event)),
+      listen(root, "keydown", event => this.shortcut(event)),
+      () => this.typed.cancel()
+    );
+  }
+
+  dispose(): void {
+    this.disposers.dispose();
+  }
+
+  /** Shows a query that came from elsewhere. */
+  follow(query: string): void {
+    if (this.input.value === query) return;
+    this.typed.cancel();
+    this.input.value = query;
+  }
+
+  /** Says how many were found, or, as a notice, what is wrong with the query. */
+  say(text: string, isNotice: boolean): void {
+    this.count.textContent = text;
+    this.count.classList.toggle("mkg-is-notice", isNotice);
+  }
+
+  private shortcut(event: KeyboardEvent): void {
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || isField(event.target)) return;
+    event.preventDefault();
+    event.stopPropagation();
+    this.input.focus();
+    this.input.select();
+  }
+
+  private key(event: KeyboardEvent): void {
+    if (event.isComposing) return;
+    event.stopPropagation(); // letters are text here, not shortcuts of the widget
+    if (event.key !== "Enter" && event.key !== "Escape") return;
+    event.preventDefault();
+    if (event.key === "Escape") {
+      this.input.value = "";
+      this.typed.call();
+    }
+    this.typed.flush();
+    if (event.key === "Enter") this.events.step(event.shiftKey ? -1 : 1);
+  }
+}
