@@ -14,6 +14,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from identity.samples import zoo_model
+from knowledge.writers import network, write_models
 from modulekg_widgets.engine.knowledge.contents import Contents
 from modulekg_widgets.engine.knowledge.records import ModelNode
 
@@ -25,14 +26,6 @@ VALUES: dict[str, Any] = {
     "nan": math.nan, "inf": -math.inf, "zero": -0.0, "big": 2**64, "huge": -(10**40), "text": "\udc80\0", "none": None,
     "nested": {"a": [1, (2, 3)], "$x": b"\xff"}, "truth": True, "tiny": 5e-324,
 }  # fmt: skip
-
-
-def block(width: int) -> nn.Module:
-    return nn.Sequential(nn.Linear(width, width), nn.ReLU())
-
-
-def network(width: int = 2, blocks: int = 2) -> nn.Module:
-    return nn.Sequential(*(block(width) for _ in range(blocks)), nn.Dropout(0.5))
 
 
 def fill(graph: mk.KnowledgeGraph) -> None:
@@ -235,14 +228,6 @@ def test_a_reader_sees_one_moment(lasting: str) -> None:
     assert moments > 3
 
 
-def _writes(graph: mk.KnowledgeGraph, number: int) -> None:
-    for at in range(4):
-        graph.add_model(network(2 + at), name=f"{number}.{at}")
-        graph.add_job(model=f"{number}.{at}", name=f"job {number}.{at}", accuracy=0.5)
-        if at:
-            graph.remove_model(f"{number}.{at - 1}")
-
-
 def test_a_fork_while_a_thread_reads_does_not_hang(anywhere: str | None) -> None:
     graph = mk.KnowledgeGraph(anywhere)
     graph.add_user("ada")
@@ -265,12 +250,19 @@ def test_a_fork_while_a_thread_reads_does_not_hang(anywhere: str | None) -> None
     assert graph.users == ["ada"]
 
 
-@pytest.mark.parametrize("how", ["fork", "spawn"])
-def test_eight_processes_write_at_once(lasting: str, how: str) -> None:
-    graph = mk.KnowledgeGraph(lasting)
+def test_eight_processes_write_at_once(lasting: str) -> None:
+    check_writers(lasting, "fork", 8)
+
+
+def test_fresh_processes_write_at_once(tmp_path: Path) -> None:
+    check_writers(str(tmp_path / "graph.db"), "spawn", 2)
+
+
+def check_writers(location: str, how: str, count: int) -> None:
+    graph = mk.KnowledgeGraph(location)
     graph.add_model(network(1), name="base")
     context = multiprocessing.get_context(how)
-    writers = [context.Process(target=_writes, args=(graph, number)) for number in range(8 if how == "fork" else 2)]
+    writers = [context.Process(target=write_models, args=(graph, number)) for number in range(count)]
     for writer in writers:
         writer.start()
     for writer in writers:

@@ -23,7 +23,7 @@ EXTRAS = {
     "cluster": "distributed",
     "analysis": "powerlaw igraph leidenalg scikit-learn",
     "sinks": "tensorboard wandb pyarrow",
-    "mlflow": "mlflow",
+    "mlflow": "pyyaml",
 }
 
 
