@@ -54,8 +54,14 @@ CALLS: dict[str, Callable[[nn.Module], Any]] = {
 }
 
 
-@pytest.mark.parametrize("call", sorted(CALLS))
-@pytest.mark.parametrize("name", sorted(NASTY))
+def every_call() -> list[Any]:
+    """All calls on all modules; of the one that takes as long as all others together, most are for the night."""
+    by_night = {("wide_100k", call) for call in CALLS} - {("wide_100k", "fingerprint"), ("wide_100k", "ModelGraph")}
+    pairs = [(name, call) for name in sorted(NASTY) for call in sorted(CALLS)]
+    return [pytest.param(*pair, marks=[pytest.mark.nightly] if pair in by_night else []) for pair in pairs]
+
+
+@pytest.mark.parametrize(("name", "call"), every_call())
 def test_untouched_in_time_and_only_own_errors(name: str, call: str) -> None:
     module = nasty_module(name)
     before = snapshot(module)
