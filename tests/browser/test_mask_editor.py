@@ -122,7 +122,7 @@ def test_a_plan_of_python_is_seen_edited_and_read_back(notebook: NotebookPage) -
     masks.wait_for_after("params", EVERY)
     # the last index of an axis stays: a brush over all of them leaves the most important one
     masks.drag(HIDDEN, 0, 23, steps=30)
-    notebook.wait_for_value("len(editor._masks.dropped['0.out'])", 23)
+    notebook.wait_for_value("len(editor._masks.dropped.get('0.out', ()))", 23)
     masks.wait_for_report("it runs")
 
 
