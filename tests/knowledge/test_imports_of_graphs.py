@@ -29,6 +29,11 @@ formats = pytest.mark.parametrize("ending", READABLE)
 def test_everything_comes_back(ending: str, tmp_path: Path) -> None:
     path = export_contents(everything(), tmp_path / f"graph.{ending}")
     assert exactly(read_contents(path)) == exactly(everything())
+    graph, expected = mk.load_graph(path), mk.KnowledgeGraph()
+    expected.add_contents(everything())
+    counts = (graph.number_of_nodes(), graph.number_of_edges())
+    assert counts == (expected.number_of_nodes(), expected.number_of_edges())
+    assert counts == (len(graph.to_networkx()), graph.to_networkx().size())
 
 
 @formats

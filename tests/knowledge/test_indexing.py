@@ -123,6 +123,7 @@ def test_random_numbers_go_on_as_if_nothing_had_been_built() -> None:
 
 def test_functions_are_named_by_themselves() -> None:
     assert mk.index_models([make_small]).models == ["make_small"]
+    assert mk.index_models([("a", make_small), make_small]).models == ["a", "make_small"]
     for several in ([make_small, make_small], [partial(make_small)]):
         with pytest.raises(mk.ModuleKGError, match=r"pass \{name: builder\}"):
             mk.index_models(several)

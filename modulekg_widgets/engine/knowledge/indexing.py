@@ -31,7 +31,7 @@ SECONDS_ALONE = 2.0  # about what other processes take to start: few models are 
 
 
 def index_models(
-    builders: Mapping[str, Builder] | Iterable[Builder],
+    builders: Mapping[str, Builder] | Iterable[Builder | tuple[str, Builder]],
     store: KnowledgeGraph | Location | None = None,
     executor: Executor | None = None,
     *,
@@ -39,7 +39,8 @@ def index_models(
 ) -> KnowledgeGraph:
     """Build each model and add it to the graph in `store` under its name; returns the graph.
 
-    `builders` are functions without arguments by the names of their models, or functions that are named like them.
+    `builders` are functions without arguments by the names of their models, pairs of both, or functions that are named
+    like their models.
     They run without memory for weights in the processes of `executor`, any of `concurrent.futures` (Dask's
     `client.get_executor()` for a cluster), by default one process per core; those that cannot be sent run here.
     A model whose name the graph knows is left out unless `again`: after an interruption the same call goes on.
@@ -83,13 +84,16 @@ def _built(builder: Builder) -> nn.Module:
         return builder()
 
 
-def _by_name(builders: Mapping[str, Builder] | Iterable[Builder]) -> dict[str, Builder]:
+def _by_name(builders: Any) -> dict[str, Builder]:
+    named: dict[str, Any]
     if isinstance(builders, Mapping):
         named = dict(builders)
     elif isinstance(builders, Iterable) and not isinstance(builders, str):
-        several = list(builders)
-        named = {getattr(builder, "__name__", "<none>"): builder for builder in several}
-        if len(named) < len(several) or any(name.startswith("<") for name in named):
+        several = [
+            each if isinstance(each, tuple) else (getattr(each, "__name__", "<none>"), each) for each in builders
+        ]
+        named = dict(several)
+        if len(named) < len(several) or any(str(name).startswith("<") for name in named):
             raise UnknownNameError("some builders have the same name or none: pass {name: builder}")
     else:
         raise UnknownNameError(f"got a {shown(type(builders).__name__)}: pass {{name: builder}}")
@@ -98,6 +102,10 @@ def _by_name(builders: Mapping[str, Builder] | Iterable[Builder]) -> dict[str, B
             kind = shown(type(builder).__name__)
             raise UnknownNameError(f"{shown(str(name))!r} is built by a {kind}: pass functions by the models' names")
     return named
+
+
+def _name_of(builder: Any) -> str:
+    return str(getattr(builder, "__name__", "<none>"))
 
 
 def _records(builders: dict[str, Builder], scheme: str, executor: Executor | None) -> Iterator[Made]:

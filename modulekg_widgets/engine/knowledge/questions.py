@@ -249,6 +249,14 @@ class Questions(ABC):
 
         return to_networkx(self.contents(), types)
 
+    def number_of_nodes(self) -> int:
+        """The number of nodes of `to_networkx()`."""
+        return self.to_networkx().number_of_nodes()
+
+    def number_of_edges(self) -> int:
+        """The number of edges of `to_networkx()`."""
+        return self.to_networkx().number_of_edges()
+
     def export(self, path: str | Path) -> Path:
         """Write the graph in the format of the file's extension; returns the path. The file appears whole or not."""
         from modulekg_widgets.engine.knowledge.exchange import export_contents

@@ -44,6 +44,9 @@ class Prediction:
     nearest: tuple[str, ...]  # the known models that are most alike, best first
     far: bool  # from everything known
 
+    def __float__(self) -> float:
+        return self.value
+
     def __repr__(self) -> str:
         names = ", ".join(map(shown, self.nearest))
         alike = f"far from every known model, the nearest are {names}" if self.far else f"like {names}"
