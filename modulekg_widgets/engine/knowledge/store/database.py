@@ -78,23 +78,17 @@ class Store:
     def read(self) -> Iterator[Connection]:
         """A connection that sees the store as it was when it began."""
         self._check_file()
-        with self._errors(), self._held(), self.engine.connect() as connection:
-            if self.dialect == "postgresql":  # one moment for all statements, as SQLite has it
-                connection = connection.execution_options(isolation_level="REPEATABLE READ")
-            with connection.begin():
-                yield connection
+        with self._errors(), self._held(), self.engine.connect() as connection, connection.begin():
+            yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """The one connection that writes; all of it is kept when the block ends, nothing when it raises."""
         self._check_file()
-        with self._errors(), self._held(), self.engine.connect() as connection:
-            connection = connection.execution_options(writes=True)
-            with connection.begin():
-                self._lock(connection)
-                self._check_version(connection)
-                yield connection
-                write_meta(connection, "revision", str(self.revision_in(connection) + 1))
+        with self._errors(), self._held(), self._alone() as connection:
+            self._check_version(connection)
+            yield connection
+            write_meta(connection, "revision", str(self.revision_in(connection) + 1))
 
     def _check_file(self) -> None:
         """Stay with the file that was opened: what is written to one that was moved is found by nobody."""
@@ -180,14 +174,11 @@ class Store:
             check_file(driver, self.path)
 
     def _create(self, scheme: str) -> None:
-        with self.engine.connect() as connection:
-            connection = connection.execution_options(writes=True)
-            with connection.begin():
-                self._lock(connection)
-                if meta.name not in inspect(connection).get_table_names():  # nobody else was faster
-                    create(connection, scheme)
-                    if self.path is not None:
-                        connection.exec_driver_sql(f"PRAGMA application_id={APPLICATION_ID}")
+        with self._alone() as connection:
+            if meta.name not in inspect(connection).get_table_names():  # nobody else was faster
+                create(connection, scheme)
+                if self.path is not None:
+                    connection.exec_driver_sql(f"PRAGMA application_id={APPLICATION_ID}")
         self.close()  # new connections know the file as ours and set its journal
         self._file = self._identity()
 
@@ -209,19 +200,24 @@ class Store:
         return found
 
     def _migrate(self) -> None:
-        with self.engine.connect() as connection:
-            connection = connection.execution_options(writes=True)
-            with connection.begin():
-                self._lock(connection)
-                version = int(read_meta(connection, "schema_version") or SCHEMA_VERSION)
-                if version < SCHEMA_VERSION:  # nobody else was faster
-                    migrate(connection, version)
+        with self._alone() as connection:
+            version = int(read_meta(connection, "schema_version") or SCHEMA_VERSION)
+            if version < SCHEMA_VERSION:  # nobody else was faster
+                migrate(connection, version)
 
     # -------------------------------------------------------------- locks and errors
 
-    def _lock(self, connection: Connection) -> None:
-        if self.dialect == "postgresql":
-            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_POSTGRES_LOCK})")
+    @contextmanager
+    def _alone(self) -> Iterator[Connection]:
+        """A transaction that no other one writes beside."""
+        with self.engine.connect() as connection:
+            connection = connection.execution_options(writes=True)
+            if self.dialect == "postgresql":  # what the writer before did is seen once the lock is there
+                connection = connection.execution_options(isolation_level="READ COMMITTED")
+            with connection.begin():
+                if self.dialect == "postgresql":
+                    connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_POSTGRES_LOCK})")
+                yield connection
 
     @contextmanager
     def _held(self) -> Iterator[None]:

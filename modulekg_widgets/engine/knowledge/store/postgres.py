@@ -20,7 +20,7 @@ def server_engine(url: URL) -> Engine:
     except ImportError as error:
         raise MissingPackageError("PostgreSQL needs psycopg: pip install 'modulekg-widgets[postgres]'") from error
     options = {"connect_timeout": SECONDS_TO_CONNECT}
-    return create_engine(url, pool_pre_ping=True, connect_args=options)
+    return create_engine(url, pool_pre_ping=True, isolation_level="REPEATABLE READ", connect_args=options)
 
 
 def copy_rows(connection: Connection, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

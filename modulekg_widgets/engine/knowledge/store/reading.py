@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from modulekg_widgets.engine.errors import StoreError, shown
 from modulekg_widgets.engine.identity.hierarchy import LEVELS
@@ -28,6 +28,16 @@ from modulekg_widgets.engine.knowledge.store.writing import ASKED, batches
 
 Pair = tuple[str, str]
 NODE_TYPES = ("Module", "Model", "DataSet", "Job", "User", "Operator")
+
+# made once: a look-up by fingerprint is as long as its statements take to build
+_MODULES = select(nodes.c.id, nodes.c.key, nodes.c.name, nodes.c.properties).where(
+    nodes.c.type == "Module", nodes.c.key.in_(bindparam("keys", expanding=True))
+)
+_SLOTS = (
+    select(edges.c.source, nodes.c.key, edges.c.properties)
+    .join(nodes, nodes.c.id == edges.c.target)
+    .where(edges.c.type == "contains", edges.c.source.in_(bindparam("sources", expanding=True)))
+)
 
 
 def names_of(connection: Connection, kind: str) -> list[str]:
@@ -54,15 +64,9 @@ def read_modules(connection: Connection, fingerprints: Iterable[str]) -> dict[st
     """The modules of some fingerprints, those that are there."""
     found: dict[str, ModuleNode] = {}
     for batch in batches(fingerprints, ASKED):
-        asked = select(nodes.c.id, nodes.c.key, nodes.c.name, nodes.c.properties)
-        rows = connection.execute(asked.where(nodes.c.type == "Module", nodes.c.key.in_(batch))).all()
+        rows = connection.execute(_MODULES, {"keys": batch}).all()
         inside: dict[int, list[Pair]] = defaultdict(list)
-        slots = (
-            select(edges.c.source, nodes.c.key, edges.c.properties)
-            .join(nodes, nodes.c.id == edges.c.target)
-            .where(edges.c.type == "contains", edges.c.source.in_([row.id for row in rows]))
-        )
-        for source, child, places in connection.execute(slots):
+        for source, child, places in connection.execute(_SLOTS, {"sources": [row.id for row in rows]}):
             inside[source].append((child, places))
         found.update({row.key: module_of(row.key, row.name, row.properties, inside[row.id]) for row in rows})
     return found
