@@ -4,12 +4,13 @@ import { axesOf } from "./axes";
 import { Breadcrumb } from "./breadcrumb";
 import { DiffView } from "./diff_view";
 import { Disposers, el, keepKeys } from "./dom";
+import { explain, readOrExplain } from "./explain";
 import { ExportMenu } from "./export/menu";
 import { bindKeys } from "./graph_keys";
 import { GraphView } from "./graph_view";
 import { Hierarchy } from "./hierarchy";
 import { Legend } from "./legend";
-import { type ModelPayload, PayloadError, readPayload } from "./payload";
+import { readPayload } from "./payload";
 import { SidePanel } from "./side_panel";
 import { StatusLine } from "./status";
 import type { Store } from "./store";
@@ -23,7 +24,6 @@ export interface ModelGraph {
   readonly graph?: GraphView;
 }
 
-const NO_DATA = "There is nothing to show yet: run the cell.";
 let created = 0;
 
 export function createModelGraph(host: HTMLElement, raw: unknown, store: Store): ModelGraph {
@@ -31,7 +31,7 @@ export function createModelGraph(host: HTMLElement, raw: unknown, store: Store):
   host.dataset.mkgId ??= `model-graph-${++created}`;
   keepKeys(host);
   delete host.dataset.mkgReady;
-  const payload = readOrExplain(host, raw);
+  const payload = readOrExplain(host, raw, readPayload);
   try {
     if (payload) {
       return new Explorer(host, new Hierarchy(payload), store);
@@ -46,25 +46,6 @@ export function createModelGraph(host: HTMLElement, raw: unknown, store: Store):
 function clear(host: HTMLElement): void {
   host.replaceChildren();
   delete host.dataset.mkgReady;
-}
-
-/** Undefined, and a sentence on the page, when there is nothing that can be drawn. */
-function readOrExplain(host: HTMLElement, raw: unknown): ModelPayload | undefined {
-  try {
-    if (typeof raw === "object" && raw !== null && Object.keys(raw).length > 0) {
-      return readPayload(raw);
-    }
-    explain(host, NO_DATA);
-  } catch (error) {
-    explain(host, error instanceof PayloadError ? error.message : "This widget's data cannot be read.");
-  }
-  return undefined;
-}
-
-function explain(host: HTMLElement, text: string): void {
-  const message = el("div", "mkg-message", text);
-  message.setAttribute("role", "alert");
-  host.replaceChildren(message);
 }
 
 class Explorer implements ModelGraph {

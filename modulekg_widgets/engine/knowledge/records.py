@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import nn
@@ -91,10 +91,6 @@ def record_of(modules: Hierarchy, name: str | None = None, scheme: str = "struct
     root = nodes[digests[0]]
     name = modules.root.class_name if name is None else name
     return ModelRecord(ModelNode(name, root.fingerprint, occurrences, cyclic, root.parameters, root.bytes), nodes)
-
-
-def renamed(record: ModelRecord, name: str) -> ModelRecord:
-    return replace(record, model=replace(record.model, name=name))
 
 
 def checked_scheme(scheme: str) -> str:

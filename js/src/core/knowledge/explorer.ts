@@ -7,15 +7,15 @@ import "../../../style/side_panel.css";
 import "../../../style/toolbar.css";
 import "../../../style/tree.css";
 import { button, Disposers, el, isField, keepKeys } from "../dom";
+import { explain, readOrExplain } from "../explain";
 import { counted, exactNumber } from "../format";
 import { readTheme, watchTheme } from "../graph_style";
-import { PayloadError } from "../payload_checks";
 import { Knowledge } from "./data";
 import { FrequencyChart } from "./frequency";
 import { ExplorerLegend } from "./legend";
 import { MapView } from "./map_view";
 import { OverlapMatrix } from "./matrix";
-import { type KnowledgePayload, readKnowledge } from "./payload";
+import { readKnowledge } from "./payload";
 import { type Item, mostItems, type Picture } from "./picture";
 import { Results } from "./results";
 import { around, openAlone, toggle } from "./reveal";
@@ -31,7 +31,6 @@ export interface KnowledgeExplorer {
   readonly map?: MapView;
 }
 
-const NO_DATA = "There is nothing to show yet: run the cell.";
 const STEPS = new Map<string, readonly [number, number]>([
   ["ArrowRight", [1, 0]],
   ["ArrowLeft", [-1, 0]],
@@ -45,7 +44,7 @@ export function createKnowledgeExplorer(host: HTMLElement, raw: unknown, store: 
   host.dataset.mkgId ??= `knowledge-explorer-${++created}`;
   keepKeys(host);
   delete host.dataset.mkgReady;
-  const payload = readOrExplain(host, raw);
+  const payload = readOrExplain(host, raw, readKnowledge);
   try {
     if (payload) return new Explorer(host, new Knowledge(payload), store);
   } catch (error) {
@@ -58,23 +57,6 @@ export function createKnowledgeExplorer(host: HTMLElement, raw: unknown, store: 
 function clear(host: HTMLElement): void {
   host.replaceChildren();
   for (const name of ["mkgReady", "mkgDrawn"]) delete host.dataset[name];
-}
-
-/** Undefined, and a sentence on the page, when there is nothing that can be drawn. */
-function readOrExplain(host: HTMLElement, raw: unknown): KnowledgePayload | undefined {
-  try {
-    if (typeof raw === "object" && raw !== null && Object.keys(raw).length > 0) return readKnowledge(raw);
-    explain(host, NO_DATA);
-  } catch (error) {
-    explain(host, error instanceof PayloadError ? error.message : "This widget's data cannot be read.");
-  }
-  return undefined;
-}
-
-function explain(host: HTMLElement, text: string): void {
-  const message = el("div", "mkg-message", text);
-  message.setAttribute("role", "alert");
-  host.replaceChildren(message);
 }
 
 class Explorer implements KnowledgeExplorer {

@@ -3,6 +3,7 @@
 import "../../../style/mask_editor.css";
 import "../../../style/mask_rows.css";
 import { Disposers, el, keepKeys } from "../dom";
+import { explain, NO_DATA } from "../explain";
 import { watchTheme } from "../graph_style";
 import { Actions } from "./actions";
 import { CellTip } from "./cell_tip";
@@ -21,7 +22,6 @@ export interface MaskEditor {
   dispose(): void;
 }
 
-const NO_DATA = "There is nothing to show yet: run the cell.";
 let created = 0;
 
 export function createMaskEditor(host: HTMLElement, session: Session, store: EditorStore): MaskEditor {
@@ -65,12 +65,6 @@ function mounted(host: HTMLElement, session: Session, store: EditorStore): MaskE
 function clear(host: HTMLElement): void {
   host.replaceChildren();
   delete host.dataset.mkgReady;
-}
-
-function explain(host: HTMLElement, text: string): void {
-  const message = el("div", "mkg-message", text);
-  message.setAttribute("role", "alert");
-  host.replaceChildren(message);
 }
 
 class Editor implements MaskEditor {

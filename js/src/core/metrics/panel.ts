@@ -3,9 +3,9 @@
 import "../../../style/metric_panel.css";
 import "../../../style/metric_charts.css";
 import { button, Disposers, el, keepKeys, listen, setAttribute } from "../dom";
+import { explain, readOrExplain } from "../explain";
 import { fileName } from "../export/scene";
 import { watchTheme } from "../graph_style";
-import { PayloadError } from "../payload_checks";
 import { AlertList } from "./alert_list";
 import { metricOf } from "./choice";
 import type { MetricData } from "./metric_data";
@@ -26,7 +26,6 @@ export interface MetricPanel {
   dispose(): void;
 }
 
-const NO_DATA = "There is nothing to show yet: run the cell.";
 // a change of one of these changes the picture
 const DRAWN_FROM: readonly (keyof PanelState)[] = [
   "selected",
@@ -54,7 +53,7 @@ export function createMetricPanel(
   host.dataset.mkgId ??= `metric-panel-${++created}`;
   keepKeys(host);
   delete host.dataset.mkgReady;
-  const payload = readOrExplain(host, raw);
+  const payload = readOrExplain(host, raw, readPanel);
   try {
     if (payload) return new Panel(host, payload, data, colours, store);
   } catch (error) {
@@ -67,23 +66,6 @@ export function createMetricPanel(
 function clear(host: HTMLElement): void {
   host.replaceChildren();
   for (const name of ["mkgReady", "mkgPoints", "mkgLast"]) delete host.dataset[name];
-}
-
-/** Undefined, and a sentence on the page, when there is nothing that can be drawn. */
-function readOrExplain(host: HTMLElement, raw: unknown): PanelPayload | undefined {
-  try {
-    if (typeof raw === "object" && raw !== null && Object.keys(raw).length > 0) return readPanel(raw);
-    explain(host, NO_DATA);
-  } catch (error) {
-    explain(host, error instanceof PayloadError ? error.message : "This widget's data cannot be read.");
-  }
-  return undefined;
-}
-
-function explain(host: HTMLElement, text: string): void {
-  const message = el("div", "mkg-message", text);
-  message.setAttribute("role", "alert");
-  host.replaceChildren(message);
 }
 
 class Panel implements MetricPanel {
