@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.pruning.pruning_plan import PruningPlan
     from modulekg_widgets.engine.pruning.schedule import PruningSchedule
     from modulekg_widgets.engine.pruning.speedup import speedup
+    from modulekg_widgets.engine.rewriting import tools as rewrite
     from modulekg_widgets.widgets.forward_player import ForwardPlayer
     from modulekg_widgets.widgets.knowledge_explorer import KnowledgeExplorer
     from modulekg_widgets.widgets.linking import link
@@ -74,6 +75,7 @@ _HOMES = {
     "monitoring": "engine.monitoring.tools",
     "plan": "engine.pruning.plan",
     "pruning": "engine.pruning.tools",
+    "rewrite": "engine.rewriting.tools",
     "save_html": "widgets.pages",
     "speedup": "engine.pruning.speedup",
     "torchvision_builders": "engine.knowledge.zoo",
@@ -81,7 +83,7 @@ _HOMES = {
     "weight_fingerprint": "engine.identity.weights",
 }
 
-_NAMESPACES = {"monitoring", "pruning"}  # names that are a module, not something in it
+_NAMESPACES = {"monitoring", "pruning", "rewrite"}  # names that are a module, not something in it
 
 __all__ = [
     "DataflowGraph",
@@ -115,6 +117,7 @@ __all__ = [
     "monitoring",
     "plan",
     "pruning",
+    "rewrite",
     "save_html",
     "speedup",
     "torchvision_builders",

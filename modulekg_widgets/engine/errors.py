@@ -55,6 +55,14 @@ class RecordingError(ModuleKGError, ValueError):
     """A file that is no recorded run, or cannot be written; the message names the file, the line and what was found."""
 
 
+class RewritingError(ModuleKGError, ValueError):
+    """A rewrite that cannot be made or undone: a replacement that does not fit, or a model that has changed since."""
+
+
+class ChangedCallsError(RewritingError):
+    """A forward pass that calls other functions than those that its function modules were made for."""
+
+
 class PropertyError(ModuleKGError, ValueError):
     """A property of a node that cannot be kept: not a plain value, or out of its range."""
 

@@ -127,6 +127,13 @@ class OperatorNode:
         return [node for node in self.inputs if node.kind in (PARAMETER, BUFFER)]
 
     @property
+    def arguments(self) -> dict[str, Any]:
+        """All arguments of the call by their names in the operator's schema, as `stride` and `groups`."""
+        known = self.overload._schema.arguments
+        given = {**{each.name: value for each, value in zip(known, self.args, strict=False)}, **self.kwargs}
+        return {each.name: given.get(each.name, each.default_value) for each in known}
+
+    @property
     def where(self) -> str:
         """Operator, module path and source line in one line of text."""
         module = shown(self.module) or "(root)"

@@ -1,0 +1,1 @@
+"""Finding and replacing modules, functions as modules, and ready recipes."""

@@ -1,0 +1,129 @@
+"""Chains by data flow: runs of modules and functions in which each one's output is the next one's only input."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from modulekg_widgets.engine.errors import RewritingError, shown
+from modulekg_widgets.engine.rewriting.function_module import CallSite, FunctionModule
+from modulekg_widgets.engine.rewriting.kinds import functions_in, test_of
+from modulekg_widgets.engine.rewriting.listening import listener_of
+from modulekg_widgets.engine.rewriting.recording import record, sites_of
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
+from modulekg_widgets.engine.tracing.trace import trace_dataflow
+
+HOLDER = "function_modules"  # the child under which a module lists those of its functions
+
+
+def find_chains(graph: Dataflow, pattern: Sequence[Any], include_super_class: bool = True) -> list[list[str]]:
+    """Every run of modules of these classes, and functions, in which each one's output is the next one's only input.
+
+    By data flow, through containers: `find_chains(mk.trace(model, x), [nn.Conv2d, nn.BatchNorm2d, F.relu])`. Weights,
+    and what is made of them alone, are no inputs. The entry of a function is the name of its function module, whether
+    `function_modules` is active or not; an entry of the pattern may be a tuple of alternatives. A shared module is
+    named by its first name. Raises `RewritingError`.
+    """
+    if not isinstance(graph, Dataflow):
+        raise RewritingError(
+            f"got a {shown(type(graph).__name__)}: chains are found in what mk.trace(model, args) gives"
+        )
+    if isinstance(pattern, str) or not isinstance(pattern, Sequence) or not pattern:
+        raise RewritingError("a chain is looked for by a list of classes and functions, as [nn.Conv2d, F.relu]")
+    tests = [test_of(one, include_super_class) for one in pattern]
+    steps = list(_steps(graph, functions_in(pattern)))
+    found = {tuple(step.name for step in chain): None for chain in _Search(steps, tests).chains()}
+    return [list(names) for names in found]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Step:
+    """A call of a module or function in the forward pass."""
+
+    name: str
+    module: nn.Module
+    start: int
+    end: int
+    inputs: frozenset[DataNode]
+    outputs: list[DataNode]
+
+
+class _Search:
+    def __init__(self, steps: list[_Step], tests: list[Any]) -> None:
+        self.tests = tests
+        self.steps = steps
+        self.readers: dict[DataNode, list[_Step]] = defaultdict(list)  # that have this as their only input
+        for step in steps:
+            if len(step.inputs) == 1:
+                self.readers[next(iter(step.inputs))].append(step)
+
+    def chains(self) -> Iterator[list[_Step]]:
+        waiting = [[step] for step in reversed(self.steps) if self.tests[0](step.module)]
+        while waiting:
+            chain = waiting.pop()
+            if len(chain) == len(self.tests):
+                yield chain
+            else:
+                waiting += [[*chain, step] for step in reversed(self._next(chain[-1], self.tests[len(chain)]))]
+
+    def _next(self, last: _Step, test: Any) -> list[_Step]:
+        readers = [step for value in dict.fromkeys(last.outputs) for step in self.readers.get(value, ())]
+        return [step for step in readers if step is not last and step.start >= last.end and test(step.module)]
+
+
+def _steps(graph: Dataflow, with_functions: bool) -> Iterator[_Step]:
+    """All calls in the order in which they began."""
+    functions: list[tuple[str, CallSite, int, int]] = []
+    if with_functions and listener_of(graph.model) is not None:
+        graph = trace_dataflow(
+            graph.model, *graph.call, training=graph.training
+        )  # with its function modules as modules
+    elif with_functions:
+        graph, functions = _functions(graph)
+    depending = _depending(graph)
+    steps = []
+    for node in dict.fromkeys(graph.modules.values()):
+        for call in node.calls:
+            inputs = frozenset(value for value in call.inputs if value in depending)
+            end = len(graph.operators) if call.end is None else call.end
+            steps.append(_Step(node.path, node.module, call.start, end, inputs, call.outputs))
+    for name, site, start, end in functions:
+        inputs, outputs = _crossing(graph, start, end)
+        steps.append(_Step(name, FunctionModule(site), start, end, frozenset(inputs & depending), outputs))
+    return iter(sorted(steps, key=lambda step: step.start))
+
+
+def _functions(graph: Dataflow) -> tuple[Dataflow, list[tuple[str, CallSite, int, int]]]:
+    """The graph of a new trace, and the functions in it: name, site and range of operators."""
+    recorded = record(graph.model, *graph.call, training=graph.training)
+    found = []
+    paths = list(dict.fromkeys(node.path for node in recorded.graph.modules.values()))
+    for index, runs in recorded.runs.items():
+        for calls, sites in zip(runs, sites_of(runs), strict=True):
+            for call, site in zip(calls, sites, strict=True):
+                name = ".".join(filter(None, (paths[index], HOLDER, site.name)))
+                found.append((name, site, call.start, call.end))
+    return recorded.graph, found
+
+
+def _depending(graph: Dataflow) -> set[DataNode]:
+    """The values that come from the inputs of the model, through whichever operators."""
+    depending = set(graph.inputs)
+    for operator in graph.operators:
+        if any(node in depending for node in operator.inputs):
+            depending.update(operator.outputs)
+    return depending
+
+
+def _crossing(graph: Dataflow, start: int, end: int) -> tuple[set[DataNode], list[DataNode]]:
+    """The values that go into a range of operators and those that come out of it."""
+    inside = graph.operators[start:end]
+    made = [node for operator in inside for node in operator.outputs]
+    within = set(made)
+    inputs = {node for operator in inside for node in operator.inputs if node not in within}
+    outputs = [n for n in made if n.is_output or any(user.index >= end for user in n.consumers)]
+    return inputs, outputs

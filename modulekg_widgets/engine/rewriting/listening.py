@@ -1,0 +1,195 @@
+"""Hearing of every function of torch that a module's forward calls, with the line that calls it."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType, FrameType, MethodType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode_temporarily
+
+from modulekg_widgets.engine.identity.hierarchy import module_state
+from modulekg_widgets.engine.tracing.source import Source
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_OF_MODULES = tuple(os.path.join(_TORCH, "nn", part) + os.sep for part in ("modules", "utils"))
+_ENGINE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_children = threading.Lock()
+
+
+class Listener:
+    """Stands in the place of a module's forward, and hears of the functions that it calls."""
+
+    def __init__(self, owner: nn.Module, path: str) -> None:
+        self.owner = owner
+        self.path = path
+        self.before: Any = module_state(owner).get("forward")  # a forward that the user gave to this instance
+        self.forward = MethodType(_standing_in(owner), self)
+        self._hidden: nn.Module | None = None
+        self._inside = 0
+
+    def begin(self) -> Run | None:
+        """What hears of the functions of the call that begins; None to leave them alone."""
+        raise NotImplementedError
+
+    @property
+    def aside(self) -> str | None:
+        """The child that the forward must not see, as it is none of its own."""
+        return None
+
+    def install(self) -> None:
+        module_state(self.owner)["forward"] = self.forward
+
+    def remove(self) -> None:
+        """Give the module its own forward back, unless another was put over this one since."""
+        state = module_state(self.owner)
+        if getattr(state.get("forward"), "__self__", None) is self:
+            if self.before is None:
+                del state["forward"]
+            else:
+                state["forward"] = self.before
+
+    def original(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The module's own forward."""
+        if self.before is not None:
+            return self.before(*args, **kwargs)
+        return type(self.owner).forward(self.owner, *args, **kwargs)
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        run = self.begin()  # found by this name in this frame
+        if run is None:
+            with _not_hearing():
+                return self.original(args, kwargs)
+        with self._without_the_aside(), _hearing():
+            result = self.original(args, kwargs)
+        run.finish()
+        return result
+
+    @contextmanager
+    def _without_the_aside(self) -> Iterator[None]:
+        """Forwards that go over their own children find what they had; one that runs in two threads as well."""
+        name = self.aside
+        if name is None:
+            yield
+            return
+        children = module_state(self.owner)["_modules"]
+        with _children:
+            self._inside += 1
+            if self._inside == 1:
+                self._hidden = children.pop(name, None)
+        try:
+            yield
+        finally:
+            with _children:
+                self._inside -= 1
+                if not self._inside and self._hidden is not None:
+                    children[name], self._hidden = self._hidden, None
+
+
+class Run:
+    """One call of a module's forward."""
+
+    def called(self, function: Any, source: Source, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Serve the call of a function."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """The forward has ended without an error."""
+
+
+def listener_of(module: nn.Module) -> Listener | None:
+    """What listens to a module's forward, if anything does."""
+    forward = module_state(module).get("forward")
+    found = forward.__self__ if type(forward) is MethodType else None
+    return found if isinstance(found, Listener) else None
+
+
+def _standing_in(owner: nn.Module) -> Callable[..., Any]:
+    """The function behind `forward`: one that says of itself what the module's own says."""
+
+    @torch.compiler.disable  # lines and frames are nothing that a compiler can follow
+    def forward(self: Listener, /, *args: Any, **kwargs: Any) -> Any:
+        return self.run(args, kwargs)
+
+    try:
+        own = inspect.signature(owner.forward)
+    except (TypeError, ValueError):
+        return forward
+    first = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    others = [p for p in own.parameters.values() if p.name != "self"]
+    forward.__signature__ = own.replace(parameters=[first, *others])  # type: ignore[attr-defined]
+    return forward
+
+
+# --------------------------------------------------------------------- hearing
+
+
+class _Hearing(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__name__", "") not in _ACCESSES and (found := _innermost(sys._getframe(1))) is not None:
+            run, source = found
+            return run.called(func, source, args, kwargs)
+        return func(*args, **kwargs)
+
+
+_ACCESSES = {"__get__", "__set__", "__delete__"}  # of attributes, as x.shape
+
+
+@contextmanager
+def _hearing() -> Iterator[None]:
+    """A mode that hears of functions, unless one does already."""
+    if any(type(mode) is _Hearing for mode in _get_current_function_mode_stack()):
+        yield
+        return
+    with _Hearing():
+        yield
+
+
+@contextmanager
+def _not_hearing() -> Iterator[None]:
+    """Without the mode, whose presence alone lets torch leave its fused operators."""
+    stack = _get_current_function_mode_stack()
+    if not stack or type(stack[-1]) is not _Hearing:
+        yield
+        return
+    with _pop_mode_temporarily():
+        yield
+
+
+def _innermost(frame: FrameType | None) -> tuple[Run, Source] | None:
+    """The run that a function is called in and the line; None inside a module that nobody listens to."""
+    place: FrameType | None = None
+    while frame is not None:
+        code = frame.f_code
+        if code is _RUN:
+            run = frame.f_locals["run"]
+            return None if run is None or place is None else (run, Source(place.f_code.co_filename, place.f_lineno))
+        if code is _CALL:
+            return None
+        if place is None and _is_place(code):
+            place = frame
+        frame = frame.f_back
+    return None
+
+
+_RUN = Listener.run.__code__
+_CALL = nn.Module._call_impl.__code__
+_places: dict[CodeType, bool] = {}
+
+
+def _is_place(code: CodeType) -> bool:
+    """Whether code belongs to a forward, and not to torch's functions or to this engine."""
+    known = _places.get(code)
+    if known is None:
+        file = code.co_filename
+        inner = file.startswith(_TORCH) and not file.startswith(_OF_MODULES)
+        known = _places[code] = not inner and not file.startswith(_ENGINE)
+    return known

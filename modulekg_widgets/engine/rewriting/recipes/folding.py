@@ -1,0 +1,161 @@
+"""Folding batch norms into the layers before them: in eval mode one layer computes what two did.
+
+A batch norm in eval mode is y = gamma (x - mean) / sqrt(var + eps) + beta per channel; behind a linear map that is one
+factor and one shift per output channel of the map (Jacob et al. 2018, section 3.2, arXiv 1712.05877).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.utils.fusion import fuse_conv_bn_weights
+
+from modulekg_widgets.engine.errors import RewritingError, shown
+from modulekg_widgets.engine.rewriting.recipes.flow import Flow
+from modulekg_widgets.engine.rewriting.recipes.layers import (
+    LAYERS,
+    NORMS,
+    Layers,
+    has_hooks,
+    identity_like,
+    runs_as,
+    torch_class,
+    twin,
+    widest,
+)
+from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe
+from modulekg_widgets.engine.rewriting.replace import exchange
+from modulekg_widgets.engine.tracing.dataflow import ModuleNode
+from modulekg_widgets.engine.tracing.trace import trace_dataflow
+
+
+class Unfolded(NamedTuple):
+    """A layer and the batch norm behind it that stay as they are, and why."""
+
+    layer: str
+    norm: str
+    why: str
+
+
+class Folding(Recipe):
+    """The batch norms that were folded, as `pairs` (layer, norm); those that were not, in `skipped`; the way back."""
+
+    pairs: tuple[tuple[str, str], ...]
+    skipped: tuple[Unfolded, ...]
+
+    def headline(self) -> str:
+        return f"{len(self.pairs)} batch norms folded, {len(self.skipped)} not"
+
+    def lines(self) -> Iterator[str]:
+        yield from (f"{shown(layer)} + {shown(norm)}: not folded, {why}" for layer, norm, why in self.skipped)
+        yield from (f"{shown(layer)} + {shown(norm)}" for layer, norm in self.pairs)
+
+
+def fold_conv_bn(model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Folding:
+    """Fold every batch norm that alone reads the output of a convolution or linear layer into it, in place.
+
+    `args`, `kwargs`: inputs that forward takes; who reads what is seen in one forward pass. The layer becomes a new one
+    of its class, of the same dtype, device and memory format, the norm `nn.Identity`. Layers that are tied,
+    parametrised or hooked, that run code of their own, or that others read, stay and are listed in `.skipped`.
+    Raises `RewritingError` for a model or batch norm in training mode, and `TraceError`; the model is then as it was.
+    """
+    layers = Layers(model)
+    _check_mode(layers)
+    flow = Flow(trace_dataflow(model, args, kwargs))
+    new: dict[str, nn.Module] = {}
+    pairs: list[tuple[str, str]] = []
+    skipped: list[Unfolded] = []
+    for layer, norm in _candidates(flow):
+        why = _why_not(layer, norm, flow, layers)
+        if why:
+            skipped.append(Unfolded(layer.path, norm.path, why))
+            continue
+        pairs.append((layer.path, norm.path))
+        new[layer.path], new[norm.path] = folded(layer.module, norm.module), identity_like(norm.module)
+    return Folding(exchange(model, new, check=False), pairs=tuple(pairs), skipped=tuple(skipped))
+
+
+def folded(layer: Any, norm: Any) -> nn.Module:
+    """A new layer of the class of `layer` that computes what it and `norm` compute in eval mode.
+
+    The arithmetic is done in float64 and rounded once.
+    """
+    new = twin(layer)
+    weight, bias = layer.weight, layer.bias
+    dtype = widest(weight)
+    with torch.inference_mode(False), torch.no_grad():
+        mean, var = (tensor.to(dtype) for tensor in (norm.running_mean, norm.running_var))
+        gamma, beta = (None if tensor is None else tensor.to(dtype) for tensor in (norm.weight, norm.bias))
+        by_output = _by_output(weight, layer)
+        made, shift = fuse_conv_bn_weights(by_output, bias, mean, var, norm.eps, gamma, beta)
+        if by_output is not weight:
+            made = nn.Parameter(_by_input(made, layer), weight.requires_grad)
+        made.requires_grad_(weight.requires_grad)
+        shift.requires_grad_(weight.requires_grad if bias is None else bias.requires_grad)
+    new._parameters["weight"], new._parameters["bias"] = made, shift
+    return new
+
+
+def _by_output(weight: torch.Tensor, layer: Any) -> torch.Tensor:
+    """The weight with the output channels first; those of a transposed convolution come second, group by group."""
+    if not getattr(layer, "transposed", False):
+        return weight
+    return weight.unflatten(0, (layer.groups, -1)).transpose(1, 2).flatten(0, 1)
+
+
+def _by_input(weight: torch.Tensor, layer: Any) -> torch.Tensor:
+    """The way back from `_by_output`."""
+    turned = weight.unflatten(0, (layer.groups, -1)).transpose(1, 2).flatten(0, 1)
+    return torch.empty_like(layer.weight, requires_grad=False).copy_(turned)
+
+
+def _check_mode(layers: Layers) -> None:
+    for path, module in layers:
+        if module.training and (path == "" or isinstance(module, _BatchNorm)):
+            raise RewritingError(
+                f"{shown(path) or 'the model'} is in training mode, where a batch norm normalises by each batch: call "
+                "model.eval(), then fold"
+            )
+
+
+def _candidates(flow: Flow) -> Iterator[tuple[ModuleNode, ModuleNode]]:
+    """Each layer whose output a batch norm takes, with that norm."""
+    for layer in flow.modules:
+        if isinstance(layer.module, LAYERS):
+            norms = (node for node in flow.readers(layer) if isinstance(node.module, _BatchNorm))
+            yield from ((layer, norm) for norm in dict.fromkeys(norms))
+
+
+def _why_not(layer: ModuleNode, norm: ModuleNode, flow: Flow, layers: Layers) -> str:
+    """Why a norm is not folded; empty when it is."""
+    why = layers.why_not(layer.module) or why_not_norm(norm.module, layers)
+    why = why or flow.why_not_between(layer, norm) or flow.why_read_outside(layer) or flow.why_read_outside(norm)
+    return why or why_not_channels(layer, norm)
+
+
+def why_not_norm(norm: nn.Module, layers: Layers) -> str:
+    """Why a batch norm in eval mode is no fixed factor and shift; empty when it is."""
+    cls = torch_class(norm, NORMS)
+    if cls is None or not runs_as(norm, cls):
+        return f"{shown(type(norm).__name__)} has a forward of its own"
+    if norm.running_mean is None or norm.running_var is None:
+        return "the batch norm has no running statistics"
+    if has_hooks(norm):
+        return "the batch norm has hooks"
+    if layers.holds_plainly(norm):
+        return "a plain attribute holds the batch norm, too"
+    return ""
+
+
+def why_not_channels(layer: ModuleNode, norm: ModuleNode) -> str:
+    """Why the norm's channels are not the layer's output channels; empty when they are."""
+    module: Any = layer.module
+    value = layer.outputs[0]
+    dims = 2 if isinstance(module, nn.Linear) else module.weight.dim()
+    if len(value.shape) != dims:
+        return f"its output has the shape {list(value.shape)}: dimension 1 is not that of its channels"
+    return "" if norm.outputs[0].dtype == value.dtype else "the batch norm changes the dtype"

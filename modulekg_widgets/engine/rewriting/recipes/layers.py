@@ -1,0 +1,149 @@
+"""Which layers a recipe may rebuild, and a new layer with the settings of an old one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
+
+from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
+from modulekg_widgets.engine.identity.hierarchy import Walk, module_state, walk
+from modulekg_widgets.engine.rewriting.select import plain_name
+
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+LAYERS = (*CONVOLUTIONS, *TRANSPOSED, nn.Linear)
+NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+_METHODS = ("forward", "_conv_forward", "_output_padding", "_check_input_dim", "__call__")
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def torch_class(module: nn.Module, classes: Sequence[type[nn.Module]]) -> type[nn.Module] | None:
+    """The nearest of `classes` that the module is an instance of."""
+    return next((cls for cls in type(module).__mro__ if cls in classes), None)
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether anyone listens to the calls of the module or to their gradients."""
+    state = module_state(module)
+    return any(state.get(name) for name in _HOOKS)
+
+
+def runs_as(module: nn.Module, cls: type[nn.Module]) -> bool:
+    """Whether a call of the module runs the code of torch's own `cls`."""
+    own = any(getattr(type(module), name, None) is not getattr(cls, name, None) for name in _METHODS)
+    return not own and "forward" not in module_state(module)
+
+
+class Layers:
+    """The modules of a model with what speaks against rebuilding each of them; runs no code of the model."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.walk = walk(model)
+        self._holders = _holders(self.walk)
+        self._plainly_held = {id(module) for state in self.walk.states for module in _modules_in(state)}
+
+    def __iter__(self) -> Iterator[tuple[str, nn.Module]]:
+        """The modules with their dotted names, each once."""
+        return ((self.walk.path(index), module) for index, module in enumerate(self.walk.modules))
+
+    def why_not(self, module: nn.Module, classes: Sequence[type[nn.Module]] = LAYERS) -> str:
+        """Why the module may not be rebuilt as one of `classes`; empty when it may."""
+        cls = torch_class(module, classes)
+        if cls is None:
+            return f"it is a {shown(type(module).__name__)}"
+        if is_parametrized(module):
+            return "it is parametrised: call torch.nn.utils.parametrize.remove_parametrizations first"
+        if not runs_as(module, cls):
+            return f"{shown(type(module).__name__)} has a forward of its own"
+        if self.holds_plainly(module):
+            return "a plain attribute holds it, too, which would go on calling the old one"
+        return self._why_not_its_tensors(module) or ("it has hooks" if has_hooks(module) else "")
+
+    def holds_plainly(self, module: nn.Module) -> bool:
+        """Whether an attribute that is no slot holds the module, alone or in a list, tuple or dict."""
+        return id(module) in self._plainly_held
+
+    def _why_not_its_tensors(self, module: nn.Module) -> str:
+        own = module_state(module)["_parameters"]
+        for name in ("weight", "bias"):
+            tensor = own.get(name)
+            if name not in own or (tensor is None and name == "weight"):
+                return f"its {name} is no parameter, but computed (by a pruning mask, a weight norm) or missing"
+            if tensor is None:
+                continue
+            if type(tensor) is not nn.Parameter or type(tensor.data) is not torch.Tensor:
+                return f"its {name} is a {shown(type(tensor).__name__)}"
+            if not tensor.dtype.is_floating_point:
+                return f"its {name} is {str(tensor.dtype).removeprefix('torch.')}"
+            if len(self._holders[id(tensor)]) > 1:
+                return f"its {name} is tied to {shown(self._other_place(tensor, module, name))}"
+        return ""
+
+    def _other_place(self, tensor: torch.Tensor, module: nn.Module, name: str) -> str:
+        for index in self._holders[id(tensor)]:
+            state = self.walk.states[index]
+            for kind in ("_parameters", "_buffers"):
+                for other, value in state[kind].items():
+                    if value is tensor and (self.walk.modules[index] is not module or other != name):
+                        return ".".join(filter(None, (self.walk.path(index), other)))
+        return name
+
+
+def _holders(walk: Walk) -> dict[int, list[int]]:
+    """For each parameter and buffer, the modules that hold it, one entry for each of its names there."""
+    found: dict[int, list[int]] = {}
+    for index, state in enumerate(walk.states):
+        for kind in ("_parameters", "_buffers"):
+            for tensor in (state.get(kind) or {}).values():
+                if tensor is not None:
+                    found.setdefault(id(tensor), []).append(index)
+    return found
+
+
+_REGISTERED = frozenset({"_parameters", "_buffers", "_modules"})
+
+
+def _modules_in(state: dict[str, Any]) -> Iterator[nn.Module]:
+    """The modules that plain attributes hold, directly or in a list, tuple or dict."""
+    for name, value in state.items():
+        if isinstance(value, nn.Module):
+            yield value
+        elif isinstance(value, dict | list | tuple) and name not in _REGISTERED and value:
+            parts: Iterable[Any] = value.values() if isinstance(value, dict) else value
+            yield from (part for part in parts if isinstance(part, nn.Module))
+
+
+def twin(module: nn.Module, cls: type[nn.Module] | None = None) -> Any:
+    """A new module with the attributes of `module` and the same tensors, of its class or of `cls`; the old stays."""
+    cls = cls or type(module)
+    new = cls.__new__(cls)
+    state = module_state(module)
+    module_state(new).update({k: v.copy() if isinstance(v, dict | set) else v for k, v in state.items()})
+    return new
+
+
+def named(model: nn.Module, names: Iterable[str] | str, layers: Layers) -> dict[str, nn.Module]:
+    """The modules of these names; raises `UnknownPathError` for a name that none has."""
+    found: dict[str, nn.Module] = {}
+    for name in [names] if isinstance(names, str) else names:
+        path = plain_name(layers.walk.modules[0], name)
+        index = layers.walk.find(path)
+        if index is None:
+            near = nearest(path, layers.walk.near(path))
+            raise UnknownPathError(f"{shown(type(model).__name__)} has no module {shown(name)!r}: {near}")
+        found[layers.walk.path(index)] = layers.walk.modules[index]  # a shared module under its first name
+    return found
+
+
+def widest(tensor: torch.Tensor) -> torch.dtype:
+    """The dtype in which arithmetic on a tensor is done before it is rounded once."""
+    return torch.float32 if tensor.device.type == "mps" else torch.float64
+
+
+def identity_like(module: nn.Module) -> nn.Identity:
+    """What stands where `module` is no longer needed, in its mode."""
+    return nn.Identity().train(module.training)

@@ -1,0 +1,196 @@
+"""Low-rank adapters: a frozen layer and a trainable update of small rank beside it.
+
+h = W x + (alpha / rank) B A x with W frozen, A random and B zero (Hu et al. 2021, section 4.1, arXiv 2106.09685). For a
+convolution A has its kernel and B is pointwise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.errors import RewritingError, shown
+from modulekg_widgets.engine.identity.hierarchy import walk
+from modulekg_widgets.engine.rewriting.recipes.layers import CONVOLUTIONS, Layers, named, torch_class, twin, widest
+from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe, exchanged
+from modulekg_widgets.engine.rewriting.replace import Rewrite, exchange
+
+ADAPTED = (*CONVOLUTIONS, nn.Linear)
+
+
+class LowRank(nn.Module):
+    """A frozen `base` layer plus `scale` times `up` after `down`, which alone are trained."""
+
+    def __init__(self, base: nn.Module, down: nn.Module, up: nn.Module, scale: float, trained: Iterable[str]) -> None:
+        super().__init__()
+        self.base: Any = base
+        self.down: Any = down
+        self.up: Any = up
+        self.scale = scale
+        self.trained = frozenset(trained)  # the parameters of the base that were trained before
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.base(x) + self.scale * self.up(self.down(x))
+
+    @property
+    def weight(self) -> torch.Tensor:
+        """What the base's weight and the update amount to, for whoever reads the weight and does not call the layer."""
+        base, down, up = self.base.weight, self.down.weight, self.up.weight
+        return base + self.scale * (up.flatten(1) @ down.flatten(1)).view_as(base)
+
+    @property
+    def bias(self) -> torch.Tensor | None:
+        """The bias of the base."""
+        return self.base.bias
+
+    def extra_repr(self) -> str:
+        return f"rank={len(self.down.weight)}, scale={self.scale:g}"
+
+
+class Adapted(NamedTuple):
+    """A layer with an adapter: its rank and the trainable parameters before and after."""
+
+    name: str
+    rank: int
+    before: int
+    after: int
+
+
+class Adaptation(Recipe):
+    """The layers that got adapters; `trainable`: parameters of the whole model before and after; the way back."""
+
+    layers: tuple[Adapted, ...]
+    trainable: tuple[int, int]
+
+    def merge(self) -> Rewrite:
+        """Put plain layers with the merged weights in the adapters' places; its `undo()` brings the adapters back."""
+        return merge_low_rank(self.model)
+
+    def headline(self) -> str:
+        return f"{len(self.layers)} layers, {self.trainable[0]:,} → {self.trainable[1]:,} trainable parameters"
+
+    def lines(self) -> Iterator[str]:
+        yield from (f"{shown(name)}: rank {rank}, {old:,} → {new:,}" for name, rank, old, new in self.layers)
+
+
+def low_rank(
+    model: nn.Module,
+    names: Iterable[str] | str | None = None,
+    *,
+    rank: int = 8,
+    alpha: float | None = None,
+    seed: int = 0,
+    args: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+) -> Adaptation:
+    """Freeze linear layers and convolutions and give each a trainable update of rank `rank`, in place.
+
+    `names`: the layers, or None for all linear layers that `rank` makes smaller. `alpha`: the update is scaled by
+    `alpha / rank`, by 1 for None. `seed`: of the random A; B is zero, so outputs are the same at first. The frozen
+    weight shares the memory of the old one; other layers keep their `requires_grad`. With `args` and `kwargs` the new
+    model's forward is checked.
+    Raises `UnknownPathError`, and `RewritingError` for a named layer that cannot be adapted; nothing is changed then.
+    """
+    if not isinstance(rank, int) or rank < 1:
+        raise RewritingError(f"rank is {shown(repr(rank))}: pass a whole number of at least 1")
+    scale = 1.0 if alpha is None else _scale(alpha, rank)
+    layers = Layers(model)
+    chosen = _smaller(layers, rank) if names is None else named(model, names, layers)
+    for name, module in chosen.items():
+        if why := why_not(module, layers):
+            raise RewritingError(f"{shown(name) or 'the model'} cannot get a low-rank update: {why}")
+    generator = torch.Generator().manual_seed(seed)
+    new = {name: adapted(module, rank, scale, generator) for name, module in chosen.items()}
+    before = _trainable(model)
+    rewrite = exchanged(model, new, args, kwargs)
+    rows = [Adapted(name, rank, _trainable(chosen[name]), _trainable(made)) for name, made in new.items()]
+    after = before + sum(row.after - row.before for row in rows)
+    return Adaptation(rewrite, layers=tuple(rows), trainable=(before, after))
+
+
+def merge_low_rank(model: nn.Module) -> Rewrite:
+    """Replace every `LowRank` of a model, in place, by a plain layer that computes the same."""
+    walked = walk(model)
+    found = {walked.path(i): module for i, module in enumerate(walked.modules) if isinstance(module, LowRank)}
+    return exchange(model, {name: merged(module) for name, module in found.items()}, check=False)
+
+
+def adapted(layer: Any, rank: int, scale: float, generator: torch.Generator) -> LowRank:
+    """The layer, frozen, with an update of zero."""
+    weight = layer.weight
+    base = twin(layer)
+    with torch.inference_mode(False), torch.no_grad():
+        for name in ("weight", "bias"):
+            if (own := base._parameters[name]) is not None:
+                base._parameters[name] = nn.Parameter(own.detach(), requires_grad=False)
+        down, up = _factors(layer, rank, {"device": weight.device, "dtype": weight.dtype})
+        # what nn.Linear starts with; the generator is on the CPU, so that every device gets the same numbers
+        bound = 1 / math.sqrt(math.prod(down.weight.shape[1:]))
+        drawn = torch.empty(down.weight.shape).uniform_(-bound, bound, generator=generator)
+        down.weight.copy_(drawn)
+        up.weight.zero_()
+    trained = [name for name, own in layer._parameters.items() if own is not None and own.requires_grad]
+    return LowRank(base, down, up, scale, trained).train(layer.training)
+
+
+def merged(adapter: LowRank) -> nn.Module:
+    """A plain layer of the base's class with the update in its weight; the arithmetic is rounded once."""
+    new, base = twin(adapter.base), adapter.base.weight
+    dtype = widest(base)
+    with torch.inference_mode(False), torch.no_grad():
+        update = adapter.up.weight.to(dtype).flatten(1) @ adapter.down.weight.to(dtype).flatten(1)
+        weight = torch.empty_like(base).copy_(base.to(dtype) + adapter.scale * update.view_as(base))
+        new._parameters["weight"] = nn.Parameter(weight, "weight" in adapter.trained)
+        if adapter.base.bias is not None:
+            new._parameters["bias"] = nn.Parameter(adapter.base.bias.detach().clone(), "bias" in adapter.trained)
+    return new.train(adapter.training)
+
+
+def why_not(module: nn.Module, layers: Layers) -> str:
+    """Why a module cannot get an adapter; empty when it can."""
+    why = layers.why_not(module, ADAPTED)
+    if why:
+        return why
+    if type(module) not in ADAPTED:
+        return f"{shown(type(module).__name__)} is a class of its own, whose weight others may read"
+    if getattr(module, "groups", 1) != 1:
+        return f"it has {module.groups} groups"
+    return ""
+
+
+def _smaller(layers: Layers, rank: int) -> dict[str, nn.Module]:
+    """The linear layers whose update is smaller than their weight."""
+    return {
+        path: module
+        for path, module in layers
+        if isinstance(module, nn.Linear) and not why_not(module, layers)
+        and rank * sum(module.weight.shape) < module.weight.numel()
+    }  # fmt: skip
+
+
+def _factors(layer: Any, rank: int, options: dict[str, Any]) -> tuple[Any, Any]:
+    """`down` to `rank` channels and `up` from them, with weights that are still to be set."""
+    cls = torch_class(layer, ADAPTED)
+    assert cls is not None
+    if cls is nn.Linear:
+        down = nn.utils.skip_init(cls, layer.in_features, rank, bias=False, **options)
+        return down, nn.utils.skip_init(cls, rank, layer.out_features, bias=False, **options)
+    down = nn.utils.skip_init(
+        cls, layer.in_channels, rank, layer.kernel_size, stride=layer.stride, padding=layer.padding,
+        dilation=layer.dilation, bias=False, padding_mode=layer.padding_mode, **options,
+    )  # fmt: skip
+    return down, nn.utils.skip_init(cls, rank, layer.out_channels, 1, bias=False, **options)
+
+
+def _scale(alpha: float, rank: int) -> float:
+    if not isinstance(alpha, int | float) or not math.isfinite(alpha):
+        raise RewritingError(f"alpha is {shown(repr(alpha))}: pass a finite number")
+    return alpha / rank
+
+
+def _trainable(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)

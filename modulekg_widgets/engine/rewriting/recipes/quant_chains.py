@@ -1,0 +1,195 @@
+"""What is quantised together: a layer, the batch norm and the clamping activation behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from torch import nn
+
+from modulekg_widgets.engine.errors import RewritingError, shown
+from modulekg_widgets.engine.rewriting.function_module import FunctionModule
+from modulekg_widgets.engine.rewriting.functions import function_name
+from modulekg_widgets.engine.rewriting.recipes.flow import Flow
+from modulekg_widgets.engine.rewriting.recipes.folding import why_not_channels, why_not_norm
+from modulekg_widgets.engine.rewriting.recipes.layers import LAYERS, NORMS, Layers, has_hooks, torch_class
+from modulekg_widgets.engine.rewriting.recipes.quantizers import QUANTIZED
+from modulekg_widgets.engine.rewriting.select import plain_name
+from modulekg_widgets.engine.tracing.dataflow import DataNode, ModuleNode, OperatorNode
+
+_CLAMPS = (nn.ReLU, nn.ReLU6, nn.Hardtanh)
+_CLAMPING_FUNCTIONS = {"relu": nn.ReLU, "relu6": nn.ReLU6}
+# operators whose outputs hold the very numbers of their inputs, or some of them, or zero
+_KEEPING = {
+    "aten::relu", "aten::relu_", "aten::max_pool1d_with_indices", "aten::max_pool2d_with_indices",
+    "aten::max_pool3d_with_indices", "aten::view", "aten::_unsafe_view", "aten::permute", "aten::transpose",
+    "aten::t", "aten::squeeze", "aten::unsqueeze", "aten::clone", "aten::detach", "aten::alias", "aten::expand",
+    "aten::slice", "aten::select",
+}  # fmt: skip
+
+
+class Unquantised(NamedTuple):
+    """A layer that stays in floating point, and why."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Chain:
+    """A layer to quantise with what runs directly behind it."""
+
+    layer: ModuleNode
+    norm: ModuleNode | None = None
+    activation: nn.Module | None = None  # a new one
+    clamp: ModuleNode | None = None  # the module that does what `activation` does, which then goes
+
+    @property
+    def modules(self) -> list[ModuleNode]:
+        return [node for node in (self.layer, self.norm, self.clamp) if node is not None]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(node.path for node in self.modules)
+
+
+def found_chains(flow: Flow, layers: Layers) -> tuple[list[Chain], list[Unquantised]]:
+    """The chains by data flow, and the layers that are in none.
+
+    A clamp does nothing to what is clamped already, so one that must stay (a function, a module that is called
+    elsewhere, too) is done within the chain as well.
+    """
+    chains, others = [], []
+    for node in flow.modules:
+        if isinstance(node.module, LAYERS):
+            why = why_not(node, flow, layers)
+            if why:
+                others.append(Unquantised(node.path, why))
+            else:
+                chains.append(_chain_from(node, flow, layers))
+    return chains, others
+
+
+def given_chains(names: Iterable[Sequence[str]], flow: Flow, layers: Layers) -> list[Chain]:
+    """The chains of these names: a layer, then a batch norm, then a clamp, the latter two where they are named.
+
+    Raises `UnknownPathError` and `RewritingError`.
+    """
+    chains: list[Chain] = []
+    taken: set[int] = set()
+    for chain in names:
+        if isinstance(chain, str):
+            raise RewritingError(f"a chain is a list of names, got the text {shown(chain)!r}: pass [[…], […]]")
+        nodes = [flow.graph.modules[plain_name(flow.graph.model, name)] for name in chain]
+        why = _why_no_chain(nodes, flow, layers)
+        if not why and any(id(node) in taken for node in nodes):
+            why = "one of these stands in two chains"
+        if why:
+            raise RewritingError(f"{shown(' → '.join(map(str, chain))) or 'an empty chain'} cannot be quantised: {why}")
+        taken.update(map(id, nodes))
+        norm = next((node for node in nodes if isinstance(node.module, NORMS)), None)
+        clamp = nodes[-1] if _clamp(nodes[-1].module) else None
+        chains.append(Chain(nodes[0], norm, _clamp(clamp.module) if clamp else None, clamp))
+    return chains
+
+
+def why_not(node: ModuleNode, flow: Flow, layers: Layers) -> str:
+    """Why a layer is not quantised; empty when it can be."""
+    cls = torch_class(node.module, LAYERS)
+    if cls not in QUANTIZED:
+        return f"torch.ao trains no quantised {shown(type(node.module).__name__)}"
+    why = layers.why_not(node.module, QUANTIZED)
+    if not why and not node.calls:
+        why = "it is not called"
+    if not why and any(len(call.inputs) != 1 or len(call.outputs) != 1 for call in node.calls):
+        why = "it is called with other things than one tensor"
+    return why or flow.why_read_outside(node) or _why_fast(node, flow)
+
+
+def on_grid(value: DataNode, outputs: set[DataNode]) -> bool:
+    """Whether a value consists of numbers that a quantizer gave: `outputs`, or what only moves or drops numbers."""
+    while value not in outputs:
+        producer = value.producer
+        if producer is None or producer.name not in _KEEPING:
+            return False
+        value = producer.inputs[0]
+    return True
+
+
+def _why_fast(node: ModuleNode, flow: Flow) -> str:
+    """nn.TransformerEncoderLayer reads the weights of its layers in evaluation without calling them."""
+    above = node.path.rpartition(".")[0]
+    owner = flow.graph.modules[above].module if above in flow.graph.modules else None
+    fast = isinstance(owner, nn.TransformerEncoderLayer) and owner is not node.module
+    return "nn.TransformerEncoderLayer reads its weight without calling it" if fast else ""
+
+
+def _chain_from(layer: ModuleNode, flow: Flow, layers: Layers) -> Chain:
+    norm = next((node for node in flow.readers(layer) if isinstance(node.module, NORMS)), None)
+    if norm is not None and _why_not_with_norm(layer, norm, flow, layers):
+        norm = None
+    last = norm or layer
+    operator = _clamping_operator(last, flow)
+    if operator is None:
+        return Chain(layer, norm)
+    return Chain(layer, norm, _activation(operator), _clamping_module(operator, flow, layers))
+
+
+def _why_not_with_norm(layer: ModuleNode, norm: ModuleNode, flow: Flow, layers: Layers) -> str:
+    why = layers.why_not(norm.module, NORMS) or why_not_norm(norm.module, layers) or flow.why_not_between(layer, norm)
+    why = why or flow.why_read_outside(norm) or why_not_channels(layer, norm)
+    if why or isinstance(layer.module, nn.Linear):
+        return why or "torch.ao quantises linear layers without their batch norm"
+    return "" if torch_class(norm.module, NORMS) is not nn.SyncBatchNorm else "torch.ao has no SyncBatchNorm"
+
+
+def _clamping_operator(last: ModuleNode, flow: Flow) -> OperatorNode | None:
+    """The operator that alone reads what a module gives, when it is a clamp."""
+    if len(last.calls) != 1 or len(last.outputs[0].consumers) != 1:
+        return None
+    operator = last.outputs[0].consumers[0]
+    return operator if _activation(operator) is not None and not flow.why_seen(last.outputs[0]) else None
+
+
+def _activation(operator: OperatorNode) -> nn.Module | None:
+    name = operator.name.removesuffix("_")
+    if name == "aten::relu":
+        return nn.ReLU()
+    if name == "aten::hardtanh":
+        bounds = [*operator.args[1:3], -1.0, 1.0][: max(2, len(operator.args) - 1)]
+        return nn.ReLU6() if bounds[:2] == [0.0, 6.0] else nn.Hardtanh(*bounds[:2])
+    return None
+
+
+def _clamping_module(operator: OperatorNode, flow: Flow, layers: Layers) -> ModuleNode | None:
+    """The module that makes this call and none else, so that it may go."""
+    node = flow.graph.modules[operator.module]
+    plain = torch_class(node.module, _CLAMPS) is type(node.module) and len(node.calls) == 1
+    return node if plain and not has_hooks(node.module) and not layers.holds_plainly(node.module) else None
+
+
+def _clamp(module: nn.Module) -> nn.Module | None:
+    """A new module for a clamp that was named: a module of torch, or a function as a module."""
+    if isinstance(module, FunctionModule):
+        made = _CLAMPING_FUNCTIONS.get(function_name(module.function))
+        return made() if made is not None else None
+    if type(module) is nn.Hardtanh:
+        return nn.Hardtanh(module.min_val, module.max_val)
+    return type(module)() if type(module) in _CLAMPS else None
+
+
+def _why_no_chain(nodes: list[ModuleNode], flow: Flow, layers: Layers) -> str:
+    """Why named modules are no chain; empty when they are."""
+    if not nodes:
+        return "name a layer, the batch norm and the activation behind it"
+    first, *rest = nodes
+    if why := why_not(first, flow, layers):
+        return f"{shown(first.path) or 'the model'}: {why}"
+    kinds = "".join("n" if isinstance(node.module, NORMS) else "c" if _clamp(node.module) else "?" for node in rest)
+    if kinds not in ("", "n", "c", "nc"):
+        return "a chain is a layer, then a batch norm, then a ReLU, ReLU6 or Hardtanh, which both may be absent"
+    if "n" in kinds and (why := _why_not_with_norm(first, rest[0], flow, layers)):
+        return why
+    return next((why for pair in pairwise(nodes) if (why := flow.why_not_between(*pair))), "")

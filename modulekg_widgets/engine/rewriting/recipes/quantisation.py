@@ -1,0 +1,266 @@
+"""Fake quantisation: what a model loses in integers, and training with it, on torch.ao's quantizers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.errors import RewritingError, shown
+from modulekg_widgets.engine.identity.hierarchy import module_state, walk
+from modulekg_widgets.engine.rewriting.recipes.flow import Flow
+from modulekg_widgets.engine.rewriting.recipes.layers import Layers, identity_like
+from modulekg_widgets.engine.rewriting.recipes.quant_chains import (
+    Chain,
+    Unquantised,
+    found_chains,
+    given_chains,
+    on_grid,
+)
+from modulekg_widgets.engine.rewriting.recipes.quantizers import FakeQuantized, quantized, quantizers
+from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe
+from modulekg_widgets.engine.rewriting.replace import exchange
+from modulekg_widgets.engine.tracing.hooks import listening_to_modules
+from modulekg_widgets.engine.tracing.inputs import call_arguments
+from modulekg_widgets.engine.tracing.restore import bytes_kept, untouched
+from modulekg_widgets.engine.tracing.structure import tensors
+from modulekg_widgets.engine.tracing.trace import trace_dataflow
+
+Evaluate = Callable[[nn.Module], float]
+_SCALE, _ZERO_POINT, _BIAS = 4, 4, 4  # bytes: float32, int32, float32
+
+
+class Agreement(NamedTuple):
+    """How near the quantised outputs come: relative error, signal to noise in dB, share of equal largest classes."""
+
+    error: float
+    sqnr: float
+    top1: float | None  # None where an output is no table of scores
+
+
+class FakeQuantization(Recipe):
+    """What was quantised, in `chains`, and what not, in `skipped`; what it costs and saves; and the way back.
+
+    `accuracy`: before and after, where `evaluate` was given; `agreement`: of the outputs for `args`; `nbytes`: of
+    parameters and buffers in floating point and with integer weights, float32 scales and biases.
+    """
+
+    chains: tuple[tuple[str, ...], ...]
+    skipped: tuple[Unquantised, ...]
+    bits: tuple[int, int]
+    accuracy: tuple[float, float] | None
+    agreement: Agreement | None
+    nbytes: tuple[int, int]
+
+    def headline(self) -> str:
+        before, after = self.nbytes
+        parts = [f"{len(self.chains)} layers in {self.bits[0]} bits, activations in {self.bits[1]}"]
+        parts.append(f"{before:,} → {after:,} bytes")
+        if self.accuracy is not None:
+            parts.append(f"accuracy {self.accuracy[0]:.4g} → {self.accuracy[1]:.4g}")
+        if self.agreement is not None:
+            top1 = "" if self.agreement.top1 is None else f", {self.agreement.top1:.1%} equal top-1"
+            parts.append(f"error {self.agreement.error:.2%}, SQNR {self.agreement.sqnr:.1f} dB{top1}")
+        return "; ".join(parts)
+
+    def lines(self) -> Iterator[str]:
+        yield from (f"{shown(name) or '(root)'}: not quantised, {why}" for name, why in self.skipped)
+        yield from (shown(" → ".join(names)) for names in self.chains)
+
+
+def fake_quant(
+    model: nn.Module,
+    args: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    batches: Iterable[Any] = (),
+    chains: Iterable[Sequence[str]] | None = None,
+    evaluate: Evaluate | None = None,
+    bits: int = 8,
+    activation_bits: int | None = None,
+) -> FakeQuantization:
+    """Quantise, in place and for show, every convolution with its batch norm and ReLU, and every linear layer.
+
+    `args`, `kwargs`: inputs that forward takes; they and `batches`, further inputs, tell the ranges of the activations.
+    `chains`: names as of `find_chains`, or None for all. `evaluate`: gives the accuracy of a model. `bits`: of weights
+    (per output channel, symmetric); `activation_bits`: of activations (per tensor, affine), None for the same; 2 to 8.
+    Each chain becomes one `FakeQuantized` with copies of the weights, which train through the rounding; its ranges
+    follow the data in training mode and stay in eval mode. All figures are of eval mode.
+    Raises `RewritingError`, `UnknownPathError` and `TraceError`; the model is then as it was.
+    """
+    widths = _checked_bits(bits), _checked_bits(bits if activation_bits is None else activation_bits)
+    layers = Layers(model)
+    _check_data(layers)
+    flow = Flow(trace_dataflow(model, args, kwargs, training=False))
+    found, skipped = found_chains(flow, layers) if chains is None else (given_chains(chains, flow, layers), [])
+    made = _made(found, widths)
+    before = _nbytes(model, ())
+    calls = [call_arguments(args, kwargs), *(call_arguments(batch, None) for batch in batches)]
+    root = flow.graph.model
+    with _at_rest(root, calls):
+        expected = _calibrated(root, found, made, calls)
+        accuracy = None if evaluate is None else _number(evaluate(model))
+    new = {name: module for chain, block in zip(found, made, strict=True) for name, module in _places(chain, block)}
+    rewrite = exchange(model, new, check=False)
+    try:
+        with _at_rest(root, calls):
+            after = None if evaluate is None else _number(evaluate(model))
+            agreement = _agreement(expected, _outputs(root, calls[0]))
+    except BaseException:
+        rewrite.undo()
+        raise
+    return FakeQuantization(
+        rewrite,
+        chains=tuple(chain.names for chain in found),
+        skipped=tuple(skipped),
+        bits=widths,
+        accuracy=None if accuracy is None or after is None else (accuracy, after),
+        agreement=agreement,
+        nbytes=(before, _nbytes(model, made)),
+    )
+
+
+def _made(chains: Sequence[Chain], widths: tuple[int, int]) -> list[FakeQuantized]:
+    """The quantised module of each chain; one quantises its input where that is not the output of others."""
+    given = {value for chain in chains for value in chain.modules[-1].outputs}
+    return [
+        quantized(
+            chain.layer.module,
+            None if chain.norm is None else chain.norm.module,
+            chain.activation,
+            bits=widths[0],
+            activation_bits=widths[1],
+            quantize_input=not all(on_grid(value, given) for value in chain.layer.inputs),
+        )
+        for chain in chains
+    ]
+
+
+def _places(chain: Chain, block: FakeQuantized) -> Iterator[tuple[str, nn.Module]]:
+    """What stands where the modules of a chain stood."""
+    yield chain.layer.path, block
+    yield from ((node.path, identity_like(node.module)) for node in chain.modules[1:])
+
+
+# ------------------------------------------------------------------ running
+
+
+@contextmanager
+def _at_rest(root: nn.Module, held: Any) -> Iterator[None]:
+    """In eval mode and without gradients; whatever forward changes is put back."""
+    modules = walk(root).modules
+    with untouched(modules, held) as kept, bytes_kept(kept.every_tensor), torch.no_grad():
+        for module in modules:
+            module_state(module)["training"] = False
+        yield
+
+
+def _calibrated(root: nn.Module, chains: Sequence[Chain], made: Sequence[FakeQuantized], calls: list[Any]) -> Any:
+    """Let the quantizers see what the float model computes; gives its outputs for the first call."""
+    first = {id(chain.layer.module): (chain, block) for chain, block in zip(chains, made, strict=True)}
+    last = {id(chain.modules[-1].module): (chain, block) for chain, block in zip(chains, made, strict=True)}
+    seen: dict[int, int] = {}
+
+    def observe(block: FakeQuantized, name: str, values: torch.Tensor) -> None:
+        quantizer = block._modules.get(name)
+        if quantizer is not None:
+            count = seen[id(quantizer)] = seen.get(id(quantizer), -1) + 1
+            quantizer.observe(values, count)  # type: ignore[operator]
+
+    def left(module: nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
+        if output is None:  # the call raised
+            return
+        if id(module) in first:
+            observe(first[id(module)][1], "input", next(tensor for _, tensor in tensors((args, kwargs))))
+        if id(module) in last:
+            chain, block = last[id(module)]
+            observe(block, "output", output if chain.activation is None else chain.activation(output))
+
+    with listening_to_modules(lambda *_: None, left):
+        outputs = [_outputs_of_batch(root, call, number) for number, call in enumerate(calls)]
+    for chain, block in zip(chains, made, strict=True):
+        for quantizer in quantizers(block):
+            if not quantizer.scale.isfinite().all():
+                raise RewritingError(f"{shown(chain.layer.path)} takes or gives numbers that are not finite")
+            quantizer.enable_observer(block.training)
+    return outputs[0]
+
+
+def _outputs_of_batch(root: nn.Module, call: Any, number: int) -> list[torch.Tensor]:
+    try:
+        return _outputs(root, call)
+    except Exception as error:
+        given = "args" if not number else f"batch {number}"
+        raise RewritingError(
+            f"the forward pass with {given} raised {type(error).__name__}: {shown(str(error), 300)}"
+        ) from error
+
+
+def _outputs(root: nn.Module, call: tuple[tuple[Any, ...], dict[str, Any]]) -> list[torch.Tensor]:
+    """The floating point tensors that the model gives."""
+    args, kwargs = call
+    return [tensor.detach().clone() for _, tensor in tensors(root(*args, **kwargs)) if tensor.is_floating_point()]
+
+
+# ------------------------------------------------------------------ figures
+
+
+def _agreement(expected: list[torch.Tensor], found: list[torch.Tensor]) -> Agreement | None:
+    """How near outputs come to the expected ones; None where they cannot be compared."""
+    if not expected or [t.shape for t in expected] != [t.shape for t in found]:
+        return None
+    signal = sum(float(tensor.double().square().sum()) for tensor in expected)
+    pairs = zip(expected, found, strict=True)
+    noise = sum(float((after.double() - before.double()).square().sum()) for before, after in pairs)
+    scores, others = expected[0], found[0]
+    table = scores.dim() >= 2 and scores.shape[1] > 1
+    top1 = float((scores.argmax(1) == others.argmax(1)).double().mean()) if table and scores.numel() else None
+    if not noise:
+        return Agreement(0.0, math.inf, top1)
+    ratio = signal / noise
+    return Agreement(math.sqrt(1 / ratio) if ratio else math.inf, 10 * math.log10(ratio) if ratio else -math.inf, top1)
+
+
+def _nbytes(model: nn.Module, blocks: Sequence[FakeQuantized]) -> int:
+    """The bytes of parameters and buffers, of the weights in `blocks` as integers with scales and float32 biases."""
+    inside = {id(tensor) for block in blocks for tensor in _state(block)}
+    rest = sum(tensor.nbytes for tensor in _state(model) if id(tensor) not in inside)
+    return rest + sum(map(_quantised_bytes, blocks))
+
+
+def _quantised_bytes(block: FakeQuantized) -> int:
+    core: Any = block.layer
+    weight = core.weight
+    bits = core.weight_fake_quant.activation_post_process.quant_max.bit_length() + 1
+    size = math.ceil(weight.numel() * bits / 8) + len(weight) * _SCALE
+    if core.bias is not None or hasattr(core, "bn"):
+        size += len(weight) * _BIAS
+    return size + (len(quantizers(block)) - 1) * (_SCALE + _ZERO_POINT)
+
+
+def _state(module: nn.Module) -> list[torch.Tensor]:
+    """The parameters and buffers of a module and those below, each once."""
+    return list({id(t): t for t in (*module.parameters(), *module.buffers())}.values())
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise RewritingError(f"evaluate gave a {shown(type(value).__name__)}: let it give one number") from None
+
+
+def _checked_bits(bits: int) -> int:
+    if not isinstance(bits, int) or isinstance(bits, bool) or not 2 <= bits <= 8:
+        raise RewritingError(f"got {shown(repr(bits))} bits: pass a whole number from 2 to 8")
+    return bits
+
+
+def _check_data(layers: Layers) -> None:
+    for path, module in layers:
+        if any(own is not None and own.is_meta for own in module_state(module)["_parameters"].values()):
+            raise RewritingError(f"{shown(path) or 'the model'} is on the meta device: ranges are taken from real data")

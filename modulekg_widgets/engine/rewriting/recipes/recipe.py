@@ -1,0 +1,40 @@
+"""What the recipes give: a rewrite that knows what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from torch import nn
+
+from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.rewriting.replace import Rewrite, exchange
+
+_SHOWN = 12
+
+
+class Recipe(Rewrite):
+    """A rewrite with the facts of one recipe; `undo()` as for every rewrite."""
+
+    def __init__(self, rewrite: Rewrite, **facts: Any) -> None:
+        vars(self).update(vars(rewrite), **facts)
+
+    def headline(self) -> str:
+        """What was done, in a few words."""
+        raise NotImplementedError
+
+    def lines(self) -> Iterator[str]:
+        """One line for each module, the important ones first."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        state = ", undone" if self._undone else ""
+        title = f"<{type(self).__name__} in {shown(type(self.model).__name__)}: {self.headline()}{state}>"
+        found = list(islice(self.lines(), _SHOWN + 1))
+        return "\n".join([title, *(f"  {line}" for line in found[:_SHOWN]), *["  …"] * (len(found) > _SHOWN)])
+
+
+def exchanged(model: nn.Module, new: Mapping[str, nn.Module], args: Any, kwargs: Mapping[str, Any] | None) -> Rewrite:
+    """The exchange of layers for such of the same shapes; with inputs the whole model is tried."""
+    return exchange(model, new, args=args, kwargs=kwargs, check=args is not None or kwargs is not None)

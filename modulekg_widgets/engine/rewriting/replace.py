@@ -1,0 +1,284 @@
+"""Putting other modules in the place of some: wholly or not at all, and back again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from modulekg_widgets.engine.errors import NotAModuleError, RewritingError, UnknownPathError, nearest, shown
+from modulekg_widgets.engine.identity.hierarchy import Walk, is_script, module_state, walk
+from modulekg_widgets.engine.rewriting.chains import HOLDER
+from modulekg_widgets.engine.rewriting.fitting import chained, difference, misfit, result_shapes
+from modulekg_widgets.engine.rewriting.select import plain_name
+
+Replaced = Mapping[str, tuple[nn.Module, nn.Module]]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """An entry of a module's children, and what was put there."""
+
+    owner: nn.Module
+    key: str
+    old: Any
+    new: nn.Module
+
+    def put(self, module: Any) -> None:
+        module_state(self.owner)["_modules"][self.key] = module
+
+    def holds(self, module: Any) -> bool:
+        return module_state(self.owner)["_modules"].get(self.key) is module
+
+
+class Rewrite:
+    """What was replaced in a model, in `replaced`: {name: (old, new)}; `undo()` puts the old modules back."""
+
+    def __init__(
+        self, model: nn.Module, slots: Sequence[Slot], replaced: Mapping[str, tuple[nn.Module, nn.Module]]
+    ) -> None:
+        self.model = model
+        self.replaced = dict(replaced)
+        self._slots = tuple(slots)
+        self._undone = False
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the modules that were replaced."""
+        return list(self.replaced)
+
+    def undo(self) -> None:
+        """Put the very modules back that were there before; raises `RewritingError` when others stand there by now."""
+        if self._undone:
+            raise RewritingError("this rewrite is undone already: there is nothing left to put back")
+        for slot in self._slots:
+            if not slot.holds(slot.new):
+                raise RewritingError(
+                    f"{shown(slot.key)!r} holds another module than this rewrite put there: undo what came later first"
+                )
+        _write([(slot, slot.old, slot.new) for slot in self._slots])
+        self._undone = True
+
+    def __repr__(self) -> str:
+        state = ", undone" if self._undone else ""
+        lines = [f"<{type(self).__name__} in {shown(type(self.model).__name__)}: {len(self.replaced)} modules{state}>"]
+        for name, (old, new) in list(self.replaced.items())[:12]:
+            lines.append(f"  {shown(name)}: {shown(type(old).__name__)} → {shown(type(new).__name__)}")
+        return "\n".join(lines + ["  …"] * (len(self.replaced) > 12))
+
+
+def replace(
+    model: nn.Module,
+    names: str | Iterable[str],
+    fn: Callable[[str, nn.Module], nn.Module],
+    *,
+    args: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+    check: bool = True,
+) -> Rewrite:
+    """Put `fn(name, module)` in the place of each named module, in place and in the same position.
+
+    `nn.Identity()` takes a module out; the module itself keeps it. A shared module is asked about once and replaced in
+    all its places. Every replacement must take what the old module took and give the same shape; with `args`, the whole
+    model must run on these inputs and give the shapes that it gave; `check=False` leaves both out, as for a head with
+    another number of classes. A model in eval mode stays in it. Whatever goes wrong, the model stays as it was.
+    Raises `UnknownPathError`, `NotAModuleError` and `RewritingError`; what `fn` raises passes through.
+    """
+    places, found = _located(model, [names] if isinstance(names, str) else list(names))
+    new = {name: fn(name, places.modules[index]) for name, index in found.items()}
+    return _exchanged(model, places, found, new, [[name] for name in new], args, kwargs, check)
+
+
+def replace_chains(
+    model: nn.Module,
+    chains: Iterable[Sequence[str]],
+    fn: Callable[[list[str], list[nn.Module]], Sequence[nn.Module]],
+    *,
+    args: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+    check: bool = True,
+) -> Rewrite:
+    """Put `fn(names, modules)`, as many modules as the chain has, in the place of the modules of each chain.
+
+    A chain is a list of names as `find_chains` gives; `nn.Identity()` takes a module out. A module may be in one chain
+    only. The checks are those of `replace`, for each chain as a whole.
+    """
+    groups = [list(chain) for chain in chains]
+    for chain in chains if isinstance(chains, list | tuple) else groups:
+        if isinstance(chain, str):
+            raise RewritingError(f"a chain is a list of names, got the text {shown(chain)!r}: pass [[…], […]]")
+    places, found = _located(model, [name for group in groups for name in group])
+    _check_apart(places, groups)
+    new: dict[str, nn.Module] = {}
+    for group in groups:
+        given = fn(list(group), [places.modules[_index(places, name)] for name in group])
+        if not isinstance(given, list | tuple) or len(given) != len(group):
+            what = f"{len(given)} modules" if isinstance(given, list | tuple) else f"a {shown(type(given).__name__)}"
+            raise RewritingError(
+                f"fn gave {what} for the chain {shown(' → '.join(group))}: give a list of {len(group)}, nn.Identity() "
+                "for a module that goes"
+            )
+        new.update(zip(group, given, strict=True))
+    return _exchanged(model, places, found, new, groups, args, kwargs, check)
+
+
+def exchange(
+    model: nn.Module,
+    new: Mapping[str, nn.Module],
+    *,
+    args: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+    check: bool = True,
+) -> Rewrite:
+    """Put modules in the place of others, by name; as `replace`."""
+    places, found = _located(model, list(new))
+    return _exchanged(model, places, found, dict(new), [[name] for name in new], args, kwargs, check)
+
+
+# --------------------------------------------------------------------- locating
+
+
+def _located(model: nn.Module, names: list[str]) -> tuple[Walk, dict[str, int]]:
+    """The walk, and the index of each named module, once each under the first of its names."""
+    places = walk(model)
+    found: dict[str, int] = {}
+    for name in names:
+        index = _index(places, name)
+        if not index:
+            raise RewritingError("the model itself cannot be replaced in place: build the new one around it instead")
+        if index not in found.values():
+            found[name] = index
+    for name, index in found.items():
+        above = places.parents[index]
+        while above > 0:
+            if above in found.values():
+                raise RewritingError(
+                    f"{shown(name)!r} lies in {shown(places.path(above))!r}, which goes as well: name one"
+                )
+            above = places.parents[above]
+    return places, found
+
+
+def _index(places: Walk, name: str) -> int:
+    path = plain_name(places.modules[0], name)
+    index = places.find(path)
+    if index is None:
+        hint = f"; a name in {HOLDER} exists while function_modules is active" if HOLDER in path.split(".") else ""
+        raise UnknownPathError(f"there is no module {shown(path)!r}: {nearest(path, places.near(path))}{hint}")
+    return index
+
+
+def _check_apart(places: Walk, groups: list[list[str]]) -> None:
+    seen: set[int] = set()
+    for group in groups:
+        for name in group:
+            index = _index(places, name)
+            if index in seen:
+                raise RewritingError(f"{shown(name)!r} stands in the chains twice: replace one chain, then look again")
+            seen.add(index)
+
+
+# -------------------------------------------------------------------- exchanging
+
+
+def _exchanged(
+    model: nn.Module,
+    places: Walk,
+    found: dict[str, int],
+    new: dict[str, nn.Module],
+    groups: list[list[str]],
+    args: Any,
+    kwargs: Mapping[str, Any] | None,
+    check: bool,
+) -> Rewrite:
+    root = places.modules[0]
+    old = {name: places.modules[index] for name, index in found.items()}
+    changed = {name: module for name, module in new.items() if module is not old[name]}
+    slots = _slots(places, {found[name]: module for name, module in changed.items()})
+    _check_modules(places, slots, found, new)
+    before = None
+    if check and (args is not None or kwargs is not None):
+        before = result_shapes(root, () if args is None else args, kwargs)
+    elif check:
+        _check_fit(old, new, [group for group in groups if any(name in changed for name in group)])
+    rewrite = Rewrite(root, slots, {name: (old[name], module) for name, module in changed.items()})
+    _write([(slot, slot.new, slot.old) for slot in slots])
+    if before is not None:
+        _check_whole(rewrite, before, args, kwargs)
+    for name, module in changed.items():
+        if not old[name].training and module.training:
+            module.eval()
+    return rewrite
+
+
+def _slots(places: Walk, new: Mapping[int, nn.Module]) -> list[Slot]:
+    """Every slot that leads to a module that goes."""
+    found = []
+    for parent in range(len(places)):
+        for key, index in places.slots(parent):
+            if index is not None and index in new:
+                owner = places.modules[parent]
+                if is_script(owner):
+                    raise RewritingError(
+                        f"{shown(places.path(index))!r} lies in TorchScript, which cannot be rewritten"
+                    )
+                found.append(Slot(owner, key, places.states[parent]["_modules"][key], new[index]))
+    return found
+
+
+def _check_modules(places: Walk, slots: list[Slot], found: dict[str, int], new: Mapping[str, Any]) -> None:
+    for name, module in new.items():
+        if isinstance(module, type) or not isinstance(module, nn.Module):
+            what = f"the class {module.__name__}" if isinstance(module, type) else f"a {type(module).__name__}"
+            raise NotAModuleError(
+                f"the replacement for {shown(name)!r} is {shown(what)}: give an instance of nn.Module"
+            )
+    owners = {id(slot.owner) for slot in slots}
+    # an owner inside its own replacement would contain itself; one that the old module holds may move
+    for name, module in new.items():
+        if module is not places.modules[found[name]] and any(id(inner) in owners for inner in walk(module).modules):
+            raise RewritingError(f"the replacement for {shown(name)!r} contains the module that it would stand in")
+
+
+def _check_fit(old: Mapping[str, nn.Module], new: Mapping[str, nn.Module], groups: list[list[str]]) -> None:
+    for group in groups:
+        olds, news = [old[name] for name in group], [new[name] for name in group]
+        if len(group) > 1 and all(type(module) is nn.Identity for module in news):
+            continue
+        reason = misfit(olds[0], news[0]) if len(group) == 1 else misfit(chained(olds), chained(news))
+        if reason is not None:
+            raise RewritingError(
+                f"the replacement for {shown(' → '.join(group))} does not fit: {reason}. Give one that fits, pass args "
+                "to let the whole model decide, or check=False to put it there all the same"
+            )
+
+
+def _check_whole(rewrite: Rewrite, before: Any, args: Any, kwargs: Mapping[str, Any] | None) -> None:
+    try:
+        after = result_shapes(rewrite.model, () if args is None else args, kwargs)
+        reason = difference(before, after)
+    except BaseException as error:
+        rewrite.undo()
+        if not isinstance(error, Exception):
+            raise
+        raise RewritingError(f"the model does not run with the replacements: {error}. It is as it was") from error
+    if reason is not None:
+        rewrite.undo()
+        raise RewritingError(
+            f"with the replacements {reason}; the model is as it was. check=False replaces all the same"
+        )
+
+
+def _write(changes: list[tuple[Slot, Any, Any]]) -> None:
+    """Fill slots, all or none: each with the second of a triple, the third is what it holds now."""
+    done = []
+    try:
+        for change in changes:
+            done.append(change)
+            change[0].put(change[1])
+    except BaseException:
+        for slot, _, before in done:
+            slot.put(before)
+        raise

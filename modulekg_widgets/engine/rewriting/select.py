@@ -1,0 +1,142 @@
+"""Names in a model: what stands at one, what is put there, and the names of all modules of a class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.errors import NotAModuleError, RewritingError, UnknownPathError, nearest, shown
+from modulekg_widgets.engine.identity.hierarchy import is_script, module_state, unwrapped, walk
+from modulekg_widgets.engine.rewriting.kinds import test_of
+
+
+def get(model: nn.Module, name: str) -> Any:
+    """What stands at a dotted name: a module, parameter, buffer or attribute; `""` and `"self"` are the model itself.
+
+    `"self.layer1.0"` is the same as `"layer1.0"`. Raises `NotAModuleError` and `UnknownPathError`.
+    """
+    root = _root(model)
+    path = plain_name(root, name)
+    if not path:
+        return root
+    place = _place(root, path)
+    return place.table[place.key] if place.table is not None else getattr(place.owner, place.key)
+
+
+def set(model: nn.Module, name: str, value: Any) -> None:
+    """Put `value` at a dotted name that exists, in place and in the same position; `get` tells how names read.
+
+    A module's slot takes a module or None, a parameter's an `nn.Parameter` or None, a buffer's a tensor or None. One
+    slot is set: where a module stands in several, the others keep it (`replace` changes all of them).
+    Raises `NotAModuleError`, `UnknownPathError` and `RewritingError`.
+    """
+    root = _root(model)
+    path = plain_name(root, name)
+    if not path:
+        raise RewritingError("the model itself cannot be set in place: assign it to your variable instead")
+    place = _place(root, path)
+    if is_script(place.owner):
+        raise RewritingError(
+            f"{shown(path)!r} lies in TorchScript, which cannot be rewritten: rewrite before scripting"
+        )
+    kind = _VALUES.get(place.kind)
+    if kind is not None and value is not None and not isinstance(value, kind):
+        got, wanted = shown(type(value).__name__), _ARTICLES[place.kind]
+        raise RewritingError(f"{shown(path)!r} is a {place.kind}, got a {got}: pass {wanted} or None")
+    if place.kind == "module" and value is not None and any(m is place.owner for m in walk(value).modules):
+        raise RewritingError(f"the new {shown(path)!r} holds the module that it would stand in: take that out first")
+    if place.table is None:
+        setattr(place.owner, place.key, value)
+    else:
+        place.table[place.key] = value
+
+
+def find(model: nn.Module, cls: Any, include_super_class: bool = True) -> list[str]:
+    """The names of the modules of a class, or of the function modules of a function, in the order of `modules()`.
+
+    Subclasses match too, and what is inside a match is not searched; with `include_super_class=False` only the exact
+    class matches, anywhere. `cls` may be a tuple of several. A shared module is listed once, `""` is the model itself.
+    Functions, as `F.relu`, are found while `function_modules` is active. Raises `NotAModuleError`, `RewritingError`.
+    """
+    matches = test_of(cls, include_super_class)
+    places = walk(model)
+    found: list[str] = []
+    index = 0
+    while index < len(places):
+        if matches(places.modules[index]):
+            found.append(places.path(index))
+            index = places.ends[index] if include_super_class else index + 1
+        else:
+            index += 1
+    return found
+
+
+def plain_name(root: nn.Module, name: str) -> str:
+    """A name without the `self.` that some tools write before it; raises `UnknownPathError` for no text."""
+    if not isinstance(name, str):
+        raise UnknownPathError(f"names are text such as 'layer1.0', got a {shown(type(name).__name__)}")
+    if "self" not in module_state(root)["_modules"]:
+        if name == "self":
+            return ""
+        return name.removeprefix("self.")
+    return name
+
+
+# --------------------------------------------------------------------- places
+
+_VALUES: dict[str, type] = {"module": nn.Module, "parameter": nn.Parameter, "buffer": torch.Tensor}
+_ARTICLES = {"module": "a module", "parameter": "an nn.Parameter", "buffer": "a tensor"}
+
+
+class _Place(NamedTuple):
+    owner: nn.Module
+    key: str
+    kind: str
+    table: dict[str, Any] | None  # that holds it; None for what the class computes
+
+
+def _root(model: Any) -> nn.Module:
+    if not isinstance(model, nn.Module):
+        raise NotAModuleError(f"got a {shown(type(model).__name__)}: pass an instance of torch.nn.Module")
+    return unwrapped(model)
+
+
+def _place(root: nn.Module, path: str) -> _Place:
+    for owner, key in _cuts(root, path):
+        state = module_state(owner)
+        for kind, table in _tables(state):
+            if key in table:
+                return _Place(owner, key, kind, table)
+        if hasattr(type(owner), key):
+            return _Place(owner, key, "attribute", None)
+    known = walk(root)
+    raise UnknownPathError(f"there is no {shown(path)!r}: {nearest(path, known.near(path))}")
+
+
+def _tables(state: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield "module", state["_modules"]
+    yield "parameter", state.get("_parameters") or {}
+    yield "buffer", state.get("_buffers") or {}
+    yield "attribute", state
+
+
+def _cuts(root: nn.Module, path: str) -> Iterator[tuple[nn.Module, str]]:
+    """Every way to read a path as a module and a name in it; names may hold dots, the longest is tried first."""
+    waiting = [(root, path)]
+    tried: list[tuple[nn.Module, str]] = []
+    while waiting:
+        module, rest = waiting.pop()
+        if any(module is m and rest == r for m, r in tried):
+            continue
+        tried.append((module, rest))
+        yield module, rest
+        slots = module_state(module)["_modules"]
+        cut = rest.find(".")
+        while cut >= 0:
+            child = slots.get(rest[:cut])
+            if child is not None:
+                waiting.append((unwrapped(child), rest[cut + 1 :]))
+            cut = rest.find(".", cut + 1)

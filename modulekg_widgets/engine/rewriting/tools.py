@@ -1,0 +1,39 @@
+"""`mk.rewrite`: finding, replacing, functions as modules, and ready recipes."""
+
+from __future__ import annotations
+
+from modulekg_widgets.engine.rewriting.chains import find_chains
+from modulekg_widgets.engine.rewriting.function_module import FunctionModule
+from modulekg_widgets.engine.rewriting.function_modules import (
+    FunctionModules,
+    activate,
+    deactivate,
+    function_modules,
+    is_active,
+)
+from modulekg_widgets.engine.rewriting.recipes.folding import fold_conv_bn
+from modulekg_widgets.engine.rewriting.recipes.low_rank import low_rank
+from modulekg_widgets.engine.rewriting.recipes.quantisation import fake_quant
+from modulekg_widgets.engine.rewriting.recipes.separable import depthwise_separable
+from modulekg_widgets.engine.rewriting.replace import Rewrite, replace, replace_chains
+from modulekg_widgets.engine.rewriting.select import find, get, set
+
+__all__ = [
+    "FunctionModule",
+    "FunctionModules",
+    "Rewrite",
+    "activate",
+    "deactivate",
+    "depthwise_separable",
+    "fake_quant",
+    "find",
+    "find_chains",
+    "fold_conv_bn",
+    "function_modules",
+    "get",
+    "is_active",
+    "low_rank",
+    "replace",
+    "replace_chains",
+    "set",
+]
