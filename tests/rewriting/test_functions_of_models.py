@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import modulekg_widgets as mk
 from axes.zoo import float_models, zoo_case
@@ -127,6 +129,30 @@ def test_training_gives_the_same_gradients() -> None:
             losses.append(loss.item())
         functions.deactivate()
     assert losses[:3] == losses[3:]
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpoints_compute_the_same_gradients(reentrant: bool) -> None:
+    def whole(m: Any, x: torch.Tensor) -> torch.Tensor:
+        return checkpoint(m.block, x, use_reentrant=reentrant) * 2
+
+    def part(m: Any, x: torch.Tensor) -> torch.Tensor:
+        return checkpoint(lambda y: F.relu(m.block(y)), x, use_reentrant=reentrant) * 2
+
+    for forward in (whole, part):
+        model = Doing(forward, block=Doing(lambda m, x: torch.sigmoid(m.inner(x)), inner=nn.Linear(3, 3)))
+        x = torch.randn(2, 3, requires_grad=True)
+        with function_modules(model, x) as functions:
+            assert functions.names == ["block.function_modules.sigmoid_0", "function_modules.mul_0"]
+            rw.replace(model, functions.names[0], lambda name, module: nn.Tanh())
+            inner = rw.get(model, "block.inner")
+            plain = Doing(forward, block=Doing(lambda m, x: torch.tanh(m.inner(x)), inner=inner))
+            gradients = []
+            for each in (model, plain):
+                inner.zero_grad()
+                each(x).square().sum().backward()
+                gradients.append(inner.weight.grad)
+        assert torch.equal(*gradients)
 
 
 def test_a_monitor_watches_them() -> None:

@@ -172,9 +172,12 @@ def _innermost(frame: FrameType | None) -> tuple[Run, Source] | None:
         if code is _RUN:
             run = frame.f_locals["run"]
             return None if run is None or place is None else (run, Source(place.f_code.co_filename, place.f_lineno))
-        if code is _CALL:
+        kind = _kinds.get(code)
+        if kind is None:
+            kind = _kinds[code] = _kind(code)
+        if kind == _END:
             return None
-        if place is None and _is_place(code):
+        if place is None and kind == _PLACE:
             place = frame
         frame = frame.f_back
     return None
@@ -182,14 +185,16 @@ def _innermost(frame: FrameType | None) -> tuple[Run, Source] | None:
 
 _RUN = Listener.run.__code__
 _CALL = nn.Module._call_impl.__code__
-_places: dict[CodeType, bool] = {}
+_CHECKPOINT = os.path.join(_TORCH, "utils", "checkpoint.py")
+_PLACE, _END, _BETWEEN = range(3)
+_kinds: dict[CodeType, int] = {}
 
 
-def _is_place(code: CodeType) -> bool:
-    """Whether code belongs to a forward, and not to torch's functions or to this engine."""
-    known = _places.get(code)
-    if known is None:
-        file = code.co_filename
-        inner = file.startswith(_TORCH) and not file.startswith(_OF_MODULES)
-        known = _places[code] = not inner and not file.startswith(_ENGINE)
-    return known
+def _kind(code: CodeType) -> int:
+    """Whether code belongs to a forward, ends the search, or is one of torch's functions or of this engine."""
+    file = code.co_filename
+    # what a checkpoint holds runs a second time, outside of the forward: it would find other functions there
+    if code is _CALL or file == _CHECKPOINT:
+        return _END
+    inner = file.startswith(_TORCH) and not file.startswith(_OF_MODULES)
+    return _BETWEEN if inner or file.startswith(_ENGINE) else _PLACE
