@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.monitoring.metrics.base import metric
     from modulekg_widgets.engine.monitoring.monitor import Monitor
     from modulekg_widgets.engine.monitoring.recording import load_recording
+    from modulekg_widgets.engine.plugins import plugins
     from modulekg_widgets.engine.pruning import tools as pruning
     from modulekg_widgets.engine.pruning.importance import importance
     from modulekg_widgets.engine.pruning.plan import plan
@@ -74,6 +75,7 @@ _HOMES = {
     "metric": "engine.monitoring.metrics.base",
     "monitoring": "engine.monitoring.tools",
     "plan": "engine.pruning.plan",
+    "plugins": "engine.plugins",
     "pruning": "engine.pruning.tools",
     "rewrite": "engine.rewriting.tools",
     "save_html": "widgets.pages",
@@ -116,6 +118,7 @@ __all__ = [
     "metric",
     "monitoring",
     "plan",
+    "plugins",
     "pruning",
     "rewrite",
     "save_html",
@@ -130,9 +133,11 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    loaded = name == "__version__" or import_module(f"{__name__}.engine.plugins").load()
     module = import_module(f"{__name__}.{home}")
     value = module if name in _NAMESPACES else getattr(module, name)
-    globals()[name] = value
+    if loaded:  # else the next use, in another thread, still has to wait for the plugins
+        globals()[name] = value
     return value
 
 

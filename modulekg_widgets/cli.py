@@ -30,6 +30,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (default: that of the process) and return the exit code; 2 stands for an error."""
     arguments = parser().parse_args(argv)
     try:
+        if arguments.run is not run_demo:  # the kernels of the notebooks load their own
+            from modulekg_widgets.engine import plugins
+
+            plugins.load()
         code = arguments.run(arguments)
         sys.stdout.flush()
         return code

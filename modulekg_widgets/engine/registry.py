@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from modulekg_widgets.engine.errors import DuplicateNameError, UnknownNameError, nearest, shown
@@ -17,7 +17,7 @@ def is_new_version(old: str | None, new: str | None) -> bool:
 
 
 class Registry(Generic[Entry]):
-    """Functions by name; a name is registered once, in a notebook as often as its cell runs.
+    """Functions by name; a name is registered once, the same function or what a notebook typed as often as it runs.
 
     An unknown name is an error that names the nearest.
     """
@@ -27,17 +27,30 @@ class Registry(Generic[Entry]):
         self._entries: dict[str, Entry] = {}
 
     def register(self, *names: str) -> Callable[[Entry], Entry]:
-        """A decorator that registers a function under `names`; raises `DuplicateNameError` for a taken one."""
+        """A decorator that registers a function under all of `names` or none.
+
+        Raises `DuplicateNameError` for a taken one.
+        """
 
         def decorate(entry: Entry) -> Entry:
-            for name in names:
-                old = self._entries.get(name)
-                if old is not None and not is_new_version(_home(old), _home(entry)):
-                    raise DuplicateNameError(f"the {self._subject} {name!r} is registered already: choose another name")
-            self._entries.update(dict.fromkeys(names, entry))
+            self.add(dict.fromkeys(names, entry))
             return entry
 
         return decorate
+
+    def add(self, entries: Mapping[str, Entry]) -> None:
+        """Register all of `entries` or none; raises `DuplicateNameError` for a taken name."""
+        for name, entry in entries.items():
+            old = self._entries.get(name)
+            if old is not None and old is not entry and not is_new_version(_home(old), _home(entry)):
+                raise DuplicateNameError(
+                    f"the {self._subject} {shown(name)!r} is registered already: choose another name"
+                )
+        self._entries.update(entries)
+
+    def replace(self, entry: Entry, names: Iterable[str]) -> None:
+        """Register `entry` under `names`, taken or not: for who has made sure that it may."""
+        self._entries.update(dict.fromkeys(names, entry))
 
     def __getitem__(self, name: str) -> Entry:
         try:

@@ -15,6 +15,7 @@ GROUND = {"errors", "registry"}
 ALLOWED = {
     "errors": set(),
     "registry": {"errors"},
+    "plugins": {"errors"},
     "identity": GROUND,
     "tracing": GROUND | {"identity"},
     "axes": GROUND | {"identity", "tracing"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any
 
@@ -108,6 +108,7 @@ class Sizes:
 
 Adapter = Callable[[Sizes], Mapping[str, Any]]
 _adapters: dict[type, Adapter] = {}
+_homes: dict[type, str | None] = {}  # the module that registered each
 
 
 def adapter(*classes: type) -> Callable[[Adapter], Adapter]:
@@ -125,14 +126,21 @@ def adapter(*classes: type) -> Callable[[Adapter], Adapter]:
     for cls in classes:
         if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
             raise NotAModuleError(f"adapters are for subclasses of torch.nn.Module, got {shown(str(cls))}")
-        if cls in _adapters and not is_new_version(_adapters[cls].__module__, home):
-            raise DuplicateNameError(f"{cls.__name__} has an adapter already")
+    _refuse_taken(classes, home)
 
     def decorate(sizes_of: Adapter) -> Adapter:
+        _refuse_taken(classes, home)
         _adapters.update(dict.fromkeys(classes, sizes_of))
+        _homes.update(dict.fromkeys(classes, home))
         return sizes_of
 
     return decorate
+
+
+def _refuse_taken(classes: Iterable[type], home: str | None) -> None:
+    for cls in classes:
+        if cls in _adapters and not is_new_version(_homes.get(cls), home):
+            raise DuplicateNameError(f"{shown(cls.__name__)} has an adapter already: make a subclass")
 
 
 def adapter_of(module: nn.Module) -> Adapter | None:
@@ -155,7 +163,8 @@ def changed_attributes(axes: Axes, counts: Counts) -> dict[str, tuple[Any, Any]]
             if now.get(name) != state[name]:
                 if sizes_of.__module__ == __name__:
                     continue  # a subclass of a standard module that means something else by the name
-                raise _failed(node, f"gives {name}={now.get(name)} before the cut, where it is {state[name]!r}")
+                wrong = f"gives {name}={now.get(name)} before the cut, where it is {state[name]!r}"
+                raise _failed(sizes_of, node, wrong)
             if after != state[name]:
                 changed[f"{path}.{name}" if path else name] = (state[name], after)
     return changed
@@ -171,9 +180,9 @@ def _values(sizes_of: Adapter, sizes: Sizes, state: Mapping[str, Any]) -> dict[s
             if value is not None and state.get(name) is not None
         }
     except ModuleKGError as error:
-        raise _failed(sizes._node, f"fails: {error}") from error
+        raise _failed(sizes_of, sizes._node, f"fails: {error}") from error
     except Exception as error:  # whatever a user's function raises
-        raise _failed(sizes._node, f"fails: {type(error).__name__}: {shown(str(error))}") from error
+        raise _failed(sizes_of, sizes._node, f"fails: {type(error).__name__}: {shown(str(error))}") from error
 
 
 def _as_whole(value: Any, kind: type) -> Any:
@@ -183,9 +192,10 @@ def _as_whole(value: Any, kind: type) -> Any:
     return operator.index(value)
 
 
-def _failed(node: ModuleNode, what: str) -> CutError:
+def _failed(sizes_of: Adapter, node: ModuleNode, what: str) -> CutError:
     owner = f"{shown(node.path or 'the model')}, a {shown(type(node.module).__name__)}"
-    return CutError(f"the adapter for {owner}, {what}. Correct what @mk.adapter registered")
+    name = shown(str(getattr(sizes_of, "__name__", type(sizes_of).__name__)))
+    return CutError(f"the adapter for {owner}, {what}. Correct {name}, which @mk.adapter registered")
 
 
 def _touches(axes: Axes, node: DataNode, counts: Counts) -> bool:

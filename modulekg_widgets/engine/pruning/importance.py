@@ -11,7 +11,7 @@ import torch
 
 from modulekg_widgets.engine.axes.algebra import ATOM, Term, find
 from modulekg_widgets.engine.axes.axis import Axes, Axis
-from modulekg_widgets.engine.errors import CutError, UnknownNameError, shown
+from modulekg_widgets.engine.errors import CutError, ModuleKGError, UnknownNameError, shown
 from modulekg_widgets.engine.pruning.activations import Activation
 from modulekg_widgets.engine.pruning.calibration import parameters_with_data
 from modulekg_widgets.engine.pruning.criteria import FPGM, L1, L2, BNScale, Criterion, Hessian, Random, Taylor, rows_of
@@ -27,9 +27,12 @@ criteria: Registry[Callable[..., Any]] = Registry("importance")
 def importance(*names: str) -> Callable[[Entry], Entry]:
     """Register a function from a `Group` to one number per index, or a subclass of `Criterion`, under `names`.
 
-    Raises `DuplicateNameError` for a taken name.
+    `@mk.importance("largest")` over `def largest(group): return sum(m.tensor.abs().amax(1) for m in group.members)`
+    makes `mk.plan(graph, ratio=0.5, importance="largest")` keep the indices with the largest weights.
+    Raises `UnknownNameError` without a name and `DuplicateNameError` for a taken one; a plan raises `CutError` when the
+    function fails, or does not give one finite number per index.
     """
-    if not names or not all(isinstance(name, str) for name in names):
+    if not names or not all(isinstance(name, str) and name for name in names):
         raise UnknownNameError('an importance is registered under a name: write @mk.importance("name")')
     return cast("Callable[[Entry], Entry]", criteria.register(*names))
 
@@ -86,7 +89,12 @@ def score(axes: Axes, terms: Sequence[Term], importance: Any) -> dict[Term, Vect
         raise CutError(f"{composite!r} is made of several axes: pass the atoms, as [axis.term for axis in graph.axes]")
     criterion = _criterion(importance)
     name = _name_of(importance)
-    found = criterion.scores(axes, every)
+    try:
+        found = criterion.scores(axes, every)
+    except ModuleKGError:
+        raise
+    except Exception as error:  # whatever a user's class raises
+        raise CutError(f"importance {name} stopped: {_told(error)}") from error
     if not isinstance(found, Mapping):
         raise CutError(f"importance {name} gave a {shown(type(found).__name__)}: return a dict by atom")
     missing = next((term for term in every if term not in found), None)
@@ -119,10 +127,8 @@ class _ByGroup(Criterion):
         try:
             return self._function(group)
         except Exception as error:
-            raise CutError(
-                f"importance {self._name} stopped on axis {shown(group.axis.name)!r}: {type(error).__name__}: "
-                f"{shown(str(error), 300)}"
-            ) from error
+            where = f"on axis {shown(group.axis.name)!r}"
+            raise CutError(f"importance {self._name} stopped {where}: {_told(error)}") from error
 
 
 def _criterion(importance: Any) -> Criterion:
@@ -130,13 +136,21 @@ def _criterion(importance: Any) -> Criterion:
     if isinstance(entry, Criterion):
         return entry
     if isinstance(entry, type) and issubclass(entry, Criterion):
-        return entry()
+        try:
+            return entry()
+        except Exception as error:
+            wrong = f"importance {_name_of(importance)} cannot be made without arguments: {_told(error)}"
+            raise CutError(f"{wrong}; pass an object of it") from error
     if callable(entry):
         return _ByGroup(entry, _name_of(importance))
     raise CutError(
         f"importance={shown(repr(importance))}: pass a name ({', '.join(map(repr, criteria))}), a Criterion, or a "
         "function of a group"
     )
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {shown(str(error), 300)}"
 
 
 def _name_of(importance: Any) -> str:

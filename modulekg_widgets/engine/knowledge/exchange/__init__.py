@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar, cast
 
 import networkx as nx
 
-from modulekg_widgets.engine.errors import GraphFileError, shown
+from modulekg_widgets.engine.errors import GraphFileError, ModuleKGError, UnknownNameError, UnwritableFileError, shown
 from modulekg_widgets.engine.knowledge.contents import Contents
 from modulekg_widgets.engine.knowledge.exchange.csv_table import csv_table
 from modulekg_widgets.engine.knowledge.exchange.cytoscape import cytoscape, read_cytoscape
@@ -22,9 +24,30 @@ from modulekg_widgets.engine.registry import Registry
 
 __all__ = ["export_contents", "export_graph", "exporter", "exporters", "quoted", "read_contents", "write_whole"]
 
-Exporter = Callable[[nx.DiGraph], Iterator[str]]
+Exporter = Callable[[nx.DiGraph], Iterable[str]]
 exporters: Registry[Exporter] = Registry("export format")
-exporter = exporters.register  # the public decorator, `@mk.exporter("ext")`
+Given = TypeVar("Given", bound=Exporter)
+
+
+def exporter(*extensions: str) -> Callable[[Given], Given]:
+    """Register a function from a `networkx.DiGraph` to the lines of a file, for files with these extensions.
+
+    `@mk.exporter("names")` over `def names(graph): yield from graph` makes `graph.export("zoo.names")` write a line per
+    node. Raises `UnknownNameError` for what is no extension and `DuplicateNameError` for a taken one; an export
+    raises `UnwritableFileError` when the function fails, and leaves the file as it was.
+    """
+    for extension in extensions or (None,):
+        if (
+            not isinstance(extension, str)
+            or not re.fullmatch(r"[^\s./\\]+", extension)
+            or extension != extension.lower()
+        ):
+            raise UnknownNameError(
+                f"an extension is written in small letters and without a dot, got {shown(repr(extension))}: "
+                'write @mk.exporter("ext")'
+            )
+    return cast("Callable[[Given], Given]", exporters.register(*extensions))
+
 
 exporter("dot", "gv")(dot)
 exporter("edges")(csacademy)
@@ -56,8 +79,16 @@ def export_contents(contents: Contents, path: str | os.PathLike[str]) -> Path:
 
 def export_graph(graph: nx.DiGraph, path: Path) -> Path:
     """Write a graph that `to_networkx` made, or a part of one."""
-    lines = exporters[_extension(path)](graph)
-    write_whole(path, "".join(line + "\n" for line in lines).encode("utf-8", "backslashreplace"))
+    write = exporters[_extension(path)]
+    try:
+        text = "".join(line + "\n" for line in write(graph))
+    except ModuleKGError:
+        raise
+    except Exception as error:  # whatever a user's function raises
+        name = shown(str(getattr(write, "__name__", type(write).__name__)))
+        told = f"{type(error).__name__}: {shown(str(error), 300)}"
+        raise UnwritableFileError(f"{shown(str(path))!r} is not written: the exporter {name} fails: {told}") from error
+    write_whole(path, text.encode("utf-8", "backslashreplace"))
     return path
 
 

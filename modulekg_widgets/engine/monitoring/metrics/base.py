@@ -51,7 +51,8 @@ class MetricKind:
 
     name: str
     needs: tuple[str, ...]
-    make: Callable[..., Any]  # settings -> an object with compute(), and update() for several steps
+    # settings -> an object with compute(), and update() for several steps; made anew with each registration
+    make: Callable[..., Any] = field(compare=False)
     multi_step: bool = False
     wants_module: bool = False
     keeps: str = ""  # the copy that it keeps between steps, in words
@@ -118,6 +119,9 @@ def metric(
 ) -> Callable[[Made], Made]:
     """Register a metric under `names`; the values of `needs` are its arguments, in that order.
 
+    `@mk.metric("NegativeShare", needs="ForwardOutput")` over `def negative(output): return (output < 0).float().mean()`
+    makes `mk.Monitor(model, {"Linear": ["NegativeShare"]})` measure it.
+
     A function is a metric of one step: `fn(*needed) -> value`. A class is one object per module and call:
     `compute(self, *needed)` for one step, or `update(self, *needed)` for each step of a window and `compute(self)` at
     its end; `keeps` says which copy it keeps between steps. With a parameter `module`, the module is passed by that
@@ -128,8 +132,11 @@ def metric(
     "sum", "min", "max" or "histogram". `quick` gives the same value of the tensor behind the one need, as a new tensor
     without dimensions, where nothing else asks for its moments.
 
-    Raises `UnknownNameError` for what cannot be needed, `DuplicateNameError` for a taken name.
+    Raises `UnknownNameError` without a name or for what cannot be needed, `DuplicateNameError` for a taken name,
+    `ConfigError` for a class without `compute`. A metric that fails in training gives NaN, one warning and a reason.
     """
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise UnknownNameError('a metric is registered under a name: write @mk.metric("Name", needs="Weight")')
     wanted = (needs,) if isinstance(needs, str) else tuple(needs)
     for need in wanted:
         if need not in NEEDS:
@@ -140,6 +147,8 @@ def metric(
 
     def decorate(made: Any) -> Any:
         is_class = inspect.isclass(made)
+        if is_class and not hasattr(made, "compute"):
+            raise ConfigError(f"the metric class {shown(made.__name__)} has no compute(): it gives the value")
         multi_step = is_class and hasattr(made, "update")
         called: Any = getattr(made, "update" if multi_step else "compute") if is_class else made
         wants_module = "module" in _parameters(called)
@@ -147,10 +156,13 @@ def metric(
         def make(**settings: Any) -> Any:
             return made(**settings) if is_class else _Function(made, settings)
 
-        for name in names:
-            kind = MetricKind(name, wanted, make, multi_step, wants_module, keeps, before, made, quick, ranks)
+        kinds = {
+            name: MetricKind(name, wanted, make, multi_step, wants_module, keeps, before, made, quick, ranks)
+            for name in names
+        }
+        for kind in kinds.values():
             kind_module(kind, made)
-            METRICS.register(name)(kind)
+        METRICS.add({name: kind for name, kind in kinds.items() if name not in METRICS or METRICS[name] != kind})
         return made
 
     return decorate
