@@ -155,3 +155,13 @@ def test_a_model_without_weights_cannot_be_proved() -> None:
 def test_other_inputs_can_be_given() -> None:
     axes = mk.trace(seeded(TwoBranches), torch.randn(4, 3)).axes
     assert axes.verify((torch.randn(4, 3),)).ok
+
+
+def test_a_model_that_was_cut_is_traced_anew() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    graph = mk.trace(model, torch.randn(2, 3))
+    receipt = mk.plan(graph, ratio=0.5).cut(model)
+    with pytest.raises(mk.ModuleKGError, match="trace the model again"):
+        graph.axes.verify()
+    receipt.undo()
+    assert graph.axes.verify().ok

@@ -98,7 +98,7 @@ def verify(
 
     The inputs are the traced ones unless `args` and `kwargs` give others of the same shapes. `bipartitions` random
     parts of members are permuted alone; the output must change, else two axes were merged that are independent.
-    Raises `TraceError` when the forward pass does not run in float64.
+    Raises `TraceError` when the forward pass does not run in float64, or the model was cut since the trace.
     """
     try:
         return _Proof(axes, args, kwargs, seed, tolerance, torch.float64).report(bipartitions)
@@ -108,6 +108,15 @@ def verify(
             return _Proof(axes, args, kwargs, seed, max(tolerance, SINGLE), torch.float32).report(bipartitions)
         except TraceError:
             raise error from error.__cause__
+
+
+def _check_shapes(nodes: Sequence[DataNode]) -> None:
+    for node in nodes:
+        if node.tensor is not None and tuple(node.tensor.shape) != node.shape:
+            now, then = list(node.tensor.shape), list(node.shape)
+            raise TraceError(
+                f"{shown(node.name)} has shape {now}, at the trace {then}: trace the model again as it is now"
+            )
 
 
 class _Proof:
@@ -123,6 +132,7 @@ class _Proof:
         self.tolerance = tolerance
         self.random = np.random.default_rng(seed)
         self.nodes: list[DataNode] = list(dict.fromkeys(self.graph.state.values()))
+        _check_shapes(self.nodes)
         self.state = {name: cast(value, dtype) for name, value in rescaled(self.nodes, seed).items()}
         self.orders = {axis.term: _derangement(axis.size, self.random) for axis in axes.free}
 
