@@ -13,11 +13,10 @@ from modulekg_widgets.engine.errors import RewritingError, shown
 from modulekg_widgets.engine.rewriting.function_module import CallSite, FunctionModule
 from modulekg_widgets.engine.rewriting.kinds import functions_in, test_of
 from modulekg_widgets.engine.rewriting.listening import listener_of
-from modulekg_widgets.engine.rewriting.recording import record, sites_of
+from modulekg_widgets.engine.rewriting.recording import record, record_graph
+from modulekg_widgets.engine.rewriting.sites import Sites, holder_name
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
-
-HOLDER = "function_modules"  # the child under which a module lists those of its functions
 
 
 def find_chains(graph: Dataflow, pattern: Sequence[Any], include_super_class: bool = True) -> list[list[str]]:
@@ -99,14 +98,18 @@ def _steps(graph: Dataflow, with_functions: bool) -> Iterator[_Step]:
 
 def _functions(graph: Dataflow) -> tuple[Dataflow, list[tuple[str, CallSite, int, int]]]:
     """The graph of a new trace, and the functions in it: name, site and range of operators."""
-    recorded = record(graph.model, *graph.call, training=graph.training)
+    recorded = record_graph(graph)
+    assert recorded.graph is not None
+    every = record(graph.model, *graph.call)
+    nodes = list(dict.fromkeys(recorded.graph.modules.values()))
     found = []
-    paths = list(dict.fromkeys(node.path for node in recorded.graph.modules.values()))
     for index, runs in recorded.runs.items():
-        for calls, sites in zip(runs, sites_of(runs), strict=True):
-            for call, site in zip(calls, sites, strict=True):
-                name = ".".join(filter(None, (paths[index], HOLDER, site.name)))
-                found.append((name, site, call.start, call.end))
+        sites = Sites(every.get(index, []))
+        above = [nodes[index].path] * bool(index) + [holder_name(nodes[index].module)]
+        for calls in runs:
+            for call, site in zip(calls, sites.of(calls), strict=True):
+                if site is not None:
+                    found.append((".".join([*above, site.name]), site, call.start, call.end))
     return recorded.graph, found
 
 

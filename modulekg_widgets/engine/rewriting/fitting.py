@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Any
 
 import torch
@@ -30,10 +29,22 @@ def misfit(old: nn.Module, new: nn.Module) -> str | None:
         return _misfit_of_function(old, new)
     if type(new) is nn.Identity:
         return None
+    reason = None
     for given in _examples(old):
         expected = _result(old, given)
-        if not isinstance(expected, str):
-            return _difference(expected, _result(new, given), given)
+        if isinstance(expected, str):
+            continue
+        differs = _difference(expected, _result(new, given), given)
+        if differs is None:
+            return None
+        reason = reason or differs
+    return reason
+
+
+def written_only(old: nn.Module, new: nn.Module) -> str | None:
+    """Why nothing can stand where `old` does: it is a function that is called for what it writes."""
+    if isinstance(old, FunctionModule) and old.site.by_writing and type(new) is not nn.Identity:
+        return f"{old.site} is called for what it writes, and what a module returns there is used by nobody"
     return None
 
 
@@ -121,23 +132,28 @@ def _tensors(value: Any) -> Iterator[Any]:
 
 def _examples(module: nn.Module) -> Iterator[Given]:
     """Inputs to try on a module: those that its first layers state by their sizes."""
-    stated = (example for layer in walk(module).modules if (example := _example(layer)) is not None)
-    return (((example,), {}) for example in islice(stated, _TRIED))
+    stated = [examples for layer in walk(module).modules if (examples := _stated(layer))]
+    return ((example, {}) for examples in stated[:_TRIED] for example in examples)
 
 
-def _example(layer: nn.Module) -> torch.Tensor | None:
-    return next((make(layer) for cls, make in _MAKERS.items() if isinstance(layer, cls)), None)
+def _stated(layer: nn.Module) -> list[tuple[torch.Tensor, ...]]:
+    make = next((make for cls, make in _MAKERS.items() if isinstance(layer, cls)), None)
+    return [] if make is None else make(layer)
 
 
-def _convolved(layer: Any) -> torch.Tensor:
+def _convolved(layer: Any) -> list[tuple[torch.Tensor, ...]]:
     dims = len(layer.kernel_size)
     sizes = [2 * (d * (k - 1) + 1) + s for k, d, s in zip(layer.kernel_size, layer.dilation, layer.stride, strict=True)]
-    return _zeros(layer, 2, layer.in_channels, *sizes[:dims])
+    return [(_zeros(layer, 2, layer.in_channels, *sizes[:dims]),)]
 
 
-def _normalised(layer: Any) -> torch.Tensor:
-    spatial = {"1": [4], "3": [4, 4, 4]}.get(type(layer).__name__[-2:-1], [4, 4])
-    return _zeros(layer, 2, layer.num_features, *spatial)
+def _normalised(layer: Any) -> list[tuple[torch.Tensor, ...]]:
+    return [(_zeros(layer, 2, layer.num_features, *[4] * dims),) for dims in (2, 1, 3, 0)]
+
+
+def _last(*names: str) -> Callable[[Any], list[tuple[torch.Tensor, ...]]]:
+    """Inputs whose last dimension is an attribute: with one dimension before it, with two, and with three."""
+    return lambda layer: [tuple(_zeros(layer, *[2] * dims, getattr(layer, n)) for n in names) for dims in (1, 2, 3)]
 
 
 def _zeros(layer: nn.Module, *shape: int) -> torch.Tensor:
@@ -146,18 +162,24 @@ def _zeros(layer: nn.Module, *shape: int) -> torch.Tensor:
     return torch.zeros(shape, **like)
 
 
-def _indices(layer: Any) -> torch.Tensor:
-    return torch.zeros(2, 3, dtype=torch.long, device=layer.weight.device)
+def _indices(layer: Any) -> list[tuple[torch.Tensor, ...]]:
+    return [(torch.zeros(2, 3, dtype=torch.long, device=layer.weight.device),)]
 
 
-_MAKERS: dict[type, Callable[[Any], torch.Tensor]] = {
+_MAKERS: dict[type, Callable[[Any], list[tuple[torch.Tensor, ...]]]] = {
     nn.modules.conv._ConvNd: _convolved,
-    nn.Linear: lambda layer: _zeros(layer, 2, layer.in_features),
+    nn.Linear: _last("in_features"),
+    nn.Bilinear: _last("in1_features", "in2_features"),
     nn.modules.batchnorm._NormBase: _normalised,
-    nn.LayerNorm: lambda layer: _zeros(layer, 2, *layer.normalized_shape),
-    nn.RMSNorm: lambda layer: _zeros(layer, 2, *layer.normalized_shape),
-    nn.GroupNorm: lambda layer: _zeros(layer, 2, layer.num_channels, 4, 4),
+    nn.LayerNorm: lambda layer: [(_zeros(layer, 2, *layer.normalized_shape),)],
+    nn.RMSNorm: lambda layer: [(_zeros(layer, 2, *layer.normalized_shape),)],
+    nn.GroupNorm: lambda layer: [(_zeros(layer, 2, layer.num_channels, *[4] * dims),) for dims in (2, 1, 3, 0)],
+    nn.PReLU: lambda layer: [(_zeros(layer, 2, layer.num_parameters, 4, 4),)] if layer.num_parameters > 1 else [],
     nn.Embedding: _indices,
+    nn.EmbeddingBag: _indices,
+    nn.RNNBase: _last("input_size"),
+    nn.RNNCellBase: _last("input_size"),
+    nn.MultiheadAttention: _last("embed_dim", "kdim", "vdim"),
 }
 
 

@@ -37,6 +37,7 @@ class CallSite:
     args: tuple[Any, ...]  # of the recorded call, with layouts for tensors
     kwargs: Mapping[str, Any]
     result: Any
+    by_writing: bool = False  # what it returns is not used, what it writes is
 
     def __deepcopy__(self, memo: Any) -> CallSite:
         return self  # it says where code stands, which copies share

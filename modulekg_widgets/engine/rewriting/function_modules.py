@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from types import FrameType
 from typing import Any
-from weakref import WeakSet
 
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import ChangedCallsError, ModuleKGError, RewritingError, shown
+from modulekg_widgets.engine.errors import ChangedCallsError, RewritingError, shown
 from modulekg_widgets.engine.identity.hierarchy import Walk, is_script, module_state, walk
-from modulekg_widgets.engine.rewriting.chains import HOLDER
 from modulekg_widgets.engine.rewriting.fitting import fitted, held_by
 from modulekg_widgets.engine.rewriting.function_module import CallSite, FunctionModule
 from modulekg_widgets.engine.rewriting.functions import function_name
 from modulekg_widgets.engine.rewriting.listening import Listener, Run, listener_of
-from modulekg_widgets.engine.rewriting.recording import Call, is_operation, owners, record, sites_of
-from modulekg_widgets.engine.tracing.source import Source
-
-log = logging.getLogger("modulekg_widgets")
-_PASSES = 2  # what the first keeps for later ones, as a table that is made once, the second no longer makes
+from modulekg_widgets.engine.rewriting.recording import FUSED, Call, is_operation, owners, record, source_of
+from modulekg_widgets.engine.rewriting.sites import Sites, holder_name
 
 
 class FunctionModules:
@@ -30,45 +28,29 @@ class FunctionModules:
     `modules` has them by dotted name. What was put in the place of one stays there from `deactivate()` to `activate()`.
     """
 
-    def __init__(self, model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> None:
-        places = walk(model)
-        self.model = places.modules[0]
-        if is_script(self.model):
-            raise RewritingError("the model is TorchScript, whose functions no module can serve: pass the one before")
-        _check_inactive(places)
-        runs = _runs(self.model, args, kwargs)
-        # what a module lists comes after its children, and so it is with theirs
-        inner_first = sorted(owners(places), key=lambda index: (places.ends[index], -index))
-        self._servers = [_Server(places, index, runs.get(index, [])) for index in inner_first]
-        self._active = False
-        _open.add(self)
+    def __init__(self, model: nn.Module, session: _Session) -> None:
+        self.model = model
+        self._session = session
+        self._entered = 0
 
     def activate(self) -> None:
         """Serve the functions by modules that their owners list; raises `RewritingError` when they are already."""
-        if self._active:
-            raise RewritingError("the function modules are active already")
-        _check_inactive(walk(self.model))
-        for server in self._servers:
-            server.install()
-        listener = listener_of(self.model)
-        assert isinstance(listener, _Server)
-        listener.of_model = self
-        self._active = True
+        places = walk(self.model)
+        _check_inactive(places)
+        self._session.install(places)
 
     def deactivate(self) -> None:
         """Give each module its own forward and its own children back; does nothing when they have them."""
-        for server in self._servers:
-            server.remove()
-        self._active = False
+        self._session.remove()
 
     def is_active(self) -> bool:
         """Whether the model's functions are served by modules now."""
-        return self._active
+        return self._session.active
 
     @property
     def modules(self) -> dict[str, nn.Module]:
         """The function modules, or what was put in their place, by dotted name."""
-        return {name: module for server in self._servers for name, module in server.listed()}
+        return {name: module for server in self._session.servers for name, module in server.listed()}
 
     @property
     def names(self) -> list[str]:
@@ -76,19 +58,22 @@ class FunctionModules:
         return list(self.modules)
 
     def __enter__(self) -> FunctionModules:
-        if not self._active:
+        if not self.is_active():
             self.activate()
+        self._entered += 1
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.deactivate()
-        _open.discard(self)
+        self._entered -= 1
+        if not self._entered:
+            self.deactivate()
+            self._session.forget()
 
     def __len__(self) -> int:
         return len(self.modules)
 
     def __repr__(self) -> str:
-        state = "active" if self._active else "not active"
+        state = "active" if self.is_active() else "not active"
         lines = [f"<FunctionModules of {shown(type(self.model).__name__)}: {len(self)}, {state}>"]
         for name, module in list(self.modules.items())[:12]:
             what = module.site if isinstance(module, FunctionModule) else shown(type(module).__name__)
@@ -102,21 +87,36 @@ def function_modules(model: nn.Module, args: Any = (), kwargs: Mapping[str, Any]
     `with function_modules(model, args): …`: a call as `F.relu(x)` in the forward of `layer1.0` is served by
     `layer1.0.function_modules.relu_0`, which `find` and `find_chains` find, `replace` replaces and a `Monitor` watches:
     functions of torch and torch.nn.functional, methods and operators of tensors, custom operators. Modules of torch.nn
-    that only call their function stay what they are. The calls are recorded by tracing the model on `args` in its own
-    mode and in the other one; leaving puts the model back as it was. A forward that then calls other functions than
-    those recorded raises `ChangedCallsError`. Raises `TraceError`, and `RewritingError` for a model that is active.
+    that only call their function stay what they are. The calls are recorded by running the model on `args`, in eval and
+    in training mode, without and with gradients; leaving puts the model back as it was. A forward that then calls other
+    functions than those recorded raises `ChangedCallsError`. While a forward runs, nobody sees the function modules
+    among the children. Raises `TraceError`, and `RewritingError` for a model that uses function modules already.
     """
-    return FunctionModules(model, args, kwargs)
+    places = walk(model)
+    root = places.modules[0]
+    if is_script(root):
+        raise RewritingError("the model is TorchScript, whose functions no module can serve: pass the one before")
+    _check_inactive(places)
+    return FunctionModules(root, _Session(places, record(root, args, kwargs)))
 
 
 def activate(model: nn.Module, args: Any = None, kwargs: Mapping[str, Any] | None = None) -> FunctionModules:
-    """Use function modules until `deactivate(model)`; without `args`, those of a `function_modules` context again."""
+    """Use function modules until `deactivate(model)`; without `args` the last ones of this model again.
+
+    Those of a context are the last ones while it lasts. Raises as `function_modules`, and `RewritingError` where there
+    are none to use again.
+    """
     root = walk(model).modules[0]
-    found = next((modules for modules in _open if modules.model is root), None)
-    if found is None or args is not None or kwargs is not None:
-        found = FunctionModules(model, () if args is None else args, kwargs)
-    found.activate()
-    return found
+    if args is not None or kwargs is not None:
+        made = function_modules(model, () if args is None else args, kwargs)
+    elif (session := _sessions.get(id(root))) is not None:
+        made = FunctionModules(root, session)
+    else:
+        raise RewritingError(
+            "this model has no function modules yet: pass args, as activate(model, x); () for no inputs"
+        )
+    made.activate()
+    return made
 
 
 def deactivate(model: nn.Module) -> None:
@@ -124,12 +124,13 @@ def deactivate(model: nn.Module) -> None:
 
     Raises `RewritingError` for a part of a model whose function modules are in use.
     """
-    listener = listener_of(walk(model).modules[0])
+    root = walk(model).modules[0]
+    listener = listener_of(root)
     if not isinstance(listener, _Server):
         return
-    if listener.of_model is None:
+    if listener.session.model() is not None and listener.session.model() is not root:
         raise RewritingError("this module is part of a model that uses function modules: deactivate that model")
-    listener.of_model.deactivate()
+    listener.session.remove()
 
 
 def is_active(model: nn.Module) -> bool:
@@ -137,84 +138,132 @@ def is_active(model: nn.Module) -> bool:
     return isinstance(listener_of(walk(model).modules[0]), _Server)
 
 
-_open: WeakSet[FunctionModules] = WeakSet()  # in a context that has not ended
-
-
 def _check_inactive(places: Walk) -> None:
     for index, module in enumerate(places.modules):
         if listener_of(module) is not None:
             where = shown(places.path(index)) or "the model"
-            raise RewritingError(
-                f"{where} uses function modules already: leave that context, or deactivate them, first"
-            )
+            raise RewritingError(f"{where} uses function modules already: leave that context, or deactivate them")
 
 
-def _runs(model: nn.Module, args: Any, kwargs: Mapping[str, Any] | None) -> dict[int, list[list[Call]]]:
-    """What each forward calls, in the model's own mode and, where it runs, in the other one."""
-    recorded = record(model, args, kwargs, training=None, passes=_PASSES)
-    try:
-        other = record(model, args, kwargs, training=not model.training, passes=_PASSES)
-    except ModuleKGError as error:
-        log.debug("function modules know the mode training=%s alone: %s", model.training, error)
-        return recorded.runs
-    return {index: [*runs, *other.runs.get(index, [])] for index, runs in recorded.runs.items()}
+# --------------------------------------------------------------------- session
+
+
+_sessions: dict[int, _Session | None] = {}  # the last one of each model, by its id, for activate() without inputs
+_lock = threading.Lock()
+
+
+class _Session:
+    """What the forwards of one model share while function modules serve them; holds no module of the model."""
+
+    def __init__(self, places: Walk, runs: dict[int, list[list[Call]]]) -> None:
+        root = places.modules[0]
+        self.model: Any = weakref.ref(root)
+        # what a module lists comes after its children, and so it is with theirs
+        inner_first = sorted(owners(places), key=lambda index: (places.ends[index], -index))
+        self.servers = [_Server(self, places, index, runs.get(index, [])) for index in inner_first]
+        self.active = False
+        self.inside = 0
+        if id(root) not in _sessions:
+            weakref.finalize(root, _sessions.pop, id(root), None)
+        _sessions[id(root)] = self
+
+    def forget(self) -> None:
+        """Be no more the last one of the model."""
+        model = self.model()
+        if model is not None and _sessions.get(id(model)) is self:
+            _sessions[id(model)] = None
+
+    def install(self, places: Walk) -> None:
+        present = [places.modules[index] for index in owners(places)]
+        if {id(module) for module in present} != {id(server._owner()) for server in self.servers}:
+            raise RewritingError("modules were replaced since the function modules were made: make them anew")
+        for server in self.servers:
+            server.install()
+        self.active = True
+
+    def remove(self) -> None:
+        with _lock:
+            self.active = False
+            for server in self.servers:
+                server.remove()
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """Forwards that go over their own or others' children find what they had; in several threads as well."""
+        with _lock:
+            self.inside += 1
+            if self.inside == 1:
+                for server in self.servers:
+                    server.hide()
+        try:
+            yield
+        finally:
+            with _lock:
+                self.inside -= 1
+                if not self.inside and self.active:
+                    for server in self.servers:
+                        server.show()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Session:
+        new = object.__new__(_Session)
+        memo[id(self)] = new
+        copied = memo.get(id(self.model()))  # none for a part of the model
+        new.model = weakref.ref(copied) if copied is not None else lambda: None
+        new.servers, new.active, new.inside = [], self.active, 0  # the servers come with their modules
+        return new
 
 
 # --------------------------------------------------------------------- serving
 
-# in eval and without gradients torch runs these as one operator, unless a mode such as ours is on
-_FUSED = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 class _Server(Listener):
     """Serves the functions of one forward."""
 
-    def __init__(self, places: Walk, index: int, runs: list[list[Call]]) -> None:
+    def __init__(self, session: _Session, places: Walk, index: int, runs: list[list[Call]]) -> None:
         super().__init__(places.modules[index], places.path(index))
-        self.of_model: FunctionModules | None = None  # on the model itself
-        ways = {tuple(site.name for site in way): way for way in sites_of(runs)}
-        self.ways: list[list[CallSite]] = list(ways.values())
-        sites = {site.name: site for way in self.ways for site in way}
-        self.holder = nn.ModuleDict({name: FunctionModule(site) for name, site in sites.items()})
+        self.session = session
+        sites = Sites(runs)
+        self.ways = sites.ways
+        self.holder = nn.ModuleDict({site.name: FunctionModule(site) for site in sites.by_key.values()})
         self.holder.train(self.owner.training)
-        self.key = self._free_name()
-
-    def _free_name(self) -> str:
-        state = module_state(self.owner)
-        taken = {*dir(type(self.owner)), *state, *state["_modules"], *state["_parameters"], *state["_buffers"]}
-        name = HOLDER
-        while name in taken:
-            name += "_"
-        return name
-
-    @property
-    def aside(self) -> str | None:
-        return self.key if len(self.holder) else None
+        self.key = holder_name(self.owner)
 
     def install(self) -> None:
         super().install()
-        if len(self.holder):
-            module_state(self.owner)["_modules"][self.key] = self.holder
+        self.show()
 
     def remove(self) -> None:
         super().remove()
-        self.of_model = None
-        children = module_state(self.owner)["_modules"]
-        if children.get(self.key) is self.holder:
-            del children[self.key]
+        self.hide()
+
+    def show(self) -> None:
+        """List the function modules among the children."""
+        owner = self._owner()
+        if owner is not None and len(self.holder):
+            module_state(owner)["_modules"][self.key] = self.holder
+
+    def hide(self) -> None:
+        """Take them out of the children."""
+        owner = self._owner()
+        if owner is not None and module_state(owner)["_modules"].get(self.key) is self.holder:
+            del module_state(owner)["_modules"][self.key]
 
     def listed(self) -> list[tuple[str, nn.Module]]:
         """The function modules with their dotted names."""
         above = [self.path] if self.path else []
         return [(".".join([*above, self.key, name]), module) for name, module in self.holder.items()]
 
+    def surroundings(self) -> AbstractContextManager[None]:
+        return self.session.hidden()
+
     def begin(self) -> Run | None:
         return None if self._is_fused() else _Serving(self)
 
     def _is_fused(self) -> bool:
         """Whether torch may run the whole module as one operator, as it would without us: then nothing is called."""
-        if not isinstance(self.owner, _FUSED) or self.owner.training or not torch.backends.mha.get_fastpath_enabled():
+        if not isinstance(self.owner, FUSED) or self.owner.training or not torch.backends.mha.get_fastpath_enabled():
             return False
         if torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.owner.parameters()):
             return False
@@ -225,6 +274,12 @@ class _Server(Listener):
         """Whether a function module was replaced, or somebody listens to one."""
         return any(type(m) is not FunctionModule or any(getattr(m, h) for h in _HOOKS) for m in self.holder.values())
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Server:
+        new = super().__deepcopy__(memo)
+        assert isinstance(new, _Server)
+        new.session.servers.append(new)
+        return new
+
 
 class _Serving(Run):
     def __init__(self, server: _Server) -> None:
@@ -232,12 +287,12 @@ class _Serving(Run):
         self.ways = server.ways
         self.count = 0
 
-    def called(self, function: Any, source: Source, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        site = self._site(function, source)
+    def called(self, function: Any, frame: FrameType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        site = self._site(function, frame)
         if site is None:
             result = function(*args, **kwargs)
             if is_operation(function, result):
-                raise self._changed(f"calls {function_name(function)} at {source}")
+                raise self._changed(f"calls {function_name(function)} at {source_of(frame)}")
             return result
         module = module_state(self.server.holder)["_modules"].get(site.name)
         if module is None:
@@ -246,9 +301,9 @@ class _Serving(Run):
             args, kwargs = fitted(module, args, kwargs, held_by(self.server.owner))  # type: ignore[assignment]
         return module(*args, **kwargs)
 
-    def _site(self, function: Any, source: Source) -> CallSite | None:
+    def _site(self, function: Any, frame: FrameType) -> CallSite | None:
         """The site of the next call, of which the ways that are left agree on what came before."""
-        at = self.count
+        at, source = self.count, source_of(frame)
         ways = [way for way in self.ways if len(way) > at and way[at].source == source and way[at].function == function]
         if not ways:
             return None
@@ -256,9 +311,8 @@ class _Serving(Run):
         return ways[0][at]
 
     def finish(self) -> None:
-        if not any(len(way) == self.count for way in self.ways):
-            missing = self.ways[0][self.count]
-            raise self._changed(f"ended before it called {missing}")
+        if self.ways and not any(len(way) == self.count for way in self.ways):
+            raise self._changed(f"ended before it called {self.ways[0][self.count]}")
 
     @property
     def _where(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import UnionType
 from typing import Any
 
 from torch import nn
@@ -20,6 +21,8 @@ def test_of(what: Any, include_super_class: bool) -> Test:
 
     Raises `RewritingError` for anything else.
     """
+    if isinstance(what, UnionType):
+        what = what.__args__
     if isinstance(what, tuple | list):
         if not what:
             raise RewritingError("got an empty list: name at least one module class or function to look for")
@@ -34,7 +37,9 @@ def test_of(what: Any, include_super_class: bool) -> Test:
 
 def functions_in(pattern: Sequence[Any]) -> bool:
     """Whether a pattern asks for functions."""
-    return any(functions_in(one) if isinstance(one, tuple | list) else not isinstance(one, type) for one in pattern)
+    return any(
+        functions_in(one) if isinstance(one, tuple | list) else not isinstance(one, type | UnionType) for one in pattern
+    )
 
 
 def _of_class(cls: type) -> Test:

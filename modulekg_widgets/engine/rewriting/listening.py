@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import os
 import sys
-import threading
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import CodeType, FrameType, MethodType
 from typing import Any
 
@@ -15,89 +16,101 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode_temporarily
 
+from modulekg_widgets.engine.errors import RewritingError
 from modulekg_widgets.engine.identity.hierarchy import module_state
-from modulekg_widgets.engine.tracing.source import Source
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OF_MODULES = tuple(os.path.join(_TORCH, "nn", part) + os.sep for part in ("modules", "utils"))
 _ENGINE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_children = threading.Lock()
 
 
 class Listener:
-    """Stands in the place of a module's forward, and hears of the functions that it calls."""
+    """Stands in the place of a module's forward, and hears of the functions that it calls.
+
+    The module holds the listener, and not the other way round: a model dies when nobody holds it.
+    """
 
     def __init__(self, owner: nn.Module, path: str) -> None:
-        self.owner = owner
+        self._owner = weakref.ref(owner)
         self.path = path
-        self.before: Any = module_state(owner).get("forward")  # a forward that the user gave to this instance
+        self.before: Any = None  # a forward that the user gave to this instance
+        self.installed = False
         self.forward = MethodType(_standing_in(owner), self)
-        self._hidden: nn.Module | None = None
-        self._inside = 0
+
+    @property
+    def owner(self) -> nn.Module:
+        """The module whose forward this stands for."""
+        owner = self._owner()
+        assert owner is not None
+        return owner
 
     def begin(self) -> Run | None:
         """What hears of the functions of the call that begins; None to leave them alone."""
         raise NotImplementedError
 
-    @property
-    def aside(self) -> str | None:
-        """The child that the forward must not see, as it is none of its own."""
-        return None
+    def surroundings(self) -> AbstractContextManager[None]:
+        """What surrounds the module's own forward."""
+        return nullcontext()
 
     def install(self) -> None:
-        module_state(self.owner)["forward"] = self.forward
+        """Take the place of the module's forward."""
+        state = module_state(self.owner)
+        self.before = state.get("forward")
+        state["forward"] = self.forward
+        self.installed = True
 
     def remove(self) -> None:
         """Give the module its own forward back, unless another was put over this one since."""
-        state = module_state(self.owner)
-        if getattr(state.get("forward"), "__self__", None) is self:
-            if self.before is None:
-                del state["forward"]
-            else:
-                state["forward"] = self.before
+        self.installed = False
+        owner = self._owner()
+        if owner is None or listener_of(owner) is not self:
+            return
+        state = module_state(owner)
+        if self.before is None:
+            del state["forward"]
+        else:
+            state["forward"], self.before = self.before, None
 
     def original(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The module's own forward."""
         if self.before is not None:
             return self.before(*args, **kwargs)
-        return type(self.owner).forward(self.owner, *args, **kwargs)
+        owner = self.owner
+        return inspect.getattr_static(type(owner), "forward").__get__(owner, type(owner))(*args, **kwargs)
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        run = self.begin()  # found by this name in this frame
+        run = self.begin() if self.installed else None  # found by this name in this frame
         if run is None:
             with _not_hearing():
                 return self.original(args, kwargs)
-        with self._without_the_aside(), _hearing():
+        with self.surroundings(), _hearing():
             result = self.original(args, kwargs)
         run.finish()
         return result
 
-    @contextmanager
-    def _without_the_aside(self) -> Iterator[None]:
-        """Forwards that go over their own children find what they had; one that runs in two threads as well."""
-        name = self.aside
-        if name is None:
-            yield
-            return
-        children = module_state(self.owner)["_modules"]
-        with _children:
-            self._inside += 1
-            if self._inside == 1:
-                self._hidden = children.pop(name, None)
-        try:
-            yield
-        finally:
-            with _children:
-                self._inside -= 1
-                if not self._inside and self._hidden is not None:
-                    children[name], self._hidden = self._hidden, None
+    def __deepcopy__(self, memo: dict[int, Any]) -> Listener:
+        new = object.__new__(type(self))
+        memo[id(self)] = new
+        for name, value in vars(self).items():
+            if name == "_owner":
+                new._owner = weakref.ref(copy.deepcopy(self.owner, memo))
+            elif name == "forward":
+                new.forward = MethodType(self.forward.__func__, new)
+            else:
+                setattr(new, name, copy.deepcopy(value, memo))
+        return new
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise RewritingError(
+            "a model whose function modules are active cannot be pickled: save its state_dict, or deactivate them first"
+        )
 
 
 class Run:
     """One call of a module's forward."""
 
-    def called(self, function: Any, source: Source, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Serve the call of a function."""
+    def called(self, function: Any, frame: FrameType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Serve the call of a function from a frame of the forward."""
         raise NotImplementedError
 
     def finish(self) -> None:
@@ -114,7 +127,7 @@ def listener_of(module: nn.Module) -> Listener | None:
 def _standing_in(owner: nn.Module) -> Callable[..., Any]:
     """The function behind `forward`: one that says of itself what the module's own says."""
 
-    @torch.compiler.disable  # lines and frames are nothing that a compiler can follow
+    @torch._dynamo.disable  # lines and frames are nothing that a compiler can follow
     def forward(self: Listener, /, *args: Any, **kwargs: Any) -> Any:
         return self.run(args, kwargs)
 
@@ -135,8 +148,8 @@ class _Hearing(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if getattr(func, "__name__", "") not in _ACCESSES and (found := _innermost(sys._getframe(1))) is not None:
-            run, source = found
-            return run.called(func, source, args, kwargs)
+            run, frame = found
+            return run.called(func, frame, args, kwargs)
         return func(*args, **kwargs)
 
 
@@ -164,14 +177,14 @@ def _not_hearing() -> Iterator[None]:
         yield
 
 
-def _innermost(frame: FrameType | None) -> tuple[Run, Source] | None:
-    """The run that a function is called in and the line; None inside a module that nobody listens to."""
+def _innermost(frame: FrameType | None) -> tuple[Run, FrameType] | None:
+    """The run that a function is called in and the calling frame; None inside a module that nobody listens to."""
     place: FrameType | None = None
     while frame is not None:
         code = frame.f_code
         if code is _RUN:
             run = frame.f_locals["run"]
-            return None if run is None or place is None else (run, Source(place.f_code.co_filename, place.f_lineno))
+            return None if run is None or place is None else (run, place)
         kind = _kinds.get(code)
         if kind is None:
             kind = _kinds[code] = _kind(code)
@@ -186,6 +199,7 @@ def _innermost(frame: FrameType | None) -> tuple[Run, Source] | None:
 _RUN = Listener.run.__code__
 _CALL = nn.Module._call_impl.__code__
 _CHECKPOINT = os.path.join(_TORCH, "utils", "checkpoint.py")
+_RECORDER = os.path.join(_ENGINE, "tracing") + os.sep
 _PLACE, _END, _BETWEEN = range(3)
 _kinds: dict[CodeType, int] = {}
 
@@ -194,7 +208,7 @@ def _kind(code: CodeType) -> int:
     """Whether code belongs to a forward, ends the search, or is one of torch's functions or of this engine."""
     file = code.co_filename
     # what a checkpoint holds runs a second time, outside of the forward: it would find other functions there
-    if code is _CALL or file == _CHECKPOINT:
+    if code is _CALL or file == _CHECKPOINT or file.startswith(_RECORDER):
         return _END
     inner = file.startswith(_TORCH) and not file.startswith(_OF_MODULES)
     return _BETWEEN if inner or file.startswith(_ENGINE) else _PLACE

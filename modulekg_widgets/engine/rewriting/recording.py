@@ -1,27 +1,41 @@
-"""Which functions the forwards of a model call, in which order: found by a trace, which leaves the model as it is."""
+"""Which functions the forwards of a model call, in which order: found by running it, which leaves it as it is."""
 
 from __future__ import annotations
 
+import dis
+import itertools
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from types import CodeType, FrameType
 from typing import Any
 
+import torch
 from torch import nn
 
-from modulekg_widgets.engine.identity.hierarchy import Walk, is_script, nominal_class
+from modulekg_widgets.engine.errors import TraceError, shown
+from modulekg_widgets.engine.identity.hierarchy import Walk, is_script, module_state, nominal_class, walk
 from modulekg_widgets.engine.rewriting.fitting import held_by
-from modulekg_widgets.engine.rewriting.function_module import CallSite, FunctionModule, Layout
-from modulekg_widgets.engine.rewriting.functions import Function, function_name
+from modulekg_widgets.engine.rewriting.function_module import FunctionModule, Layout
+from modulekg_widgets.engine.rewriting.functions import Function
 from modulekg_widgets.engine.rewriting.listening import Listener, Run
 from modulekg_widgets.engine.tracing.dataflow import Dataflow
+from modulekg_widgets.engine.tracing.inputs import call_arguments, input_tensors
+from modulekg_widgets.engine.tracing.restore import Kept, bytes_kept, untouched
 from modulekg_widgets.engine.tracing.source import Source
 from modulekg_widgets.engine.tracing.structure import tensors, with_tensors
-from modulekg_widgets.engine.tracing.trace import trace_dataflow
+from modulekg_widgets.engine.tracing.trace import check_initialised, trace_dataflow
+
+# in eval and without gradients torch runs these as one operator, unless a mode such as ours is on
+FUSED = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
+log = logging.getLogger("modulekg_widgets")
+Runs = dict[int, list[list["Call"]]]  # by the index of the module in the walk: what each run of its forward called
 
 
 @dataclass(eq=False)
 class Call:
-    """One call of a function, and the operators that ran in it."""
+    """One call of a function, and the operators of the trace that ran in it."""
 
     function: Function
     source: Source
@@ -30,37 +44,62 @@ class Call:
     start: int
     end: int = 0
     result: Any = None
+    by_writing: bool = False  # what it returns is not used, what it writes is
 
 
 @dataclass(eq=False)
 class Recorded:
-    """The runs of every forward that was listened to, by the module's index in the walk, and the graph of the trace."""
+    """What was called, and the graph of the trace while there is one."""
 
-    graph: Dataflow
-    runs: dict[int, list[list[Call]]] = field(default_factory=dict)
+    graph: Dataflow | None = None
+    runs: Runs = field(default_factory=dict)
+
+    @property
+    def operators(self) -> int:
+        return len(self.graph.operators) if self.graph is not None else 0
 
 
-def record(
-    model: nn.Module, args: Any, kwargs: Mapping[str, Any] | None, *, training: bool | None, passes: int = 1
-) -> Recorded:
-    """Trace a model and list the functions that each forward calls; `passes` forward passes, one after the other.
+def record(model: nn.Module, args: Any, kwargs: Mapping[str, Any] | None) -> Runs:
+    """What each forward calls on these inputs: in eval and training mode, without and with gradients.
 
-    What a first pass keeps for later ones, as tables do that are made once, shows in the second. Raises `TraceError`.
+    A way of calling the model that raises is left out, unless it is the present one. Where a pass keeps something for
+    later ones, as a table that is made once, a second pass follows. Raises `TraceError`.
     """
-    made: list[Recorded] = []
+    places = walk(model)
+    root = places.modules[0]
+    check_initialised(places)
+    given = _on_device(places, call_arguments(args, kwargs))
+    input_tensors(root, *given)  # for its errors
+    present = root.training, torch.is_grad_enabled(), torch.backends.mha.get_fastpath_enabled()
+    fused = (True, False) if any(isinstance(module, FUSED) for module in places.modules) else present[2:]
+    found: Runs = {}
+    for state in itertools.product((False, True), (False, True), fused):
+        try:
+            runs = _passes(places, given, *state)
+        except TraceError as error:
+            if state == present:
+                raise
+            log.debug("function modules know no run with training, gradients, fused = %s: %s", state, error)
+            continue
+        for index, lists in runs.items():
+            found.setdefault(index, []).extend(lists)
+    return found
+
+
+def record_graph(graph: Dataflow) -> Recorded:
+    """The model of a graph traced again, as it was called there, with the functions and their operators."""
+    recorded = Recorded()
 
     def make(root: nn.Module) -> Dataflow:
-        made[:] = [Recorded(Dataflow(root))]
-        return made[0].graph
+        recorded.graph, recorded.runs = Dataflow(root), {}
+        return recorded.graph
 
     def listen(places: Walk) -> None:
         for index in owners(places):
-            recorder = _Recorder(places, index, made[0])
-            recorder.passes = 1 if index else passes
-            recorder.install()
+            _Recorder(places, index, recorded).install()
 
-    trace_dataflow(model, args, kwargs, training=training, make=make, prepare=listen)
-    return made[0]
+    trace_dataflow(graph.model, *graph.call, training=graph.training, make=make, prepare=listen)
+    return recorded
 
 
 def owners(places: Walk) -> list[int]:
@@ -76,91 +115,101 @@ def _is_function_already(places: Walk, index: int, module: nn.Module) -> bool:
     return getattr(forward, "__module__", "").startswith("torch.nn.modules.") and not inside
 
 
+def _on_device(places: Walk, given: Any) -> Any:
+    """The inputs, without data when the model has none."""
+    states = (state.get("_parameters") or {} for state in places.states)
+    on_meta = any(p is not None and p.is_meta for state in states for p in state.values())
+    return with_tensors(given, lambda tensor: tensor.to("meta")) if on_meta else given
+
+
+def _passes(places: Walk, given: Any, training: bool, gradients: bool, fused: bool) -> Runs:
+    recorded = Recorded()
+    root = places.modules[0]
+    with untouched(places.modules, given) as kept, bytes_kept(kept.every_tensor), torch.set_grad_enabled(gradients):
+        torch.backends.mha.set_fastpath_enabled(fused)  # which a forward may ask for
+        for module in places.modules:
+            module_state(module)["training"] = training
+        recorders = [_Recorder(places, index, recorded) for index in owners(places)]
+        for recorder in recorders:
+            recorder.install()
+        try:
+            before = Kept(places.modules, ())
+            root(*given[0], **given[1])
+            if before.has_changed():
+                root(*given[0], **given[1])
+        except Exception as error:
+            raise _explained(error, root, given) from error
+        finally:
+            for recorder in recorders:
+                recorder.remove()
+    return recorded.runs
+
+
+def _explained(error: Exception, root: nn.Module, given: Any) -> TraceError:
+    inputs = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in input_tensors(root, *given)) or "no tensors"
+    return TraceError(
+        f"the forward pass of {shown(type(root).__name__)} stopped while its functions were recorded: "
+        f"{type(error).__name__}: {shown(str(error).strip(), 300)}. Its inputs were {inputs}; pass inputs that "
+        "model(...) takes"
+    )
+
+
 class _Recorder(Listener):
     def __init__(self, places: Walk, index: int, recorded: Recorded) -> None:
         super().__init__(places.modules[index], places.path(index))
+        self.recorded = recorded
         self.runs = recorded.runs.setdefault(index, [])
-        self.graph = recorded.graph
-        self.passes = 1
 
     def begin(self) -> Run:
-        run = _Recording(self.graph, held_by(self.owner))
+        run = _Recording(self.recorded, held_by(self.owner))
         self.runs.append(run.calls)
         return run
 
-    def original(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        result = super().original(args, kwargs)
-        if self.passes > 1:
-            self.passes -= 1
-            return self.run(args, kwargs)
-        return result
-
 
 class _Recording(Run):
-    def __init__(self, graph: Dataflow, held: Callable[[Any], bool]) -> None:
-        self.graph = graph
+    def __init__(self, recorded: Recorded, held: Callable[[Any], bool]) -> None:
+        self.recorded = recorded
         self.held = held
         self.calls: list[Call] = []
 
-    def called(self, function: Any, source: Source, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def called(self, function: Any, frame: FrameType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         # the layouts of before, as the function may write into its arguments
-        given, named = layouts(args, self.held), layouts(kwargs, self.held)
-        call = Call(function, source, given, named, len(self.graph.operators))
+        given, named = self._layouts(args), self._layouts(kwargs)
+        call = Call(function, source_of(frame), given, named, self.recorded.operators)
         result = function(*args, **kwargs)
         if is_operation(function, result):
-            call.end, call.result = len(self.graph.operators), layouts(result, self.held)
+            call.end, call.result = self.recorded.operators, self._layouts(result)
+            writes = result is None or any(result is value for value in (*args, *kwargs.values()))
+            call.by_writing = writes and (result is None or _is_statement(frame.f_code, frame.f_lasti))
             self.calls.append(call)
         return result
+
+    def _layouts(self, value: Any) -> Any:
+        """A value with layouts in the place of its tensors."""
+        return with_tensors(value, lambda t: Layout(tuple(t.shape), t.dtype, self.held(t)))
+
+
+def source_of(frame: FrameType) -> Source:
+    """The line at which a frame is."""
+    return Source(frame.f_code.co_filename, frame.f_lineno)
 
 
 def is_operation(function: Any, result: Any) -> bool:
     """Whether a function made or wrote tensors; the others ask questions, as `x.size()` does."""
-    return getattr(function, "__name__", "") == "__setitem__" or next(tensors(result), None) is not None
+    return next(tensors(result), None) is not None or (result is None and _writes(function))
 
 
-def layouts(value: Any, held: Callable[[Any], bool]) -> Any:
-    """A value with layouts in the place of its tensors."""
-    return with_tensors(value, lambda tensor: Layout(tuple(tensor.shape), tensor.dtype, held(tensor)))
+def _writes(function: Any) -> bool:
+    if getattr(function, "__name__", "") == "__setitem__":
+        return True
+    overload = function.default if isinstance(function, torch._ops.OpOverloadPacket) else function
+    schema = getattr(overload, "_schema", None)
+    return schema is not None and schema.is_mutable
 
 
-# ----------------------------------------------------------------------- sites
-
-
-Key = tuple[Source, Any, int]
-
-
-class Keys:
-    """Tells the calls of one run apart: by line, function, and how often that line has called it before."""
-
-    def __init__(self) -> None:
-        self._counts: dict[tuple[Source, Any], int] = {}
-
-    def of(self, function: Any, source: Source) -> Key:
-        count = self._counts.get((source, function), 0)
-        self._counts[source, function] = count + 1
-        return source, function, count
-
-
-def sites_of(runs: list[list[Call]]) -> list[list[CallSite]]:
-    """The call sites that each run of a forward passed, in its order; a site has one name in all of them."""
-    sites: dict[Key, CallSite] = {}
-    counts: dict[str, int] = {}
-    ways: list[list[CallSite]] = []
-    for calls in runs:
-        keys = Keys()
-        way = []
-        for call in calls:
-            key = keys.of(call.function, call.source)
-            if key not in sites:
-                plain = _identifier(function_name(call.function))
-                at = counts[plain] = counts.get(plain, -1) + 1
-                sites[key] = CallSite(
-                    f"{plain}_{at}", call.function, call.source, key[2], call.args, call.kwargs, call.result
-                )
-            way.append(sites[key])
-        ways.append(way)
-    return ways
-
-
-def _identifier(name: str) -> str:
-    return "".join(c if c.isalnum() else "_" for c in name)
+@lru_cache(maxsize=4096)
+def _is_statement(code: CodeType, at: int) -> bool:
+    """Whether the instruction at an offset is a call whose result nothing takes."""
+    instructions = list(dis.get_instructions(code))
+    following = next((number for number, one in enumerate(instructions, 1) if one.offset == at), len(instructions))
+    return following < len(instructions) and instructions[following].opname == "POP_TOP"

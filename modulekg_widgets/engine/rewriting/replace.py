@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +11,9 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import NotAModuleError, RewritingError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.hierarchy import Walk, is_script, module_state, walk
-from modulekg_widgets.engine.rewriting.chains import HOLDER
-from modulekg_widgets.engine.rewriting.fitting import chained, difference, misfit, result_shapes
+from modulekg_widgets.engine.rewriting.fitting import chained, difference, misfit, result_shapes, written_only
 from modulekg_widgets.engine.rewriting.select import plain_name
+from modulekg_widgets.engine.rewriting.sites import HOLDER
 
 Replaced = Mapping[str, tuple[nn.Module, nn.Module]]
 
@@ -86,9 +87,12 @@ def replace(
     another number of classes. A model in eval mode stays in it. Whatever goes wrong, the model stays as it was.
     Raises `UnknownPathError`, `NotAModuleError` and `RewritingError`; what `fn` raises passes through.
     """
+    if not isinstance(names, Iterable):
+        raise UnknownPathError(f"got a {shown(type(names).__name__)}: pass the names of modules, as find gives them")
     places, found = _located(model, [names] if isinstance(names, str) else list(names))
-    new = {name: fn(name, places.modules[index]) for name, index in found.items()}
-    return _exchanged(model, places, found, new, [[name] for name in new], args, kwargs, check)
+    old = {name: places.modules[index] for name, index in found.items()}
+    new = {name: fn(name, module) for name, module in old.items()}
+    return _exchanged(model, old, new, [[name] for name in new], args, kwargs, check)
 
 
 def replace_chains(
@@ -107,8 +111,8 @@ def replace_chains(
     """
     groups = [list(chain) for chain in chains]
     for chain in chains if isinstance(chains, list | tuple) else groups:
-        if isinstance(chain, str):
-            raise RewritingError(f"a chain is a list of names, got the text {shown(chain)!r}: pass [[…], […]]")
+        if isinstance(chain, str) or not chain:
+            raise RewritingError(f"a chain is a list of names, got {shown(repr(chain))}: pass [[…], […]]")
     places, found = _located(model, [name for group in groups for name in group])
     _check_apart(places, groups)
     new: dict[str, nn.Module] = {}
@@ -121,7 +125,8 @@ def replace_chains(
                 "for a module that goes"
             )
         new.update(zip(group, given, strict=True))
-    return _exchanged(model, places, found, new, groups, args, kwargs, check)
+    old = {name: places.modules[index] for name, index in found.items()}
+    return _exchanged(model, old, new, groups, args, kwargs, check)
 
 
 def exchange(
@@ -134,7 +139,8 @@ def exchange(
 ) -> Rewrite:
     """Put modules in the place of others, by name; as `replace`."""
     places, found = _located(model, list(new))
-    return _exchanged(model, places, found, dict(new), [[name] for name in new], args, kwargs, check)
+    old = {name: places.modules[index] for name, index in found.items()}
+    return _exchanged(model, old, {name: new[name] for name in old}, [[name] for name in old], args, kwargs, check)
 
 
 # --------------------------------------------------------------------- locating
@@ -144,19 +150,21 @@ def _located(model: nn.Module, names: list[str]) -> tuple[Walk, dict[str, int]]:
     """The walk, and the index of each named module, once each under the first of its names."""
     places = walk(model)
     found: dict[str, int] = {}
+    chosen: dict[int, str] = {}
     for name in names:
         index = _index(places, name)
         if not index:
             raise RewritingError("the model itself cannot be replaced in place: build the new one around it instead")
-        if index not in found.values():
-            found[name] = index
-    for name, index in found.items():
+        if index not in chosen:
+            found[name], chosen[index] = index, name
+    clear: dict[int, None] = {}  # modules that lie in none of the chosen
+    for index, name in chosen.items():
         above = places.parents[index]
-        while above > 0:
-            if above in found.values():
-                raise RewritingError(
-                    f"{shown(name)!r} lies in {shown(places.path(above))!r}, which goes as well: name one"
-                )
+        while above > 0 and above not in clear:
+            if above in chosen:
+                container = shown(places.path(above))
+                raise RewritingError(f"{shown(name)!r} lies in {container!r}, which goes as well: name one of them")
+            clear[above] = None
             above = places.parents[above]
     return places, found
 
@@ -185,32 +193,48 @@ def _check_apart(places: Walk, groups: list[list[str]]) -> None:
 
 def _exchanged(
     model: nn.Module,
-    places: Walk,
-    found: dict[str, int],
+    old: dict[str, nn.Module],
     new: dict[str, nn.Module],
     groups: list[list[str]],
     args: Any,
     kwargs: Mapping[str, Any] | None,
     check: bool,
 ) -> Rewrite:
+    places, found = _located(model, list(old))  # again, as fn may have changed the model
     root = places.modules[0]
-    old = {name: places.modules[index] for name, index in found.items()}
+    if any(places.modules[found[name]] is not module for name, module in old.items()):
+        raise RewritingError("fn changed the model while it was asked: let it only give the new modules")
     changed = {name: module for name, module in new.items() if module is not old[name]}
     slots = _slots(places, {found[name]: module for name, module in changed.items()})
     _check_modules(places, slots, found, new)
     before = None
+    if check:
+        _check_written(old, changed)
     if check and (args is not None or kwargs is not None):
         before = result_shapes(root, () if args is None else args, kwargs)
     elif check:
         _check_fit(old, new, [group for group in groups if any(name in changed for name in group)])
     rewrite = Rewrite(root, slots, {name: (old[name], module) for name, module in changed.items()})
     _write([(slot, slot.new, slot.old) for slot in slots])
-    if before is not None:
-        _check_whole(rewrite, before, args, kwargs)
-    for name, module in changed.items():
-        if not old[name].training and module.training:
-            module.eval()
+    with _in_mode(rewrite):
+        if before is not None:
+            _check_whole(rewrite, before, args, kwargs)
     return rewrite
+
+
+@contextmanager
+def _in_mode(rewrite: Rewrite) -> Iterator[None]:
+    """A model in eval mode stays in it, unless the body raises: then the new modules have the mode that they had."""
+    replaced = rewrite.replaced.values()
+    training = [inner for old, new in replaced if not old.training for inner in new.modules() if inner.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    except BaseException:
+        for module in training:
+            module.training = True
+        raise
 
 
 def _slots(places: Walk, new: Mapping[int, nn.Module]) -> list[Slot]:
@@ -240,6 +264,12 @@ def _check_modules(places: Walk, slots: list[Slot], found: dict[str, int], new: 
     for name, module in new.items():
         if module is not places.modules[found[name]] and any(id(inner) in owners for inner in walk(module).modules):
             raise RewritingError(f"the replacement for {shown(name)!r} contains the module that it would stand in")
+
+
+def _check_written(old: Mapping[str, nn.Module], new: Mapping[str, nn.Module]) -> None:
+    for name, module in new.items():
+        if (reason := written_only(old[name], module)) is not None:
+            raise RewritingError(f"the replacement for {shown(name)} would do nothing: {reason}")
 
 
 def _check_fit(old: Mapping[str, nn.Module], new: Mapping[str, nn.Module], groups: list[list[str]]) -> None:

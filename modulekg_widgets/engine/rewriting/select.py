@@ -23,7 +23,12 @@ def get(model: nn.Module, name: str) -> Any:
     if not path:
         return root
     place = _place(root, path)
-    return place.table[place.key] if place.table is not None else getattr(place.owner, place.key)
+    if place.table is not None:
+        return place.table[place.key]
+    try:
+        return getattr(place.owner, place.key)
+    except AttributeError as error:
+        raise UnknownPathError(f"{shown(path)!r} has no value: {shown(str(error), 300)}") from error
 
 
 def set(model: nn.Module, name: str, value: Any) -> None:
@@ -48,10 +53,14 @@ def set(model: nn.Module, name: str, value: Any) -> None:
         raise RewritingError(f"{shown(path)!r} is a {place.kind}, got a {got}: pass {wanted} or None")
     if place.kind == "module" and value is not None and any(m is place.owner for m in walk(value).modules):
         raise RewritingError(f"the new {shown(path)!r} holds the module that it would stand in: take that out first")
-    if place.table is None:
-        setattr(place.owner, place.key, value)
-    else:
+    if place.kind != "attribute":
+        assert place.table is not None
         place.table[place.key] = value
+        return
+    try:
+        setattr(place.owner, place.key, value)  # registers a module that takes the place of None
+    except AttributeError as error:
+        raise RewritingError(f"{shown(path)!r} cannot be set: {shown(str(error), 300)}") from error
 
 
 def find(model: nn.Module, cls: Any, include_super_class: bool = True) -> list[str]:
@@ -64,13 +73,22 @@ def find(model: nn.Module, cls: Any, include_super_class: bool = True) -> list[s
     matches = test_of(cls, include_super_class)
     places = walk(model)
     found: list[str] = []
-    index = 0
-    while index < len(places):
-        if matches(places.modules[index]):
-            found.append(places.path(index))
-            index = places.ends[index] if include_super_class else index + 1
-        else:
-            index += 1
+    seen: dict[int, None] = {}
+    waiting = [(0, "")]
+    while waiting:
+        index, path = waiting.pop()
+        if index in seen:
+            continue
+        seen[index] = None
+        matched = matches(places.modules[index])
+        if matched:
+            found.append(path)
+        if matched and include_super_class:
+            continue
+        # a shared module may stand in a match and outside of it, so the walk's own order will not do
+        for name, child in reversed(places.slots(index)):
+            if child is not None and child not in seen:
+                waiting.append((child, f"{path}.{name}" if path else name))
     return found
 
 
@@ -126,12 +144,12 @@ def _tables(state: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 def _cuts(root: nn.Module, path: str) -> Iterator[tuple[nn.Module, str]]:
     """Every way to read a path as a module and a name in it; names may hold dots, the longest is tried first."""
     waiting = [(root, path)]
-    tried: list[tuple[nn.Module, str]] = []
+    tried: dict[tuple[int, int], None] = {}
     while waiting:
         module, rest = waiting.pop()
-        if any(module is m and rest == r for m, r in tried):
+        if (id(module), len(rest)) in tried:
             continue
-        tried.append((module, rest))
+        tried[id(module), len(rest)] = None
         yield module, rest
         slots = module_state(module)["_modules"]
         cut = rest.find(".")

@@ -165,6 +165,15 @@ class Kept:
             self._slots.append((slot, owner, value))
             self._wait_for((value,))
 
+    def has_changed(self) -> bool:
+        """Whether an attribute, or what it holds, is another object by now; what is in the tensors does not count."""
+        return (
+            any(not (_same(now, then) and _same(now.values(), then.values())) for now, then in self._dicts)
+            or any(self._empty)
+            or any(not _same(now, then) for now, then in self._sequences)
+            or any(getattr(owner, slot.__name__, _UNSET) is not then for slot, owner, then in self._slots)
+        )
+
     def put_back(self) -> None:
         """Make everything what it was; what is so already is not written."""
         for module, cls in self._classes:

@@ -55,7 +55,7 @@ def trace_dataflow(
     """
     places = walk(model)
     model = unwrapped(model)
-    _check_initialised(places)
+    check_initialised(places)
     positional, named = call_arguments(args, kwargs)
     labels = input_tensors(model, positional, named)
     on_meta = any(t.is_meta for state in places.states for t in own_tensors(state).values())
@@ -181,7 +181,8 @@ def _modules(graph: Dataflow, walk: Walk, places: Sequence[tuple[str, int]]) -> 
     return Modules({place: nodes[index] for place, index in places})
 
 
-def _check_initialised(walk: Walk) -> None:
+def check_initialised(walk: Walk) -> None:
+    """Raise `UninitializedModuleError` for a lazy module that has no shapes yet."""
     for index, state in enumerate(walk.states):
         for name, tensor in own_tensors(state).items():
             if nn.parameter.is_lazy(tensor):

@@ -118,12 +118,12 @@ def test_dtype_layout_and_flags_stay(dtype: torch.dtype) -> None:
     assert error([model.double()(x.double())], [exact]) < 4 * torch.finfo(dtype).eps
 
 
-def test_a_weight_is_rounded_once() -> None:
+def test_a_weight_is_as_near_as_two_roundings_can_be() -> None:
     model, x = pair_of("conv2d")
     exact = copy.deepcopy(model).double()
     fold_conv_bn(model, x)
     fold_conv_bn(exact, x.double())
-    assert torch.equal(model[0].weight, exact[0].weight.float())
+    assert torch.allclose(model[0].weight.double(), exact[0].weight, rtol=torch.finfo(torch.float32).eps, atol=0)
     assert torch.equal(model[0].bias, exact[0].bias.float())
 
 
@@ -323,6 +323,7 @@ def test_a_model_without_data() -> None:
 def test_a_compiled_model() -> None:
     model, x = net(), images()
     expected = outputs(model, x)
+    model.block.conv1.compile(backend="eager")  # in place, which leaves a call of this very object in it
     compiled = torch.compile(model, backend="eager")
     assert len(fold_conv_bn(compiled, x).pairs) == 3
     assert error(outputs(compiled, x), expected) < EXACT

@@ -138,6 +138,21 @@ def test_an_encoder_layer_that_reads_weights_without_calling() -> None:
     assert not torch.allclose(fast, before(x), atol=1e-3)
 
 
+def test_attention_that_reads_the_weights_of_its_layers_reads_the_update_too() -> None:
+    torch.manual_seed(0)
+    model = torchvision_builders()["swin_t"]().eval()
+    x = images(64, 1)
+    expected = outputs(model, x)
+    adaptation = low_rank(model, "features.1.0.attn.qkv", rank=2, args=x)
+    assert torch.equal(outputs(model, x)[0], expected[0])
+    updated = outputs(trained(model), x)
+    assert error(updated, expected) > 0.01
+    model(x).sum().backward()
+    assert all(p.grad.any() for name, p in model.features[1][0].attn.qkv.named_parameters() if p.requires_grad)
+    adaptation.merge()
+    assert error(outputs(model, x), updated) < 1e-5
+
+
 def tied() -> nn.Module:
     model = Calls(lambda self, x: self.head(self.table(x)), table=nn.Embedding(50, 20), head=nn.Linear(20, 50))
     model.head.weight = model.table.weight
@@ -150,6 +165,8 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], dict[str, Any], type[Exception
     "class": (net, {"names": "stem.1"}, RewritingError, "it is a BatchNorm2d"),
     "tied": (tied, {"names": "head"}, RewritingError, r"tied to table\.weight"),
     "groups": (lambda: nn.Sequential(nn.Conv2d(4, 4, 3, groups=2)), {"names": "0"}, RewritingError, "2 groups"),
+    "twice": (lambda: low_rank(net(), "head", rank=2).model, {"names": "head.base"}, RewritingError, "merge that"),
+    "no names": (net, {"names": 5}, RewritingError, "names is a int"),
     "unknown": (net, {"names": "haed"}, UnknownPathError, "did you mean 'head'"),
     "root": (lambda: nn.Linear(90, 90), {}, RewritingError, "model itself"),
     "inputs": (net, {"names": "head", "args": torch.zeros(1, 5, 8, 8)}, mk.ModuleKGError, "expected input"),
@@ -164,8 +181,10 @@ def test_what_is_refused(case: str) -> None:
         low_rank(model, **options)
 
 
-def test_tied_layers_are_left_out() -> None:
+def test_tied_layers_and_adapters_are_left_out() -> None:
     assert low_rank(tied(), rank=2).names == []
+    model = nn.Sequential(nn.Linear(90, 90))
+    assert [low_rank(model, rank=2).names, low_rank(model, rank=1).names] == [["0"], []]
 
 
 def test_life_afterwards() -> None:

@@ -15,7 +15,7 @@ import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import RewritingError, UnknownPathError
 from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
 from modulekg_widgets.engine.rewriting.chains import find_chains
-from modulekg_widgets.engine.rewriting.function_modules import FunctionModules
+from modulekg_widgets.engine.rewriting.function_modules import function_modules
 from modulekg_widgets.engine.rewriting.recipes.quantisation import fake_quant
 from modulekg_widgets.engine.rewriting.recipes.quantizers import FakeQuantized, Quantizer, quantizers
 from rewriting.recipes.samples import Net, copies, error, images, net, outputs, with_statistics, zoo_model
@@ -95,7 +95,7 @@ def test_functions_in_a_chain() -> None:
     model = with_statistics(Calls(forward, conv=nn.Conv2d(3, 4, 3), bn=nn.BatchNorm2d(4))).eval()
     x = images()
     expected = outputs(model, x)
-    with FunctionModules(model, x):
+    with function_modules(model, x):
         chains = find_chains(mk.trace(model, x), [nn.Conv2d, nn.BatchNorm2d, F.relu])
         assert len(chains) == 1
         quantisation = fake_quant(model, x, chains=chains)
@@ -186,6 +186,12 @@ def test_a_norm_with_zero_weights() -> None:
     assert error(outputs(model, images()), expected) < 0.01
 
 
+def test_a_model_that_asks_for_the_dtype_of_a_weight() -> None:
+    model = Calls(lambda self, x: self.linear(x.to(self.linear.weight.dtype)), linear=nn.Linear(8, 4))
+    assert fake_quant(model.eval(), images()).chains == (("linear",),)
+    assert model.linear.bias is model.linear.layer.bias
+
+
 def test_further_batches_tell_the_ranges() -> None:
     x = images()
     alone, more = net(), net()
@@ -214,10 +220,17 @@ def test_what_is_skipped_and_why() -> None:
     for name, why in {
         "up": "no quantised ConvTranspose2d", "own": "a forward of its own", "unused": "not called",
         "tied": "tied to other.weight", "encoder.linear1": "nn.TransformerEncoderLayer reads its weight",
-        "encoder.self_attn.out_proj": "not called",
+        "encoder.self_attn.out_proj": "is read outside it",
     }.items():  # fmt: skip
         assert why in reasons[name]
         assert f"{name}: not quantised, {reasons[name]}"[:60] in repr(quantisation)
+
+
+class Asks(nn.Sequential):
+    """Asks its layer for what only that has."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) / self[0].in_features
 
 
 REFUSED: dict[str, tuple[Callable[[], nn.Module], dict[str, Any], type[Exception], str]] = {
@@ -225,6 +238,8 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], dict[str, Any], type[Exception
     "activation bits": (net, {"activation_bits": 1}, RewritingError, "from 2 to 8"),
     "meta": (lambda: Net().to("meta"), {}, RewritingError, "meta device"),
     "text": (net, {"chains": ["stem.0"]}, RewritingError, "a list of names"),
+    "no list": (net, {"chains": 5}, RewritingError, "chains is a int"),
+    "numbers": (net, {"chains": [5]}, RewritingError, "a list of names"),
     "unknown": (net, {"chains": [["stem.7"]]}, UnknownPathError, "did you mean"),
     "order": (net, {"chains": [["stem.0", "stem.2", "stem.1"]]}, RewritingError, "then a batch norm"),
     "no chain": (net, {"chains": [["stem.0", "block.bn1"]]}, RewritingError, "its output is read by"),
@@ -234,6 +249,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], dict[str, Any], type[Exception
     "accuracy": (net, {"evaluate": lambda model: "good"}, RewritingError, "one number"),
     "user": (net, {"evaluate": lambda model: 1 / (type(model.head) is nn.Linear)}, ZeroDivisionError, "division"),
     "inputs": (net, {"args": torch.zeros(1, 5, 8, 8)}, mk.ModuleKGError, "expected input"),
+    "attribute": (lambda: Asks(nn.Linear(8, 8)), {}, RewritingError, "args, quantised, raised AttributeError"),
     "batches": (net, {"batches": [torch.zeros(1, 5, 8, 8)]}, RewritingError, "batch 1"),
 }  # fmt: skip
 

@@ -75,42 +75,40 @@ def fold_conv_bn(model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | N
             skipped.append(Unfolded(layer.path, norm.path, why))
             continue
         pairs.append((layer.path, norm.path))
-        new[layer.path], new[norm.path] = folded(layer.module, norm.module), identity_like(norm.module)
+        with torch.inference_mode(False), torch.no_grad():
+            new[layer.path], new[norm.path] = folded(layer.module, norm.module), identity_like(norm.module)
     return Folding(exchange(model, new, check=False), pairs=tuple(pairs), skipped=tuple(skipped))
 
 
 def folded(layer: Any, norm: Any) -> nn.Module:
     """A new layer of the class of `layer` that computes what it and `norm` compute in eval mode.
 
-    The arithmetic is done in float64 and rounded once.
+    What there is one of for each channel is computed in float64; the weight is multiplied in float32 at least.
     """
     new = twin(layer)
     weight, bias = layer.weight, layer.bias
     dtype = widest(weight)
-    with torch.inference_mode(False), torch.no_grad():
-        mean, var = (tensor.to(dtype) for tensor in (norm.running_mean, norm.running_var))
-        gamma, beta = (None if tensor is None else tensor.to(dtype) for tensor in (norm.weight, norm.bias))
-        by_output = _by_output(weight, layer)
-        made, shift = fuse_conv_bn_weights(by_output, bias, mean, var, norm.eps, gamma, beta)
-        if by_output is not weight:
-            made = nn.Parameter(_by_input(made, layer), weight.requires_grad)
-        made.requires_grad_(weight.requires_grad)
-        shift.requires_grad_(weight.requires_grad if bias is None else bias.requires_grad)
-    new._parameters["weight"], new._parameters["bias"] = made, shift
+    mean, var = (tensor.to(dtype) for tensor in (norm.running_mean, norm.running_var))
+    gamma, beta = (None if tensor is None else tensor.to(dtype) for tensor in (norm.weight, norm.bias))
+    shift = None if bias is None else bias.to(dtype)
+    ones = torch.ones_like(mean)[:, None]  # a weight of one input
+    factor, shift = fuse_conv_bn_weights(ones, shift, mean, var, norm.eps, gamma, beta)
+    made = _scaled(weight, factor.detach(), layer)
+    shift = shift.detach().to(weight.dtype if bias is None else bias.dtype)
+    new._parameters["weight"] = nn.Parameter(made, weight.requires_grad)
+    new._parameters["bias"] = nn.Parameter(shift, weight.requires_grad if bias is None else bias.requires_grad)
     return new
 
 
-def _by_output(weight: torch.Tensor, layer: Any) -> torch.Tensor:
-    """The weight with the output channels first; those of a transposed convolution come second, group by group."""
+def _scaled(weight: torch.Tensor, factor: torch.Tensor, layer: Any) -> torch.Tensor:
+    """The weight with each output channel multiplied by its factor, in the weight's memory format."""
+    factor = factor.to(torch.promote_types(weight.dtype, torch.float32))
     if not getattr(layer, "transposed", False):
-        return weight
-    return weight.unflatten(0, (layer.groups, -1)).transpose(1, 2).flatten(0, 1)
-
-
-def _by_input(weight: torch.Tensor, layer: Any) -> torch.Tensor:
-    """The way back from `_by_output`."""
-    turned = weight.unflatten(0, (layer.groups, -1)).transpose(1, 2).flatten(0, 1)
-    return torch.empty_like(layer.weight, requires_grad=False).copy_(turned)
+        return (weight * factor.reshape(-1, *(1 for _ in weight.shape[1:]))).to(weight.dtype)
+    # the outputs of a transposed convolution come second, those of each group beside the inputs of that group
+    grouped = weight.unflatten(0, (layer.groups, -1))
+    made = grouped * factor.reshape(layer.groups, 1, -1, *(1 for _ in weight.shape[2:]))
+    return torch.empty_like(weight).copy_(made.flatten(0, 1))
 
 
 def _check_mode(layers: Layers) -> None:

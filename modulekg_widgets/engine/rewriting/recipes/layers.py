@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
+from modulekg_widgets.engine.errors import RewritingError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.hierarchy import Walk, module_state, walk
 from modulekg_widgets.engine.rewriting.select import plain_name
 
@@ -43,6 +43,7 @@ class Layers:
 
     def __init__(self, model: nn.Module) -> None:
         self.walk = walk(model)
+        self._indices = {id(module): index for index, module in enumerate(self.walk.modules)}
         self._holders = _holders(self.walk)
         self._plainly_held = {id(module) for state in self.walk.states for module in _modules_in(state)}
 
@@ -62,6 +63,11 @@ class Layers:
         if self.holds_plainly(module):
             return "a plain attribute holds it, too, which would go on calling the old one"
         return self._why_not_its_tensors(module) or ("it has hooks" if has_hooks(module) else "")
+
+    def parent(self, module: nn.Module) -> nn.Module | None:
+        """The module in which a module has its place, None for the model itself."""
+        above = self.walk.parents[self._indices[id(module)]]
+        return None if above < 0 else self.walk.modules[above]
 
     def holds_plainly(self, module: nn.Module) -> bool:
         """Whether an attribute that is no slot holds the module, alone or in a list, tuple or dict."""
@@ -123,11 +129,14 @@ def twin(module: nn.Module, cls: type[nn.Module] | None = None) -> Any:
     new = cls.__new__(cls)
     state = module_state(module)
     module_state(new).update({k: v.copy() if isinstance(v, dict | set) else v for k, v in state.items()})
+    module_state(new).pop("_compiled_call_impl", None)  # what `module.compile()` leaves calls the old one
     return new
 
 
 def named(model: nn.Module, names: Iterable[str] | str, layers: Layers) -> dict[str, nn.Module]:
     """The modules of these names; raises `UnknownPathError` for a name that none has."""
+    if not isinstance(names, Iterable):
+        raise RewritingError(f"names is a {shown(type(names).__name__)}: pass a name, a list of names or None")
     found: dict[str, nn.Module] = {}
     for name in [names] if isinstance(names, str) else names:
         path = plain_name(layers.walk.modules[0], name)
@@ -146,4 +155,6 @@ def widest(tensor: torch.Tensor) -> torch.dtype:
 
 def identity_like(module: nn.Module) -> nn.Identity:
     """What stands where `module` is no longer needed, in its mode."""
-    return nn.Identity().train(module.training)
+    new = nn.Identity()
+    module_state(new)["training"] = module.training  # setting it as an attribute takes longer than folding a norm
+    return new

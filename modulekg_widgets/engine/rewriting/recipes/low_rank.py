@@ -33,8 +33,8 @@ class LowRank(nn.Module):
         self.scale = scale
         self.trained = frozenset(trained)  # the parameters of the base that were trained before
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.base(x) + self.scale * self.up(self.down(x))
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return self.base(input) + self.scale * self.up(self.down(input))
 
     @property
     def weight(self) -> torch.Tensor:
@@ -86,13 +86,14 @@ def low_rank(
     seed: int = 0,
     args: Any = None,
     kwargs: Mapping[str, Any] | None = None,
+    check: bool = True,
 ) -> Adaptation:
     """Freeze linear layers and convolutions and give each a trainable update of rank `rank`, in place.
 
     `names`: the layers, or None for all linear layers that `rank` makes smaller. `alpha`: the update is scaled by
     `alpha / rank`, by 1 for None. `seed`: of the random A; B is zero, so outputs are the same at first. The frozen
     weight shares the memory of the old one; other layers keep their `requires_grad`. With `args` and `kwargs` the new
-    model's forward is checked.
+    model's forward is tried, and must give the same shapes unless `check=False`.
     Raises `UnknownPathError`, and `RewritingError` for a named layer that cannot be adapted; nothing is changed then.
     """
     if not isinstance(rank, int) or rank < 1:
@@ -104,9 +105,10 @@ def low_rank(
         if why := why_not(module, layers):
             raise RewritingError(f"{shown(name) or 'the model'} cannot get a low-rank update: {why}")
     generator = torch.Generator().manual_seed(seed)
-    new = {name: adapted(module, rank, scale, generator) for name, module in chosen.items()}
+    with torch.inference_mode(False), torch.no_grad():
+        new = {name: adapted(module, rank, scale, generator) for name, module in chosen.items()}
     before = _trainable(model)
-    rewrite = exchanged(model, new, args, kwargs)
+    rewrite = exchanged(model, new, args, kwargs, check)
     rows = [Adapted(name, rank, _trainable(chosen[name]), _trainable(made)) for name, made in new.items()]
     after = before + sum(row.after - row.before for row in rows)
     return Adaptation(rewrite, layers=tuple(rows), trainable=(before, after))
@@ -116,23 +118,24 @@ def merge_low_rank(model: nn.Module) -> Rewrite:
     """Replace every `LowRank` of a model, in place, by a plain layer that computes the same."""
     walked = walk(model)
     found = {walked.path(i): module for i, module in enumerate(walked.modules) if isinstance(module, LowRank)}
-    return exchange(model, {name: merged(module) for name, module in found.items()}, check=False)
+    with torch.inference_mode(False), torch.no_grad():
+        new = {name: merged(module) for name, module in found.items()}
+    return exchange(model, new, check=False)
 
 
 def adapted(layer: Any, rank: int, scale: float, generator: torch.Generator) -> LowRank:
     """The layer, frozen, with an update of zero."""
     weight = layer.weight
     base = twin(layer)
-    with torch.inference_mode(False), torch.no_grad():
-        for name in ("weight", "bias"):
-            if (own := base._parameters[name]) is not None:
-                base._parameters[name] = nn.Parameter(own.detach(), requires_grad=False)
-        down, up = _factors(layer, rank, {"device": weight.device, "dtype": weight.dtype})
-        # what nn.Linear starts with; the generator is on the CPU, so that every device gets the same numbers
-        bound = 1 / math.sqrt(math.prod(down.weight.shape[1:]))
-        drawn = torch.empty(down.weight.shape).uniform_(-bound, bound, generator=generator)
-        down.weight.copy_(drawn)
-        up.weight.zero_()
+    for name in ("weight", "bias"):
+        if (own := base._parameters[name]) is not None:
+            base._parameters[name] = nn.Parameter(own.detach(), requires_grad=False)
+    down, up = _factors(layer, rank, {"device": weight.device, "dtype": weight.dtype})
+    # what nn.Linear starts with; the generator is on the CPU, so that every device gets the same numbers
+    bound = 1 / math.sqrt(math.prod(down.weight.shape[1:]))
+    drawn = torch.empty(down.weight.shape).uniform_(-bound, bound, generator=generator)
+    down.weight.copy_(drawn)
+    up.weight.zero_()
     trained = [name for name, own in layer._parameters.items() if own is not None and own.requires_grad]
     return LowRank(base, down, up, scale, trained).train(layer.training)
 
@@ -141,12 +144,11 @@ def merged(adapter: LowRank) -> nn.Module:
     """A plain layer of the base's class with the update in its weight; the arithmetic is rounded once."""
     new, base = twin(adapter.base), adapter.base.weight
     dtype = widest(base)
-    with torch.inference_mode(False), torch.no_grad():
-        update = adapter.up.weight.to(dtype).flatten(1) @ adapter.down.weight.to(dtype).flatten(1)
-        weight = torch.empty_like(base).copy_(base.to(dtype) + adapter.scale * update.view_as(base))
-        new._parameters["weight"] = nn.Parameter(weight, "weight" in adapter.trained)
-        if adapter.base.bias is not None:
-            new._parameters["bias"] = nn.Parameter(adapter.base.bias.detach().clone(), "bias" in adapter.trained)
+    update = adapter.up.weight.to(dtype).flatten(1) @ adapter.down.weight.to(dtype).flatten(1)
+    weight = torch.empty_like(base).copy_(base.to(dtype) + adapter.scale * update.view_as(base))
+    new._parameters["weight"] = nn.Parameter(weight, "weight" in adapter.trained)
+    if adapter.base.bias is not None:
+        new._parameters["bias"] = nn.Parameter(adapter.base.bias.detach().clone(), "bias" in adapter.trained)
     return new.train(adapter.training)
 
 
@@ -157,6 +159,8 @@ def why_not(module: nn.Module, layers: Layers) -> str:
         return why
     if type(module) not in ADAPTED:
         return f"{shown(type(module).__name__)} is a class of its own, whose weight others may read"
+    if isinstance(layers.parent(module), LowRank):
+        return "it is part of a low-rank update: merge that first"
     if getattr(module, "groups", 1) != 1:
         return f"it has {module.groups} groups"
     return ""

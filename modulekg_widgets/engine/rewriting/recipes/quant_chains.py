@@ -77,11 +77,13 @@ def given_chains(names: Iterable[Sequence[str]], flow: Flow, layers: Layers) -> 
 
     Raises `UnknownPathError` and `RewritingError`.
     """
+    if not isinstance(names, Iterable):
+        raise RewritingError(f"chains is a {shown(type(names).__name__)}: pass a list of lists of names, or None")
     chains: list[Chain] = []
     taken: set[int] = set()
     for chain in names:
-        if isinstance(chain, str):
-            raise RewritingError(f"a chain is a list of names, got the text {shown(chain)!r}: pass [[…], […]]")
+        if isinstance(chain, str) or not isinstance(chain, Iterable):
+            raise RewritingError(f"a chain is a list of names, got {shown(repr(chain))}: pass [[…], […]]")
         nodes = [flow.graph.modules[plain_name(flow.graph.model, name)] for name in chain]
         why = _why_no_chain(nodes, flow, layers)
         if not why and any(id(node) in taken for node in nodes):
@@ -100,12 +102,12 @@ def why_not(node: ModuleNode, flow: Flow, layers: Layers) -> str:
     cls = torch_class(node.module, LAYERS)
     if cls not in QUANTIZED:
         return f"torch.ao trains no quantised {shown(type(node.module).__name__)}"
-    why = layers.why_not(node.module, QUANTIZED)
+    why = layers.why_not(node.module, QUANTIZED) or flow.why_read_outside(node)
     if not why and not node.calls:
         why = "it is not called"
     if not why and any(len(call.inputs) != 1 or len(call.outputs) != 1 for call in node.calls):
         why = "it is called with other things than one tensor"
-    return why or flow.why_read_outside(node) or _why_fast(node, flow)
+    return why or _why_fast(node.module, layers)
 
 
 def on_grid(value: DataNode, outputs: set[DataNode]) -> bool:
@@ -118,11 +120,9 @@ def on_grid(value: DataNode, outputs: set[DataNode]) -> bool:
     return True
 
 
-def _why_fast(node: ModuleNode, flow: Flow) -> str:
+def _why_fast(layer: nn.Module, layers: Layers) -> str:
     """nn.TransformerEncoderLayer reads the weights of its layers in evaluation without calling them."""
-    above = node.path.rpartition(".")[0]
-    owner = flow.graph.modules[above].module if above in flow.graph.modules else None
-    fast = isinstance(owner, nn.TransformerEncoderLayer) and owner is not node.module
+    fast = isinstance(layers.parent(layer), nn.TransformerEncoderLayer)
     return "nn.TransformerEncoderLayer reads its weight without calling it" if fast else ""
 
 

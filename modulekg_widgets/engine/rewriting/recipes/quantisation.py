@@ -97,7 +97,8 @@ def fake_quant(
     _check_data(layers)
     flow = Flow(trace_dataflow(model, args, kwargs, training=False))
     found, skipped = found_chains(flow, layers) if chains is None else (given_chains(chains, flow, layers), [])
-    made = _made(found, widths)
+    with torch.inference_mode(False), torch.no_grad():
+        made = _made(found, widths)
     before = _nbytes(model, ())
     calls = [call_arguments(args, kwargs), *(call_arguments(batch, None) for batch in batches)]
     root = flow.graph.model
@@ -109,7 +110,7 @@ def fake_quant(
     try:
         with _at_rest(root, calls):
             after = None if evaluate is None else _number(evaluate(model))
-            agreement = _agreement(expected, _outputs(root, calls[0]))
+            agreement = _agreement(expected, _outputs_of_batch(root, calls[0], "args, quantised,"))
     except BaseException:
         rewrite.undo()
         raise
@@ -181,7 +182,7 @@ def _calibrated(root: nn.Module, chains: Sequence[Chain], made: Sequence[FakeQua
             observe(block, "output", output if chain.activation is None else chain.activation(output))
 
     with listening_to_modules(lambda *_: None, left):
-        outputs = [_outputs_of_batch(root, call, number) for number, call in enumerate(calls)]
+        outputs = [_outputs_of_batch(root, call, f"batch {i}" if i else "args") for i, call in enumerate(calls)]
     for chain, block in zip(chains, made, strict=True):
         for quantizer in quantizers(block):
             if not quantizer.scale.isfinite().all():
@@ -190,11 +191,10 @@ def _calibrated(root: nn.Module, chains: Sequence[Chain], made: Sequence[FakeQua
     return outputs[0]
 
 
-def _outputs_of_batch(root: nn.Module, call: Any, number: int) -> list[torch.Tensor]:
+def _outputs_of_batch(root: nn.Module, call: Any, given: str) -> list[torch.Tensor]:
     try:
         return _outputs(root, call)
     except Exception as error:
-        given = "args" if not number else f"batch {number}"
         raise RewritingError(
             f"the forward pass with {given} raised {type(error).__name__}: {shown(str(error), 300)}"
         ) from error
@@ -211,7 +211,7 @@ def _outputs(root: nn.Module, call: tuple[tuple[Any, ...], dict[str, Any]]) -> l
 
 def _agreement(expected: list[torch.Tensor], found: list[torch.Tensor]) -> Agreement | None:
     """How near outputs come to the expected ones; None where they cannot be compared."""
-    if not expected or [t.shape for t in expected] != [t.shape for t in found]:
+    if not sum(tensor.numel() for tensor in expected) or [t.shape for t in expected] != [t.shape for t in found]:
         return None
     signal = sum(float(tensor.double().square().sum()) for tensor in expected)
     pairs = zip(expected, found, strict=True)

@@ -56,12 +56,24 @@ class Quantizer(FusedMovingAvgObsFakeQuantize):
 class FakeQuantized(nn.Sequential):
     """A layer whose weight, input and output are rounded as integers would be; ranges follow the data in training."""
 
+    layer: Any
+
     def train(self, mode: bool = True) -> FakeQuantized:
         """Set the mode of all parts; observers are on in training and off in evaluation."""
         super().train(mode)
         for quantizer in quantizers(self):
             quantizer.enable_observer(mode)
         return self
+
+    @property
+    def weight(self) -> torch.Tensor:
+        """The weight of the layer, not rounded."""
+        return self.layer.weight
+
+    @property
+    def bias(self) -> torch.Tensor | None:
+        """The bias of the layer, without what the batch norm adds."""
+        return self.layer.bias
 
 
 def quantizers(module: nn.Module) -> list[Quantizer]:
@@ -143,11 +155,10 @@ def _unused(**_: Any) -> nn.Module:
 
 def _copied(module: nn.Module, cls: type[nn.Module]) -> Any:
     new = twin(module, cls)
-    with torch.inference_mode(False), torch.no_grad():
-        for name, own in new._parameters.items():
-            if own is not None:
-                new._parameters[name] = nn.Parameter(own.detach().clone(), own.requires_grad)
-        new._buffers = {name: None if own is None else own.clone() for name, own in new._buffers.items()}
+    for name, own in new._parameters.items():
+        if own is not None:
+            new._parameters[name] = nn.Parameter(own.detach().clone(), own.requires_grad)
+    new._buffers = {name: None if own is None else own.clone() for name, own in new._buffers.items()}
     return new
 
 

@@ -35,6 +35,8 @@ class Recipe(Rewrite):
         return "\n".join([title, *(f"  {line}" for line in found[:_SHOWN]), *["  …"] * (len(found) > _SHOWN)])
 
 
-def exchanged(model: nn.Module, new: Mapping[str, nn.Module], args: Any, kwargs: Mapping[str, Any] | None) -> Rewrite:
-    """The exchange of layers for such of the same shapes; with inputs the whole model is tried."""
-    return exchange(model, new, args=args, kwargs=kwargs, check=args is not None or kwargs is not None)
+def exchanged(
+    model: nn.Module, new: Mapping[str, nn.Module], args: Any, kwargs: Mapping[str, Any] | None, check: bool
+) -> Rewrite:
+    """The exchange of layers for such of the same shapes; with inputs the whole model is tried, unless not `check`."""
+    return exchange(model, new, args=args, kwargs=kwargs, check=check and (args is not None or kwargs is not None))

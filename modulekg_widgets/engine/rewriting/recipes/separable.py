@@ -55,12 +55,14 @@ def depthwise_separable(
     multiplier: int = 1,
     args: Any = None,
     kwargs: Mapping[str, Any] | None = None,
+    check: bool = True,
 ) -> Separation:
     """Replace dense convolutions, in place, by a depthwise and a pointwise one in an `nn.Sequential`.
 
     `names`: the convolutions, or None for all that get smaller. Dense: one group, several input channels, a kernel
     larger than 1. Stride, padding, dilation, padding mode, bias, dtype and device stay; the weights are the nearest
-    with `multiplier` filters for each input channel. With `args` and `kwargs` the new model's forward is checked.
+    with `multiplier` filters for each input channel. With `args` and `kwargs` the new model's forward is tried, and
+    must give the same shapes unless `check=False`.
     Raises `UnknownPathError`, and `RewritingError` for a named layer that cannot be separated; nothing is changed then.
     """
     if not isinstance(multiplier, int) or multiplier < 1:
@@ -70,9 +72,10 @@ def depthwise_separable(
     for name, module in chosen.items():
         if why := why_not(module, layers, multiplier):
             raise RewritingError(f"{shown(name) or 'the model'} cannot be made depthwise-separable: {why}")
-    new = {name: separated(module, multiplier) for name, module in chosen.items()}
+    with torch.inference_mode(False), torch.no_grad():
+        new = {name: separated(module, multiplier) for name, module in chosen.items()}
     rows = [Separated(name, _error(chosen[name], pair), _size(chosen[name]), _size(pair)) for name, pair in new.items()]
-    return Separation(exchanged(model, new, args, kwargs), layers=tuple(rows))
+    return Separation(exchanged(model, new, args, kwargs, check), layers=tuple(rows))
 
 
 def separated(conv: Any, multiplier: int = 1) -> nn.Sequential:
@@ -88,11 +91,10 @@ def separated(conv: Any, multiplier: int = 1) -> nn.Sequential:
         dilation=conv.dilation, groups=conv.in_channels, bias=False, padding_mode=conv.padding_mode, **options,
     )  # fmt: skip
     second: Any = nn.utils.skip_init(cls, inner, conv.out_channels, 1, bias=conv.bias is not None, **options)
-    with torch.inference_mode(False), torch.no_grad():
-        for layer, values in ((first, depthwise), (second, pointwise)):
-            layer.weight = nn.Parameter(layer.weight.copy_(values), weight.requires_grad)
-        if conv.bias is not None:
-            second.bias = nn.Parameter(conv.bias.detach().clone(), conv.bias.requires_grad)
+    for layer, values in ((first, depthwise), (second, pointwise)):
+        layer.weight = nn.Parameter(layer.weight.copy_(values), weight.requires_grad)
+    if conv.bias is not None:
+        second.bias = nn.Parameter(conv.bias.detach().clone(), conv.bias.requires_grad)
     pair = nn.Sequential()
     pair.add_module("depthwise", first)
     pair.add_module("pointwise", second)
@@ -133,14 +135,13 @@ def _shrinks(conv: Any, multiplier: int) -> bool:
 def _factors(weight: torch.Tensor, multiplier: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The depthwise weight (inputs * multiplier, 1, *kernel) and the pointwise (outputs, inputs * multiplier, 1, …)."""
     outputs, inputs, *kernel = weight.shape
-    with torch.inference_mode(False), torch.no_grad():
-        matrices = weight.detach().to(widest(weight)).flatten(2).transpose(0, 1)  # inputs, outputs, kernel
-        # the right singular vectors are eigenvectors of a small matrix; the left ones follow, multiplied by the values
-        right = torch.linalg.eigh(matrices.mT @ matrices).eigenvectors.flip(-1)[..., :multiplier]
-        left = matrices @ right
-        scale = left.norm(dim=1).clamp_min(torch.finfo(left.dtype).tiny).sqrt()  # both factors get the same norm
-        depthwise = (right * scale[:, None]).mT.reshape(inputs * multiplier, 1, *kernel)
-        pointwise = (left / scale[:, None]).permute(1, 0, 2).reshape(outputs, inputs * multiplier, *(1 for _ in kernel))
+    matrices = weight.detach().to(widest(weight)).flatten(2).transpose(0, 1)  # inputs, outputs, kernel
+    # the right singular vectors are eigenvectors of a small matrix; the left ones follow, multiplied by the values
+    right = torch.linalg.eigh(matrices.mT @ matrices).eigenvectors.flip(-1)[..., :multiplier]
+    left = matrices @ right
+    scale = left.norm(dim=1).clamp_min(torch.finfo(left.dtype).tiny).sqrt()  # both factors get the same norm
+    depthwise = (right * scale[:, None]).mT.reshape(inputs * multiplier, 1, *kernel)
+    pointwise = (left / scale[:, None]).permute(1, 0, 2).reshape(outputs, inputs * multiplier, *(1 for _ in kernel))
     return depthwise, pointwise
 
 
