@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -150,10 +151,16 @@ BAD: list[tuple[str, Any, Callable[..., Any], str]] = [
     ("another number of results", ["head"], lambda n, m: nn.LSTM(4, 5), "the result is|shape of nothing"),
     ("a block", ["blocks.0"], lambda n, m: Block(6), "does not fit"),
     ("a norm", ["blocks.0.norm"], lambda n, m: nn.BatchNorm2d(5), "does not fit"),
+    ("a recurrent layer", ["rnn"], lambda n, m: nn.LSTM(4, 9), "does not fit"),
+    ("attention", ["attention"], lambda n, m: nn.MultiheadAttention(16, 2), "does not fit"),
+    ("two inputs", ["both"], lambda n, m: nn.Bilinear(3, 4, 6), "does not fit"),
+    ("no names", 5, gelu, "pass the names of modules"),
     ("no shape yet", ["head"], lambda n, m: nn.LazyLinear(5), "run one forward pass"),
     ("the model in itself", ["head"], lambda n, m: nn.Sequential(MODEL[0]), "contains the module"),
 ]
 MODEL = net()
+for unused in (("rnn", nn.LSTM(4, 5)), ("attention", nn.MultiheadAttention(8, 2)), ("both", nn.Bilinear(3, 4, 5))):
+    MODEL[0].add_module(*unused)
 
 
 @pytest.mark.parametrize(("names", "fn", "message"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
@@ -184,6 +191,7 @@ def test_an_error_of_fn_passes_through(error: type[BaseException]) -> None:
         ([["stem.0", "stem.1"], ["stem.1", "stem.2"]], lambda n, m: m, "'stem.1' stands in the chains twice"),
         ([["stem.0", "stem.9"]], lambda n, m: m, "there is no module 'stem.9'"),
         (["stem.0"], lambda n, m: m, "a chain is a list of names"),
+        ([[]], lambda n, m: m, "a chain is a list of names"),
         ([["stem.0", "stem.1"]], lambda n, m: [nn.Conv2d(3, 4, 5), nn.Identity()], "stem.0 → stem.1 does not fit"),
         ([["blocks.0.norm", "blocks.0.function_modules.relu_0"]], lambda n, m: m, "while function_modules is active"),
     ],
@@ -214,6 +222,42 @@ def test_with_inputs_the_whole_model_decides() -> None:
             rw.replace(model, "stem.2", gelu, args=x[:, :1])
     rw.replace(model, "head", lambda name, module: nn.Linear(4, 7), check=False)
     assert model(x).shape == (2, 7)
+
+
+def test_one_of_several_ways_to_call_a_layer_is_enough() -> None:
+    model = nn.Sequential(nn.BatchNorm1d(6))
+    rw.replace(model, "0", lambda name, module: nn.LayerNorm(6))
+    assert type(model[0]) is nn.LayerNorm
+
+
+def test_the_whole_model_is_tried_in_its_mode() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU()).eval()
+    rw.replace(model, "1", lambda name, module: nn.BatchNorm1d(4), args=torch.rand(1, 3))  # one value per channel
+    assert not model[1].training
+    refused = nn.BatchNorm1d(5)
+    with pytest.raises(mk.ModuleKGError, match="does not run"):
+        rw.replace(model, "1", lambda name, module: refused, args=torch.rand(1, 3))
+    assert refused.training
+
+
+def test_fn_may_not_change_the_model() -> None:
+    model, _ = net()
+
+    def fn(name: str, module: nn.Module) -> nn.Module:
+        model.tail = nn.Sequential(nn.Identity(), nn.Identity())
+        return nn.Identity()
+
+    with pytest.raises(mk.ModuleKGError, match="fn changed the model"):
+        rw.replace(model, "tail.1", fn)
+
+
+def test_many_names_take_no_time() -> None:
+    model = nn.Sequential(*(nn.Sequential(nn.ReLU()) for _ in range(10_000)))
+    names = [f"{number}.0" for number in range(10_000)]
+    start = time.process_time()
+    rewrite = rw.replace(model, names, gelu)
+    rewrite.undo()
+    assert time.process_time() - start < 5
 
 
 def test_torchscript_is_refused() -> None:

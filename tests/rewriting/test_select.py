@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from typing import Any
 
@@ -102,6 +103,42 @@ def test_what_cannot_be_set(name: Any, value: Any, message: str) -> None:
         set_(model, name, value)
 
 
+def test_a_module_for_an_attribute_that_was_none_is_registered() -> None:
+    model = torchvision.models.resnet18(weights=None)
+    set_(model, "layer1.1.downsample", nn.Conv2d(64, 64, 1))
+    assert "layer1.1.downsample.weight" in model.state_dict()
+    assert "layer1.1.downsample" in find(model, nn.Conv2d)
+
+
+def test_what_the_class_computes() -> None:
+    class Computed(nn.Module):
+        @property
+        def width(self) -> int:
+            return 3
+
+        @property
+        def broken(self) -> int:
+            raise AttributeError("not here")
+
+    model = nn.Sequential(Computed())
+    assert get(model, "0.width") == 3
+    with pytest.raises(mk.ModuleKGError, match=r"'0\.width' cannot be set"):
+        set_(model, "0.width", 4)
+    with pytest.raises(mk.ModuleKGError, match=r"'0\.broken' has no value"):
+        get(model, "0.broken")
+
+
+def test_deep_names_take_no_time() -> None:
+    model = inner = nn.Sequential()
+    for _ in range(3000):
+        deeper = nn.Sequential()
+        inner.add_module("a", deeper)
+        inner = deeper
+    start = time.process_time()
+    assert get(model, ".".join("a" * 3000)) is inner
+    assert time.process_time() - start < 2
+
+
 def test_a_module_cannot_hold_itself() -> None:
     model, _ = net()
     with pytest.raises(mk.ModuleKGError, match="holds the module"):
@@ -148,6 +185,19 @@ class Marked:
 
 class MarkedLinear(Marked, nn.Linear):
     pass
+
+
+def test_a_shared_module_inside_a_match_and_outside_of_it() -> None:
+    class Holding(nn.Linear):
+        def __init__(self, inner: nn.Module) -> None:
+            super().__init__(2, 2)
+            self.inner = inner
+
+    shared = nn.Linear(2, 2)
+    model = nn.ModuleList([Holding(shared), shared])
+    assert find(model, nn.Linear) == ["0", "1"]
+    assert find(model, nn.Linear | nn.ReLU) == ["0", "1"]
+    assert find(model, nn.Linear, include_super_class=False) == ["0.inner"]
 
 
 def test_a_class_beside_module() -> None:

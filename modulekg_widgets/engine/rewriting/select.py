@@ -152,9 +152,10 @@ def _cuts(root: nn.Module, path: str) -> Iterator[tuple[nn.Module, str]]:
         tried[id(module), len(rest)] = None
         yield module, rest
         slots = module_state(module)["_modules"]
+        dotted = any("." in slot for slot in slots)
         cut = rest.find(".")
         while cut >= 0:
             child = slots.get(rest[:cut])
             if child is not None:
                 waiting.append((unwrapped(child), rest[cut + 1 :]))
-            cut = rest.find(".", cut + 1)
+            cut = rest.find(".", cut + 1) if dotted else -1

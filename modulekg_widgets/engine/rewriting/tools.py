@@ -11,17 +11,21 @@ from modulekg_widgets.engine.rewriting.function_modules import (
     function_modules,
     is_active,
 )
-from modulekg_widgets.engine.rewriting.recipes.folding import fold_conv_bn
-from modulekg_widgets.engine.rewriting.recipes.low_rank import low_rank
-from modulekg_widgets.engine.rewriting.recipes.quantisation import fake_quant
-from modulekg_widgets.engine.rewriting.recipes.separable import depthwise_separable
+from modulekg_widgets.engine.rewriting.recipes.folding import Folding, fold_conv_bn
+from modulekg_widgets.engine.rewriting.recipes.low_rank import Adaptation, low_rank, merge_low_rank
+from modulekg_widgets.engine.rewriting.recipes.quantisation import FakeQuantization, fake_quant
+from modulekg_widgets.engine.rewriting.recipes.separable import Separation, depthwise_separable
 from modulekg_widgets.engine.rewriting.replace import Rewrite, replace, replace_chains
 from modulekg_widgets.engine.rewriting.select import find, get, set
 
 __all__ = [
+    "Adaptation",
+    "FakeQuantization",
+    "Folding",
     "FunctionModule",
     "FunctionModules",
     "Rewrite",
+    "Separation",
     "activate",
     "deactivate",
     "depthwise_separable",
@@ -33,6 +37,7 @@ __all__ = [
     "get",
     "is_active",
     "low_rank",
+    "merge_low_rank",
     "replace",
     "replace_chains",
     "set",
