@@ -100,6 +100,21 @@ def test_what_does_nothing_is_passed_through_and_found() -> None:
     assert chains(model, [nn.Linear, nn.Dropout, nn.ReLU], x) == [["0", "1", "3"]]
 
 
+def test_a_model_that_can_only_be_traced() -> None:
+    huge = torch.empty(1 << 45, 3, device="meta")
+    assert chains(
+        nn.Sequential(nn.Linear(3, 3, device="meta"), Doing(lambda m, x: F.relu(x))), [nn.Linear, F.relu], huge
+    ) == [["0", "1.function_modules.relu_0"]]
+
+    def forward(m: Doing, x: torch.Tensor) -> torch.Tensor:
+        if not x.is_meta:
+            raise MemoryError("too large")
+        return F.relu(m.inner(x))
+
+    model = Doing(forward, inner=nn.Linear(3, 3))
+    assert chains(model, [nn.Linear, F.relu], torch.randn(2, 3)) == [["inner", "function_modules.relu_0"]]
+
+
 def test_several_results_and_keywords() -> None:
     model = Doing(lambda m, x: m.head(m.lstm(x)[0]), lstm=nn.LSTM(3, 4), head=nn.Linear(4, 2))
     assert chains(model, [nn.LSTM, nn.Linear], torch.randn(5, 2, 3)) == [["lstm", "head"]]

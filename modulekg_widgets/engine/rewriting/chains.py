@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import RewritingError, shown
+from modulekg_widgets.engine.errors import RewritingError, TraceError, shown
 from modulekg_widgets.engine.rewriting.function_module import CallSite, FunctionModule
 from modulekg_widgets.engine.rewriting.kinds import functions_in, test_of
 from modulekg_widgets.engine.rewriting.listening import listener_of
@@ -100,7 +100,10 @@ def _functions(graph: Dataflow) -> tuple[Dataflow, list[tuple[str, CallSite, int
     """The graph of a new trace, and the functions in it: name, site and range of operators."""
     recorded = record_graph(graph)
     assert recorded.graph is not None
-    every = record(graph.model, *graph.call)
+    try:
+        every = record(graph.model, *graph.call)
+    except TraceError:  # a model that can be traced alone, as one that is too large to run: the names are of this way
+        every = recorded.runs
     nodes = list(dict.fromkeys(recorded.graph.modules.values()))
     found = []
     for index, runs in recorded.runs.items():
