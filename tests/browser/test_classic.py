@@ -76,7 +76,7 @@ def page(
         shown.page.goto(f"{server.url}/nbclassic/notebooks/classic.ipynb")
         shown.wait_for(KERNEL_IDLE)
         shown.page.evaluate("() => Jupyter.notebook.execute_all_cells()")
-        shown.wait_for(graphs.READY)
+        shown.wait_for(graphs.READY, timeout=60_000)  # the kernel has torch to import
         shown.wait_for(metrics.READY)
         yield shown
     finally:
