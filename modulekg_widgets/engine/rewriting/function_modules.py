@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-import weakref
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from types import FrameType
+from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import ChangedCallsError, RewritingError, shown
-from modulekg_widgets.engine.identity.hierarchy import Walk, is_script, module_state, walk
-from modulekg_widgets.engine.rewriting.fitting import fitted, held_by
-from modulekg_widgets.engine.rewriting.function_module import CallSite, FunctionModule
-from modulekg_widgets.engine.rewriting.functions import function_name
-from modulekg_widgets.engine.rewriting.listening import Listener, Run, listener_of
-from modulekg_widgets.engine.rewriting.recording import FUSED, Call, is_operation, owners, record, source_of
-from modulekg_widgets.engine.rewriting.sites import Sites, holder_name
+from modulekg_widgets.engine.errors import RewritingError, shown
+from modulekg_widgets.engine.identity.hierarchy import Walk, is_script, walk
+from modulekg_widgets.engine.rewriting.function_module import FunctionModule
+from modulekg_widgets.engine.rewriting.listening import listener_of
+from modulekg_widgets.engine.rewriting.recording import record
+from modulekg_widgets.engine.rewriting.serving import Server, Session, sessions
 
 
 class FunctionModules:
@@ -28,7 +21,7 @@ class FunctionModules:
     `modules` has them by dotted name. What was put in the place of one stays there from `deactivate()` to `activate()`.
     """
 
-    def __init__(self, model: nn.Module, session: _Session) -> None:
+    def __init__(self, model: nn.Module, session: Session) -> None:
         self.model = model
         self._session = session
         self._entered = 0
@@ -97,7 +90,7 @@ def function_modules(model: nn.Module, args: Any = (), kwargs: Mapping[str, Any]
     if is_script(root):
         raise RewritingError("the model is TorchScript, whose functions no module can serve: pass the one before")
     _check_inactive(places)
-    return FunctionModules(root, _Session(places, record(root, args, kwargs)))
+    return FunctionModules(root, Session(places, record(root, args, kwargs)))
 
 
 def activate(model: nn.Module, args: Any = None, kwargs: Mapping[str, Any] | None = None) -> FunctionModules:
@@ -109,7 +102,7 @@ def activate(model: nn.Module, args: Any = None, kwargs: Mapping[str, Any] | Non
     root = walk(model).modules[0]
     if args is not None or kwargs is not None:
         made = function_modules(model, () if args is None else args, kwargs)
-    elif (session := _sessions.get(id(root))) is not None:
+    elif (session := sessions.get(id(root))) is not None:
         made = FunctionModules(root, session)
     else:
         raise RewritingError(
@@ -126,7 +119,7 @@ def deactivate(model: nn.Module) -> None:
     """
     root = walk(model).modules[0]
     listener = listener_of(root)
-    if not isinstance(listener, _Server):
+    if not isinstance(listener, Server):
         return
     if listener.session.model() is not None and listener.session.model() is not root:
         raise RewritingError("this module is part of a model that uses function modules: deactivate that model")
@@ -135,7 +128,7 @@ def deactivate(model: nn.Module) -> None:
 
 def is_active(model: nn.Module) -> bool:
     """Whether function modules serve the functions of this model, or of the model that it is part of."""
-    return isinstance(listener_of(walk(model).modules[0]), _Server)
+    return isinstance(listener_of(walk(model).modules[0]), Server)
 
 
 def _check_inactive(places: Walk) -> None:
@@ -143,183 +136,3 @@ def _check_inactive(places: Walk) -> None:
         if listener_of(module) is not None:
             where = shown(places.path(index)) or "the model"
             raise RewritingError(f"{where} uses function modules already: leave that context, or deactivate them")
-
-
-# --------------------------------------------------------------------- session
-
-
-_sessions: dict[int, _Session | None] = {}  # the last one of each model, by its id, for activate() without inputs
-_lock = threading.Lock()
-
-
-class _Session:
-    """What the forwards of one model share while function modules serve them; holds no module of the model."""
-
-    def __init__(self, places: Walk, runs: dict[int, list[list[Call]]]) -> None:
-        root = places.modules[0]
-        self.model: Any = weakref.ref(root)
-        # what a module lists comes after its children, and so it is with theirs
-        inner_first = sorted(owners(places), key=lambda index: (places.ends[index], -index))
-        self.servers = [_Server(self, places, index, runs.get(index, [])) for index in inner_first]
-        self.active = False
-        self.inside = 0
-        if id(root) not in _sessions:
-            weakref.finalize(root, _sessions.pop, id(root), None)
-        _sessions[id(root)] = self
-
-    def forget(self) -> None:
-        """Be no more the last one of the model."""
-        model = self.model()
-        if model is not None and _sessions.get(id(model)) is self:
-            _sessions[id(model)] = None
-
-    def install(self, places: Walk) -> None:
-        present = [places.modules[index] for index in owners(places)]
-        if {id(module) for module in present} != {id(server._owner()) for server in self.servers}:
-            raise RewritingError("modules were replaced since the function modules were made: make them anew")
-        for server in self.servers:
-            server.install()
-        self.active = True
-
-    def remove(self) -> None:
-        with _lock:
-            self.active = False
-            for server in self.servers:
-                server.remove()
-
-    @contextmanager
-    def hidden(self) -> Iterator[None]:
-        """Forwards that go over their own or others' children find what they had; in several threads as well."""
-        with _lock:
-            self.inside += 1
-            if self.inside == 1:
-                for server in self.servers:
-                    server.hide()
-        try:
-            yield
-        finally:
-            with _lock:
-                self.inside -= 1
-                if not self.inside and self.active:
-                    for server in self.servers:
-                        server.show()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Session:
-        new = object.__new__(_Session)
-        memo[id(self)] = new
-        copied = memo.get(id(self.model()))  # none for a part of the model
-        new.model = weakref.ref(copied) if copied is not None else lambda: None
-        new.servers, new.active, new.inside = [], self.active, 0  # the servers come with their modules
-        return new
-
-
-# --------------------------------------------------------------------- serving
-
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
-
-class _Server(Listener):
-    """Serves the functions of one forward."""
-
-    def __init__(self, session: _Session, places: Walk, index: int, runs: list[list[Call]]) -> None:
-        super().__init__(places.modules[index], places.path(index))
-        self.session = session
-        sites = Sites(runs)
-        self.ways = sites.ways
-        self.holder = nn.ModuleDict({site.name: FunctionModule(site) for site in sites.by_key.values()})
-        self.holder.train(self.owner.training)
-        self.key = holder_name(self.owner)
-
-    def install(self) -> None:
-        super().install()
-        self.show()
-
-    def remove(self) -> None:
-        super().remove()
-        self.hide()
-
-    def show(self) -> None:
-        """List the function modules among the children."""
-        owner = self._owner()
-        if owner is not None and len(self.holder):
-            module_state(owner)["_modules"][self.key] = self.holder
-
-    def hide(self) -> None:
-        """Take them out of the children."""
-        owner = self._owner()
-        if owner is not None and module_state(owner)["_modules"].get(self.key) is self.holder:
-            del module_state(owner)["_modules"][self.key]
-
-    def listed(self) -> list[tuple[str, nn.Module]]:
-        """The function modules with their dotted names."""
-        above = [self.path] if self.path else []
-        return [(".".join([*above, self.key, name]), module) for name, module in self.holder.items()]
-
-    def surroundings(self) -> AbstractContextManager[None]:
-        return self.session.hidden()
-
-    def begin(self) -> Run | None:
-        return None if self._is_fused() else _Serving(self)
-
-    def _is_fused(self) -> bool:
-        """Whether torch may run the whole module as one operator, as it would without us: then nothing is called."""
-        if not isinstance(self.owner, FUSED) or self.owner.training or not torch.backends.mha.get_fastpath_enabled():
-            return False
-        if torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.owner.parameters()):
-            return False
-        servers = [listener_of(module) for module in self.owner.modules()]
-        return not any(isinstance(server, _Server) and server.is_in_use() for server in servers)
-
-    def is_in_use(self) -> bool:
-        """Whether a function module was replaced, or somebody listens to one."""
-        return any(type(m) is not FunctionModule or any(getattr(m, h) for h in _HOOKS) for m in self.holder.values())
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Server:
-        new = super().__deepcopy__(memo)
-        assert isinstance(new, _Server)
-        new.session.servers.append(new)
-        return new
-
-
-class _Serving(Run):
-    def __init__(self, server: _Server) -> None:
-        self.server = server
-        self.ways = server.ways
-        self.count = 0
-
-    def called(self, function: Any, frame: FrameType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        site = self._site(function, frame)
-        if site is None:
-            result = function(*args, **kwargs)
-            if is_operation(function, result):
-                raise self._changed(f"calls {function_name(function)} at {source_of(frame)}")
-            return result
-        module = module_state(self.server.holder)["_modules"].get(site.name)
-        if module is None:
-            raise RewritingError(f"the function module {site.name} of {self._where} is gone: put nn.Identity() instead")
-        if not isinstance(module, FunctionModule):
-            args, kwargs = fitted(module, args, kwargs, held_by(self.server.owner))  # type: ignore[assignment]
-        return module(*args, **kwargs)
-
-    def _site(self, function: Any, frame: FrameType) -> CallSite | None:
-        """The site of the next call, of which the ways that are left agree on what came before."""
-        at, source = self.count, source_of(frame)
-        ways = [way for way in self.ways if len(way) > at and way[at].source == source and way[at].function == function]
-        if not ways:
-            return None
-        self.ways, self.count = ways, at + 1
-        return ways[0][at]
-
-    def finish(self) -> None:
-        if self.ways and not any(len(way) == self.count for way in self.ways):
-            raise self._changed(f"ended before it called {self.ways[0][self.count]}")
-
-    @property
-    def _where(self) -> str:
-        return shown(self.server.path) or f"the {shown(type(self.server.owner).__name__)}"
-
-    def _changed(self, what: str) -> ChangedCallsError:
-        return ChangedCallsError(
-            f"the forward of {self._where} {what}, unlike when its function modules were made. Make them anew with "
-            "inputs that take this way, in the state that the model is in now, or deactivate them"
-        )
