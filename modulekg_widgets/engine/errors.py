@@ -119,6 +119,10 @@ class DuplicateNameError(ModuleKGError, ValueError):
     """A second registration under a name that is taken."""
 
 
+class NotAFunctionError(ModuleKGError, TypeError):
+    """Something that cannot be called is registered where a function is needed."""
+
+
 class TooLargeError(ModuleKGError):
     """A result that would be too large to be of use, such as the expanded tree of heavily shared modules."""
 

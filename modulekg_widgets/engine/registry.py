@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
-from modulekg_widgets.engine.errors import DuplicateNameError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import DuplicateNameError, NotAFunctionError, UnknownNameError, nearest, shown
 
 Entry = TypeVar("Entry", bound=Callable[..., object])
 SESSION = "__main__"  # the module of what is typed into a notebook
@@ -14,6 +14,14 @@ SESSION = "__main__"  # the module of what is typed into a notebook
 def is_new_version(old: str | None, new: str | None) -> bool:
     """Whether what module `new` registers replaces what module `old` did: a notebook's cell may run again."""
     return old == new == SESSION
+
+
+def check_function(entry: object, what: str) -> None:
+    """Raise `NotAFunctionError` for what cannot be called."""
+    if not callable(entry):
+        raise NotAFunctionError(
+            f"{what} is a {shown(type(entry).__name__)}: put the decorator over a function or class"
+        )
 
 
 class Registry(Generic[Entry]):
@@ -39,8 +47,9 @@ class Registry(Generic[Entry]):
         return decorate
 
     def add(self, entries: Mapping[str, Entry]) -> None:
-        """Register all of `entries` or none; raises `DuplicateNameError` for a taken name."""
+        """Register all of `entries` or none; raises `DuplicateNameError` for a taken name, `NotAFunctionError`."""
         for name, entry in entries.items():
+            check_function(entry, f"the {self._subject} {shown(name)!r}")
             old = self._entries.get(name)
             if old is not None and old is not entry and not is_new_version(_home(old), _home(entry)):
                 raise DuplicateNameError(

@@ -99,6 +99,16 @@ def test_a_taken_name_is_refused_and_nothing_is_registered(extension: Extension)
 
 
 @each
+@pytest.mark.parametrize("given", [3, None, "name"])
+def test_what_cannot_be_called_is_refused(extension: Extension, given: Any) -> None:
+    before, told = content(extension.table), dict(user_operators)
+    with pytest.raises(mk.ModuleKGError, match="put the decorator over a function"):
+        extension.of(extension.names[0])(given)
+    assert content(extension.table) == before
+    assert user_operators == told
+
+
+@each
 def test_the_second_package_is_refused_and_the_first_stays(extension: Extension) -> None:
     made, name = function("theirs"), extension.names[0]
     extension.of(name, home="theirs")(made)

@@ -113,7 +113,7 @@ def _find_exactly() -> None:
 @rewriting("`get_name_groups_by_classes(graph, classes)`")
 def _chains() -> None:
     graph = mk.trace(new(ResNet), IMAGE)
-    chains = mk.rewrite.find_chains(graph, [nn.Conv2d, nn.BatchNorm2d, F.relu])
+    chains = mk.rewrite.find_chains(graph, [nn.Conv2d, nn.BatchNorm2d, (nn.ReLU, F.relu)])
     assert [chain[:2] for chain in chains] == [
         ["conv1", "bn1"],
         ["layer1.0.conv1", "layer1.0.bn1"],

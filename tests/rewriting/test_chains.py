@@ -138,7 +138,7 @@ def test_the_whole_zoo_has_the_chains_that_it_is_built_of() -> None:
         ("conv", "by a list of classes"),
         (nn.Conv2d, "by a list of classes"),
         ([nn.Conv2d, "relu"], "neither a module class nor a function"),
-        ([int], "no module is a int"),
+        ([int], "no module is of the class int"),
     ],
 )
 def test_bad_patterns(pattern: Any, message: str) -> None:

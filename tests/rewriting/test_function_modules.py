@@ -194,7 +194,7 @@ def test_changed_calls_are_told(forward: Callable[..., Any], times: int) -> None
     with function_modules(model, x):
         model(x)
         model.times = times  # type: ignore[assignment]
-        with pytest.raises(mk.ModuleKGError, match=r"the forward of the Doing (calls|ended before).*test_function_mod"):
+        with pytest.raises(mk.ModuleKGError, match=r"the forward of Doing (calls|ended before).*test_function_mod"):
             model(x)
         rw.deactivate(model)
         assert torch.equal(model(x), forward(model, x))

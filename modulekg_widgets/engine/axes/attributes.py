@@ -22,7 +22,7 @@ from modulekg_widgets.engine.errors import (
     shown,
 )
 from modulekg_widgets.engine.identity.hierarchy import module_state
-from modulekg_widgets.engine.registry import is_new_version
+from modulekg_widgets.engine.registry import check_function, is_new_version
 from modulekg_widgets.engine.tracing.dataflow import RESULT, DataNode, ModuleNode
 
 if TYPE_CHECKING:
@@ -129,6 +129,7 @@ def adapter(*classes: type) -> Callable[[Adapter], Adapter]:
     _refuse_taken(classes, home)
 
     def decorate(sizes_of: Adapter) -> Adapter:
+        check_function(sizes_of, "the adapter")
         _refuse_taken(classes, home)
         _adapters.update(dict.fromkeys(classes, sizes_of))
         _homes.update(dict.fromkeys(classes, home))

@@ -10,7 +10,7 @@ from typing import Any
 from modulekg_widgets.engine.axes.call import Call, Rule, rules
 from modulekg_widgets.engine.axes.inference import rule_named
 from modulekg_widgets.engine.errors import DuplicateNameError, ModuleKGError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.registry import is_new_version
+from modulekg_widgets.engine.registry import check_function, is_new_version
 from modulekg_widgets.engine.tracing.operators import UserOperator, user_operators
 
 
@@ -46,6 +46,7 @@ def axis_rule(
         user_operators.update(dict.fromkeys(names, told))
 
     def decorate(rule: Rule) -> Rule:
+        check_function(rule, f"the rule of {shown(names[0])}")
         _refuse_taken(names, told)
         rules.replace(_named(rule), names)
         user_operators.update(dict.fromkeys(names, told))

@@ -32,7 +32,7 @@ def test_of(what: Any, include_super_class: bool) -> Test:
         return _calls(checked_function(what))
     if _can_be_module(what):
         return _of_class(what) if include_super_class else lambda module: nominal_class(module) is what
-    raise RewritingError(f"no module is a {shown(what.__name__)}: look for a subclass of torch.nn.Module")
+    raise RewritingError(f"no module is of the class {shown(what.__name__)}: look for a subclass of torch.nn.Module")
 
 
 def functions_in(pattern: Sequence[Any]) -> bool:

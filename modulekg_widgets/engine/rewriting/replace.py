@@ -13,7 +13,7 @@ from modulekg_widgets.engine.errors import NotAModuleError, RewritingError, Unkn
 from modulekg_widgets.engine.identity.hierarchy import Walk, is_script, module_state, walk
 from modulekg_widgets.engine.rewriting.fitting import chained, difference, misfit, result_shapes, written_only
 from modulekg_widgets.engine.rewriting.select import plain_name
-from modulekg_widgets.engine.rewriting.sites import HOLDER
+from modulekg_widgets.engine.rewriting.sites import when_active
 
 Replaced = Mapping[str, tuple[nn.Module, nn.Module]]
 
@@ -87,6 +87,7 @@ def replace(
     another number of classes. A model in eval mode stays in it. Whatever goes wrong, the model stays as it was.
     Raises `UnknownPathError`, `NotAModuleError` and `RewritingError`; what `fn` raises passes through.
     """
+    _check_asked(fn, "lambda name, module: nn.SiLU()")
     if not isinstance(names, Iterable):
         raise UnknownPathError(f"got a {shown(type(names).__name__)}: pass the names of modules, as find gives them")
     places, found = _located(model, [names] if isinstance(names, str) else list(names))
@@ -109,6 +110,7 @@ def replace_chains(
     A chain is a list of names as `find_chains` gives; `nn.Identity()` takes a module out. A module may be in one chain
     only. The checks are those of `replace`, for each chain as a whole.
     """
+    _check_asked(fn, "lambda names, modules: [modules[0], nn.Identity()]")
     groups = [list(chain) for chain in chains]
     for chain in chains if isinstance(chains, list | tuple) else groups:
         if isinstance(chain, str) or not chain:
@@ -143,6 +145,12 @@ def exchange(
     return _exchanged(model, old, {name: new[name] for name in old}, [[name] for name in old], args, kwargs, check)
 
 
+def _check_asked(fn: Any, example: str) -> None:
+    if isinstance(fn, nn.Module | type) or not callable(fn):
+        what = fn.__name__ if isinstance(fn, type) else f"a {type(fn).__name__}"
+        raise RewritingError(f"fn is {shown(what)}: pass a function that gives the new modules, as {example}")
+
+
 # --------------------------------------------------------------------- locating
 
 
@@ -173,8 +181,8 @@ def _index(places: Walk, name: str) -> int:
     path = plain_name(places.modules[0], name)
     index = places.find(path)
     if index is None:
-        hint = f"; a name in {HOLDER} exists while function_modules is active" if HOLDER in path.split(".") else ""
-        raise UnknownPathError(f"there is no module {shown(path)!r}: {nearest(path, places.near(path))}{hint}")
+        near = nearest(path, places.near(path))
+        raise UnknownPathError(f"there is no module {shown(path)!r}: {near}{when_active(path)}")
     return index
 
 
@@ -256,14 +264,12 @@ def _check_modules(places: Walk, slots: list[Slot], found: dict[str, int], new: 
     for name, module in new.items():
         if isinstance(module, type) or not isinstance(module, nn.Module):
             what = f"the class {module.__name__}" if isinstance(module, type) else f"a {type(module).__name__}"
-            raise NotAModuleError(
-                f"the replacement for {shown(name)!r} is {shown(what)}: give an instance of nn.Module"
-            )
+            raise NotAModuleError(f"the replacement for {shown(name)} is {shown(what)}: give an instance of nn.Module")
     owners = {id(slot.owner) for slot in slots}
     # an owner inside its own replacement would contain itself; one that the old module holds may move
     for name, module in new.items():
         if module is not places.modules[found[name]] and any(id(inner) in owners for inner in walk(module).modules):
-            raise RewritingError(f"the replacement for {shown(name)!r} contains the module that it would stand in")
+            raise RewritingError(f"the replacement for {shown(name)} contains the module that it would stand in")
 
 
 def _check_written(old: Mapping[str, nn.Module], new: Mapping[str, nn.Module]) -> None:

@@ -11,6 +11,7 @@ from torch import nn
 from modulekg_widgets.engine.errors import NotAModuleError, RewritingError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.hierarchy import is_script, module_state, unwrapped, walk
 from modulekg_widgets.engine.rewriting.kinds import test_of
+from modulekg_widgets.engine.rewriting.sites import when_active
 
 
 def get(model: nn.Module, name: str) -> Any:
@@ -131,7 +132,7 @@ def _place(root: nn.Module, path: str) -> _Place:
         if hasattr(type(owner), key):
             return _Place(owner, key, "attribute", None)
     known = walk(root)
-    raise UnknownPathError(f"there is no {shown(path)!r}: {nearest(path, known.near(path))}")
+    raise UnknownPathError(f"there is no {shown(path)!r}: {nearest(path, known.near(path))}{when_active(path)}")
 
 
 def _tables(state: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

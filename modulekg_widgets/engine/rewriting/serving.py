@@ -189,7 +189,7 @@ class _Serving(Run):
 
     @property
     def _where(self) -> str:
-        return shown(self.server.path) or f"the {shown(type(self.server.owner).__name__)}"
+        return shown(self.server.path) or shown(type(self.server.owner).__name__)
 
     def _changed(self, what: str) -> ChangedCallsError:
         return ChangedCallsError(

@@ -50,6 +50,11 @@ def holder_name(owner: nn.Module) -> str:
     return name
 
 
+def when_active(path: str) -> str:
+    """What to add to an error for a name that only exists while function modules are in use; empty for others."""
+    return f"; a name in {HOLDER} exists while function_modules is active" if HOLDER in path.split(".") else ""
+
+
 def _keys(calls: list[Call]) -> Iterator[Key]:
     counts: dict[tuple[Source, Any], int] = {}
     for call in calls:

@@ -47,7 +47,10 @@ def check_zoo_model(name: str) -> float:
         return 0.0
     seen = recorded_blocks(model, args)
     folding = fold_conv_bn(model, args)
-    assert [layer for layer, _, _ in folding.skipped] == SKIPPED.get(name, [])
+    assert [layer for layer, _, _ in folding.skipped if layer] == SKIPPED.get(name, [])
+    left = {path for path, module in model.named_modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)}
+    assert {norm for _, norm, _ in folding.skipped} == left
+    assert len(folding.skipped) == len(left)
     assert len(folding.pairs) == PAIRS.get(name, len(folding.pairs)) > 0
     assert sum(isinstance(module, _BatchNorm) for module in model.modules()) == norms - len(folding.pairs)
     with torch.inference_mode():

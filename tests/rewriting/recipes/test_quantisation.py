@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+import torchvision
 from torch import nn
 
 import modulekg_widgets as mk
@@ -350,3 +351,23 @@ def test_a_vision_transformer() -> None:
     assert len(quantisation.chains) == 26
     assert len(quantisation.skipped) == 12
     assert quantisation.agreement.error < 0.2
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-2, 1e-4, 1e-6])
+def test_the_error_does_not_depend_on_the_size_of_the_numbers(size: float) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(32, 32)).eval()
+    with torch.no_grad():
+        model[0].weight.mul_(size)
+        model[0].bias.mul_(size)
+    report = fake_quant(model, torch.randn(64, 32) * size)
+    assert report.agreement is not None
+    assert report.agreement.error < 0.03
+
+
+def test_a_mobile_net_with_the_weights_that_it_begins_with() -> None:
+    torch.manual_seed(0)
+    model = torchvision.models.mobilenet_v2(weights=None).eval()  # its activations shrink from layer to layer
+    report = fake_quant(model, torch.randn(4, 3, 64, 64))
+    assert report.agreement is not None
+    assert report.agreement.error < 0.15

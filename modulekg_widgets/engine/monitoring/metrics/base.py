@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.registry import Registry
+from modulekg_widgets.engine.registry import Registry, check_function
 
 Made = TypeVar("Made", bound=Callable[..., Any])
 
@@ -146,6 +146,7 @@ def metric(
         raise UnknownNameError(f"values of ranks cannot be merged by {shown(ranks)!r}: {nearest(ranks, MERGED)}")
 
     def decorate(made: Any) -> Any:
+        check_function(made, f"the metric {shown(names[0])!r}")
         is_class = inspect.isclass(made)
         if is_class and not hasattr(made, "compute"):
             raise ConfigError(f"the metric class {shown(made.__name__)} has no compute(): it gives the value")

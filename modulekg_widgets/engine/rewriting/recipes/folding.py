@@ -34,7 +34,7 @@ from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
 
 class Unfolded(NamedTuple):
-    """A layer and the batch norm behind it that stay as they are, and why."""
+    """A batch norm that stays as it is, the layer before it (empty where there is none), and why."""
 
     layer: str
     norm: str
@@ -51,7 +51,8 @@ class Folding(Recipe):
         return f"{len(self.pairs)} batch norms folded, {len(self.skipped)} not"
 
     def lines(self) -> Iterator[str]:
-        yield from (f"{shown(layer)} + {shown(norm)}: not folded, {why}" for layer, norm, why in self.skipped)
+        for layer, norm, why in self.skipped:
+            yield f"{shown(layer)} + {shown(norm)}: not folded, {why}" if layer else f"{shown(norm)}: not folded, {why}"
         yield from (f"{shown(layer)} + {shown(norm)}" for layer, norm in self.pairs)
 
 
@@ -77,6 +78,7 @@ def fold_conv_bn(model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | N
         pairs.append((layer.path, norm.path))
         with torch.inference_mode(False), torch.no_grad():
             new[layer.path], new[norm.path] = folded(layer.module, norm.module), identity_like(norm.module)
+    skipped += _without_layer(flow, {norm for _, norm in pairs} | {entry.norm for entry in skipped})
     return Folding(exchange(model, new, check=False), pairs=tuple(pairs), skipped=tuple(skipped))
 
 
@@ -126,6 +128,14 @@ def _candidates(flow: Flow) -> Iterator[tuple[ModuleNode, ModuleNode]]:
         if isinstance(layer.module, LAYERS):
             norms = (node for node in flow.readers(layer) if isinstance(node.module, _BatchNorm))
             yield from ((layer, norm) for norm in dict.fromkeys(norms))
+
+
+def _without_layer(flow: Flow, told: set[str]) -> Iterator[Unfolded]:
+    """The batch norms that take the output of no layer, as those that come before their convolution."""
+    for node in flow.modules:
+        if isinstance(node.module, _BatchNorm) and node.path not in told:
+            why = "what it takes is no layer's output" if node.calls else "it is not called"
+            yield Unfolded("", node.path, why)
 
 
 def _why_not(layer: ModuleNode, norm: ModuleNode, flow: Flow, layers: Layers) -> str:

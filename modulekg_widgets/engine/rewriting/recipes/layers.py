@@ -12,6 +12,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from modulekg_widgets.engine.errors import RewritingError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.hierarchy import Walk, module_state, walk
 from modulekg_widgets.engine.rewriting.select import plain_name
+from modulekg_widgets.engine.rewriting.sites import when_active
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
@@ -143,7 +144,9 @@ def named(model: nn.Module, names: Iterable[str] | str, layers: Layers) -> dict[
         index = layers.walk.find(path)
         if index is None:
             near = nearest(path, layers.walk.near(path))
-            raise UnknownPathError(f"{shown(type(model).__name__)} has no module {shown(name)!r}: {near}")
+            raise UnknownPathError(
+                f"{shown(type(model).__name__)} has no module {shown(name)!r}: {near}{when_active(path)}"
+            )
         found[layers.walk.path(index)] = layers.walk.modules[index]  # a shared module under its first name
     return found
 

@@ -89,7 +89,8 @@ def fake_quant(
     `chains`: names as of `find_chains`, or None for all. `evaluate`: gives the accuracy of a model. `bits`: of weights
     (per output channel, symmetric); `activation_bits`: of activations (per tensor, affine), None for the same; 2 to 8.
     Each chain becomes one `FakeQuantized` with copies of the weights, which train through the rounding; its ranges
-    follow the data in training mode and stay in eval mode. All figures are of eval mode.
+    follow the data in training mode and stay in eval mode. All figures are of eval mode. A norm behind a linear layer,
+    and one without weights, stays as it is, outside of the chain.
     Raises `RewritingError`, `UnknownPathError` and `TraceError`; the model is then as it was.
     """
     widths = _checked_bits(bits), _checked_bits(bits if activation_bits is None else activation_bits)
