@@ -30,6 +30,7 @@ LAB_NOISE = re.compile(
     r"|\.well-known"
     r"|Download the React DevTools"
     r"|ResizeObserver loop"  # the browser's own remark that a resize was handled one frame later
+    r"|Could not restore the debugger state: Canceled future"  # its debugger had asked the kernel that was restarted
 )
 
 _numbers = itertools.count()
