@@ -20,6 +20,7 @@ from modulekg_widgets.engine.rewriting.functions import function_name
 from modulekg_widgets.engine.rewriting.listening import Listener, Run, listener_of
 from modulekg_widgets.engine.rewriting.recording import FUSED, Call, is_operation, owners, source_of
 from modulekg_widgets.engine.rewriting.sites import Sites, holder_name
+from modulekg_widgets.engine.tracing.hooks import has_hooks
 
 sessions: dict[int, Session | None] = {}  # the last one of each model, by its id, for activate() without inputs
 _lock = threading.Lock()
@@ -88,8 +89,6 @@ class Session:
 
 # --------------------------------------------------------------------- serving
 
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
 
 class Server(Listener):
     """Serves the functions of one forward."""
@@ -145,7 +144,7 @@ class Server(Listener):
 
     def is_in_use(self) -> bool:
         """Whether a function module was replaced, or somebody listens to one."""
-        return any(type(m) is not FunctionModule or any(getattr(m, h) for h in _HOOKS) for m in self.holder.values())
+        return any(type(m) is not FunctionModule or has_hooks(m) for m in self.holder.values())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Server:
         new = super().__deepcopy__(memo)

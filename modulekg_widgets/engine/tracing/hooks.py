@@ -1,4 +1,4 @@
-"""Hooks for the calls of all modules at once, so that the model itself gets none."""
+"""Hooks: those that a module has, and for the calls of all modules at once, so that the model itself gets none."""
 
 from __future__ import annotations
 
@@ -6,11 +6,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from torch import nn
 from torch.nn.modules.module import (
     _global_forward_hooks_with_kwargs,
     register_module_forward_hook,
     register_module_forward_pre_hook,
 )
+
+from modulekg_widgets.engine.identity.hierarchy import module_state
+
+_OF_A_MODULE = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether anyone listens to the calls of the module or to their gradients."""
+    state = module_state(module)
+    return any(state.get(name) for name in _OF_A_MODULE)
 
 
 @contextmanager

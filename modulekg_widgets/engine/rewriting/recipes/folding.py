@@ -20,7 +20,6 @@ from modulekg_widgets.engine.rewriting.recipes.layers import (
     LAYERS,
     NORMS,
     Layers,
-    has_hooks,
     identity_like,
     runs_as,
     torch_class,
@@ -30,6 +29,7 @@ from modulekg_widgets.engine.rewriting.recipes.layers import (
 from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe
 from modulekg_widgets.engine.rewriting.replace import exchange
 from modulekg_widgets.engine.tracing.dataflow import ModuleNode
+from modulekg_widgets.engine.tracing.hooks import has_hooks
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
 

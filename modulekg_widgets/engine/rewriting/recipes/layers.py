@@ -13,24 +13,18 @@ from modulekg_widgets.engine.errors import RewritingError, UnknownPathError, nea
 from modulekg_widgets.engine.identity.hierarchy import Walk, module_state, walk
 from modulekg_widgets.engine.rewriting.select import plain_name
 from modulekg_widgets.engine.rewriting.sites import when_active
+from modulekg_widgets.engine.tracing.hooks import has_hooks
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 LAYERS = (*CONVOLUTIONS, *TRANSPOSED, nn.Linear)
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _METHODS = ("forward", "_conv_forward", "_output_padding", "_check_input_dim", "__call__")
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 def torch_class(module: nn.Module, classes: Sequence[type[nn.Module]]) -> type[nn.Module] | None:
     """The nearest of `classes` that the module is an instance of."""
     return next((cls for cls in type(module).__mro__ if cls in classes), None)
-
-
-def has_hooks(module: nn.Module) -> bool:
-    """Whether anyone listens to the calls of the module or to their gradients."""
-    state = module_state(module)
-    return any(state.get(name) for name in _HOOKS)
 
 
 def runs_as(module: nn.Module, cls: type[nn.Module]) -> bool:
