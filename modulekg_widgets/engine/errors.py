@@ -41,6 +41,10 @@ class TraceError(ModuleKGError):
         self.graph = graph
 
 
+class ModelInUseError(ModuleKGError):
+    """A model that another thread runs or trains where it would have to be changed; nothing was changed."""
+
+
 class CutError(ModuleKGError, ValueError):
     """A cut that cannot be made: a frozen dimension, positions that do not exist, or nothing left."""
 

@@ -16,13 +16,14 @@ ALLOWED = {
     "errors": set(),
     "registry": {"errors"},
     "plugins": {"errors"},
-    "identity": GROUND,
-    "tracing": GROUND | {"identity"},
-    "axes": GROUND | {"identity", "tracing"},
-    "pruning": GROUND | {"identity", "tracing", "axes"},
-    "knowledge": GROUND | {"identity", "tracing"},
-    "rewriting": GROUND | {"identity", "tracing"},
-    "monitoring": GROUND | {"identity"},
+    "torch_runtime": GROUND,
+    "identity": GROUND | {"torch_runtime"},
+    "tracing": GROUND | {"torch_runtime", "identity"},
+    "axes": GROUND | {"torch_runtime", "identity", "tracing"},
+    "pruning": GROUND | {"torch_runtime", "identity", "tracing", "axes"},
+    "knowledge": GROUND | {"torch_runtime", "identity", "tracing"},
+    "rewriting": GROUND | {"torch_runtime", "identity", "tracing"},
+    "monitoring": GROUND | {"torch_runtime", "identity"},
 }
 WIDGET_LIBRARIES = {"ipywidgets", "traitlets", "ipycytoscape", "IPython", "comm", "ipykernel"}
 

@@ -10,12 +10,13 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.chance import Chances, SameChances
+from modulekg_widgets.engine.axes.precision import In
 from modulekg_widgets.engine.pruning.modes import widest
 from modulekg_widgets.engine.pruning.plan import _Planner
 from modulekg_widgets.engine.pruning.reference import disagreement
 from modulekg_widgets.engine.pruning.repair import Draft
 from modulekg_widgets.engine.pruning.request import Request
+from modulekg_widgets.engine.torch_runtime.draws import Draws
 
 HEAD, HEADS, LAYERS, DROPPED = 8, 4, 4, 0.4
 
@@ -132,30 +133,17 @@ def test_a_pass_without_chance_is_not_traced_again() -> None:
 
 def test_draws_go_by_their_number_and_not_by_sizes_or_types() -> None:
     def drawn(size: int, dtype: torch.dtype) -> list[float]:
-        torch.manual_seed(3)
         found = []
-        default = torch.get_default_dtype()
-        chances = SameChances(5, default, dtype)
-        torch.set_default_dtype(dtype)
-        try:
-            with chances:
-                for _ in range(4):
-                    nn.functional.dropout(torch.ones(size), 0.5)
-                    found.append(torch.rand([]))
-        finally:
-            torch.set_default_dtype(default)
+        before = torch.get_rng_state()
+        with Draws(5), In(dtype):
+            for _ in range(4):
+                nn.functional.dropout(torch.ones(size), 0.5)
+                found.append(torch.rand([]))
         assert all(value.dtype is dtype for value in found)
+        assert torch.equal(torch.get_rng_state(), before)
         return [float(value) for value in found]
 
     expected = drawn(8, torch.float32)
     assert drawn(1000, torch.float32) == expected
     assert drawn(8, torch.float64) == expected
     assert len(set(expected)) == 4
-    chances = Chances(5)
-    rand = torch.ops.aten.rand.default
-    chances.ran(rand)
-    first = torch.rand([])
-    chances.ran(torch.ops.aten.add.Tensor)
-    chances.ran(rand)
-    assert torch.rand([]) != first
-    assert chances.draws == 2

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,6 +11,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from modulekg_widgets.engine.errors import TraceError, shown
+from modulekg_widgets.engine.torch_runtime.draws import is_drawn
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.tracing.dataflow import DataNode
@@ -59,16 +59,37 @@ class In(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        asked = kwargs.get("dtype")
-        if isinstance(asked, torch.dtype) and asked.is_floating_point:
-            kwargs = {**kwargs, "dtype": self.dtype}
-        elif isinstance(asked, torch.dtype) and asked.is_complex:
-            kwargs = {**kwargs, "dtype": self.dtype.to_complex()}
+        made = _makes(func)
+        if not (made and is_drawn(func)):  # what is drawn in another type is something else
+            kwargs = self._in_dtype(kwargs)
         if func._schema.name in _NOISE:
             return _without_noise(func, args, kwargs)
+        if torch.Tag.pointwise in func.tags and _of_integers(args):
+            # of integers floating-point numbers would come in the default type
+            out = func(*args, **kwargs)
+            exact = isinstance(out, Tensor) and out.is_floating_point() and out.dtype != self.dtype
+            return func(*_as(args, self.dtype), **kwargs) if exact else out
         out = func(*args, **kwargs)
         # a tensor of the code's own, such as a constant, comes in the type that it was written in
-        return cast(out, self.dtype) if isinstance(out, Tensor) and _makes(func) else out
+        return cast(out, self.dtype) if isinstance(out, Tensor) and made else out
+
+    def _in_dtype(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        asked = kwargs.get("dtype")
+        if isinstance(asked, torch.dtype) and asked.is_floating_point:
+            return {**kwargs, "dtype": self.dtype}
+        if isinstance(asked, torch.dtype) and asked.is_complex:
+            return {**kwargs, "dtype": self.dtype.to_complex()}
+        return kwargs
+
+
+def _of_integers(args: Any) -> bool:
+    """Whether an operator gets tensors, and all of them hold integers."""
+    given = [argument for argument in args if isinstance(argument, Tensor)]
+    return bool(given) and not any(t.is_floating_point() or t.is_complex() for t in given)
+
+
+def _as(args: Any, dtype: torch.dtype) -> list[Any]:
+    return [argument.to(dtype) if isinstance(argument, Tensor) else argument for argument in args]
 
 
 _NOISE = {"aten::native_dropout", "aten::bernoulli", "aten::bernoulli_", "aten::uniform_", "aten::normal_",
@@ -78,6 +99,7 @@ _NOISE = {"aten::native_dropout", "aten::bernoulli", "aten::bernoulli_", "aten::
 def _without_noise(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """What a random operator gives on average: noise that goes by position would hide whether the model does."""
     x, *rest = args
+    func(*args, **kwargs)  # what is drawn next goes by how many draws came before
     if func._schema.name == "aten::native_dropout":
         return x.clone(), torch.ones_like(x, dtype=torch.bool)
     level = rest[0] if func._schema.name.startswith("aten::bernoulli") and rest and isinstance(rest[0], float) else 0.5
@@ -126,17 +148,3 @@ def _makes(func: Any) -> bool:
 
 def cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     return tensor.to(dtype) if tensor.is_floating_point() and tensor.dtype != dtype else tensor
-
-
-@contextmanager
-def seeded(seed: int, dtype: torch.dtype) -> Iterator[None]:
-    """The same random numbers in every run (`untouched` puts the user's back), and `dtype` as the default."""
-    torch.default_generator.manual_seed(seed)
-    if torch.cuda.is_initialized():
-        torch.cuda.manual_seed_all(seed)
-    default = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(default)

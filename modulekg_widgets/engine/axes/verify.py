@@ -17,10 +17,12 @@ import torch
 from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.expression import rearranged
-from modulekg_widgets.engine.axes.precision import BatchNormByHand, In, State, cast, rescaled, seeded
-from modulekg_widgets.engine.errors import TraceError, shown
+from modulekg_widgets.engine.axes.precision import BatchNormByHand, In, State, cast, rescaled
+from modulekg_widgets.engine.errors import ModuleKGError, TraceError, shown
 from modulekg_widgets.engine.identity.hierarchy import walk
-from modulekg_widgets.engine.tracing.restore import bytes_kept, untouched
+from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
+from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
 from modulekg_widgets.engine.tracing.structure import tensors, with_tensors
 
 if TYPE_CHECKING:
@@ -259,22 +261,21 @@ class _Proof:
         named = {name: state[node.label] for name, node in self.graph.state.items()}
         model = self.graph.model
         args, kwargs = with_tensors((self.args, self.kwargs), lambda t: cast(t.detach().clone(), self.dtype))
-        modules = walk(model).modules
-        with (
-            untouched(modules) as kept,
-            bytes_kept(kept.plain_tensors),
-            seeded(self.seed, self.dtype),
-            torch.set_grad_enabled(keep_graph),
-            In(self.dtype),
-        ):
-            self.graph.set_mode(modules)
-            try:
-                output = torch.func.functional_call(model, named, args, kwargs, tie_weights=False, strict=False)
-            except Exception as error:
-                raise TraceError(
-                    f"verify runs the model in float64, and {shown(type(model).__name__)} stopped: "
-                    f"{type(error).__name__}: {shown(str(error), 300)}"
-                ) from error
+
+        def forward(stage: Stage) -> Any:
+            self.graph.set_mode(stage.modules)
+            with torch.set_grad_enabled(keep_graph), PlainAttention(), In(self.dtype):
+                return torch.func.functional_call(stage.model, named, args, kwargs, tie_weights=False, strict=False)
+
+        try:
+            output = look(walk(model).modules, (), forward, LOOSE, self.seed)
+        except ModuleKGError:
+            raise
+        except Exception as error:
+            raise TraceError(
+                f"verify runs the model in float64, and {shown(type(model).__name__)} stopped: "
+                f"{type(error).__name__}: {shown(str(error), 300)}"
+            ) from error
         return [tensor for _, tensor in tensors(output)]
 
 

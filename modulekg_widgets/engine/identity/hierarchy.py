@@ -2,52 +2,25 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
-import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import BrokenModuleError, NotAModuleError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.encoding import class_names
 from modulekg_widgets.engine.identity.paths import Paths
 from modulekg_widgets.engine.identity.script import native_script
+from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state, unwrapped
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.identity.fingerprint import Fingerprint, Identities
     from modulekg_widgets.engine.identity.folding import Folded
     from modulekg_widgets.engine.identity.tensors import Place, Sizes
 
-# a module's own `__dict__`, by the descriptor itself: a class may define an attribute of that name, or a lying
-# `__getattr__`, and neither has a say
-module_state: Callable[[nn.Module], dict[str, Any]] = nn.Module.__dict__["__dict__"].__get__
 LEVELS = ("model", "stage", "block", "op")
-
-
-def _wrappers() -> tuple[type, ...]:
-    """The class of what `torch.compile` returns, once that part of torch is loaded."""
-    frames = sys.modules.get("torch._dynamo.eval_frame")
-    return () if frames is None else (frames.OptimizedModule,)
-
-
-def unwrapped(module: nn.Module) -> nn.Module:
-    """The module behind the wrapper that `torch.compile` returns, or the module itself."""
-    while issubclass(type(module), _wrappers()):
-        module = module_state(module)["_modules"]["_orig_mod"]
-    return module
-
-
-def is_script(module: nn.Module) -> bool:
-    """Whether the module is TorchScript: it makes its children anew at each access, so it is one opaque module."""
-    return issubclass(type(module), torch.jit.ScriptModule)
-
-
-def is_ordinary(cls: type) -> bool:
-    """Whether the instances of a class are modules that are neither wrappers nor TorchScript."""
-    return issubclass(cls, nn.Module) and not issubclass(cls, (torch.jit.ScriptModule, *_wrappers()))
 
 
 class Walk(Paths):

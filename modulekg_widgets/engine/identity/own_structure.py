@@ -27,9 +27,10 @@ from modulekg_widgets.engine.identity.encoding import (
     slot_members,
     text,
 )
-from modulekg_widgets.engine.identity.hierarchy import is_script, nominal_class
+from modulekg_widgets.engine.identity.hierarchy import nominal_class
 from modulekg_widgets.engine.identity.tensors import PLAIN_TENSORS, is_uninitialised, own_tensors
 from modulekg_widgets.engine.identity.torch_values import encode_script, tensor_encoding
+from modulekg_widgets.engine.torch_runtime.modules import is_script
 
 SCHEME = b"modulekg structure 1"
 MANY = 512  # modules read at a time: enough to hide the calls, few enough to stay in the cache

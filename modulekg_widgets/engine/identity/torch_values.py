@@ -10,9 +10,10 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from modulekg_widgets.engine.identity.encoding import Encoder, handles, packed, text
-from modulekg_widgets.engine.identity.hierarchy import is_script, module_state, nominal_class, unwrapped
+from modulekg_widgets.engine.identity.hierarchy import nominal_class
 from modulekg_widgets.engine.identity.script import native_script, script_programs
 from modulekg_widgets.engine.identity.tensors import dtype_kind, is_uninitialised, shape_of
+from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state, unwrapped
 
 
 def tensor_encoding(tensor: torch.Tensor) -> bytes:

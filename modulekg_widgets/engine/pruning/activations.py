@@ -5,12 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from modulekg_widgets.engine.axes.algebra import Term
@@ -21,8 +20,10 @@ from modulekg_widgets.engine.identity.hierarchy import walk
 from modulekg_widgets.engine.pruning.calibration import Calibration, parameters_with_data
 from modulekg_widgets.engine.pruning.criteria import Criterion, Scores, or_magnitude, wide
 from modulekg_widgets.engine.pruning.tally import Element, Tally, Vector, marginals
+from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.torch_runtime.unfused import Unfused
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
-from modulekg_widgets.engine.tracing.state import held_tensors, module_places
+from modulekg_widgets.engine.tracing.state import held_tensors, module_places, on_stage
 
 Tensor = torch.Tensor
 Names = frozenset[str]  # of the parameters and buffers that a tensor is made of, and nothing else
@@ -69,8 +70,7 @@ class Activation(Criterion):
         parameters_with_data(axes.graph, "importance 'activation'")
         readings = Readings(tally, STATISTICS[self.statistic])
         calibration = Calibration(axes.graph, self.batches, self.training)
-        with _unfused(axes.graph.modules[path].module for path in axes.graph.modules):
-            calibration.values(lambda: _Watch(readings))
+        calibration.values(lambda stage: _watching(readings, stage))
         readings.vote()
         return or_magnitude(tally)
 
@@ -172,14 +172,14 @@ def _first_result(operator: OperatorNode) -> DataNode | None:
 class _Watch(TorchDispatchMode):
     """Reads the values of one pass as they come and go."""
 
-    def __init__(self, readings: Readings) -> None:
+    def __init__(self, readings: Readings, stage: Stage) -> None:
         super().__init__()
         self._readings = readings
         self._seen: Counter[str] = Counter()
         self._read: set[DataNode] = set()
         self._made: dict[int, tuple[Names, Tensor]] = {}  # by address; what is held is not freed and taken again
         graph = readings.tally.axes.graph
-        walked = walk(graph.model)
+        walked = on_stage(walk(graph.model), stage)
         ranges = {}
         for held in held_tensors(walked, module_places(walked)):
             node, tensor = graph.state.get(held.name), held.tensor
@@ -241,15 +241,7 @@ def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
 
 
 @contextmanager
-def _unfused(modules: Iterable[nn.Module]) -> Iterator[None]:
+def _watching(readings: Readings, stage: Stage) -> Iterator[None]:
     """Recurrent layers as the operators that they are made of, as the trace sees them."""
-    if not any(isinstance(module, nn.RNNBase) for module in modules):
+    with Unfused(), _Watch(readings, stage):
         yield
-        return
-    mkldnn = torch._C._get_mkldnn_enabled()
-    torch._C._set_mkldnn_enabled(False)
-    try:
-        with torch.backends.cudnn.flags(enabled=False) if torch.backends.cudnn.is_available() else nullcontext():
-            yield
-    finally:
-        torch._C._set_mkldnn_enabled(mkldnn)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from modulekg_widgets.engine.errors import CutError, ModuleKGError, shown
 from modulekg_widgets.engine.identity.hierarchy import module_state, walk
+from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.unfused import MathAttention, PlainAttention
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
-from modulekg_widgets.engine.tracing.restore import bytes_kept, untouched
 from modulekg_widgets.engine.tracing.structure import tensors, with_tensors
 
 Tensor = torch.Tensor
@@ -73,13 +75,13 @@ class Calibration:
 
     # ------------------------------------------------------------- passes
 
-    def values(self, watch: Callable[[], Any]) -> int:
+    def values(self, watch: Callable[[Stage], Any]) -> int:
         """Run every batch without gradients, each inside of the context that `watch` makes; gives their number."""
 
         def use(batch: Any) -> None:
             args, kwargs = self._prepared(batch if self.batches is None else _inputs(batch, self.graph))
-            with torch.no_grad(), watch():
-                self._output(self.graph.model, args, kwargs)
+            with torch.no_grad(), watch(self.stage):
+                self._output(self.stage.model, args, kwargs)
 
         return self._each(use)
 
@@ -102,7 +104,7 @@ class Calibration:
 
         def use(batch: Any) -> None:
             # the fused kernels of attention have no second derivative
-            with sdpa_kernel(SDPBackend.MATH):
+            with MathAttention():
                 leaves, value = self._loss(batch, loss)
                 every = list(leaves.values())
                 first = torch.autograd.grad(value, every, create_graph=True, allow_unused=True)
@@ -131,19 +133,22 @@ class Calibration:
     # -------------------------------------------------------------- inside
 
     def _each(self, use: Callable[[Any], None]) -> int:
-        """Go through the batches, and put back all that a pass may change."""
-        modules = walk(self.graph.model).modules
-        count = 0
-        with untouched(modules) as kept, bytes_kept(kept.every_tensor), torch.inference_mode(False):
-            if self.training is not None:
-                for module in modules:
-                    module_state(module)["training"] = self.training
-            _seed(self.seed)
-            for batch in [self.graph.call] if self.batches is None else self.batches:
-                use(batch)
-                count += 1
+        """Go through the batches with one shadow of the model."""
+        count = look(walk(self.graph.model).modules, (), partial(self._passes, use), ALL, self.seed)
         if not count:
             raise CutError("the batches are empty: pass a list or a DataLoader, for a generator gives its items once")
+        return count
+
+    def _passes(self, use: Callable[[Any], None], stage: Stage) -> int:
+        count = 0
+        self.stage = stage
+        if self.training is not None:
+            for state in stage.states:
+                state["training"] = self.training
+        for batch in [self.graph.call] if self.batches is None else self.batches:
+            with torch.inference_mode(False), PlainAttention():
+                use(batch)
+            count += 1
         return count
 
     @property
@@ -155,11 +160,12 @@ class Calibration:
         inputs, target = _inputs_and_target(batch, self.graph, loss)
         args, kwargs = self._prepared(inputs)
         live = live_parameters(self.graph)
-        leaves = {node: tensor.detach().requires_grad_(_is_smooth(tensor)) for node, tensor in live.items()}
+        copies = {node: self.stage.of(tensor) for node, tensor in live.items()}
+        leaves = {node: tensor.detach().requires_grad_(_is_smooth(tensor)) for node, tensor in copies.items()}
         named = {name: leaves[node] for name, node in self.graph.state.items() if node in leaves}
         with torch.enable_grad():
             run = torch.func.functional_call
-            output = self._output(run, (self.graph.model, named, args, kwargs), {"tie_weights": False})
+            output = self._output(run, (self.stage.model, named, args, kwargs), {"tie_weights": False})
             given = () if target is _NONE else (self._prepared(((target,), {}))[0][0],)
             try:
                 value = loss(output, *given)
@@ -192,12 +198,6 @@ class Calibration:
             return tensor.detach().clone().to(tensor.device if device is None else device)
 
         return with_tensors(call, copy)
-
-
-def _seed(seed: int) -> None:
-    torch.default_generator.manual_seed(seed)
-    if torch.cuda.is_initialized():
-        torch.cuda.manual_seed_all(seed)
 
 
 def _signs(leaf: Tensor, generator: torch.Generator) -> Tensor:

@@ -19,7 +19,6 @@ from modulekg_widgets.engine.axes.expression import parts_of
 from modulekg_widgets.engine.axes.liveness import live_operators
 from modulekg_widgets.engine.errors import CutError, TraceError
 from modulekg_widgets.engine.identity.hierarchy import Walk
-from modulekg_widgets.engine.pruning.chance import Chances
 from modulekg_widgets.engine.pruning.edits import Edits, TensorEdit, places, settings, slices
 from modulekg_widgets.engine.pruning.resized import resizing
 from modulekg_widgets.engine.pruning.selection import Selection
@@ -240,12 +239,9 @@ class _Lockstep:
         self.parted = False
         self.explained = True
         self.scales: list[Scale] = []
-        self.chances = None if axes.graph.seed is None else Chances(axes.graph.seed)
 
     def follow(self, now: OperatorNode) -> None:
         """Compare an operator of the dry run with the recorded one."""
-        if self.chances is not None:
-            self.chances.follow(now)
         if self.parted or now.index != self.at:
             return
         before = self.recorded[self.at] if self.at < len(self.recorded) else None

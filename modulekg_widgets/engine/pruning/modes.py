@@ -6,7 +6,7 @@ import logging
 
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import ModuleKGError
-from modulekg_widgets.engine.pruning.chance import Chances, is_drawn
+from modulekg_widgets.engine.torch_runtime.draws import is_drawn
 from modulekg_widgets.engine.tracing.trace import REAL, trace_dataflow
 
 SEEDS = 8  # a model that leaves layers out by chance shows all of them sooner or later
@@ -27,9 +27,7 @@ def widest(graph: DataflowGraph) -> DataflowGraph:
     found = graph
     for seed in range(SEEDS):
         try:
-            wider = trace_dataflow(
-                graph.model, *graph.call, training=training, make=DataflowGraph, watch=Chances(seed).follow, seed=seed
-            )
+            wider = trace_dataflow(graph.model, *graph.call, training=training, make=DataflowGraph, seed=seed)
         except ModuleKGError as error:
             # a detector wants targets, batch normalisation more than one value: then the traced pass is all there is
             log.debug("no pass from seed %d: %s", seed, error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -15,19 +14,22 @@ from modulekg_widgets.engine.axes.algebra import atoms
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.cut_analysis import Masks
 from modulekg_widgets.engine.axes.expression import kept
-from modulekg_widgets.engine.axes.precision import In, State, cast, rescaled, seeded
+from modulekg_widgets.engine.axes.precision import In, State, cast, rescaled
 from modulekg_widgets.engine.axes.verify import distance, largest
 from modulekg_widgets.engine.errors import TraceError
 from modulekg_widgets.engine.identity.hierarchy import Walk, walk
-from modulekg_widgets.engine.pruning.chance import SameChances
 from modulekg_widgets.engine.pruning.dryrun import Scale, is_attention, number_in, put_in_place
 from modulekg_widgets.engine.pruning.edits import Edits, slices
+from modulekg_widgets.engine.torch_runtime.draws import Draws
+from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
+from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
 from modulekg_widgets.engine.tracing.dataflow import BUFFER, Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.execution import run
-from modulekg_widgets.engine.tracing.restore import bytes_kept, untouched
 from modulekg_widgets.engine.tracing.signature import signature_of
+from modulekg_widgets.engine.tracing.state import on_stage
 from modulekg_widgets.engine.tracing.structure import leaves, tensors, with_leaves, with_tensors
-from modulekg_widgets.engine.tracing.trace import REAL, call_model, draw_from
+from modulekg_widgets.engine.tracing.trace import REAL, call_model
 
 Tensor = torch.Tensor
 Kept = dict[int, Tensor]  # dimension → the positions that stay
@@ -83,12 +85,13 @@ def _disagreement(
 
 
 def _own_weights(graph: Dataflow) -> State:
-    """The model's tensors in float32, uncopied where they are that; those that are constant are random."""
+    """Copies of the model's tensors in float32; those that are constant are random."""
     generator = torch.Generator().manual_seed(SEED)
     state = {}
     for node in graph.state.values():
         assert node.tensor is not None
-        value = cast(node.tensor.detach(), torch.float32)
+        value = node.tensor.detach()
+        value = value.to(torch.float32 if value.is_floating_point() else value.dtype, copy=True)
         flat = value.reshape(-1)
         constant = flat.numel() > 1 and bool((flat[:FEW] == flat[0]).all()) and bool((flat == flat[0]).all())
         if constant and value.is_floating_point():
@@ -103,23 +106,18 @@ def cut_outputs(axes: Axes, edits: Edits, state: State, dtype: torch.dtype) -> l
     graph = axes.graph
     args, kwargs = with_tensors(graph.call, lambda t: cast(t.detach().clone(), dtype))
     walked = walk(graph.model)
-    chances = nullcontext() if graph.seed is None else SameChances(graph.seed, torch.get_default_dtype(), dtype)
     values = {name: state[node.label] for name, node in graph.state.items()}
     slice_of = slices(edits, values.__getitem__)
-    with (
-        untouched(walked.modules) as held,
-        bytes_kept(held.plain_tensors),
-        seeded(SEED, dtype),
-        torch.no_grad(),
-        In(dtype),
-    ):
-        graph.set_mode(walked.modules)
-        _forget_results(walked)
-        if graph.seed is not None:
-            draw_from(graph.seed)
-        put_in_place(walked, edits, lambda edit, _: slice_of(edit), values)
-        with chances:
-            return [tensor for _, tensor in tensors(call_model(graph.model, args, kwargs))]
+
+    def forward(stage: Stage) -> list[Tensor]:
+        copied = on_stage(walked, stage)
+        graph.set_mode(copied.modules)
+        _forget_results(copied)
+        put_in_place(copied, edits, lambda edit, _: slice_of(edit), values)
+        with torch.no_grad(), PlainAttention(), In(dtype):
+            return [tensor for _, tensor in tensors(call_model(stage.model, args, kwargs))]
+
+    return look(walked.modules, (), forward, LOOSE, SEED if graph.seed is None else graph.seed)
 
 
 def _forget_results(walked: Walk) -> None:
@@ -137,7 +135,7 @@ def masked_outputs(
     """The outputs of the recorded operators when what goes is zero in every result, and left out of statistics."""
     replay = _Replay(axes, masks, state, dtype)
     rescaled_calls = _with_new_scales(scales)
-    with untouched(()), seeded(SEED, dtype), torch.no_grad(), In(dtype):
+    with Draws(SEED if axes.graph.seed is None else axes.graph.seed), torch.no_grad(), In(dtype):
         for operator in axes.graph.operators:
             replay.perform(operator, rescaled_calls.get(operator.index, operator))
     return [replay.output(node) for _, node in leaves(axes.graph.result, DataNode)]

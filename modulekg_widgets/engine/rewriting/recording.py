@@ -5,7 +5,8 @@ from __future__ import annotations
 import dis
 import itertools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import CodeType, FrameType
@@ -15,15 +16,18 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import TraceError, shown
-from modulekg_widgets.engine.identity.hierarchy import Walk, is_script, module_state, nominal_class, walk
+from modulekg_widgets.engine.identity.hierarchy import Walk, is_script, nominal_class, walk
 from modulekg_widgets.engine.rewriting.fitting import held_by
 from modulekg_widgets.engine.rewriting.function_module import FunctionModule, Layout
 from modulekg_widgets.engine.rewriting.functions import Function
 from modulekg_widgets.engine.rewriting.listening import Listener, Run
+from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.restore import Kept
+from modulekg_widgets.engine.torch_runtime.shadow import ALL
 from modulekg_widgets.engine.tracing.dataflow import Dataflow
 from modulekg_widgets.engine.tracing.inputs import call_arguments, input_tensors
-from modulekg_widgets.engine.tracing.restore import Kept, bytes_kept, untouched
 from modulekg_widgets.engine.tracing.source import Source
+from modulekg_widgets.engine.tracing.state import on_stage
 from modulekg_widgets.engine.tracing.structure import tensors, with_tensors
 from modulekg_widgets.engine.tracing.trace import check_initialised, trace_dataflow
 
@@ -123,26 +127,43 @@ def _on_device(places: Walk, given: Any) -> Any:
 
 
 def _passes(places: Walk, given: Any, training: bool, gradients: bool, fused: bool) -> Runs:
-    recorded = Recorded()
-    root = places.modules[0]
-    with untouched(places.modules, given) as kept, bytes_kept(kept.every_tensor), torch.set_grad_enabled(gradients):
-        torch.backends.mha.set_fastpath_enabled(fused)  # which a forward may ask for
-        for module in places.modules:
-            module_state(module)["training"] = training
-        recorders = [_Recorder(places, index, recorded) for index in owners(places)]
+    def run(stage: Stage) -> Runs:
+        recorded = Recorded()
+        copied = on_stage(places, stage)
+        root, (args, kwargs) = stage.model, stage.held
+        for state in copied.states:
+            state["training"] = training
+        recorders = [_Recorder(copied, index, recorded) for index in owners(copied)]
         for recorder in recorders:
             recorder.install()
         try:
-            before = Kept(places.modules, ())
-            root(*given[0], **given[1])
-            if before.has_changed():
-                root(*given[0], **given[1])
+            before = Kept(copied.modules, ())
+            with torch.set_grad_enabled(gradients), _asked_for(fused):
+                root(*args, **kwargs)
+                if before.has_changed():
+                    root(*args, **kwargs)
         except Exception as error:
             raise _explained(error, root, given) from error
         finally:
             for recorder in recorders:
                 recorder.remove()
-    return recorded.runs
+        return recorded.runs
+
+    return look(places.modules, given, run, ALL)
+
+
+@contextmanager
+def _asked_for(fused: bool) -> Iterator[None]:
+    """What torch's attention layers are told when they ask whether they may be fused; a flag of the process."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    if fused == before:
+        yield
+        return
+    torch.backends.mha.set_fastpath_enabled(fused)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def _explained(error: Exception, root: nn.Module, given: Any) -> TraceError:

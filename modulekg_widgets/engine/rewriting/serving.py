@@ -20,7 +20,7 @@ from modulekg_widgets.engine.rewriting.functions import function_name
 from modulekg_widgets.engine.rewriting.listening import Listener, Run, listener_of
 from modulekg_widgets.engine.rewriting.recording import FUSED, Call, is_operation, owners, source_of
 from modulekg_widgets.engine.rewriting.sites import Sites, holder_name
-from modulekg_widgets.engine.tracing.hooks import has_hooks
+from modulekg_widgets.engine.torch_runtime.hooks import has_hooks
 
 sessions: dict[int, Session | None] = {}  # the last one of each model, by its id, for activate() without inputs
 _lock = threading.Lock()

@@ -284,6 +284,7 @@ class Dataflow:
         self.error: Exception | None = None  # why the forward pass stopped; the graph ends there
         self.attempt: OperatorNode | None = None  # the last call that was made, recorded if it went through
         self.data_dependent: list[Unknown] = []  # calls that turned tensor data into Python values
+        self.notes: list[str] = []  # what was done otherwise than usual, as sentences
         self.escaped: list[tuple[DataNode, Unknown]] = []  # values that left torch, as `x.numpy()` does
 
     @cached_property
@@ -292,7 +293,7 @@ class Dataflow:
         return [node for node in dict.fromkeys(self.state.values()) if not node.consumers]
 
     def set_mode(self, modules: Sequence[nn.Module]) -> None:
-        """Set the modules to the mode of the trace; `untouched` puts it back."""
+        """Set the modules, those of a shadow, to the mode of the trace."""
         if self.training is not None:
             for module in modules:
                 module_state(module)["training"] = self.training

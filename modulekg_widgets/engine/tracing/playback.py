@@ -11,12 +11,14 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import TraceError, UninitializedModuleError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.hierarchy import Walk, class_name, unwrapped, walk
+from modulekg_widgets.engine.torch_runtime.draws import process_states
+from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.shadow import ALL
 from modulekg_widgets.engine.tracing.activations import Top, item_count, top
 from modulekg_widgets.engine.tracing.feature_maps import Maps, maps_of
 from modulekg_widgets.engine.tracing.inputs import call_arguments, input_tensors
-from modulekg_widgets.engine.tracing.playing import CallRecorder, HeldOutput, RandomStates, Step, listening
-from modulekg_widgets.engine.tracing.restore import bytes_kept, untouched
-from modulekg_widgets.engine.tracing.state import own_tensors
+from modulekg_widgets.engine.tracing.playing import CallRecorder, HeldOutput, PythonsDraws, Step, listening
+from modulekg_widgets.engine.tracing.state import on_stage, own_tensors
 from modulekg_widgets.engine.tracing.structure import with_tensors
 
 CACHE = 64 << 20  # bytes of outputs that are kept between two questions
@@ -41,7 +43,7 @@ class Playback:
         self.title = class_name(root)
         self._places: Walk | None = places
         self._given: Any = with_tensors(given, _copy)
-        self._random = RandomStates()
+        self._random, self._pythons = process_states(), PythonsDraws()
         self._lock = threading.RLock()
         self._held: dict[int, HeldOutput] = {}
         recorder = self._run(0, 0, every=True)
@@ -121,25 +123,23 @@ class Playback:
         """One pass, after which all is as before."""
         if self._places is None:
             raise TraceError(CLOSED)
-        places, (args, kwargs) = self._places, self.given
-        recorder = CallRecorder(places, first, sample, CACHE, every)
-        with (
-            untouched(places.modules, (args, kwargs)) as kept,
-            bytes_kept(kept.every_tensor),
-            listening(recorder),
-        ):
-            self._random.set()
-            try:
-                result = self._call(args, kwargs)
-            except Exception as error:  # noqa: BLE001 - the user's forward may raise anything
-                recorder.fail(error)
-            else:
-                recorder.finish(result)
-        return recorder
+        places, given = self._places, self.given
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        assert self._places is not None
-        return self._places.modules[0](*args, **kwargs)
+        def play(stage: Stage) -> CallRecorder:
+            recorder = CallRecorder(on_stage(places, stage), first, sample, CACHE, every)
+            args, kwargs = stage.held
+            self._pythons.set()
+            with listening(recorder, stage):
+                try:
+                    result = stage.model(*args, **kwargs)
+                except Exception as error:  # noqa: BLE001 - the user's forward may raise anything
+                    recorder.fail(error)
+                else:
+                    recorder.finish(result)
+            self._pythons.passed()
+            return recorder
+
+        return look(places.modules, given, play, ALL, self._random)
 
 
 def _same(one: Step, other: Step) -> bool:

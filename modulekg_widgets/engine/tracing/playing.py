@@ -6,8 +6,8 @@ import random
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,9 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.identity.hierarchy import Walk, class_name, module_state
+from modulekg_widgets.engine.torch_runtime.calls import hearing_calls
+from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
 from modulekg_widgets.engine.tracing.activations import (
     Layout,
     Statistics,
@@ -28,7 +31,6 @@ from modulekg_widgets.engine.tracing.activations import (
     statistics,
     top,
 )
-from modulekg_widgets.engine.tracing.hooks import listening_to_modules
 from modulekg_widgets.engine.tracing.structure import tensors
 
 MOST_STEPS = 10_000
@@ -209,21 +211,15 @@ class CallRecorder:
 
 
 @contextmanager
-def listening(recorder: CallRecorder) -> Iterator[None]:
-    """The recorder at work; hooks for all modules at once, so that the model itself gets none."""
+def listening(recorder: CallRecorder, stage: Stage) -> Iterator[None]:
+    """The recorder at work."""
     with (
-        listening_to_modules(recorder.entered, recorder.left),
-        compiled_as_eager(),
+        hearing_calls(stage, recorder.entered, recorder.left),
+        PlainAttention(),
         torch.inference_mode(False),
         torch.no_grad(),
     ):
         yield
-
-
-def compiled_as_eager() -> AbstractContextManager[Any]:
-    """Compiled parts run as they are written, so that the modules in them are called."""
-    loaded = "torch._dynamo.eval_frame" in sys.modules  # nothing is compiled before
-    return torch.compiler.set_stance("force_eager") if loaded else nullcontext()
 
 
 def error_text(error: BaseException) -> str:
@@ -235,20 +231,32 @@ def error_text(error: BaseException) -> str:
     return f"{shown(type(error).__name__)}: {message}" if message else shown(type(error).__name__)
 
 
-class RandomStates:
-    """The random states of the process at one time, to draw the same once more."""
+class PythonsDraws:
+    """The states of the generators of Python and NumPy at one time, to draw the same once more."""
 
     def __init__(self) -> None:
-        self._states: list[tuple[Callable[[Any], object], Any]] = [
-            (torch.set_rng_state, torch.get_rng_state()),
-            (random.setstate, random.getstate()),
-        ]
-        if numpy := sys.modules.get("numpy"):
-            self._states.append((numpy.random.set_state, numpy.random.get_state()))
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
-            self._states.append((torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))
+        self._states = self._now()
+        self.were_drawn = False  # whether a pass draws from them; else they are left alone
 
     def set(self) -> None:
-        """Put these states in place of the present ones."""
-        for put_back, state in self._states:
-            put_back(state)
+        """Put these states in place of the present ones, if passes draw from them."""
+        if self.were_drawn:
+            random.setstate(self._states[0])
+            if numpy := sys.modules.get("numpy"):
+                numpy.random.set_state(self._states[1])
+
+    def passed(self) -> None:
+        """A pass has run."""
+        now = self._now()
+        self.were_drawn |= now[0] != self._states[0] or not _same_state(now[1], self._states[1])
+
+    def _now(self) -> tuple[Any, Any]:
+        numpy = sys.modules.get("numpy")
+        return random.getstate(), None if numpy is None else numpy.random.get_state()
+
+
+def _same_state(one: Any, other: Any) -> bool:
+    """Whether two states of NumPy's generator are the same."""
+    if one is None or other is None:
+        return one is other
+    return all(bool((a == b).all()) if hasattr(a, "all") else a == b for a, b in zip(one, other, strict=True))

@@ -15,6 +15,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from modulekg_widgets.engine.torch_runtime.calls import hearing_calls
+from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.tracing.dataflow import (
     CONSTANT,
     RESULT,
@@ -26,7 +28,6 @@ from modulekg_widgets.engine.tracing.dataflow import (
     Unknown,
 )
 from modulekg_widgets.engine.tracing.execution import constant_value
-from modulekg_widgets.engine.tracing.hooks import listening_to_modules
 from modulekg_widgets.engine.tracing.layouts import remembered
 from modulekg_widgets.engine.tracing.operators import user_operators
 from modulekg_widgets.engine.tracing.signature import Signature, on_meta, signature_of
@@ -44,9 +45,12 @@ class Recorder(TorchDispatchMode):
     `on_meta`: operators run on meta tensors, and a call with layouts that were seen before does not run at all.
     """
 
-    def __init__(self, graph: Dataflow, paths: Mapping[int, str], stand_in: Callable[[Tensor], Tensor] | None) -> None:
+    def __init__(
+        self, graph: Dataflow, paths: Mapping[int, str], stand_in: Callable[[Tensor], Tensor] | None, stage: Stage
+    ) -> None:
         super().__init__()
         self.graph = graph
+        self.stage = stage
         self.stand_in = stand_in
         self.on_meta = False
         self.last_way = False  # no other kind of tensors can be tried after these
@@ -66,8 +70,9 @@ class Recorder(TorchDispatchMode):
         """The node of a tensor from outside, made when it is new."""
         node = self._nodes.get(id(tensor))
         if node is None:
+            self.stage.check(tensor)
             node = DataNode(self.graph, tensor, kind, Storage(), label)
-            node.tensor = tensor
+            node.tensor = self.stage.original(tensor)
             self._nodes[id(tensor)] = node
             self._kept.append(tensor)
             if self.stand_in is not None and not (self.on_meta and tensor.is_meta):
@@ -263,11 +268,11 @@ def _before(node: DataNode, start: int) -> DataNode:
 
 @contextmanager
 def recording(recorder: Recorder) -> Iterator[None]:
-    """The recorder at work; hooks for all modules at once, so that the model itself gets none."""
+    """The recorder at work."""
     # tensors without data refuse to be read
     reading = _Reading(recorder) if recorder.stand_in is None else nullcontext()
     with (
-        listening_to_modules(recorder.entered, recorder.left),
+        hearing_calls(recorder.stage, recorder.entered, recorder.left),
         torch.inference_mode(False),
         torch.no_grad(),
         reading,

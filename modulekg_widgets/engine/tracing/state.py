@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from modulekg_widgets.engine.identity.hierarchy import Walk
+from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.tracing.dataflow import BUFFER, PARAMETER
 
 
@@ -46,3 +47,11 @@ def held_tensors(walk: Walk, places: Sequence[tuple[str, int]]) -> Iterator[Held
         for name, tensor in own_tensors(state).items():
             kind = PARAMETER if name in state["_parameters"] else BUFFER
             yield Held(f"{place}.{name}" if place else name, kind, tensor, state, name)
+
+
+def on_stage(walk: Walk, stage: Stage) -> Walk:
+    """The same places with the modules that stand for those of the walk."""
+    new = Walk()
+    new.names, new.parents, new.children, new.irregular = walk.names, walk.parents, walk.children, walk.irregular
+    new.modules, new.states = stage.modules, stage.states
+    return new

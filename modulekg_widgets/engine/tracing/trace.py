@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
@@ -16,6 +14,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, UninitializedModuleError, shown
 from modulekg_widgets.engine.identity.hierarchy import Walk, unwrapped, walk
+from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.shadow import ALL, SHARED
+from modulekg_widgets.engine.torch_runtime.unfused import Unfused
 from modulekg_widgets.engine.tracing.dataflow import (
     INPUT,
     Dataflow,
@@ -25,9 +26,8 @@ from modulekg_widgets.engine.tracing.dataflow import (
 )
 from modulekg_widgets.engine.tracing.inputs import call_arguments, input_tensors
 from modulekg_widgets.engine.tracing.recorder import Recorder, recording
-from modulekg_widgets.engine.tracing.restore import Kept, bytes_kept, untouched
 from modulekg_widgets.engine.tracing.source import CallingLines, Source
-from modulekg_widgets.engine.tracing.state import held_tensors, module_places, own_tensors
+from modulekg_widgets.engine.tracing.state import held_tensors, module_places, on_stage, own_tensors
 from modulekg_widgets.engine.tracing.structure import tensors, with_tensors
 
 log = logging.getLogger("modulekg_widgets")
@@ -56,59 +56,67 @@ def trace_dataflow(
     places = walk(model)
     model = unwrapped(model)
     check_initialised(places)
-    positional, named = call_arguments(args, kwargs)
-    labels = input_tensors(model, positional, named)
+    call = call_arguments(args, kwargs)
+    labels = input_tensors(model, *call)
     on_meta = any(t.is_meta for state in places.states for t in own_tensors(state).values())
     error: TraceError | None = None
     ways = (META,) if on_meta else ways
     for mode in ways:
-        graph = make(model)
-        graph.traced_on, graph.call, graph.training, graph.seed = mode, (positional, named), training, seed
+
+        def attempt(stage: Stage, mode: str = mode) -> Graph:
+            graph = make(model)
+            graph.traced_on, graph.call, graph.training, graph.seed = mode, call, training, seed
+            graph.notes += stage.notes
+            copied = on_stage(places, stage)
+            graph.set_mode(copied.modules)
+            if prepare is not None:
+                prepare(copied)
+            try:
+                _run(graph, places, copied, stage, labels, mode, mode == ways[-1], watch)
+            except ModuleKGError:
+                raise
+            except Exception as caught:
+                raise _explained(caught, graph, copied, labels) from caught
+            return graph
+
         try:
-            with untouched(places.modules, (positional, named)) as kept:
-                graph.set_mode(places.modules)
-                if seed is not None:
-                    draw_from(seed)
-                if prepare is not None:
-                    prepare(places)
-                _attempt(graph, places, kept, labels, mode, mode == ways[-1], watch)
-        except ModuleKGError:
-            raise
-        except Exception as caught:  # noqa: BLE001 - the user's forward may raise anything
-            error = _explained(caught, graph, places, labels)
-            error.__cause__ = caught
-            log.debug("tracing on %s tensors stopped: %s", mode, caught)
-            continue
-        return graph
+            return look(places.modules, call, attempt, ALL if mode == REAL else SHARED, seed)
+        except TraceError as caught:
+            if caught.__cause__ is None:
+                raise
+            error = caught
+            log.debug("tracing on %s tensors stopped: %s", mode, caught.__cause__)
     assert error is not None
     raise error
 
 
-def _attempt(
+def _run(
     graph: Dataflow,
-    walk: Walk,
-    kept: Kept,
+    places: Walk,
+    copied: Walk,
+    stage: Stage,
     labels: list[tuple[str, torch.Tensor]],
     mode: str,
     last_way: bool,
     watch: Callable[[OperatorNode], None] | None,
 ) -> None:
-    places = module_places(walk)
-    graph.modules = _modules(graph, walk, places)
-    paths = {id(node.module): node.path for node in graph.modules.values()}
+    """Fill the graph by the call of the staged model."""
+    graph.modules = _modules(graph, places)
+    paths = {id(stage.of(node.module)): node.path for node in graph.modules.values()}
     world, stand_in = _world(mode)
-    recorder = Recorder(graph, paths, stand_in)
+    recorder = Recorder(graph, paths, stand_in, stage)
     recorder.on_meta, recorder.last_way, recorder.watch = mode == META, last_way, watch
-    for held in list(held_tensors(walk, places)):
+    for held in list(held_tensors(copied, module_places(copied))):
         node = recorder.adopt(held.tensor, held.kind, held.name)
         node.names += (held.name,)
         graph.state[held.name] = node
     for label, tensor in labels:
-        node = recorder.adopt(tensor, INPUT, label)
+        node = recorder.adopt(stage.of(tensor), INPUT, label)
         if node.kind == INPUT and node not in graph.inputs:
             graph.inputs.append(node)
-    with world, bytes_kept(kept.every_tensor if mode == REAL else ()), recording(recorder):
-        output = call_model(graph.model, *with_tensors(graph.call, recorder.seen))
+    args, kwargs = with_tensors(stage.held, recorder.seen)
+    with world, recording(recorder):
+        output = call_model(stage.model, args, kwargs)
     found = dict.fromkeys(recorder.node(tensor) for _, tensor in tensors(output))
     graph.outputs = list(found)
     graph.result = with_tensors(output, recorder.node)
@@ -121,40 +129,26 @@ def call_model(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return model(*args, **kwargs)
 
 
-def draw_from(seed: int) -> None:
-    """Seed what `untouched` puts back; the process's own generators, not those of the model."""
-    random.seed(seed)
-    torch.default_generator.manual_seed(seed)
-    if numpy := sys.modules.get("numpy"):
-        numpy.random.seed(seed)
-
-
 def _world(mode: str) -> tuple[AbstractContextManager[Any], Callable[[torch.Tensor], torch.Tensor] | None]:
     """What surrounds the forward pass, and what stands in for a tensor from outside."""
     if mode == META:
         return nullcontext(), _meta_copy
     if mode == FAKE:
         fakes = FakeTensorMode(allow_non_fake_inputs=True)
-        return _quietly(_no_fused_rnn(fakes)), fakes.from_tensor
-    return _no_fused_rnn(nullcontext()), None
+        return _quietly(_unfused(fakes)), fakes.from_tensor
+    return Unfused(), None
+
+
+@contextmanager
+def _unfused(inside: AbstractContextManager[Any]) -> Iterator[None]:
+    with inside, Unfused():
+        yield
 
 
 def _meta_copy(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.layout is torch.strided:
         return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
     return torch.empty_like(tensor, device="meta")
-
-
-@contextmanager
-def _no_fused_rnn(inside: AbstractContextManager[Any]) -> Iterator[None]:
-    """Without mkldnn and cudnn a recurrent layer runs as the operators that it is made of."""
-    mkldnn = torch._C._get_mkldnn_enabled()  # its `flags` warn where there is no GPU of Intel's
-    torch._C._set_mkldnn_enabled(False)
-    try:
-        with torch.backends.cudnn.flags(enabled=False), inside:
-            yield
-    finally:
-        torch._C._set_mkldnn_enabled(mkldnn)
 
 
 @contextmanager
@@ -173,9 +167,10 @@ def _quietly(inside: AbstractContextManager[Any]) -> Iterator[None]:
 # ------------------------------------------------------------------ modules
 
 
-def _modules(graph: Dataflow, walk: Walk, places: Sequence[tuple[str, int]]) -> Modules:
+def _modules(graph: Dataflow, walk: Walk) -> Modules:
     """A node for each module, found under each of its paths."""
     nodes: dict[int, ModuleNode] = {}
+    places = module_places(walk)
     for place, index in places:
         nodes.setdefault(index, ModuleNode(graph, place, walk.modules[index]))
     return Modules({place: nodes[index] for place, index in places})

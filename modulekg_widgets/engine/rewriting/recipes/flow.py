@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.torch_runtime.hooks import has_hooks
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, ModuleCall, ModuleNode
-from modulekg_widgets.engine.tracing.hooks import has_hooks
 
 
 class Flow:

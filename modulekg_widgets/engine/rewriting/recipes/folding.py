@@ -28,8 +28,8 @@ from modulekg_widgets.engine.rewriting.recipes.layers import (
 )
 from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe
 from modulekg_widgets.engine.rewriting.replace import exchange
+from modulekg_widgets.engine.torch_runtime.hooks import has_hooks
 from modulekg_widgets.engine.tracing.dataflow import ModuleNode
-from modulekg_widgets.engine.tracing.hooks import has_hooks
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
 

@@ -13,7 +13,7 @@ from modulekg_widgets.engine.errors import RewritingError, UnknownPathError, nea
 from modulekg_widgets.engine.identity.hierarchy import Walk, module_state, walk
 from modulekg_widgets.engine.rewriting.select import plain_name
 from modulekg_widgets.engine.rewriting.sites import when_active
-from modulekg_widgets.engine.tracing.hooks import has_hooks
+from modulekg_widgets.engine.torch_runtime.hooks import has_hooks
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)

@@ -17,8 +17,8 @@ from modulekg_widgets.engine.rewriting.recipes.folding import why_not_channels, 
 from modulekg_widgets.engine.rewriting.recipes.layers import LAYERS, NORMS, Layers, torch_class
 from modulekg_widgets.engine.rewriting.recipes.quantizers import QUANTIZED
 from modulekg_widgets.engine.rewriting.select import plain_name
+from modulekg_widgets.engine.torch_runtime.hooks import has_hooks
 from modulekg_widgets.engine.tracing.dataflow import DataNode, ModuleNode, OperatorNode
-from modulekg_widgets.engine.tracing.hooks import has_hooks
 
 _CLAMPS = (nn.ReLU, nn.ReLU6, nn.Hardtanh)
 _CLAMPING_FUNCTIONS = {"relu": nn.ReLU, "relu6": nn.ReLU6}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import nn
@@ -24,12 +23,14 @@ from modulekg_widgets.engine.rewriting.recipes.quant_chains import (
 from modulekg_widgets.engine.rewriting.recipes.quantizers import FakeQuantized, quantized, quantizers
 from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe
 from modulekg_widgets.engine.rewriting.replace import exchange
-from modulekg_widgets.engine.tracing.hooks import listening_to_modules
+from modulekg_widgets.engine.torch_runtime.calls import hearing_calls
+from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.shadow import ALL
 from modulekg_widgets.engine.tracing.inputs import call_arguments
-from modulekg_widgets.engine.tracing.restore import bytes_kept, untouched
 from modulekg_widgets.engine.tracing.structure import tensors
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
+T = TypeVar("T")
 Evaluate = Callable[[nn.Module], float]
 _SCALE, _ZERO_POINT, _BIAS = 4, 4, 4  # bytes: float32, int32, float32
 
@@ -103,15 +104,19 @@ def fake_quant(
     before = _nbytes(model, ())
     calls = [call_arguments(args, kwargs), *(call_arguments(batch, None) for batch in batches)]
     root = flow.graph.model
-    with _at_rest(root, calls):
-        expected = _calibrated(root, found, made, calls)
-        accuracy = None if evaluate is None else _number(evaluate(model))
+
+    def measured(stage: Stage) -> tuple[Any, float | None]:
+        return _calibrated(stage, found, made), None if evaluate is None else _number(evaluate(stage.model))
+
+    def measured_again(stage: Stage) -> tuple[float | None, Agreement | None]:
+        after = None if evaluate is None else _number(evaluate(stage.model))
+        return after, _agreement(expected, _outputs_of_batch(stage.model, stage.held[0], "args, quantised,"))
+
+    expected, accuracy = _at_rest(root, calls, measured)
     new = {name: module for chain, block in zip(found, made, strict=True) for name, module in _places(chain, block)}
     rewrite = exchange(model, new, check=False)
     try:
-        with _at_rest(root, calls):
-            after = None if evaluate is None else _number(evaluate(model))
-            agreement = _agreement(expected, _outputs_of_batch(root, calls[0], "args, quantised,"))
+        after, agreement = _at_rest(root, calls, measured_again)
     except BaseException:
         rewrite.undo()
         raise
@@ -151,20 +156,23 @@ def _places(chain: Chain, block: FakeQuantized) -> Iterator[tuple[str, nn.Module
 # ------------------------------------------------------------------ running
 
 
-@contextmanager
-def _at_rest(root: nn.Module, held: Any) -> Iterator[None]:
-    """In eval mode and without gradients; whatever forward changes is put back."""
-    modules = walk(root).modules
-    with untouched(modules, held) as kept, bytes_kept(kept.every_tensor), torch.no_grad():
-        for module in modules:
-            module_state(module)["training"] = False
-        yield
+def _at_rest(root: nn.Module, held: Any, run: Callable[[Stage], T]) -> T:
+    """What `run` makes of the model in eval mode and without gradients."""
+
+    def resting(stage: Stage) -> T:
+        for state in stage.states:
+            state["training"] = False
+        with torch.no_grad():
+            return run(stage)
+
+    return look(walk(root).modules, held, resting, ALL)
 
 
-def _calibrated(root: nn.Module, chains: Sequence[Chain], made: Sequence[FakeQuantized], calls: list[Any]) -> Any:
+def _calibrated(stage: Stage, chains: Sequence[Chain], made: Sequence[FakeQuantized]) -> Any:
     """Let the quantizers see what the float model computes; gives its outputs for the first call."""
-    first = {id(chain.layer.module): (chain, block) for chain, block in zip(chains, made, strict=True)}
-    last = {id(chain.modules[-1].module): (chain, block) for chain, block in zip(chains, made, strict=True)}
+    pairs = list(zip(chains, made, strict=True))
+    first = {id(stage.of(chain.layer.module)): (chain, block) for chain, block in pairs}
+    last = {id(stage.of(chain.modules[-1].module)): (chain, block) for chain, block in pairs}
     seen: dict[int, int] = {}
 
     def observe(block: FakeQuantized, name: str, values: torch.Tensor) -> None:
@@ -182,8 +190,9 @@ def _calibrated(root: nn.Module, chains: Sequence[Chain], made: Sequence[FakeQua
             chain, block = last[id(module)]
             observe(block, "output", output if chain.activation is None else chain.activation(output))
 
-    with listening_to_modules(lambda *_: None, left):
-        outputs = [_outputs_of_batch(root, call, f"batch {i}" if i else "args") for i, call in enumerate(calls)]
+    with hearing_calls(stage, lambda *_: None, left):
+        calls = enumerate(stage.held)
+        outputs = [_outputs_of_batch(stage.model, call, f"batch {i}" if i else "args") for i, call in calls]
     for chain, block in zip(chains, made, strict=True):
         for quantizer in quantizers(block):
             if not quantizer.scale.isfinite().all():

@@ -8,37 +8,32 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from operator import is_
-from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.identity.hierarchy import module_state
+from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.shadow import slots
 
-# one at a time: random states and the backends' flags belong to the whole process
+# two that put back at once would put back what the other one changed
 _one_at_a_time = threading.RLock()
 
 
 @contextmanager
 def untouched(modules: Sequence[nn.Module], held: Any = ()) -> Iterator[Kept]:
-    """Put back, however the body ends: attributes of the modules and of `held`, and what these hold; random states.
+    """Put back, however the body ends: attributes of the modules and of `held`, and what these hold.
 
     What is known of the tensors is their identity, flags and gradients; `bytes_kept` looks after what is in them.
     """
     with _one_at_a_time:
         with torch._C.DisableTorchFunctionSubclass():  # a tensor class of the user's is not asked for its flags
             kept = Kept(modules, held)
-        states = _process_states()
         try:
-            torch.backends.mha.set_fastpath_enabled(False)  # the fast path is one opaque operator
-            torch.set_autocast_cache_enabled(False)  # which would keep weights without data for the next real pass
             yield kept
         finally:
-            for put_back, state in states:
-                put_back(state)
             with torch._C.DisableTorchFunctionSubclass():
                 kept.put_back()
 
@@ -157,7 +152,7 @@ class Kept:
                 self._waiting.append(value)
 
     def _keep_slots(self, owner: Any) -> None:
-        for slot in _slots(type(owner)):
+        for slot in slots(type(owner)):
             try:
                 value = slot.__get__(owner)
             except AttributeError:
@@ -222,12 +217,6 @@ def _same(now: Any, before: Any) -> bool:
     return len(now) == len(before) and all(map(is_, now, before))
 
 
-@lru_cache(maxsize=4096)
-def _slots(cls: type) -> tuple[Any, ...]:
-    members = [member for base in cls.__mro__ if "__slots__" in base.__dict__ for member in base.__dict__.values()]
-    return tuple(member for member in members if isinstance(member, MemberDescriptorType))
-
-
 def _restorer(value: Any) -> tuple[Callable[[Any], object], Any] | None:
     """How to put back an object that has its state in C: generators of random numbers and NumPy's arrays."""
     if isinstance(value, torch.Generator):
@@ -240,18 +229,3 @@ def _restorer(value: Any) -> tuple[Callable[[Any], object], Any] | None:
     if numpy and isinstance(value, numpy.ndarray) and value.flags.writeable:
         return lambda copy: numpy.copyto(value, copy), value.copy()
     return None
-
-
-def _process_states() -> list[tuple[Callable[[Any], object], Any]]:
-    states: list[tuple[Callable[[Any], object], Any]] = [
-        (torch.set_rng_state, torch.get_rng_state()),
-        (random.setstate, random.getstate()),
-        (torch.set_default_dtype, torch.get_default_dtype()),
-        (torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled()),
-        (torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled()),
-    ]
-    if numpy := sys.modules.get("numpy"):
-        states.append((numpy.random.set_state, numpy.random.get_state()))
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        states.append((torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))
-    return states

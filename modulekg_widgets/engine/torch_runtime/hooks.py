@@ -13,15 +13,14 @@ from torch.nn.modules.module import (
     register_module_forward_pre_hook,
 )
 
-from modulekg_widgets.engine.identity.hierarchy import module_state
-
-_OF_A_MODULE = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.shadow import HOOK_REGISTRIES
 
 
 def has_hooks(module: nn.Module) -> bool:
     """Whether anyone listens to the calls of the module or to their gradients."""
     state = module_state(module)
-    return any(state.get(name) for name in _OF_A_MODULE)
+    return any(state.get(name) for name in HOOK_REGISTRIES)
 
 
 @contextmanager

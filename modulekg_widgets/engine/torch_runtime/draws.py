@@ -1,0 +1,137 @@
+"""Random numbers of a look: drawn from generators of its own, so that nobody else's draws change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+Seed = int | dict[torch.device, torch.Tensor] | None
+APART = 1_000_003  # between the seeds of one pass and those of the next
+
+
+class Draws(TorchDispatchMode):
+    """Gives every operator that draws a generator of this pass: from `seed`, or a copy of the process's.
+
+    `seed` may also be what `process_states` gave. With a number what is drawn goes by how many draws came before it,
+    not by their sizes: a model that leaves layers out by chance would else go another way once its tensors are smaller.
+    `check` is told of every tensor that an operator gets.
+    """
+
+    def __init__(self, seed: Seed = None, check: Callable[[torch.Tensor], None] | None = None) -> None:
+        super().__init__()
+        self.seed = seed if isinstance(seed, int) else None
+        self.states = seed if isinstance(seed, dict) else {}
+        self.count = 0
+        self._check = check
+        self._generators: dict[torch.device, torch.Generator] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self._check is not None:
+            for argument in _tensors((*args, *kwargs.values())):
+                self._check(argument)
+        if not is_drawn(func):
+            return func(*args, **kwargs)
+        self.count += 1
+        device = _device(args, kwargs)
+        if device.type == "meta" or kwargs.get("generator") is not None or _leaves_nothing_out(func, args, kwargs):
+            return func(*args, **kwargs)
+        return self._drawn(func, args, kwargs, self._generator(device))
+
+    def _generator(self, device: torch.device) -> torch.Generator:
+        if device not in self._generators:
+            new = torch.Generator(device)
+            if self.seed is None:
+                new.set_state(self.states.get(device, process_generator(device).get_state()))
+            self._generators[device] = new
+        generator = self._generators[device]
+        if self.seed is not None:
+            generator.manual_seed(self.seed * APART + self.count)
+        return generator
+
+    def _drawn(self, func: Any, args: Any, kwargs: dict[str, Any], generator: torch.Generator) -> Any:
+        if func._schema.name == "aten::native_dropout":
+            return _dropout(*args, **kwargs, generator=generator)
+        with_generator = _taking_a_generator(func)
+        if with_generator is not None:
+            return with_generator(*args, **kwargs, generator=generator)
+        # a kernel that knows the process's generator alone
+        process = process_generator(generator.device)
+        before = process.get_state()
+        process.set_state(generator.get_state())
+        try:
+            return func(*args, **kwargs)
+        finally:
+            generator.set_state(process.get_state())
+            process.set_state(before)
+
+
+def process_states() -> dict[torch.device, torch.Tensor]:
+    """The states of the process's generators, to draw the same once more."""
+    states = {torch.device("cpu"): torch.get_rng_state()}
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        states |= {torch.device("cuda", i): state for i, state in enumerate(torch.cuda.get_rng_state_all())}
+    return states
+
+
+def is_drawn(overload: Any) -> bool:
+    """Whether an operator gives random numbers."""
+    return torch.Tag.nondeterministic_seeded in overload.tags
+
+
+def process_generator(device: torch.device) -> torch.Generator:
+    """The generator that operators on a device draw from by default."""
+    if device.type == "cuda":
+        torch.cuda.init()
+        index = torch.cuda.current_device() if device.index is None else device.index
+        return torch.cuda.default_generators[index]
+    return torch.default_generator
+
+
+def _leaves_nothing_out(func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether an operator with dropout, as fused attention, has none in this call, and so draws nothing."""
+    for at, argument in enumerate(func._schema.arguments):
+        if argument.name in ("dropout_p", "dropout"):
+            return (args[at] if at < len(args) else kwargs.get(argument.name, argument.default_value)) == 0
+    return False
+
+
+def _taking_a_generator(func: Any) -> Any:
+    """The overload of an operator that takes a generator; None where there is none."""
+    if any(argument.name == "generator" for argument in func._schema.arguments):
+        return func
+    packet = func._overloadpacket
+    own = "" if func._overloadname == "default" else f"{func._overloadname}_"
+    return getattr(packet, f"{own}generator", None)
+
+
+def _dropout(x: torch.Tensor, p: float, train: bool | None, *, generator: torch.Generator) -> Any:
+    if train is False or p == 0:
+        return x.clone(), torch.ones_like(x, dtype=torch.bool)
+    if p == 1:
+        return torch.zeros_like(x), torch.zeros_like(x, dtype=torch.bool)
+    stays = torch.empty_like(x, dtype=torch.bool).bernoulli_(1 - p, generator=generator)
+    return x * stays * (1 / (1 - p)), stays
+
+
+def _device(args: Any, kwargs: dict[str, Any]) -> torch.device:
+    """Where an operator draws."""
+    if kwargs.get("device") is not None:
+        device = torch.device(kwargs["device"])
+    else:
+        found = next(_tensors((*args, *kwargs.values())), None)
+        device = torch.device("cpu") if found is None else found.device
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return device
+
+
+def _tensors(values: Any) -> Iterator[torch.Tensor]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tensors(value)

@@ -1,0 +1,139 @@
+"""Looking at a model: it runs as its shadow, so that the model itself is not touched, not even for a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.errors import ModelInUseError, shown
+from modulekg_widgets.engine.torch_runtime.draws import Draws, Seed
+from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.process import process_kept
+from modulekg_widgets.engine.torch_runtime.restore import bytes_kept, untouched
+from modulekg_widgets.engine.torch_runtime.shadow import ALL, LOOSE, SHARED, Shadow
+from modulekg_widgets.engine.torch_runtime.threads import user_of
+
+T = TypeVar("T")
+
+
+@dataclass
+class Stage:
+    """What a look runs: the modules in the order in which they were given, and what the model is called with."""
+
+    modules: list[nn.Module]
+    held: Any
+    shadow: Shadow | None  # None where the model itself had to serve
+    notes: list[str] = field(default_factory=list)  # what is not as usual, as sentences
+
+    @property
+    def model(self) -> nn.Module:
+        return self.modules[0]
+
+    @property
+    def states(self) -> list[dict[str, Any]]:
+        return [module_state(module) for module in self.modules]
+
+    def of(self, value: Any) -> Any:
+        """What stands for a value of the user's."""
+        return value if self.shadow is None else self.shadow.of(value)
+
+    def original(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The user's tensor that one of the stage stands for; any other is its own."""
+        return tensor if self.shadow is None else self.shadow.original(tensor)
+
+    def check(self, value: Any) -> None:
+        """To be told of every module and tensor that a forward meets; ends the look where it left the shadow."""
+        if self.shadow is not None and self.shadow.is_original(value):
+            raise _LeftTheShadow(value)
+
+
+class _LeftTheShadow(BaseException):
+    """Forward reached the model itself; no `Exception`, so that the model's code does not catch it."""
+
+
+def look(modules: Sequence[nn.Module], held: Any, run: Callable[[Stage], T], own: int = SHARED, seed: Seed = None) -> T:
+    """What `run` makes of a shadow of a model, given by all of its modules, the root first, and of `held`, its inputs.
+
+    `own` says which tensors get memory of their own. Random numbers are drawn from `seed`, or from a copy of the
+    process's generators. Where forward leads past the shadow, `run` is called again on the model itself, after which
+    all is put back. Raises `ModelInUseError` when another thread uses the model then.
+    """
+    shadow = Shadow(modules[0], held, own)
+    stage = Stage([shadow.of(module) for module in modules], shadow.held, shadow)
+    stage.notes += _not_copied(shadow)
+    left = next((f"{shown(type(each).__name__)} cannot be copied" for each in shadow.shared if is_module(each)), None)
+    if left is None:
+        try:
+            with process_kept(), Draws(seed, stage.check):
+                return run(stage)
+        except _LeftTheShadow as found:
+            left = f"its code reaches {_described(found.args[0], modules)} past self"
+        finally:
+            shadow.let_go()
+    return _on_the_model(modules, held, run, own, seed, left)
+
+
+def is_module(value: Any) -> bool:
+    return issubclass(type(value), nn.Module)
+
+
+def _not_copied(shadow: Shadow) -> Iterator[str]:
+    for each in shadow.shared:
+        if not is_module(each):
+            yield f"forward ran with the model's own {shown(type(each).__name__)}, an object that cannot be copied"
+
+
+def _described(value: Any, modules: Sequence[nn.Module]) -> str:
+    if is_module(value):
+        return f"the module {shown(type(value).__name__)}"
+    for module in modules:
+        for registry in ("_parameters", "_buffers"):
+            for name, tensor in (module_state(module).get(registry) or {}).items():
+                if tensor is value:
+                    return f"the tensor {shown(name)!r} of {shown(type(module).__name__)}"
+    return "a tensor of the model"
+
+
+# ------------------------------------------------------- without a shadow
+
+
+def _on_the_model(
+    modules: Sequence[nn.Module], held: Any, run: Callable[[Stage], T], own: int, seed: Seed, why: str
+) -> T:
+    """The same on the model itself, put back afterwards; refused while somebody else uses it."""
+    stage = Stage(list(modules), held, None, [f"the model itself ran, and was put back: {why}"])
+    with _nobody_else(modules, why), untouched(modules, held) as kept, process_kept(), Draws(seed):
+        tensors = {SHARED: [], LOOSE: kept.plain_tensors, ALL: kept.every_tensor}[own]
+        with bytes_kept(tensors):
+            return run(stage)
+
+
+@contextmanager
+def _nobody_else(modules: Sequence[nn.Module], why: str) -> Iterator[None]:
+    """Raise where another thread uses the model before, or has replaced its tensors after."""
+    before = _tensors(modules)
+    if (user := user_of(modules)) is not None:
+        raise _in_use(user, modules, why)
+    yield
+    user = user_of(modules)
+    if user is None and any(x is not y for x, y in zip(before, _tensors(modules), strict=True)):
+        user = "another thread has replaced its tensors"
+    if user is not None:
+        raise _in_use(user, modules, why)
+
+
+def _tensors(modules: Sequence[nn.Module]) -> list[Any]:
+    registries = [module_state(module).get(name) for module in modules for name in ("_parameters", "_buffers")]
+    return [tensor for registry in registries for tensor in (registry or {}).values()]
+
+
+def _in_use(user: str, modules: Sequence[nn.Module], why: str) -> ModelInUseError:
+    return ModelInUseError(
+        f"{shown(type(modules[0]).__name__)} cannot be looked at now: {user}, and no copy can stand for it, for {why}. "
+        "Look when that is done, or use self in the forward, so that a copy can run"
+    )

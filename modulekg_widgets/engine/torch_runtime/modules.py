@@ -1,0 +1,37 @@
+"""Modules as they are, whatever their classes say of themselves."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+# a module's own `__dict__`, by the descriptor itself: a class may define an attribute of that name, or a lying
+# `__getattr__`, and neither has a say
+module_state: Callable[[nn.Module], dict[str, Any]] = nn.Module.__dict__["__dict__"].__get__
+
+
+def wrapper_classes() -> tuple[type, ...]:
+    """The class of what `torch.compile` returns, once that part of torch is loaded."""
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    return () if frames is None else (frames.OptimizedModule,)
+
+
+def unwrapped(module: nn.Module) -> nn.Module:
+    """The module behind the wrapper that `torch.compile` returns, or the module itself."""
+    while issubclass(type(module), wrapper_classes()):
+        module = module_state(module)["_modules"]["_orig_mod"]
+    return module
+
+
+def is_script(module: nn.Module) -> bool:
+    """Whether the module is TorchScript: it makes its children anew at each access, so it is one opaque module."""
+    return issubclass(type(module), torch.jit.ScriptModule)
+
+
+def is_ordinary(cls: type) -> bool:
+    """Whether the instances of a class are modules that are neither wrappers nor TorchScript."""
+    return issubclass(cls, nn.Module) and not issubclass(cls, (torch.jit.ScriptModule, *wrapper_classes()))

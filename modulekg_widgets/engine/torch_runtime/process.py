@@ -1,0 +1,67 @@
+"""Settings of the process that a forward pass may change, put back after it."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from modulekg_widgets.engine.torch_runtime.threads import somebody_works
+
+State = tuple[Callable[[], Any], Callable[[Any], object]]
+
+
+@contextmanager
+def process_kept() -> Iterator[None]:
+    """Put back what the body changes, however it ends; what it leaves alone is not written.
+
+    A look draws from generators of its own, so those of the process change by what forward does with them itself, or
+    by other threads: while these work, generators are left as they are.
+    """
+    settings = [(state, state[0]()) for state in _settings()]
+    generators = [(state, state[0]()) for state in _generators()]
+    alone = not somebody_works()
+    cache = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)  # which would keep weights without data for the next real pass
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(cache)
+        _put_back(settings)
+        if alone and not somebody_works():
+            _put_back(generators)
+
+
+def _put_back(states: list[tuple[State, Any]]) -> None:
+    for (read, write), before in states:
+        if not _equal(read(), before):
+            write(before)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    same = one == other
+    return same if isinstance(same, bool) else bool(same.all())
+
+
+def _settings() -> list[State]:
+    return [
+        (torch.get_default_dtype, torch.set_default_dtype),
+        (torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled),
+    ]
+
+
+def _generators() -> list[State]:
+    states: list[State] = [(torch.get_rng_state, torch.set_rng_state), (random.getstate, random.setstate)]
+    if numpy := sys.modules.get("numpy"):
+        states.append((numpy.random.get_state, numpy.random.set_state))
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        states.append((torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all))
+    return states

@@ -1,0 +1,473 @@
+"""A shadow of a model: a structural copy that may be run and changed, which never reaches the model.
+
+Modules, the containers and plain objects in them, bound methods, hooks and closures lead to the copy; the tensors are
+other objects on the same memory, or have memory of their own. Making one runs no code of the modules and writes nothing
+to them. What has its state outside of Python, such as locks, files and threads, is shared as it is.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import random
+import sys
+import weakref
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from enum import Enum
+from functools import lru_cache
+from pathlib import PurePath
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    FunctionType,
+    MemberDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+)
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import _disable_current_modes
+
+from modulekg_widgets.engine.torch_runtime.callables import leads_to_state, names_of_state
+from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state, unwrapped, wrapper_classes
+from modulekg_widgets.engine.torch_runtime.tensor_copies import OwnMemory, alias
+
+SHARED, LOOSE, ALL = range(3)  # who gets memory of its own: nobody, what is no parameter or buffer, every tensor
+_HEAP_TYPE = 1 << 9  # the flag of a class that Python code made
+_ATOMS = (
+    bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), range, slice, type, ModuleType,
+    torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch._ops.OpOverload,
+    torch._ops.OpOverloadPacket, Enum, PurePath,
+)  # fmt: skip
+HOOK_REGISTRIES = {"_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"}
+# their instances stand for something outside of the model
+_OUTSIDE = {
+    "_thread", "asyncio", "concurrent", "contextvars", "io", "_io", "logging", "multiprocessing", "queue", "selectors",
+    "socket", "subprocess", "tempfile", "threading", "torch.cuda", "torch.distributed", "torch._C",
+}  # fmt: skip
+Maker = Callable[[Any], Any]
+
+
+class Shadow:
+    """A copy of `model` and of `held`, what it is called with; `own` says which tensors get memory of their own.
+
+    `shared` lists what has a state and could not be copied.
+    """
+
+    def __init__(self, model: nn.Module, held: Any = (), own: int = SHARED) -> None:
+        self.own = own
+        self.shared: list[Any] = []
+        self._copies: dict[int, tuple[Any, Any]] = {}  # by the address of the original: it and its copy
+        self._originals: dict[int, torch.Tensor] = {}  # by the address of a copy
+        self._makers: dict[type, Maker | None] = {}
+        self._cells: dict[int, tuple[CellType, CellType]] = {}
+        self._unfilled: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
+        self._hooks: set[int] = set()
+        self._with_finalizer: list[nn.Module] = []
+        self._late: list[Callable[[], None]] = []  # what needs its parts filled
+        self._memory = OwnMemory()
+        with (
+            _disable_current_modes(),
+            torch.inference_mode(False),
+            torch.no_grad(),
+            torch._C.DisableTorchFunctionSubclass(),
+        ):
+            self.model: nn.Module = self.of(model)
+            self.held = self.of(held)
+            self._fill()
+
+    def of(self, value: Any) -> Any:
+        """What stands for a value: its copy, or the value itself where nothing in it is the model's."""
+        cls = type(value)
+        try:
+            make = self._makers[cls]
+        except KeyError:
+            make = self._makers[cls] = self._maker(cls)
+        if make is None:
+            return value
+        known = self._copies.get(id(value))
+        return make(value) if known is None else known[1]
+
+    def original(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor that a copy stands for; any other tensor is its own."""
+        return self._originals.get(id(tensor), tensor)
+
+    def is_original(self, value: Any) -> bool:
+        """Whether a module or tensor is the model's own, which no forward of the shadow should meet."""
+        known = self._copies.get(id(value))
+        return known is not None and known[0] is value and known[1] is not value
+
+    def let_go(self) -> None:
+        """The shadow is not needed any more: what a module does when it goes is left to the original."""
+        for module in self._with_finalizer:
+            module.__class__ = nn.Module
+
+    def _fill(self) -> None:
+        while self._unfilled or self._late:
+            while self._unfilled:
+                fill, value, new = self._unfilled.pop()
+                fill(value, new)
+            if self._late:
+                self._late.pop()()
+
+    def _made(self, value: Any, new: Any, fill: Callable[[Any, Any], None] | None = None) -> Any:
+        self._copies[id(value)] = (value, new)
+        if fill is not None:
+            self._unfilled.append((fill, value, new))
+        return new
+
+    def _maker(self, cls: type) -> Maker | None:
+        """How an instance of a class is copied; None where it is shared as it is."""
+        if issubclass(cls, _ATOMS):
+            return None
+        if issubclass(cls, torch.Tensor):
+            return self._tensor
+        if issubclass(cls, nn.Module):
+            return self._module
+        if hasattr(cls, "__del__"):  # it cleans up when an instance goes, and would do so for the original
+            return None
+        for kind, make in self._kinds():
+            if issubclass(cls, kind):
+                return make
+        if _is_outside(cls):
+            return None
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and issubclass(cls, numpy.generic | numpy.dtype):
+            return None
+        if numpy is not None and issubclass(cls, numpy.ndarray):
+            return self._array
+        return self._object if _is_plain(cls) else self._by_reduction
+
+    def _kinds(self) -> Iterable[tuple[type, Maker]]:
+        yield from ((dict, self._dict), (list, self._list), (tuple, self._tuple))
+        yield from ((set, self._set), (frozenset, self._frozenset), (deque, self._deque))
+        yield from ((FunctionType, self._function), (MethodType, self._method), (functools.partial, self._partial))
+        yield from ((BuiltinFunctionType, self._builtin), (MethodWrapperType, self._builtin))
+        yield from ((functools._lru_cache_wrapper, self._cached), (weakref.ReferenceType, self._reference))
+        yield from ((weakref.WeakKeyDictionary, self._weak_dict), (weakref.WeakValueDictionary, self._weak_dict))
+        yield from ((weakref.WeakSet, self._weak_set), (torch.Generator, self._generator))
+        yield random.Random, self._by_copy
+
+    # ------------------------------------------------------------- tensors
+
+    def _tensor(self, tensor: torch.Tensor) -> torch.Tensor:
+        return self._seen(tensor, self.own >= LOOSE)
+
+    def _registered(self, tensor: Any) -> Any:
+        """A parameter or buffer."""
+        known = self._copies.get(id(tensor))
+        if known is not None or not isinstance(tensor, torch.Tensor):
+            return self.of(tensor)
+        return self._seen(tensor, self.own == ALL)
+
+    def _seen(self, tensor: torch.Tensor, own_memory: bool) -> torch.Tensor:
+        if nn.parameter.is_lazy(tensor):
+            return tensor
+        new = self._memory.copy(tensor) if own_memory else alias(tensor)
+        self._originals[id(new)] = tensor
+        attributes = tensor.__dict__
+        return self._made(tensor, new, self._fill_attributes if attributes else None)
+
+    # ------------------------------------------------------------- modules
+
+    def _module(self, module: nn.Module) -> nn.Module:
+        if isinstance(module, wrapper_classes()):
+            return self._made(module, self.of(unwrapped(module)))  # compiled code runs as it is written
+        if is_script(module):
+            return self._script(module)
+        new = _allocated(type(module))
+        if hasattr(type(module), "__del__"):
+            self._with_finalizer.append(new)
+        return self._made(module, new, self._fill_module)
+
+    def _fill_module(self, module: nn.Module, new: nn.Module) -> None:
+        state, mine = module_state(module), module_state(new)
+        for name, value in state.copy().items():
+            if name in ("_parameters", "_buffers") and isinstance(value, dict):
+                mine[name] = self._made(value, type(value)())
+                mine[name].update({key: self._registered(tensor) for key, tensor in value.copy().items()})
+            else:
+                if name in HOOK_REGISTRIES and isinstance(value, dict):
+                    self._hooks.update(map(id, value.copy().values()))
+                mine[name] = self.of(value)
+        mine["_compiled_call_impl"] = None
+        self._fill_slots(module, new)
+        self._fill_contents(module, new)
+
+    def _script(self, module: nn.Module) -> nn.Module:
+        """A copy that TorchScript makes, with tensors of its own."""
+        try:
+            new = copy.deepcopy(module)
+        except Exception:  # noqa: BLE001 - code in C++, which may hold anything
+            self.shared.append(module)
+            return self._made(module, module)
+        for tensors in ("parameters", "buffers"):
+            for mine, its in zip(getattr(module, tensors)(), getattr(new, tensors)(), strict=True):
+                self._originals[id(its)] = mine
+                self._copies.setdefault(id(mine), (mine, its))
+        self._copies[id(new)] = (new, new)  # kept, with the objects of its tensors
+        return self._made(module, new)
+
+    # ---------------------------------------------------------- containers
+
+    def _dict(self, value: dict[Any, Any]) -> Any:
+        cls = type(value)
+        if isinstance(value, defaultdict):
+            new = defaultdict.__new__(cls)
+            defaultdict.__init__(new, self.of(value.default_factory))
+        else:
+            new = _allocated(cls)
+        return self._made(value, new, self._fill_contents)
+
+    def _list(self, value: list[Any]) -> Any:
+        return self._made(value, _allocated(type(value)), self._fill_contents)
+
+    def _set(self, value: set[Any]) -> Any:
+        return self._made(value, _allocated(type(value)), self._fill_contents)
+
+    def _deque(self, value: deque[Any]) -> Any:
+        new = deque.__new__(type(value))
+        deque.__init__(new, (), value.maxlen)
+        return self._made(value, new, self._fill_contents)
+
+    def _fill_contents(self, value: Any, new: Any) -> None:
+        """What a container holds, and the attributes of one that has a class of the user's."""
+        if isinstance(value, dict):
+            self._fill_dict(value, new)
+        elif isinstance(value, list):
+            list.extend(new, [self.of(part) for part in list.copy(value)])
+        elif isinstance(value, deque):
+            deque.extend(new, [self.of(part) for part in deque.copy(value)])
+        elif isinstance(value, set):
+            parts = [self.of(part) for part in set.copy(value)]
+            self._after(parts, lambda: set.update(new, parts))
+        if type(value).__flags__ & _HEAP_TYPE and not isinstance(value, nn.Module):
+            self._fill_attributes(value, new)
+            self._fill_slots(value, new)
+
+    def _fill_dict(self, value: dict[Any, Any], new: dict[Any, Any]) -> None:
+        base: Any = OrderedDict if isinstance(value, OrderedDict) else dict
+        pairs = [(self.of(key), self.of(part)) for key, part in list(base.items(value))]
+
+        def put() -> None:
+            for key, part in pairs:
+                base.__setitem__(new, key, part)
+
+        self._after([key for key, _ in pairs], put)
+
+    def _after(self, keys: Iterable[Any], put: Callable[[], None]) -> None:
+        """Put now, or once the keys are complete: a hash may ask for what is in them."""
+        if all(self._makers.get(type(key), self) is None for key in keys):
+            put()
+        else:
+            self._late.append(put)
+
+    def _tuple(self, value: tuple[Any, ...]) -> Any:
+        parts = [self.of(part) for part in tuple.__iter__(value)]
+        if all(map(lambda one, other: one is other, parts, tuple.__iter__(value))):
+            return value
+        try:
+            new = tuple.__new__(type(value), parts)
+        except TypeError:  # a sequence of torch's
+            new = type(value)(parts)
+        return self._made(value, new)
+
+    def _frozenset(self, value: frozenset[Any]) -> Any:
+        parts = [self.of(part) for part in value]
+        same = all(self._makers[type(part)] is None for part in parts)
+        return value if same else self._made(value, type(value)(parts))
+
+    # ------------------------------------------------------------- objects
+
+    def _object(self, value: Any) -> Any:
+        try:
+            new = object.__new__(type(value))
+        except TypeError:  # of a class in C++
+            return self._by_reduction(value)
+        return self._made(value, new, self._fill_object)
+
+    def _fill_object(self, value: Any, new: Any) -> None:
+        self._fill_attributes(value, new)
+        self._fill_slots(value, new)
+
+    def _fill_attributes(self, value: Any, new: Any) -> None:
+        state = _attributes(value)
+        if state:
+            own = _attributes(new)
+            assert own is not None
+            for name, part in state.copy().items():
+                own[name] = self.of(part)
+
+    def _fill_slots(self, value: Any, new: Any) -> None:
+        for slot in slots(type(value)):
+            try:
+                part = slot.__get__(value)
+            except AttributeError:
+                continue
+            slot.__set__(new, self.of(part))
+
+    def _by_reduction(self, value: Any) -> Any:
+        """A copy as pickle would make it, of parts that are copied like all others."""
+        try:
+            reduced = value.__reduce_ex__(4)
+            if isinstance(reduced, str):
+                return self._made(value, value)
+            make, args, state, items, pairs = (*reduced, None, None, None)[:5]
+            new = self.of(make)(*self.of(tuple(args)))
+        except Exception:  # noqa: BLE001 - code of the object's class
+            self.shared.append(value)
+            return self._made(value, value)
+        if state is None and items is None and pairs is None:
+            return self._made(value, new)
+        parts = self.of((state, None if items is None else list(items), None if pairs is None else list(pairs)))
+        self._late.append(lambda: _completed(new, *parts))
+        return self._made(value, new)
+
+    def _by_copy(self, value: Any) -> Any:
+        return self._made(value, copy.copy(value))
+
+    def _generator(self, value: torch.Generator) -> torch.Generator:
+        return self._made(value, value.clone_state())
+
+    def _array(self, value: Any) -> Any:
+        if value.dtype.hasobject:
+            return self._by_reduction(value)
+        return self._made(value, value.copy() if value.flags.writeable else value)
+
+    def _reference(self, value: weakref.ref[Any]) -> Any:
+        target = value()
+        if target is None:
+            return value
+        new = self.of(target)
+        return value if new is target else self._made(value, type(value)(new))
+
+    def _weak_dict(self, value: Any) -> Any:
+        def put() -> None:
+            for key, part in list(value.items()):
+                new[self.of(key)] = self.of(part)
+
+        new = type(value)()
+        self._late.append(put)
+        return self._made(value, new)
+
+    def _weak_set(self, value: Any) -> Any:
+        new = type(value)()
+        self._late.append(lambda: new.update([self.of(part) for part in list(value)]))
+        return self._made(value, new)
+
+    # ----------------------------------------------------------- callables
+
+    def _function(self, function: FunctionType) -> Any:
+        compiled = function.__dict__.get("_torchdynamo_orig_callable")
+        if compiled is not None:
+            return self._made(function, self.of(compiled))
+        # what a hook writes down is not for a look to add to
+        is_hook = id(function) in self._hooks
+        needed = names_of_state(function, is_hook)
+        if not (needed or leads_to_state(function, is_hook)):
+            return function
+        scope = function.__globals__
+        if needed:
+            scope = {**scope, **{name: self.of(scope[name]) for name in needed}}
+        cells = tuple(self._cell(cell, is_hook) for cell in function.__closure__ or ())
+        if (known := self._copies.get(id(function))) is not None:  # one that calls itself
+            return known[1]
+        new = FunctionType(function.__code__, scope, function.__name__, self.of(function.__defaults__), cells or None)
+        new.__kwdefaults__ = function.__kwdefaults__ and {k: self.of(v) for k, v in function.__kwdefaults__.items()}
+        new.__qualname__, new.__module__, new.__doc__ = function.__qualname__, function.__module__, function.__doc__
+        return self._made(function, new, self._fill_attributes if function.__dict__ else None)
+
+    def _cell(self, cell: CellType, of_a_hook: bool) -> CellType:
+        """The cell that copies of all functions around it share."""
+        known = self._cells.get(id(cell))
+        if known is None:
+            known = self._cells[id(cell)] = (cell, CellType())
+            with suppress(ValueError):  # empty, as of a function that is not defined yet
+                value = cell.cell_contents
+                # a list that has nothing to do with the model is its user's, who may want to read it
+                known[1].cell_contents = self.of(value) if leads_to_state(value, of_a_hook) else value
+        return known[1]
+
+    def _method(self, method: MethodType) -> Any:
+        function, owner = self.of(method.__func__), self.of(method.__self__)
+        if function is method.__func__ and owner is method.__self__:
+            return method
+        return self._made(method, MethodType(function, owner))
+
+    def _builtin(self, method: Any) -> Any:
+        owner = getattr(method, "__self__", None)
+        if owner is None or isinstance(owner, ModuleType | type) or (new := self.of(owner)) is owner:
+            return method
+        return self._made(method, getattr(new, method.__name__))
+
+    def _partial(self, value: functools.partial[Any]) -> Any:
+        parts = (value.func, value.args, value.keywords)
+        copies = (self.of(value.func), self.of(value.args), {k: self.of(v) for k, v in value.keywords.items()})
+        same = copies[0] is parts[0] and copies[1] is parts[1]
+        if same and all(copies[2][name] is part for name, part in value.keywords.items()) and not value.__dict__:
+            return value
+        new = type(value)(copies[0], *copies[1], **copies[2])
+        return self._made(value, new, self._fill_attributes)
+
+    def _cached(self, value: Any) -> Any:
+        """A cache of the results of a function, empty."""
+        inner = self.of(value.__wrapped__)
+        if inner is value.__wrapped__:
+            return value
+        return self._made(value, lru_cache(**value.cache_parameters())(inner))
+
+
+# -------------------------------------------------------------------- classes
+
+
+def _allocated(cls: type) -> Any:
+    """An instance without contents; no code of a class of the user's runs."""
+    base = next(base for base in cls.__mro__ if not base.__flags__ & _HEAP_TYPE)
+    return base.__new__(cls)
+
+
+def _is_outside(cls: type) -> bool:
+    names = cls.__module__ if isinstance(cls.__module__, str) else ""
+    first, _, rest = names.partition(".")
+    return first in _OUTSIDE or f"{first}.{rest.partition('.')[0]}" in _OUTSIDE
+
+
+def _is_plain(cls: type) -> bool:
+    """Whether all that an instance has stands in attributes and slots."""
+    return next(base for base in cls.__mro__ if not base.__flags__ & _HEAP_TYPE) is object
+
+
+def _attributes(value: Any) -> dict[Any, Any] | None:
+    try:
+        state = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return state if type(state) is dict else None
+
+
+@lru_cache(maxsize=4096)
+def slots(cls: type) -> tuple[Any, ...]:
+    """The slots of a class and of those above."""
+    members = [member for base in cls.__mro__ if "__slots__" in base.__dict__ for member in base.__dict__.values()]
+    return tuple(member for member in members if isinstance(member, MemberDescriptorType))
+
+
+def _completed(new: Any, state: Any, items: Any, pairs: Any) -> None:
+    """The rest of what pickle does."""
+    if state is not None:
+        if hasattr(new, "__setstate__"):
+            new.__setstate__(state)
+        else:
+            attributes, slotted = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
+            new.__dict__.update(attributes or {})
+            for name, part in (slotted or {}).items():
+                setattr(new, name, part)
+    if items is not None:
+        new.extend(items)
+    for key, part in pairs or ():
+        new[key] = part

@@ -1,0 +1,58 @@
+"""Tensors for a copy of a model: other objects on the same memory, or with memory of their own."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+Tensor = torch.Tensor
+MOST_BESIDE = 16  # times its own size: what lies beside a tensor in its memory, and is copied with it
+ALWAYS_BESIDE = 1 << 20  # bytes
+
+
+def alias(tensor: Tensor) -> Tensor:
+    """Another tensor on the same memory, without gradient and hooks, whose versions are counted apart."""
+    with torch.inference_mode(tensor.is_inference()):
+        return _again(tensor, tensor.detach() if is_traceable_wrapper_subclass(tensor) else tensor.data)
+
+
+class OwnMemory:
+    """Makes tensors with memory of their own; those that shared memory do so again."""
+
+    def __init__(self) -> None:
+        self._storages: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}  # each with its copy
+
+    def copy(self, tensor: Tensor) -> Tensor:
+        """The tensor with its contents in other memory, without gradient and hooks."""
+        if tensor.is_meta:
+            return alias(tensor)
+        with torch.inference_mode(tensor.is_inference()):
+            return _again(tensor, self._value(tensor))
+
+    def _value(self, tensor: Tensor) -> Tensor:
+        if not _is_plain(tensor):
+            return tensor.detach().clone()
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key not in self._storages:
+            if storage.nbytes() > max(MOST_BESIDE * tensor.numel() * tensor.itemsize, ALWAYS_BESIDE):
+                return tensor.detach().clone()  # as one sample of a whole data set
+            self._storages[key] = (storage, storage.clone())
+        value = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        return value.set_(self._storages[key][1], tensor.storage_offset(), tensor.shape, tensor.stride())
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    strided = tensor.layout is torch.strided and torch._C._has_storage(tensor)
+    return strided and not (tensor.is_quantized or tensor.is_conj() or tensor.is_neg() or tensor.is_inference())
+
+
+def _again(tensor: Tensor, value: Tensor) -> Tensor:
+    """A value as the tensor is: of its class, with its flag."""
+    cls = type(tensor)
+    if cls is Tensor or is_traceable_wrapper_subclass(tensor):
+        if isinstance(tensor, nn.Parameter):
+            return nn.Parameter(value, tensor.requires_grad)
+        return value.requires_grad_() if tensor.requires_grad else value
+    return Tensor._make_subclass(cls, value, tensor.requires_grad)
