@@ -42,4 +42,4 @@ def cut(model: nn.Module, edits: Edits, optimizer: torch.optim.Optimizer | None 
     title = f"{len(found)} tensors and {len(edits.attributes)} attributes cut"
     receipt = Receipt(model, [*changed, Rest(walked, found, computed)], title)
     writes = [write for part in changed for write in part.cut()]  # complete before the first of them
-    return commit(writes, receipt)
+    return commit(writes, receipt, walked.modules)

@@ -30,9 +30,10 @@ def mask(model: nn.Module, edits: Edits) -> MaskReceipt:
 
     Raises `CutError` when the model does not fit; whatever is raised, all is as it was before.
     """
-    zeroed = ZeroedTensors(_produced(places(walk(model), edits)))
+    walked = walk(model)
+    zeroed = ZeroedTensors(_produced(places(walked, edits)))
     receipt = MaskReceipt(model, [zeroed], f"{len(zeroed)} parameters masked")
-    return commit(list(zeroed.zero()), receipt)
+    return commit(list(zeroed.zero()), receipt, walked.modules)
 
 
 def _produced(found: Iterable[Place]) -> Iterator[Place]:

@@ -37,14 +37,14 @@ class Receipt:
 
         Raises `CutError`, before anything changes, when the receipt is spent or the model is not as the cut left it.
         """
-        commit(self._writes("undo"), None)
+        commit(self._writes("undo"), None, walk(self._model).modules)
 
     def restore(self) -> None:
         """Put the slices back that the cut removed; all else keeps what was trained since, and new gradients are zero.
 
         Raises `CutError`, before anything changes, when the receipt is spent or the model is not as the cut left it.
         """
-        commit(self._writes("restore"), None)
+        commit(self._writes("restore"), None, walk(self._model).modules)
 
     def _writes(self, way: str) -> list[Write]:
         if not self._parts:

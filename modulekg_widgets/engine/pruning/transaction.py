@@ -9,6 +9,11 @@ from functools import partial
 from operator import setitem
 from typing import Any, TypeVar
 
+from torch import nn
+
+from modulekg_widgets.engine.errors import ModelInUseError, shown
+from modulekg_widgets.engine.torch_runtime.threads import user_of
+
 T = TypeVar("T")
 
 
@@ -41,19 +46,31 @@ def _refill(container: Any, after: Any) -> None:
     (container.update if isinstance(container, dict) else container.extend)(after)
 
 
-def commit(writes: Sequence[Write], result: T) -> T:
+def commit(writes: Sequence[Write], result: T, modules: Sequence[nn.Module] = ()) -> T:
     """Do all the writes and give `result`; where anything fails, an interrupt included, all are taken back.
 
+    Raises `ModelInUseError` where another thread runs or trains one of `modules`, before and also meanwhile.
     Nothing may follow the call of this function, and the call is a plain one, after which Python looks for no signals:
     the last thing that can fail stands inside its `try`.
     """
+    refuse_in_use(modules)
     try:
         for write in writes:
             write.put(write.after)
+        refuse_in_use(modules)
         return result
     except BaseException:
         _take_back(writes)
         raise
+
+
+def refuse_in_use(modules: Sequence[nn.Module]) -> None:
+    """Raise `ModelInUseError` where another thread runs or trains one of the modules."""
+    if modules and (user := user_of(modules)) is not None:
+        name = shown(type(modules[0]).__name__)
+        raise ModelInUseError(
+            f"{name} cannot be changed now: {user}. Wait for that thread, or stop it; all is as it was"
+        )
 
 
 def _take_back(writes: Sequence[Write]) -> None:

@@ -200,6 +200,7 @@ _RUN = Listener.run.__code__
 _CALL = nn.Module._call_impl.__code__
 _CHECKPOINT = os.path.join(_TORCH, "utils", "checkpoint.py")
 _RECORDER = os.path.join(_ENGINE, "tracing") + os.sep
+_CALLS = os.path.join(_ENGINE, "torch_runtime", "calls.py")
 _PLACE, _END, _BETWEEN = range(3)
 _kinds: dict[CodeType, int] = {}
 
@@ -208,7 +209,7 @@ def _kind(code: CodeType) -> int:
     """Whether code belongs to a forward, ends the search, or is one of torch's functions or of this engine."""
     file = code.co_filename
     # what a checkpoint holds runs a second time, outside of the forward: it would find other functions there
-    if code is _CALL or file == _CHECKPOINT or file.startswith(_RECORDER):
+    if code is _CALL or file in (_CHECKPOINT, _CALLS) or file.startswith(_RECORDER):
         return _END
     inner = file.startswith(_TORCH) and not file.startswith(_OF_MODULES)
     return _BETWEEN if inner or file.startswith(_ENGINE) else _PLACE

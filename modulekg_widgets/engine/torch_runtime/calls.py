@@ -28,7 +28,11 @@ def hearing_calls(stage: Stage, entered: Entered, left: Left) -> Iterator[None]:
         return
     for module in stage.modules:
         module_state(module)["_compiled_call_impl"] = _Call(module, entered, left)
-    yield
+    try:
+        yield
+    finally:
+        for module in stage.modules:
+            module_state(module)["_compiled_call_impl"] = None
 
 
 class _Call:

@@ -13,8 +13,7 @@ from torch.nn.modules.module import (
     register_module_forward_pre_hook,
 )
 
-from modulekg_widgets.engine.torch_runtime.modules import module_state
-from modulekg_widgets.engine.torch_runtime.shadow import HOOK_REGISTRIES
+from modulekg_widgets.engine.torch_runtime.modules import HOOK_REGISTRIES, module_state
 
 
 def has_hooks(module: nn.Module) -> bool:

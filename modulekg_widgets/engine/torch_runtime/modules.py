@@ -13,6 +13,8 @@ from torch import nn
 # `__getattr__`, and neither has a say
 module_state: Callable[[nn.Module], dict[str, Any]] = nn.Module.__dict__["__dict__"].__get__
 
+HOOK_REGISTRIES = {"_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"}
+
 
 def wrapper_classes() -> tuple[type, ...]:
     """The class of what `torch.compile` returns, once that part of torch is loaded."""

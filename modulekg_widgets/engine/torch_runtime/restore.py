@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from modulekg_widgets.engine.torch_runtime.instances import slots
 from modulekg_widgets.engine.torch_runtime.modules import module_state
-from modulekg_widgets.engine.torch_runtime.shadow import slots
 
 # two that put back at once would put back what the other one changed
 _one_at_a_time = threading.RLock()

@@ -9,20 +9,15 @@ from __future__ import annotations
 
 import copy
 import functools
-import random
-import sys
 import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from enum import Enum
 from functools import lru_cache
-from pathlib import PurePath
 from types import (
     BuiltinFunctionType,
     CellType,
     FunctionType,
-    MemberDescriptorType,
     MethodType,
     MethodWrapperType,
     ModuleType,
@@ -34,34 +29,37 @@ from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from modulekg_widgets.engine.torch_runtime.callables import leads_to_state, names_of_state
-from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state, unwrapped, wrapper_classes
+from modulekg_widgets.engine.torch_runtime.instances import (
+    ATOMS,
+    HEAP_TYPE,
+    allocated,
+    attributes,
+    cloned,
+    completed,
+    is_cloned,
+    is_outside,
+    is_plain,
+    slots,
+)
+from modulekg_widgets.engine.torch_runtime.modules import (
+    HOOK_REGISTRIES,
+    is_script,
+    module_state,
+    unwrapped,
+    wrapper_classes,
+)
 from modulekg_widgets.engine.torch_runtime.tensor_copies import OwnMemory, alias
 
 SHARED, LOOSE, ALL = range(3)  # who gets memory of its own: nobody, what is no parameter or buffer, every tensor
-_HEAP_TYPE = 1 << 9  # the flag of a class that Python code made
-_ATOMS = (
-    bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), range, slice, type, ModuleType,
-    torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch._ops.OpOverload,
-    torch._ops.OpOverloadPacket, Enum, PurePath,
-)  # fmt: skip
-HOOK_REGISTRIES = {"_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"}
-# their instances stand for something outside of the model
-_OUTSIDE = {
-    "_thread", "asyncio", "concurrent", "contextvars", "io", "_io", "logging", "multiprocessing", "queue", "selectors",
-    "socket", "subprocess", "tempfile", "threading", "torch.cuda", "torch.distributed", "torch._C",
-}  # fmt: skip
 Maker = Callable[[Any], Any]
 
 
 class Shadow:
-    """A copy of `model` and of `held`, what it is called with; `own` says which tensors get memory of their own.
-
-    `shared` lists what has a state and could not be copied.
-    """
+    """A copy of `model` and of `held`, what it is called with; `own` says which tensors get memory of their own."""
 
     def __init__(self, model: nn.Module, held: Any = (), own: int = SHARED) -> None:
         self.own = own
-        self.shared: list[Any] = []
+        self.shared: list[Any] = []  # what has a state and could not be copied
         self._copies: dict[int, tuple[Any, Any]] = {}  # by the address of the original: it and its copy
         self._originals: dict[int, torch.Tensor] = {}  # by the address of a copy
         self._makers: dict[type, Maker | None] = {}
@@ -106,6 +104,8 @@ class Shadow:
         """The shadow is not needed any more: what a module does when it goes is left to the original."""
         for module in self._with_finalizer:
             module.__class__ = nn.Module
+        for held in (self._makers, self._copies, self._originals, self._cells, self._with_finalizer, self.shared):
+            held.clear()  # no circle, so that all goes at once
 
     def _fill(self) -> None:
         while self._unfilled or self._late:
@@ -123,7 +123,7 @@ class Shadow:
 
     def _maker(self, cls: type) -> Maker | None:
         """How an instance of a class is copied; None where it is shared as it is."""
-        if issubclass(cls, _ATOMS):
+        if issubclass(cls, ATOMS):
             return None
         if issubclass(cls, torch.Tensor):
             return self._tensor
@@ -134,24 +134,19 @@ class Shadow:
         for kind, make in self._kinds():
             if issubclass(cls, kind):
                 return make
-        if _is_outside(cls):
+        if is_cloned(cls):
+            return self._clone
+        if is_outside(cls):
             return None
-        numpy = sys.modules.get("numpy")
-        if numpy is not None and issubclass(cls, numpy.generic | numpy.dtype):
-            return None
-        if numpy is not None and issubclass(cls, numpy.ndarray):
-            return self._array
-        return self._object if _is_plain(cls) else self._by_reduction
+        return self._object if is_plain(cls) else self._by_reduction
 
     def _kinds(self) -> Iterable[tuple[type, Maker]]:
-        yield from ((dict, self._dict), (list, self._list), (tuple, self._tuple))
-        yield from ((set, self._set), (frozenset, self._frozenset), (deque, self._deque))
+        yield from ((dict, self._dict), (list, self._container), (tuple, self._tuple))
+        yield from ((set, self._container), (frozenset, self._frozenset), (deque, self._deque))
         yield from ((FunctionType, self._function), (MethodType, self._method), (functools.partial, self._partial))
         yield from ((BuiltinFunctionType, self._builtin), (MethodWrapperType, self._builtin))
         yield from ((functools._lru_cache_wrapper, self._cached), (weakref.ReferenceType, self._reference))
         yield from ((weakref.WeakKeyDictionary, self._weak_dict), (weakref.WeakValueDictionary, self._weak_dict))
-        yield from ((weakref.WeakSet, self._weak_set), (torch.Generator, self._generator))
-        yield random.Random, self._by_copy
 
     # ------------------------------------------------------------- tensors
 
@@ -170,8 +165,7 @@ class Shadow:
             return tensor
         new = self._memory.copy(tensor) if own_memory else alias(tensor)
         self._originals[id(new)] = tensor
-        attributes = tensor.__dict__
-        return self._made(tensor, new, self._fill_attributes if attributes else None)
+        return self._made(tensor, new, self._fill_attributes if tensor.__dict__ else None)
 
     # ------------------------------------------------------------- modules
 
@@ -180,7 +174,7 @@ class Shadow:
             return self._made(module, self.of(unwrapped(module)))  # compiled code runs as it is written
         if is_script(module):
             return self._script(module)
-        new = _allocated(type(module))
+        new = allocated(type(module))
         if hasattr(type(module), "__del__"):
             self._with_finalizer.append(new)
         return self._made(module, new, self._fill_module)
@@ -221,14 +215,11 @@ class Shadow:
             new = defaultdict.__new__(cls)
             defaultdict.__init__(new, self.of(value.default_factory))
         else:
-            new = _allocated(cls)
+            new = allocated(cls)
         return self._made(value, new, self._fill_contents)
 
-    def _list(self, value: list[Any]) -> Any:
-        return self._made(value, _allocated(type(value)), self._fill_contents)
-
-    def _set(self, value: set[Any]) -> Any:
-        return self._made(value, _allocated(type(value)), self._fill_contents)
+    def _container(self, value: Any) -> Any:
+        return self._made(value, allocated(type(value)), self._fill_contents)
 
     def _deque(self, value: deque[Any]) -> Any:
         new = deque.__new__(type(value))
@@ -246,7 +237,7 @@ class Shadow:
         elif isinstance(value, set):
             parts = [self.of(part) for part in set.copy(value)]
             self._after(parts, lambda: set.update(new, parts))
-        if type(value).__flags__ & _HEAP_TYPE and not isinstance(value, nn.Module):
+        if type(value).__flags__ & HEAP_TYPE and not isinstance(value, nn.Module):
             self._fill_attributes(value, new)
             self._fill_slots(value, new)
 
@@ -296,9 +287,9 @@ class Shadow:
         self._fill_slots(value, new)
 
     def _fill_attributes(self, value: Any, new: Any) -> None:
-        state = _attributes(value)
+        state = attributes(value)
         if state:
-            own = _attributes(new)
+            own = attributes(new)
             assert own is not None
             for name, part in state.copy().items():
                 own[name] = self.of(part)
@@ -325,19 +316,11 @@ class Shadow:
         if state is None and items is None and pairs is None:
             return self._made(value, new)
         parts = self.of((state, None if items is None else list(items), None if pairs is None else list(pairs)))
-        self._late.append(lambda: _completed(new, *parts))
+        self._late.append(lambda: completed(new, *parts))
         return self._made(value, new)
 
-    def _by_copy(self, value: Any) -> Any:
-        return self._made(value, copy.copy(value))
-
-    def _generator(self, value: torch.Generator) -> torch.Generator:
-        return self._made(value, value.clone_state())
-
-    def _array(self, value: Any) -> Any:
-        if value.dtype.hasobject:
-            return self._by_reduction(value)
-        return self._made(value, value.copy() if value.flags.writeable else value)
+    def _clone(self, value: Any) -> Any:
+        return self._made(value, cloned(value))
 
     def _reference(self, value: weakref.ref[Any]) -> Any:
         target = value()
@@ -353,11 +336,6 @@ class Shadow:
 
         new = type(value)()
         self._late.append(put)
-        return self._made(value, new)
-
-    def _weak_set(self, value: Any) -> Any:
-        new = type(value)()
-        self._late.append(lambda: new.update([self.of(part) for part in list(value)]))
         return self._made(value, new)
 
     # ----------------------------------------------------------- callables
@@ -420,54 +398,3 @@ class Shadow:
         if inner is value.__wrapped__:
             return value
         return self._made(value, lru_cache(**value.cache_parameters())(inner))
-
-
-# -------------------------------------------------------------------- classes
-
-
-def _allocated(cls: type) -> Any:
-    """An instance without contents; no code of a class of the user's runs."""
-    base = next(base for base in cls.__mro__ if not base.__flags__ & _HEAP_TYPE)
-    return base.__new__(cls)
-
-
-def _is_outside(cls: type) -> bool:
-    names = cls.__module__ if isinstance(cls.__module__, str) else ""
-    first, _, rest = names.partition(".")
-    return first in _OUTSIDE or f"{first}.{rest.partition('.')[0]}" in _OUTSIDE
-
-
-def _is_plain(cls: type) -> bool:
-    """Whether all that an instance has stands in attributes and slots."""
-    return next(base for base in cls.__mro__ if not base.__flags__ & _HEAP_TYPE) is object
-
-
-def _attributes(value: Any) -> dict[Any, Any] | None:
-    try:
-        state = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return None
-    return state if type(state) is dict else None
-
-
-@lru_cache(maxsize=4096)
-def slots(cls: type) -> tuple[Any, ...]:
-    """The slots of a class and of those above."""
-    members = [member for base in cls.__mro__ if "__slots__" in base.__dict__ for member in base.__dict__.values()]
-    return tuple(member for member in members if isinstance(member, MemberDescriptorType))
-
-
-def _completed(new: Any, state: Any, items: Any, pairs: Any) -> None:
-    """The rest of what pickle does."""
-    if state is not None:
-        if hasattr(new, "__setstate__"):
-            new.__setstate__(state)
-        else:
-            attributes, slotted = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
-            new.__dict__.update(attributes or {})
-            for name, part in (slotted or {}).items():
-                setattr(new, name, part)
-    if items is not None:
-        new.extend(items)
-    for key, part in pairs or ():
-        new[key] = part

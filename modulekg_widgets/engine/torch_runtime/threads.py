@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from modulekg_widgets.engine.torch_runtime.modules import module_state
+
 _CALLS = {nn.Module._call_impl.__code__, nn.Module._wrapped_call_impl.__code__}
 _BACKWARD = {"_engine_run_backward"}
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
@@ -24,7 +26,7 @@ MOST_NODES = 1_000_000  # of a graph of gradients
 def user_of(modules: Iterable[nn.Module]) -> str | None:
     """What another thread does with some of these modules at this moment, in words; None when nothing."""
     own: dict[int, Any] = {id(module): module for module in modules}
-    state = [(m.__dict__.get("_parameters") or {}).values() for m in own.values()]
+    state = [(module_state(m).get("_parameters") or {}).values() for m in own.values()]
     parameters = {id(tensor) for tensors in state for tensor in tensors if tensor is not None}
     for name, frame in _other_stacks():
         while frame is not None:

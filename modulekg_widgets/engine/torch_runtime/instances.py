@@ -1,0 +1,96 @@
+"""What instances of a class are made of, and how one without contents is made."""
+
+from __future__ import annotations
+
+import copy
+import random
+import sys
+from enum import Enum
+from functools import lru_cache
+from pathlib import PurePath
+from types import MemberDescriptorType, ModuleType
+from typing import Any
+
+import torch
+
+HEAP_TYPE = 1 << 9  # the flag of a class that Python code made
+# what has nothing inside that could change
+ATOMS = (
+    bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), range, slice, type, ModuleType,
+    torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch._ops.OpOverload,
+    torch._ops.OpOverloadPacket, Enum, PurePath,
+)  # fmt: skip
+# their instances stand for something outside of the model
+_OUTSIDE = {
+    "_thread", "asyncio", "concurrent", "contextvars", "io", "_io", "logging", "multiprocessing", "queue", "selectors",
+    "socket", "subprocess", "tempfile", "threading", "torch.cuda", "torch.distributed", "torch._C",
+}  # fmt: skip
+
+
+def allocated(cls: type) -> Any:
+    """An instance without contents; no code of a class of the user's runs."""
+    base = next(base for base in cls.__mro__ if not base.__flags__ & HEAP_TYPE)
+    return base.__new__(cls)
+
+
+def is_outside(cls: type) -> bool:
+    """Whether instances stand for something outside of the model."""
+    names = cls.__module__ if isinstance(cls.__module__, str) else ""
+    first, _, rest = names.partition(".")
+    return first in _OUTSIDE or f"{first}.{rest.partition('.')[0]}" in _OUTSIDE
+
+
+def is_cloned(cls: type) -> bool:
+    """Whether instances have a state of numbers outside of Python: generators, and NumPy's arrays and numbers."""
+    return issubclass(cls, (torch.Generator, random.Random, *_numpys()))
+
+
+def cloned(value: Any) -> Any:
+    """Another one in the same state."""
+    if isinstance(value, torch.Generator):
+        return value.clone_state()
+    return copy.deepcopy(value) if type(value).__module__.startswith("numpy.random") else copy.copy(value)
+
+
+def _numpys() -> tuple[type, ...]:
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return ()
+    return (numpy.ndarray, numpy.generic, numpy.dtype, numpy.random.Generator, numpy.random.RandomState)
+
+
+def is_plain(cls: type) -> bool:
+    """Whether all that an instance has stands in attributes and slots."""
+    return next(base for base in cls.__mro__ if not base.__flags__ & HEAP_TYPE) is object
+
+
+def attributes(value: Any) -> dict[Any, Any] | None:
+    """The attributes of an object, None where it has none."""
+    try:
+        state = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return state if type(state) is dict else None
+
+
+@lru_cache(maxsize=4096)
+def slots(cls: type) -> tuple[Any, ...]:
+    """The slots of a class and of those above."""
+    members = [member for base in cls.__mro__ if "__slots__" in base.__dict__ for member in base.__dict__.values()]
+    return tuple(member for member in members if isinstance(member, MemberDescriptorType))
+
+
+def completed(new: Any, state: Any, items: Any, pairs: Any) -> None:
+    """The rest of what pickle does."""
+    if state is not None:
+        if hasattr(new, "__setstate__"):
+            new.__setstate__(state)
+        else:
+            own, slotted = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
+            new.__dict__.update(own or {})
+            for name, part in (slotted or {}).items():
+                setattr(new, name, part)
+    if items is not None:
+        new.extend(items)
+    for key, part in pairs or ():
+        new[key] = part
