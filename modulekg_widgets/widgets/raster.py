@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
     from PIL.ImageFont import FreeTypeFont, ImageFont
 
-# Pillow is imported where it is used. It comes with matplotlib and torchvision, of which both need it to write a picture
+# Pillow is imported where it is used. It comes with matplotlib and with torchvision, which write no picture without it
 
 WORDS = "run the cell to make it live"
 LARGEST = 60_000  # bytes
@@ -170,7 +171,7 @@ def polylines(d: str) -> Iterator[list[Point]]:
 
 def _dashed(line: list[Point], on: float, off: float) -> Iterator[list[Point]]:
     """The pieces of a dashed line; each of its parts begins with a dash."""
-    for (x, y), (end_x, end_y) in zip(line, line[1:], strict=False):
+    for (x, y), (end_x, end_y) in pairwise(line):
         length = ((end_x - x) ** 2 + (end_y - y) ** 2) ** 0.5
         at = 0.0
         while at < length:
