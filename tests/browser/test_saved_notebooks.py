@@ -162,6 +162,13 @@ def wait_for_words(page: WatchedPage, host: Host, count: int) -> None:
     )
 
 
+def run_the_first(page: WatchedPage, host: Host) -> None:
+    """Runs the cell of the first widget, and what it needs."""
+    page.page.evaluate(host.run, 0)
+    page.page.evaluate(host.run, 1)
+    page.wait_for(LIVE, timeout=60_000)  # where the kernel is no fork it has torch to import
+
+
 def test_the_pictures_are_there_and_a_run_makes_them_live(opened: Any) -> None:
     host, page = opened("saved.ipynb")
     wait_for_words(page, host, len(SHOWN))
@@ -174,9 +181,7 @@ def test_the_pictures_are_there_and_a_run_makes_them_live(opened: Any) -> None:
     assert WORDS not in other["text"]
     assert page.page.evaluate("() => window.__xss ?? null") is None
 
-    page.page.evaluate(host.run, 0)
-    page.page.evaluate(host.run, 1)
-    page.wait_for(LIVE, timeout=60_000)  # where the kernel is no fork it has torch to import
+    run_the_first(page, host)
     wait_for_words(page, host, len(SHOWN) - 1)  # the others have not been run
     page.screenshot(f"saved-notebook-{host.application}-live")
     assert page.trouble.dialogs == []
@@ -198,6 +203,8 @@ def test_an_untrusted_copy_shows_pictures_that_run_nothing(opened: Any) -> None:
     assert_harmless(page.page, host.outputs, page.page.url)
     assert page.traffic.sent("execute_request") == []
     assert {message.content["target_name"] for message in page.traffic.sent("comm_open")} <= {"jupyter.widget.control"}
+    run_the_first(page, host)
+    assert page.page.locator(f"{host.outputs} img").count() == len(SHOWN) - 1
 
 
 @pytest.mark.parametrize("opened", HOSTS[:1], ids=["jupyterlab"], indirect=True)

@@ -80,6 +80,8 @@ def test_every_widget_has_both_pictures(make: Callable[[], Any]) -> None:
     bundle = widget._repr_mimebundle_()
     widget.close()
     svg, content = bundle["image/svg+xml"], base64.b64decode(bundle["image/png"], validate=True)
+    # VS Code shows what comes next in its order where it has no model: the PNG, as there is neither HTML nor Markdown
+    assert set(bundle) == {"text/plain", "application/vnd.jupyter.widget-view+json", "image/svg+xml", "image/png"}
     assert svg.startswith('<svg class="mkg-saved-picture"')  # by which the page knows it
     assert len(content) <= LARGEST
     assert svg.count(WORDS) == len(elements(svg, "title"))
