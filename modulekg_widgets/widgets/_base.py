@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable
 from typing import Any
 
@@ -67,11 +68,22 @@ class ModuleKGWidget(DOMWidget):
         _displayed(self)
         picture = self._static_picture()
         if picture:
-            bundle["image/svg+xml"] = picture  # what a saved notebook shows where there is no widget
+            bundle |= _saved_pictures(picture)
         return bundle
 
     def _static_picture(self) -> str | None:
         return None
+
+
+def _saved_pictures(picture: str) -> dict[str, str]:
+    """What a saved notebook shows where there is no widget, by MIME type: the SVG, and a PNG where that is not safe.
+
+    By the class the page knows a picture of ours (js/src/core/saved_picture.ts).
+    """
+    from modulekg_widgets.widgets.raster import WORDS, png
+
+    marked = picture.replace("<svg", '<svg class="mkg-saved-picture"', 1).replace("</title>", f"; {WORDS}</title>", 1)
+    return {"image/svg+xml": marked, "image/png": base64.b64encode(png(picture)).decode("ascii")}
 
 
 def _own(error: TraitError) -> TraitError:

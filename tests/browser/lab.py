@@ -36,7 +36,8 @@ def code_notebook(cells: Sequence[str]) -> Any:
 class JupyterServer:
     """A server process for `application` ("jupyterlab", "notebook" or "voila"); stop() ends it and its kernels.
 
-    JupyterLab's kernels are forks, which start at once; those of the others import torch as a user's do.
+    JupyterLab's kernels are forks, which start at once; those of the others import torch as a user's do. A later server
+    in the same folder has the notebooks of the one before, and trusts those that were saved there.
     """
 
     def __init__(self, folder: Path, application: str = "jupyterlab") -> None:
@@ -46,7 +47,7 @@ class JupyterServer:
         self.url = f"http://127.0.0.1:{free_port()}"
         self.endings = ThreadPoolExecutor(max_workers=4)
         self.processes: list[subprocess.Popen[bytes]] = []
-        self.notebooks.mkdir(parents=True)
+        self.notebooks.mkdir(parents=True, exist_ok=True)
         own = {
             "JUPYTER_CONFIG_DIR": "config",
             "JUPYTER_DATA_DIR": "data",
@@ -80,14 +81,15 @@ class JupyterServer:
         spec["argv"] = [sys.executable, "-I", "-S", program, "start", address, "{connection_file}"]
         spec["interrupt_mode"] = "message"
         file = folder / "kernels" / "python3" / "kernel.json"
-        file.parent.mkdir(parents=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(spec), "utf-8")
+        Path(address).unlink(missing_ok=True)
         return [program, "serve", address]
 
     def silence_news(self, settings: Path) -> None:
         """JupyterLab asks on its first start whether it may fetch news; the question would cover the page."""
         file = settings / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
-        file.parent.mkdir(parents=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps({"fetchNews": "false", "checkForUpdates": False}), "utf-8")
 
     def options(self) -> list[str]:

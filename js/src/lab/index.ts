@@ -6,6 +6,7 @@ import { ITranslator } from "@jupyterlab/translation";
 import { loadWidgets } from "../widgets";
 import { settingsPlugin } from "./settings";
 import { MODULE, VERSION } from "./version";
+import { bundleOf } from "./words";
 
 const widgets: JupyterFrontEndPlugin<void> = {
   id: `${MODULE}:widgets`,
@@ -18,6 +19,19 @@ const widgets: JupyterFrontEndPlugin<void> = {
       version: VERSION,
       exports: loadWidgets
     });
+  }
+};
+
+const pictures: JupyterFrontEndPlugin<void> = {
+  id: `${MODULE}:saved-pictures`,
+  description: "Shows the saved picture of a widget whose kernel is gone.",
+  autoStart: true,
+  requires: [IJupyterWidgetRegistry], // what it adds to is there then
+  optional: [ITranslator],
+  activate: async (app: JupyterFrontEnd, _registry: IJupyterWidgetRegistry, translator: ITranslator | null) => {
+    if (app.docRegistry) {
+      await (await import("./saved_pictures")).addSavedPictures(app, bundleOf(translator));
+    }
   }
 };
 
@@ -50,4 +64,4 @@ const lab: JupyterFrontEndPlugin<void> = {
   }
 };
 
-export default [widgets, settingsPlugin, viewer, lab];
+export default [widgets, settingsPlugin, pictures, viewer, lab];

@@ -1,0 +1,112 @@
+// @vitest-environment jsdom
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+
+vi.mock("@jupyterlab/rendermime", () => ({ IRenderMimeRegistry: {} }));
+
+import { VIEW_TYPE, WORDS } from "../core/saved_picture";
+import { showSavedPictures } from "./saved_pictures";
+
+const SVG = '<svg class="mkg-saved-picture"></svg>';
+const OURS = { data: { [VIEW_TYPE]: { model_id: "1" }, "image/svg+xml": SVG } };
+const THEIRS = { data: { [VIEW_TYPE]: { model_id: "2" }, "image/png": "AAAA" } };
+
+type Way = "not found" | "never" | "shown" | "late" | "hidden" | "throws";
+
+/** What the widget manager's renderer does, in the order in which it does it. */
+function rendererClass(way: Way) {
+  return class Renderer {
+    node = document.createElement("div");
+    widgets: unknown[] = [];
+    isDisposed = false;
+    isHidden = false;
+
+    dispose(): void {
+      this.isDisposed = true;
+    }
+
+    async renderModel(_model: unknown): Promise<void> {
+      this.node.textContent = "Loading widget...";
+      if (way === "throws") throw new Error("no");
+      if (way === "never") await new Promise(() => undefined);
+      if (way === "late" || way === "not found") await new Promise(resolve => setTimeout(resolve, 2000));
+      if (way === "hidden") {
+        this.isHidden = true;
+      } else if (way === "not found") {
+        this.node.textContent = "Error displaying widget: model not found";
+      } else {
+        this.node.textContent = "";
+        this.widgets.push({});
+        this.node.append(document.createElement("canvas"));
+      }
+    }
+  };
+}
+
+function rendered(way: Way, model: unknown = OURS) {
+  const Renderer = rendererClass(way);
+  const sample = new Renderer();
+  showSavedPictures(sample as never, WORDS);
+  expect(sample.isDisposed).toBe(true);
+  const renderer = new Renderer();
+  const done = renderer.renderModel(model);
+  return { renderer, node: renderer.node, done };
+}
+
+const image = (node: HTMLElement) => node.querySelector("figure img")?.getAttribute("src") ?? null;
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
+
+describe("a widget of ours", () => {
+  it("whose model is not found shows its picture and how to go on, and no error", async () => {
+    const { node, done } = rendered("not found");
+    await vi.advanceTimersByTimeAsync(2000);
+    await done;
+    expect(image(node)).toContain("mkg-saved-picture");
+    expect(node.textContent).toBe(WORDS);
+  });
+
+  it("shows its picture soon where no kernel ever comes", async () => {
+    const { node } = rendered("never");
+    await vi.advanceTimersByTimeAsync(1500);
+    expect(image(node)).not.toBeNull();
+    expect(node.textContent).toBe(""); // it may still become live
+    await vi.advanceTimersByTimeAsync(2000);
+    expect(node.textContent).toBe(WORDS);
+  });
+
+  it.each<Way>(["shown", "late"])("that is %s is not touched in the end", async way => {
+    const { node, done } = rendered(way);
+    await vi.advanceTimersByTimeAsync(10_000);
+    await done;
+    expect(node.innerHTML).toBe("<canvas></canvas>");
+  });
+
+  it("that was closed stays away", async () => {
+    const { node, done } = rendered("hidden");
+    await done;
+    expect(image(node)).toBeNull();
+  });
+
+  it("that is gone meanwhile is left alone", async () => {
+    const { renderer, node } = rendered("never");
+    renderer.dispose();
+    await vi.advanceTimersByTimeAsync(5000);
+    expect(image(node)).toBeNull();
+  });
+
+  it("leaves errors to the notebook", async () => {
+    const { node, done } = rendered("throws");
+    await expect(done).rejects.toThrow("no");
+    await vi.advanceTimersByTimeAsync(5000);
+    expect(image(node)).toBeNull();
+  });
+});
+
+it.each<Way>(["not found", "shown"])("a widget of others that is %s is rendered as before", async way => {
+  const { node, done } = rendered(way, THEIRS);
+  await vi.advanceTimersByTimeAsync(5000);
+  await done;
+  expect(image(node)).toBeNull();
+  expect(node.textContent).toBe(way === "shown" ? "" : "Error displaying widget: model not found");
+});

@@ -1,0 +1,180 @@
+"""The static picture as PNG, for hosts that show no SVG: drawn from that SVG, so that both have the same content."""
+
+from __future__ import annotations
+
+import io
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from PIL.ImageDraw import ImageDraw
+    from PIL.ImageFont import FreeTypeFont, ImageFont
+
+# Pillow is imported where it is used. It comes with matplotlib and with torchvision, which write no picture without it
+
+WORDS = "run the cell to make it live"
+LARGEST = 60_000  # bytes
+SCALES = (1.5, 1.0)  # pixels of the PNG to one of the SVG; the next one where the picture gets too large
+COLORS = 64
+SMOOTH = 2  # shapes are drawn this much larger, for smooth edges
+TALLEST = 2400  # pixels of the SVG; of a taller picture the beginning is shown
+FOOT, LEFT, INK = 26, 16, "#59636e"
+_FONT_SIZE = 11 / 12  # the font of the PNG runs wider than those of browsers
+_ANCHORS = {"start": "ls", "middle": "ms", "end": "rs"}
+_BOLD = ("600", "700", "bold")
+
+Point = tuple[float, float]
+
+
+def png(svg: str) -> bytes:
+    """`svg`, one of our static pictures (rect, path and text), and below it how to bring the widget back."""
+    root = ElementTree.fromstring(svg)
+    height = min(float(root.attrib["height"]), TALLEST)
+    while True:
+        for scale in SCALES:
+            content = _encoded(_drawn(root, height, scale))
+            if len(content) <= LARGEST:
+                return content
+        height /= 2
+
+
+def _drawn(root: ElementTree.Element, height: float, scale: float) -> Image:
+    from PIL import Image, ImageDraw
+
+    width = float(root.attrib["width"])
+    large = scale * SMOOTH
+    image = Image.new("RGB", (round(width * scale) * SMOOTH, round((height + FOOT) * scale) * SMOOTH), "#ffffff")
+    draw = ImageDraw.Draw(image)
+    for element in root.iter():
+        match _kind(element):
+            case "rect":
+                _rect(draw, element.attrib, large)
+            case "path":
+                _path(draw, element.attrib, large)
+    # nothing of what was cut off may stand below
+    draw.rectangle((0, height * large, *image.size), fill="#ffffff")
+    image = image.reduce(SMOOTH)
+    draw = ImageDraw.Draw(image)
+    for element in root.iter():
+        if _kind(element) == "text" and float(element.attrib["y"]) <= height:
+            _text(draw, element.attrib, element.text or "", scale)
+    is_whole = height >= float(root.attrib["height"])
+    words = WORDS if is_whole else f"the beginning of the picture; {WORDS}"
+    _text(draw, {"x": str(LEFT), "y": str(height + FOOT - 9), "fill": INK}, words, scale)
+    return image
+
+
+def _encoded(image: Image) -> bytes:
+    from PIL.Image import Dither, Quantize
+
+    indexed = image.quantize(COLORS, Quantize.FASTOCTREE, dither=Dither.NONE)
+    palette = indexed.getpalette() or []
+    ground = indexed.getpixel((0, 0))
+    if isinstance(ground, int):
+        palette[3 * ground : 3 * ground + 3] = 255, 255, 255  # the mean of its neighbours makes white a light grey
+        indexed.putpalette(palette)
+    buffer = io.BytesIO()
+    indexed.save(buffer, "PNG", compress_level=6)  # 9 takes ten times as long for a tenth
+    return buffer.getvalue()
+
+
+def _kind(element: ElementTree.Element) -> str:
+    return element.tag.rpartition("}")[2]
+
+
+def _text(draw: ImageDraw, given: Mapping[str, str], words: str, scale: float) -> None:
+    size = float(given.get("font-size", 12)) * _FONT_SIZE * scale
+    font = _font(given.get("font-weight", "") in _BOLD, size)
+    at = float(given["x"]) * scale, float(given["y"]) * scale
+    draw.text(at, words, given["fill"], font, _ANCHORS[given.get("text-anchor", "start")])
+
+
+@cache
+def _font(is_bold: bool, size: float) -> FreeTypeFont | ImageFont:
+    """DejaVu Sans, which matplotlib brings along; its search for fonts would take seconds on a new machine."""
+    from PIL import ImageFont
+
+    found = find_spec("matplotlib")
+    folders = (found and found.submodule_search_locations) or ["."]
+    name = f"DejaVuSans{'-Bold' if is_bold else ''}.ttf"
+    file = Path(folders[0]) / "mpl-data" / "fonts" / "ttf" / name
+    try:
+        # the other layout engine is not on every machine
+        return ImageFont.truetype(file, size, layout_engine=ImageFont.Layout.BASIC)
+    except OSError:  # distributions keep fonts elsewhere
+        return ImageFont.load_default(size)
+
+
+def _rect(draw: ImageDraw, given: Mapping[str, str], scale: float) -> None:
+    x, y, width, height, radius = (float(given.get(name, 0)) * scale for name in ("x", "y", "width", "height", "rx"))
+    if min(width, height) < 1:
+        return
+    box = (x, y, x + width - 1, y + height - 1)
+    radius = min(radius, width / 2, height / 2)
+    draw.rounded_rectangle(box, radius, given.get("fill"), given.get("stroke"), max(1, round(scale)))
+
+
+def _path(draw: ImageDraw, given: Mapping[str, str], scale: float) -> None:
+    fill, stroke = given.get("fill", "none"), given.get("stroke")
+    width = max(1, round(float(given.get("stroke-width", 1)) * scale))
+    dashes = [float(part) * scale for part in given.get("stroke-dasharray", "").split()]
+    for points in polylines(given["d"]):
+        line = [(x * scale, y * scale) for x, y in points]
+        if fill != "none" and len(line) > 2:
+            draw.polygon(line, fill)
+        if stroke is None:
+            continue
+        if len(set(line)) == 1:
+            draw.circle(line[0], width / 2, stroke)
+        for piece in _dashed(line, *dashes) if dashes else [line]:
+            draw.line(piece, stroke, width, "curve")
+
+
+_TOKEN = re.compile(r"[A-Za-z]|-?[\d.]+(?:e[-+]?\d+)?")
+
+
+def polylines(d: str) -> Iterator[list[Point]]:
+    """The lines of a path of the commands M, L, l, V, H, h and z."""
+    line: list[Point] = []
+    tokens = iter(_TOKEN.findall(d))
+    for command in tokens:
+        x, y = line[-1] if line else (0.0, 0.0)
+        match command:
+            case "M":
+                if line:
+                    yield line
+                line = [(float(next(tokens)), float(next(tokens)))]
+            case "L":
+                line.append((float(next(tokens)), float(next(tokens))))
+            case "l":
+                line.append((x + float(next(tokens)), y + float(next(tokens))))
+            case "V":
+                line.append((x, float(next(tokens))))
+            case "H":
+                line.append((float(next(tokens)), y))
+            case "h":
+                line.append((x + float(next(tokens)), y))
+            case "z":
+                line.append(line[0])
+            case _:
+                raise ValueError(f"a static picture has no path command {command!r}")
+    if line:
+        yield line
+
+
+def _dashed(line: list[Point], on: float, off: float) -> Iterator[list[Point]]:
+    """The pieces of a dashed line; each of its parts begins with a dash."""
+    for (x, y), (end_x, end_y) in pairwise(line):
+        length = ((end_x - x) ** 2 + (end_y - y) ** 2) ** 0.5
+        at = 0.0
+        while at < length:
+            a, b = at / length, min(at + on, length) / length
+            yield [(x + (end_x - x) * share, y + (end_y - y) * share) for share in (a, b)]
+            at += on + off

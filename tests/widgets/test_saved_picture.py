@@ -1,0 +1,196 @@
+"""What a saved notebook has beside each widget: an SVG, and a PNG of the same content for hosts that show no SVG."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from typing import Any
+
+import ipywidgets
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+from torchvision.models import resnet18, resnet152
+
+import modulekg_widgets as mk
+from browser.hostile import PAYLOADS
+from modulekg_widgets.widgets import raster
+from modulekg_widgets.widgets.raster import FOOT, LARGEST, TALLEST, WORDS, png, polylines
+from widgets.golden_models import MODELS
+from widgets.metric_samples import live_run, put
+
+X = torch.zeros(1, 2)
+ODD = ["", "\ud800", "\u202eabc", "Z" + "\u0301" * 60, "模型 🙂 نموذج", "a\x00b\nc", "<b>&amp;</b>", "x" * 100_000]
+
+
+def small() -> nn.Module:
+    return nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 2))
+
+
+def panel() -> mk.MetricPanel:
+    run = live_run()
+    for step in range(5):
+        put(run, step, {("0", "Norm"): math.sin(step), ("2", "Norm"): math.nan if step == 2 else 1.0 - step})
+    return mk.MetricPanel(run)
+
+
+def explorer() -> mk.KnowledgeExplorer:
+    kg = mk.KnowledgeGraph()
+    kg.add_model(small(), name="net")
+    return mk.KnowledgeExplorer(kg)
+
+
+WIDGETS: dict[str, Callable[[], Any]] = {
+    "ModelGraph": lambda: mk.ModelGraph(small(), X),
+    "MaskEditor": lambda: mk.MaskEditor(small(), X),
+    "MetricPanel": panel,
+    "ForwardPlayer": lambda: mk.ForwardPlayer(small(), X, step=2),
+    "KnowledgeExplorer": explorer,
+    "Workbench": lambda: mk.Workbench(small(), X),
+}
+
+
+def image_of(content: bytes) -> np.ndarray:
+    with Image.open(io.BytesIO(content)) as image:
+        assert image.format == "PNG"
+        return np.asarray(image.convert("RGB"), int)
+
+
+def elements(svg: str, kind: str) -> list[ElementTree.Element]:
+    return [element for element in ElementTree.fromstring(svg).iter() if element.tag.rpartition("}")[2] == kind]
+
+
+def ink(image: np.ndarray, x: float, y: float, width: float, height: float, scale: float) -> float:
+    """How far the darkest point of a part of the SVG is from the lightest in the PNG."""
+    left, top = max(0, int(x * scale)), max(0, int(y * scale))
+    part = image[top : int((y + height) * scale) + 1, left : int((x + width) * scale) + 1]
+    return float(np.ptp(part.sum(2)))
+
+
+@pytest.mark.parametrize("make", WIDGETS.values(), ids=WIDGETS)
+def test_every_widget_has_both_pictures(make: Callable[[], Any]) -> None:
+    widget = make()
+    bundle = widget._repr_mimebundle_()
+    widget.close()
+    svg, content = bundle["image/svg+xml"], base64.b64decode(bundle["image/png"], validate=True)
+    # VS Code shows what comes next in its order where it has no model: the PNG, as there is neither HTML nor Markdown
+    assert set(bundle) == {"text/plain", "application/vnd.jupyter.widget-view+json", "image/svg+xml", "image/png"}
+    assert svg.startswith('<svg class="mkg-saved-picture"')  # by which the page knows it
+    assert len(content) <= LARGEST
+    assert svg.count(WORDS) == len(elements(svg, "title"))
+    root, image = ElementTree.fromstring(svg), image_of(content)
+    scale = image.shape[1] / float(root.attrib["width"])
+    assert image.shape[0] == round((float(root.attrib["height"]) + FOOT) * scale)
+    texts = elements(svg, "text")
+    bars = {(bar.get("x"), bar.get("y")): bar for bar in elements(svg, "rect")}.values()  # a later one lies above
+    assert texts
+    for text in texts:
+        at, y = float(text.attrib["x"]), float(text.attrib["y"])
+        x = at - {"start": 0, "middle": 5, "end": 10}[text.get("text-anchor", "start")]
+        assert ink(image, x, y - 9, 10, 9, scale) > 150, text.text
+    for bar in bars:
+        x, y, width, height = (float(bar.get(name, 0)) for name in ("x", "y", "width", "height"))
+        color = bar.attrib["fill"]
+        if min(width, height) < 3 or color in ("#ffffff", "#f7f8fa"):
+            continue
+        wanted = [int(color[at : at + 2], 16) for at in (1, 3, 5)]
+        found = image[int((y + height / 2) * scale), int((x + 1.5) * scale)]
+        assert np.abs(found - wanted).max() <= 24, (color, found)
+    words = ink(image, raster.LEFT, float(root.attrib["height"]) + 4, 150, FOOT - 8, scale)
+    assert words > 150  # hosts that show the PNG show no text beside it
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_every_model_has_a_png(name: str) -> None:
+    assert image_of(png(mk.ModelGraph(MODELS[name]())._static_picture())).shape[1] in (460, 690)
+
+
+@pytest.mark.parametrize("text", [*PAYLOADS, *ODD])
+def test_any_text_is_drawn_as_text(text: str) -> None:
+    net = type(text.replace("\0", "").encode("utf-8", "replace").decode() or "Net", (nn.Sequential,), {})()
+    net._modules[text] = nn.Linear(2, 2)
+    bundle = mk.ModelGraph(net)._repr_mimebundle_()
+    plain = mk.ModelGraph(nn.Sequential(nn.Linear(2, 2)))._repr_mimebundle_()
+    image, other = (image_of(base64.b64decode(one["image/png"])) for one in (bundle, plain))
+    assert image.shape == other.shape
+    card = slice(85, 140)
+    outside = np.ones(len(image), bool)
+    outside[card] = False
+    assert (image[outside] == other[outside]).mean() > 0.99  # nothing but its card differs
+
+
+def test_large_pictures_stay_small() -> None:
+    with torch.device("meta"):
+        model = resnet152()
+    graph = mk.ModelGraph(model, expanded=[f"layer{i}" for i in (1, 2, 3, 4)])
+    assert len(png(graph._static_picture())) <= LARGEST
+    rows = "".join(
+        f'<rect x="{7 * i % 400}" y="{i * 3}" width="9" height="3" fill="#{i * 7919 % 0xFFFFFF:06x}"/>'
+        f'<text x="9" y="{i * 7 + 9}" fill="#000000">{i * 104729}</text>'
+        for i in range(3000)
+    )
+    content = png(f'<svg xmlns="http://www.w3.org/2000/svg" width="460" height="21000">{rows}</svg>')
+    assert len(content) <= LARGEST
+    assert image_of(content).shape[0] <= (TALLEST + FOOT) * 1.5
+
+
+def test_chart_lines_are_where_the_values_are() -> None:
+    svg = (
+        '<svg xmlns="http://www.w3.org/2000/svg" width="100" height="60">'
+        '<path d="M10 50L50 10l40 40" fill="none" stroke="#ff0000" stroke-width="2"/>'
+        '<path d="M10 10h0" stroke="#0000ff" stroke-width="4"/><path d="M20 58h20" stroke="#00ff00"/></svg>'
+    )
+    image = image_of(png(svg))
+    for x, y, color in ((30, 30, 0), (70, 30, 0), (10, 10, 2), (30, 58, 1)):
+        assert image[int(y * 1.5), int(x * 1.5)].argmax() == color
+    assert image[45, 75].tolist() == [255, 255, 255]  # below the line: it is not filled
+
+
+def test_paths() -> None:
+    assert list(polylines("M1 2V5H3l-1 2zM0 0h0")) == [
+        [(1, 2), (1, 5), (3, 5), (2, 7), (1, 2)],
+        [(0, 0), (0, 0)],
+    ]
+    assert list(polylines("M1e3 -2.5L1 1")) == [[(1000, -2.5), (1, 1)]]
+    with pytest.raises(ValueError, match="path command 'C'"):
+        list(polylines("M0 0C1 1"))
+
+
+def test_without_its_font_there_is_a_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    raster._font.cache_clear()
+    monkeypatch.setattr(raster, "find_spec", lambda name: None)
+    svg = mk.ModelGraph(small())._static_picture()
+    assert np.ptp(image_of(png(svg))) > 150
+    raster._font.cache_clear()
+
+
+def test_nothing_heavy_is_imported() -> None:
+    """Neither for the package nor for a picture; a search for fonts would take seconds on a new machine."""
+    code = (
+        "import sys, torch, modulekg_widgets as mk\n"
+        "assert not {'PIL', 'matplotlib'} & set(sys.modules)\n"
+        "assert mk.ModelGraph(torch.nn.Linear(2, 2))._repr_mimebundle_()['image/png']\n"
+        "assert 'matplotlib' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_widget_without_a_picture_has_none() -> None:
+    class Plain(mk.ModelGraph):
+        def _static_picture(self) -> None:  # type: ignore[override]
+            return None
+
+    assert set(Plain(small())._repr_mimebundle_()) == set(ipywidgets.IntSlider()._repr_mimebundle_())
+
+
+def test_the_picture_of_resnet18_is_whole() -> None:
+    svg = mk.ModelGraph(resnet18(), (torch.zeros(1, 3, 64, 64),))._static_picture()
+    height = float(ElementTree.fromstring(svg).attrib["height"])
+    assert image_of(png(svg)).shape[0] == round((height + FOOT) * raster.SCALES[0])
