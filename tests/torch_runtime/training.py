@@ -20,11 +20,12 @@ class Net(nn.Module):
         self.width = width
         self.stem = nn.Conv2d(3, width, 3, padding=1)
         self.norm = nn.BatchNorm2d(width)
-        self.inner = nn.Sequential(nn.Conv2d(width, 2 * width, 1), nn.ReLU(inplace=True), nn.Conv2d(2 * width, width, 1))
+        inner = 2 * width
+        self.inner = nn.Sequential(nn.Conv2d(width, inner, 1), nn.ReLU(inplace=True), nn.Conv2d(inner, width, 1))
         self.drop = nn.Dropout(0.3)
         self.attention = nn.MultiheadAttention(width, 2, batch_first=True)
         self.head = nn.Linear(width, 5)
-        self.table: torch.Tensor | None = None
+        self.table: torch.Tensor | None = None  # of positions, made in the first call
         self.calls = 0
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -32,8 +33,8 @@ class Net(nn.Module):
         y = self.norm(self.stem(x)).relu()
         y = y + self.drop(self.inner(y))
         y = y.view(-1, self.width, IMAGE * IMAGE).transpose(1, 2)
-        if self.table is None or self.table.shape[0] != y.shape[1]:
-            self.table = torch.linspace(0, 1, y.shape[1]).unsqueeze(1)
+        if self.table is None or self.table.shape[1] != y.shape[1]:
+            self.table = torch.linspace(0, 1, y.shape[1]).view(1, -1, 1)
         y = y + self.table.to(y.device)
         y, _ = self.attention(y, y, y, need_weights=False)
         return self.head(y.mean(1))

@@ -113,6 +113,7 @@ def cut_outputs(axes: Axes, edits: Edits, state: State, dtype: torch.dtype) -> l
         copied = on_stage(walked, stage)
         graph.set_mode(copied.modules)
         _forget_results(copied)
+        stage.replaces = True
         put_in_place(copied, edits, lambda edit, _: slice_of(edit), values)
         with torch.no_grad(), PlainAttention(), In(dtype):
             return [tensor for _, tensor in tensors(call_model(stage.model, args, kwargs))]

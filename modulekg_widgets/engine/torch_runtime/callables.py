@@ -1,4 +1,4 @@
-"""Which functions lead to the state of a model: by what they close over, by defaults, by names of their module."""
+"""What can be called and leads to a model: by what it is bound to or closes over, by defaults, by global names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import functools
 import weakref
 from collections import deque
 from collections.abc import Iterator
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from contextlib import suppress
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import Any
 
 import torch
@@ -81,3 +82,84 @@ def names_of_state(function: FunctionType, containers: bool = False) -> list[str
 def _global_names(code: CodeType) -> tuple[str, ...]:
     inner = [name for part in code.co_consts if isinstance(part, CodeType) for name in _global_names(part)]
     return tuple(dict.fromkeys((*code.co_names, *inner)))
+
+
+class CallableCopies:
+    """How a shadow copies what can be called, and references: so that they lead to the copies of what they led to."""
+
+    def __init__(self, of: Any, made: Any, known: Any) -> None:
+        self.of, self.made, self.known = of, made, known
+        self.hooks: set[int] = set()  # the addresses of functions that are hooks
+        self._cells: dict[int, tuple[CellType, CellType]] = {}
+
+    def kinds(self) -> Iterator[tuple[type, Any]]:
+        """The classes whose instances are copied here, each with what does it."""
+        yield from ((FunctionType, self._function), (MethodType, self._method), (functools.partial, self._partial))
+        yield from ((BuiltinFunctionType, self._builtin), (MethodWrapperType, self._builtin))
+        yield from ((functools._lru_cache_wrapper, self._cached), (weakref.ReferenceType, self._reference))
+
+    def _reference(self, value: weakref.ref[Any]) -> Any:
+        target = value()
+        if target is None:
+            return value
+        new = self.of(target)
+        return value if new is target else self.made(value, type(value)(new))
+
+    def _function(self, function: FunctionType) -> Any:
+        compiled = function.__dict__.get("_torchdynamo_orig_callable")
+        if compiled is not None:
+            return self.made(function, self.of(compiled))
+        # what a hook writes down is not for a look to add to
+        is_hook = id(function) in self.hooks
+        needed = names_of_state(function, is_hook)
+        if not (needed or leads_to_state(function, is_hook)):
+            return function
+        scope = function.__globals__
+        if needed:
+            scope = {**scope, **{name: self.of(scope[name]) for name in needed}}
+        cells = tuple(self._cell(cell, is_hook) for cell in function.__closure__ or ())
+        if (known := self.known(function)) is not None:  # one that calls itself
+            return known[1]
+        new = FunctionType(function.__code__, scope, function.__name__, self.of(function.__defaults__), cells or None)
+        new.__kwdefaults__ = function.__kwdefaults__ and {k: self.of(v) for k, v in function.__kwdefaults__.items()}
+        new.__qualname__, new.__module__, new.__doc__ = function.__qualname__, function.__module__, function.__doc__
+        return self.made(function, new, function.__dict__)
+
+    def _cell(self, cell: CellType, of_a_hook: bool) -> CellType:
+        """The cell that copies of all functions around it share."""
+        known = self._cells.get(id(cell))
+        if known is None:
+            known = self._cells[id(cell)] = (cell, CellType())
+            with suppress(ValueError):  # empty, as of a function that is not defined yet
+                value = cell.cell_contents
+                # a list that has nothing to do with the model is its user's, who may want to read it
+                known[1].cell_contents = self.of(value) if leads_to_state(value, of_a_hook) else value
+        return known[1]
+
+    def _method(self, method: MethodType) -> Any:
+        function, owner = self.of(method.__func__), self.of(method.__self__)
+        if function is method.__func__ and owner is method.__self__:
+            return method
+        return self.made(method, MethodType(function, owner))
+
+    def _builtin(self, method: Any) -> Any:
+        owner = getattr(method, "__self__", None)
+        if owner is None or isinstance(owner, ModuleType | type) or (new := self.of(owner)) is owner:
+            return method
+        return self.made(method, getattr(new, method.__name__))
+
+    def _partial(self, value: functools.partial[Any]) -> Any:
+        parts = (value.func, value.args, value.keywords)
+        copies = (self.of(value.func), self.of(value.args), {k: self.of(v) for k, v in value.keywords.items()})
+        same = copies[0] is parts[0] and copies[1] is parts[1]
+        if same and all(copies[2][name] is part for name, part in value.keywords.items()) and not value.__dict__:
+            return value
+        new = type(value)(copies[0], *copies[1], **copies[2])
+        return self.made(value, new, value.__dict__)
+
+    def _cached(self, value: Any) -> Any:
+        """A cache of the results of a function, empty."""
+        inner = self.of(value.__wrapped__)
+        if inner is value.__wrapped__:
+            return value
+        return self.made(value, functools.lru_cache(**value.cache_parameters())(inner))

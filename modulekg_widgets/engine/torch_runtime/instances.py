@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import random
 import sys
+from collections import OrderedDict
 from enum import Enum
 from functools import lru_cache
 from pathlib import PurePath
@@ -14,6 +15,8 @@ from typing import Any
 import torch
 
 HEAP_TYPE = 1 << 9  # the flag of a class that Python code made
+PLAIN = frozenset((bool, int, float, str, type(None)))
+EMPTIED = frozenset((dict, OrderedDict, set, list))
 # what has nothing inside that could change
 ATOMS = (
     bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), range, slice, type, ModuleType,

@@ -28,6 +28,7 @@ class Stage:
     modules: list[nn.Module]
     held: Any
     shadow: Shadow | None  # None where the model itself had to serve
+    replaces: bool = False  # whether what runs puts other tensors in the place of the modules' own
     notes: list[str] = field(default_factory=list)  # what is not as usual, as sentences
 
     @property
@@ -106,23 +107,27 @@ def _on_the_model(
     modules: Sequence[nn.Module], held: Any, run: Callable[[Stage], T], own: int, seed: Seed, why: str
 ) -> T:
     """The same on the model itself, put back afterwards; refused while somebody else uses it."""
-    stage = Stage(list(modules), held, None, [f"the model itself ran, and was put back: {why}"])
-    with _nobody_else(modules, why), untouched(modules, held) as kept, process_kept(), Draws(seed):
+    stage = Stage(list(modules), held, None, notes=[f"the model itself ran, and was put back: {why}"])
+    with untouched(modules, held) as kept, _nobody_else(modules, stage, why), process_kept(), Draws(seed):
         tensors = {SHARED: [], LOOSE: kept.plain_tensors, ALL: kept.every_tensor}[own]
         with bytes_kept(tensors):
             return run(stage)
 
 
 @contextmanager
-def _nobody_else(modules: Sequence[nn.Module], why: str) -> Iterator[None]:
-    """Raise where another thread uses the model before, or has replaced its tensors after."""
-    before = _tensors(modules)
+def _nobody_else(modules: Sequence[nn.Module], stage: Stage, why: str) -> Iterator[None]:
+    """Raise where another thread uses the model before or after, or has replaced or trained its tensors meanwhile."""
+    before, parameters = _tensors(modules), _parameters(modules)
+    versions = [tensor._version for tensor in parameters]
     if (user := user_of(modules)) is not None:
         raise _in_use(user, modules, why)
     yield
     user = user_of(modules)
-    if user is None and any(x is not y for x, y in zip(before, _tensors(modules), strict=True)):
-        user = "another thread has replaced its tensors"
+    moved = not stage.replaces and list(map(id, before)) != list(map(id, _tensors(modules)))
+    if user is None and moved:
+        user = "its tensors were replaced meanwhile"
+    if user is None and versions != [tensor._version for tensor in parameters]:
+        user = "its parameters were written meanwhile"
     if user is not None:
         raise _in_use(user, modules, why)
 
@@ -130,6 +135,13 @@ def _nobody_else(modules: Sequence[nn.Module], why: str) -> Iterator[None]:
 def _tensors(modules: Sequence[nn.Module]) -> list[Any]:
     registries = [module_state(module).get(name) for module in modules for name in ("_parameters", "_buffers")]
     return [tensor for registry in registries for tensor in (registry or {}).values()]
+
+
+def _parameters(modules: Sequence[nn.Module]) -> list[torch.Tensor]:
+    """Those whose versions are counted."""
+    registries = [module_state(module).get("_parameters") or {} for module in modules]
+    every = [tensor for registry in registries for tensor in registry.values()]
+    return [tensor for tensor in every if tensor is not None and not tensor.is_inference()]
 
 
 def _in_use(user: str, modules: Sequence[nn.Module], why: str) -> ModelInUseError:

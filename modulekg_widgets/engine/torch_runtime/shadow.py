@@ -8,30 +8,21 @@ to them. What has its state outside of Python, such as locks, files and threads,
 from __future__ import annotations
 
 import copy
-import functools
 import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from functools import lru_cache
-from types import (
-    BuiltinFunctionType,
-    CellType,
-    FunctionType,
-    MethodType,
-    MethodWrapperType,
-    ModuleType,
-)
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
 
-from modulekg_widgets.engine.torch_runtime.callables import leads_to_state, names_of_state
+from modulekg_widgets.engine.torch_runtime.callables import CallableCopies
 from modulekg_widgets.engine.torch_runtime.instances import (
     ATOMS,
+    EMPTIED,
     HEAP_TYPE,
+    PLAIN,
     allocated,
     attributes,
     cloned,
@@ -43,6 +34,7 @@ from modulekg_widgets.engine.torch_runtime.instances import (
 )
 from modulekg_widgets.engine.torch_runtime.modules import (
     HOOK_REGISTRIES,
+    REGISTRIES,
     is_script,
     module_state,
     unwrapped,
@@ -63,9 +55,8 @@ class Shadow:
         self._copies: dict[int, tuple[Any, Any]] = {}  # by the address of the original: it and its copy
         self._originals: dict[int, torch.Tensor] = {}  # by the address of a copy
         self._makers: dict[type, Maker | None] = {}
-        self._cells: dict[int, tuple[CellType, CellType]] = {}
         self._unfilled: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
-        self._hooks: set[int] = set()
+        self._callables = CallableCopies(self.of, self._made_with, self._known)
         self._with_finalizer: list[nn.Module] = []
         self._late: list[Callable[[], None]] = []  # what needs its parts filled
         self._memory = OwnMemory()
@@ -104,8 +95,9 @@ class Shadow:
         """The shadow is not needed any more: what a module does when it goes is left to the original."""
         for module in self._with_finalizer:
             module.__class__ = nn.Module
-        for held in (self._makers, self._copies, self._originals, self._cells, self._with_finalizer, self.shared):
-            held.clear()  # no circle, so that all goes at once
+        for held in (self._makers, self._copies, self._originals, self._with_finalizer, self.shared):
+            held.clear()
+        del self._callables  # no circle is left, so that all goes at once
 
     def _fill(self) -> None:
         while self._unfilled or self._late:
@@ -120,6 +112,13 @@ class Shadow:
         if fill is not None:
             self._unfilled.append((fill, value, new))
         return new
+
+    def _made_with(self, value: Any, new: Any, state: Any = None) -> Any:
+        return self._made(value, new, self._fill_attributes if state else None)
+
+    def _known(self, value: Any) -> Any:
+        known = self._copies.get(id(value))
+        return None if known is None else known[1]
 
     def _maker(self, cls: type) -> Maker | None:
         """How an instance of a class is copied; None where it is shared as it is."""
@@ -143,9 +142,7 @@ class Shadow:
     def _kinds(self) -> Iterable[tuple[type, Maker]]:
         yield from ((dict, self._dict), (list, self._container), (tuple, self._tuple))
         yield from ((set, self._container), (frozenset, self._frozenset), (deque, self._deque))
-        yield from ((FunctionType, self._function), (MethodType, self._method), (functools.partial, self._partial))
-        yield from ((BuiltinFunctionType, self._builtin), (MethodWrapperType, self._builtin))
-        yield from ((functools._lru_cache_wrapper, self._cached), (weakref.ReferenceType, self._reference))
+        yield from self._callables.kinds()
         yield from ((weakref.WeakKeyDictionary, self._weak_dict), (weakref.WeakValueDictionary, self._weak_dict))
 
     # ------------------------------------------------------------- tensors
@@ -153,12 +150,10 @@ class Shadow:
     def _tensor(self, tensor: torch.Tensor) -> torch.Tensor:
         return self._seen(tensor, self.own >= LOOSE)
 
-    def _registered(self, tensor: Any) -> Any:
+    def _registered(self, tensor: Any) -> None:
         """A parameter or buffer."""
-        known = self._copies.get(id(tensor))
-        if known is not None or not isinstance(tensor, torch.Tensor):
-            return self.of(tensor)
-        return self._seen(tensor, self.own == ALL)
+        if isinstance(tensor, torch.Tensor) and id(tensor) not in self._copies:
+            self._seen(tensor, self.own == ALL)
 
     def _seen(self, tensor: torch.Tensor, own_memory: bool) -> torch.Tensor:
         if nn.parameter.is_lazy(tensor):
@@ -182,16 +177,22 @@ class Shadow:
     def _fill_module(self, module: nn.Module, new: nn.Module) -> None:
         state, mine = module_state(module), module_state(new)
         for name, value in state.copy().items():
-            if name in ("_parameters", "_buffers") and isinstance(value, dict):
-                mine[name] = self._made(value, type(value)())
-                mine[name].update({key: self._registered(tensor) for key, tensor in value.copy().items()})
+            cls = type(value)
+            if cls in PLAIN:
+                mine[name] = value
+            elif cls in EMPTIED and not value:  # as most of what a module has
+                mine[name] = self._empty(value)
             else:
-                if name in HOOK_REGISTRIES and isinstance(value, dict):
-                    self._hooks.update(map(id, value.copy().values()))
+                if name in REGISTRIES:
+                    for tensor in value.copy().values():
+                        self._registered(tensor)
+                elif name in HOOK_REGISTRIES:
+                    self._callables.hooks.update(map(id, value.copy().values()))
                 mine[name] = self.of(value)
         mine["_compiled_call_impl"] = None
         self._fill_slots(module, new)
-        self._fill_contents(module, new)
+        if isinstance(module, dict | list | set | deque):
+            self._fill_contents(module, new)
 
     def _script(self, module: nn.Module) -> nn.Module:
         """A copy that TorchScript makes, with tensors of its own."""
@@ -208,6 +209,10 @@ class Shadow:
         return self._made(module, new)
 
     # ---------------------------------------------------------- containers
+
+    def _empty(self, value: Any) -> Any:
+        known = self._copies.get(id(value))
+        return self._made(value, type(value)()) if known is None else known[1]
 
     def _dict(self, value: dict[Any, Any]) -> Any:
         cls = type(value)
@@ -243,6 +248,9 @@ class Shadow:
 
     def _fill_dict(self, value: dict[Any, Any], new: dict[Any, Any]) -> None:
         base: Any = OrderedDict if isinstance(value, OrderedDict) else dict
+        if all(type(key) is str for key in list(base.keys(value))) and type(new) in EMPTIED:
+            new.update([(key, self.of(part)) for key, part in list(base.items(value))])
+            return
         pairs = [(self.of(key), self.of(part)) for key, part in list(base.items(value))]
 
         def put() -> None:
@@ -259,6 +267,8 @@ class Shadow:
             self._late.append(put)
 
     def _tuple(self, value: tuple[Any, ...]) -> Any:
+        if all(type(part) in PLAIN for part in tuple.__iter__(value)):
+            return value
         parts = [self.of(part) for part in tuple.__iter__(value)]
         if all(map(lambda one, other: one is other, parts, tuple.__iter__(value))):
             return value
@@ -322,13 +332,6 @@ class Shadow:
     def _clone(self, value: Any) -> Any:
         return self._made(value, cloned(value))
 
-    def _reference(self, value: weakref.ref[Any]) -> Any:
-        target = value()
-        if target is None:
-            return value
-        new = self.of(target)
-        return value if new is target else self._made(value, type(value)(new))
-
     def _weak_dict(self, value: Any) -> Any:
         def put() -> None:
             for key, part in list(value.items()):
@@ -337,64 +340,3 @@ class Shadow:
         new = type(value)()
         self._late.append(put)
         return self._made(value, new)
-
-    # ----------------------------------------------------------- callables
-
-    def _function(self, function: FunctionType) -> Any:
-        compiled = function.__dict__.get("_torchdynamo_orig_callable")
-        if compiled is not None:
-            return self._made(function, self.of(compiled))
-        # what a hook writes down is not for a look to add to
-        is_hook = id(function) in self._hooks
-        needed = names_of_state(function, is_hook)
-        if not (needed or leads_to_state(function, is_hook)):
-            return function
-        scope = function.__globals__
-        if needed:
-            scope = {**scope, **{name: self.of(scope[name]) for name in needed}}
-        cells = tuple(self._cell(cell, is_hook) for cell in function.__closure__ or ())
-        if (known := self._copies.get(id(function))) is not None:  # one that calls itself
-            return known[1]
-        new = FunctionType(function.__code__, scope, function.__name__, self.of(function.__defaults__), cells or None)
-        new.__kwdefaults__ = function.__kwdefaults__ and {k: self.of(v) for k, v in function.__kwdefaults__.items()}
-        new.__qualname__, new.__module__, new.__doc__ = function.__qualname__, function.__module__, function.__doc__
-        return self._made(function, new, self._fill_attributes if function.__dict__ else None)
-
-    def _cell(self, cell: CellType, of_a_hook: bool) -> CellType:
-        """The cell that copies of all functions around it share."""
-        known = self._cells.get(id(cell))
-        if known is None:
-            known = self._cells[id(cell)] = (cell, CellType())
-            with suppress(ValueError):  # empty, as of a function that is not defined yet
-                value = cell.cell_contents
-                # a list that has nothing to do with the model is its user's, who may want to read it
-                known[1].cell_contents = self.of(value) if leads_to_state(value, of_a_hook) else value
-        return known[1]
-
-    def _method(self, method: MethodType) -> Any:
-        function, owner = self.of(method.__func__), self.of(method.__self__)
-        if function is method.__func__ and owner is method.__self__:
-            return method
-        return self._made(method, MethodType(function, owner))
-
-    def _builtin(self, method: Any) -> Any:
-        owner = getattr(method, "__self__", None)
-        if owner is None or isinstance(owner, ModuleType | type) or (new := self.of(owner)) is owner:
-            return method
-        return self._made(method, getattr(new, method.__name__))
-
-    def _partial(self, value: functools.partial[Any]) -> Any:
-        parts = (value.func, value.args, value.keywords)
-        copies = (self.of(value.func), self.of(value.args), {k: self.of(v) for k, v in value.keywords.items()})
-        same = copies[0] is parts[0] and copies[1] is parts[1]
-        if same and all(copies[2][name] is part for name, part in value.keywords.items()) and not value.__dict__:
-            return value
-        new = type(value)(copies[0], *copies[1], **copies[2])
-        return self._made(value, new, self._fill_attributes)
-
-    def _cached(self, value: Any) -> Any:
-        """A cache of the results of a function, empty."""
-        inner = self.of(value.__wrapped__)
-        if inner is value.__wrapped__:
-            return value
-        return self._made(value, lru_cache(**value.cache_parameters())(inner))

@@ -13,6 +13,11 @@ ALWAYS_BESIDE = 1 << 20  # bytes
 
 def alias(tensor: Tensor) -> Tensor:
     """Another tensor on the same memory, without gradient and hooks, whose versions are counted apart."""
+    cls = type(tensor)
+    if cls is nn.Parameter and not tensor.is_inference():
+        return Tensor._make_subclass(cls, tensor.data, tensor.requires_grad)
+    if cls is Tensor and not tensor.requires_grad:
+        return tensor.data
     with torch.inference_mode(tensor.is_inference()):
         return _again(tensor, tensor.detach() if is_traceable_wrapper_subclass(tensor) else tensor.data)
 

@@ -70,6 +70,7 @@ def trace_dataflow(
             copied = on_stage(places, stage)
             graph.set_mode(copied.modules)
             if prepare is not None:
+                stage.replaces = True
                 prepare(copied)
             try:
                 _run(graph, places, copied, stage, labels, mode, mode == ways[-1], watch)

@@ -1,0 +1,92 @@
+"""Looks beside a thread that trains the model: its losses are those of a twin that nobody looked at."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import modulekg_widgets as mk
+from modulekg_widgets.engine.rewriting.recording import record
+from modulekg_widgets.engine.tracing.playback import Playback
+from torch_runtime.training import net_and_input, training_beside
+
+TARGETS = torch.tensor([0, 3])
+
+
+def batches(x: torch.Tensor) -> list[Any]:
+    return [(x, TARGETS)]
+
+
+def edits(model: nn.Module, graph: Any, x: torch.Tensor) -> None:
+    """The editor's check of a draft."""
+    editor = mk.MaskEditor(model, x)
+    editor.plan = mk.plan(graph, per_axis={"inner.0.out": [1, 2]})
+
+
+Look = Callable[[nn.Module, Any, torch.Tensor], object]
+LOOKS: dict[str, Look] = {
+    "trace": lambda model, graph, x: len(mk.trace(model, x).axes),
+    "trace in eval mode": lambda model, graph, x: mk.trace(model, x, training=False),
+    "plan": lambda model, graph, x: mk.plan(graph, ratio=0.5),
+    "verify": lambda model, graph, x: graph.axes.verify(),
+    "ModelGraph": lambda model, graph, x: mk.ModelGraph(model, x),
+    "MaskEditor": edits,
+    "player": lambda model, graph, x: Playback(model, x),
+    "function modules": lambda model, graph, x: record(model, (x,), None),
+    "Taylor": lambda model, graph, x: mk.plan(
+        graph, ratio=0.5, importance=mk.pruning.Taylor(batches(x), nn.functional.cross_entropy)
+    ),
+    "Activation": lambda model, graph, x: mk.plan(graph, ratio=0.5, importance=mk.pruning.Activation([x])),
+    "Hessian": lambda model, graph, x: mk.plan(
+        graph, ratio=0.5, importance=mk.pruning.Hessian(batches(x), nn.functional.cross_entropy)
+    ),
+    "ForwardPlayer": lambda model, graph, x: mk.ForwardPlayer(model, x),
+}
+
+
+@pytest.mark.parametrize("times", [6, pytest.param(200, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize("name", LOOKS)
+def test_the_losses_are_those_of_a_twin(name: str, times: int) -> None:
+    model, x = net_and_input()
+    graph = mk.trace(model, x)
+    with training_beside(model) as training:
+        for _ in range(times):
+            LOOKS[name](model, graph, x)
+    assert len(training.losses) > 1
+
+
+def test_the_check_sees_a_look_that_writes() -> None:
+    model, x = net_and_input()
+
+    def look_that_writes() -> None:
+        with training_beside(model), torch.no_grad():
+            for _ in range(20):
+                model(x)  # counts batches, and draws
+
+    with pytest.raises(AssertionError, match="the losses of the training differ"):
+        look_that_writes()
+
+
+def test_four_threads_that_plan_at_once() -> None:
+    model, x = net_and_input()
+    expected = mk.plan(mk.trace(model, x), ratio=0.5)
+    found: list[Any] = []
+
+    def look() -> None:
+        try:
+            found.extend(mk.plan(mk.trace(model, x), ratio=0.5) for _ in range(5))
+        except BaseException as error:  # noqa: BLE001 - told below
+            found.append(error)
+
+    threads = [threading.Thread(target=look) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 20
+    assert all(plan.axes == expected.axes and plan.edits.attributes == expected.edits.attributes for plan in found)
