@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import suppress
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, MethodWrapperType, ModuleType
@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 from torch import nn
+
+from modulekg_widgets.engine.torch_runtime.instances import attributes, slots
 
 _CONTAINERS = (dict, list, set, deque)
 _WITHOUT_STATE = (
@@ -53,11 +55,14 @@ def _inside(value: Any) -> Iterator[Any]:
     elif isinstance(value, weakref.ReferenceType):
         yield value()
     elif isinstance(value, dict):
-        yield from (*value.keys(), *value.values())
+        yield from (*value.keys(), *value.values(), value.default_factory if isinstance(value, defaultdict) else None)
     elif isinstance(value, list | tuple | set | frozenset | deque):
         yield from value.copy() if isinstance(value, _CONTAINERS) else value
-    elif type(state := getattr(value, "__dict__", None)) is dict:
-        yield from state.copy().values()
+    else:
+        yield from (attributes(value) or {}).copy().values()
+        for slot in slots(type(value)):
+            with suppress(AttributeError):
+                yield slot.__get__(value)
 
 
 def _held_by(function: FunctionType) -> Iterator[Any]:
@@ -119,7 +124,7 @@ class CallableCopies:
             scope = {**scope, **{name: self.of(scope[name]) for name in needed}}
         cells = tuple(self._cell(cell, is_hook) for cell in function.__closure__ or ())
         if (known := self.known(function)) is not None:  # one that calls itself
-            return known[1]
+            return known
         new = FunctionType(function.__code__, scope, function.__name__, self.of(function.__defaults__), cells or None)
         new.__kwdefaults__ = function.__kwdefaults__ and {k: self.of(v) for k, v in function.__kwdefaults__.items()}
         new.__qualname__, new.__module__, new.__doc__ = function.__qualname__, function.__module__, function.__doc__

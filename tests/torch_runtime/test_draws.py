@@ -1,0 +1,86 @@
+"""Random numbers of a look come from generators of its own."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import modulekg_widgets as mk
+from modulekg_widgets.engine.torch_runtime.draws import Draws, process_states
+from modulekg_widgets.engine.torch_runtime.look import look
+from modulekg_widgets.engine.torch_runtime.shadow import ALL
+from tracing.samples import Calls, unchanged
+
+X = torch.full((3, 4), 0.5)
+DRAWS: dict[str, Any] = {
+    "dropout": lambda: F.dropout(X, 0.5),
+    "alpha dropout": lambda: F.alpha_dropout(X, 0.5, training=True),
+    "feature dropout": lambda: F.dropout2d(X[None, :, :, None], 0.5),
+    "rrelu": lambda: F.rrelu(-X, training=True),
+    "gumbel": lambda: F.gumbel_softmax(X),
+    "attention": lambda: F.scaled_dot_product_attention(X[None], X[None], X[None], dropout_p=0.5),
+    "rand": lambda: torch.rand(3),
+    "randn": lambda: torch.randn(2, 3),
+    "randint": lambda: torch.randint(100, (4,)),
+    "randint from": lambda: torch.randint(5, 100, (4,)),
+    "randperm": lambda: torch.randperm(9),
+    "normal": lambda: torch.normal(X, 1.0),
+    "normal of a size": lambda: torch.normal(0.0, 1.0, (3,)),
+    "bernoulli": lambda: torch.bernoulli(X),
+    "poisson": lambda: torch.poisson(X),
+    "multinomial": lambda: torch.multinomial(X, 2),
+    "rand_like": lambda: torch.rand_like(X),
+    "randn_like": lambda: torch.randn_like(X),
+    "randint_like": lambda: torch.randint_like(X, 9),
+    "in place": lambda: torch.empty(3).uniform_().normal_().exponential_(),
+    "random_": lambda: torch.empty(3).random_(),
+    "gamma": lambda: torch._standard_gamma(X),
+    "native dropout": lambda: torch.native_dropout(X, 0.5, True)[0],
+    "a layer": lambda: nn.TransformerEncoderLayer(4, 2, 8)(X[None]),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_the_numbers_are_those_that_the_process_would_draw(name: str) -> None:
+    torch.manual_seed(7)
+    expected = DRAWS[name]()
+    torch.manual_seed(7)
+    start = torch.get_rng_state()
+    with Draws():
+        found = DRAWS[name]()
+    assert torch.equal(torch.get_rng_state(), start)
+    assert torch.equal(found, expected)
+    torch.manual_seed(8)
+    states = process_states()
+    torch.manual_seed(9)
+    with Draws(states):
+        other = DRAWS[name]()
+    torch.manual_seed(8)
+    assert torch.equal(other, DRAWS[name]())
+
+
+def test_a_seed_gives_the_same_again() -> None:
+    found = []
+    for _ in range(2):
+        with Draws(3):
+            found.append([torch.rand(2), F.dropout(X, 0.5), torch.rand(2)])
+    assert all(map(torch.equal, *found))
+    assert not torch.equal(found[0][0], found[0][2])
+
+
+def test_generators_of_python_are_put_back_where_nobody_else_works() -> None:
+    def forward(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(1)
+        return x * random.random() * float(np.random.random()) * x.sum().item()
+
+    model, x = Calls(forward), torch.ones(2)
+    with unchanged(model, x):
+        for _ in range(2):
+            look(list(model.modules()), (x,), lambda stage: stage.model(*stage.held), ALL)
+        assert mk.trace(model, x).operators
