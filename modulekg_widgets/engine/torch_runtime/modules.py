@@ -13,6 +13,7 @@ from torch import nn
 # `__getattr__`, and neither has a say
 module_state: Callable[[nn.Module], dict[str, Any]] = nn.Module.__dict__["__dict__"].__get__
 
+STANDARD = frozenset(module_state(nn.Module())) - {"training"}  # what every module has
 REGISTRIES = {"_parameters", "_buffers"}
 HOOK_REGISTRIES = {"_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"}
 

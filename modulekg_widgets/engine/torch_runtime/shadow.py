@@ -35,6 +35,7 @@ from modulekg_widgets.engine.torch_runtime.instances import (
 from modulekg_widgets.engine.torch_runtime.modules import (
     HOOK_REGISTRIES,
     REGISTRIES,
+    STANDARD,
     is_script,
     module_state,
     unwrapped,
@@ -180,8 +181,8 @@ class Shadow:
             cls = type(value)
             if cls in PLAIN:
                 mine[name] = value
-            elif cls in EMPTIED and not value:  # as most of what a module has
-                mine[name] = self._empty(value)
+            elif name in STANDARD and cls in EMPTIED and not value:  # nobody else holds it
+                mine[name] = cls()
             else:
                 if name in REGISTRIES:
                     for tensor in value.copy().values():
@@ -209,10 +210,6 @@ class Shadow:
         return self._made(module, new)
 
     # ---------------------------------------------------------- containers
-
-    def _empty(self, value: Any) -> Any:
-        known = self._copies.get(id(value))
-        return self._made(value, type(value)()) if known is None else known[1]
 
     def _dict(self, value: dict[Any, Any]) -> Any:
         cls = type(value)
