@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from axes.rules.examples import (
     attention,
+    backward,
     composites,
     convolution,
     elementwise,
@@ -25,7 +26,7 @@ from axes.rules.examples import (
 )  # fmt: skip
 
 FAMILIES = [
-    attention, convolution, elementwise, factories, fourier, indexing, joining, linalg, losses, matmul, normalization,
+    attention, backward, convolution, elementwise, factories, fourier, indexing, joining, linalg, losses, matmul, normalization,
     ordering, recurrent, reduction, reshaping, spatial, vision,
 ]  # fmt: skip
 EXAMPLES = [of for family in FAMILIES for of in family.EXAMPLES]

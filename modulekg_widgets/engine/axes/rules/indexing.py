@@ -196,15 +196,16 @@ def scatter(call: Call) -> Dims:
 @rule("aten::index_add", "aten::index_copy", "aten::index_reduce", "aten::index_fill")
 def index_write(call: Call) -> Dims:
     """Slices written along one dimension; the others meet."""
-    dims = call.axes(call["self"])
-    at = call["dim"] % len(dims) if dims else 0
+    own = call.axes(call["self"])
+    dims = own or [ONE]
+    at = call["dim"] % len(dims)
     call.freeze_all(dims[at : at + 1], TEXT)
     if call.has("source"):
         source = call.axes(call["source"])
         places = call.axes(call["index"])
         expected = [*dims[:at], *(places or [ONE] if len(source) == len(dims) else []), *dims[at + 1 :]]
         call.unify_all(source, expected)
-    return dims
+    return own
 
 
 @rule("aten::take", "aten::put")

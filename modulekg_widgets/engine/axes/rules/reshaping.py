@@ -173,13 +173,15 @@ def as_strided(call: Call) -> Dims:
     return call.frozen_all(out.shape, "read through as_strided")
 
 
-@rule("aten::resize")
+@rule("aten::resize", "aten::resize_as")
 def resize(call: Call) -> Dims:
     """The same memory in another shape, perhaps more or less of it."""
     dims, shape = call.axes(call["self"]), call.output.shape
-    if tuple(call["self"].shape) == shape:
+    other = call.axes(call["the_template"]) if call.has("the_template") else []
+    if call["self"].shape == shape:
+        call.unify_all(other, dims[: len(other)])
         return dims
-    call.freeze_all(dims, "resized in memory")
+    call.freeze_all([*dims, *other], "resized in memory")
     return call.frozen_all(shape, "resized in memory")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from axes.rules.harness import example, x
+from axes.rules.harness import example, idle, x
 
 _VIEWS = ["view", "_unsafe_view", "reshape", "view_copy", "_reshape_copy"]
 
@@ -48,6 +48,7 @@ EXAMPLES = [
     *(example(f"aten::{name}", ". . -> . .", x(2, 3), [3, 2], [1, 3]) for name in ("as_strided", "as_strided_copy")),
     example("aten::resize", "a b -> a b", x(2, 3), [2, 3]),
     example("aten::resize", ". . -> .", x(2, 3), [5]),
+    idle(example("aten::resize_as_", "a b, a b -> a b", x(2, 3), x(2, 3))),
     *(example(f"aten::{name}", "a b a -> b a", x(3, 2, 3), 0, 0, 2) for name in ("diagonal", "diagonal_copy")),
     example("aten::diagonal", ". . a -> a .", x(3, 3, 2), 1),
     example("aten::diagonal", ". . a -> a .", x(3, 5, 2)),
