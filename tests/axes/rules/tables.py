@@ -26,8 +26,8 @@ from axes.rules.examples import (
 )  # fmt: skip
 
 FAMILIES = [
-    attention, backward, convolution, elementwise, factories, fourier, indexing, joining, linalg, losses, matmul, normalization,
-    ordering, recurrent, reduction, reshaping, spatial, vision,
+    attention, backward, convolution, elementwise, factories, fourier, indexing, joining, linalg, losses, matmul,
+    normalization, ordering, recurrent, reduction, reshaping, spatial, vision,
 ]  # fmt: skip
 EXAMPLES = [of for family in FAMILIES for of in family.EXAMPLES]
 COMPOSITES = [*composites.EXAMPLES, *sequences.EXAMPLES]

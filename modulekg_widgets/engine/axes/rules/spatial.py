@@ -28,7 +28,8 @@ def window(call: Call) -> list[Dims]:
     dims = call.axes(call.inputs[0])
     at = len(dims) - _COUNT[call.name]
     walked = _walked(call, _COUNT[call.name])
-    after = [_after(call, term, size, moves) for term, size, moves in zip(dims[at:], call.output.shape[at:], walked)]
+    sizes = call.output.shape[at:]
+    after = [_after(call, *each) for each in zip(dims[at:], sizes, walked, strict=True)]
     for node in call.inputs[1:]:
         other = call.axes(node)
         # beside indices, which lie like the values: random places of windows, (samples, channels, coordinates)
