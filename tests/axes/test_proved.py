@@ -16,7 +16,6 @@ from modulekg_widgets.engine.axes import proved as proved_module
 from modulekg_widgets.engine.axes.call import Call, Dims
 from modulekg_widgets.engine.axes.proved import prove, unproved
 
-
 _count = itertools.count()
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.axis import Axes, Axis
 
 log = logging.getLogger("modulekg_widgets")
-# written by `python tests/axes/operator_samples.py --write`: torch's own operator samples, and the examples of our rules
+# written by `python tests/axes/operator_samples.py --write`, from torch's operator samples and our own examples
 FILE = Path(__file__).with_name("proved_operators.txt")
 REFUTED = "its indices may not change places, a permutation shows, though the rule of this operator says so"
 

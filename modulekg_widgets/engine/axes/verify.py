@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.expression import rearranged
+from modulekg_widgets.engine.axes.inference import holds_values
 from modulekg_widgets.engine.axes.precision import BatchNormByHand, In, State, cast, rescaled, seeded
 from modulekg_widgets.engine.errors import TraceError, shown
 from modulekg_widgets.engine.identity.hierarchy import walk
@@ -172,8 +173,10 @@ class _Proof:
         return distance(self._run(changed), self.expected) / self.scale
 
     def _permuted(self, node: DataNode, orders: Mapping[Term, NDArray[np.int64]]) -> Tensor:
-        """A tensor with the indices of these axes in their new orders."""
+        """A tensor with the indices of these axes in their new orders; one that holds indices says what it said."""
         value = self.state[node.label]
+        if not holds_values(node.dtype):
+            return value
         for at, term in enumerate(self.axes.inference.dims(node)):
             order = rearranged(term, orders)
             if value.shape[at] > 1 and not np.array_equal(order, np.arange(len(order))):

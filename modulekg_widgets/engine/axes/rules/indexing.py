@@ -8,10 +8,12 @@ import torch
 
 from modulekg_widgets.engine.axes.algebra import Term, find
 from modulekg_widgets.engine.axes.call import ONE, Call, Dims, rule
+from modulekg_widgets.engine.axes.index_buffers import source
 from modulekg_widgets.engine.axes.rules.elementwise import broadcast
-from modulekg_widgets.engine.tracing.dataflow import DataNode
+from modulekg_widgets.engine.tracing.dataflow import CONSTANT, DataNode
 
 TEXT = "looked up by index"
+CODE = "looked up by indices that the code makes, and that a cut cannot write anew"
 
 
 @rule("aten::embedding")
@@ -54,14 +56,23 @@ def index(call: Call) -> Dims:
     """Advanced indexing: where the indices stand side by side the result does too, else it comes first."""
     dims, shape = call.axes(call["self"]), call.output.shape
     taken = _taken(call["indices"])
-    for at in taken:
-        call.freeze(dims[at], TEXT)
+    if len(taken) == 1 and not call.has("mask"):
+        ((at, places),) = taken.items()
+        picked = call.picked(dims[at], places) if places.dim() == 1 else None
+        if picked is not None:
+            return [*dims[:at], picked, *dims[at + 1 :]]
+    for at, places in taken.items():
+        call.freeze(dims[at], _why(places))
     start, kept = _kept(dims, taken)
     new = _index_dims(call, list(dict.fromkeys(taken.values())), shape[start : start + len(shape) - len(kept)])
     out = [*kept[:start], *new, *kept[start:]]
     if call.has("mask"):
         call.unify_broadcast(call["mask"], out)
     return out
+
+
+def _why(places: DataNode) -> str:
+    return CODE if source(places).kind == CONSTANT else TEXT
 
 
 def _taken(indices: list[DataNode | None]) -> dict[int, DataNode]:
@@ -152,7 +163,10 @@ def index_select(call: Call) -> Dims:
     if not dims:
         return []
     at = call["dim"] % len(dims)
-    call.freeze(dims[at], TEXT)
+    picked = call.picked(dims[at], call["index"]) if call["index"].dim() == 1 else None
+    if picked is not None:
+        return [*dims[:at], picked, *dims[at + 1 :]]
+    call.freeze(dims[at], _why(call["index"]))
     return [*dims[:at], *(call.axes(call["index"]) or [ONE]), *dims[at + 1 :]]
 
 
@@ -161,12 +175,13 @@ def gather(call: Call) -> Dims:
     """One dimension is looked up; along the others index and source go together where they are as long."""
     dims, picked = call.axes(call["self"]) or [ONE], call.axes(call["index"])
     at = call["dim"] % len(dims)
+    chosen = call.picked(dims[at], call["index"], at) if call["index"].dim() else None
     for position, (term, other) in enumerate(zip(dims, picked, strict=False)):
-        if position == at:
-            call.freeze(term, TEXT)
-        else:
+        if position != at:
             _meet(call, term, other)
-    return picked
+        elif chosen is None:
+            call.freeze(term, _why(call["index"]))
+    return picked if chosen is None else [*picked[:at], chosen, *picked[at + 1 :]]
 
 
 def _meet(call: Call, term: Term, other: Term) -> None:
