@@ -96,6 +96,12 @@ LAYERS = [
         x(3),
     ),
     function("rms norm", "a b, b -> a b", lambda a, w: F.rms_norm(a, [3], w), x(2, 3), x(3)),
+    function(
+        "windows of what lies in another order",
+        "a . b -> a b . .",
+        lambda a: a.transpose(1, 2).as_strided([2, 5, 3, 3], [35, 1, 10, 5]),
+        x(2, 7, 5),
+    ),
     function("local response norm", "a . b -> a . b", lambda a: F.local_response_norm(a, 3), x(2, 5, 7)),
     function("normalize", "a b c -> a b c", F.normalize, x(2, 3, 5)),
     of_module(
@@ -250,7 +256,7 @@ SIGNALS = [
         for name in ("fftshift", "ifftshift")
     ),
     function(
-        "stft", ". . -> . . .", lambda a: torch.stft(a, 4, return_complex=True, window=torch.hann_window(4)), x(2, 12)
+        "stft", "a . -> a . .", lambda a: torch.stft(a, 4, return_complex=True, window=torch.hann_window(4)), x(2, 12)
     ),
 ]
 
