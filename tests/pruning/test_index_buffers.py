@@ -109,6 +109,54 @@ def _used_as_number(y: Tensor, order: Tensor) -> Tensor:
     return y[:, order] + order.sum()
 
 
+def _put(y: Tensor, order: Tensor) -> Tensor:
+    out = y.new_zeros(y.shape)
+    out[:, order] = y
+    return out
+
+
+WRITES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "brackets": _put,
+    "index_copy": lambda y, order: y.new_zeros(y.shape).index_copy(1, order, y),
+    "index_add": lambda y, order: y.new_ones(y.shape).index_add(1, order, y),
+    "index_fill": lambda y, order: y.index_fill(1, order, 0.5),
+}
+
+
+class Written(nn.Module):
+    """Two layers, and what the first gives written in the order of a buffer."""
+
+    def __init__(self, write: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.write = write
+        self.a, self.b = nn.Linear(3, 8), nn.Linear(8, 2)
+        self.register_buffer("order", torch.tensor(SHUFFLE))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.b(self.write(self.a(x), self.order))
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_writing_by_a_buffer_follows_as_well(write: Callable[[Tensor, Tensor], Tensor]) -> None:
+    model = seeded(lambda: Written(write)).eval()
+    x = torch.randn(4, 3)
+    graph = proved(model, x)
+    assert graph.axes["a.weight", 0].frozen is None
+    gone = [1, 6]
+    plan = mk.plan(graph, cuts=[graph.cut_analysis("a.weight", index=gone)])
+    # the columns of what is left unwritten, or written elsewhere
+    written_at = gone if write is WRITES["index_fill"] else [SHUFFLE[index] for index in gone]
+    kept = [column for column in range(8) if column not in written_at]
+    expected = model(x)
+    hidden = write(model.a(x), model.order)[:, kept]
+    cut_expected = hidden @ model.b.weight[:, kept].T + model.b.bias
+    receipt = plan.cut(model)
+    torch.testing.assert_close(model(x), cut_expected)
+    assert sorted(model.order.tolist()) == list(range(6))
+    receipt.undo()
+    assert torch.equal(model(x), expected)
+
+
 STAYS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], list[int]]] = {
     "picked twice": (PICKS["brackets"], [1, 1, 2, 3, 4, 5, 6, 7]),
     "from the end": (PICKS["brackets"], [-1, 0, 1, 2, 3, 4, 5, 6]),

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.algebra import Algebra, Term
+from modulekg_widgets.engine.axes.call import plain_name
 from modulekg_widgets.engine.tracing.dataflow import BUFFER, Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.execution import constant_value
 
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
     import torch
 
 Ints = NDArray[np.int64]
-# operators that pick by an index, with the name of that argument
-_PICKING = {"aten::index": "indices", "aten::index_select": "index", "aten::gather": "index"}
+# operators that read or write where an index says, with the name of that argument
+_PICKING = {"index": "indices", "index_put": "indices", "index_select": "index", "gather": "index",
+            "index_copy": "index", "index_add": "index", "index_fill": "index", "index_reduce": "index"}  # fmt: skip
 # operators after which the indices are still those of the buffer, in another shape
 _CARRYING = {"aten::alias", "aten::detach", "aten::clone", "aten::_to_copy", "aten::unsqueeze", "aten::squeeze",
              "aten::expand", "aten::view", "aten::_unsafe_view", "aten::lift_fresh"}  # fmt: skip
@@ -83,7 +85,7 @@ def _uses(node: DataNode) -> set[OperatorNode]:
         for operator in now.consumers:
             if operator.name in _CARRYING:
                 waiting.extend(operator.outputs)
-            elif operator.name in _PICKING and _is_index(operator, now):
+            elif _is_index(operator, now):
                 found.add(operator)
             else:
                 return set()
@@ -91,9 +93,10 @@ def _uses(node: DataNode) -> set[OperatorNode]:
 
 
 def _is_index(operator: OperatorNode, node: DataNode) -> bool:
-    index = operator.arguments[_PICKING[operator.name]]
+    name = _PICKING.get(plain_name(operator.name))
+    index = None if name is None else operator.arguments.get(name)
     given = index if isinstance(index, list | tuple) else [index]
-    return any(each is node for each in given) and operator.inputs[0] is not node
+    return any(each is node for each in given) and operator.inputs.count(node) == 1
 
 
 def source(node: DataNode) -> DataNode:

@@ -56,11 +56,8 @@ def index(call: Call) -> Dims:
     """Advanced indexing: where the indices stand side by side the result does too, else it comes first."""
     dims, shape = call.axes(call["self"]), call.output.shape
     taken = _taken(call["indices"])
-    if len(taken) == 1 and not call.has("mask"):
-        ((at, places),) = taken.items()
-        picked = call.picked(dims[at], places) if places.dim() == 1 else None
-        if picked is not None:
-            return [*dims[:at], picked, *dims[at + 1 :]]
+    if (picked := _picked(call, dims, taken)) is not None:
+        return picked
     for at, places in taken.items():
         call.freeze(dims[at], _why(places))
     start, kept = _kept(dims, taken)
@@ -69,6 +66,15 @@ def index(call: Call) -> Dims:
     if call.has("mask"):
         call.unify_broadcast(call["mask"], out)
     return out
+
+
+def _picked(call: Call, dims: Dims, taken: dict[int, DataNode]) -> Dims | None:
+    """What a single index picks, where it is a buffer that can follow."""
+    if len(taken) != 1 or call.has("mask"):
+        return None
+    ((at, places),) = taken.items()
+    picked = call.picked(dims[at], places) if places.dim() == 1 else None
+    return None if picked is None else [*dims[:at], picked, *dims[at + 1 :]]
 
 
 def _why(places: DataNode) -> str:
@@ -120,7 +126,11 @@ def index_put(call: Call) -> Dims:
         call.unify_all(call.axes(entries[0]), dims[start : start + entries[0].dim()])
         call.unify_broadcast(values, kept[start:])
         return dims
-    call.freeze_all([dims[at] for at in taken], TEXT)
+    if (picked := _picked(call, dims, taken)) is not None:
+        call.unify_broadcast(values, picked)
+        return dims
+    for at, places in taken.items():
+        call.freeze(dims[at], _why(places))
     masked = any(map(_is_mask, entries))
     new = _index_dims(call, entries, [1])
     if masked:
@@ -163,9 +173,8 @@ def index_select(call: Call) -> Dims:
     if not dims:
         return []
     at = call["dim"] % len(dims)
-    picked = call.picked(dims[at], call["index"]) if call["index"].dim() == 1 else None
-    if picked is not None:
-        return [*dims[:at], picked, *dims[at + 1 :]]
+    if (picked := _picked(call, dims, {at: call["index"]})) is not None:
+        return picked
     call.freeze(dims[at], _why(call["index"]))
     return [*dims[:at], *(call.axes(call["index"]) or [ONE]), *dims[at + 1 :]]
 
@@ -214,7 +223,10 @@ def index_write(call: Call) -> Dims:
     own = call.axes(call["self"])
     dims = own or [ONE]
     at = call["dim"] % len(dims)
-    call.freeze_all(dims[at : at + 1], TEXT)
+    if (picked := _picked(call, dims, {at: call["index"]})) is not None:
+        call.unify_all(call.axes(call["source"]) if call.has("source") else picked, picked)
+        return own
+    call.freeze(dims[at], _why(call["index"]))
     if call.has("source"):
         source = call.axes(call["source"])
         places = call.axes(call["index"])
