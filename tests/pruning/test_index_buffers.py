@@ -105,6 +105,32 @@ def test_groups_after_a_shuffle_follow(dtype: torch.dtype) -> None:
     assert model(x).shape == (4, 2)
 
 
+class ShuffleUnit(nn.Module):
+    """A grouped convolution, its channels dealt out among the groups of the next: by views, or by a buffer."""
+
+    def __init__(self, by_buffer: bool) -> None:
+        super().__init__()
+        self.a, self.b, self.c = nn.Conv1d(4, 12, 1, groups=2), nn.Conv1d(12, 18, 1, groups=6), nn.Conv1d(18, 2, 1)
+        self.register_buffer("order", torch.arange(12).view(2, 6).T.flatten() if by_buffer else None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.a(x).relu()
+        dealt = y.unflatten(1, (2, 6)).transpose(1, 2).flatten(1, 2) if self.order is None else y[:, self.order]
+        return self.c(self.b(dealt).relu())
+
+
+def test_a_shuffle_by_a_buffer_is_as_free_as_one_by_views() -> None:
+    views, buffer = (proved(seeded(lambda by=by: ShuffleUnit(by)), torch.randn(3, 4, 5)) for by in (False, True))
+    for name in ("a.weight", "b.weight", "c.weight"):
+        assert buffer.axes.expression(name) == views.axes.expression(name)
+    plans = [mk.plan(graph, ratio=0.5) for graph in (views, buffer)]
+    assert plans[0].params == plans[1].params
+    model = buffer.model
+    plans[1].cut(model)
+    assert sorted(model.order.tolist()) == list(range(len(model.order)))
+    model(torch.randn(3, 4, 5))
+
+
 def _used_as_number(y: Tensor, order: Tensor) -> Tensor:
     return y[:, order] + order.sum()
 

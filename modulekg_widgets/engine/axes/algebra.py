@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from modulekg_widgets.engine.tracing.dataflow import OperatorNode
 
+MOST_FACTORS = 4  # of a product whose orders are tried
 ATOM, PRODUCT, SUM, REORDERED = "", "·", "+", "∘"
 
 
@@ -112,12 +114,22 @@ def total(parts: Iterable[Term]) -> Term:
 
 
 def reordered(term: Term, order: NDArray[np.int64]) -> Term:
-    """The indices of a term in another order: the i-th is `order[i]` of `term`."""
+    """The indices of a term in another order: the i-th is `order[i]` of `term`.
+
+    Where that is the factors of a product in another order, it is said so.
+    """
     term = find(term)
     if term.kind == REORDERED and term.order is not None:
         return reordered(term.parts[0], term.order[order])
-    if np.array_equal(order, np.arange(term.size)):
+    every = np.arange(term.size)
+    if np.array_equal(order, every):
         return term
+    factors = flat(term) if term.kind == PRODUCT else []
+    if len(factors) <= MOST_FACTORS:
+        grid = every.reshape([factor.size for factor in factors] or [-1])
+        for places in permutations(range(len(factors))):
+            if np.array_equal(order, grid.transpose(places or [0]).reshape(-1)):
+                return product(factors[at] for at in places)  # as a channel shuffle does
     out = Term(term.size)
     out.kind, out.parts, out.order = REORDERED, [term], order
     return out
