@@ -36,12 +36,11 @@ from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.structure import leaves, tensors, with_tensors
 
 WIDE = torch.float64
-MOST_ELEMENTS = 4_000_000  # of a sample: torch has a few that are there to fill a GPU
 DRAWS = 100  # of an operator that draws at random
 SIGMAS = 6.0  # that the means of two sets of draws may lie apart
 TOLERANCE = 1e-8  # of float64; some samples are ill-conditioned
 OK, WRONG, UNTYPED, UNKNOWN = "proved", "wrong", "untyped error", "unknown operator"
-FROZEN, BROKEN, LEFT_OUT = "nothing free", "the sample itself raises", "left out"
+FROZEN, BROKEN, REFUSED = "nothing free", "the sample itself raises", "refused with an error of ours"
 # what they give is what lies in memory
 UNFILLED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
 
@@ -89,15 +88,13 @@ class Verdict:
         try:
             kind, what = self._judged(call, comparable)
         except mk.ModuleKGError as error:
-            kind, what = LEFT_OUT, str(error)
+            kind, what = REFUSED, str(error)
         except Exception as error:  # noqa: BLE001 - what is sought
             kind, what = UNTYPED, f"{type(error).__name__}: {error}"
         self.counts[kind] += 1
         self.first.setdefault(kind, what[:500])
 
     def _judged(self, call: Calls, comparable: bool) -> tuple[str, str]:
-        if sum(t.numel() for t in (*call.floats, *call.others)) > MOST_ELEMENTS:
-            return LEFT_OUT, "large"
         try:
             expected = call.values_of(call.floats)
         except Exception as error:  # noqa: BLE001 - torch's samples need not run in float64
