@@ -95,6 +95,24 @@ def test_rows_and_columns_that_are_read_by_half_are_one_axis() -> None:
         mk.plan(graph, ratio=0.5)
 
 
+@torch.library.custom_op("mkgtriangle::pinv", mutates_args=())
+def _own_pinv(self: Tensor, hermitian: bool) -> Tensor:
+    return torch.linalg.pinv(self, hermitian=hermitian)
+
+
+_own_pinv.register_fake(lambda self, hermitian: torch.empty_like(self))
+
+
+def test_an_operator_of_a_user_that_is_like_one_reads_a_triangle_too() -> None:
+    mk.axis_rule("mkgtriangle::pinv", like="aten::linalg_pinv")
+    x = torch.randn(4, 3)
+    half, whole = (mk.trace(seeded(lambda h=h: Through(lambda a: _own_pinv(a, h))), x) for h in (True, False))
+    assert half.axes["a", 0] is half.axes["a", 1]
+    assert "one triangle" in str(half.axes["a", 0].frozen)
+    assert whole.axes["a", 0] is not whole.axes["a", 1]
+    assert whole.axes["a", 0].frozen is None
+
+
 def test_every_operator_that_torch_has_is_listed() -> None:
     """A new operator of torch that reads a triangle must be told here."""
     found = {

@@ -26,7 +26,7 @@ from modulekg_widgets.engine.axes.algebra import (
 from modulekg_widgets.engine.axes.call import Call, Dims, Rule, nodes_in, plain_name, rules
 from modulekg_widgets.engine.axes.index_buffers import IndexBuffers
 from modulekg_widgets.engine.axes.liveness import live_operators
-from modulekg_widgets.engine.axes.triangles import READERS, tie_triangles
+from modulekg_widgets.engine.axes.triangles import tie_triangles
 from modulekg_widgets.engine.tracing.dataflow import BUFFER, INPUT, PARAMETER, Dataflow, DataNode, OperatorNode, Unknown
 from modulekg_widgets.engine.tracing.operators import user_operators
 from modulekg_widgets.engine.tracing.signature import signature_of
@@ -106,8 +106,7 @@ class Inference:
         try:
             fillers = self.algebra.fillers
             call = Call(operator, self.algebra, self._reader(operator), self.roles, self.indices)
-            if operator.name in READERS:
-                tie_triangles(call)
+            tie_triangles(call)
             found = rule(call)
             self._take(operator, found)
             if self.algebra.fillers > fillers or any(node.index in self._uniform for node in operator.inputs):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from modulekg_widgets.engine.axes.call import Call, plain_name
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.operators import user_operators
 
 # per operator the argument of which a triangle is read, and the flag that says so, where there is one
 READERS: dict[str, tuple[str, str | None]] = {
@@ -33,8 +34,12 @@ TEXT = "only one triangle of the matrix is read, which the order of rows and col
 
 
 def tie_triangles(call: Call) -> None:
-    """Make rows and columns of a matrix one axis where the operator reads a triangle of it."""
-    argument, flag = READERS[call.operator.name]
+    """Make rows and columns of a matrix one axis where the operator, or the one that it is like, reads a triangle."""
+    user = user_operators.get(call.operator.name)
+    name = call.operator.name if user is None or user.like is None else user.like
+    if name not in READERS:
+        return
+    argument, flag = READERS[name]
     if flag is not None and not call[flag]:
         return
     matrix: DataNode = call[argument]
