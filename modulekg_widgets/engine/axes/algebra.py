@@ -1,16 +1,21 @@
-"""Terms: what a dimension is made of, in atoms, products and sums, and how two of them become one."""
+"""Terms: what a dimension is made of, in atoms, products, sums and other orders, and how two of them become one."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.tracing.dataflow import OperatorNode
 
-ATOM, PRODUCT, SUM = "", "·", "+"
+MOST_FACTORS = 4  # of a product whose orders are tried
+ATOM, PRODUCT, SUM, REORDERED = "", "·", "+", "∘"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +32,14 @@ class Reason:
 class Term:
     """One index set: an atom, a product (row-major) or a sum (laid end to end); linked to another one once merged.
 
+    Or one term in another order: index i of it is index `order[i]` of its only part, as a buffer of indices says.
+
     `frozen` holds for atoms: the reason why the indices may not change. `filler` marks an atom born by a fill or an
     expansion: every permutation of it is sound, but its size stands in the code, so it is free only where it meets
     an atom of another origin.
     """
 
-    __slots__ = ("filler", "frozen", "kind", "link", "parts", "size")
+    __slots__ = ("filler", "frozen", "kind", "link", "order", "parts", "size")
 
     def __init__(self, size: int, frozen: Reason | None = None, filler: Reason | None = None) -> None:
         self.size = size
@@ -41,11 +48,14 @@ class Term:
         self.link: Term | None = None
         self.kind = ATOM
         self.parts: list[Term] = []
+        self.order: NDArray[np.int64] | None = None
 
     def __repr__(self) -> str:
         root = find(self)
         if root.kind == ATOM:
             return str(root.size)
+        if root.kind == REORDERED:
+            return f"reordered({flat(root)[0]!r})"
         return "(" + f" {root.kind} ".join(map(repr, flat(root))) + ")"
 
 
@@ -68,6 +78,8 @@ def flat(term: Term) -> list[Term]:
     if term.kind == ATOM:
         return [term]
     kind = term.kind
+    if kind == REORDERED:  # one inside another has an order of its own
+        return [find(term.parts[0])]
     out: list[Term] = []
     waiting = list(reversed(term.parts))
     while waiting:
@@ -99,6 +111,28 @@ def product(parts: Iterable[Term]) -> Term:
 def total(parts: Iterable[Term]) -> Term:
     """The terms laid end to end; empty ones vanish."""
     return _composite(SUM, [part for part in map(find, parts) if part.size != 0])
+
+
+def reordered(term: Term, order: NDArray[np.int64]) -> Term:
+    """The indices of a term in another order: the i-th is `order[i]` of `term`.
+
+    Where that is the factors of a product in another order, it is said so.
+    """
+    term = find(term)
+    if term.kind == REORDERED and term.order is not None:
+        return reordered(term.parts[0], term.order[order])
+    every = np.arange(term.size)
+    if np.array_equal(order, every):
+        return term
+    factors = flat(term) if term.kind == PRODUCT else []
+    if len(factors) <= MOST_FACTORS:
+        grid = every.reshape([factor.size for factor in factors] or [-1])
+        for places in permutations(range(len(factors))):
+            if np.array_equal(order, grid.transpose(places or [0]).reshape(-1)):
+                return product(factors[at] for at in places)  # as a channel shuffle does
+    out = Term(term.size)
+    out.kind, out.parts, out.order = REORDERED, [term], order
+    return out
 
 
 def _composite(kind: str, parts: list[Term]) -> Term:
@@ -163,12 +197,25 @@ class Algebra:
             self._give_up(a, b, f"sizes {a.size} and {b.size} meet")
         elif a.kind == ATOM or b.kind == ATOM:
             self._refine(*((a, b) if a.kind == ATOM else (b, a)))
+        elif a.kind == REORDERED:
+            self._unify_reordered(a, b)
+        elif b.kind == REORDERED:
+            self._unify_reordered(b, a)
         elif not self._align(a, b):
             self._give_up(a, b, f"{a!r} and {b!r} cannot be aligned")
         else:
             a, b = find(a), find(b)
             if a is not b and not _occurs(a, b) and not _occurs(b, a):
                 a.link = b
+
+    def _unify_reordered(self, a: Term, b: Term) -> None:
+        """What lies below `a` is `b` in the order that takes that of `a` back."""
+        assert a.order is not None
+        below, other = find(a.parts[0]), reordered(b, np.argsort(a.order))
+        if below.kind == ATOM or other.kind != REORDERED:
+            self._unify(below, other)
+        else:
+            self._give_up(a, b, f"{a!r} and {b!r} cannot be aligned")
 
     def _give_up(self, a: Term, b: Term, text: str) -> None:
         self._freeze(a, text)

@@ -138,6 +138,7 @@ class Axes:
     def __init__(self, graph: Dataflow, free_inputs: bool = False, free_outputs: bool = False) -> None:
         self.graph = graph
         self.inference = Inference(graph, free_inputs, free_outputs)
+        self.proof_notes: list[str] | None = None  # of `prove`, once it was asked
         self.places: dict[Term, list[tuple[DataNode, int]]] = {}  # where each atom stands, in the order of the model
         for node in dict.fromkeys(graph.state.values()):
             if not holds_values(node.dtype):

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from modulekg_widgets.engine.axes.algebra import ONE, PRODUCT, SUM, Algebra, Reason, Term, atoms, find, product, total
+from modulekg_widgets.engine.axes.algebra import (
+    ONE,
+    PRODUCT,
+    SUM,
+    Algebra,
+    Reason,
+    Term,
+    atoms,
+    find,
+    product,
+    reordered,
+    total,
+)
 from modulekg_widgets.engine.errors import UnknownNameError, shown
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.operators import user_operators
+
+if TYPE_CHECKING:
+    from modulekg_widgets.engine.axes.index_buffers import IndexBuffers
 
 Dims = list[Term]
 
@@ -17,7 +32,7 @@ Dims = list[Term]
 class Call:
     """One call as its rule sees it; tensors are `DataNode`s, their dimensions are lists of terms."""
 
-    __slots__ = ("_algebra", "_dims", "_roles", "operator")
+    __slots__ = ("_algebra", "_dims", "_indices", "_roles", "operator")
 
     def __init__(
         self,
@@ -25,11 +40,13 @@ class Call:
         algebra: Algebra,
         dims: Callable[[DataNode], Dims],
         roles: dict[Term, str],
+        indices: IndexBuffers | None = None,
     ) -> None:
         self.operator = operator
         self._algebra = algebra
         self._dims = dims
         self._roles = roles
+        self._indices = indices
 
     # ---------------------------------------------------------- arguments
 
@@ -144,6 +161,23 @@ class Call:
     def parts(self, term: Term, *sizes: int) -> list[Term]:
         """A dimension taken apart into pieces of the given sizes, laid end to end."""
         return self._algebra.split(term, SUM, sizes)
+
+    def picked(self, term: Term, places: DataNode, at: int = 0) -> Term | None:
+        """What an index picks of a dimension, in its order; None where no buffer of the model holds these indices.
+
+        `at` is the dimension of `places` along which they lie. The buffer follows the axis, and is written anew.
+        """
+        found = None if self._indices is None else self._indices.order(places, at, term.size)
+        if found is None or self._indices is None:
+            return None
+        buffer, order = found
+        count = buffer.shape[0]
+        chosen = reordered(term, order)
+        if count < term.size:
+            chosen = self.parts(chosen, count, term.size - count)[0]
+        self.unify(self.axes(buffer)[0], chosen)
+        self._indices.note(buffer, self.operator, term, self._algebra)
+        return chosen
 
     def role(self, term: Term, role: str) -> None:
         """Say what an axis is for, as `heads`; the first role of an atom stays."""

@@ -126,6 +126,8 @@ def resolve(term: Term, keep: Keep, masks: Masks, where: str) -> None:
         for part in flat(term):
             resolve(part, keep[start : start + part.size], masks, where)
             start += part.size
+    elif term.order is not None:
+        resolve(flat(term)[0], keep[np.argsort(term.order)], masks, where)
     else:
         _resolve_product(flat(term), keep, masks, where)
 

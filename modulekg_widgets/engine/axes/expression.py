@@ -10,7 +10,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Term, find, flat, product
+from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, REORDERED, Term, find, flat, product
 
 Ints = NDArray[np.int64]
 Occurrence = tuple[Term | None, Ints]  # an atom (None: the branch of a sum) and its index at each position, else -1
@@ -23,6 +23,8 @@ def written(term: Term, label: Callable[[Term], str]) -> str:
         return f"{label(term)}={term.size}" if term.size != 1 else "1"
     if term.kind == PRODUCT:
         return f"({' '.join(written(part, label) for part in flat(term))})"
+    if term.kind == REORDERED:
+        return f"reordered({written(flat(term)[0], label)})"
     inside: list[str] = []
     for single, run in groupby(flat(term), lambda part: part.size == 1):
         parts = list(run)
@@ -68,6 +70,8 @@ def occurrences(term: Term) -> list[Occurrence]:
             out += [(atom, np.tile(np.repeat(index, inner), outer)) for atom, index in occurrences(part)]
             outer *= part.size
         return out
+    if term.order is not None:
+        return [(atom, index[term.order]) for atom, index in occurrences(parts[0])]
     branch = np.repeat(np.arange(len(parts)), [part.size for part in parts])
     summed: list[Occurrence] = [(None, branch)]
     start = 0
@@ -125,7 +129,7 @@ def kept(term: Term, masks: Mapping[Term, NDArray[np.bool_]]) -> NDArray[np.bool
     parts = [kept(part, masks) for part in flat(term)]
     if term.kind == PRODUCT:
         return reduce(lambda outer, inner: (outer[:, None] & inner).reshape(-1), parts)
-    return np.concatenate(parts)
+    return np.concatenate(parts) if term.order is None else parts[0][term.order]
 
 
 def remaining(term: Term, counts: Mapping[Term, int]) -> int:
@@ -146,5 +150,7 @@ def rearranged(term: Term, orders: Mapping[Term, Ints]) -> Ints:
     parts = [rearranged(part, orders) for part in flat(term)]
     if term.kind == PRODUCT:
         return reduce(lambda outer, inner: (outer[:, None] * len(inner) + inner).reshape(-1), parts)
+    if term.order is not None:
+        return np.argsort(term.order)[parts[0][term.order]]
     starts = np.cumsum([0, *(len(part) for part in parts[:-1])])
     return np.concatenate([part + start for part, start in zip(parts, starts, strict=True)])

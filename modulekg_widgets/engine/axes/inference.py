@@ -20,10 +20,13 @@ from modulekg_widgets.engine.axes.algebra import (
     find,
     flat,
     product,
+    reordered,
     total,
 )
 from modulekg_widgets.engine.axes.call import Call, Dims, Rule, nodes_in, plain_name, rules
+from modulekg_widgets.engine.axes.index_buffers import IndexBuffers
 from modulekg_widgets.engine.axes.liveness import live_operators
+from modulekg_widgets.engine.axes.triangles import tie_triangles
 from modulekg_widgets.engine.tracing.dataflow import BUFFER, INPUT, PARAMETER, Dataflow, DataNode, OperatorNode, Unknown
 from modulekg_widgets.engine.tracing.operators import user_operators
 from modulekg_widgets.engine.tracing.signature import signature_of
@@ -45,6 +48,7 @@ class Inference:
         self._rules: dict[object, Rule | None] = {}
         self._uniform: set[int] = set()  # values with dimensions along which all is equal
         self._free_inputs = free_inputs
+        self.indices = IndexBuffers(graph)
         live = live_operators(graph)
         for operator in graph.operators:
             self.algebra.mute = operator not in live
@@ -61,6 +65,8 @@ class Inference:
         for node in dict.fromkeys(graph.state.values()):
             if node.consumers and live.isdisjoint(node.consumers):
                 self._freeze(node, f"what {node.label} goes into is not used by this forward pass")
+        for node in self.indices.unfollowed():
+            self._freeze(node, f"the buffer {node.label} holds integers that are read otherwise than as indices")
         self._settle_fillers()
 
     def dims(self, node: DataNode) -> Dims:
@@ -79,6 +85,8 @@ class Inference:
     def _born(self, node: DataNode) -> Dims:
         if node.kind == PARAMETER or (node.kind == BUFFER and holds_values(node.dtype)):
             return [ONE if size == 1 else Term(size) for size in node.shape]
+        if node.kind == BUFFER and node in self.indices:
+            return [Term(size) for size in node.shape]
         if node.kind == INPUT and self._free_inputs:
             return [ONE if size == 1 else Term(size) for size in node.shape]
         if node.kind == INPUT:
@@ -97,7 +105,9 @@ class Inference:
             return
         try:
             fillers = self.algebra.fillers
-            found = rule(Call(operator, self.algebra, self._reader(operator), self.roles))
+            call = Call(operator, self.algebra, self._reader(operator), self.roles, self.indices)
+            tie_triangles(call)
+            found = rule(call)
             self._take(operator, found)
             if self.algebra.fillers > fillers or any(node.index in self._uniform for node in operator.inputs):
                 self._note_uniform(operator)
@@ -177,6 +187,8 @@ def _with_own_fillers(term: Term) -> Term:
     if term.kind == ATOM:
         return term if term.filler is None else Term(term.size, term.frozen, term.filler)
     parts = [_with_own_fillers(part) for part in flat(term)]
+    if term.order is not None:
+        return reordered(parts[0], term.order)
     return product(parts) if term.kind == PRODUCT else total(parts)
 
 

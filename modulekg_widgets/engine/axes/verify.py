@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.expression import rearranged
+from modulekg_widgets.engine.axes.inference import holds_values
 from modulekg_widgets.engine.axes.precision import BatchNormByHand, In, State, cast, rescaled
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, shown
 from modulekg_widgets.engine.identity.hierarchy import walk
@@ -95,19 +96,21 @@ def verify(
     seed: int = 0,
     tolerance: float = TOLERANCE,
     bipartitions: int = 8,
+    only: Sequence[Axis] | None = None,
 ) -> Verification:
     """Permute all free axes at once, then find the wrong ones by halves; the model stays as it is.
 
     The inputs are the traced ones unless `args` and `kwargs` give others of the same shapes. `bipartitions` random
     parts of members are permuted alone; the output must change, else two axes were merged that are independent.
+    `only` names the axes that are asked about, instead of all.
     Raises `TraceError` when the forward pass does not run in float64, or the model was cut since the trace.
     """
     try:
-        return _Proof(axes, args, kwargs, seed, tolerance, torch.float64).report(bipartitions)
+        return _Proof(axes, args, kwargs, seed, tolerance, torch.float64).report(bipartitions, only)
     except TraceError as error:
         try:
             # some kernels, such as grouped matrix products, exist for lower precision only
-            return _Proof(axes, args, kwargs, seed, max(tolerance, SINGLE), torch.float32).report(bipartitions)
+            return _Proof(axes, args, kwargs, seed, max(tolerance, SINGLE), torch.float32).report(bipartitions, only)
         except TraceError:
             raise error from error.__cause__
 
@@ -138,11 +141,11 @@ class _Proof:
         self.state = {name: cast(value, dtype) for name, value in rescaled(self.nodes, seed).items()}
         self.orders = {axis.term: _derangement(axis.size, self.random) for axis in axes.free}
 
-    def report(self, bipartitions: int) -> Verification:
+    def report(self, bipartitions: int, only: Sequence[Axis] | None) -> Verification:
         expected, gradients = self._gradients()
         self.scale = max(largest(expected), 1e-300)
         self.expected = expected
-        free = self.axes.free
+        free = [axis for axis in self.axes.free if only is None or axis in only]
         error = self._error(free)
         wrong = {} if error <= self.tolerance else self._wrong_ones(free)
         proofs: list[AxisProof] = []
@@ -172,8 +175,10 @@ class _Proof:
         return distance(self._run(changed), self.expected) / self.scale
 
     def _permuted(self, node: DataNode, orders: Mapping[Term, NDArray[np.int64]]) -> Tensor:
-        """A tensor with the indices of these axes in their new orders."""
+        """A tensor with the indices of these axes in their new orders; one that holds indices says what it said."""
         value = self.state[node.label]
+        if not holds_values(node.dtype):
+            return value
         for at, term in enumerate(self.axes.inference.dims(node)):
             order = rearranged(term, orders)
             if value.shape[at] > 1 and not np.array_equal(order, np.arange(len(order))):

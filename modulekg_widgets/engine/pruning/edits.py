@@ -30,6 +30,7 @@ class TensorEdit:
     kept: dict[int, Ints]  # dimension → the positions that stay, ascending
     produced: frozenset[int] = frozenset()  # the dimensions along which it makes the axis, for masks
     gain_of: tuple[str, int] | None = None  # of weight_norm's gain: the direction, and the dimension it keeps
+    values: Ints | None = None  # of a buffer of indices: those that stay, ascending, which are numbered anew
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TensorEdit):
@@ -37,7 +38,7 @@ class TensorEdit:
         same = (self.names, self.shape, self.produced, self.gain_of) == (
             other.names, other.shape, other.produced, other.gain_of,
         )  # fmt: skip
-        same = same and self.kept.keys() == other.kept.keys()
+        same = same and self.kept.keys() == other.kept.keys() and _equal(self.values, other.values)
         return same and all(np.array_equal(positions, other.kept[at]) for at, positions in self.kept.items())
 
     def __hash__(self) -> int:
@@ -57,6 +58,7 @@ class TensorEdit:
         for at, positions in self.kept.items():
             part = part.index_select(layout.index(at), _index(positions, tensor))
         part = part if self.kept else part.clone(memory_format=torch.contiguous_format)
+        part = part if self.values is None else _numbered(part, self.values)
         return part.permute([layout.index(at) for at in range(tensor.dim())]).data
 
     def rescaled(self, gain: torch.Tensor, before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
@@ -83,8 +85,22 @@ class TensorEdit:
             layout = _memory_order(part)
         out = torch.empty_permuted(self.shape, layout, dtype=part.dtype, device=part.device)
         out = out.zero_() if before is None else out.copy_(before)
+        if self.values is not None:
+            part = _index(self.values, part)[part.long()].to(part.dtype)
         _put(bits(out), list(self.kept.items()), bits(part.resolve_conj().resolve_neg()))
         return out
+
+
+def _equal(left: Ints | None, right: Ints | None) -> bool:
+    return left is right if left is None or right is None else np.array_equal(left, right)
+
+
+def _numbered(indices: torch.Tensor, stay: Ints) -> torch.Tensor:
+    """The place of each index among those that stay."""
+    known = _index(stay, indices).to(indices.dtype)
+    if not indices.is_meta and not bool(torch.isin(indices, known).all()):
+        raise CutError("a buffer holds other indices than it did when the plan was made: plan again")
+    return torch.searchsorted(known, indices.contiguous()).to(indices.dtype)
 
 
 def _as_it_is(make: Callable[..., torch.Tensor], tensor: torch.Tensor, *others: torch.Tensor | None) -> torch.Tensor:
@@ -189,6 +205,8 @@ def _place(held: dict[str, Held], names: dict[int, set[str]], edit: TensorEdit) 
     if unknown := names[id(tensor)].difference(edit.names):
         raise CutError(f"{shown(edit.names[0])} is {shown(min(unknown))} too, which is not so in the plan: plan again")
     check_memory(edit.names[0], tensor)
+    if edit.values is not None and (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool):
+        raise CutError(f"{shown(edit.names[0])} is {tensor.dtype}, and holds no indices: plan for this model")
     if tuple(tensor.shape) != edit.shape:
         raise CutError(
             f"{shown(edit.names[0])} has shape {list(tensor.shape)} where {list(edit.shape)} is expected: "

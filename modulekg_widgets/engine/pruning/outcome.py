@@ -11,10 +11,11 @@ import numpy as np
 from modulekg_widgets.engine.axes.algebra import atoms
 from modulekg_widgets.engine.axes.attributes import changed_attributes
 from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.cut_analysis import Masks
 from modulekg_widgets.engine.axes.expression import kept
 from modulekg_widgets.engine.axes.layers import Layers
 from modulekg_widgets.engine.pruning.choice import dimensions_read
-from modulekg_widgets.engine.pruning.edits import Edits, TensorEdit, Whole
+from modulekg_widgets.engine.pruning.edits import Edits, Ints, TensorEdit, Whole
 from modulekg_widgets.engine.pruning.selection import Selection
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
@@ -57,7 +58,16 @@ class Outcome:
             if cut is not None and cut.kept.keys() - {dim % direction.dim()}:
                 own = tensors.get(gain, TensorEdit(gain.names, gain.shape, {}))
                 tensors[gain] = replace(own, gain_of=(direction.label, dim))
+        for buffer, term in self.axes.inference.indices.picked_from.items():
+            if any(atom in masks for atom in atoms(term)):
+                tensors[buffer] = self._renumbered(buffer, masks, np.flatnonzero(kept(term, masks)))
         return Edits(tuple(tensors.values()), {**changed_attributes(self.axes, selection.changed), **attributes})
+
+    def _renumbered(self, buffer: DataNode, masks: Masks, stay: Ints) -> TensorEdit:
+        """A buffer of indices without those that go, the others numbered as they lie then."""
+        own = kept(self.axes.inference.dims(buffer)[0], masks)
+        dims = {} if own.all() else {0: np.flatnonzero(own)}
+        return TensorEdit(buffer.names, buffer.shape, dims, values=stay)
 
     def _produced(self, node: DataNode, stays: Iterable[int]) -> frozenset[int]:
         return frozenset(at for at in stays if node.is_parameter and (node, at) not in self._read)

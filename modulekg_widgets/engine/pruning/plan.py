@@ -11,6 +11,7 @@ import numpy as np
 from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.axes.cut_analysis import Cut, positions_to_mask
 from modulekg_widgets.engine.axes.graph import DataflowGraph
+from modulekg_widgets.engine.axes.proved import prove
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.choice import (
     Choice,
@@ -81,6 +82,7 @@ class _Planner:
         self.graph = widest(graph)
         self.request = request
         self.axes = self.graph.axes
+        self.notes = prove(self.axes)
         self.choice = Choice(self.axes, request.granularity, request.only, request.keep)
         self.outcome = Outcome(self.axes)
         self.repair = Repair(self.axes, self.outcome)
@@ -118,6 +120,7 @@ class _Planner:
             edits=self.repair.edits(draft),
             changes=(*self.repair.changes(draft), *scale_changes(rehearsal.scales)),
             call=self._call(cuts),
+            notes=tuple(self.notes),
             **self._sizes(draft, rehearsal),
         )
 

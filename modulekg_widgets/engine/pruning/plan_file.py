@@ -67,6 +67,7 @@ def _document(plan: PruningPlan) -> dict[str, Any]:
             "kept": {str(at): number_of(kept) for at, kept in edit.kept.items()},
             "produced": sorted(edit.produced),
             **({"gain_of": list(edit.gain_of)} if edit.gain_of else {}),
+            **({} if edit.values is None else {"values": number_of(edit.values)}),
         }
         for edit in plan.edits.tensors
     ]
@@ -204,7 +205,15 @@ class _Reader:
         produced = _sizes(_list(entry.get("produced"), "produced"), "produced")
         if not names or not set(produced) <= set(kept):
             raise PlanFileError("a tensor has no name, or makes what it does not keep")
-        return TensorEdit(names, shape, kept, frozenset(produced), _gain_of(entry.get("gain_of")))
+        return TensorEdit(
+            names, shape, kept, frozenset(produced), _gain_of(entry.get("gain_of")), self._values(entry.get("values"))
+        )
+
+    def _values(self, number: Any) -> Ints | None:
+        """The indices that stay of those that a buffer holds."""
+        if number is not None and (not _is_size(number) or number >= len(self.positions)):
+            raise PlanFileError(f"a buffer of indices has no positions {_told(number)}")
+        return None if number is None else self.positions[number]
 
 
 def _gain_of(value: Any) -> tuple[str, int] | None:

@@ -42,6 +42,7 @@ class PruningPlan:
     flops: tuple[int, int]
     macs: tuple[int, int]
     call: str = field(repr=False, compare=False)  # Python that makes this plan again
+    notes: tuple[str, ...] = field(default=(), compare=False)  # what could not be verified, as sentences
 
     def cut(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> Any:
         """Cut `model` in place, wholly or not at all; gives the receipt that undoes it.
@@ -87,6 +88,7 @@ class PruningPlan:
                 *(f"  {shown(str(change), 500)}" for change in self.changes[:ROWS]),
             ]
             lines += [f"  … and {len(self.changes) - ROWS} more"] if len(self.changes) > ROWS else []
+        lines += ["", *(shown(note, 500) for note in self.notes)] if self.notes else []
         return "\n".join(lines)
 
     @property
@@ -104,7 +106,8 @@ class PruningPlan:
         head = "<tr><th>axis</th><th>before</th><th>after</th><th>members</th></tr>"
         changes = "".join(f"<li>{html.escape(str(change))}</li>" for change in self.changes[:ROWS])
         listed = f"<p>corrections that the dry run asked for</p><ul>{changes}</ul>" if changes else ""
-        return f"<p>{html.escape(self.summary)}</p><table>{head}{rows}</table>{more}{listed}"
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        return f"<p>{html.escape(self.summary)}</p><table>{head}{rows}</table>{more}{listed}{notes}"
 
 
 def _few(members: Iterable[str]) -> str:

@@ -94,6 +94,10 @@ def _entries(term: Term) -> Iterator[tuple[Term, Ints, Ints]]:
             for atom, positions, index in _entries(part):
                 yield atom, positions + start, index
             start += part.size
+    elif term.order is not None:
+        places = np.argsort(term.order)
+        for atom, positions, index in _entries(flat(term)[0]):
+            yield atom, places[positions], index
     else:
         outer, inner = 1, term.size
         for part in flat(term):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from axes.rules.examples import (
     attention,
+    backward,
     composites,
     convolution,
     elementwise,
@@ -25,8 +26,8 @@ from axes.rules.examples import (
 )  # fmt: skip
 
 FAMILIES = [
-    attention, convolution, elementwise, factories, fourier, indexing, joining, linalg, losses, matmul, normalization,
-    ordering, recurrent, reduction, reshaping, spatial, vision,
+    attention, backward, convolution, elementwise, factories, fourier, indexing, joining, linalg, losses, matmul,
+    normalization, ordering, recurrent, reduction, reshaping, spatial, vision,
 ]  # fmt: skip
 EXAMPLES = [of for family in FAMILIES for of in family.EXAMPLES]
 COMPOSITES = [*composites.EXAMPLES, *sequences.EXAMPLES]

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from modulekg_widgets.engine.axes.call import ONE, Call, Dims, rule
+from modulekg_widgets.engine.axes.rules.spatial import moving
 
 
 @rule("aten::convolution", "aten::_convolution", "aten::mkldnn_convolution", "aten::cudnn_convolution",
       "aten::convolution_overrideable")  # fmt: skip
 def convolution(call: Call) -> Dims:
-    """x.C = G·(I/G) and y.C = G·(O/G) with one G; the kernel walks the other dimensions."""
+    """x.C = G·(I/G) and y.C = G·(O/G) with one G; a kernel of more than one position walks the other dimensions."""
     x, weight = call.axes(call.inputs[0]), call.axes(call.inputs[1])
     groups = call["groups"]
     transposed = call.has("transposed") and call["transposed"]
     call.freeze_all(weight[2:], "positions of the kernel")
     spatial = len(weight) - 2
-    call.freeze_all(x[-spatial:], "a kernel walks over it")
+    after = _after(call, x[-spatial:])
     channels = len(x) - spatial - 1
     group = ONE
     # (in, out/G) when transposed, else (out, in/G)
@@ -37,7 +38,20 @@ def convolution(call: Call) -> Dims:
     bias = call.inputs[2] if len(call.inputs) > 2 else None
     if bias is not None:
         call.unify(call.axes(bias)[0], out)
-    return [*x[:channels], out, *call.frozen_all(call.output.shape[-spatial:], "positions after a convolution")]
+    return [*x[:channels], out, *after]
+
+
+def _after(call: Call, positions: Dims) -> Dims:
+    """Positions after a kernel that walks over these; one of a single position takes each of them alone."""
+    count = len(positions)
+    shape = call.output.shape[-count:]
+    walked = moving(count, call.inputs[1].shape[2:], call["stride"], call["padding"])
+    kept = [not moves and term.size == size for term, size, moves in zip(positions, shape, walked, strict=True)]
+    call.freeze_all([term for term, still in zip(positions, kept, strict=True) if not still], "a kernel walks over it")
+    return [
+        term if still else call.frozen(size, "positions after a convolution")
+        for term, size, still in zip(positions, shape, kept, strict=True)
+    ]
 
 
 @rule("aten::conv_tbc")

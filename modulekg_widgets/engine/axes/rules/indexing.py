@@ -8,10 +8,12 @@ import torch
 
 from modulekg_widgets.engine.axes.algebra import Term, find
 from modulekg_widgets.engine.axes.call import ONE, Call, Dims, rule
+from modulekg_widgets.engine.axes.index_buffers import source
 from modulekg_widgets.engine.axes.rules.elementwise import broadcast
-from modulekg_widgets.engine.tracing.dataflow import DataNode
+from modulekg_widgets.engine.tracing.dataflow import CONSTANT, DataNode
 
 TEXT = "looked up by index"
+CODE = "looked up by indices that the code makes, and that a cut cannot write anew"
 
 
 @rule("aten::embedding")
@@ -54,14 +56,29 @@ def index(call: Call) -> Dims:
     """Advanced indexing: where the indices stand side by side the result does too, else it comes first."""
     dims, shape = call.axes(call["self"]), call.output.shape
     taken = _taken(call["indices"])
-    for at in taken:
-        call.freeze(dims[at], TEXT)
+    if (picked := _picked(call, dims, taken)) is not None:
+        return picked
+    for at, places in taken.items():
+        call.freeze(dims[at], _why(places))
     start, kept = _kept(dims, taken)
     new = _index_dims(call, list(dict.fromkeys(taken.values())), shape[start : start + len(shape) - len(kept)])
     out = [*kept[:start], *new, *kept[start:]]
     if call.has("mask"):
         call.unify_broadcast(call["mask"], out)
     return out
+
+
+def _picked(call: Call, dims: Dims, taken: dict[int, DataNode]) -> Dims | None:
+    """What a single index picks, where it is a buffer that can follow."""
+    if len(taken) != 1 or call.has("mask"):
+        return None
+    ((at, places),) = taken.items()
+    picked = call.picked(dims[at], places) if places.dim() == 1 else None
+    return None if picked is None else [*dims[:at], picked, *dims[at + 1 :]]
+
+
+def _why(places: DataNode) -> str:
+    return CODE if source(places).kind == CONSTANT else TEXT
 
 
 def _taken(indices: list[DataNode | None]) -> dict[int, DataNode]:
@@ -109,7 +126,11 @@ def index_put(call: Call) -> Dims:
         call.unify_all(call.axes(entries[0]), dims[start : start + entries[0].dim()])
         call.unify_broadcast(values, kept[start:])
         return dims
-    call.freeze_all([dims[at] for at in taken], TEXT)
+    if (picked := _picked(call, dims, taken)) is not None:
+        call.unify_broadcast(values, picked)
+        return dims
+    for at, places in taken.items():
+        call.freeze(dims[at], _why(places))
     masked = any(map(_is_mask, entries))
     new = _index_dims(call, entries, [1])
     if masked:
@@ -152,7 +173,9 @@ def index_select(call: Call) -> Dims:
     if not dims:
         return []
     at = call["dim"] % len(dims)
-    call.freeze(dims[at], TEXT)
+    if (picked := _picked(call, dims, {at: call["index"]})) is not None:
+        return picked
+    call.freeze(dims[at], _why(call["index"]))
     return [*dims[:at], *(call.axes(call["index"]) or [ONE]), *dims[at + 1 :]]
 
 
@@ -161,12 +184,13 @@ def gather(call: Call) -> Dims:
     """One dimension is looked up; along the others index and source go together where they are as long."""
     dims, picked = call.axes(call["self"]) or [ONE], call.axes(call["index"])
     at = call["dim"] % len(dims)
+    chosen = call.picked(dims[at], call["index"], at) if call["index"].dim() else None
     for position, (term, other) in enumerate(zip(dims, picked, strict=False)):
-        if position == at:
-            call.freeze(term, TEXT)
-        else:
+        if position != at:
             _meet(call, term, other)
-    return picked
+        elif chosen is None:
+            call.freeze(term, _why(call["index"]))
+    return picked if chosen is None else [*picked[:at], chosen, *picked[at + 1 :]]
 
 
 def _meet(call: Call, term: Term, other: Term) -> None:
@@ -196,15 +220,19 @@ def scatter(call: Call) -> Dims:
 @rule("aten::index_add", "aten::index_copy", "aten::index_reduce", "aten::index_fill")
 def index_write(call: Call) -> Dims:
     """Slices written along one dimension; the others meet."""
-    dims = call.axes(call["self"])
-    at = call["dim"] % len(dims) if dims else 0
-    call.freeze_all(dims[at : at + 1], TEXT)
+    own = call.axes(call["self"])
+    dims = own or [ONE]
+    at = call["dim"] % len(dims)
+    if (picked := _picked(call, dims, {at: call["index"]})) is not None:
+        call.unify_all(call.axes(call["source"]) if call.has("source") else picked, picked)
+        return own
+    call.freeze(dims[at], _why(call["index"]))
     if call.has("source"):
         source = call.axes(call["source"])
         places = call.axes(call["index"])
         expected = [*dims[:at], *(places or [ONE] if len(source) == len(dims) else []), *dims[at + 1 :]]
         call.unify_all(source, expected)
-    return dims
+    return own
 
 
 @rule("aten::take", "aten::put")

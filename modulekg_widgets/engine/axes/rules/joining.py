@@ -22,6 +22,28 @@ def cat(call: Call) -> Dims:
     return [*dims[:at], call.sum(*(own[at] for own in every)), *dims[at + 1 :]]
 
 
+@rule("aten::_chunk_cat")
+def chunk_cat(call: Call) -> Dims:
+    """Each tensor in chunks along one dimension, all that is in a chunk flat, and chunk by chunk end to end."""
+    count, every = call["num_chunks"], [call.axes(node) for node in call["tensors"]]
+    at = call["dim"] % len(every[0])
+    dims, text = every[0][:at], "taken apart in chunks"
+    flat_parts = []
+    for own, size in zip(every, _chunk_sizes(call, at, count), strict=True):
+        call.unify_all(own[:at], dims)
+        if own[at].size == count * size:
+            flat_parts.append(call.product(call.factors(own[at], count, size)[1], *own[at + 1 :]))
+            call.freeze(call.factors(own[at], count, size)[0], text)
+        else:  # the last chunk is padded
+            call.freeze(own[at], text)
+            flat_parts.append(call.product(call.frozen(size, text), *own[at + 1 :]))
+    return [*dims, call.frozen(count, text), call.sum(*flat_parts)]
+
+
+def _chunk_sizes(call: Call, at: int, count: int) -> list[int]:
+    return [-(-node.shape[at] // count) for node in call["tensors"]]
+
+
 @rule("aten::stack", "aten::_stack")
 def stack(call: Call) -> Dims:
     """A new frozen dimension; the others meet."""

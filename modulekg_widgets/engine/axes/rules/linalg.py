@@ -10,13 +10,11 @@ TEXT = "taken as one whole matrix"
 
 @rule(
     "aten::linalg_det", "aten::_linalg_det", "aten::logdet", "aten::linalg_slogdet", "aten::_linalg_slogdet",
-    "aten::linalg_cholesky_ex", "aten::cholesky_inverse", "aten::cholesky_solve", "aten::linalg_qr", "aten::geqrf",
+    "aten::linalg_cholesky_ex", "aten::cholesky_inverse", "aten::linalg_qr", "aten::geqrf",
     "aten::linalg_householder_product", "aten::ormqr", "aten::linalg_lu", "aten::linalg_lu_factor_ex",
     "aten::lu_unpack",
-    "aten::linalg_lu_solve", "aten::linalg_ldl_factor_ex", "aten::linalg_ldl_solve", "aten::linalg_eig",
-    "aten::_linalg_eigvals", "aten::_linalg_eigh", "aten::_linalg_svd", "aten::linalg_polar",
-    "aten::linalg_matrix_sqrth",
-    "aten::linalg_solve_triangular", "aten::triangular_solve", "aten::linalg_lstsq",
+    "aten::linalg_ldl_factor_ex", "aten::linalg_eig", "aten::_linalg_eigvals", "aten::_linalg_eigh",
+    "aten::_linalg_svd", "aten::linalg_polar", "aten::linalg_matrix_sqrth", "aten::linalg_lstsq",
 )  # fmt: skip
 def whole_matrix(call: Call) -> list[Dims]:
     """Factors and figures of matrices are in an order of their own; only the batch is kept."""
@@ -31,6 +29,26 @@ def whole_matrix(call: Call) -> list[Dims]:
         else call.frozen_all(node.shape, TEXT)  # empty, as it was not asked for
         for node in call.results
     ]
+
+
+_FACTORS = {"cholesky_solve": ("input2", "self"), "linalg_solve_triangular": ("self", "B"),
+            "triangular_solve": ("A", "self")}  # beside these the factors are named as `linalg` has it  # fmt: skip
+
+
+@rule("aten::cholesky_solve", "aten::linalg_ldl_solve", "aten::linalg_lu_solve", "aten::linalg_solve_triangular",
+      "aten::triangular_solve")  # fmt: skip
+def solve_factored(call: Call) -> list[Dims]:
+    """A matrix that was factored, in the order of its factors, and right-hand sides, each for itself."""
+    factors, sides = _FACTORS.get(call.name, (call.operator.overload._schema.arguments[0].name, "B"))
+    matrix, given = call.axes(call[factors]), call.axes(call[sides])
+    batch = broadcast(call, matrix[:-2], given[:-2])
+    if call.has("pivots"):
+        *pivot_batch, pivots = call.axes(call["pivots"])
+        call.unify_all(pivot_batch, matrix[:-2])
+        call.freeze(pivots, TEXT)
+    left = call["left"] if call.has("left") else True
+    call.freeze_all([*matrix[-2:], given[-2 if left else -1]], TEXT)
+    return [[*batch, *given[-2:]], *([*batch, *matrix[-2:]] for _ in call.results[1:])]
 
 
 @rule("aten::linalg_inv_ex", "aten::linalg_matrix_exp")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modulekg_widgets.engine.axes.call import Call, Dims, rule
+from modulekg_widgets.engine.axes.call import ONE, Call, Dims, rule
 from modulekg_widgets.engine.axes.rules.elementwise import broadcast
 
 CLASSES = "classes"
@@ -24,7 +24,7 @@ def elementwise_loss(call: Call) -> Dims:
 def class_loss(call: Call) -> list[Dims]:
     """One class per sample or position is right; classes are the second dimension, or the only one."""
     prediction, target, *weight = call.inputs
-    dims = call.axes(prediction)
+    dims = call.axes(prediction) or [ONE]
     at = min(1, len(dims) - 1)
     kept = [*dims[:at], *dims[at + 1 :]]
     call.freeze_all([dims[at], *(term for node in weight for term in call.axes(node))], CLASSES)
@@ -36,9 +36,29 @@ def class_loss(call: Call) -> list[Dims]:
 def multilabel_loss(call: Call) -> list[Dims]:
     """The right classes of a sample stand first in its row of targets."""
     prediction, target = (call.axes(node) for node in call.inputs)
-    call.freeze_all([prediction[-1], target[-1]], CLASSES)
+    call.freeze_all([*prediction[-1:], *target[-1:]], CLASSES)
     call.unify_all(prediction[:-1], target[:-1])
     return [_reduced(call, prediction[:-1]), target]
+
+
+@rule("torch_nn::_linear_cross_entropy_batch_chunked", "torch_nn::_linear_cross_entropy_batch_chunked_no_reduction")
+def linear_class_loss(call: Call) -> list[Dims]:
+    """A linear layer and its loss over classes, sample by sample; gradients lie as what they are for."""
+    sample, features = call.axes(call["input"])
+    classes, inside = call.axes(call["linear_weight"])
+    call.unify(features, inside)
+    call.freeze(classes, CLASSES)
+    for name in ("linear_bias", "weight"):
+        if call[name] is not None:
+            call.unify(call.axes(call[name])[0], classes)
+    target = call.axes(call["target"])  # a class, or a share of each class
+    call.unify_all(target, [sample, classes][: len(target)])
+    first, *gradients = call.results
+    return [
+        [sample] if first.dim() else [],
+        *(dims if len(node.shape) == len(dims) and node.numel() else call.frozen_all(node.shape, "not asked for")
+          for node, dims in zip(gradients, ([sample, features], [classes, features], [classes]), strict=False)),
+    ]  # fmt: skip
 
 
 @rule("aten::_ctc_loss")

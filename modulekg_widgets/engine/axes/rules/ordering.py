@@ -89,7 +89,8 @@ def isin(call: Call) -> Dims:
 
 @rule("aten::nonzero", "aten::nonzero_static", "aten::masked_select", "aten::unique_consecutive", "aten::_unique2",
       "aten::unique_dim", "aten::unique_dim_consecutive", "aten::_unique", "aten::bincount", "aten::histc",
-      "aten::histogram", "aten::argwhere", "aten::multinomial")  # fmt: skip
+      "aten::histogram", "aten::_histogramdd_bin_edges", "aten::_histogramdd_from_bin_tensors",
+      "aten::_histogramdd_from_bin_cts", "aten::argwhere", "aten::multinomial")  # fmt: skip
 def chosen_by_data(call: Call) -> list[Dims]:
     """How many there are, or which, depends on the data and on the order."""
     for node in call.inputs:
@@ -97,7 +98,7 @@ def chosen_by_data(call: Call) -> list[Dims]:
     return [call.frozen_all(node.shape, "chosen by the data") for node in call.results]
 
 
-@rule("aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero", "aten::_assert_async",
+@rule("aten::_local_scalar_dense", "aten::equal", "aten::allclose", "aten::is_nonzero", "aten::_assert_async",
       "aten::_assert_tensor_metadata", "aten::_functional_assert_async")  # fmt: skip
 def asked_by_python(call: Call) -> list[Dims]:
     """Python reads one figure; whatever made it has had its say."""

@@ -15,7 +15,7 @@ _WITH_INDEX = ("max", "min", "median", "nanmedian", "mode", "kthvalue")
     "aten::prod", "aten::var", "aten::std", "aten::var_mean", "aten::std_mean", "aten::any", "aten::all",
     "aten::logsumexp", "aten::linalg_vector_norm", "aten::norm", "aten::count_nonzero", "aten::linalg_norm",
     "aten::max", "aten::min", "aten::median", "aten::nanmedian", "aten::mode", "aten::kthvalue", "aten::_aminmax",
-    "aten::linalg__powsum", "aten::_is_all_true", "aten::_is_any_true",
+    "aten::linalg__powsum", "aten::_is_all_true", "aten::_is_any_true", "aten::hash_tensor",
 )  # fmt: skip
 def reduce(call: Call) -> list[Dims]:
     """Reduced dimensions vanish or keep one index; where an index is returned and read, the order matters."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.call import ONE, Call, Dims, rule
+from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 
 @rule("aten::view", "aten::_unsafe_view", "aten::reshape", "aten::_reshape_alias", "aten::view_copy",
@@ -161,25 +162,72 @@ def repeat_interleave(call: Call) -> Dims:
 
 @rule("aten::as_strided", "aten::as_strided_copy")
 def as_strided(call: Call) -> Dims:
-    """The same shape and steps are a plain alias; anything else reads memory in an order of its own."""
+    """The same shape and steps are a plain alias; else a dimension stays that is walked whole, apart from the others.
+
+    So the overlapping windows of a local attention keep their features.
+    """
     source, out = call["self"], call.output
     dims = call.axes(source)
     # along one index there are no steps: global pooling restrides its result so
-    if source.shape == out.shape and all(
-        size == 1 or before == after for size, before, after in zip(out.shape, source.stride, out.stride, strict=True)
+    from_start = call["storage_offset"] is None
+    if (
+        from_start
+        and source.shape == out.shape
+        and all(
+            size == 1 or before == after
+            for size, before, after in zip(out.shape, source.stride, out.stride, strict=True)
+        )
     ):
         return dims
-    call.freeze_all(dims, "read through as_strided")
-    return call.frozen_all(out.shape, "read through as_strided")
+    steps = list(zip(call["size"], call["stride"], strict=True))
+    kept = _walked_whole(source, steps) if from_start else {}
+    call.freeze_all([term for at, term in enumerate(dims) if at not in kept.values()], "read through as_strided")
+    return [
+        dims[kept[at]] if at in kept else call.frozen(size, "read through as_strided")
+        for at, size in enumerate(out.shape)
+    ]
 
 
-@rule("aten::resize")
+def _walked_whole(source: DataNode, walked: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """The dimensions, of sizes and steps in memory, that are one of a dense source, each with that one.
+
+    Its size and step are the same, and the others together step over whole runs of it or stay inside of one step.
+    """
+    found: dict[int, int] = {}
+    if not _is_dense(source):
+        return found
+    for at, (size, step) in enumerate(zip(source.shape, source.stride, strict=True)):
+        places = [place for place, each in enumerate(walked) if each == (size, step)]
+        if size == 1 or len(places) != 1:
+            continue
+        others = [*walked[: places[0]], *walked[places[0] + 1 :]]
+        inside = sum((count - 1) * stride for count, stride in others if stride % (size * step))
+        if inside < step:
+            found[places[0]] = at
+    return found
+
+
+def _is_dense(node: DataNode) -> bool:
+    """Whether the elements lie in memory without gaps, in whatever order of the dimensions."""
+    step = 1
+    for stride, size in sorted(
+        (stride, size) for size, stride in zip(node.shape, node.stride, strict=True) if size > 1
+    ):
+        if stride != step:
+            return False
+        step *= size
+    return True
+
+
+@rule("aten::resize", "aten::resize_as")
 def resize(call: Call) -> Dims:
     """The same memory in another shape, perhaps more or less of it."""
     dims, shape = call.axes(call["self"]), call.output.shape
-    if tuple(call["self"].shape) == shape:
+    other = call.axes(call["the_template"]) if call.has("the_template") else []
+    if call["self"].shape == shape:
+        call.unify_all(other, dims[: len(other)])
         return dims
-    call.freeze_all(dims, "resized in memory")
+    call.freeze_all([*dims, *other], "resized in memory")
     return call.frozen_all(shape, "resized in memory")
 
 

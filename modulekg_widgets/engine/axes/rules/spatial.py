@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.call import Call, Dims, rule
 
 _WALKED = {
@@ -24,7 +27,9 @@ def window(call: Call) -> list[Dims]:
     """Pooling, interpolation and padding by what lies inside; where there are indices, they lie like the values."""
     dims = call.axes(call.inputs[0])
     at = len(dims) - _COUNT[call.name]
-    call.freeze_all(dims[at:], "a window walks over it")
+    walked = _walked(call, _COUNT[call.name])
+    sizes = call.output.shape[at:]
+    after = [_after(call, *each) for each in zip(dims[at:], sizes, walked, strict=True)]
     for node in call.inputs[1:]:
         other = call.axes(node)
         # beside indices, which lie like the values: random places of windows, (samples, channels, coordinates)
@@ -32,7 +37,34 @@ def window(call: Call) -> list[Dims]:
         call.freeze_all(other[len(lead) :], "a window walks over it")
         for a, b in zip(reversed(dims[:at]), reversed(lead), strict=False):
             call.unify(a, b)
-    return [[*dims[:at], *call.frozen_all(node.shape[at:], "positions after a window")] for node in call.results]
+    return [[*dims[:at], *after] for _ in call.results]
+
+
+def _after(call: Call, term: Term, size: int, moves: bool) -> Term:
+    """Positions after a window that walks over these, or that takes each of them alone."""
+    if not moves and term.size == size:
+        return term
+    call.freeze(term, "a window walks over it")
+    return call.frozen(size, "positions after a window")
+
+
+def _walked(call: Call, count: int) -> list[bool]:
+    """Whether the window takes more than one position at a time, dimension by dimension."""
+    if len(call.results) > 1 and call.is_read(call.results[1]):
+        return [True] * count  # indices count the positions of all dimensions
+    if call.has("kernel_size") and call.has("padding"):
+        kernel = call["kernel_size"]
+        return moving(count, kernel, call["stride"] or kernel, call["padding"])
+    if "_pad" in call.name:
+        pads = call["padding"]
+        return [any(pads[2 * pair : 2 * pair + 2]) for pair in reversed(range(count))]
+    return [True] * count
+
+
+def moving(count: int, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]) -> list[bool]:
+    """Whether a kernel takes more than one position at a time, or others than those that are there."""
+    every = (list(sizes) if len(sizes) == count else [*sizes] * count for sizes in (kernel, stride, padding))
+    return [sizes != (1, 1, 0) for sizes in zip(*every, strict=True)]
 
 
 @rule("aten::grid_sampler_2d", "aten::grid_sampler_3d", "aten::grid_sampler", "aten::cudnn_grid_sampler")
@@ -79,9 +111,11 @@ def col2im(call: Call) -> Dims:
 def unfold(call: Call) -> Dims:
     """Overlapping pieces of one dimension as a new last one."""
     dims = call.axes(call["self"])
+    shape = call.output.shape
+    if not dims:
+        return call.frozen_all(shape, "positions of the window")
     at = call["dimension"] % len(dims)
     call.freeze(dims[at], "a window walks over it")
-    shape = call.output.shape
     return [
         *dims[:at], call.frozen(shape[at], "positions after a window"), *dims[at + 1 :],
         call.frozen(shape[-1], "positions of the window"),
@@ -92,21 +126,20 @@ def unfold(call: Call) -> Dims:
 def pixel_shuffle(call: Call) -> Dims:
     """C·r² channels become C, r times as wide and high."""
     *batch, channels, height, width = call.axes(call["self"])
-    out = call.output.shape[-3]
-    kept, inner = call.factors(channels, out, channels.size // out)
-    call.freeze(inner, "spread over positions")
-    call.freeze_all([height, width], "positions spread apart")
-    return [*batch, kept, *call.frozen_all(call.output.shape[-2:], "positions after a pixel shuffle")]
+    step = call["upscale_factor"]
+    kept, down, across = call.factors(channels, call.output.shape[-3], step, step)
+    call.freeze_all([down, across], "spread over positions")
+    return [*batch, kept, call.product(height, down), call.product(width, across)]
 
 
 @rule("aten::pixel_unshuffle")
 def pixel_unshuffle(call: Call) -> Dims:
     """C channels become C·r², r times less wide and high."""
     *batch, channels, height, width = call.axes(call["self"])
-    call.freeze_all([height, width], "positions gathered")
-    count = call.output.shape[-3] // channels.size
-    merged = call.product(channels, call.frozen(count, "gathered from positions"))
-    return [*batch, merged, *call.frozen_all(call.output.shape[-2:], "positions after a pixel unshuffle")]
+    step = call["downscale_factor"]
+    sides = [call.factors(term, term.size // step, step) for term in (height, width)]
+    call.freeze_all([inner for _, inner in sides], "gathered from positions")
+    return [*batch, call.product(channels, *(inner for _, inner in sides)), *(outer for outer, _ in sides)]
 
 
 @rule("aten::channel_shuffle", "aten::native_channel_shuffle")

@@ -96,7 +96,13 @@ LAYERS = [
         x(3),
     ),
     function("rms norm", "a b, b -> a b", lambda a, w: F.rms_norm(a, [3], w), x(2, 3), x(3)),
-    function("local response norm", "a . . -> a . .", lambda a: F.local_response_norm(a, 3), x(2, 5, 7)),
+    function(
+        "windows of what lies in another order",
+        "a . b -> a b . .",
+        lambda a: a.transpose(1, 2).as_strided([2, 5, 3, 3], [35, 1, 10, 5]),
+        x(2, 7, 5),
+    ),
+    function("local response norm", "a . b -> a . b", lambda a: F.local_response_norm(a, 3), x(2, 5, 7)),
     function("normalize", "a b c -> a b c", F.normalize, x(2, 3, 5)),
     of_module(
         "weight norm", "a b, c, c 1, c b -> a c", nn.utils.parametrizations.weight_norm(nn.Linear(3, 5)), x(2, 3)
@@ -159,8 +165,8 @@ POSITIONS = [
     ),
     function("unfold", "a b . . -> a (b .) .", lambda a: F.unfold(a, (2, 3)), x(2, 3, 7, 11)),
     function("fold", "a (b .) . -> a b . .", lambda a: F.fold(a, (7, 11), (2, 3)), x(2, 18, 54)),
-    function("pixel shuffle", "a (b .) . . -> a b . .", lambda a: F.pixel_shuffle(a, 2), x(2, 12, 5, 7)),
-    function("pixel unshuffle", "a b . . -> a (b .) . .", lambda a: F.pixel_unshuffle(a, 2), x(2, 3, 10, 14)),
+    function("pixel shuffle", "a (b . .) c d -> a b (c .) (d .)", lambda a: F.pixel_shuffle(a, 2), x(2, 12, 5, 7)),
+    function("pixel unshuffle", "a b (c .) (d .) -> a (b . .) c d", lambda a: F.pixel_unshuffle(a, 2), x(2, 3, 10, 14)),
     function("channel shuffle", "a (b c) d e -> a (c b) d e", lambda a: F.channel_shuffle(a, 2), x(2, 6, 5, 7)),
 ]
 
@@ -250,7 +256,7 @@ SIGNALS = [
         for name in ("fftshift", "ifftshift")
     ),
     function(
-        "stft", ". . -> . . .", lambda a: torch.stft(a, 4, return_complex=True, window=torch.hann_window(4)), x(2, 12)
+        "stft", "a . -> a . .", lambda a: torch.stft(a, 4, return_complex=True, window=torch.hann_window(4)), x(2, 12)
     ),
 ]
 

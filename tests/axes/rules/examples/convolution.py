@@ -43,6 +43,10 @@ EXAMPLES = [
     _convolution(PLAIN, x(2, 3, 7, 11), x(5, 3, 2, 3), x(5)),
     _convolution("a b . . ., c b . . ., c -> a c . . .", x(2, 3, 7, 5, 11), x(5, 3, 2, 3, 4), x(5)),
     _convolution("a (b c) . ., (b d) c . . -> a (b d) . .", x(2, 6, 7, 11), x(10, 3, 2, 3), groups=2),
+    # a kernel of one position walks over nothing
+    _convolution("a b c, d b 1, d -> a d c", x(2, 3, 7), x(5, 3, 1), x(5)),
+    _convolution("a b c . d, e b 1 . 1 -> a e c . d", x(2, 3, 7, 11, 4), x(5, 3, 1, 2, 1)),
+    _convolution("a b c ., b d 1 . -> a d c .", x(2, 3, 7, 11), x(3, 5, 1, 2), transposed=True),
     # depthwise, plain and with two results per channel
     _convolution("a b . ., b 1 . ., b -> a b . .", x(2, 3, 7, 11), x(3, 1, 2, 3), x(3), groups=3),
     _convolution("a b . ., (b c) 1 . . -> a (b c) . .", x(2, 3, 7, 11), x(6, 1, 2, 3), groups=3),

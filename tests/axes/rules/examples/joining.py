@@ -13,6 +13,8 @@ EXAMPLES = [
     ),
     example("aten::cat", "a, b, . -> (a+b)", [x(2), x(3), x(0)], 0),
     example("aten::cat", "a b, a c, a d -> a (b+c+d)", [x(2, 3), x(2, 3), x(2, 5)], -1),
+    example("aten::_chunk_cat", "a (. b) c, a (. d) e -> a . ((b c)+(d e))", [x(2, 6, 5), x(2, 10, 3)], 1, 2),
+    example("aten::_chunk_cat", ". a, (. b) -> . ((. a)+b)", [x(5, 3), x(4)], 0, 2),
     *(example(f"aten::{name}", "a b, a b -> a . b", [x(2, 5), x(2, 5)], 1) for name in ("stack", "_stack")),
     *(
         example(f"aten::{name}.Tensor", "a (b+c+d) e -> a b e, a c e, a d e", x(2, 8, 5), 3, 1)

@@ -45,14 +45,15 @@ EXAMPLES = [
     example("aten::linalg_matrix_sqrth", "a . . -> a . .", _square(2)),
     # with what other factorisations give
     example("aten::cholesky_inverse", "a . . -> a . .", _LOWER),
-    example("aten::cholesky_solve", "a . ., a . . -> a . .", x(2, 5, 3), _LOWER),
+    example("aten::cholesky_solve", "a . b, a . . -> a . b", x(2, 5, 3), _LOWER),
     example("aten::linalg_householder_product", "a . ., a . -> a . .", x(2, 7, 5), x(2, 5)),
     example("aten::ormqr", "a . ., a ., a . . -> a . .", x(2, 7, 5), x(2, 5), x(2, 7, 3)),
     example("aten::lu_unpack", "a . ., a . -> a . ., a . ., a . .", _LU, _PIVOTS),
-    example("aten::linalg_lu_solve", "a . ., a ., a . . -> a . .", _LU, _PIVOTS, x(2, 5, 3)),
-    example("aten::linalg_ldl_solve", "a . ., a ., a . . -> a . .", _LD, _PLACES, x(2, 5, 3)),
-    example("aten::linalg_solve_triangular", "a . ., a . . -> a . .", _square(2), x(2, 5, 3), upper=True),
-    example("aten::triangular_solve", "a . ., a . . -> a . ., a . .", x(2, 5, 3), _square(2)),
+    example("aten::linalg_lu_solve", "a . ., a ., a . b -> a . b", _LU, _PIVOTS, x(2, 5, 3)),
+    example("aten::linalg_lu_solve", "a . ., a ., a b . -> a b .", _LU, _PIVOTS, x(2, 3, 5), left=False),
+    example("aten::linalg_ldl_solve", "a . ., a ., a . b -> a . b", _LD, _PLACES, x(2, 5, 3)),
+    example("aten::linalg_solve_triangular", "a . ., a . b -> a . b", _square(2), x(2, 5, 3), upper=True),
+    example("aten::triangular_solve", "a . b, a . . -> a . b, a . .", x(2, 5, 3), _square(2)),
     example("aten::linalg_lstsq", "a . ., a . . -> a . ., ., a, .", x(2, 7, 5), x(2, 7, 3), driver="gelsy"),
     # exact: rows and columns go together, or change places
     example("aten::linalg_inv_ex", "a b b -> a b b, a", x(2, 5, 5)),
@@ -60,6 +61,8 @@ EXAMPLES = [
     example(
         "aten::linalg_pinv.atol_rtol_tensor", "a b c, a -> a c b", x(2, 7, 5), atol=torch.tensor([0.0, 2.5]).double()
     ),
+    # half of the matrix is read: which half, the order says
+    example("aten::linalg_pinv.atol_rtol_tensor", "a . . -> a . .", x(2, 5, 5), hermitian=True),
     example("aten::_linalg_solve_ex", "a . ., a . . -> a . ., a . ., a ., a", x(2, 5, 5), x(2, 5, 3)),
     example("aten::linalg_cross", "1 a ., b a . -> b a .", x(1, 2, 3), x(5, 2, 3)),
     example(

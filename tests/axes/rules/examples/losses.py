@@ -35,6 +35,7 @@ EXAMPLES = [
         _NONE,
         -100,
     ),
+    example("aten::multi_margin_loss", "(), () -> ()", x(), ints(1, 1)[0]),
     example("aten::multi_margin_loss", "a ., a, . -> a", x(5, 3), ints(3, 5), 1, 1.0, positive(3), _NONE),
     example(
         "aten::multilabel_margin_loss_forward",

@@ -46,6 +46,7 @@ _ALONG = [
 EXAMPLES = [
     *(example(f"aten::{name}", "a b -> ()", x(2, 3)) for name in _WHOLE),
     *(example(f"aten::{name}", "a b -> ()", mask(2, 3)) for name in ("_is_all_true", "_is_any_true")),
+    example("aten::hash_tensor", "a b c -> a c", x(2, 3, 5), [1]),
     *(example(f"aten::{name}", "a b -> (), ()", x(2, 3)) for name in ("aminmax", "_aminmax", "var_mean", "std_mean")),
     *(example(f"aten::{name}", "a b c -> b", x(2, 3, 5), [0, -1]) for name in _ALONG),
     example("aten::sum.dim_IntList", "a b c -> a 1 c", x(2, 3, 5), [1], True),

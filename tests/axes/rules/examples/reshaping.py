@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from axes.rules.harness import example, x
+from axes.rules.harness import example, idle, x
 
 _VIEWS = ["view", "_unsafe_view", "reshape", "view_copy", "_reshape_copy"]
 
@@ -45,9 +45,16 @@ EXAMPLES = [
     example("aten::repeat_interleave.self_Tensor", "a ., . -> a .", x(2, 3), torch.tensor([1, 2, 4]), -1),
     example("aten::repeat_interleave.Tensor", ". -> .", torch.tensor([1, 2, 4])),
     example("aten::as_strided", "a b -> a b", x(2, 3), [2, 3], [3, 1]),
-    *(example(f"aten::{name}", ". . -> . .", x(2, 3), [3, 2], [1, 3]) for name in ("as_strided", "as_strided_copy")),
+    *(example(f"aten::{name}", "a b -> b a", x(2, 3), [3, 2], [1, 3]) for name in ("as_strided", "as_strided_copy")),
+    # overlapping windows, each with all of its features; steps that run over the end of a row; the diagonal
+    example("aten::as_strided", "a . b -> a . . b", x(3, 7, 5), [3, 3, 3, 5], [35, 10, 5, 1]),
+    example("aten::as_strided", "a . . -> a .", x(3, 4, 5), [3, 7], [20, 3]),
+    example("aten::as_strided", ". . -> . .", x(4, 5), [2, 5], [3, 1]),
+    example("aten::as_strided", ". . -> .", x(5, 5), [5], [6]),
+    example("aten::as_strided", ". . -> . .", x(3, 5), [3, 5], [5, 1], 0),
     example("aten::resize", "a b -> a b", x(2, 3), [2, 3]),
     example("aten::resize", ". . -> .", x(2, 3), [5]),
+    idle(example("aten::resize_as_", "a b, a b -> a b", x(2, 3), x(2, 3))),
     *(example(f"aten::{name}", "a b a -> b a", x(3, 2, 3), 0, 0, 2) for name in ("diagonal", "diagonal_copy")),
     example("aten::diagonal", ". . a -> a .", x(3, 3, 2), 1),
     example("aten::diagonal", ". . a -> a .", x(3, 5, 2)),

@@ -29,6 +29,13 @@ def _unpool(name: str, count: int, *args: Any) -> Example:
 
 EXAMPLES = [
     *(_kept(f"max_pool{n}d", n, [2] * n) for n in (1, 2, 3)),
+    # a window of one position walks over nothing
+    example("aten::avg_pool2d", "a b . c -> a b . c", x(2, 3, 7, 11), [5, 1], [1]),
+    example("aten::avg_pool3d", "a . b c -> a . b c", x(2, 7, 11, 5), [5, 1, 1], [1]),
+    example("aten::max_pool2d", "a b . c -> a b . c", x(2, 3, 7, 11), [2, 1], [1, 1]),
+    example("aten::max_pool2d_with_indices", "a b . . -> a b . ., a b . .", x(2, 3, 7, 11), [2, 1], [1, 1]),
+    example("aten::reflection_pad2d", "a b c . -> a b c .", x(2, 3, 7, 11), [1, 2, 0, 0]),
+    example("aten::replication_pad3d", "a b . c . -> a b . c .", x(2, 3, 7, 11, 5), [1, 0, 0, 0, 2, 1]),
     _kept("max_pool1d_with_indices", 1, [2], results=2),
     _kept("max_pool2d_with_indices", 2, [2, 3], results=2),
     _kept("max_pool3d_with_indices", 3, [2, 3, 2], results=2),
@@ -86,8 +93,9 @@ EXAMPLES = [
     example("aten::col2im", "a (b .) . -> a b . .", x(2, 18, 54), [7, 11], [2, 3], [1, 1], [0, 0], [1, 1]),
     example("aten::unfold", "a . b -> a . b .", x(2, 7, 3), 1, 3, 2),
     example("aten::unfold_copy", "a . b -> a . b .", x(2, 7, 3), 1, 3, 2),
-    example("aten::pixel_shuffle", "a (b .) . . -> a b . .", x(2, 12, 5, 7), 2),
-    example("aten::pixel_unshuffle", "a b . . -> a (b .) . .", x(2, 3, 10, 14), 2),
+    example("aten::pixel_shuffle", "a (b . .) c d -> a b (c .) (d .)", x(2, 12, 5, 7), 2),
+    example("aten::pixel_unshuffle", "a b (c .) (d .) -> a (b . .) c d", x(2, 3, 10, 14), 2),
+    example("aten::pixel_unshuffle", "a 1 b c -> a 1 b c", x(2, 1, 3, 5), 1),
     example("aten::channel_shuffle", "a (b c) d e -> a (c b) d e", x(2, 6, 5, 7), 2),
     example("aten::native_channel_shuffle", "a (b c) d e -> a (c b) d e", x(2, 6, 5, 7), 2),
 ]
