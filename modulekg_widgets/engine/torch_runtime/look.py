@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -60,9 +60,10 @@ class _LeftTheShadow(BaseException):
 def look(modules: Sequence[nn.Module], held: Any, run: Callable[[Stage], T], own: int = SHARED, seed: Seed = None) -> T:
     """What `run` makes of a shadow of a model, given by all of its modules, the root first, and of `held`, its inputs.
 
-    `own` says which tensors get memory of their own. Random numbers are drawn from `seed`, or from a copy of the
-    process's generators. Where forward leads past the shadow, `run` is called again on the model itself, after which
-    all is put back. Raises `ModelInUseError` when another thread uses the model then.
+    `own` says which tensors get memory of their own; with `SHARED` the run is on tensors without data. Random numbers
+    are drawn from `seed`, or from a copy of the process's generators. Where forward leads past the shadow, `run` is
+    called again on the model itself, after which all is put back. Raises `ModelInUseError` when another thread uses the
+    model then.
     """
     shadow = Shadow(modules[0], held, own)
     stage = Stage([shadow.of(module) for module in modules], shadow.held, shadow)
@@ -70,13 +71,18 @@ def look(modules: Sequence[nn.Module], held: Any, run: Callable[[Stage], T], own
     left = next((f"{shown(type(each).__name__)} cannot be copied" for each in shadow.shared if is_module(each)), None)
     if left is None:
         try:
-            with process_kept(), Draws(seed, stage.check):
+            with process_kept(), _draws(own, seed, stage.check):
                 return run(stage)
         except _LeftTheShadow as found:
             left = f"its code reaches {_described(found.args[0], modules)} past self"
         finally:
             shadow.let_go()
     return _on_the_model(modules, held, run, own, seed, left)
+
+
+def _draws(own: int, seed: Seed, check: Callable[[Any], None] | None = None) -> AbstractContextManager[Any]:
+    """Where nothing has memory of its own, operators run without data: none of them draws."""
+    return nullcontext() if own == SHARED else Draws(seed, check)
 
 
 def is_module(value: Any) -> bool:
@@ -108,7 +114,7 @@ def _on_the_model(
 ) -> T:
     """The same on the model itself, put back afterwards; refused while somebody else uses it."""
     stage = Stage(list(modules), held, None, notes=[f"the model itself ran, and was put back: {why}"])
-    with untouched(modules, held) as kept, _nobody_else(modules, stage, why), process_kept(), Draws(seed):
+    with untouched(modules, held) as kept, _nobody_else(modules, stage, why), process_kept(), _draws(own, seed):
         tensors = {SHARED: [], LOOSE: kept.plain_tensors, ALL: kept.every_tensor}[own]
         with bytes_kept(tensors):
             return run(stage)
