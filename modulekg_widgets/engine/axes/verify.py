@@ -148,13 +148,18 @@ class _Proof:
             if axis in wrong:
                 proofs.append(AxisProof(axis.name, WRONG, f"the output changes by {wrong[axis]:.1e} of its size"))
                 continue
-            silent = [name for name in _member_names(axis) if not self._matters(name, axis, gradients)]
+            used = self._used(axis)
+            silent = [name for name in used or _member_names(axis) if not self._matters(name, axis, gradients)]
             note = f"the output does not depend on the order in {', '.join(silent[:3])}" if silent else ""
             proofs.append(AxisProof(axis.name, NOT_PROVED if silent else PROVED, note))
         refused, merged = self._bipartitions(free, wrong, bipartitions, gradients)
         return Verification(
             error, str(self.dtype).removeprefix("torch."), [merged.get(proof.axis, proof) for proof in proofs], refused
         )
+
+    def _used(self, axis: Axis) -> list[str]:
+        """The members that something in the output is made of; of the others the sizes alone matter."""
+        return [name for name in _member_names(axis) if not self.axes.inference.is_idle(self.graph.state[name])]
 
     # --------------------------------------------------------- permutation
 

@@ -16,7 +16,7 @@ from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.call import plain_name
 from modulekg_widgets.engine.axes.expression import parts_of
-from modulekg_widgets.engine.axes.liveness import live_operators
+from modulekg_widgets.engine.axes.inference import said_equal, sizes_meet
 from modulekg_widgets.engine.errors import CutError, TraceError
 from modulekg_widgets.engine.identity.hierarchy import Walk
 from modulekg_widgets.engine.pruning.chance import Chances
@@ -234,7 +234,7 @@ class _Lockstep:
         self.axes = axes
         self.selection = selection
         self.recorded = axes.graph.operators
-        self.live = live_operators(axes.graph)
+        self.idle = axes.inference.idle
         self.by_data = axes.graph.traced_on == REAL
         self.at = 0  # how many operators went alike
         self.parted = False
@@ -252,7 +252,12 @@ class _Lockstep:
         if before is None or before.overload is not now.overload:
             self.parted = True
             return
-        requests = self._requested_by(before, now) if before in self.live else []
+        idle = before in self.idle
+        if idle and not sizes_meet(now) and sizes_meet(before):
+            shapes = " and ".join(str(list(node.shape)) for node in now.inputs)
+            text = f"{now.name} cannot take the shapes {shapes}"  # some kernels for tensors without data do not look
+            raise _Parted(Mismatch(before.index, before, tuple(self._unequal(before)), text, before.where))
+        requests = [] if idle else self._requested_by(before, now)
         if self.by_data and not any(self.selection.cut(request.term) for request in requests):
             # other data lead to other numbers of things, and on another way from here
             self.parted = bool(requests)
@@ -310,16 +315,25 @@ class _Lockstep:
         viewed = self._view_to_come()
         attempt = tried.attempt if tried.attempt and tried.attempt.index == len(tried.operators) else None
         found: list[Request] = []
-        if viewed is not None and viewed in self.live:
+        if viewed is not None:
             name, sizes = ("", ()) if calls is None else (calls.name, calls.arguments[1:])
             if attempt is not None:
                 name, sizes = plain_name(attempt.name), attempt.args[1:2]
             dim = viewed.args[2] if len(viewed.args) > 2 else viewed.kwargs.get("dim", 0)
             for node, asked in _asked_by(name, sizes, _results(viewed), dim if isinstance(dim, int) else 0):
                 found += self._requests(node, asked)
+        if operator is not None and operator in self.idle and not found:
+            found = self._unequal(operator)
         failed = attempt or viewed or operator
         where = failed.where if failed is not None else "the end of forward"
         return Mismatch(self.at, viewed or operator, tuple(found), error, where)
+
+    def _unequal(self, operator: OperatorNode) -> list[Request]:
+        """The dimensions that meet in an idle operator, which couples none, and whose planned sizes differ."""
+        pairs = said_equal(operator, self.axes.inference.dims)
+        sizes = ((term, self.selection.size(term), self.selection.size(other))
+                 for a, b in pairs for term, other in ((a, b), (b, a)))  # fmt: skip
+        return [Request(*entry) for entry in sizes if entry[1] != entry[2]]
 
     def _view_to_come(self) -> OperatorNode | None:
         """The view that a call which raised would have made: a reshape may copy first."""

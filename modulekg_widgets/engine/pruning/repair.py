@@ -254,7 +254,7 @@ class Repair:
         requests = mismatch.requests
         for request in requests or self._likely(draft, mismatch):
             for other in self._nearby(draft, mismatch):
-                times, rest = divmod(other.size, request.term.size)
+                times, rest = divmod(other.size, max(request.term.size, 1))
                 fits = rest == 0 and draft.selection.size(other) // times == request.asked
                 if fits and find(other) is not find(request.term) and draft.selection.free(request.term):
                     yield Tie(request.term, other, times)
@@ -271,7 +271,7 @@ class Repair:
         for node in mismatch.operator.outputs:
             for term in self.axes.inference.dims(node):
                 for other in self._nearby(draft, mismatch):
-                    if other.size % term.size == 0 and term.size > 1:
+                    if term.size > 1 and other.size % term.size == 0:
                         asked = selection.size(other) // (other.size // term.size)
                         if asked != selection.size(term):
                             found.append(Request(term, selection.size(term), asked))
