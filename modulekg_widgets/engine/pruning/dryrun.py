@@ -71,10 +71,13 @@ class Rehearsal:
     explained: bool = True  # whether it was the recorded pass, call by call, on the planned sizes
 
 
-def rehearse(axes: Axes, selection: Selection, edits: Edits) -> Rehearsal:
-    """Run the traced call with the tensors and attributes of `edits`; the model stays as it is."""
-    found = _rehearsed(axes, selection, edits, None)
-    if found.mismatch is not None and found.mismatch.error and not found.mismatch.requests:
+def rehearse(axes: Axes, selection: Selection, edits: Edits, listening: bool = False) -> Rehearsal:
+    """Run the traced call with the tensors and attributes of `edits`; the model stays as it is.
+
+    `listening`: to every call of a torch function from the beginning, for one that raises asks for sizes.
+    """
+    found = _rehearsed(axes, selection, edits, _FailedCall() if listening else None)
+    if not listening and found.mismatch is not None and found.mismatch.error and not found.mismatch.requests:
         # listening to every call takes time, and only one that raised has something to tell
         return _rehearsed(axes, selection, edits, _FailedCall())
     return found
@@ -311,6 +314,8 @@ class _Lockstep:
 
     def stopped(self, tried: Dataflow, error: str, calls: _FailedCall | None) -> Mismatch:
         """What is to be said when the forward pass raised."""
+        if self.parted:
+            self.at = self._counterpart_of_last(tried)
         operator = self.recorded[self.at] if self.at < len(self.recorded) else None
         viewed = self._view_to_come()
         attempt = tried.attempt if tried.attempt and tried.attempt.index == len(tried.operators) else None
@@ -327,6 +332,19 @@ class _Lockstep:
         failed = attempt or viewed or operator
         where = failed.where if failed is not None else "the end of forward"
         return Mismatch(self.at, viewed or operator, tuple(found), error, where)
+
+    def _counterpart_of_last(self, tried: Dataflow) -> int:
+        """Behind which recorded operator a run stopped that data had led another way: that of the same line of code."""
+        if not tried.operators:
+            return self.at
+        last = tried.operators[-1]
+
+        def alike(operators: list[OperatorNode]) -> list[OperatorNode]:
+            return [each for each in operators if (each.overload, each.module, each.source)
+                    == (last.overload, last.module, last.source)]  # fmt: skip
+
+        count, known = len(alike(tried.operators)), alike(self.recorded)
+        return known[min(count, len(known)) - 1].index + 1 if known else self.at
 
     def _unequal(self, operator: OperatorNode) -> list[Request]:
         """The dimensions that meet in an idle operator, which couples none, and whose planned sizes differ."""

@@ -21,12 +21,13 @@ from modulekg_widgets.engine.pruning.choice import (
     gone,
     rounded,
 )
+from modulekg_widgets.engine.pruning.draft import ATTRIBUTE, Draft
 from modulekg_widgets.engine.pruning.dryrun import Rehearsal, planned_operators, run_through
 from modulekg_widgets.engine.pruning.importance import normalised, score
 from modulekg_widgets.engine.pruning.modes import widest
 from modulekg_widgets.engine.pruning.outcome import Outcome
 from modulekg_widgets.engine.pruning.pruning_plan import AxisCut, PruningPlan
-from modulekg_widgets.engine.pruning.repair import ATTRIBUTE, Draft, Repair, scale_changes
+from modulekg_widgets.engine.pruning.repair import Repair, scale_changes
 from modulekg_widgets.engine.pruning.request import Importance, Request, check
 from modulekg_widgets.engine.pruning.selection import Selection
 from modulekg_widgets.engine.tracing.flops import count_flops

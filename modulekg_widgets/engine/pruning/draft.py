@@ -1,0 +1,50 @@
+"""A plan in the making, and the corrections that it got."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from modulekg_widgets.engine.axes.algebra import Term
+from modulekg_widgets.engine.pruning.attribute_sizes import Attribute
+from modulekg_widgets.engine.pruning.edits import Whole
+from modulekg_widgets.engine.pruning.selection import Selection
+from modulekg_widgets.engine.pruning.ties import Tie
+
+ATTRIBUTE, TIE, WHOLE, SCALE = "attribute", "tie", "whole", "scale"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A correction that a plan needed, and the line of code that asked for it."""
+
+    kind: str  # "attribute", "tie", "whole" or "scale"
+    what: str
+    source: str
+    axes: tuple[str, ...] = field(default=(), compare=False)  # those that it is about, by name
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.source}"
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A plan in the making: what goes, and which attributes follow which sizes."""
+
+    selection: Selection
+    wanted: Mapping[Term, int]  # the counts before any correction
+    ties: tuple[Tie, ...] = ()  # each with its change
+    shared: tuple[Tie, ...] = ()  # sizes that one attribute holds for several modules
+    followers: Mapping[Attribute, Term] = field(default_factory=dict)
+    changes: tuple[Change, ...] = ()
+    strict: bool = False  # no attributes but those that the adapters know
+
+    def attributes(self) -> dict[str, tuple[Whole, Whole]]:
+        """What the attributes become that were found by dry runs."""
+        found: dict[str, tuple[Whole, Whole]] = {}
+        for attribute, term in self.followers.items():
+            size = self.selection.size(term)
+            if size != term.size:
+                before, after = found.get(attribute.path, (attribute.value, attribute.value))
+                found[attribute.path] = (before, attribute.with_size(after, size))
+        return found
