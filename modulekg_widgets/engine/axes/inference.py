@@ -58,7 +58,7 @@ class Inference:
             # what happens outside of torch is not seen
             where = f"{record.operator} in {record.module or '(root)'}, {record.source}"
             self._freeze(node, f"leaves torch: {where}")
-        for node in [] if free_outputs else graph.outputs:
+        for node in [] if free_outputs else graph.counted:
             self._freeze(node, "model output")
         for node in graph.unread:
             self._freeze(node, f"{node.name} is not read by this forward pass")

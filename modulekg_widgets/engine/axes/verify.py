@@ -20,13 +20,13 @@ from modulekg_widgets.engine.axes.expression import rearranged
 from modulekg_widgets.engine.axes.precision import BatchNormByHand, In, State, cast, rescaled, seeded
 from modulekg_widgets.engine.errors import TraceError, shown
 from modulekg_widgets.engine.identity.hierarchy import walk
+from modulekg_widgets.engine.tracing.dataflow import DataNode
 from modulekg_widgets.engine.tracing.restore import bytes_kept, untouched
-from modulekg_widgets.engine.tracing.structure import tensors, with_tensors
+from modulekg_widgets.engine.tracing.structure import leaves, tensors, with_tensors
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.algebra import Term
     from modulekg_widgets.engine.axes.axis import Axes, Axis
-    from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 log = logging.getLogger("modulekg_widgets")
 Tensor = torch.Tensor
@@ -172,11 +172,27 @@ class _Proof:
             if only is None or only.get(node.label, False):
                 value = self._permuted(node, orders)
             changed[node.label] = value
-        return distance(self._run(changed), self.expected) / self.scale
+        expected = self.expected if only is not None else self._in_order(orders)
+        return distance(self._run(changed), expected) / self.scale
+
+    def _in_order(self, orders: Mapping[Term, NDArray[np.int64]]) -> list[Tensor]:
+        """The expected outputs, those that follow a cut with their indices in the new orders too."""
+        following = set(self.graph.following.values())
+        if not following:
+            return self.expected
+        nodes = [node for _, node in leaves(self.graph.result, DataNode)]
+        if len(nodes) != len(self.expected):
+            return self.expected
+        return [
+            self._moved(node, value, orders) if node in following else value
+            for node, value in zip(nodes, self.expected, strict=True)
+        ]
 
     def _permuted(self, node: DataNode, orders: Mapping[Term, NDArray[np.int64]]) -> Tensor:
         """A tensor with the indices of these axes in their new orders."""
-        value = self.state[node.label]
+        return self._moved(node, self.state[node.label], orders)
+
+    def _moved(self, node: DataNode, value: Tensor, orders: Mapping[Term, NDArray[np.int64]]) -> Tensor:
         for at, term in enumerate(self.axes.inference.dims(node)):
             order = rearranged(term, orders)
             if value.shape[at] > 1 and not np.array_equal(order, np.arange(len(order))):

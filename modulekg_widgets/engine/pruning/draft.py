@@ -11,14 +11,14 @@ from modulekg_widgets.engine.pruning.edits import Whole
 from modulekg_widgets.engine.pruning.selection import Selection
 from modulekg_widgets.engine.pruning.ties import Tie
 
-ATTRIBUTE, TIE, WHOLE, SCALE = "attribute", "tie", "whole", "scale"
+ATTRIBUTE, TIE, WHOLE, SCALE, OUTPUT = "attribute", "tie", "whole", "scale", "output"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """A correction that a plan needed, and the line of code that asked for it."""
 
-    kind: str  # "attribute", "tie", "whole" or "scale"
+    kind: str  # "attribute", "tie", "whole", "scale" or "output"
     what: str
     source: str
     axes: tuple[str, ...] = field(default=(), compare=False)  # those that it is about, by name

@@ -125,7 +125,8 @@ def run_through(recorded: Dataflow, edits: Edits) -> Dataflow:
         )  # fmt: skip
     except TraceError as error:
         raise CutError(f"the plan does not run in the traced mode: {error}") from error
-    before, after = ([node.shape for node in graph.outputs] for graph in (recorded, tried))
+    tried.wanted = recorded.wanted
+    before, after = ([node.shape for node in graph.counted] for graph in (recorded, tried))
     if before != after and recorded.traced_on != REAL:
         raise CutError(f"the plan changes the outputs of the traced mode from {before} to {after}")
     return tried

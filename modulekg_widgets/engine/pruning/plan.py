@@ -27,7 +27,7 @@ from modulekg_widgets.engine.pruning.importance import normalised, score
 from modulekg_widgets.engine.pruning.modes import widest
 from modulekg_widgets.engine.pruning.outcome import Outcome
 from modulekg_widgets.engine.pruning.pruning_plan import AxisCut, PruningPlan
-from modulekg_widgets.engine.pruning.repair import Repair, scale_changes
+from modulekg_widgets.engine.pruning.repair import Repair, output_changes, scale_changes
 from modulekg_widgets.engine.pruning.request import Importance, Request, check
 from modulekg_widgets.engine.pruning.selection import Selection
 from modulekg_widgets.engine.tracing.flops import count_flops
@@ -117,7 +117,11 @@ class _Planner:
         return PruningPlan(
             axes=cuts,
             edits=self.repair.edits(draft),
-            changes=(*self.repair.changes(draft), *scale_changes(rehearsal.scales)),
+            changes=(
+                *self.repair.changes(draft),
+                *scale_changes(rehearsal.scales),
+                *output_changes(self.axes, selection),
+            ),
             call=self._call(cuts),
             **self._sizes(draft, rehearsal),
         )

@@ -10,12 +10,13 @@ from dataclasses import replace
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.corrections import Corrections
-from modulekg_widgets.engine.pruning.draft import SCALE, TIE, WHOLE, Change, Draft
+from modulekg_widgets.engine.pruning.draft import OUTPUT, SCALE, TIE, WHOLE, Change, Draft
 from modulekg_widgets.engine.pruning.dryrun import Mismatch, Rehearsal, Scale, rehearse
 from modulekg_widgets.engine.pruning.edits import Edits
 from modulekg_widgets.engine.pruning.outcome import Outcome
 from modulekg_widgets.engine.pruning.precedents import Precedents
 from modulekg_widgets.engine.pruning.reference import agrees
+from modulekg_widgets.engine.pruning.selection import Selection
 
 log = logging.getLogger("modulekg_widgets")
 AFFORDABLE = 2e9  # floating-point operations: two passes of such a model take a tenth of a second
@@ -125,3 +126,14 @@ def scale_changes(scales: Iterable[Scale]) -> list[Change]:
         Change(SCALE, f"a number computed from sizes, {what}, {times} times", operators[what, source].where)
         for (what, source), times in counted.items()
     ]
+
+
+def output_changes(axes: Axes, selection: Selection) -> list[Change]:
+    """The outputs that follow the cut."""
+    found = []
+    for name, node in axes.graph.following.items():
+        after = [selection.size(term) for term in axes.inference.dims(node)]
+        if after != list(node.shape):
+            source = "" if node.producer is None else node.producer.where
+            found.append(Change(OUTPUT, f"the output {shown(name)} becomes {after}, was {list(node.shape)}", source))
+    return found
