@@ -11,6 +11,7 @@ from torch import nn
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.cut_analysis import Cut, Indices, cut_analysis, operator_analysis
 from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode, Unknown
 from modulekg_widgets.engine.tracing.outputs import wanted_outputs
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
@@ -86,6 +87,7 @@ class DataflowGraph(Dataflow):
         return attention_dependency(self.axes)
 
 
+@called_as("mk.trace")
 def trace(
     model: nn.Module,
     args: Any = (),

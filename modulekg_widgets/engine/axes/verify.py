@@ -250,8 +250,9 @@ class _Proof:
             ]  # fmt: skip
             names = [name for name, leaf in leaves.items() if leaf.requires_grad]
             found: Sequence[Tensor | None] = ()
-            # an operator that overwrites what its gradient needs leaves none: the control then runs the model
-            with suppress(RuntimeError):
+            # an operator may overwrite what its gradient needs, a `backward` of the user's raise whatever it likes:
+            # then there is none, and the control runs the model
+            with suppress(Exception):
                 found = torch.autograd.grad(torch.stack(parts).sum(), [leaves[n] for n in names], allow_unused=True)
         gradients = {name: grad for name, grad in zip(names, found, strict=False) if grad is not None}
         return [t.detach() for t in outputs], gradients

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from modulekg_widgets.engine.axes.algebra import Term, atoms
@@ -19,6 +18,7 @@ from modulekg_widgets.engine.axes.expression import parts_of
 from modulekg_widgets.engine.axes.inference import said_equal, sizes_meet
 from modulekg_widgets.engine.errors import CutError, TraceError
 from modulekg_widgets.engine.identity.hierarchy import Walk
+from modulekg_widgets.engine.pruning.asked_sizes import SPLITS, VIEWS, FailedCall, asked_by, flattened
 from modulekg_widgets.engine.pruning.chance import Chances
 from modulekg_widgets.engine.pruning.edits import Edits, TensorEdit, places, settings, slices
 from modulekg_widgets.engine.pruning.resized import resizing
@@ -29,8 +29,6 @@ from modulekg_widgets.engine.tracing.structure import leaves
 from modulekg_widgets.engine.tracing.trace import REAL, trace_dataflow
 
 Tensor = torch.Tensor
-_VIEWS = {"view", "reshape", "_unsafe_view", "expand"}
-_SPLITS = {"split", "split_with_sizes"}
 _COPIES = {"clone", "empty", "copy", "unsqueeze", "as_strided"}
 
 
@@ -76,14 +74,14 @@ def rehearse(axes: Axes, selection: Selection, edits: Edits, listening: bool = F
 
     `listening`: to every call of a torch function from the beginning, for one that raises asks for sizes.
     """
-    found = _rehearsed(axes, selection, edits, _FailedCall() if listening else None)
+    found = _rehearsed(axes, selection, edits, FailedCall() if listening else None)
     if not listening and found.mismatch is not None and found.mismatch.error and not found.mismatch.requests:
         # listening to every call takes time, and only one that raised has something to tell
-        return _rehearsed(axes, selection, edits, _FailedCall())
+        return _rehearsed(axes, selection, edits, FailedCall())
     return found
 
 
-def _rehearsed(axes: Axes, selection: Selection, edits: Edits, calls: _FailedCall | None) -> Rehearsal:
+def _rehearsed(axes: Axes, selection: Selection, edits: Edits, calls: FailedCall | None) -> Rehearsal:
     recorded = axes.graph
     lockstep = _Lockstep(axes, selection)
 
@@ -184,47 +182,6 @@ def _replace_in_lists(walk: Walk, new: Mapping[int, Tensor]) -> None:
 # ------------------------------------------------------------------ lockstep
 
 
-class _FailedCall(TorchFunctionMode):
-    """Remembers the last call of a torch function that raised, which names the sizes that the code asked for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.name = ""
-        self.arguments: tuple[Any, ...] = ()
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        try:
-            return func(*args, **(kwargs or {}))
-        except Exception:
-            self.name, self.arguments = getattr(func, "__name__", ""), args
-            raise
-
-
-def _asked_by(name: str, sizes: Any, results: list[DataNode], dim: int) -> list[tuple[DataNode, list[int | None]]]:
-    """The sizes that a view or a split asks for, by dimension of each result; None where it leaves them open."""
-    given = [size for size in _flat(sizes) if isinstance(size, int)]
-    dims = results[0].dim()
-    if name in _VIEWS and len(given) == dims:
-        return [(results[0], [size if size >= 0 else None for size in given])]
-    if name == "unflatten" and len(given) > 1:
-        at = given[0] % (dims - len(given) + 2)
-        asked: list[int | None] = [None] * dims
-        asked[at : at + len(given) - 1] = [size if size >= 0 else None for size in given[1:]]
-        return [(results[0], asked[:dims])]
-    if name in _SPLITS and len(given) == len(results) > 1:
-        return [(node, [size if at == dim % dims else None for at in range(dims)])
-                for node, size in zip(results, given, strict=True)]  # fmt: skip
-    return []
-
-
-def _flat(value: Any) -> Iterator[Any]:
-    for part in value:
-        if isinstance(part, tuple | list):
-            yield from _flat(part)
-        else:
-            yield part
-
-
 class _Parted(BaseException):
     """Ends a dry run that went another way; no `Exception`, so that the model's code does not catch it."""
 
@@ -279,7 +236,7 @@ class _Lockstep:
 
         Floating-point numbers are listed as scales; the sizes that a view asks for were compared as its result's.
         """
-        if plain_name(before.name) in _VIEWS:
+        if plain_name(before.name) in VIEWS:
             return before.inputs[0].index == now.inputs[0].index
         changed = set()
         for old, new in _arguments(before, now):
@@ -313,7 +270,7 @@ class _Lockstep:
             return Mismatch(len(self.recorded), None, tuple(outputs), text, "the model's output")
         return None
 
-    def stopped(self, tried: Dataflow, error: str, calls: _FailedCall | None) -> Mismatch:
+    def stopped(self, tried: Dataflow, error: str, calls: FailedCall | None) -> Mismatch:
         """What is to be said when the forward pass raised."""
         if self.parted:
             self.at = self._counterpart_of_last(tried)
@@ -326,7 +283,7 @@ class _Lockstep:
             if attempt is not None:
                 name, sizes = plain_name(attempt.name), attempt.args[1:2]
             dim = viewed.args[2] if len(viewed.args) > 2 else viewed.kwargs.get("dim", 0)
-            for node, asked in _asked_by(name, sizes, _results(viewed), dim if isinstance(dim, int) else 0):
+            for node, asked in asked_by(name, sizes, _results(viewed), dim if isinstance(dim, int) else 0):
                 found += self._requests(node, asked)
         if operator is not None and operator in self.idle and not found:
             found = self._unequal(operator)
@@ -357,7 +314,7 @@ class _Lockstep:
     def _view_to_come(self) -> OperatorNode | None:
         """The view that a call which raised would have made: a reshape may copy first."""
         for operator in self.recorded[self.at : self.at + 3]:
-            if plain_name(operator.name) in _VIEWS | _SPLITS:
+            if plain_name(operator.name) in VIEWS | SPLITS:
                 return operator
             if plain_name(operator.name) not in _COPIES:
                 return None
@@ -384,8 +341,8 @@ def _results(operator: OperatorNode) -> list[DataNode]:
 
 def _arguments(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[Any, Any]]:
     """The arguments of two calls in pairs."""
-    yield from zip(_flat((before.args, tuple(before.kwargs.values()))),
-                   _flat((now.args, tuple(now.kwargs.values()))), strict=False)  # fmt: skip
+    yield from zip(flattened((before.args, tuple(before.kwargs.values()))),
+                   flattened((now.args, tuple(now.kwargs.values()))), strict=False)  # fmt: skip
 
 
 def _numbers(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[float, float]]:

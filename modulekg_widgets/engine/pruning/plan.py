@@ -12,6 +12,7 @@ from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.axes.cut_analysis import Cut, positions_to_mask
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.pruning.choice import (
     Choice,
     Scores,
@@ -37,6 +38,7 @@ CLOSE_ENOUGH = 0.002  # of the model, between what was asked for and what is fou
 MOST_STEPS = 14
 
 
+@called_as("mk.plan")
 def plan(
     graph: DataflowGraph,
     ratio: float | None = None,

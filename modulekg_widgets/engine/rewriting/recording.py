@@ -21,7 +21,7 @@ from modulekg_widgets.engine.rewriting.function_module import FunctionModule, La
 from modulekg_widgets.engine.rewriting.functions import Function
 from modulekg_widgets.engine.rewriting.listening import Listener, Run
 from modulekg_widgets.engine.tracing.dataflow import Dataflow
-from modulekg_widgets.engine.tracing.inputs import call_arguments, input_tensors
+from modulekg_widgets.engine.tracing.inputs import call_arguments, input_tensors, list_hint
 from modulekg_widgets.engine.tracing.restore import Kept, bytes_kept, untouched
 from modulekg_widgets.engine.tracing.source import Source
 from modulekg_widgets.engine.tracing.structure import tensors, with_tensors
@@ -150,7 +150,7 @@ def _explained(error: Exception, root: nn.Module, given: Any) -> TraceError:
     return TraceError(
         f"the forward pass of {shown(type(root).__name__)} stopped while its functions were recorded: "
         f"{type(error).__name__}: {shown(str(error).strip(), 300)}. Its inputs were {inputs}; pass inputs that "
-        "model(...) takes"
+        f"model(...) takes{list_hint(given[0])}"
     )
 
 

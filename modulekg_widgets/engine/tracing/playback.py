@@ -13,7 +13,7 @@ from modulekg_widgets.engine.errors import TraceError, UninitializedModuleError,
 from modulekg_widgets.engine.identity.hierarchy import Walk, class_name, unwrapped, walk
 from modulekg_widgets.engine.tracing.activations import Top, item_count, top
 from modulekg_widgets.engine.tracing.feature_maps import Maps, maps_of
-from modulekg_widgets.engine.tracing.inputs import call_arguments, input_tensors
+from modulekg_widgets.engine.tracing.inputs import call_arguments, input_tensors, list_hint
 from modulekg_widgets.engine.tracing.playing import CallRecorder, HeldOutput, RandomStates, Step, listening
 from modulekg_widgets.engine.tracing.restore import bytes_kept, untouched
 from modulekg_widgets.engine.tracing.state import own_tensors
@@ -47,7 +47,7 @@ class Playback:
         recorder = self._run(0, 0, every=True)
         self.steps: tuple[Step, ...] = tuple(recorder.steps)
         self.dropped = recorder.dropped  # calls beyond the most that are listed
-        self.error: str | None = recorder.error
+        self.error: str | None = recorder.error and recorder.error + list_hint(given[0])
         self.failed: int | None = recorder.failed
         self._held = recorder.held
         self._first = {step.path: step.index for step in reversed(self.steps)}

@@ -23,7 +23,7 @@ from modulekg_widgets.engine.tracing.dataflow import (
     Modules,
     OperatorNode,
 )
-from modulekg_widgets.engine.tracing.inputs import call_arguments, input_tensors
+from modulekg_widgets.engine.tracing.inputs import call_arguments, input_tensors, list_hint
 from modulekg_widgets.engine.tracing.recorder import Recorder, recording
 from modulekg_widgets.engine.tracing.restore import Kept, bytes_kept, untouched
 from modulekg_widgets.engine.tracing.source import CallingLines, Source
@@ -207,7 +207,7 @@ def _explained(error: Exception, graph: Dataflow, walk: Walk, labels: list[tuple
     return TraceError(
         f"the forward pass of {shown(type(graph.model).__name__)} stopped{where}{last}: "
         f"{type(error).__name__}: {shown(str(error).strip(), 300)}. Its inputs were {given}; run model(...) with them "
-        "to see the same error, then trace what it accepts",
+        f"to see the same error, then trace what it accepts{list_hint(graph.call[0])}",
         graph,
     )
 
