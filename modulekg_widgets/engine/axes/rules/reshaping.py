@@ -164,13 +164,29 @@ def as_strided(call: Call) -> Dims:
     """The same shape and steps are a plain alias; anything else reads memory in an order of its own."""
     source, out = call["self"], call.output
     dims = call.axes(source)
+    before = list(zip(source.shape, source.stride, strict=True))
+    after = list(zip(out.shape, call["stride"], strict=True))
     # along one index there are no steps: global pooling restrides its result so
-    if source.shape == out.shape and all(
-        size == 1 or before == after for size, before, after in zip(out.shape, source.stride, out.stride, strict=True)
-    ):
+    if source.shape == out.shape and all(old == new or old[0] == 1 for old, new in zip(before, after, strict=True)):
         return dims
-    call.freeze_all(dims, "read through as_strided")
-    return call.frozen_all(out.shape, "read through as_strided")
+    kept = {
+        at: after.index(step)
+        for at, step in enumerate(before)
+        if not call["storage_offset"] and after.count(step) == 1 and _apart(step, before) and _apart(step, after)
+    }
+    call.freeze_all([term for at, term in enumerate(dims) if at not in kept], "read through as_strided")
+    results = call.frozen_all(out.shape, "read through as_strided")
+    for at, place in kept.items():
+        results[place] = dims[at]
+    return results
+
+
+def _apart(step: tuple[int, int], steps: Sequence[tuple[int, int]]) -> bool:
+    """Whether the place in memory alone tells the index along one of the dimensions, given by their sizes and steps."""
+    size, stride = step
+    others = [other for other in steps if other != step and other[0] > 1]
+    inner = sum((count - 1) * length for count, length in others if length < stride)
+    return inner < stride and all(length % (size * stride) == 0 for _, length in others if length >= stride)
 
 
 @rule("aten::resize")

@@ -45,7 +45,12 @@ EXAMPLES = [
     example("aten::repeat_interleave.self_Tensor", "a ., . -> a .", x(2, 3), torch.tensor([1, 2, 4]), -1),
     example("aten::repeat_interleave.Tensor", ". -> .", torch.tensor([1, 2, 4])),
     example("aten::as_strided", "a b -> a b", x(2, 3), [2, 3], [3, 1]),
-    *(example(f"aten::{name}", ". . -> . .", x(2, 3), [3, 2], [1, 3]) for name in ("as_strided", "as_strided_copy")),
+    # windows that overlap: only the dimension they walk along is fixed
+    example("aten::as_strided", "a . b -> a . . b", x(2, 6, 3), [2, 3, 4, 3], [18, 3, 3, 1]),
+    example("aten::as_strided", "a . -> a .", x(2, 3), [2, 2], [3, 1]),
+    example("aten::as_strided", ". . -> . .", x(2, 6), [3, 4], [2, 1]),
+    example("aten::as_strided", ". . -> . .", x(3, 3), [2, 3], [3, 1], 1),
+    *(example(f"aten::{name}", "a b -> b a", x(2, 3), [3, 2], [1, 3]) for name in ("as_strided", "as_strided_copy")),
     example("aten::resize", "a b -> a b", x(2, 3), [2, 3]),
     example("aten::resize", ". . -> .", x(2, 3), [5]),
     *(example(f"aten::{name}", "a b a -> b a", x(3, 2, 3), 0, 0, 2) for name in ("diagonal", "diagonal_copy")),
