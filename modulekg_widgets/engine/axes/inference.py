@@ -25,6 +25,7 @@ from modulekg_widgets.engine.axes.algebra import (
 )
 from modulekg_widgets.engine.axes.call import Call, Dims, Rule, nodes_in, plain_name, rules
 from modulekg_widgets.engine.axes.liveness import live_operators
+from modulekg_widgets.engine.axes.unreached import unreached
 from modulekg_widgets.engine.tracing.dataflow import BUFFER, INPUT, PARAMETER, Dataflow, DataNode, OperatorNode, Unknown
 from modulekg_widgets.engine.tracing.operators import user_operators
 from modulekg_widgets.engine.tracing.signature import signature_of
@@ -60,7 +61,12 @@ class Inference:
             self._freeze(node, f"leaves torch: {where}")
         for node in [] if free_outputs else graph.counted:
             self._freeze(node, "model output")
+        reached = dict(unreached(graph, self.dims))
+        for node, dims in reached.items():
+            self._dims[node.index] = dims
         for node in graph.unread:
+            if node in reached:
+                continue
             self._freeze(node, f"{node.name} is not read by this forward pass")
         self._settle_fillers()
 

@@ -250,7 +250,7 @@ SIGNALS = [
         for name in ("fftshift", "ifftshift")
     ),
     function(
-        "stft", ". . -> . . .", lambda a: torch.stft(a, 4, return_complex=True, window=torch.hann_window(4)), x(2, 12)
+        "stft", "a . -> a . .", lambda a: torch.stft(a, 4, return_complex=True, window=torch.hann_window(4)), x(2, 12)
     ),
 ]
 
