@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -153,3 +155,44 @@ def test_an_obstacle_in_one_part_of_vits_leaves_the_others_to_be_cut() -> None:
     torch.manual_seed(0)
     with torch.no_grad():
         assert model(**words).waveform.shape[0] == 1
+
+
+class Wrong(nn.Module):
+    """Divides by the number of its features."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into, self.mid, self.out = nn.Linear(4, 8), nn.Linear(8, 6), nn.Linear(6, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.into(x)
+        return self.out(self.mid(y / y.shape[-1]).relu())
+
+
+def test_an_axis_with_which_the_values_differ_stays_and_the_others_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison is told that cuts of one axis are wrong, as where a coincidence of sizes hides an error."""
+    from modulekg_widgets.engine.pruning import repair
+
+    torch.manual_seed(0)
+    model, x = Wrong(), torch.randn(3, 4)
+    graph = mk.trace(model, x)
+    bad = graph.axes["into.weight", 0]
+
+    def agrees(axes: Any, masks: Any, *rest: Any) -> bool:
+        return all(axes.of(atom).name != bad.name for atom in masks)
+
+    monkeypatch.setattr(repair, "agrees", agrees)
+    monkeypatch.setattr(repair.Repair, "_is_proved", lambda self, draft, found: self._agrees(draft, found))
+    plan = mk.plan(graph, ratio=0.5)
+    assert [axis.name for axis in plan.axes] == ["mid.out"]
+    assert any("gives other values" in change.source for change in plan.changes)
+    with pytest.raises(mk.ModuleKGError, match="other values"):
+        mk.plan(graph, per_axis={"into": 0.5})
+
+
+def test_a_model_that_chance_moves_is_not_said_to_be_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    from modulekg_widgets.engine.pruning import reference
+
+    monkeypatch.setattr(reference, "_disagreement", lambda *_: 0.1)
+    graph = mk.trace(Wrong(), torch.randn(3, 4))
+    assert reference.agrees(graph.axes, {}, mk.plan(graph, ratio=0.5).edits) is None

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.corrections import Corrections
@@ -18,6 +19,7 @@ from modulekg_widgets.engine.pruning.precedents import Precedents
 from modulekg_widgets.engine.pruning.reference import agrees
 from modulekg_widgets.engine.pruning.selection import Selection
 
+MOST_TRIES = 40  # to find the axes along which a cut model gives other values
 log = logging.getLogger("modulekg_widgets")
 AFFORDABLE = 2e9  # floating-point operations: two passes of such a model take a tenth of a second
 
@@ -50,13 +52,36 @@ class Repair:
         mended, found = self.mended(draft)
         if self._is_proved(mended, found):
             return mended, found
-        mended, found = self.mended(replace(draft, strict=True))
-        if not self._agrees(mended, found):
-            where = mended.changes[0].source if mended.changes else "the model"
+        strict = replace(draft, strict=True)
+        mended, found = self.mended(strict)
+        if self._agrees(mended, found):
+            return mended, found
+        return self._most_that_agrees(strict, mended)
+
+    def _most_that_agrees(self, draft: Draft, mended: Draft) -> tuple[Draft, Rehearsal]:
+        """The draft without the axes along which the cut model gives other values, found by halves."""
+        every = list(mended.selection.changed)
+        where = mended.changes[0].source if mended.changes else "the model"
+        unlike = Mismatch(0, None, (), where=f"gives other values than the masked model, {where}")
+        good: list[Term] = []
+        best: tuple[Draft, Rehearsal] | None = None
+        waiting = [every[len(every) // 2 :], every[: len(every) // 2]]
+        for _ in range(MOST_TRIES):
+            if not waiting:
+                break
+            part = waiting.pop()
+            taken = {*good, *part}
+            trial = self.corrections.spared(draft, [atom for atom in every if atom not in taken], unlike)
+            tried = self.mended(trial)
+            if tried[0].selection.changed and self._agrees(*tried):
+                good, best = [*good, *part], tried
+            elif len(part) > 1:
+                waiting += [part[len(part) // 2 :], part[: len(part) // 2]]
+        if best is None:
             raise CutError(
                 f"the plan runs, but gives other values than the masked model: {where}. Spare it with keep=[…]"
             )
-        return mended, found
+        return best
 
     def _is_proved(self, draft: Draft, found: Rehearsal) -> bool:
         """Whether the cut model computes what the masked original does.
