@@ -54,10 +54,16 @@ class Corrections:
     def _by_attributes(self, draft: Draft, mismatch: Mismatch) -> Iterator[Draft]:
         """Let an attribute that holds an old size follow it, in the module at work first, in those above it next."""
         known = {attribute.identity for attribute in draft.followers}
+        tried: set[tuple[Any, int]] = set()
         candidates = {each.identity: each for each in reversed(list(self._attributes(mismatch)))}
         for term in self._concerned(draft, mismatch):
-            fitting = [each for identity, each in reversed(candidates.items())
-                       if each.size == term.size and identity not in known]  # fmt: skip
+            after = draft.selection.size(term)
+            fitting = [
+                each
+                for identity, each in reversed(candidates.items())
+                if each.size == term.size and identity not in known and (identity, after) not in tried
+            ]
+            tried.update((each.identity, after) for each in fitting)  # whatever it follows, the number is the same
 
             def taken(options: Sequence[Attribute], term: Term = term) -> Draft:
                 return replace(draft, followers={**draft.followers, **dict.fromkeys(options, term)})
