@@ -50,7 +50,7 @@ def test_an_expert_that_no_row_reached_is_cut_like_the_others() -> None:
     assert "experts.2.up.weight" in graph.axes.unread
     stream = graph.axes["into.weight", 0]
     assert graph.axes["experts.2.up.weight", 1] is graph.axes["experts.2.down.weight", 0] is stream
-    assert graph.axes["experts.2.up.weight", 0] is not graph.axes["experts.0.up.weight", 0]
+    assert "not read" in (graph.axes["experts.2.up.weight", 0].frozen or "")
     assert graph.axes.verify().ok
     plan = mk.plan(graph, ratio=0.5)
     receipt = plan.cut(model)

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Term, atoms, find, flat, product, total
+from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Reason, Term, atoms, find, flat, product, total
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 
+UNSEEN = Reason("not read by this forward pass, whose way goes by the data")
 Dims = Callable[["DataNode"], list[Term]]
 
 
 def unreached(graph: Dataflow, dims: Dims) -> Iterator[tuple[DataNode, list[Term]]]:
     """The parameters of modules that were not called, with terms like those of a sibling of one class that was.
 
-    Only where data decide the way of forward. An axis that leaves the sibling is the same one; its own ones are new.
+    Only where data decide the way of forward. An axis that leaves the sibling is the same one; its own ones are frozen,
+    for nothing was seen of them.
     """
     if not graph.data_dependent:
         return
@@ -65,6 +67,6 @@ def _inside(graph: Dataflow, tensors: dict[str, DataNode], dims: Dims) -> set[Te
 def _copied(term: Term, inside: set[Term], new: dict[Term, Term]) -> Term:
     term = find(term)
     if term.kind == ATOM:
-        return new.setdefault(term, Term(term.size, term.frozen)) if term in inside and term.size > 1 else term
+        return new.setdefault(term, Term(term.size, UNSEEN)) if term in inside and term.size > 1 else term
     parts = [_copied(part, inside, new) for part in flat(term)]
     return product(parts) if term.kind == PRODUCT else total(parts)
