@@ -66,3 +66,33 @@ def test_axes_that_were_not_asked_for_are_not_cut_along() -> None:
 def test_ratios_that_differ_come_together() -> None:
     plan = planned(model(Layer, Layer), torch.randn(3, 4), per_axis={"1.into.out.1": 0.5, "2.into.out.1": 0.25})
     assert len({axis.left for axis in plan.axes}) == 1
+
+
+class Splits(nn.Module):
+    """Takes its features apart by a list of sizes; serves two blocks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes = [8, 6]
+
+    def forward(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        return torch.cat([part.relu() for part in torch.cat([left, right], 1).split(self.sizes, 1)], 1)
+
+
+class Block(nn.Module):
+    def __init__(self, splits: Splits) -> None:
+        super().__init__()
+        self.splits = splits
+        self.left, self.right, self.out = nn.Linear(4, 8), nn.Linear(4, 6), nn.Linear(14, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.out(self.splits(self.left(x), self.right(x)))
+
+
+def test_a_list_of_a_module_under_several_names_is_one() -> None:
+    splits = Splits()
+    net = nn.Sequential(Block(splits), Block(splits), nn.Linear(4, 2))
+    plan = planned(net, torch.randn(3, 4))
+    assert {(axis.size, axis.left) for axis in plan.axes} >= {(8, 4), (6, 3)}
+    plan.cut(net)
+    assert splits.sizes == [4, 3]

@@ -41,10 +41,13 @@ class Draft:
 
     def attributes(self) -> dict[str, tuple[Whole, Whole]]:
         """What the attributes become that were found by dry runs."""
-        found: dict[str, tuple[Whole, Whole]] = {}
+        values: dict[tuple[int, str], tuple[Whole, Whole]] = {}
+        named: dict[str, tuple[int, str]] = {}
         for attribute, term in self.followers.items():
             size = self.selection.size(term)
             if size != term.size:
-                before, after = found.get(attribute.path, (attribute.value, attribute.value))
-                found[attribute.path] = (before, attribute.with_size(after, size))
-        return found
+                one = attribute.identity[:2]  # of a tuple all parts, under whatever names they were found
+                before, after = values.get(one, (attribute.value, attribute.value))
+                values[one] = (before, attribute.with_size(after, size))
+                named[attribute.path] = one
+        return {path: values[one] for path, one in named.items()}
