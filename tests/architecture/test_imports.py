@@ -10,10 +10,11 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "modulekg_widgets"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
-# part of the engine → the parts that it may import; errors and registry are open to all
-GROUND = {"errors", "registry"}
+# part of the engine → the parts that it may import; errors, keywords and registry are open to all
+GROUND = {"errors", "keywords", "registry"}
 ALLOWED = {
     "errors": set(),
+    "keywords": {"errors"},
     "registry": {"errors"},
     "plugins": {"errors"},
     "torch_runtime": GROUND,

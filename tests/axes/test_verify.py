@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -165,3 +167,29 @@ def test_a_model_that_was_cut_is_traced_anew() -> None:
         graph.axes.verify()
     receipt.undo()
     assert graph.axes.verify().ok
+
+
+class Backwardless(torch.autograd.Function):
+    """Goes forward only, as a reversible layer does in eval mode."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.relu()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        raise AssertionError("no backward in eval mode")
+
+
+def test_a_backward_that_raises_is_done_without() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(4, 8), nn.Linear(8, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.b(Backwardless.apply(self.a(x)))  # pyright: ignore[reportArgumentType]
+
+    found = mk.trace(Model(), torch.randn(3, 4)).axes.verify()
+    assert found.ok
+    assert found.proved == ["a.out"]

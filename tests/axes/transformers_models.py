@@ -61,6 +61,7 @@ CASES: dict[str, Case] = {
     "qwen2": ("Qwen2ForCausalLM", GROUPED, words),
     "qwen3": ("Qwen3ForCausalLM", {**GROUPED, "head_dim": 8}, words),
     "gemma2": ("Gemma2ForCausalLM", {**GROUPED, "head_dim": 8}, words),
+    "nemotron": ("NemotronForCausalLM", {**GROUPED, "head_dim": 8}, words),
     "phi3": ("Phi3ForCausalLM", {**GROUPED, "pad_token_id": 0}, words),
     # decoders with a head of keys per head of queries, or one for all
     "phi": ("PhiForCausalLM", SIZES, words),
@@ -97,6 +98,13 @@ CASES: dict[str, Case] = {
                                           "num_heads": 4, "decoder_start_token_id": 0}, two_texts),
     "bart": ("BartForConditionalGeneration", PAIR, two_texts),
     "marian": ("MarianMTModel", PAIR, two_texts),
+    "led": ("LEDForConditionalGeneration", {**PAIR, "attention_window": 4, "max_encoder_position_embeddings": 64,
+                                            "max_decoder_position_embeddings": 64},
+            lambda: {"input_ids": torch.arange(8)[None] * 11 % 90, "decoder_input_ids": ids()}),
+    "prophetnet": ("ProphetNetForConditionalGeneration",
+                   {"vocab_size": 100, "hidden_size": 32, "encoder_ffn_dim": 48, "num_encoder_layers": 2,
+                    "num_encoder_attention_heads": 4, "decoder_ffn_dim": 48, "num_decoder_layers": 2,
+                    "num_decoder_attention_heads": 4, "max_position_embeddings": 64, "num_buckets": 8}, two_texts),
     # images
     "vit": ("ViTForImageClassification", VISION, picture),
     "swin": ("SwinForImageClassification", {"image_size": 64, "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4],
@@ -111,6 +119,7 @@ CASES: dict[str, Case] = {
     # sound
     "wav2vec2": ("Wav2Vec2ForCTC", AUDIO, sound),
     "hubert": ("HubertForCTC", AUDIO, sound),
+    "wavlm": ("WavLMForCTC", {**AUDIO, "num_buckets": 16, "max_bucket_distance": 32}, sound),
     "whisper": ("WhisperForConditionalGeneration",
                 {**PAIR, "num_mel_bins": 16, "max_source_positions": 20, "max_target_positions": 30, "bos_token_id": 1,
                  "eos_token_id": 2, "decoder_start_token_id": 1},

@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from axes import transformers_models
 from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
@@ -30,6 +31,8 @@ THEIRS = 0.5  # of Torch-Pruning's time
 FASTER = 0.5
 # Torch-Pruning takes half a minute for densenet201
 FEWER = {"densenet201": 5}
+
+SMALL = 5.0  # seconds for a model below 5 M parameters
 
 Args = tuple[torch.Tensor, ...]
 Table = list[tuple[str, str, str]]
@@ -171,3 +174,13 @@ def test_against_torch_pruning(name: str, table: Table) -> None:
     table.append((f"trace + plan + cut of {name} / Torch-Pruning", figures, goal))
     table.append(("the same without the trace", spread([ours.planned / other for ours, other in pairs]), goal))
     assert statistics.median(ratios) <= THEIRS
+
+
+@pytest.mark.parametrize("name", ["led", "prophetnet", "nemotron", "wavlm", "longformer"])
+def test_a_plan_of_a_small_model_that_needs_corrections(table: Table, name: str) -> None:
+    pytest.importorskip("transformers")
+    model, kwargs = transformers_models.build(name)
+    graph = mk.trace(model, (), kwargs)
+    seconds = cpu_seconds(lambda: mk.plan(graph, ratio=0.5))
+    table.append((f"{name}: plan with corrections", f"{seconds:.2f} s", f"≤ {SMALL} s"))
+    assert seconds <= SMALL

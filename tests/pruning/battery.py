@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from modulekg_widgets.engine.tracing.structure import tensors
 
 RNG = 7
 
@@ -72,15 +73,10 @@ def differs(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     return ""
 
 
-def shapes(value: Any) -> Any:
-    """The shapes in what a model returns; of a detector's findings their number depends on the data."""
-    if isinstance(value, torch.Tensor):
-        return tuple(value.shape)
-    if isinstance(value, Mapping):
-        return {name: shapes(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [shapes(part) for part in value]
-    return type(value).__name__
+def shapes(value: Any, following: Collection[str] = ()) -> dict[str, tuple[int, ...]]:
+    """The shapes of what a model returns, but those of outputs that follow a cut."""
+    named = ((name.removeprefix("."), tensor) for name, tensor in tensors(value))
+    return {name: tuple(tensor.shape) for name, tensor in named if name not in following}
 
 
 def forward(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -108,7 +104,7 @@ def pruned(
     seconds = time.process_time() - begin
     if wrong := differs(before, state_of(model)):
         return Row(name, wrong=f"planning changed {wrong}")
-    expected = shapes(forward(model, args, kwargs)) if not by_data else None
+    expected = shapes(forward(model, args, kwargs), graph.following) if not by_data else None
     before = state_of(model)  # a forward pass in train mode counts batches
     twin = copy.deepcopy(model) if sum(p.numel() for p in model.parameters()) < 2e8 else None
     begin = time.process_time()
@@ -128,7 +124,7 @@ def pruned(
         output = forward(model, args, kwargs)
     except Exception as error:  # noqa: BLE001 - this is what the row is for
         return Row(name, wrong=f"forward: {type(error).__name__}: {error}"[:160], **figures)
-    if expected is not None and shapes(output) != expected:
+    if expected is not None and shapes(output, graph.following) != expected:
         return Row(name, wrong="the output has another shape", **figures)
     receipt.undo()
     if wrong := differs(before, state_of(model)):

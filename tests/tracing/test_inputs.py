@@ -1,5 +1,6 @@
 """What a model may be called with, and what it may return."""
 
+import re
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass, field
 from typing import Any
@@ -150,3 +151,31 @@ def test_a_model_without_a_forward(model: nn.Module) -> None:
 def test_what_is_no_model(model: Any) -> None:
     with pytest.raises(mk.ModuleKGError):
         mk.trace(model, torch.ones(2))
+
+
+class TakesList(nn.Module):
+    """As a detector, takes a list of images."""
+
+    def forward(self, images: list[torch.Tensor]) -> torch.Tensor:
+        if not isinstance(images, list):
+            raise ValueError("images is expected to be a list")
+        return images[0] * 2
+
+
+def test_a_list_that_was_meant_as_one_argument_is_told() -> None:
+    image, advice = torch.zeros(3), re.escape("write `([x],)`")
+    with pytest.raises(mk.ModuleKGError, match=advice):
+        mk.trace(TakesList(), [image])
+    with pytest.raises(mk.ModuleKGError, match=re.escape("write `([x, …],)`")):
+        mk.trace(TakesList(), [image, image])  # that fits no signature
+    with pytest.raises(mk.ModuleKGError, match=advice), mk.rewrite.function_modules(TakesList(), [image]):
+        pass
+    assert "write `([x],)`" in (mk.ForwardPlayer(TakesList(), [image])._played.error or "")
+    assert mk.trace(TakesList(), ([image],)).operators
+    assert mk.trace(nn.Linear(3, 2), [image]).operators
+
+
+def test_what_fails_for_another_reason_says_nothing_of_lists() -> None:
+    with pytest.raises(mk.ModuleKGError) as caught:
+        mk.trace(TakesList(), (torch.zeros(3),))
+    assert "A list is taken apart" not in str(caught.value)

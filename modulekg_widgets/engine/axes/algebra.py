@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import TYPE_CHECKING
@@ -151,14 +151,15 @@ def _composite(kind: str, parts: list[Term]) -> Term:
 class Algebra:
     """Unification of terms; `cause` is the operator at work, which every freezing names.
 
-    While it is `mute` nothing is coupled or frozen: the operator's results are not used.
+    While an idle operator is at work (`settled` is a set of atoms), of the settled atoms, those of what is used, sizes
+    alone count: the order of their indices is no matter, so they are not frozen, and taken apart at most, never merged.
 
     What cannot be aligned is frozen: the analysis may lose an axis that could be cut, never free one that could not.
     """
 
     def __init__(self) -> None:
         self.cause: OperatorNode | None = None
-        self.mute = False
+        self.settled: set[Term] | None = None
         self.fillers = 0  # how many were made
 
     def reason(self, text: str) -> Reason:
@@ -166,13 +167,12 @@ class Algebra:
 
     def freeze(self, term: Term, text: str | Reason) -> None:
         """Freeze every atom of `term`; the first reason of an atom stays."""
-        if not self.mute:
-            self._freeze(term, text)
+        self._freeze(term, text, () if self.settled is None else self.settled)
 
-    def _freeze(self, term: Term, text: str | Reason) -> None:
+    def _freeze(self, term: Term, text: str | Reason, but: Collection[Term] = ()) -> None:
         reason = text if isinstance(text, Reason) else Reason(text, self.cause)
         for atom in atoms(term):
-            if atom.frozen is None and atom.size > 1:
+            if atom.frozen is None and atom.size > 1 and atom not in but:
                 atom.frozen = reason
 
     def fresh(self, size: int, frozen: str | None = None, filler: str | None = None) -> Term:
@@ -186,10 +186,6 @@ class Algebra:
 
     def unify(self, a: Term, b: Term) -> None:
         """State that two terms are one index set."""
-        if not self.mute:
-            self._unify(a, b)
-
-    def _unify(self, a: Term, b: Term) -> None:
         a, b = find(a), find(b)
         if a is b or a.size == b.size == 1:
             return
@@ -205,7 +201,8 @@ class Algebra:
             self._give_up(a, b, f"{a!r} and {b!r} cannot be aligned")
         else:
             a, b = find(a), find(b)
-            if a is not b and not _occurs(a, b) and not _occurs(b, a):
+            whole = self.settled is None  # else parts of them may have been left apart
+            if whole and a is not b and not _occurs(a, b) and not _occurs(b, a):
                 a.link = b
 
     def _unify_reordered(self, a: Term, b: Term) -> None:
@@ -213,7 +210,7 @@ class Algebra:
         assert a.order is not None
         below, other = find(a.parts[0]), reordered(b, np.argsort(a.order))
         if below.kind == ATOM or other.kind != REORDERED:
-            self._unify(below, other)
+            self.unify(below, other)
         else:
             self._give_up(a, b, f"{a!r} and {b!r} cannot be aligned")
 
@@ -222,6 +219,13 @@ class Algebra:
         self._freeze(b, text)
 
     def _refine(self, atom: Term, term: Term) -> None:
+        if self.settled is not None and atom in self.settled:
+            if term.kind == ATOM and term not in self.settled:
+                atom, term = term, atom
+            elif not self.settled.isdisjoint(atoms(term)):
+                return  # an idle operator wants two used axes of one size, and not in one order
+            else:
+                self.settled.update(atoms(term))
         if term.kind != ATOM and _occurs(atom, term):
             self._freeze(term, "the axis would contain itself")
             return
@@ -243,8 +247,7 @@ class Algebra:
         real = [part for part in parts if part.size != neutral]
         if len(real) == 1:
             return [term if part is real[0] else part for part in parts]
-        # taking apart couples nothing, so it goes on while mute
-        self._unify(root, product(real) if kind == PRODUCT else total(real))
+        self.unify(root, product(real) if kind == PRODUCT else total(real))
         return parts
 
     def _align(self, a: Term, b: Term) -> bool:
@@ -263,7 +266,7 @@ class Algebra:
                 b.extend(flat(y)[::order] if y.kind == kind else [y])
                 continue
             if x.size == y.size:
-                self._unify(x, y)
+                self.unify(x, y)
                 continue
             if x.size < y.size:
                 a, b, x, y = b, a, y, x
@@ -273,7 +276,7 @@ class Algebra:
                 rest, same = self.split(x, PRODUCT, [x.size // y.size, y.size])
             else:
                 return False
-            self._unify(same, y)
+            self.unify(same, y)
             a.append(rest)
         return not a and not b
 
@@ -289,7 +292,7 @@ class Algebra:
             return False
         outers = self.split(product(factors[:at]), SUM, [part.size // inner for part in parts])
         for part, outer in zip(parts, outers, strict=True):
-            self._unify(part, product([outer, *factors[at:]]))
+            self.unify(part, product([outer, *factors[at:]]))
         return True
 
 

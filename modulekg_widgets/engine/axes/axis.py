@@ -225,7 +225,7 @@ class Axes:
 
     @property
     def unread(self) -> list[str]:
-        """The parameters and buffers that this forward pass never read; they are frozen."""
+        """The parameters and buffers that this forward pass never read: frozen, but for what their siblings share."""
         return [node.label for node in self.graph.unread]
 
     @property

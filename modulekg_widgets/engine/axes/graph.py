@@ -10,7 +10,10 @@ from torch import nn
 
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.cut_analysis import Cut, Indices, cut_analysis, operator_analysis
+from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode, Unknown
+from modulekg_widgets.engine.tracing.outputs import wanted_outputs
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
 if TYPE_CHECKING:
@@ -84,11 +87,27 @@ class DataflowGraph(Dataflow):
         return attention_dependency(self.axes)
 
 
+@called_as("mk.trace")
 def trace(
-    model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None, *, training: bool | None = None
+    model: nn.Module,
+    args: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    outputs: Any = None,
+    *,
+    training: bool | None = None,
 ) -> DataflowGraph:
     """Follow `model(*args, **kwargs)` once, on tensors without data where that goes; the model stays as it is.
 
-    `training` sets the mode for the trace alone. Raises `TraceError`, whose `graph` ends where forward stopped.
+    `outputs` names the outputs that count, or gives their indices: these keep their shape when axes are cut. By default
+    all count but what serves the next call, as `past_key_values`, and, beside `logits`, what is of the model's inside,
+    as encoder and hidden states; `graph.notes` says which do not. `training` sets the mode for the trace alone. Raises
+    `TraceError`, whose `graph` ends where forward stopped, and `UnknownNameError` for an output that there is not.
     """
-    return trace_dataflow(model, args, kwargs, training=training, make=DataflowGraph)
+    wanted = wanted_outputs(outputs)
+    graph = trace_dataflow(model, args, kwargs, training=training, make=DataflowGraph)
+    graph.wanted = wanted
+    if graph.following:
+        names = ", ".join(shown(name) for name in list(graph.following)[:8])
+        graph.notes.append(f"These outputs follow a cut, and do not keep their shape: {names}. Name those that shall "
+                           "keep it with outputs=[…].")  # fmt: skip
+    return graph

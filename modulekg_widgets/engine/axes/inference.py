@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -27,12 +28,14 @@ from modulekg_widgets.engine.axes.call import Call, Dims, Rule, nodes_in, plain_
 from modulekg_widgets.engine.axes.index_buffers import IndexBuffers
 from modulekg_widgets.engine.axes.liveness import live_operators
 from modulekg_widgets.engine.axes.triangles import tie_triangles
+from modulekg_widgets.engine.axes.unreached import unreached
 from modulekg_widgets.engine.tracing.dataflow import BUFFER, INPUT, PARAMETER, Dataflow, DataNode, OperatorNode, Unknown
 from modulekg_widgets.engine.tracing.operators import user_operators
 from modulekg_widgets.engine.tracing.signature import signature_of
 
 log = logging.getLogger("modulekg_widgets")
 REMEDY = "register a rule with @mk.axis_rule({name!r}), or mk.axis_rule({name!r}, like='aten::…')"
+_BROKEN = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)  # what a rule may raise
 _ = _registered  # importing the rules registers them
 
 
@@ -49,25 +52,46 @@ class Inference:
         self._uniform: set[int] = set()  # values with dimensions along which all is equal
         self._free_inputs = free_inputs
         self.indices = IndexBuffers(graph)
+        self.idle: set[OperatorNode] = set()  # the operators whose results are not used
         live = live_operators(graph)
         for operator in graph.operators:
-            self.algebra.mute = operator not in live
-            self._apply(operator)
-        self.algebra.cause, self.algebra.mute = None, False
+            if operator in live:
+                self._apply(operator)
+        self._follow_idle([operator for operator in graph.operators if operator not in live])
+        self.algebra.cause = None
         for node, record in graph.escaped:
             # what happens outside of torch is not seen
             where = f"{record.operator} in {record.module or '(root)'}, {record.source}"
             self._freeze(node, f"leaves torch: {where}")
-        for node in [] if free_outputs else graph.outputs:
+        for node in [] if free_outputs else graph.counted:
             self._freeze(node, "model output")
+        reached = dict(unreached(graph, self.dims))
+        for node, dims in reached.items():
+            self._dims[node.index] = dims
         for node in graph.unread:
+            if node in reached:
+                continue
             self._freeze(node, f"{node.name} is not read by this forward pass")
-        for node in dict.fromkeys(graph.state.values()):
-            if node.consumers and live.isdisjoint(node.consumers):
-                self._freeze(node, f"what {node.label} goes into is not used by this forward pass")
         for node in self.indices.unfollowed():
             self._freeze(node, f"the buffer {node.label} holds integers that are read otherwise than as indices")
         self._settle_fillers()
+
+    def _follow_idle(self, idle: list[OperatorNode]) -> None:
+        """Let operators whose results are not used follow the sizes of what is used: they run, and must fit it."""
+        self.idle = set(idle)
+        inputs = (self._dims[node.index] for operator in idle for node in operator.inputs)
+        self.algebra.settled = {atom for dims in inputs for term in dims or () for atom in atoms(term)}
+        for operator in idle:
+            self._apply(operator)
+        for operator in idle:
+            for node in operator.outputs:
+                if not node.consumers:
+                    self._freeze(node, f"nobody reads what {operator.where} gives")
+        self.algebra.settled = None
+
+    def is_idle(self, node: DataNode) -> bool:
+        """Whether only operators read a value whose results are not used."""
+        return bool(node.consumers) and self.idle.issuperset(node.consumers)
 
     def dims(self, node: DataNode) -> Dims:
         """The terms of the dimensions of a value."""
@@ -111,7 +135,7 @@ class Inference:
             self._take(operator, found)
             if self.algebra.fillers > fillers or any(node.index in self._uniform for node in operator.inputs):
                 self._note_uniform(operator)
-        except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+        except _BROKEN as error:
             log.debug("the rule of %s failed", operator.where, exc_info=True)
             self._give_up(operator, f"its rule failed ({type(error).__name__}: {error})")
 
@@ -179,6 +203,40 @@ class Inference:
                 for atom in atoms(term):
                     if atom.filler is not None and atom.frozen is None:
                         atom.frozen = atom.filler
+
+
+class _Said(Algebra):
+    """Writes down which dimensions are said to be one index set, and does nothing about it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pairs: list[tuple[Term, Term]] = []
+
+    def unify(self, a: Term, b: Term) -> None:
+        self.pairs.append((a, b))
+
+    def freeze(self, term: Term, text: str | Reason) -> None:
+        pass
+
+    def split(self, term: Term, kind: str, sizes: Sequence[int]) -> list[Term]:
+        return [Term(size) for size in sizes]
+
+
+def said_equal(operator: OperatorNode, dims: Callable[[DataNode], Dims] | None = None) -> list[tuple[Term, Term]]:
+    """The pairs of dimensions that the rule of a call says are one index set; without `dims`, of its shapes alone."""
+    rule = find_rule(operator.overload)
+    if rule is None:
+        return []
+    said = _Said()
+    own = {node: [Term(size) for size in node.shape] for node in operator.inputs}
+    with suppress(*_BROKEN):
+        rule(Call(operator, said, dims or own.__getitem__, {}))
+    return said.pairs
+
+
+def sizes_meet(operator: OperatorNode) -> bool:
+    """Whether the shapes in a call are such that what its rule says of them can hold."""
+    return all(a.size == b.size for a, b in said_equal(operator))
 
 
 def _with_own_fillers(term: Term) -> Term:

@@ -24,12 +24,12 @@ from modulekg_widgets.engine.identity.hierarchy import walk
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
 from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
-from modulekg_widgets.engine.tracing.structure import tensors, with_tensors
+from modulekg_widgets.engine.tracing.dataflow import DataNode
+from modulekg_widgets.engine.tracing.structure import leaves, tensors, with_tensors
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.algebra import Term
     from modulekg_widgets.engine.axes.axis import Axes, Axis
-    from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 log = logging.getLogger("modulekg_widgets")
 Tensor = torch.Tensor
@@ -153,13 +153,18 @@ class _Proof:
             if axis in wrong:
                 proofs.append(AxisProof(axis.name, WRONG, f"the output changes by {wrong[axis]:.1e} of its size"))
                 continue
-            silent = [name for name in _member_names(axis) if not self._matters(name, axis, gradients)]
+            used = self._used(axis)
+            silent = [name for name in used or _member_names(axis) if not self._matters(name, axis, gradients)]
             note = f"the output does not depend on the order in {', '.join(silent[:3])}" if silent else ""
             proofs.append(AxisProof(axis.name, NOT_PROVED if silent else PROVED, note))
         refused, merged = self._bipartitions(free, wrong, bipartitions, gradients)
         return Verification(
             error, str(self.dtype).removeprefix("torch."), [merged.get(proof.axis, proof) for proof in proofs], refused
         )
+
+    def _used(self, axis: Axis) -> list[str]:
+        """The members that something in the output is made of; of the others the sizes alone matter."""
+        return [name for name in _member_names(axis) if not self.axes.inference.is_idle(self.graph.state[name])]
 
     # --------------------------------------------------------- permutation
 
@@ -172,13 +177,28 @@ class _Proof:
             if only is None or only.get(node.label, False):
                 value = self._permuted(node, orders)
             changed[node.label] = value
-        return distance(self._run(changed), self.expected) / self.scale
+        expected = self.expected if only is not None else self._in_order(orders)
+        return distance(self._run(changed), expected) / self.scale
+
+    def _in_order(self, orders: Mapping[Term, NDArray[np.int64]]) -> list[Tensor]:
+        """The expected outputs, those that follow a cut with their indices in the new orders too."""
+        following = set(self.graph.following.values())
+        if not following:
+            return self.expected
+        nodes = [node for _, node in leaves(self.graph.result, DataNode)]
+        if len(nodes) != len(self.expected):
+            return self.expected
+        return [
+            self._moved(node, value, orders) if node in following else value
+            for node, value in zip(nodes, self.expected, strict=True)
+        ]
 
     def _permuted(self, node: DataNode, orders: Mapping[Term, NDArray[np.int64]]) -> Tensor:
         """A tensor with the indices of these axes in their new orders; one that holds indices says what it said."""
         value = self.state[node.label]
-        if not holds_values(node.dtype):
-            return value
+        return self._moved(node, value, orders) if holds_values(node.dtype) else value
+
+    def _moved(self, node: DataNode, value: Tensor, orders: Mapping[Term, NDArray[np.int64]]) -> Tensor:
         for at, term in enumerate(self.axes.inference.dims(node)):
             order = rearranged(term, orders)
             if value.shape[at] > 1 and not np.array_equal(order, np.arange(len(order))):
@@ -236,8 +256,9 @@ class _Proof:
             ]  # fmt: skip
             names = [name for name, leaf in leaves.items() if leaf.requires_grad]
             found: Sequence[Tensor | None] = ()
-            # an operator that overwrites what its gradient needs leaves none: the control then runs the model
-            with suppress(RuntimeError):
+            # an operator may overwrite what its gradient needs, a `backward` of the user's raise whatever it likes:
+            # then there is none, and the control runs the model
+            with suppress(Exception):
                 found = torch.autograd.grad(torch.stack(parts).sum(), [leaves[n] for n in names], allow_unused=True)
         gradients = {name: grad for name, grad in zip(names, found, strict=False) if grad is not None}
         return [t.detach() for t in outputs], gradients

@@ -13,6 +13,7 @@ import torch
 
 from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, nearest, shown
 from modulekg_widgets.engine.identity.hierarchy import class_name, module_state
+from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.monitoring.alerts import ORIGIN, Bound, first_origin
 from modulekg_widgets.engine.monitoring.config import Config, measurements, root_of
 from modulekg_widgets.engine.monitoring.distributed import Ranks, is_distributed
@@ -56,6 +57,7 @@ class Monitor(Run):
     `ScheduleError` and `ConfigError` for a configuration that does not fit.
     """
 
+    @called_as("mk.Monitor")
     def __init__(
         self,
         model: nn.Module,

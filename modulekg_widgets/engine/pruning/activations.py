@@ -17,7 +17,7 @@ from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.layers import Layers
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
 from modulekg_widgets.engine.identity.hierarchy import walk
-from modulekg_widgets.engine.pruning.calibration import Calibration, parameters_with_data
+from modulekg_widgets.engine.pruning.calibration import Calibration, check_batches, parameters_with_data
 from modulekg_widgets.engine.pruning.criteria import Criterion, Scores, or_magnitude, wide
 from modulekg_widgets.engine.pruning.tally import Element, Tally, Vector, marginals
 from modulekg_widgets.engine.torch_runtime.look import Stage
@@ -59,6 +59,7 @@ class Activation(Criterion):
     def __init__(
         self, batches: Iterable[Any] | None = None, statistic: str = "mean_abs", *, training: bool | None = None
     ) -> None:
+        check_batches(batches)
         if statistic not in STATISTICS:
             raise UnknownNameError(f"statistic={shown(str(statistic))!r}: {nearest(str(statistic), STATISTICS)}")
         self.batches = batches

@@ -22,6 +22,12 @@ class Attribute:
     name: str  # dotted behind the module, as `config.hidden_size`
     index: int | None  # in a tuple or list
     value: Whole = field(compare=False)
+    holder: int = field(default=0, compare=False)  # what has it: of modules that share a configuration, the same
+
+    @property
+    def identity(self) -> tuple[int, str, int | None]:
+        """What tells numbers apart, whatever the names under which they are reached."""
+        return self.holder, self.name.rpartition(".")[2], self.index
 
     @property
     def path(self) -> str:
@@ -61,7 +67,7 @@ def attributes_of(path: str, module: nn.Module) -> Iterator[Attribute]:
 def _integers(path: str, prefix: str, state: dict[str, Any]) -> Iterator[Attribute]:
     for name, value in state.items():
         if type(value) is int and value >= LEAST:
-            yield Attribute(path, prefix + name, None, value)
+            yield Attribute(path, prefix + name, None, value, id(state))
         elif (
             isinstance(value, tuple | list)
             and type(value) in (tuple, list)
@@ -69,4 +75,4 @@ def _integers(path: str, prefix: str, state: dict[str, Any]) -> Iterator[Attribu
         ):
             for index, part in enumerate(value):
                 if part >= LEAST:
-                    yield Attribute(path, prefix + name, index, value)
+                    yield Attribute(path, prefix + name, index, value, id(state))

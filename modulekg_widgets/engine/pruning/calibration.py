@@ -22,6 +22,7 @@ Tensor = torch.Tensor
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 Weighted = dict[DataNode, tuple[Tensor, Tensor]]  # per parameter its values, and what belongs to each of them
 Loss = Callable[..., Any]
+ONE_BATCH = "to pass one batch of inputs and targets, write [(X, y)]"
 
 
 def live_parameters(graph: Dataflow) -> dict[DataNode, Tensor]:
@@ -57,6 +58,23 @@ def parameters_with_data(graph: Dataflow, reader: str) -> dict[DataNode, Tensor]
     return found
 
 
+def check_batches(batches: Any) -> None:
+    """Raise `CutError` for one batch in the place of an iterable of batches."""
+    if isinstance(batches, Tensor | Mapping):
+        what = "a tensor, whose items would be the batches" if isinstance(batches, Tensor) else "one mapping"
+        raise CutError(f"batches is {what}: {ONE_BATCH}")
+    if isinstance(batches, tuple | list) and len(batches) == 2 and all(isinstance(each, Tensor) for each in batches):
+        inputs, target = batches
+        alike = (inputs.dim(), inputs.is_floating_point()) == (target.dim(), target.is_floating_point())
+        if not alike and inputs.dim() and target.dim() and len(inputs) == len(target):
+            raise CutError(f"batches is a pair of tensors of {len(inputs)} items, inputs and target: {ONE_BATCH}")
+
+
+def is_one_pair(batches: Any) -> bool:
+    """Whether what was given as batches may have been meant as one of them."""
+    return isinstance(batches, tuple | list) and len(batches) == 2 and isinstance(batches[0], Tensor)
+
+
 class Calibration:
     """Batches of data, and how they go through a traced model.
 
@@ -68,6 +86,7 @@ class Calibration:
     def __init__(
         self, graph: Dataflow, batches: Iterable[Any] | None, training: bool | None = None, seed: int = 0
     ) -> None:
+        check_batches(batches)
         self.graph = graph
         self.batches = batches
         self.training = graph.training if training is None else training
@@ -146,8 +165,13 @@ class Calibration:
             for state in stage.states:
                 state["training"] = self.training
         for batch in [self.graph.call] if self.batches is None else self.batches:
-            with torch.inference_mode(False), PlainAttention():
-                use(batch)
+            try:
+                with torch.inference_mode(False), PlainAttention():
+                    use(batch)
+            except CutError as error:
+                if not is_one_pair(self.batches):
+                    raise
+                raise CutError(f"{error}; batches is a pair: {ONE_BATCH}") from error
             count += 1
         return count
 

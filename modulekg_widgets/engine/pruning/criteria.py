@@ -14,7 +14,15 @@ from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.call import rules
 from modulekg_widgets.engine.axes.layers import VIEWS, Layers
 from modulekg_widgets.engine.errors import CutError, shown
-from modulekg_widgets.engine.pruning.calibration import Calibration, Loss, Weighted, parameters_with_data
+from modulekg_widgets.engine.pruning.calibration import (
+    ONE_BATCH,
+    Calibration,
+    Loss,
+    Weighted,
+    check_batches,
+    is_one_pair,
+    parameters_with_data,
+)
 from modulekg_widgets.engine.pruning.tally import Tally, Vector, positions_of
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
@@ -210,8 +218,12 @@ class Taylor(Criterion):
     def __init__(
         self, batches: Iterable[Any] | None = None, loss: Loss | None = None, *, training: bool | None = None
     ) -> None:
+        check_batches(batches)
         if (batches is None) != (loss is None):
-            raise CutError("Taylor takes both batches and a loss, or neither: then it reads the parameters' .grad")
+            pair = f"; {ONE_BATCH}" if is_one_pair(batches) else ""
+            raise CutError(
+                f"Taylor takes both batches and a loss, or neither: then it reads the parameters' .grad{pair}"
+            )
         self.batches = batches
         self.loss = loss
         self.training = training
@@ -261,6 +273,7 @@ class Hessian(Criterion):
         seed: int = 0,
         training: bool | None = None,
     ) -> None:
+        check_batches(batches)
         if samples < 1:
             raise CutError(f"samples={samples}: the Hessian is estimated from one probe a batch at least")
         self.batches = batches

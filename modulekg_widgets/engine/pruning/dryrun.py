@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.call import plain_name
 from modulekg_widgets.engine.axes.expression import parts_of
-from modulekg_widgets.engine.axes.liveness import live_operators
+from modulekg_widgets.engine.axes.inference import said_equal, sizes_meet
 from modulekg_widgets.engine.errors import CutError, TraceError
 from modulekg_widgets.engine.identity.hierarchy import Walk
+from modulekg_widgets.engine.pruning.asked_sizes import SPLITS, VIEWS, FailedCall, asked_by, flattened
 from modulekg_widgets.engine.pruning.edits import Edits, TensorEdit, places, settings, slices
 from modulekg_widgets.engine.pruning.resized import resizing
 from modulekg_widgets.engine.pruning.selection import Selection
@@ -28,8 +28,6 @@ from modulekg_widgets.engine.tracing.structure import leaves
 from modulekg_widgets.engine.tracing.trace import REAL, trace_dataflow
 
 Tensor = torch.Tensor
-_VIEWS = {"view", "reshape", "_unsafe_view", "expand"}
-_SPLITS = {"split", "split_with_sizes"}
 _COPIES = {"clone", "empty", "copy", "unsqueeze", "as_strided"}
 
 
@@ -70,16 +68,19 @@ class Rehearsal:
     explained: bool = True  # whether it was the recorded pass, call by call, on the planned sizes
 
 
-def rehearse(axes: Axes, selection: Selection, edits: Edits) -> Rehearsal:
-    """Run the traced call with the tensors and attributes of `edits`; the model stays as it is."""
-    found = _rehearsed(axes, selection, edits, None)
-    if found.mismatch is not None and found.mismatch.error and not found.mismatch.requests:
+def rehearse(axes: Axes, selection: Selection, edits: Edits, listening: bool = False) -> Rehearsal:
+    """Run the traced call with the tensors and attributes of `edits`; the model stays as it is.
+
+    `listening`: to every call of a torch function from the beginning, for one that raises asks for sizes.
+    """
+    found = _rehearsed(axes, selection, edits, FailedCall() if listening else None)
+    if not listening and found.mismatch is not None and found.mismatch.error and not found.mismatch.requests:
         # listening to every call takes time, and only one that raised has something to tell
-        return _rehearsed(axes, selection, edits, _FailedCall())
+        return _rehearsed(axes, selection, edits, FailedCall())
     return found
 
 
-def _rehearsed(axes: Axes, selection: Selection, edits: Edits, calls: _FailedCall | None) -> Rehearsal:
+def _rehearsed(axes: Axes, selection: Selection, edits: Edits, calls: FailedCall | None) -> Rehearsal:
     recorded = axes.graph
     lockstep = _Lockstep(axes, selection)
 
@@ -121,7 +122,8 @@ def run_through(recorded: Dataflow, edits: Edits) -> Dataflow:
         )  # fmt: skip
     except TraceError as error:
         raise CutError(f"the plan does not run in the traced mode: {error}") from error
-    before, after = ([node.shape for node in graph.outputs] for graph in (recorded, tried))
+    tried.wanted = recorded.wanted
+    before, after = ([node.shape for node in graph.counted] for graph in (recorded, tried))
     if before != after and recorded.traced_on != REAL:
         raise CutError(f"the plan changes the outputs of the traced mode from {before} to {after}")
     return tried
@@ -179,47 +181,6 @@ def _replace_in_lists(walk: Walk, new: Mapping[int, Tensor]) -> None:
 # ------------------------------------------------------------------ lockstep
 
 
-class _FailedCall(TorchFunctionMode):
-    """Remembers the last call of a torch function that raised, which names the sizes that the code asked for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.name = ""
-        self.arguments: tuple[Any, ...] = ()
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        try:
-            return func(*args, **(kwargs or {}))
-        except Exception:
-            self.name, self.arguments = getattr(func, "__name__", ""), args
-            raise
-
-
-def _asked_by(name: str, sizes: Any, results: list[DataNode], dim: int) -> list[tuple[DataNode, list[int | None]]]:
-    """The sizes that a view or a split asks for, by dimension of each result; None where it leaves them open."""
-    given = [size for size in _flat(sizes) if isinstance(size, int)]
-    dims = results[0].dim()
-    if name in _VIEWS and len(given) == dims:
-        return [(results[0], [size if size >= 0 else None for size in given])]
-    if name == "unflatten" and len(given) > 1:
-        at = given[0] % (dims - len(given) + 2)
-        asked: list[int | None] = [None] * dims
-        asked[at : at + len(given) - 1] = [size if size >= 0 else None for size in given[1:]]
-        return [(results[0], asked[:dims])]
-    if name in _SPLITS and len(given) == len(results) > 1:
-        return [(node, [size if at == dim % dims else None for at in range(dims)])
-                for node, size in zip(results, given, strict=True)]  # fmt: skip
-    return []
-
-
-def _flat(value: Any) -> Iterator[Any]:
-    for part in value:
-        if isinstance(part, tuple | list):
-            yield from _flat(part)
-        else:
-            yield part
-
-
 class _Parted(BaseException):
     """Ends a dry run that went another way; no `Exception`, so that the model's code does not catch it."""
 
@@ -233,7 +194,7 @@ class _Lockstep:
         self.axes = axes
         self.selection = selection
         self.recorded = axes.graph.operators
-        self.live = live_operators(axes.graph)
+        self.idle = axes.inference.idle
         self.by_data = axes.graph.traced_on == REAL
         self.at = 0  # how many operators went alike
         self.parted = False
@@ -248,7 +209,12 @@ class _Lockstep:
         if before is None or before.overload is not now.overload:
             self.parted = True
             return
-        requests = self._requested_by(before, now) if before in self.live else []
+        idle = before in self.idle
+        if idle and not sizes_meet(now) and sizes_meet(before):
+            shapes = " and ".join(str(list(node.shape)) for node in now.inputs)
+            text = f"{now.name} cannot take the shapes {shapes}"  # some kernels for tensors without data do not look
+            raise _Parted(Mismatch(before.index, before, tuple(self._unequal(before)), text, before.where))
+        requests = [] if idle else self._requested_by(before, now)
         if self.by_data and not any(self.selection.cut(request.term) for request in requests):
             # other data lead to other numbers of things, and on another way from here
             self.parted = bool(requests)
@@ -266,7 +232,7 @@ class _Lockstep:
 
         Floating-point numbers are listed as scales; the sizes that a view asks for were compared as its result's.
         """
-        if plain_name(before.name) in _VIEWS:
+        if plain_name(before.name) in VIEWS:
             return before.inputs[0].index == now.inputs[0].index
         changed = set()
         for old, new in _arguments(before, now):
@@ -300,27 +266,51 @@ class _Lockstep:
             return Mismatch(len(self.recorded), None, tuple(outputs), text, "the model's output")
         return None
 
-    def stopped(self, tried: Dataflow, error: str, calls: _FailedCall | None) -> Mismatch:
+    def stopped(self, tried: Dataflow, error: str, calls: FailedCall | None) -> Mismatch:
         """What is to be said when the forward pass raised."""
+        if self.parted:
+            self.at = self._counterpart_of_last(tried)
         operator = self.recorded[self.at] if self.at < len(self.recorded) else None
         viewed = self._view_to_come()
         attempt = tried.attempt if tried.attempt and tried.attempt.index == len(tried.operators) else None
         found: list[Request] = []
-        if viewed is not None and viewed in self.live:
+        if viewed is not None:
             name, sizes = ("", ()) if calls is None else (calls.name, calls.arguments[1:])
             if attempt is not None:
                 name, sizes = plain_name(attempt.name), attempt.args[1:2]
             dim = viewed.args[2] if len(viewed.args) > 2 else viewed.kwargs.get("dim", 0)
-            for node, asked in _asked_by(name, sizes, _results(viewed), dim if isinstance(dim, int) else 0):
+            for node, asked in asked_by(name, sizes, _results(viewed), dim if isinstance(dim, int) else 0):
                 found += self._requests(node, asked)
+        if operator is not None and operator in self.idle and not found:
+            found = self._unequal(operator)
         failed = attempt or viewed or operator
         where = failed.where if failed is not None else "the end of forward"
         return Mismatch(self.at, viewed or operator, tuple(found), error, where)
 
+    def _counterpart_of_last(self, tried: Dataflow) -> int:
+        """Behind which recorded operator a run stopped that data had led another way: that of the same line of code."""
+        if not tried.operators:
+            return self.at
+        last = tried.operators[-1]
+
+        def alike(operators: list[OperatorNode]) -> list[OperatorNode]:
+            return [each for each in operators if (each.overload, each.module, each.source)
+                    == (last.overload, last.module, last.source)]  # fmt: skip
+
+        count, known = len(alike(tried.operators)), alike(self.recorded)
+        return known[min(count, len(known)) - 1].index + 1 if known else self.at
+
+    def _unequal(self, operator: OperatorNode) -> list[Request]:
+        """The dimensions that meet in an idle operator, which couples none, and whose planned sizes differ."""
+        pairs = said_equal(operator, self.axes.inference.dims)
+        sizes = ((term, self.selection.size(term), self.selection.size(other))
+                 for a, b in pairs for term, other in ((a, b), (b, a)))  # fmt: skip
+        return [Request(*entry) for entry in sizes if entry[1] != entry[2]]
+
     def _view_to_come(self) -> OperatorNode | None:
         """The view that a call which raised would have made: a reshape may copy first."""
         for operator in self.recorded[self.at : self.at + 3]:
-            if plain_name(operator.name) in _VIEWS | _SPLITS:
+            if plain_name(operator.name) in VIEWS | SPLITS:
                 return operator
             if plain_name(operator.name) not in _COPIES:
                 return None
@@ -347,8 +337,8 @@ def _results(operator: OperatorNode) -> list[DataNode]:
 
 def _arguments(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[Any, Any]]:
     """The arguments of two calls in pairs."""
-    yield from zip(_flat((before.args, tuple(before.kwargs.values()))),
-                   _flat((now.args, tuple(now.kwargs.values()))), strict=False)  # fmt: skip
+    yield from zip(flattened((before.args, tuple(before.kwargs.values()))),
+                   flattened((now.args, tuple(now.kwargs.values()))), strict=False)  # fmt: skip
 
 
 def _numbers(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[float, float]]:

@@ -7,6 +7,7 @@ import logging
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import ModuleKGError
 from modulekg_widgets.engine.torch_runtime.draws import is_drawn
+from modulekg_widgets.engine.tracing.outputs import Wanted, output_names
 from modulekg_widgets.engine.tracing.trace import REAL, trace_dataflow
 
 SEEDS = 8  # a model that leaves layers out by chance shows all of them sooner or later
@@ -32,12 +33,20 @@ def widest(graph: DataflowGraph) -> DataflowGraph:
             # a detector wants targets, batch normalisation more than one value: then the traced pass is all there is
             log.debug("no pass from seed %d: %s", seed, error)
             return graph
+        wider.wanted, wider.notes = _counted_in(wider, graph), graph.notes
         left_out = _parameters_left_out(wider)
         if left_out < fewest:
             found, fewest = wider, left_out
         if not left_out or not _is_random(wider):
             break
     return found
+
+
+def _counted_in(wider: DataflowGraph, graph: DataflowGraph) -> Wanted | None:
+    """The outputs that count in another mode: all but those that follow a cut in the pass that was asked for."""
+    if graph.wanted is None:
+        return None
+    return [name for name in output_names(wider.result) if name not in graph.following]
 
 
 def _is_random(graph: DataflowGraph) -> bool:

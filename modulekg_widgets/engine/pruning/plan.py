@@ -13,6 +13,7 @@ from modulekg_widgets.engine.axes.cut_analysis import Cut, positions_to_mask
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.axes.proved import prove
 from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.pruning.choice import (
     Choice,
     Scores,
@@ -22,12 +23,13 @@ from modulekg_widgets.engine.pruning.choice import (
     gone,
     rounded,
 )
+from modulekg_widgets.engine.pruning.draft import ATTRIBUTE, Draft
 from modulekg_widgets.engine.pruning.dryrun import Rehearsal, planned_operators, run_through
 from modulekg_widgets.engine.pruning.importance import normalised, score
 from modulekg_widgets.engine.pruning.modes import widest
 from modulekg_widgets.engine.pruning.outcome import Outcome
 from modulekg_widgets.engine.pruning.pruning_plan import AxisCut, PruningPlan
-from modulekg_widgets.engine.pruning.repair import ATTRIBUTE, Draft, Repair, scale_changes
+from modulekg_widgets.engine.pruning.repair import Repair, output_changes, scale_changes
 from modulekg_widgets.engine.pruning.request import Importance, Request, check
 from modulekg_widgets.engine.pruning.selection import Selection
 from modulekg_widgets.engine.tracing.flops import count_flops
@@ -37,6 +39,7 @@ CLOSE_ENOUGH = 0.002  # of the model, between what was asked for and what is fou
 MOST_STEPS = 14
 
 
+@called_as("mk.plan")
 def plan(
     graph: DataflowGraph,
     ratio: float | None = None,
@@ -118,7 +121,11 @@ class _Planner:
         return PruningPlan(
             axes=cuts,
             edits=self.repair.edits(draft),
-            changes=(*self.repair.changes(draft), *scale_changes(rehearsal.scales)),
+            changes=(
+                *self.repair.changes(draft),
+                *scale_changes(rehearsal.scales),
+                *output_changes(self.axes, selection),
+            ),
             call=self._call(cuts),
             notes=tuple(self.notes),
             **self._sizes(draft, rehearsal),

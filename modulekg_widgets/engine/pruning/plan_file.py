@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from modulekg_widgets.engine.errors import PlanFileError, shown
+from modulekg_widgets.engine.pruning.draft import Change
 from modulekg_widgets.engine.pruning.edits import Edits, Ints, TensorEdit, Whole
 from modulekg_widgets.engine.pruning.pruning_plan import AxisCut, PruningPlan
-from modulekg_widgets.engine.pruning.repair import Change
 
 FORMAT, VERSION = "modulekg-plan", 1
 LARGEST_FILE = 64 << 20  # bytes; the plan of a model of billions of parameters has a third of it

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.pruning.draft import Change
 from modulekg_widgets.engine.pruning.edits import Edits
-from modulekg_widgets.engine.pruning.repair import Change
 
 ROWS = 40
 

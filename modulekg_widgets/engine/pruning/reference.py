@@ -52,15 +52,18 @@ NORMALISING = {"aten::_weight_norm_interface"}
 def agrees(axes: Axes, masks: Masks, edits: Edits, scales: Sequence[Scale] = ()) -> bool | None:
     """Whether the cut model computes what the masked original does; None where nothing can be compared.
 
-    That is so where the model has no data, where the data decide which way forward takes, and where the recorded
-    operators do not run on the model's device.
+    That is so where the model has no data, where the data decide which way forward takes, where the recorded operators
+    do not run on the model's device, and where they give other values than the uncut model, as by chance.
     """
     graph = axes.graph
     if graph.traced_on == REAL or any(node.tensor is not None and node.tensor.is_meta for node in graph.state.values()):
         return None
     try:
         quickly = _disagreement(axes, masks, edits, scales, _own_weights(graph), torch.float32)
-        return quickly < AGREES or disagreement(axes, masks, edits, scales) < EXACT
+        if quickly < AGREES or disagreement(axes, masks, edits, scales) < EXACT:
+            return True
+        # where the recorded operators do not give the values of the uncut model either, they tell nothing
+        return False if disagreement(axes, {}, Edits(())) < EXACT else None
     except (RuntimeError, TraceError):
         # what was recorded without data may be a way that only other devices go
         log.debug("the masked original cannot be run", exc_info=True)

@@ -30,6 +30,11 @@ class Selection:
         """How many indices stay of the axes that lose some."""
         return {atom: count for atom, count in self.counts.items() if count < atom.size}
 
+    @cached_property
+    def _sizes(self) -> dict[Term, int]:
+        """The sizes that were asked for: a dry run asks at every operator."""
+        return {}
+
     def masks(self) -> Masks:
         """Which indices stay, of the axes that lose some."""
         found = {}
@@ -41,7 +46,9 @@ class Selection:
 
     def size(self, term: Term) -> int:
         """The size of a dimension afterwards."""
-        return remaining(term, self.changed)
+        if term not in self._sizes:
+            self._sizes[term] = remaining(term, self.changed)
+        return self._sizes[term]
 
     def free(self, term: Term) -> list[Term]:
         """The atoms of a dimension whose count may be set, each once."""

@@ -23,6 +23,7 @@ from torch import nn
 
 from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
 from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.pruning.conflicts import conflicts_of
 from modulekg_widgets.engine.pruning.mask_inference import InferredMasks, agreed
 from modulekg_widgets.engine.pruning.masks import GivenMasks, read_masks
@@ -33,6 +34,7 @@ from modulekg_widgets.engine.pruning.receipt import Receipt
 log = logging.getLogger("modulekg_widgets")
 
 
+@called_as("mk.speedup")
 def speedup(
     model: nn.Module,
     masks: GivenMasks = None,

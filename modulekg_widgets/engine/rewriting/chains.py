@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from modulekg_widgets.engine.errors import RewritingError, TraceError, shown
+from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.rewriting.function_module import CallSite, FunctionModule
 from modulekg_widgets.engine.rewriting.kinds import functions_in, test_of
 from modulekg_widgets.engine.rewriting.listening import listener_of
@@ -19,6 +20,7 @@ from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
 
+@called_as("mk.rewrite.find_chains")
 def find_chains(graph: Dataflow, pattern: Sequence[Any], include_super_class: bool = True) -> list[list[str]]:
     """Every run of modules of these classes, and functions, in which each one's output is the next one's only input.
 

@@ -9,6 +9,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import RewritingError, shown
 from modulekg_widgets.engine.identity.hierarchy import Walk, is_script, walk
+from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.rewriting.function_module import FunctionModule
 from modulekg_widgets.engine.rewriting.listening import listener_of
 from modulekg_widgets.engine.rewriting.recording import record
@@ -74,6 +75,7 @@ class FunctionModules:
         return "\n".join(lines + ["  …"] * (len(self) > 12))
 
 
+@called_as("mk.rewrite.function_modules")
 def function_modules(model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> FunctionModules:
     """A context in which every function that a forward calls is a module, listed on its owner and with equal results.
 
@@ -93,6 +95,7 @@ def function_modules(model: nn.Module, args: Any = (), kwargs: Mapping[str, Any]
     return FunctionModules(root, Session(places, record(root, args, kwargs)))
 
 
+@called_as("mk.rewrite.activate")
 def activate(model: nn.Module, args: Any = None, kwargs: Mapping[str, Any] | None = None) -> FunctionModules:
     """Use function modules until `deactivate(model)`; without `args` the last ones of this model again.
 

@@ -25,7 +25,7 @@ from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.restore import Kept
 from modulekg_widgets.engine.torch_runtime.shadow import ALL
 from modulekg_widgets.engine.tracing.dataflow import Dataflow
-from modulekg_widgets.engine.tracing.inputs import call_arguments, input_tensors
+from modulekg_widgets.engine.tracing.inputs import call_arguments, input_tensors, list_hint
 from modulekg_widgets.engine.tracing.source import Source
 from modulekg_widgets.engine.tracing.state import on_stage
 from modulekg_widgets.engine.tracing.structure import tensors, with_tensors
@@ -171,7 +171,7 @@ def _explained(error: Exception, root: nn.Module, given: Any) -> TraceError:
     return TraceError(
         f"the forward pass of {shown(type(root).__name__)} stopped while its functions were recorded: "
         f"{type(error).__name__}: {shown(str(error).strip(), 300)}. Its inputs were {inputs}; pass inputs that "
-        "model(...) takes"
+        f"model(...) takes{list_hint(given[0])}"
     )
 
 

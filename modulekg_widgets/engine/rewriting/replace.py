@@ -11,6 +11,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import NotAModuleError, RewritingError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.hierarchy import Walk, is_script, module_state, walk
+from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.rewriting.fitting import chained, difference, misfit, result_shapes, written_only
 from modulekg_widgets.engine.rewriting.select import plain_name
 from modulekg_widgets.engine.rewriting.sites import when_active
@@ -70,6 +71,7 @@ class Rewrite:
         return "\n".join(lines + ["  …"] * (len(self.replaced) > 12))
 
 
+@called_as("mk.rewrite.replace")
 def replace(
     model: nn.Module,
     names: str | Iterable[str],
@@ -96,6 +98,7 @@ def replace(
     return _exchanged(model, old, new, [[name] for name in new], args, kwargs, check)
 
 
+@called_as("mk.rewrite.replace_chains")
 def replace_chains(
     model: nn.Module,
     chains: Iterable[Sequence[str]],

@@ -10,10 +10,12 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import NotAModuleError, RewritingError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.hierarchy import is_script, module_state, unwrapped, walk
+from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.rewriting.kinds import test_of
 from modulekg_widgets.engine.rewriting.sites import when_active
 
 
+@called_as("mk.rewrite.get")
 def get(model: nn.Module, name: str) -> Any:
     """What stands at a dotted name: a module, parameter, buffer or attribute; `""` and `"self"` are the model itself.
 
@@ -32,6 +34,7 @@ def get(model: nn.Module, name: str) -> Any:
         raise UnknownPathError(f"{shown(path)!r} has no value: {shown(str(error), 300)}") from error
 
 
+@called_as("mk.rewrite.set")
 def set(model: nn.Module, name: str, value: Any) -> None:
     """Put `value` at a dotted name that exists, in place and in the same position; `get` tells how names read.
 
@@ -64,6 +67,7 @@ def set(model: nn.Module, name: str, value: Any) -> None:
         raise RewritingError(f"{shown(path)!r} cannot be set: {shown(str(error), 300)}") from error
 
 
+@called_as("mk.rewrite.find")
 def find(model: nn.Module, cls: Any, include_super_class: bool = True) -> list[str]:
     """The names of the modules of a class, or of the function modules of a function, in the order of `modules()`.
 

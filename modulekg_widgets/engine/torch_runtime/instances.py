@@ -32,7 +32,7 @@ _OUTSIDE = {
 
 def allocated(cls: type) -> Any:
     """An instance without contents; no code of a class of the user's runs."""
-    base = next(base for base in cls.__mro__ if not base.__flags__ & HEAP_TYPE)
+    base: Any = next(base for base in cls.__mro__ if not base.__flags__ & HEAP_TYPE)
     return base.__new__(cls)
 
 

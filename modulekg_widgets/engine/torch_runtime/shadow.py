@@ -214,7 +214,7 @@ class Shadow:
     def _dict(self, value: dict[Any, Any]) -> Any:
         cls = type(value)
         if isinstance(value, defaultdict):
-            new = defaultdict.__new__(cls)
+            new: Any = defaultdict.__new__(cls)
             defaultdict.__init__(new, self.of(value.default_factory))
         else:
             new = allocated(cls)
@@ -266,7 +266,7 @@ class Shadow:
     def _tuple(self, value: tuple[Any, ...]) -> Any:
         if all(type(part) in PLAIN for part in tuple.__iter__(value)):
             return value
-        parts = [self.of(part) for part in tuple.__iter__(value)]
+        parts: Any = [self.of(part) for part in tuple.__iter__(value)]
         if all(map(lambda one, other: one is other, parts, tuple.__iter__(value))):
             return value
         try:

@@ -30,7 +30,7 @@ class MathAttention(PlainAttention):
 
 
 def _attention(*args: Any, **kwargs: Any) -> torch.Tensor:
-    return torch._scaled_dot_product_attention_math(*args, **kwargs)[0]
+    return torch.ops.aten._scaled_dot_product_attention_math(*args, **kwargs)[0]
 
 
 def _layer(func: FunctionType) -> FunctionType:

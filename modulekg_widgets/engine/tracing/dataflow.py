@@ -275,6 +275,8 @@ class Dataflow:
         self.state: dict[str, DataNode] = {}  # parameters and buffers by each of their names
         self.inputs: list[DataNode] = []
         self.outputs: list[DataNode] = []
+        self.wanted: Sequence[str | int] | None = None  # the outputs that count, as the user names them
+        self.notes: list[str] = []  # what was done otherwise than usual, in sentences
         self.result: Any = None  # what forward returned, with nodes in the tensors' places
         self.modules: Modules = Modules({})
         self.traced_on = ""
@@ -284,13 +286,25 @@ class Dataflow:
         self.error: Exception | None = None  # why the forward pass stopped; the graph ends there
         self.attempt: OperatorNode | None = None  # the last call that was made, recorded if it went through
         self.data_dependent: list[Unknown] = []  # calls that turned tensor data into Python values
-        self.notes: list[str] = []  # what was done otherwise than usual, as sentences
         self.escaped: list[tuple[DataNode, Unknown]] = []  # values that left torch, as `x.numpy()` does
 
     @cached_property
     def unread(self) -> list[DataNode]:
         """The parameters and buffers that this forward pass never read."""
         return [node for node in dict.fromkeys(self.state.values()) if not node.consumers]
+
+    @cached_property
+    def following(self) -> dict[str, DataNode]:
+        """The outputs that do not count, by name: they follow a cut, the others keep their shape."""
+        from modulekg_widgets.engine.tracing.outputs import following_outputs
+
+        return following_outputs(self.result, self.wanted)
+
+    @property
+    def counted(self) -> list[DataNode]:
+        """The outputs that keep their shape."""
+        following = set(self.following.values())
+        return [node for node in self.outputs if node not in following]
 
     def set_mode(self, modules: Sequence[nn.Module]) -> None:
         """Set the modules, those of a shadow, to the mode of the trace."""

@@ -13,6 +13,20 @@ from modulekg_widgets.engine.errors import TraceError, shown
 from modulekg_widgets.engine.tracing.structure import tensors
 
 
+class FromList(tuple[Any, ...]):
+    """Arguments that were passed as a list, which may have been meant as the one argument."""
+
+    __slots__ = ()
+
+
+def list_hint(args: tuple[Any, ...]) -> str:
+    """What to say behind an error when a list was taken apart into arguments; else nothing."""
+    if not isinstance(args, FromList):
+        return ""
+    inside = "[x]" if len(args) == 1 else "[x, …]"
+    return f". A list is taken apart into arguments: to pass the list itself as one, write `({inside},)`"
+
+
 def call_arguments(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What the user passed as `args` and `kwargs`, as the two that a call takes; one tensor or a dict alone will do."""
     if kwargs is not None and not isinstance(kwargs, Mapping):
@@ -21,7 +35,7 @@ def call_arguments(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[A
         return (), dict(args)
     if isinstance(args, torch.Tensor) or not isinstance(args, tuple | list):
         args = () if args is None else (args,)
-    return tuple(args), dict(kwargs or {})
+    return FromList(args) if isinstance(args, list | FromList) else tuple(args), dict(kwargs or {})
 
 
 def input_tensors(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, torch.Tensor]]:
@@ -42,6 +56,6 @@ def input_tensors(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any
         except TypeError as error:
             raise TraceError(
                 f"the inputs do not fit forward{signature} of {shown(type(model).__name__)}: {error}; "
-                "pass them as args=(…) and kwargs={…}"
+                f"pass them as args=(…) and kwargs={{…}}{list_hint(args)}"
             ) from None
     return [entry for name, value in bound.items() for entry in tensors(value, name)]

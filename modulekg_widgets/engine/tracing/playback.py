@@ -16,7 +16,7 @@ from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.shadow import ALL
 from modulekg_widgets.engine.tracing.activations import Top, item_count, top
 from modulekg_widgets.engine.tracing.feature_maps import Maps, maps_of
-from modulekg_widgets.engine.tracing.inputs import call_arguments, input_tensors
+from modulekg_widgets.engine.tracing.inputs import call_arguments, input_tensors, list_hint
 from modulekg_widgets.engine.tracing.playing import CallRecorder, HeldOutput, PythonsDraws, Step, listening
 from modulekg_widgets.engine.tracing.state import on_stage, own_tensors
 from modulekg_widgets.engine.tracing.structure import with_tensors
@@ -49,7 +49,7 @@ class Playback:
         recorder = self._run(0, 0, every=True)
         self.steps: tuple[Step, ...] = tuple(recorder.steps)
         self.dropped = recorder.dropped  # calls beyond the most that are listed
-        self.error: str | None = recorder.error
+        self.error: str | None = recorder.error and recorder.error + list_hint(given[0])
         self.failed: int | None = recorder.failed
         self._held = recorder.held
         self._first = {step.path: step.index for step in reversed(self.steps)}

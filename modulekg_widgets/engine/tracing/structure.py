@@ -29,7 +29,7 @@ def leaves(value: Any, kind: type, name: str = "") -> Iterator[tuple[str, Any]]:
         if isinstance(item, kind):
             yield place, item
             continue
-        inside = _inside(item)
+        inside = entries(item)
         if inside and id(item) not in entered:
             entered.add(id(item))
             waiting.extend(reversed([(place + step, part) for step, part in inside]))
@@ -40,7 +40,8 @@ def with_leaves(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
     return _copied(value, kind, change, {})
 
 
-def _inside(value: Any) -> list[tuple[str, Any]]:
+def entries(value: Any) -> list[tuple[str, Any]]:
+    """What a container holds, each with the step that leads there, as `.logits` or `[0]`."""
     if isinstance(value, Mapping):
         return [(f"[{key!r}]" if not isinstance(key, str) else f".{key}", value[key]) for key in value]
     if isinstance(value, tuple) and (fields := getattr(value, "_fields", None)) is not None:

@@ -24,7 +24,7 @@ from modulekg_widgets.engine.tracing.dataflow import (
     Modules,
     OperatorNode,
 )
-from modulekg_widgets.engine.tracing.inputs import call_arguments, input_tensors
+from modulekg_widgets.engine.tracing.inputs import call_arguments, input_tensors, list_hint
 from modulekg_widgets.engine.tracing.recorder import Recorder, recording
 from modulekg_widgets.engine.tracing.source import CallingLines, Source
 from modulekg_widgets.engine.tracing.state import held_tensors, module_places, on_stage, own_tensors
@@ -203,7 +203,7 @@ def _explained(error: Exception, graph: Dataflow, walk: Walk, labels: list[tuple
     return TraceError(
         f"the forward pass of {shown(type(graph.model).__name__)} stopped{where}{last}: "
         f"{type(error).__name__}: {shown(str(error).strip(), 300)}. Its inputs were {given}; run model(...) with them "
-        "to see the same error, then trace what it accepts",
+        f"to see the same error, then trace what it accepts{list_hint(graph.call[0])}",
         graph,
     )
 

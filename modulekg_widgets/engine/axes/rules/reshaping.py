@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.call import ONE, Call, Dims, rule
-from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 
 @rule("aten::view", "aten::_unsafe_view", "aten::reshape", "aten::_reshape_alias", "aten::view_copy",
@@ -168,55 +167,29 @@ def as_strided(call: Call) -> Dims:
     """
     source, out = call["self"], call.output
     dims = call.axes(source)
+    before = list(zip(source.shape, source.stride, strict=True))
+    after = list(zip(out.shape, call["stride"], strict=True))
     # along one index there are no steps: global pooling restrides its result so
-    from_start = call["storage_offset"] is None
-    if (
-        from_start
-        and source.shape == out.shape
-        and all(
-            size == 1 or before == after
-            for size, before, after in zip(out.shape, source.stride, out.stride, strict=True)
-        )
-    ):
+    if source.shape == out.shape and all(old == new or old[0] == 1 for old, new in zip(before, after, strict=True)):
         return dims
-    steps = list(zip(call["size"], call["stride"], strict=True))
-    kept = _walked_whole(source, steps) if from_start else {}
-    call.freeze_all([term for at, term in enumerate(dims) if at not in kept.values()], "read through as_strided")
-    return [
-        dims[kept[at]] if at in kept else call.frozen(size, "read through as_strided")
-        for at, size in enumerate(out.shape)
-    ]
+    kept = {
+        at: after.index(step)
+        for at, step in enumerate(before)
+        if not call["storage_offset"] and after.count(step) == 1 and _apart(step, before) and _apart(step, after)
+    }
+    call.freeze_all([term for at, term in enumerate(dims) if at not in kept], "read through as_strided")
+    results = call.frozen_all(out.shape, "read through as_strided")
+    for at, place in kept.items():
+        results[place] = dims[at]
+    return results
 
 
-def _walked_whole(source: DataNode, walked: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """The dimensions, of sizes and steps in memory, that are one of a dense source, each with that one.
-
-    Its size and step are the same, and the others together step over whole runs of it or stay inside of one step.
-    """
-    found: dict[int, int] = {}
-    if not _is_dense(source):
-        return found
-    for at, (size, step) in enumerate(zip(source.shape, source.stride, strict=True)):
-        places = [place for place, each in enumerate(walked) if each == (size, step)]
-        if size == 1 or len(places) != 1:
-            continue
-        others = [*walked[: places[0]], *walked[places[0] + 1 :]]
-        inside = sum((count - 1) * stride for count, stride in others if stride % (size * step))
-        if inside < step:
-            found[places[0]] = at
-    return found
-
-
-def _is_dense(node: DataNode) -> bool:
-    """Whether the elements lie in memory without gaps, in whatever order of the dimensions."""
-    step = 1
-    for stride, size in sorted(
-        (stride, size) for size, stride in zip(node.shape, node.stride, strict=True) if size > 1
-    ):
-        if stride != step:
-            return False
-        step *= size
-    return True
+def _apart(step: tuple[int, int], steps: Sequence[tuple[int, int]]) -> bool:
+    """Whether the place in memory alone tells the index along one of the dimensions, given by their sizes and steps."""
+    size, stride = step
+    others = [other for other in steps if other != step and other[0] > 1]
+    inner = sum((count - 1) * length for count, length in others if length < stride)
+    return inner < stride and all(length % (size * stride) == 0 for _, length in others if length >= stride)
 
 
 @rule("aten::resize", "aten::resize_as")

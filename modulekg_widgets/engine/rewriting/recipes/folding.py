@@ -15,6 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from modulekg_widgets.engine.errors import RewritingError, shown
+from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.rewriting.recipes.flow import Flow
 from modulekg_widgets.engine.rewriting.recipes.layers import (
     LAYERS,
@@ -56,6 +57,7 @@ class Folding(Recipe):
         yield from (f"{shown(layer)} + {shown(norm)}" for layer, norm in self.pairs)
 
 
+@called_as("mk.rewrite.fold_conv_bn")
 def fold_conv_bn(model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Folding:
     """Fold every batch norm that alone reads the output of a convolution or linear layer into it, in place.
 

@@ -15,6 +15,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import RewritingError, shown
 from modulekg_widgets.engine.identity.hierarchy import walk
+from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.rewriting.recipes.layers import CONVOLUTIONS, Layers, named, torch_class, twin, widest
 from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe, exchanged
 from modulekg_widgets.engine.rewriting.replace import Rewrite, exchange
@@ -77,6 +78,7 @@ class Adaptation(Recipe):
         yield from (f"{shown(name)}: rank {rank}, {old:,} → {new:,}" for name, rank, old, new in self.layers)
 
 
+@called_as("mk.rewrite.low_rank")
 def low_rank(
     model: nn.Module,
     names: Iterable[str] | str | None = None,

@@ -11,6 +11,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import RewritingError, shown
 from modulekg_widgets.engine.identity.hierarchy import module_state, walk
+from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.rewriting.recipes.flow import Flow
 from modulekg_widgets.engine.rewriting.recipes.layers import Layers, identity_like
 from modulekg_widgets.engine.rewriting.recipes.quant_chains import (
@@ -73,6 +74,7 @@ class FakeQuantization(Recipe):
         yield from (shown(" → ".join(names)) for names in self.chains)
 
 
+@called_as("mk.rewrite.fake_quant")
 def fake_quant(
     model: nn.Module,
     args: Any = (),

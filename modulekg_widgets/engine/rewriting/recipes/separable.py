@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import RewritingError, shown
+from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.rewriting.recipes.layers import CONVOLUTIONS, Layers, named, torch_class, widest
 from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe, exchanged
 
@@ -48,6 +49,7 @@ class Separation(Recipe):
             yield f"{shown(name)}: {before:,} → {after:,} parameters{relative}"
 
 
+@called_as("mk.rewrite.depthwise_separable")
 def depthwise_separable(
     model: nn.Module,
     names: Iterable[str] | str | None = None,

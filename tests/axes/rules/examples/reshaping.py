@@ -51,7 +51,11 @@ EXAMPLES = [
     example("aten::as_strided", "a . . -> a .", x(3, 4, 5), [3, 7], [20, 3]),
     example("aten::as_strided", ". . -> . .", x(4, 5), [2, 5], [3, 1]),
     example("aten::as_strided", ". . -> .", x(5, 5), [5], [6]),
-    example("aten::as_strided", ". . -> . .", x(3, 5), [3, 5], [5, 1], 0),
+    # windows that overlap: only the dimension they walk along is fixed
+    example("aten::as_strided", "a . b -> a . . b", x(2, 6, 3), [2, 3, 4, 3], [18, 3, 3, 1]),
+    example("aten::as_strided", "a . -> a .", x(2, 3), [2, 2], [3, 1]),
+    example("aten::as_strided", ". . -> . .", x(2, 6), [3, 4], [2, 1]),
+    example("aten::as_strided", ". . -> . .", x(3, 3), [2, 3], [3, 1], 1),
     example("aten::resize", "a b -> a b", x(2, 3), [2, 3]),
     example("aten::resize", ". . -> .", x(2, 3), [5]),
     idle(example("aten::resize_as_", "a b, a b -> a b", x(2, 3), x(2, 3))),

@@ -1,0 +1,188 @@
+"""A branch that runs and whose result nobody reads follows the cut like any reader: its weights must fit."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import modulekg_widgets as mk
+from modulekg_widgets.engine.axes.inference import sizes_meet
+from pruning.battery import differs, state_of
+
+
+class Idle(nn.Module):
+    """`body` makes what `head` reads, and `idle` reads too, for nothing."""
+
+    def __init__(self, body: nn.Module, idle: nn.Module, head: nn.Module) -> None:
+        super().__init__()
+        self.body, self.idle, self.head = body, idle, head
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.body(x)
+        self.idle(y)
+        return self.head(y.relu())
+
+
+class Run(nn.Module):
+    """A function of one value."""
+
+    def __init__(self, function: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(8, 1, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.scale
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.attention(x, x, x)
+
+
+IMAGES: dict[str, Callable[[], nn.Module]] = {
+    "Conv2d": lambda: nn.Conv2d(8, 5, 1),
+    "grouped Conv2d": lambda: nn.Conv2d(8, 8, 3, groups=4),
+    "depthwise Conv2d": lambda: nn.Conv2d(8, 16, 3, groups=8),
+    "ConvTranspose2d": lambda: nn.ConvTranspose2d(8, 5, 2),
+    "grouped ConvTranspose2d": lambda: nn.ConvTranspose2d(8, 12, 2, groups=4),
+    "BatchNorm2d": lambda: nn.BatchNorm2d(8),
+    "BatchNorm2d without gain": lambda: nn.BatchNorm2d(8, affine=False),
+    "GroupNorm": lambda: nn.GroupNorm(4, 8),
+    "GroupNorm without gain": lambda: nn.GroupNorm(4, 8, affine=False),
+    "InstanceNorm2d": lambda: nn.InstanceNorm2d(8, affine=True, track_running_stats=True),
+    "PReLU": lambda: nn.PReLU(8),
+    "Linear": lambda: nn.Sequential(nn.Flatten(), nn.Linear(8 * 16, 5)),
+    "PixelShuffle": lambda: nn.Sequential(nn.PixelShuffle(2), nn.Conv2d(2, 3, 1)),
+    "several": lambda: nn.Sequential(nn.Conv2d(8, 6, 1), nn.BatchNorm2d(6), nn.ReLU(), nn.ConvTranspose2d(6, 8, 1)),
+    "a parameter": Scaled,
+    "no weights": lambda: Run(lambda x: x.cumsum(1)[:, 3].argmax(1)),
+}
+SEQUENCES: dict[str, Callable[[], nn.Module]] = {
+    "Linear": lambda: nn.Linear(8, 5),
+    "LayerNorm": lambda: nn.LayerNorm(8),
+    "LSTM": lambda: nn.LSTM(8, 5, 2, bidirectional=True, batch_first=True),
+    "MultiheadAttention": Attention,
+    "TransformerEncoderLayer": lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True),
+}
+
+
+def around(idle: Callable[[], nn.Module], of_images: bool) -> tuple[nn.Module, torch.Tensor]:
+    """A model with an idle branch, and an input."""
+    if of_images:
+        return Idle(nn.Conv2d(3, 8, 3, padding=1), idle(), nn.Conv2d(8, 4, 1)), torch.randn(2, 3, 4, 4)
+    return Idle(nn.Linear(6, 8), idle(), nn.Linear(8, 3)), torch.randn(2, 5, 6)
+
+
+CASES = [
+    *(pytest.param(idle, True, id=f"{name} of images") for name, idle in IMAGES.items()),
+    *(pytest.param(idle, False, id=f"{name} of sequences") for name, idle in SEQUENCES.items()),
+]
+
+
+@pytest.mark.parametrize(("idle", "of_images"), CASES)
+@pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
+def test_an_idle_branch_follows_the_cut(idle: Callable[[], nn.Module], of_images: bool, training: bool) -> None:
+    torch.manual_seed(0)
+    model, x = around(idle, of_images)
+    for module in model.modules():
+        if isinstance(module, nn.Dropout | nn.TransformerEncoderLayer | nn.MultiheadAttention):
+            module.train(False)
+    model.body.train(training), model.head.train(training)
+    graph = mk.trace(model, x)
+    plan = mk.plan(graph, ratio=0.5)
+    before, twin = state_of(model), copy.deepcopy(model)
+    receipt = plan.cut(model)
+    assert model.body.weight.shape[0] == 4
+    with torch.no_grad():
+        (edit,) = [edit for edit in plan.edits.tensors if "head.weight" in edit.names]
+        gone = sorted(set(range(8)) - set(edit.kept[1].tolist()))
+        twin.head.weight[:, gone] = 0
+        assert torch.allclose(model(x), twin(x), atol=1e-5)
+    receipt.undo()
+    counts = {name for name in before if "running" in name or "num_batches" in name}
+    after = state_of(model)
+    assert not differs({k: v for k, v in before.items() if k not in counts},
+                       {k: v for k, v in after.items() if k not in counts})  # fmt: skip
+
+
+def test_what_only_an_idle_branch_reads_hinders_no_proof() -> None:
+    torch.manual_seed(0)
+    model = Idle(nn.Conv2d(3, 8, 3), nn.ConvTranspose2d(8, 5, 2), nn.Conv2d(8, 4, 1)).eval()
+    axes = mk.trace(model, torch.randn(1, 3, 6, 6)).axes
+    axis = axes["body.weight", 0]
+    assert ("idle.weight", 0) in {(member.name, member.dim) for member in axis.members}
+    assert axes.verify()[axis.name].status == "proved"
+    assert "nobody reads" in (axes["idle.weight", 1].frozen or "")
+
+
+class Loose(nn.Module):
+    """Adds two values of one size for nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.left, self.right = (nn.Linear(*size) for size in ((4, 8), (4, 8), (8, 2), (8, 3)))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        a, b = self.a(x), self.b(x)
+        a + b
+        return self.left(a), self.right(b.relu())
+
+
+def test_two_axes_that_meet_for_nothing_stay_two_of_one_size() -> None:
+    torch.manual_seed(0)
+    model, x = Loose(), torch.randn(3, 4)
+    axes = mk.trace(model, x).axes
+    assert axes["a.weight", 0] is not axes["b.weight", 0]
+    plan = mk.plan(mk.trace(model, x), per_axis={"a": [0, 1, 2], "b": [4, 5]})
+    assert len({axis.left for axis in plan.axes}) == 1
+    plan.cut(model)
+    model(x)
+
+
+def test_an_empty_part_of_a_split_divides_nothing_by_zero() -> None:
+    class Split(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.head, self.free = nn.Linear(4, 5), nn.Linear(5, 6), nn.Linear(6, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.body(x)
+            y.split([1, 4, 0], 1)
+            return self.free(self.head(y).relu())
+
+    model, x = Split(), torch.randn(3, 4)
+    plan = mk.plan(mk.trace(model, x), ratio=0.5)
+    assert {axis.size for axis in plan.axes} == {6}
+    plan.cut(model)
+    model(x)
+
+
+def transposed(channels: int) -> nn.Module:
+    """A transposed convolution of 4 channels by a weight for another number."""
+    weight = torch.zeros(channels, 5, 2, 2)
+    return Run(lambda x: torch.ops.aten.convolution(x, weight, None, [1, 1], [0, 0], [1, 1], True, [0, 0], 1))
+
+
+@pytest.mark.parametrize(("channels", "fits"), [(4, True), (8, False)])
+def test_the_dry_run_sees_shapes_that_a_kernel_without_data_accepts(channels: int, fits: bool) -> None:
+    operators = mk.trace(transposed(channels), torch.zeros(1, 4, 4, 4)).operators
+    assert [operator.name for operator in operators] == ["aten::convolution"]
+    assert sizes_meet(operators[0]) is fits
