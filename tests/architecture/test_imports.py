@@ -10,11 +10,12 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "modulekg_widgets"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
-# part of the engine → the parts that it may import; errors and registry are open to all
-GROUND = {"errors", "registry"}
+# part of the engine → the parts that it may import; the ground is open to all
+GROUND = {"errors", "registry", "safe_files"}
 ALLOWED = {
     "errors": set(),
     "registry": {"errors"},
+    "safe_files": {"errors"},
     "plugins": {"errors"},
     "identity": GROUND,
     "tracing": GROUND | {"identity"},
