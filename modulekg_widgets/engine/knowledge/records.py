@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,9 @@ from modulekg_widgets.engine.identity.hyperparameters import hyperparameters
 from modulekg_widgets.engine.identity.seed import seed_fingerprints
 from modulekg_widgets.engine.identity.tensors import own_tensors, shape_of
 
-SCHEMES = ("structure", "seed")
+# what a fingerprint of each scheme looks like
+FINGERPRINTS = {"structure": re.compile("[0-9a-f]{32}"), "seed": re.compile("[0-9a-f]{1,100000}")}
+SCHEMES = tuple(FINGERPRINTS)
 Occurrence = tuple[str, str]  # (fingerprint, level)
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, bindparam, func, select
 from modulekg_widgets.engine.errors import StoreError, shown
 from modulekg_widgets.engine.identity.hierarchy import LEVELS
 from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.records import ModelNode, ModuleNode
+from modulekg_widgets.engine.knowledge.records import FINGERPRINTS, ModelNode, ModuleNode
 from modulekg_widgets.engine.knowledge.store.rows import (
     checked,
     count_of,
@@ -153,6 +153,9 @@ class _Reading:
 
     def contents(self, scheme: str) -> Contents:
         modules = {d: module_of(d, name, text, self.inside[key]) for key, d, name, text in self.rows["Module"]}
+        for digest in modules:
+            if not FINGERPRINTS[scheme].fullmatch(digest):
+                raise _damaged(f"a module under {digest!r}, no fingerprint of the scheme {scheme!r}")
         models = [
             model_of(name, text, self.uses[key], self.feeds[key], self.calls[key])
             for key, _, name, text in self.rows["Model"]
