@@ -152,8 +152,8 @@ def module_of(fingerprint: str, name: str, text: str, children: Iterable[tuple[s
         }
         return ModuleNode(
             _fingerprint(fingerprint), unescaped(name), _text(found["qualified_class"]),
-            tuple(map(_text, found["bases"])), _mapping(found["hyperparameters"]), shapes, tuple(slots[at] for at in range(len(slots))),
-            _natural(found["parameters"]), _natural(found["bytes"]),
+            tuple(map(_text, found["bases"])), _mapping(found["hyperparameters"]), shapes,
+            tuple(slots[at] for at in range(len(slots))), _natural(found["parameters"]), _natural(found["bytes"]),
         )  # fmt: skip
 
     return checked(read, f"the module {fingerprint}")
