@@ -28,8 +28,6 @@ SCOPES = ("local", "global")
 KEYWORDS = (
     "args", "kwargs", "optimizer", "plan", "importance", "scope", "locked", "axis", "selected", "path", "folder",
 )  # fmt: skip
-# set by the kernel alone; what a page says of them is not believed
-OWN = {"payload", "dropped", "scores", "revision", "report", "stage", "operations", "graphs"}
 IN_MESSAGES = {"dropped", "revision"}  # edits travel as messages; these traits are for a page that comes later
 MASKED, CUT = "masked", "cut"
 
@@ -57,6 +55,7 @@ class MaskEditor(ModuleKGWidget):
     Raises `TraceError`, `CutError`, `UnknownKeywordError`, `UnknownAxisError`, `UnknownNameError`, `UnknownPathError`.
     """
 
+    of_kernel = frozenset({"payload", "dropped", "scores", "revision", "report", "stage", "operations", "graphs"})
     _model_name = Unicode("MaskEditorModel").tag(sync=True)
     _view_name = Unicode("MaskEditorView").tag(sync=True)
 
@@ -289,19 +288,16 @@ class MaskEditor(ModuleKGWidget):
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
         """Take what the page has set; what cannot be is put back, and said there."""
-        wanted = {name: value for name, value in sync_data.items() if name in self.keys and name not in OWN}
+        wanted = dict(sync_data)
         if "importance" in wanted and not in_main_thread():  # beside a running cell: some importances run the model
             name = wanted.pop("importance")
             when_idle(lambda: self.set_state({"importance": name}))
-        before = {name: getattr(self, name) for name in wanted}
         try:
             if "path" in wanted:
                 self._name_by_page(wanted["path"])
             super().set_state(wanted)
         except (ModuleKGError, TraitError) as error:
-            for name, value in before.items():
-                self.set_trait(name, value)
-            self.send_state(list(wanted))
+            self.send_state([name for name in wanted if name in self.keys])
             self.send({"type": "failed", "action": "set", "text": text(str(error))})
 
     # ---------------------------------------------------------- importance

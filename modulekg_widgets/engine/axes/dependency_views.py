@@ -100,9 +100,15 @@ class GroupDependency(Dependency):
     """The least number that the output channels of each layer must be divisible by."""
 
     dependency_sets: dict[str, int]
-    min_groups: dict[str, int]  # the smallest number of groups that concerns the layer, 1 where it does not divide all
+    # the smallest number of groups that concerns the layer, for a norm its own; 1 where they do not divide each other
+    min_groups: dict[str, int]
     subject = "layers with the number that their channels are divisible by"
     header = ("Conv Layer Name", "Group")
+
+    @property
+    def dependency(self) -> dict[str, int]:
+        """The number of each layer, by the name that NNI has for it."""
+        return dict(self.dependency_sets)
 
     def named_sets(self) -> list[tuple[str, tuple[str, ...]]]:
         numbers: dict[int, list[str]] = {}
