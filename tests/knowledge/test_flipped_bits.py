@@ -156,3 +156,18 @@ def test_a_digest_that_is_none_any_more(sound: Path, tmp_path: Path, letter: str
         with pytest.raises(StoreError, match="damaged"):
             question()
     graph.close()
+
+
+@pytest.mark.parametrize("kind", ["runs", "uses", "trains"])
+def test_a_job_that_leads_to_a_node_of_another_type(sound: Path, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "graph.db"
+    path.write_bytes(sound.read_bytes())
+    end = "source" if kind == "runs" else "target"
+    other = "SELECT id FROM modulekg_nodes WHERE type = '{}' LIMIT 1".format("Model" if kind == "uses" else "DataSet")
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"UPDATE OR REPLACE modulekg_edges SET {end} = ({other}) WHERE type = '{kind}'")
+    connection.close()
+    graph = mk.KnowledgeGraph(path)
+    with pytest.raises(StoreError, match=f"of type '{kind}'.*damaged"):
+        graph.module_statistics()
+    graph.close()
