@@ -20,6 +20,7 @@ PICTURE_FORMATS = (".html", ".json", ".png", ".svg")
 STORES = (".db", ".sqlite", ".sqlite3")
 LAB_MISSING = "JupyterLab is not installed: run `pip install 'modulekg-widgets[lab]'`."
 NOTEBOOK_TIMEOUT = 600  # seconds a cell may take
+QUIET = "--IPKernelApp.log_level=ERROR"  # a kernel warns of its own transport, between our lines
 
 
 class CommandError(Exception):
@@ -142,7 +143,7 @@ def first_error(notebook: Path) -> str | None:
     resources = {"metadata": {"path": str(notebook.parent)}}
     try:
         content = nbformat.read(notebook, as_version=4)
-        NotebookClient(content, timeout=NOTEBOOK_TIMEOUT, resources=resources).execute()
+        NotebookClient(content, timeout=NOTEBOOK_TIMEOUT, resources=resources, extra_arguments=[QUIET]).execute()
     except CellExecutionError as error:
         return one_line(f"{error.ename}: {error.evalue}")
     except Exception as error:  # noqa: BLE001 - an unreadable file, a dead kernel or a timeout must not hide the other notebooks

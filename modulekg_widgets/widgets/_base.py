@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from ipywidgets import DOMWidget
 from traitlets import TraitError, Unicode
@@ -38,6 +38,8 @@ class ModuleKGWidget(DOMWidget):
 
     _owns_layout = False  # until the constructor has run to its end
 
+    of_kernel: ClassVar[frozenset[str]] = frozenset({"payload"})  # traits of which no page is believed
+
     def __init__(self, **state: Any) -> None:
         try:
             super().__init__(**state)
@@ -53,6 +55,18 @@ class ModuleKGWidget(DOMWidget):
             super().__setattr__(name, value)
         except TraitError as error:
             raise _own(error) from None
+
+    def set_state(self, sync_data: dict[str, Any]) -> None:
+        """Take what a page has set, but for what the kernel alone sets; what cannot be is put back, here and there."""
+        wanted = {name: value for name, value in sync_data.items() if name in self.keys and name not in self.of_kernel}
+        before = {name: getattr(self, name) for name in wanted}
+        try:
+            super().set_state(wanted)
+        except (ModuleKGError, TraitError):
+            for name, value in before.items():
+                self.set_trait(name, value)
+            self.send_state(list(before))
+            raise
 
     def close(self) -> None:
         """Remove the widget from the kernel and from every page, with its links and the layout made for it."""

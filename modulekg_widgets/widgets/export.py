@@ -9,8 +9,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modulekg_widgets.engine.knowledge.exchange import quoted, write_whole
+from modulekg_widgets.engine.knowledge.exchange import quoted
 from modulekg_widgets.engine.registry import Registry
+from modulekg_widgets.engine.safe_files import write_whole
 from modulekg_widgets.widgets.opening import data_edges, rows_of
 from modulekg_widgets.widgets.payload import label
 from modulekg_widgets.widgets.picture import HEADER, WIDTH, layout, svg

@@ -15,6 +15,7 @@ from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.pruning.axis_masks import AxisMasks
 from modulekg_widgets.engine.pruning.importance import criteria
 from modulekg_widgets.engine.pruning.plan_file import load_plan
+from modulekg_widgets.engine.pruning.plan_folder import PlanFolder
 from modulekg_widgets.engine.pruning.pruning_plan import PruningPlan
 from modulekg_widgets.widgets._base import ModuleKGWidget, WidgetValueError, check_keywords
 from modulekg_widgets.widgets.main_thread import in_main_thread, when_idle
@@ -24,9 +25,9 @@ from modulekg_widgets.widgets.mask_picture import svg
 from modulekg_widgets.widgets.payload import text
 
 SCOPES = ("local", "global")
-KEYWORDS = ("args", "kwargs", "optimizer", "plan", "importance", "scope", "locked", "axis", "selected", "path")
-# set by the kernel alone; what a page says of them is not believed
-OWN = {"payload", "dropped", "scores", "revision", "report", "stage", "operations", "graphs"}
+KEYWORDS = (
+    "args", "kwargs", "optimizer", "plan", "importance", "scope", "locked", "axis", "selected", "path", "folder",
+)  # fmt: skip
 IN_MESSAGES = {"dropped", "revision"}  # edits travel as messages; these traits are for a page that comes later
 MASKED, CUT = "masked", "cut"
 
@@ -49,10 +50,12 @@ class MaskEditor(ModuleKGWidget):
     These can be read and set at any time, here and in the browser: `plan` (a `PruningPlan`, or None where nothing
     goes), `importance` (a name), `scope` of the ratio ("local" or "global"), `locked` (names of axes that gestures
     leave alone), `axis` (a name from `graph.axes`, or None), `selected` (a dotted path or None) and `path` (the file
-    that the page offers).
+    that the page offers). The page writes and reads plans below `folder` alone, by names that end in .json; without
+    it that is the folder of an absolute `path`, or else the working folder.
     Raises `TraceError`, `CutError`, `UnknownKeywordError`, `UnknownAxisError`, `UnknownNameError`, `UnknownPathError`.
     """
 
+    of_kernel = frozenset({"payload", "dropped", "scores", "revision", "report", "stage", "operations", "graphs"})
     _model_name = Unicode("MaskEditorModel").tag(sync=True)
     _view_name = Unicode("MaskEditorView").tag(sync=True)
 
@@ -85,6 +88,7 @@ class MaskEditor(ModuleKGWidget):
         axis: str | None = None,
         selected: str | None = None,
         path: str | Path = "plan.modulekg.json",
+        folder: str | Path | None = None,
         layout: Any = None,
         **unknown: Any,
     ) -> None:
@@ -94,6 +98,8 @@ class MaskEditor(ModuleKGWidget):
         self._applied: list[Operation] = []
         self._criteria: dict[str, Any] = {name: name for name in criteria}
         self._scored: tuple[str, bytes] = ("", b"")
+        self._plans = PlanFolder(Path(path).parent if folder is None and Path(path).is_absolute() else folder)
+        self._path_of_page: str | None = None
         self._masks, self._generation = AxisMasks(trace(model, args, kwargs)), 1
         if plan is not None:
             self._masks.take(_checked(plan))
@@ -178,11 +184,23 @@ class MaskEditor(ModuleKGWidget):
 
     def save(self, path: str | Path | None = None) -> None:
         """Write the plan as JSON; `mk.load_plan` reads it. Raises `CutError` and `PlanFileError`."""
-        self._wanted().save(self.path if path is None else path)
+        plan = self._wanted()
+        if path is None and self.path == self._path_of_page:
+            self._plans.save(plan, self.path)
+        else:
+            plan.save(self._plans.path(self.path) if path is None else path)
 
     def load(self, path: str | Path | None = None) -> None:
         """Take the plan that `save` or `plan.save` wrote. Raises `PlanFileError`, and `CutError` for another model."""
-        self.plan = load_plan(self.path if path is None else path)
+        if path is None and self.path == self._path_of_page:
+            self.plan = self._plans.load(self.path)
+        else:
+            self.plan = load_plan(self._plans.path(self.path) if path is None else path)
+
+    def _name_by_page(self, path: Any) -> None:
+        """From now on `path` is the page's choice, also where Python saves without a name of its own."""
+        if path != self.path:
+            self._path_of_page = self._plans.checked(path)
 
     def rank_by(self, importance: Any) -> None:
         """Shade and choose by a registered name, a criterion or a function of a group; raises `CutError`."""
@@ -270,17 +288,16 @@ class MaskEditor(ModuleKGWidget):
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
         """Take what the page has set; what cannot be is put back, and said there."""
-        wanted = {name: value for name, value in sync_data.items() if name in self.keys and name not in OWN}
+        wanted = dict(sync_data)
         if "importance" in wanted and not in_main_thread():  # beside a running cell: some importances run the model
             name = wanted.pop("importance")
             when_idle(lambda: self.set_state({"importance": name}))
-        before = {name: getattr(self, name) for name in wanted}
         try:
+            if "path" in wanted:
+                self._name_by_page(wanted["path"])
             super().set_state(wanted)
         except (ModuleKGError, TraitError) as error:
-            for name, value in before.items():
-                self.set_trait(name, value)
-            self.send_state(list(wanted))
+            self.send_state([name for name in wanted if name in self.keys])
             self.send({"type": "failed", "action": "set", "text": text(str(error))})
 
     # ---------------------------------------------------------- importance

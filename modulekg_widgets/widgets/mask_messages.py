@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modulekg_widgets.engine.errors import CutError, ModuleKGError, PlanFileError, shown
+from modulekg_widgets.engine.errors import CutError, ModuleKGError
 from modulekg_widgets.engine.pruning.axis_masks import Edit
-from modulekg_widgets.engine.pruning.plan_file import load_plan
 from modulekg_widgets.widgets._base import WidgetValueError
 from modulekg_widgets.widgets.main_thread import in_main_thread, when_idle
 from modulekg_widgets.widgets.payload import text
@@ -86,16 +84,16 @@ class MaskMessages:
         return f"Undone: the model is as it was before it was {was}"
 
     def _save(self, editor: MaskEditor, content: dict[str, Any], buffers: Any) -> str:
-        path = _path(content)
-        if _is_there(path):
-            _check_is_plan(path)
-        editor.save(path)
+        path = editor._plans.checked(content.get("path"))
+        editor._plans.save(editor._wanted(), path)
+        editor._name_by_page(path)
         editor.path = path
         return f"Saved as {path}"
 
     def _load(self, editor: MaskEditor, content: dict[str, Any], buffers: Any) -> str:
-        path = _path(content)
-        editor.load(path)
+        path = editor._plans.checked(content.get("path"))
+        editor.plan = editor._plans.load(path)
+        editor._name_by_page(path)
         editor.path = path
         return f"Loaded {path}"
 
@@ -116,25 +114,3 @@ def _edits(listed: Any, buffers: Sequence[Any]) -> list[Edit]:
     if not found or used != len(content):
         raise WidgetValueError("an edit has a list of [axis, first byte, count] and as many bytes: this one has not")
     return found
-
-
-def _path(content: dict[str, Any]) -> str:
-    path = content.get("path")
-    if not isinstance(path, str) or not path.strip():
-        raise PlanFileError("a plan needs the name of a file, as plan.modulekg.json")
-    return path
-
-
-def _is_there(path: str) -> bool:
-    try:
-        return Path(path).exists()
-    except (OSError, ValueError):  # as a name that is too long; writing tells what is wrong with it
-        return False
-
-
-def _check_is_plan(path: str) -> None:
-    """A click in a page replaces no file of another kind."""
-    try:
-        load_plan(path)
-    except PlanFileError:
-        raise PlanFileError(f"{shown(path)} is there and is no plan: choose another name") from None

@@ -15,8 +15,8 @@ from ipywidgets.embed import dependency_state
 from ipywidgets.widgets.widget_link import DirectionalLink, Link
 
 from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, shown
-from modulekg_widgets.engine.knowledge.exchange import write_whole
 from modulekg_widgets.engine.registry import Registry
+from modulekg_widgets.engine.safe_files import write_whole
 from modulekg_widgets.widgets._base import ModuleKGWidget, WidgetValueError
 from modulekg_widgets.widgets.page_answers import answers, updates
 from modulekg_widgets.widgets.picture import clean

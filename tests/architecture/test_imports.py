@@ -10,12 +10,13 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "modulekg_widgets"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
-# part of the engine → the parts that it may import; errors, keywords and registry are open to all
-GROUND = {"errors", "keywords", "registry"}
+# part of the engine → the parts that it may import; the ground is open to all
+GROUND = {"errors", "keywords", "registry", "safe_files"}
 ALLOWED = {
     "errors": set(),
     "keywords": {"errors"},
     "registry": {"errors"},
+    "safe_files": {"errors"},
     "plugins": {"errors"},
     "torch_runtime": GROUND,
     "identity": GROUND | {"torch_runtime"},

@@ -210,6 +210,16 @@ def test_groups_that_do_not_fit_each_other_give_their_least_common_multiple() ->
     assert found.min_groups == {"a": 1, "norm": 1, "grouped": 6}
 
 
+def test_a_norm_behind_a_grouped_convolution_has_its_own_groups() -> None:
+    graph = graph_of(
+        lambda m, x: m.norm(m.grouped(m.a(x))), 1, 3, 8, 8,
+        a=nn.Conv2d(3, 16, 1), grouped=nn.Conv2d(16, 32, 1, groups=4), norm=nn.GroupNorm(8, 32),
+    )  # fmt: skip
+    found = graph.group_dependency()
+    assert found.dependency == found.dependency_sets == {"a": 4, "grouped": 8, "norm": 8}
+    assert found.min_groups == {"a": 1, "grouped": 4, "norm": 8}
+
+
 def test_depthwise_convolutions_ask_for_nothing_but_their_multiplier() -> None:
     graph = graph_of(
         lambda m, x: m.twice(m.depthwise(m.a(x))), 1, 3, 8, 8,

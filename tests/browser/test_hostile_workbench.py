@@ -176,20 +176,19 @@ def test_files(notebook: NotebookPage) -> None:
     notebook.execute(f"editor.plan = mk.plan(editor.graph, per_axis={{{PAYLOADS[0] + '.out'!r}: [0]}})")
     field = masks.find(".mkg-mask-path")
     said = f"start => ({STATUS})().startsWith(start)"
-    for text in PAYLOADS:
+    for text in (f"{payload}.json" for payload in PAYLOADS):
         notebook.execute(f"editor.path = {text!r}")
         notebook.wait_for(f"text => document.querySelector('{ROOT} .mkg-mask-path').value === text", text)
         short = notebook.value(f"mk.engine.errors.shown({text!r})")
+        reason = "is not below" if text.startswith("/") else "cannot be read as a plan"
         masks.button("load").click()
-        notebook.wait_for(
-            f"start => ({STATUS})().startsWith(start) && ({STATUS})().includes('cannot be read')", short[:20]
-        )
+        notebook.wait_for(f"texts => texts.every(text => ({STATUS})().includes(text))", [short[:20], reason])
         field.fill(text)
         masks.button("save").click()
         is_name = "/" not in text
         notebook.wait_for(said, f"Saved as {text}" if is_name else short[:20])
         if is_name:
-            loaded = [f"Loaded {text}", f"{short} is no plan"]
+            loaded = [f"Loaded {text}", f"{short} cannot be read as a plan"]
             masks.button("load").click()
             # a name with two underscores after a dot is taken for an attribute of Python's own
             notebook.wait_for(f"texts => texts.some(text => ({STATUS})().startsWith(text))", loaded)

@@ -23,9 +23,11 @@ def good_and_bad(tmp_path: Path) -> list[Path]:
     return [good, bad]
 
 
-def test_check_prints_one_line_a_notebook(good_and_bad: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_prints_one_line_a_notebook(good_and_bad: list[Path], capfd: pytest.CaptureFixture[str]) -> None:
     assert cli.check_notebooks(good_and_bad) == 1
-    good, bad = capsys.readouterr().out.splitlines()
+    printed = capfd.readouterr()  # what the kernels print too
+    good, bad = printed.out.splitlines()
+    assert printed.err == ""
     assert good.startswith("good.ipynb")
     assert good.endswith(" s  ok")
     assert bad.endswith(" s  FAILED  ValueError: first line second line")

@@ -136,15 +136,56 @@ def test_weights_that_are_packed_away_count(make: Callable[[], nn.Module]) -> No
     [
         (torch.zeros(2, device="meta"), "'0.b' is on the meta device"),
         (torch._subclasses.FakeTensorMode().from_tensor(torch.zeros(2)), "'0.b' is on the meta device"),
-        (torch.eye(2).to_sparse(), "'0.b' is a torch.sparse_coo tensor"),
+        (torch.eye(2).to_mkldnn(), "'0.b' is a torch._mkldnn tensor"),
         (torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), "'0.b' is a nested tensor"),
         (torch.ones(1).expand(10**7, 10**7), "the values of '0.b', a Tensor, cannot be read"),
     ],
-    ids=["meta", "fake", "sparse", "nested", "larger than memory"],
+    ids=["meta", "fake", "mkldnn", "nested", "larger than memory"],
 )
 def test_what_has_no_values_is_refused_by_name(tensor: torch.Tensor, text: str) -> None:
     with pytest.raises(FingerprintError, match=text):
         mk.weight_fingerprint(nn.Sequential(holding(tensor)))
+
+
+SPARSE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "coo": lambda dense: dense.to_sparse(),
+    "csr": lambda dense: dense.to_sparse_csr(),
+    "csc": lambda dense: dense.to_sparse_csc(),
+    "bsr": lambda dense: dense.to_sparse_bsr((2, 2)),
+    "bsc": lambda dense: dense.to_sparse_bsc((2, 2)),
+    "hybrid": lambda dense: dense.to_sparse(1),
+    "batched": lambda dense: torch.stack([dense, dense]).to_sparse_csr(),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("make", SPARSE.values(), ids=SPARSE)
+def test_sparse_tensors_count_by_indices_and_values(make: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    dense = torch.zeros(4, 4)
+    dense[0, 1], dense[2, 3], dense[3, 0] = 1.0, 2.0, 3.0
+    others = {"other value": dense * 2, "one negative": dense * torch.tensor([1, 1, 1, -1]), "moved": dense.T}
+
+    def digest(tensor: torch.Tensor) -> object:
+        return mk.weight_fingerprint(holding(tensor))
+
+    known = digest(make(dense))
+    assert digest(make(dense.clone())) == known
+    assert len({known, *(digest(make(other)) for other in others.values())}) == 1 + len(others)
+    assert digest(make(dense).to(torch.float64)) != known
+    assert digest(dense) != known
+    assert len({digest(each(dense)) for each in SPARSE.values()}) == len(SPARSE)  # the layout counts
+    quick = [mk.weight_fingerprint(holding(make(each))).quick for each in (dense, *others.values())]
+    assert len(set(quick)) == len(quick)
+
+
+def test_a_sparse_tensor_that_is_not_in_order_is_put_in_order() -> None:
+    values, places = torch.tensor([2.0, 1.0, 3.0]), torch.tensor([[1, 0, 1], [0, 1, 0]])
+    loose = torch.sparse_coo_tensor(places, values, (2, 2))
+    neat = torch.sparse_coo_tensor([[0, 1], [1, 0]], [1.0, 5.0], (2, 2)).coalesce()
+    assert mk.weight_fingerprint(holding(loose)) == mk.weight_fingerprint(holding(neat))
+    assert not loose.is_coalesced()  # reading changes nothing
+    larger = torch.sparse_coo_tensor(neat.indices(), neat.values(), (3, 3))
+    assert mk.weight_fingerprint(holding(larger)) != mk.weight_fingerprint(holding(neat))
 
 
 def test_the_quick_digest_follows_the_strong_one() -> None:

@@ -331,7 +331,7 @@ def test_a_folder_that_may_not_be_written_to_is_told(tmp_path: Path, monkeypatch
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    monkeypatch.setattr("os.open", refuse)
     unwritable(str(tmp_path / "graph.dot"), r"graph\.dot' cannot be written \(Permission denied\)")
 
 

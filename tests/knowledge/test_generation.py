@@ -55,6 +55,26 @@ def outputs(model: nn.Module, shape: tuple[int, ...] = IMAGE) -> torch.Size:
         return model.eval()(torch.rand(shape)).shape
 
 
+def test_where_nothing_keeps_to_the_budget_the_reason_is_told() -> None:
+    none = generated(budget={"max_params": 100, "max_flops": 1e6})
+    assert len(none) == 0
+    assert "keeps within max_params=100 (the nearest has" in none.reason
+    assert "max_flops=1" in none.reason
+    assert none.reason in repr(none)
+    assert "max_params=100" in none._repr_html_()
+
+
+def test_where_nothing_can_be_changed_the_reason_is_told() -> None:
+    none = generated(generations=0)
+    assert len(none) == 0
+    assert "no change of" in none.reason
+    assert SMALL[0] in none.reason
+
+
+def test_candidates_need_no_reason() -> None:
+    assert found().reason == ""
+
+
 def test_candidates_are_new_and_keep_to_the_budget() -> None:
     assert len(found()) == 3
     assert len({each.fingerprint for each in found()}) == 3

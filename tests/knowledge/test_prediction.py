@@ -242,3 +242,46 @@ def test_a_graph_without_models_predicts_and_takes_other_ways_of_writing() -> No
     told = fitted_predictor(Contents()).predict([zoo_record("mobilenet_v3_small")], "imagenet1k")[0]
     assert told.value == pytest.approx(67.668, abs=2)
     assert told.dataset == IMAGENET
+
+
+class Modes(nn.Module):
+    """Notes in which mode it runs, and cannot be trained on a single image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 8, 3), nn.AdaptiveAvgPool2d(1), nn.BatchNorm2d(8), nn.Dropout())
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        MODES.append(self.training)
+        return self.head(self.body(x).flatten(1))
+
+
+MODES: list[bool] = []
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_model_is_traced_in_eval_mode_whatever_its_own_mode(frozen: bool) -> None:
+    model = Modes().train()
+    model.body[2].train(not frozen)
+    modes, state = [module.training for module in model.modules()], mk.weight_fingerprint(model)
+    MODES.clear()
+    graph = mk.KnowledgeGraph()
+    value = graph.predict("acc@1", model, args=torch.zeros(1, 3, 32, 32))  # batch norm cannot train on one value
+    assert MODES
+    assert not any(MODES)
+    assert [module.training for module in model.modules()] == modes
+    assert mk.weight_fingerprint(model) == state
+    assert int(model.body[2].num_batches_tracked) == 0  # type: ignore[arg-type]
+    assert value.value == graph.predict("acc@1", model.eval(), args=torch.zeros(1, 3, 32, 32)).value
+
+
+def test_a_model_that_cannot_be_copied_says_so() -> None:
+    class Single(Modes):
+        def __deepcopy__(self, memo: object) -> Modes:
+            raise RuntimeError("there is one of me")
+
+    model, graph = Single(), mk.KnowledgeGraph()
+    with pytest.raises(mk.ModuleKGError, match=r"cannot be copied.*call model\.eval\(\) first"):
+        graph.predict("acc@1", model, args=torch.zeros(1, 3, 32, 32))
+    assert graph.predict("acc@1", model.eval(), args=torch.zeros(1, 3, 32, 32)).value > 0

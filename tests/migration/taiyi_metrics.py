@@ -112,7 +112,7 @@ def _discrepancies() -> None:
             monitor.track(at)
     found = monitor.get_output()["0"]
     means = [np.linalg.norm(rows_of(batch).mean(0)) / np.sqrt(3) for batch in batches]
-    deviations = [np.linalg.norm(rows_of(batch).std(0) - 1) / np.sqrt(3) for batch in batches]
+    deviations = [np.linalg.norm(rows_of(batch).std(0, ddof=1) - 1) / np.sqrt(3) for batch in batches]
     assert found["MeanTID"] == {4: pytest.approx(np.mean(means), rel=1e-4)}
     assert found["VarTID"] == {4: pytest.approx(np.mean(deviations), rel=1e-4)}
 

@@ -90,6 +90,7 @@ def _groups() -> None:
     found = traced(Grouped).group_dependency()
     # two groups read what conv1 makes, so its channels must divide by two as well
     assert found.dependency_sets == {"conv1": 2, "conv2": 2, "left": 1, "right": 1}
+    assert found.dependency == found.dependency_sets
     assert found.min_groups["conv2"] == 2
 
 
@@ -152,6 +153,35 @@ def _speedup() -> None:
     assert model.layer1[0].get_submodule("conv1").out_channels == 4
     receipt.undo()
     assert state(model) == before
+
+
+@nni('`apply_compression_results(model, "masks.pth")`')
+def _applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model, whole = new(ResNet), new(ResNet)
+    masks = inner(model)
+    torch.save(masks, "masks.pth")
+    graph = mk.trace(model, IMAGE)
+    receipt = mk.plan(graph, cuts=[mk.pruning.infer_masks(graph, "masks.pth").cut]).mask(model)
+    assert shapes(model) == shapes(whole)
+    with torch.no_grad():  # what NNI does
+        whole.layer1[0].conv1.weight *= masks["layer1.0.conv1"]["weight"]
+    assert torch.equal(model.layer1[0].conv1.weight, whole.layer1[0].conv1.weight)
+    receipt.undo()
+    assert state(model) == state(new(ResNet))
+
+
+@nni("the same with fine-grained masks")
+def _applied_fine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = new(ResNet)
+    before = model.conv1.weight.detach().clone()
+    mask = (torch.rand(before.shape, generator=torch.Generator().manual_seed(0)) > 0.5).float()
+    torch.save({"conv1": {"weight": mask, "bias": None}}, "masks.pth")
+    masks = mk.pruning.load_masks("masks.pth")
+    prune.custom_from_mask(model.conv1, "weight", masks["conv1"]["weight"])
+    assert torch.equal(model.conv1.weight, before * mask)
+    assert mk.pruning.read_masks(mk.trace(model, IMAGE)).fine_grained
 
 
 @nni("`masks_file` · `map_location`")

@@ -1,5 +1,6 @@
 """What the installed distribution is made of, and that every server and the notebook finds it."""
 
+import ast
 import json
 import re
 import subprocess
@@ -18,7 +19,7 @@ CORE = (
     "torch torchvision ipywidgets ipycytoscape networkx traitlets numpy scipy pandas matplotlib tqdm sqlalchemy xxhash"
 )
 EXTRAS = {
-    "lab": "jupyterlab nbclient",
+    "lab": "jupyterlab nbclient powerlaw transformers",
     "postgres": "psycopg",
     "cluster": "distributed",
     "analysis": "powerlaw igraph leidenalg scikit-learn",
@@ -41,6 +42,24 @@ def test_dependencies_are_those_of_the_design() -> None:
     assert requirements("") == set(CORE.split())
     for extra, names in EXTRAS.items():
         assert requirements(extra) == set(names.split()), extra
+
+
+def imported(notebook: Path) -> set[str]:
+    """Top-level names of what the cells of a notebook import, Python's own aside."""
+    cells = [cell for cell in json.loads(notebook.read_text("utf-8"))["cells"] if cell["cell_type"] == "code"]
+    nodes = [node for cell in cells for node in ast.walk(ast.parse("".join(cell["source"])))]
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    return {name.partition(".")[0] for name in names} - set(sys.stdlib_module_names) - {"modulekg_widgets"}
+
+
+@pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_the_lab_extra_has_all_that_a_notebook_imports(notebook: Path) -> None:
+    """Tried for real by `modulekg demo --check` of .ci/run, in an environment of `[lab]` alone."""
+    names, there = imported(notebook), requirements("") | requirements("lab")
+    homes = metadata.packages_distributions()
+    assert "torch" in names
+    assert {name for name in names if not there & set(map(canonicalize_name, homes[name]))} == set()
 
 
 def test_torch_is_not_pinned() -> None:

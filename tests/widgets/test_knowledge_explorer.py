@@ -295,3 +295,23 @@ def test_a_closed_explorer_leaves_nothing(contents: Contents) -> None:
     gc.collect()
     assert [reference() for reference in references] == [None, None]
     assert set(_instances) == before
+
+
+def test_what_a_page_sets_wrongly_is_put_back() -> None:
+    graph = mk.KnowledgeGraph()
+    graph.add_model(nn.Linear(2, 2), name="net")
+    explorer = mk.KnowledgeExplorer(graph)
+    payload = explorer.payload
+    for state in (
+        {"view": "jobs"},
+        {"view": "jobs", "payload": {}},
+        {"view": "x"},
+        {"color_by": "x", "view": "overlap"},
+    ):
+        with pytest.raises(UnknownNameError):
+            explorer.set_state(state)
+        assert (explorer.view, explorer.color_by) == ("graph", "community")
+    explorer.set_state({"view": "frequency", "payload": {}})
+    assert explorer.view == "frequency"
+    assert explorer.payload is payload  # of which no page is believed
+    explorer.close()

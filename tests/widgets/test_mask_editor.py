@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,6 @@ from torch import nn
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import (
     CutError,
-    PlanFileError,
     TraceError,
     UnknownAxisError,
     UnknownKeywordError,
@@ -25,6 +22,7 @@ from modulekg_widgets.engine.errors import (
     UnknownPathError,
 )
 from modulekg_widgets.widgets._base import WidgetValueError
+from widgets.mask_page import Page
 
 X = torch.zeros(2, 4)
 HIDDEN, WIDE = "0.out", "2.out"
@@ -37,30 +35,6 @@ def net() -> nn.Module:
 
 def bytes_of(model: nn.Module) -> dict[str, tuple[tuple[int, ...], bytes]]:
     return {name: (tuple(t.shape), t.detach().numpy().tobytes()) for name, t in model.state_dict().items()}
-
-
-class Page:
-    """Keeps what an editor sends, and speaks to it as the browser does."""
-
-    def __init__(self, editor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.editor = editor
-        self.heard: list[tuple[dict[str, Any], list[bytes]]] = []
-        monkeypatch.setattr(editor, "send", self._receive)
-
-    def _receive(self, content: dict[str, Any], buffers: Any = None) -> None:
-        json.dumps(content, allow_nan=False)
-        self.heard.append((content, [bytes(buffer) for buffer in buffers or ()]))
-
-    def say(self, content: dict[str, Any], *buffers: bytes) -> list[dict[str, Any]]:
-        """Send one message; what the editor answers."""
-        known = len(self.heard)
-        self.editor._handle_custom_msg(content, [memoryview(buffer) for buffer in buffers])
-        return [content for content, _ in self.heard[known:]]
-
-    def edit(self, axis: str, start: int, content: bytes, name: str = "1") -> list[dict[str, Any]]:
-        number = self.editor.payload["axes"]["name"].index(axis)
-        edit = {"type": "edit", "id": name, "edits": [[number, start, len(content)]]}
-        return self.say({**edit, "generation": self.editor.payload["generation"]}, content)
 
 
 @pytest.fixture
@@ -269,37 +243,6 @@ def test_nothing_to_cut_is_said_to_python_and_to_the_page(editor: mk.MaskEditor,
     (answer,) = page.say({"type": "cut"})
     assert (answer["type"], answer["action"]) == ("failed", "cut")
     assert "nothing goes" in answer["text"]
-
-
-def test_plans_are_saved_and_loaded(editor: mk.MaskEditor, page: Page, tmp_path: Path) -> None:
-    page.edit(WIDE, 1, b"\x81")
-    path = str(tmp_path / "mine.modulekg.json")
-    assert page.say({"type": "save", "path": path})[0]["type"] == "done"
-    assert editor.path == path
-    assert mk.load_plan(path) == editor.plan
-    editor.plan = None
-    assert page.say({"type": "load", "path": path})[-1]["type"] == "done"
-    assert editor._masks.dropped == {WIDE: [8, 15]}
-    assert page.say({"type": "save", "path": path})[0]["type"] == "done"  # a plan may be replaced
-    editor.plan = None
-    editor.load()
-    assert editor._masks.dropped == {WIDE: [8, 15]}
-
-
-def test_a_click_overwrites_no_file_of_another_kind(editor: mk.MaskEditor, page: Page, tmp_path: Path) -> None:
-    thesis = tmp_path / "thesis.json"
-    thesis.write_text("years of work", "utf-8")
-    page.edit(WIDE, 0, b"\x01")
-    (answer,) = page.say({"type": "save", "path": str(thesis)})
-    assert answer["type"] == "failed"
-    assert "is no plan: choose another name" in answer["text"]
-    assert thesis.read_text("utf-8") == "years of work"
-    (answer,) = page.say({"type": "load", "path": str(thesis)})
-    assert answer["type"] == "failed"
-    for path in (None, "", 3):
-        assert page.say({"type": "save", "path": path})[0]["type"] == "failed"
-    with pytest.raises(PlanFileError):
-        editor.load(tmp_path / "none.json")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import product as combinations
 from typing import TYPE_CHECKING
 
@@ -118,14 +118,20 @@ _RESHAPES = frozenset(rules[f"aten::{name}"] for name in (
 ))  # fmt: skip
 
 
+_PRODUCTS = {"aten::bmm", "aten::mm"}
+
+
 def reshape_dependency(axes: Axes) -> ReshapeDependency:
     """The operators that make one dimension of several or several of one where a layer's channels are among them."""
     layers = Layers(axes.inference)
     sources = layers.sources()
     channels = {atom for layer in layers for atom in atoms(layer.out) if atom.size > 1}
     found: list[tuple[str, tuple[str, ...]]] = []
+    inside = set(_inside_products(layers))
     for operator in layers.inference.graph.operators:
-        if layers.rule(operator) in _RESHAPES and layers.is_activation(operator.inputs[0]):
+        if layers.rule(operator) not in _RESHAPES or operator in inside:
+            continue
+        if layers.is_activation(operator.inputs[0]):
             changed = _reshaped(layers, operator) & channels
             above = sources[operator.inputs[0].index] if changed else ()
             if above is None:  # the residual stream: what has its axes and ran before
@@ -134,6 +140,26 @@ def reshape_dependency(axes: Axes) -> ReshapeDependency:
             if names:
                 found.append((operator.outputs[0].name, names))
     return ReshapeDependency(tuple(found))
+
+
+def _inside_products(layers: Layers) -> Iterator[OperatorNode]:
+    """The reshapes that torch itself makes of a `matmul`: what is expanded before the product, and what comes of it."""
+    for operator in layers.inference.graph.operators:
+        if operator.name == "aten::_unsafe_view" and _maker(operator, _PRODUCTS):
+            yield operator
+        elif operator.name in _PRODUCTS:
+            for operand in operator.inputs:
+                view = operand.producer
+                if view is not None and layers.rule(view) is rules["aten::view"]:
+                    whole = _maker(view, {"aten::clone"}) or view
+                    if _maker(whole, {"aten::expand"}):
+                        yield view
+
+
+def _maker(operator: OperatorNode, names: Collection[str]) -> OperatorNode | None:
+    """The operator that made what this one takes, if it is one of these."""
+    maker = operator.inputs[0].producer if operator.inputs else None
+    return maker if maker is not None and maker.name in names else None
 
 
 def _reshaped(layers: Layers, operator: OperatorNode) -> set[Term]:

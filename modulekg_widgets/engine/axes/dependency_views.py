@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import html
+import io
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from modulekg_widgets.engine.axes.attention import Attention
 from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.safe_files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,9 +35,13 @@ class Dependency:
         return [[name, *layers] for name, layers in self.named_sets()]
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the sets to a file, one per line, in the layout that NNI's view of the same name has."""
-        with open(path, "w", newline="", encoding="utf-8") as file:
-            csv.writer(file, lineterminator="\n").writerows([self.header, *self.rows()])
+        """Write the sets to a file, one per line, in the layout that NNI's view of the same name has.
+
+        Raises `UnknownPathError` where there is no folder, `UnwritableFileError` for what cannot be written.
+        """
+        lines = io.StringIO(newline="")
+        csv.writer(lines, lineterminator="\n").writerows([self.header, *self.rows()])
+        write_whole(path, lines.getvalue().encode("utf-8", "backslashreplace"))
 
     def plot(self) -> Figure:
         """A picture: the sets on the left, their layers on the right."""
@@ -94,9 +100,15 @@ class GroupDependency(Dependency):
     """The least number that the output channels of each layer must be divisible by."""
 
     dependency_sets: dict[str, int]
-    min_groups: dict[str, int]  # the smallest number of groups that concerns the layer, 1 where it does not divide all
+    # the smallest number of groups that concerns the layer, for a norm its own; 1 where they do not divide each other
+    min_groups: dict[str, int]
     subject = "layers with the number that their channels are divisible by"
     header = ("Conv Layer Name", "Group")
+
+    @property
+    def dependency(self) -> dict[str, int]:
+        """The number of each layer, by the name that NNI has for it."""
+        return dict(self.dependency_sets)
 
     def named_sets(self) -> list[tuple[str, tuple[str, ...]]]:
         numbers: dict[int, list[str]] = {}

@@ -37,13 +37,16 @@ def group_dependency(axes: Axes) -> GroupDependency:
     asked = [groups for groups in every if groups.number > 1]
     entries = [(layer.calls[0].index, layer.name, layer.out, _own_groups(layer)) for layer in layers]
     entries += [(at, name, groups.channels, [groups.number]) for at, name, groups in norms]
+    normed = {name for _, name, _ in norms}
     divisors: dict[str, int] = {}
     least: dict[str, int] = {}
     for _, name, term, own in sorted(entries, key=lambda entry: entry[0]):
         divisor, numbers = _divisor_of(term, asked, own)
         if numbers:
             divisors[name] = divisor
-            least[name] = min(numbers) if all(number % min(numbers) == 0 for number in numbers) else 1
+            fits = all(number % min(numbers) == 0 for number in numbers)
+            # a convolution in front of a norm asks nothing of it
+            least[name] = min(own if name in normed else numbers) if fits else 1
     return GroupDependency(divisors, least)
 
 

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from modulekg_widgets.engine.identity.numbers import run_of_numbers
+
 DIGEST_SIZE = 16
 DEEPEST = 64  # levels of containers within one attribute; real configurations stay below ten
 FAST_TYPES = frozenset({type(None), bool, int, float, complex, str, tuple, list, dict})
@@ -50,7 +52,10 @@ def sized(part: bytes) -> bytes:
 
 def packed(tag: bytes, *parts: bytes) -> bytes:
     """A tag and its length-prefixed parts; a long encoding becomes its digest, so that nesting never blows up."""
-    body = tag + b"".join([sized(p) for p in parts])
+    return _short(tag + b"".join([sized(p) for p in parts]))
+
+
+def _short(body: bytes) -> bytes:
     return body if len(body) <= 64 else b"#" + digest(body)
 
 
@@ -206,8 +211,13 @@ class Encoder:
             self._lowest = outer if self._lowest == sys.maxsize else 0
         return known, settled
 
-    def encode_each(self, values: Iterable[Any], path: str) -> list[bytes]:
-        return [self.encode(v, f"{path}[{i}]") for i, v in enumerate(values)]
+    def sequence(self, tag: bytes, values: Iterable[Any], path: str, *before: bytes) -> bytes:
+        """As `packed` of the encodings of values that have an order."""
+        listed = list(values)
+        run = run_of_numbers(listed)
+        if run is None:
+            run = b"".join([sized(self.encode(v, f"{path}[{i}]")) for i, v in enumerate(listed)])
+        return _short(b"".join((tag, *map(sized, before), run)))
 
     def encode_state(self, owner: Any, path: str, skip: frozenset[str] = frozenset()) -> list[bytes]:
         """Names and values of an object's `__dict__` and slots, sorted by name."""

@@ -101,12 +101,12 @@ def _defaultdict_content(encoder: Encoder, value: defaultdict, path: str) -> byt
 
 def _deque_content(encoder: Encoder, value: deque, path: str) -> bytes:
     limit = deque.maxlen.__get__(value)  # type: ignore[attr-defined]
-    return packed(b"q", encoder.encode(limit, path), *encoder.encode_each(deque.__iter__(value), path))
+    return encoder.sequence(b"q", deque.__iter__(value), path, encoder.encode(limit, path))
 
 
 _CONTENTS: dict[type, Handler] = {
-    tuple: lambda encoder, value, path: packed(b"t", *encoder.encode_each(tuple.__iter__(value), path)),
-    list: lambda encoder, value, path: packed(b"l", *encoder.encode_each(list.__iter__(value), path)),
+    tuple: lambda encoder, value, path: encoder.sequence(b"t", tuple.__iter__(value), path),
+    list: lambda encoder, value, path: encoder.sequence(b"l", list.__iter__(value), path),
     set: _set_content(set),
     frozenset: _set_content(frozenset),
     dict: _dict_content,

@@ -39,8 +39,10 @@ class WeightFingerprint:
 def weight_fingerprint(module: nn.Module) -> WeightFingerprint:
     """The digest of the parameters and persistent buffers of `module`, by their logical values.
 
-    Strides, views, sharing, device and NaNs make no difference; names, dtype and shape do. Raises `FingerprintError`
-    for tensors without data (meta, fake) and `UninitializedModuleError` for lazy ones, naming the path.
+    Strides, views, sharing, device and NaNs make no difference; names, dtype, shape and layout do. A sparse tensor
+    counts by its indices and values, those of COO put in order and summed where they are given twice. Raises
+    `FingerprintError` for tensors without data (meta, fake) and `UninitializedModuleError` for lazy ones, naming the
+    path.
     """
     modules = walk(module)
     tensors: dict[int, tuple[torch.Tensor, Digests]] = {}  # by id, so that a tied tensor is read once
@@ -111,12 +113,12 @@ def _tensor_digests(tensor: torch.Tensor, path: str) -> Digests:
         raise UninitializedModuleError(f"{shown(path)!r} has no values yet: run one forward pass first")
     if tensor.device.type == "meta" or issubclass(type(tensor), torch._subclasses.FakeTensor):
         raise FingerprintError(f"{shown(path)!r} is on the meta device and has no values: load the weights first")
-    if tensor.layout is not torch.strided or tensor.is_nested:
+    if tensor.is_nested or (tensor.layout is not torch.strided and tensor.layout not in _SPARSE):
         kind = "nested" if tensor.is_nested else str(tensor.layout)
         raise FingerprintError(f"{shown(path)!r} is a {kind} tensor: convert it to a strided one first")
     strong, quick = blake2b(digest_size=16), xxhash.xxh3_128()
     try:
-        parts = [text(_description(tensor)), _logical_bytes(tensor)]
+        parts = [text(_description(tensor)), *map(_logical_bytes, _parts(tensor))]
     except (RuntimeError, NotImplementedError, TypeError) as error:
         kind = type(tensor).__name__
         raise FingerprintError(f"the values of {shown(path)!r}, a {shown(kind)}, cannot be read: {error}") from error
@@ -127,8 +129,26 @@ def _tensor_digests(tensor: torch.Tensor, path: str) -> Digests:
     return strong.digest(), quick.digest()
 
 
+_BY_ROWS, _BY_COLUMNS = (torch.sparse_csr, torch.sparse_bsr), (torch.sparse_csc, torch.sparse_bsc)
+_SPARSE = {torch.sparse_coo, *_BY_ROWS, *_BY_COLUMNS}
+
+
+def _parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The dense tensors that a tensor consists of."""
+    if tensor.layout is torch.sparse_coo:
+        ordered = tensor.coalesce()
+        return ordered.indices(), ordered.values()
+    if tensor.layout in _BY_ROWS:
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+    if tensor.layout in _BY_COLUMNS:
+        return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
+    return (tensor,)
+
+
 def _description(tensor: torch.Tensor) -> str:
     described = f"{dtype_of(tensor)} {shape_of(tensor)}"
+    if tensor.layout is not torch.strided:
+        return f"{described} {tensor.layout} of {tuple(part.shape for part in _parts(tensor))}"
     if not tensor.is_quantized:
         return described
     if tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):

@@ -165,13 +165,13 @@ class Questions(ABC):
         """The `target` ("acc@1" or "acc@5", in percent) that a model would reach on a data set, with its uncertainty.
 
         It is learnt from torchvision's published accuracies and the jobs of the graph. `model` may be the name of one
-        in the graph; with `args` its cost is counted as well. Raises `UnknownNameError` and `PredictionError`.
+        in the graph; with `args` its cost counts too, in eval mode. Raises `UnknownNameError` and `PredictionError`.
         """
         from modulekg_widgets.engine.knowledge.prediction.features import record_in
         from modulekg_widgets.engine.knowledge.records import described
 
         known = isinstance(model, str)
-        record = record_in(self.contents(), model) if known else described(model, None, "structure", args, kwargs)
+        record = record_in(self.contents(), model) if known else described(model, None, "structure", args, kwargs, True)
         return self._predictor(target).predict([record], dataset)[0]
 
     def evaluate_prediction(self, target: str = "acc@1", **options: Any) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,9 @@ from modulekg_widgets.engine.identity.hyperparameters import hyperparameters
 from modulekg_widgets.engine.identity.seed import seed_fingerprints
 from modulekg_widgets.engine.identity.tensors import own_tensors, shape_of
 
-SCHEMES = ("structure", "seed")
+# what a fingerprint of each scheme looks like
+FINGERPRINTS = {"structure": re.compile("[0-9a-f]{32}"), "seed": re.compile("[0-9a-f]{1,100000}")}
+SCHEMES = tuple(FINGERPRINTS)
 Occurrence = tuple[str, str]  # (fingerprint, level)
 
 
@@ -72,14 +75,22 @@ def model_record(model: nn.Module, name: str | None = None, scheme: str = "struc
 
 
 def described(
-    model: nn.Module, name: str | None, scheme: str, args: Any = None, kwargs: Mapping[str, Any] | None = None
+    model: nn.Module,
+    name: str | None,
+    scheme: str,
+    args: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+    evaluating: bool = False,
 ) -> ModelRecord:
-    """The record of `model`; with `args` or `kwargs` also what a forward pass tells that is followed, not computed."""
+    """The record of `model`; with `args` or `kwargs` also what a forward pass tells that is followed, not computed.
+
+    With `evaluating` that pass is one of a copy in eval mode.
+    """
     if args is None and kwargs is None:
         return model_record(model, name, scheme)
     from modulekg_widgets.engine.knowledge.traced import traced_record
 
-    return traced_record(model, () if args is None else args, kwargs, name, scheme)
+    return traced_record(model, () if args is None else args, kwargs, name, scheme, evaluating)
 
 
 def record_of(modules: Hierarchy, name: str | None = None, scheme: str = "structure") -> ModelRecord:

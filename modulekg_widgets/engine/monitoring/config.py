@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from torch import nn
 
 from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
-from modulekg_widgets.engine.identity.hierarchy import Walk, class_name, unwrapped, walk
+from modulekg_widgets.engine.identity.hierarchy import Walk, class_name, is_script, unwrapped, walk
 from modulekg_widgets.engine.monitoring.metrics.base import METRICS, ConfigError, ConfiguredMetric, MetricKind
 from modulekg_widgets.engine.monitoring.schedule import EVERY_STEP, Schedule, looks_like_schedule, schedule, united
 
@@ -95,7 +95,18 @@ def _check_names(planned: list[Measurement]) -> None:
 
 
 def _weighted(modules: Walk) -> list[int]:
-    return [at for at, state in enumerate(modules.states) if state["_parameters"].get("weight") is not None]
+    """The modules with a parameter `weight`; TorchScript, whose calls alone can be seen, is left to who asks for it."""
+    return [
+        at
+        for at, (module, state) in enumerate(zip(modules.modules, modules.states, strict=True))
+        if not is_script(module) and state["_parameters"].get("weight") is not None
+    ]
+
+
+def opaque_paths(model: nn.Module) -> tuple[str, ...]:
+    """The modules that nobody sees into, as they are TorchScript."""
+    modules = walk(model)
+    return tuple(modules.path(at) for at, module in enumerate(modules.modules) if is_script(module))
 
 
 def _matches(modules: Walk, key: object) -> list[int]:

@@ -22,12 +22,13 @@ from modulekg_widgets.engine.monitoring.gather import (
     is_measurable,
     stage_of,
 )
-from modulekg_widgets.engine.monitoring.metrics.base import NoValueError
+from modulekg_widgets.engine.monitoring.metrics.base import NoDataError, NoValueError
 from modulekg_widgets.engine.monitoring.moments import Moments
 from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Form, Slot, vector
 from modulekg_widgets.engine.monitoring.ring import Value
 
 LINALG_ERROR: type[Exception] = vars(torch.linalg)["LinAlgError"]  # the stubs do not know it
+STEP_NEEDS = frozenset({"Weight", "WeightGrad", "Loss"})  # what is there without a call of the module
 LOOKS: dict[str, Callable[[Moments], Any]] = {
     "": operator.attrgetter("tensor"),
     "Moments": lambda seen: seen,
@@ -52,10 +53,10 @@ class Journal:
         """Why a value of `metric` of `module` is NaN; the latest reason stays."""
         self.reasons[module, metric] = reason
 
-    def warn(self, metric: str, text: str) -> None:
-        """One warning for each metric."""
-        if metric not in self._warned:
-            self._warned.add(metric)
+    def warn(self, about: str, text: str) -> None:
+        """One warning for each metric, or for what all of them lack."""
+        if about not in self._warned:
+            self._warned.add(about)
             try:
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
             except RuntimeWarning:  # the user makes errors of warnings: not of this one, in the middle of a training
@@ -99,6 +100,7 @@ class Entry:
         # whether it looks at one tensor alone, as soon as that is seen
         self.sees_one = len(kind.needs) == 1 and kind.needs[0] in SEEN_AT_ONCE
         self._shared = None if kind.keeps_state else measurement.metric.instance()
+        self.sees_calls = not STEP_NEEDS.issuperset(kind.needs)
         self.is_plain = not (kind.keeps_state or kind.wants_module)
 
     def measure(self, observation: Observation, step: int, put: Put | None = None) -> None:
@@ -114,11 +116,15 @@ class Entry:
             for value in needed:
                 if value is None:
                     return
+                if isinstance(value, torch.Tensor) and value.is_meta:
+                    raise NoDataError
             if self._earlier:
                 self._check_fresh(observation)
             value = self._value(needed, observation, step)
             if value is not None:
                 self._store(value, observation, put)
+        except NoDataError as error:
+            self._fail(observation, _line(error), put, "meta")
         except (NoValueError, LINALG_ERROR) as error:
             self._fail(observation, _line(error), put)
         except Exception as error:  # noqa: BLE001 - a metric never stops the training
@@ -132,6 +138,8 @@ class Entry:
         def read(tensor: torch.Tensor, call: int, phase: str) -> None:
             try:
                 put(numbers[call, phase], quick(tensor), tensor.numel())  # type: ignore[misc]
+                if tensor.is_meta:
+                    self.miss(call, phase)
             except Exception:  # noqa: BLE001 - the long way meets it again, and knows what to say
                 if is_measurable(tensor):
                     observation = Observation(self.module, call, phase, 0)
@@ -188,6 +196,10 @@ class Entry:
         except Exception as error:  # noqa: BLE001
             self._stop(observation, error, self._journal.put)
 
+    def miss(self, call: int = 0, phase: str = TRAIN) -> None:
+        """Note that a call has no value, for its tensors hold no data."""
+        self._fail(Observation(self.module, call, phase, 0), str(NoDataError()), self._journal.put, "meta")
+
     def forget(self) -> None:
         """Let go of every copy that was kept."""
         self._instances.clear()
@@ -230,11 +242,13 @@ class Entry:
             number = self._slots[key] = self._journal.number(Slot(self.path, self.name, call, phase, form), self.rank)
         return number
 
-    def _fail(self, observation: Observation, reason: str, put: Put) -> None:
+    def _fail(self, observation: Observation, reason: str, put: Put, about: str = "") -> None:
         where = f" of {shown(self.path)!r}" if self.path else ""
         self._journal.note(self.path, self.name, reason)
         put(self._slot(observation.call, observation.phase, SCALAR), float("nan"), 0.0)
-        self._journal.warn(self.name, f"the metric {self.name}{where} has no value: {reason}; the training goes on")
+        self._journal.warn(
+            about or self.name, f"the metric {self.name}{where} has no value: {reason}; the training goes on"
+        )
 
     def _stop(self, observation: Observation, error: Exception, put: Put) -> None:
         self.is_stopped = True

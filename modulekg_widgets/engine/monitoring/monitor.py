@@ -15,19 +15,20 @@ from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, near
 from modulekg_widgets.engine.identity.hierarchy import class_name, module_state
 from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.monitoring.alerts import ORIGIN, Bound, first_origin
-from modulekg_widgets.engine.monitoring.config import Config, measurements, root_of
+from modulekg_widgets.engine.monitoring.config import Config, measurements, opaque_paths, root_of
 from modulekg_widgets.engine.monitoring.distributed import Ranks, is_distributed
 from modulekg_widgets.engine.monitoring.entry import Entry, Journal
 from modulekg_widgets.engine.monitoring.gather import TRACK, WEIGHTS, Observation
 from modulekg_widgets.engine.monitoring.hessian import hessian
-from modulekg_widgets.engine.monitoring.metrics.base import ConfigError
 from modulekg_widgets.engine.monitoring.outlets import Outlets
+from modulekg_widgets.engine.monitoring.quick import Unscaled
 from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Row, Slot
 from modulekg_widgets.engine.monitoring.ring import PackedRow, Ring
 from modulekg_widgets.engine.monitoring.rota import Rota
 from modulekg_widgets.engine.monitoring.run import Alert, Run
 from modulekg_widgets.engine.monitoring.schedule import events_of
 from modulekg_widgets.engine.monitoring.taps import Watcher
+from modulekg_widgets.engine.monitoring.without_data import WithoutData
 
 if TYPE_CHECKING:
     from torch import nn
@@ -53,8 +54,9 @@ class Monitor(Run):
     `distributed=False` each rank has its own.
 
     The model is never written to: hooks are there on scheduled steps only and hold no tensor of the graph; a metric
-    that fails gives NaN, one warning and a reason in `reasons`. Raises `UnknownPathError`, `UnknownNameError`,
-    `ScheduleError` and `ConfigError` for a configuration that does not fit.
+    that fails gives NaN, one warning and a reason in `reasons`. TorchScript modules, listed in `opaque_paths`, are seen
+    from outside. Raises `UnknownPathError`, `UnknownNameError`, `ScheduleError` and `ConfigError` for a configuration
+    that does not fit.
     """
 
     @called_as("mk.Monitor")
@@ -88,7 +90,9 @@ class Monitor(Run):
         self._of_losses = Rota([entry for entry in self._entries if entry.needs == ("Loss",)])
         self._ahead = [entry for entry in self._entries if entry.kind.before]
         self._seeks_origin = any(entry.name == ORIGIN for entry in self._entries)
-        self._watcher = Watcher(root, measured, None if scaler is None else _Unscaled(scaler))
+        self.opaque_paths = opaque_paths(root)
+        self._without_data = WithoutData(root, self._entries)
+        self._watcher = Watcher(root, measured, None if scaler is None else Unscaled(scaler))
         self._collecting = threading.RLock()  # a panel may read while the training tracks
         self._bounds: list[Bound] = []
         self._outlets = Outlets(self.history, self.name, self._ranks is None or self._ranks.rank == 0)
@@ -106,7 +110,8 @@ class Monitor(Run):
     def __repr__(self) -> str:
         modules = len({entry.path for entry in self._entries})
         state = f"next step {self._next}" if self.is_running else "stopped"
-        return f"<Monitor of {shown(self.name)}: {len(self._entries)} metrics of {modules} modules, {state}>"
+        opaque = f", {len(self.opaque_paths)} opaque" if self.opaque_paths else ""
+        return f"<Monitor of {shown(self.name)}: {len(self._entries)} metrics of {modules} modules{opaque}, {state}>"
 
     # -------------------------------------------------------------- running
 
@@ -158,6 +163,7 @@ class Monitor(Run):
         with torch.no_grad():
             for entry in self._at_track.watching(step):
                 self._measure_at_track(entry, step)
+            self._without_data.note(step)
         self._ring.close(step)
         self._next = step + (step - self._last if self._last is not None and step > self._last else 1)
         self._last = step
@@ -354,21 +360,6 @@ class Monitor(Run):
             if event.metric not in measured:
                 hint = nearest(event.metric, measured)
                 raise UnknownNameError(f"on({event.metric}, …) waits for a metric that is not measured: {hint}")
-
-
-class _Unscaled:
-    """Takes the loss scale of a `torch.amp.GradScaler` out of a gradient, without waiting for the device."""
-
-    def __init__(self, scaler: Any) -> None:
-        if not hasattr(scaler, "get_scale"):
-            raise ConfigError(f"scaler= takes a torch.amp.GradScaler: a {type(scaler).__name__} was passed")
-        self._scaler = scaler
-
-    def __call__(self, gradient: torch.Tensor) -> torch.Tensor:
-        scale = getattr(self._scaler, "_scale", None)
-        if not self._scaler.is_enabled() or scale is None:
-            return gradient
-        return gradient.float() / scale.to(gradient.device, non_blocking=True)
 
 
 def _keep_first_origin(packed: PackedRow, slots: list[Slot]) -> None:

@@ -26,6 +26,7 @@ from modulekg_widgets.engine.monitoring.gather import (
     transforms,
 )
 from modulekg_widgets.engine.monitoring.gather import first_tensor as find_tensor
+from modulekg_widgets.engine.monitoring.metrics.base import ConfigError
 from modulekg_widgets.engine.monitoring.moments import Moments
 from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN
 
@@ -242,6 +243,21 @@ def quick_for(
     if entries and all(entry.sees_one for entry in entries):
         return Quick(entries, now, root_state, most, overwrites)
     return None
+
+
+class Unscaled:
+    """Takes the loss scale of a `torch.amp.GradScaler` out of a gradient, without waiting for the device."""
+
+    def __init__(self, scaler: Any) -> None:
+        if not hasattr(scaler, "get_scale"):
+            raise ConfigError(f"scaler= takes a torch.amp.GradScaler: a {type(scaler).__name__} was passed")
+        self._scaler = scaler
+
+    def __call__(self, gradient: Tensor) -> Tensor:
+        scale = getattr(self._scaler, "_scale", None)
+        if not self._scaler.is_enabled() or scale is None:
+            return gradient
+        return gradient.float() / scale.to(gradient.device, non_blocking=True)
 
 
 def log_failure() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from modulekg_widgets.engine.monitoring.sinks import LINE_FORMATS, PARQUET, path
 from modulekg_widgets.engine.monitoring.sinks.files import at_file
 from modulekg_widgets.engine.monitoring.sinks.lines import LineFormat, head_of, lines, name_in
 from modulekg_widgets.engine.monitoring.sinks.parquet import ParquetSink, name_in_parquet, parquet_readings
+from modulekg_widgets.engine.safe_files import replacing
 
 ROW_SLOTS = 4096  # that are put into one row
 ROW_NUMBERS = 1 << 16
@@ -112,20 +111,11 @@ class _Filler:
 
 def _cut_lines(file: Path, step: int, form: LineFormat) -> None:
     name_in(file, form)
-    handle, scratch = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name[:40]}.")
-    try:
-        with os.fdopen(handle, "wb") as kept:
-            kept.write(head_of(file))
-            for line in lines(file, form):
-                if line.reading.step < step:
-                    kept.write(line.raw)
-            kept.flush()
-            os.fsync(kept.fileno())  # the name must not come to the disk before what is in the file
-        shutil.copymode(file, scratch)
-        os.replace(scratch, file)
-    except BaseException:
-        Path(scratch).unlink(missing_ok=True)
-        raise
+    with replacing(file) as kept:
+        kept.write(head_of(file))
+        for line in lines(file, form):
+            if line.reading.step < step:
+                kept.write(line.raw)
 
 
 def _cut_parquet(file: Path, step: int) -> None:

@@ -25,7 +25,7 @@ from torch.nn.modules.module import (
 from modulekg_widgets.engine.identity.hierarchy import module_state
 from modulekg_widgets.engine.monitoring import uncompiled
 from modulekg_widgets.engine.monitoring.attention import AttentionWatch, forget_interrupted
-from modulekg_widgets.engine.monitoring.entry import Entry
+from modulekg_widgets.engine.monitoring.entry import STEP_NEEDS, Entry
 from modulekg_widgets.engine.monitoring.gather import (
     AFTER,
     BACKWARD,
@@ -45,7 +45,6 @@ from modulekg_widgets.engine.monitoring.rota import Rota
 
 MOST_CALLS = 64  # of one module within a step; further ones are not measured
 
-STEP_NEEDS = frozenset({"Weight", "WeightGrad", "Loss"})  # what is there without a call of the module
 _sequence_number: Callable[[], int] = vars(torch._C)["_autograd"]._get_sequence_nr  # of the next node of a graph
 
 

@@ -12,6 +12,7 @@ statistics (those of a LayerNorm or GroupNorm) run over the axis.
 
 from __future__ import annotations
 
+import io
 import os
 from functools import cached_property
 
@@ -23,6 +24,7 @@ from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.mask_agreement import Agreement
 from modulekg_widgets.engine.pruning.masks import GivenMasks, MaskDict, MaskReading, TensorMask, read_masks
+from modulekg_widgets.engine.safe_files import write_whole
 from modulekg_widgets.engine.tracing.dataflow import DataNode, ModuleNode
 
 Tensor = torch.Tensor
@@ -107,8 +109,13 @@ class InferredMasks:
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write `modules` as a dict of tensors, which `torch.load(path, weights_only=True)` and `read_masks` read."""
-        torch.save(self.modules, path)
+        """Write `modules` as a dict of tensors, which `torch.load(path, weights_only=True)` and `read_masks` read.
+
+        Raises `UnknownPathError` where there is no folder, `UnwritableFileError` for what cannot be written.
+        """
+        content = io.BytesIO()
+        torch.save(self.modules, content)
+        write_whole(path, content.getvalue())
 
     def __str__(self) -> str:
         lines = [str(self.cut) if self.axes else "nothing goes"]

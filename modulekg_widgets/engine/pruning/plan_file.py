@@ -6,8 +6,6 @@ import json
 import math
 import operator
 import os
-import stat
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +16,7 @@ from modulekg_widgets.engine.errors import PlanFileError, shown
 from modulekg_widgets.engine.pruning.draft import Change
 from modulekg_widgets.engine.pruning.edits import Edits, Ints, TensorEdit, Whole
 from modulekg_widgets.engine.pruning.pruning_plan import AxisCut, PruningPlan
+from modulekg_widgets.engine.safe_files import read_whole, replacing
 
 FORMAT, VERSION = "modulekg-plan", 1
 LARGEST_FILE = 64 << 20  # bytes; the plan of a model of billions of parameters has a third of it
@@ -34,24 +33,18 @@ def save_plan(plan: PruningPlan, path: str | os.PathLike[str]) -> None:
 
     Raises `PlanFileError` where it cannot be written.
     """
-    target = _file(path)
-    text = json.dumps(_document(plan), separators=(",", ":"))
+    target, content = _file(path), text_of(plan)
     try:
-        scratch = target.with_name(f".{os.getpid()}-{threading.get_ident()}.plan.part")
-        if target.exists() and not target.is_file():
-            raise PlanFileError(f"{shown(str(target))} is no ordinary file: pass the name of one")
-        try:
-            with scratch.open("w", encoding="ascii") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())  # the name must not come to the disk before what is in the file
-            os.replace(scratch, target)
-        finally:
-            scratch.unlink(missing_ok=True)
+        with replacing(target) as file:
+            file.write(content)
     except (OSError, ValueError) as error:
-        if isinstance(error, PlanFileError):
-            raise
-        raise PlanFileError(f"{shown(str(target))} cannot be written: {shown(str(error))}") from error
+        reason = getattr(error, "strerror", None) or str(error)
+        raise PlanFileError(f"{shown(str(target))} cannot be written: {shown(reason)}") from error
+
+
+def text_of(plan: PruningPlan) -> bytes:
+    """What is in the file of a plan."""
+    return json.dumps(_document(plan), separators=(",", ":")).encode("ascii")
 
 
 def _document(plan: PruningPlan) -> dict[str, Any]:
@@ -102,12 +95,11 @@ def load_plan(path: str | os.PathLike[str]) -> PruningPlan:
     """
     file = _file(path)
     try:
-        text = _text_of(file)
-    except (OSError, ValueError) as error:  # a text that is no UTF-8 is a ValueError, as is a name with a null in it
+        content = read_whole(file, LARGEST_FILE)
+    except (OSError, ValueError) as error:  # a name with a null in it is a ValueError
         raise PlanFileError(f"{shown(str(file))} cannot be read: {shown(str(error))}") from error
     try:
-        document = json.loads(text, parse_constant=_refused, object_pairs_hook=_object)
-        return _Reader(document).plan(f"mk.load_plan({os.fspath(path)!r})")
+        return plan_of(content, f"mk.load_plan({os.fspath(path)!r})")
     except PlanFileError as error:
         raise PlanFileError(f"{shown(str(file))} is no plan: {error}; save one with plan.save(path)") from error
     except (ValueError, RecursionError) as error:
@@ -116,23 +108,21 @@ def load_plan(path: str | os.PathLike[str]) -> PruningPlan:
         ) from error
 
 
+def plan_of(content: bytes, call: str) -> PruningPlan:
+    """The plan that a file holds, whose repr is `call`.
+
+    Raises `PlanFileError` for another document, `ValueError` or `RecursionError` for what is no JSON.
+    """
+    if content.count(b"[") + content.count(b"{") > MOST_PARTS:
+        raise PlanFileError(f"it has more than {MOST_PARTS:,} lists and objects")
+    document = json.loads(content.decode("utf-8"), parse_constant=_refused, object_pairs_hook=_object)
+    return _Reader(document).plan(call)
+
+
 def _file(path: Any) -> Path:
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
         raise PlanFileError(f"a plan is named by the path of a file, got a {shown(type(path).__name__)}")
     return Path(path)
-
-
-def _text_of(file: Path) -> str:
-    """What is in an ordinary file of no more than `LARGEST_FILE`: others may have no end, or never answer."""
-    if not stat.S_ISREG(os.stat(file).st_mode):
-        raise PlanFileError("it is no ordinary file")
-    with file.open("rb") as opened:
-        found = opened.read(LARGEST_FILE + 1)
-    if len(found) > LARGEST_FILE:
-        raise PlanFileError(f"it is larger than {LARGEST_FILE >> 20} MB")
-    if found.count(b"[") + found.count(b"{") > MOST_PARTS:
-        raise PlanFileError(f"it has more than {MOST_PARTS:,} lists and objects")
-    return found.decode("utf-8")
 
 
 def _refused(constant: str) -> None:

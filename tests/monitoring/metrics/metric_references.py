@@ -63,7 +63,7 @@ def var_tid(steps: list[Sample]) -> float:
     found = []
     for s in steps:
         std = np.sqrt(array(s.module.running_var))
-        found.append(np.linalg.norm(input_rows(s).std(0) - std) / (np.linalg.norm(std) + 1e-8))
+        found.append(np.linalg.norm(input_rows(s).std(0, ddof=1) - std) / (np.linalg.norm(std) + 1e-8))
     return float(np.mean(found))
 
 

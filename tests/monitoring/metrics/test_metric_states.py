@@ -168,7 +168,7 @@ def test_a_window_is_the_mean_over_its_steps(name: str) -> None:
     for x in steps:
         instance.update(Moments(x, 1), x, module=module)
         distance = x.double().mean(0) - torch.tensor([1, 2, 2]) if name == "MeanTID" else None
-        distance = x.double().std(0, correction=0) - torch.tensor([2, 2, 1]) if distance is None else distance
+        distance = x.double().std(0) - torch.tensor([2, 2, 1]) if distance is None else distance
         found.append(float(distance.norm()) / (3.0 + 1e-8))
     assert float(instance.compute()) == pytest.approx(np.mean(found), rel=1e-5)
 

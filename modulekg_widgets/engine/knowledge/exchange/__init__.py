@@ -14,15 +14,16 @@ from modulekg_widgets.engine.errors import GraphFileError, ModuleKGError, Unknow
 from modulekg_widgets.engine.knowledge.contents import Contents
 from modulekg_widgets.engine.knowledge.exchange.csv_table import csv_table
 from modulekg_widgets.engine.knowledge.exchange.cytoscape import cytoscape, read_cytoscape
-from modulekg_widgets.engine.knowledge.exchange.files import checked_path, read_whole, write_whole
+from modulekg_widgets.engine.knowledge.exchange.files import checked_path, read_whole
 from modulekg_widgets.engine.knowledge.exchange.graph_reading import from_networkx
 from modulekg_widgets.engine.knowledge.exchange.graphml import gexf, graphml, read_graphml
 from modulekg_widgets.engine.knowledge.exchange.jsonld import jsonld, read_jsonld
 from modulekg_widgets.engine.knowledge.exchange.property_graph import STORED, to_networkx
 from modulekg_widgets.engine.knowledge.exchange.structures import csacademy, dot, quoted
 from modulekg_widgets.engine.registry import Registry
+from modulekg_widgets.engine.safe_files import write_whole
 
-__all__ = ["export_contents", "export_graph", "exporter", "exporters", "quoted", "read_contents", "write_whole"]
+__all__ = ["export_contents", "export_graph", "exporter", "exporters", "quoted", "read_contents"]
 
 Exporter = Callable[[nx.DiGraph], Iterable[str]]
 exporters: Registry[Exporter] = Registry("export format")

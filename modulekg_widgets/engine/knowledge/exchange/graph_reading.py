@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -15,9 +14,8 @@ from modulekg_widgets.engine.identity.hierarchy import LEVELS
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode, UserNode
 from modulekg_widgets.engine.knowledge.exchange.property_graph import GRAPH_TYPES, STORED, node_key, to_networkx
 from modulekg_widgets.engine.knowledge.jobs import checked_seconds
-from modulekg_widgets.engine.knowledge.records import SCHEMES, ModelNode, ModuleNode
+from modulekg_widgets.engine.knowledge.records import FINGERPRINTS, SCHEMES, ModelNode, ModuleNode
 
-_FINGERPRINTS = {"structure": re.compile("[0-9a-f]{32}"), "seed": re.compile("[0-9a-f]{1,100000}")}
 _LARGEST = 2**63 - 1
 Node = TypeVar("Node")
 
@@ -156,7 +154,7 @@ def _by_name(groups: list[_Fields], read: Callable[[_Fields], Node], kind: str) 
 
 
 def _module(fields: _Fields, scheme: str) -> ModuleNode:
-    if not _FINGERPRINTS[scheme].fullmatch(fields.key):
+    if not FINGERPRINTS[scheme].fullmatch(fields.key):
         raise GraphFileError(f"the module {shown(fields.key)!r} has no fingerprint of the scheme {scheme!r}")
     bases = fields.get("bases", "a list of texts", lambda value: _is_list(value) and all(map(_is_text, value)))
     slots = fields.rows("slots", _is_text, lambda child: child is None or _is_text(child))

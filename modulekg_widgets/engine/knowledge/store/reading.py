@@ -11,7 +11,7 @@ from sqlalchemy import Connection, bindparam, func, select
 from modulekg_widgets.engine.errors import StoreError, shown
 from modulekg_widgets.engine.identity.hierarchy import LEVELS
 from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.records import ModelNode, ModuleNode
+from modulekg_widgets.engine.knowledge.records import FINGERPRINTS, ModelNode, ModuleNode
 from modulekg_widgets.engine.knowledge.store.rows import (
     checked,
     count_of,
@@ -27,6 +27,8 @@ from modulekg_widgets.engine.knowledge.store.schema import edges, nodes, occurre
 from modulekg_widgets.engine.knowledge.store.writing import ASKED, batches
 
 Pair = tuple[str, str]
+# the type of node at the other end of each edge of a job
+ENDS = {"runs": "User", "uses": "DataSet", "trains": "Model"}
 NODE_TYPES = ("Module", "Model", "DataSet", "Job", "User", "Operator")
 
 # made once: a look-up by fingerprint is as long as its statements take to build
@@ -114,7 +116,7 @@ class _Reading:
         self.inside: dict[int, list[Pair]] = defaultdict(list)
         self.feeds: dict[int, Counter[Pair]] = defaultdict(Counter)
         self.calls: dict[int, Counter[Pair]] = defaultdict(Counter)
-        self.ends: dict[str, dict[int, int]] = {"runs": {}, "uses": {}, "trains": {}}  # job -> the other end
+        self.ends: dict[str, dict[int, int]] = {kind: {} for kind in ENDS}  # job -> the other end
         for source, kind, target, owner, text in connection.execute(select(edges)):
             self._edge(source, kind, target, owner, text)
         self.uses: dict[int, Counter[Pair]] = defaultdict(Counter)
@@ -149,10 +151,16 @@ class _Reading:
 
     def _end(self, kind: str, job: int) -> str | None:
         end = self.ends[kind].get(job)
+        if end is not None and end not in self.of_type[ENDS[kind]]:
+            raise _damaged(f"an edge of type {kind!r} to the node of id {end}, no {ENDS[kind]}")
         return None if end is None else self._title(end)
 
     def contents(self, scheme: str) -> Contents:
+        self.of_type = {kind: {key for key, *_ in rows} for kind, rows in self.rows.items()}
         modules = {d: module_of(d, name, text, self.inside[key]) for key, d, name, text in self.rows["Module"]}
+        for digest in modules:
+            if not FINGERPRINTS[scheme].fullmatch(digest):
+                raise _damaged(f"a module under {digest!r}, no fingerprint of the scheme {scheme!r}")
         models = [
             model_of(name, text, self.uses[key], self.feeds[key], self.calls[key])
             for key, _, name, text in self.rows["Model"]

@@ -14,7 +14,7 @@ from modulekg_widgets.engine.errors import PropertyError, StoreError, shown
 from modulekg_widgets.engine.knowledge.contents import DataSetNode, JobNode, UserNode, positions
 from modulekg_widgets.engine.knowledge.jobs import checked_seconds
 from modulekg_widgets.engine.knowledge.property_values import decode, decode_history, encode, encode_history
-from modulekg_widgets.engine.knowledge.records import ModelNode, ModuleNode
+from modulekg_widgets.engine.knowledge.records import FINGERPRINTS, ModelNode, ModuleNode
 
 Node = TypeVar("Node")
 Row = tuple[Any, ...]
@@ -143,7 +143,7 @@ def module_of(fingerprint: str, name: str, text: str, children: Iterable[tuple[s
             for position, slot in _pairs(decode(places)):
                 if position in slots:
                     raise ValueError(f"two children at position {position}")
-                slots[_natural(position)] = (_text(slot), child)
+                slots[_natural(position)] = (_text(slot), _fingerprint(child))
         if slots and max(slots) != len(slots) - 1:
             raise ValueError("a child is missing")
         shapes = {
@@ -151,9 +151,9 @@ def module_of(fingerprint: str, name: str, text: str, children: Iterable[tuple[s
             for tensor, shape in found["tensors"].items()
         }
         return ModuleNode(
-            fingerprint, unescaped(name), _text(found["qualified_class"]), tuple(map(_text, found["bases"])),
-            _mapping(found["hyperparameters"]), shapes, tuple(slots[at] for at in range(len(slots))),
-            _natural(found["parameters"]), _natural(found["bytes"]),
+            _fingerprint(fingerprint), unescaped(name), _text(found["qualified_class"]),
+            tuple(map(_text, found["bases"])), _mapping(found["hyperparameters"]), shapes,
+            tuple(slots[at] for at in range(len(slots))), _natural(found["parameters"]), _natural(found["bytes"]),
         )  # fmt: skip
 
     return checked(read, f"the module {fingerprint}")
@@ -241,6 +241,12 @@ def _mapping(value: Any) -> dict[str, Any]:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{type(value).__name__} instead of a text")
+    return value
+
+
+def _fingerprint(value: Any) -> str:
+    if not FINGERPRINTS["seed"].fullmatch(_text(value)):  # which those of the other scheme match as well
+        raise ValueError("no fingerprint")
     return value
 
 

@@ -98,11 +98,12 @@ Row = TypeVar("Row", bound="Any")
 
 
 class Ranking(Sequence[Row], Generic[Row]):
-    """Candidates, best first; prints as a table."""
+    """Candidates, best first; prints as a table. Where there are none, `reason` says why."""
 
-    def __init__(self, rows: Sequence[Row], title: str) -> None:
+    def __init__(self, rows: Sequence[Row], title: str, reason: str = "") -> None:
         self._rows = tuple(rows)
         self.title = title
+        self.reason = "" if self._rows else reason
 
     def frame(self) -> pd.DataFrame:
         """One row for each candidate."""
@@ -120,12 +121,14 @@ class Ranking(Sequence[Row], Generic[Row]):
 
     def __repr__(self) -> str:
         if not self._rows:
-            return f"<{self.title}: none>"
+            return f"<{self.title}: none{self.reason and f', {self.reason}'}>"
         return f"{self.title}\n{self._readable().to_string(index=False)}"
 
     def _repr_html_(self) -> str:
         from html import escape
 
+        if not self._rows:
+            return f"<p>{escape(repr(self)[1:-1])}</p>"
         return f"<p>{escape(self.title)}</p>{self._readable().to_html(index=False, escape=True)}"
 
     def _readable(self) -> pd.DataFrame:

@@ -27,6 +27,7 @@ from modulekg_widgets.engine.knowledge.suggestion.candidates import (
     Shape,
     built,
     chance_kept,
+    in_units,
     run_of,
 )
 from modulekg_widgets.engine.knowledge.suggestion.known_models import KnownModels, Wish
@@ -117,7 +118,8 @@ def generate(
     `objective` is a target to predict, of which the value less its deviation counts, or a function of a record with
     its FLOPs. `budget` is a number of parameters or a dict with `max_params` and `max_flops`. The search begins with
     the best known models near the budget, or those named by `models`; each candidate that it returns ran on meta
-    tensors, keeps within the budget, gives what its base gives and is a structure that the graph does not have.
+    tensors, keeps within the budget, gives what its base gives and is a structure that the graph does not have. Where
+    there is none, `.reason` says why.
     Raises `UnknownNameError`, and `PredictionError` when no known model can be built.
     """
     limits = _limits(budget)
@@ -130,7 +132,7 @@ def generate(
         evolution = _Evolution(search, wish, objective, random.Random(seed), set(contents.modules))
         evolution.begin(models)
         evolution.run(generations, population)
-        return Ranking(evolution.best(n), f"Generated {wish.title}")
+        return Ranking(evolution.best(n), f"Generated {wish.title}", evolution.why_none())
 
 
 class _Evolution:
@@ -274,11 +276,36 @@ class _Evolution:
         return (0.0, individual.std - individual.value) if excess <= 1 else (excess, individual.std - individual.value)
 
     def best(self, n: int) -> list[Generated]:
-        new = [each for each in self.every if each.recipe and each.record.model.root not in self.known]
-        within = [each for each in sorted(new, key=self._rank) if self._rank(each)[0] == 0]
+        within = [each for each in sorted(self._new(), key=self._rank) if self._rank(each)[0] == 0]
         return [
             self._generated(each, index + 1) for index, each in enumerate(sorted(_spread(within, n), key=self._rank))
         ]
+
+    def why_none(self) -> str:
+        """What kept every candidate from being returned."""
+        new = self._new()
+        if not new and any(each.recipe for each in self.every):
+            return f"for the graph has all {sum(bool(each.recipe) for each in self.every)} structures that were found"
+        if not new:
+            names = ", ".join(map(shown, self.builders))
+            return f"for no change of {names} runs: name other models= to begin with, or more generations="
+        least = min(new, key=lambda each: self._rank(each)[0]).record.model
+        limits = {
+            "max_params": (self.wish.max_params, least.parameters),
+            "max_flops": (self.wish.max_flops, least.flops),
+        }
+        beyond = [
+            f"{name}={in_units(limit)} (the nearest has {in_units(size or 0)})"
+            for name, (limit, size) in limits.items()
+            if limit is not None and (size or 0) > limit
+        ]
+        if not beyond:
+            return "for n is 0"
+        kept = " and ".join(beyond)
+        return f"for none of {len(new)} new structures keeps within {kept}: allow more, or begin with smaller models="
+
+    def _new(self) -> list[_Individual]:
+        return [each for each in self.every if each.recipe and each.record.model.root not in self.known]
 
     def _generated(self, individual: _Individual, number: int) -> Generated:
         model = individual.record.model

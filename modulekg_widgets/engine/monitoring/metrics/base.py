@@ -41,6 +41,13 @@ class NoValueError(ModuleKGError):
     """A metric that has no value for this module or these tensors: the reason is recorded beside a NaN."""
 
 
+class NoDataError(NoValueError):
+    """Tensors on the meta device, which no metric of any module has a value for."""
+
+    def __init__(self) -> None:
+        super().__init__("its tensors are on the meta device and hold no data")
+
+
 class ConfigError(ModuleKGError, TypeError):
     """A configuration that is not `{module: [metrics]}`, or a metric with settings that it does not have."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import nn
 
@@ -46,12 +48,16 @@ class MeanTID(_Discrepancy):
 class VarTID(_Discrepancy):
     """The mean over steps of |deviation of the batch - running deviation| / (|running deviation| + 1e-8).
 
-    Raises `NoValueError` for a module without running statistics.
+    The deviation of a batch of n values has the divisor n - 1, as the running one has. Raises `NoValueError` for a
+    module without running statistics, and for a single value.
     """
 
     def update(self, x: moments.Moments, y: torch.Tensor, module: nn.Module) -> None:
         _, std = _running(module)
-        self.add(x.channel_stds - std, std)
+        size = x.tensor.numel() // max(len(std), 1)
+        if size < 2:
+            raise NoValueError("one value for each channel has no deviation: pass larger batches")
+        self.add(x.channel_stds * math.sqrt(size / (size - 1)) - std, std)
 
 
 def _running(module: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:

@@ -10,9 +10,8 @@ import math
 import os
 from collections.abc import Iterator
 from io import RawIOBase
-from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from modulekg_widgets.engine.monitoring.sinks.files import (
 )
 from modulekg_widgets.engine.monitoring.sinks.table import from_plain, plain
 from modulekg_widgets.engine.monitoring.sinks.values import checked, parsed, value_text
+from modulekg_widgets.engine.safe_files import NewFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,7 +53,6 @@ OPTIONS: dict[str, Any] = {
 }
 KEY = FORMAT.encode()  # of our header in the metadata
 MAGIC = b"PAR1"
-_NUMBERS = count()  # of the sinks: two of the same path shall not write to the same file
 ROW_BYTES = 8  # that a row takes at least: its value is neither packed nor compressed
 SWELLING = 32  # times that the letters may be longer than the file; Snappy reaches 21
 
@@ -61,7 +60,7 @@ SWELLING = 32  # times that the letters may be longer than the file; Snappy reac
 
 
 class ParquetSink:
-    """Writes to `<path>.….part`, which takes the place of `path` when the sink is closed.
+    """Writes to a file beside `path`, which takes its place when the sink is closed.
 
     With `append`, the rows of the recording that is there come first. Raises `RecordingError` for another file, and
     where pyarrow is missing.
@@ -75,9 +74,8 @@ class ParquetSink:
             import pyarrow.parquet as pq
 
             continues = is_recorded(path, name_in_parquet) and append
-            self._path = Path(os.path.realpath(path))
-            self._part = self._path.with_name(f"{self._path.name}.{os.getpid()}-{next(_NUMBERS)}.part")
-            self._file = _File(self._part)
+            self._new = NewFile(path)
+            self._file = _File(self._new.open(buffering=0))
             self._writer: pq.ParquetWriter | None = pq.ParquetWriter(self._file, _schema(), **OPTIONS)
             _table([_row(Reading("", "", 0, 0.0))])  # pyarrow imports more at its first array, too late at the end
             self._rows: list[tuple[Any, ...]] = []
@@ -106,7 +104,7 @@ class ParquetSink:
         try:
             self._put_group()
             self._end()
-            os.replace(self._part, self._path)
+            self._new.keep()
         finally:
             self.discard()
 
@@ -115,7 +113,7 @@ class ParquetSink:
         try:
             self._end()
         finally:
-            self._part.unlink(missing_ok=True)
+            self._new.discard()
 
     def _copy(self, path: Path) -> None:
         try:
@@ -142,9 +140,9 @@ class ParquetSink:
 class _File(RawIOBase):
     """A file that only its process writes to: pyarrow ends a file when it collects the writer, in a fork too."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, file: IO[bytes]) -> None:
         self._pid = os.getpid()
-        self._file = path.open("wb", buffering=0)
+        self._file = file
 
     def writable(self) -> bool:
         return True
@@ -155,10 +153,6 @@ class _File(RawIOBase):
         while rest and os.getpid() == self._pid:
             rest = rest[self._file.write(rest) :]
         return size
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
 
 
 def _row(reading: Reading) -> tuple[Any, ...]:

@@ -1,0 +1,82 @@
+"""Many numbers at once: the bytes that values.py gives them one by one, a hundred times as fast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Encodable = tuple[np.ndarray, np.ndarray]  # rows of eight bytes, and how many at the end of each are used
+
+MANY = 1000  # numbers; fewer are encoded one by one
+ROWS = 1 << 16  # that are put together at once
+HEAD = 17  # bytes before a number: the size of its encoding, its tag and the size of its value
+WIDTH = 8  # of the widest number that is encoded here
+
+
+def run_of_numbers(values: Sequence[object]) -> bytes | None:
+    """The sized encodings of the values, one after the other; None for few values and for others than plain numbers."""
+    if len(values) < MANY or not set(map(type, values)) <= {int, float}:
+        return None
+    try:
+        return b"".join(_chunks(values))
+    except OverflowError:  # an int of more than eight bytes
+        return None
+
+
+def _chunks(values: Sequence[object]) -> Iterator[bytes]:
+    import numpy as np  # what is encoded without torch needs no arrays
+
+    for start in range(0, len(values), ROWS):
+        chunk = values[start : start + ROWS]
+        is_float = np.fromiter((type(value) is float for value in chunk), bool, len(chunk))
+        if is_float.all():
+            yield _encoded(*_floats(chunk), is_float)
+        elif not is_float.any():
+            yield _encoded(*_ints(chunk), is_float)
+        else:
+            rows, sizes = np.empty((len(chunk), WIDTH), np.uint8), np.empty(len(chunk), np.int64)
+            for where, read in ((is_float, _floats), (~is_float, _ints)):
+                rows[where], sizes[where] = read([value for value, here in zip(chunk, where, strict=True) if here])
+            yield _encoded(rows, sizes, is_float)
+
+
+def _floats(values: Sequence[object]) -> Encodable:
+    """Eight bytes each; one NaN, whose payload is an accident of the machine."""
+    import numpy as np
+
+    found = np.array(values, ">f8")
+    rows, sizes = found.view(np.uint8).reshape(-1, WIDTH), np.full(len(found), WIDTH)
+    is_nan = np.isnan(found)
+    rows[is_nan, WIDTH - 3 :], sizes[is_nan] = np.frombuffer(b"nan", np.uint8), 3
+    return rows, sizes
+
+
+def _ints(values: Sequence[object]) -> Encodable:
+    """The fewest bytes that hold a number and its sign."""
+    import numpy as np
+
+    found = np.array(values, ">i8")
+    magnitude = np.abs(found).astype(np.uint64)
+    if (magnitude >> np.uint64(63)).any():  # the lowest number has nine bytes
+        raise OverflowError
+    sizes = np.ones(len(found), np.int64)
+    for bits in range(7, 63, 8):
+        sizes += magnitude >> np.uint64(bits) > 0
+    return found.view(np.uint8).reshape(-1, WIDTH), sizes
+
+
+def _encoded(rows: np.ndarray, sizes: np.ndarray, is_float: np.ndarray) -> bytes:
+    """Size of the encoding, tag, size of the value, and of each row its last bytes."""
+    import numpy as np
+
+    table = np.zeros((len(rows), HEAD + WIDTH), np.uint8)
+    table[:, 7], table[:, 8], table[:, 16] = sizes + 9, np.where(is_float, ord("f"), ord("i")), sizes
+    table[:, HEAD:] = rows
+    if (sizes == WIDTH).all():
+        return table.tobytes()
+    used = np.ones(table.shape, bool)
+    used[:, HEAD:] = np.arange(WIDTH) >= WIDTH - sizes[:, None]
+    return table[used].tobytes()

@@ -1,0 +1,135 @@
+"""Files written whole or not at all, and read within bounds: the one place that does either."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import IO
+
+from modulekg_widgets.engine.errors import UnknownPathError, UnwritableFileError, shown
+
+BINARY = getattr(os, "O_BINARY", 0)  # Windows would write other ends of lines
+NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # opening a pipe waits for whoever writes to it
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+PATHLIKE = str | os.PathLike[str]
+
+
+class NewFile:
+    """A file in the making, beside `path` and under a name of its own, from `open` on until `keep` puts it there.
+
+    A link at `path` stays and leads to the new file, and a file that is replaced hands on its mode. With `folder`, the
+    descriptor of an open one, `path` is a name in it, where no link is followed. The methods raise `OSError`, and
+    `ValueError` for a path that none can have; whatever happens, `discard` ends it.
+    """
+
+    def __init__(self, path: PATHLIKE, folder: int | None = None) -> None:
+        self._path = os.fspath(path) if folder is not None else os.path.realpath(path)
+        parent, name = os.path.split(self._path)
+        self._scratch = os.path.join(parent, f"{name[:40]}.{secrets.token_hex(6)}.part")
+        self._folder = folder
+        self._both: dict[str, int] = {} if folder is None else {"src_dir_fd": folder, "dst_dir_fd": folder}
+        self._file: IO[bytes] | None = None
+
+    def open(self, buffering: int = -1) -> IO[bytes]:
+        """The empty file; with `buffering` 0, what is written is at once the operating system's."""
+        old = _found(self._path, self._folder)
+        if old is not None and not stat.S_ISREG(old.st_mode):
+            raise OSError("it is there, and no ordinary file")
+        mode = 0o666 if old is None else old.st_mode & 0o777
+        # the system applies the umask here: to ask for it would change it for all threads
+        handle = os.open(self._scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, mode, dir_fd=self._folder)
+        self._file = os.fdopen(handle, "wb", buffering)
+        if old is not None:
+            os.chmod(self._scratch, mode, dir_fd=self._folder)
+        return self._file
+
+    def keep(self) -> None:
+        """Put the file in its place, in one move."""
+        self._finish()
+        os.replace(self._scratch, self._path, **self._both)
+
+    def keep_as_first(self) -> None:
+        """Put the file in its place; raises `FileExistsError` where one has come meanwhile."""
+        self._finish()
+        try:
+            os.link(self._scratch, self._path, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without hard links
+            if _found(self._path, self._folder) is not None:
+                raise FileExistsError("it is there") from None
+            self.keep()
+
+    def discard(self) -> None:
+        """Leave what is at the path; after `keep` there is nothing to discard."""
+        with suppress(OSError):  # as of a full disk, which has been told
+            if self._file is not None:
+                self._file.close()
+        with suppress(OSError, ValueError):
+            os.unlink(self._scratch, dir_fd=self._folder)
+
+    def _finish(self) -> None:
+        if self._file is not None and not self._file.closed:
+            self._file.flush()
+            os.fsync(self._file.fileno())  # the name must not come to the disk before what is in the file
+            self._file.close()
+
+
+@contextmanager
+def replacing(path: PATHLIKE) -> Iterator[IO[bytes]]:
+    """A file that takes the place of `path` when the block ends, and is gone when it raises."""
+    new = NewFile(path)
+    try:
+        yield new.open()
+        new.keep()
+    finally:
+        new.discard()
+
+
+def write_whole(path: PATHLIKE, content: bytes) -> None:
+    """Write a file so that no reader ever sees a part of it, or leave what is there.
+
+    Raises `UnknownPathError` where there is no folder, `UnwritableFileError` for every other reason.
+    """
+    try:
+        parent = os.path.dirname(os.path.abspath(path))
+        if not os.path.isdir(parent):
+            raise UnknownPathError(f"there is no folder {shown(parent)!r}: make it first")
+        with replacing(path) as file:
+            file.write(content)
+    except (OSError, ValueError) as error:  # a path with a NUL in it is a ValueError
+        reason = shown(getattr(error, "strerror", None) or str(error))
+        raise UnwritableFileError(
+            f"{shown(os.fspath(path))!r} cannot be written ({reason}): name a file in a folder that can be written to"
+        ) from error
+
+
+def read_whole(path: PATHLIKE, largest: int, folder: int | None = None) -> bytes:
+    """The content of an ordinary file of at most `largest` bytes, others may have no end, or never answer.
+
+    With `folder`, `path` is a name in it, and no link. Raises `OSError`, and `ValueError` for a path that none can
+    have.
+    """
+    flags = os.O_RDONLY | BINARY | NO_WAITING | (0 if folder is None else NO_LINK)
+    handle = os.open(path, flags, dir_fd=folder)
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError("it is no ordinary file")
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            content = b"" if found.st_size > largest else file.read(largest + 1)
+    finally:
+        os.close(handle)
+    if max(found.st_size, len(content)) > largest:
+        raise OSError(f"it is larger than {largest >> 20} MB")
+    return content
+
+
+def _found(path: str, folder: int | None) -> os.stat_result | None:
+    try:
+        return os.stat(path, dir_fd=folder, follow_symlinks=folder is None)
+    except FileNotFoundError:
+        return None

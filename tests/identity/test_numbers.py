@@ -1,0 +1,75 @@
+"""Long lists of numbers are encoded at once, and to the same bytes as one by one."""
+
+from __future__ import annotations
+
+import math
+import random
+import struct
+from collections import deque
+
+import pytest
+from torch import nn
+
+import modulekg_widgets as mk
+from modulekg_widgets.engine.identity import numbers, values
+from modulekg_widgets.engine.identity.encoding import Encoder, sized
+from modulekg_widgets.engine.identity.numbers import MANY, ROWS, run_of_numbers
+
+EDGES = [sign * (2**bits + step) for bits in range(63) for step in (-1, 0, 1) for sign in (-1, 1)]
+OTHER_NAN = struct.unpack(">d", b"\xff\xf8\0\0\0\0\0\1")[0]
+FLOATS = [0.0, -0.0, 1.5, -1e-310, math.inf, -math.inf, math.nan, -math.nan, OTHER_NAN, 5e-324, 1.7976931348623157e308]
+
+
+def one_by_one(found: list[object]) -> bytes:
+    assert values.HANDLERS
+    return b"".join(sized(Encoder().encode(value, "")) for value in found)
+
+
+def filled(given: list[object], count: int = MANY) -> list[object]:
+    return (given * (count // len(given) + 1))[: max(count, len(given))]
+
+
+@pytest.mark.parametrize("given", [EDGES, FLOATS, [*EDGES, *FLOATS], [0], [1.0], [*FLOATS, *range(-300, 300)]])
+def test_the_same_bytes_as_one_by_one(given: list[object]) -> None:
+    assert run_of_numbers(filled(given)) == one_by_one(filled(given))
+
+
+def test_random_numbers_over_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numbers, "ROWS", 700)
+    chance = random.Random(3)
+    draw = [
+        lambda: chance.gauss(0, 1),
+        lambda: chance.randrange(-(2**63) + 1, 2**63),
+        lambda: chance.randrange(-300, 300),
+    ]
+    for pick in ([0], [1], [2], [0, 1, 2]):
+        given = [draw[chance.choice(pick)]() for _ in range(3000)]
+        assert run_of_numbers(given) == one_by_one(given)
+    assert ROWS > 700
+
+
+@pytest.mark.parametrize("other", [True, None, "1", 2**63, -(2**63), 10**30, 1j, (1,), nn.ReLU()])
+def test_one_other_value_and_all_go_one_by_one(other: object) -> None:
+    assert run_of_numbers([*range(2 * MANY), other]) is None
+    short, long = nn.ReLU(), nn.ReLU()
+    short.kept, long.kept = [*range(MANY), other], [*range(MANY), other, 1]
+    assert mk.fingerprint(short) != mk.fingerprint(long)
+
+
+def test_a_subclass_of_a_number_is_no_plain_one() -> None:
+    class Own(int):
+        pass
+
+    assert run_of_numbers([*range(MANY), Own(3)]) is None
+
+
+@pytest.mark.parametrize("kind", [list, tuple, deque])
+def test_containers_read_as_before(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = filled([*EDGES, *FLOATS], 3 * MANY)
+    module = nn.ReLU()
+    module.kept = kind(given)
+    at_once = mk.fingerprint(module)
+    monkeypatch.setattr(numbers, "MANY", 10**9)
+    assert mk.fingerprint(module) == at_once
+    module.kept = kind([*given, 1])
+    assert mk.fingerprint(module) != at_once
