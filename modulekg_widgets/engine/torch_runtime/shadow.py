@@ -312,11 +312,11 @@ class Shadow:
     def _by_reduction(self, value: Any) -> Any:
         """A copy as pickle would make it, of parts that are copied like all others."""
         try:
-            reduced = value.__reduce_ex__(4)
+            reduced: Any = value.__reduce_ex__(4)
             if isinstance(reduced, str):
                 return self._made(value, value)
             make, args, state, items, pairs = (*reduced, None, None, None)[:5]
-            new = self.of(make)(*self.of(tuple(args)))
+            new = self.of(make)(*self.of(tuple(args or ())))
         except Exception:  # noqa: BLE001 - code of the object's class
             self.shared.append(value)
             return self._made(value, value)
