@@ -81,3 +81,27 @@ def test_only_the_written_part_is_coupled(write: Callable[[Tensor, Tensor], Tens
     assert model(x).shape == (5, 3)
     receipt.undo()
     assert torch.equal(model(x), before)
+
+
+class BySize(nn.Module):
+    """The code says how much is written."""
+
+    def __init__(self, by_attribute: bool) -> None:
+        super().__init__()
+        self.count = 6
+        self.by_attribute = by_attribute
+        self.a, self.f, self.head = nn.Linear(4, 16), nn.Linear(4, 6), nn.Linear(16, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        end = self.count if self.by_attribute else 6
+        return self.head(torch.slice_scatter(self.a(x), self.f(x), 1, 0, end).tanh())
+
+
+@pytest.mark.parametrize("by_attribute", [True, False])
+def test_a_write_that_kernels_without_data_do_not_look_at(by_attribute: bool) -> None:
+    model, x = seeded(lambda: BySize(by_attribute)).eval(), torch.randn(5, 4)
+    plan = mk.plan(mk.trace(model, x), ratio=0.5)
+    plan.cut(model)
+    assert model(x).shape == (5, 3)
+    assert (model.count, model.f.out_features) == ((3, 3) if by_attribute else (6, 6))
+    assert model.a.out_features == (8 if by_attribute else 11)

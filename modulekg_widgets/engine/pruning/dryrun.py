@@ -210,7 +210,7 @@ class _Lockstep:
             self.parted = True
             return
         idle = before in self.idle
-        if idle and not sizes_meet(now) and sizes_meet(before):
+        if (idle or _several_changed(before, now)) and not sizes_meet(now) and sizes_meet(before):
             shapes = " and ".join(str(list(node.shape)) for node in now.inputs)
             text = f"{now.name} cannot take the shapes {shapes}"  # some kernels for tensors without data do not look
             raise _Parted(Mismatch(before.index, before, tuple(self._unequal(before)), text, before.where))
@@ -359,6 +359,13 @@ def number_in(argument: Any) -> float | None:
         return None
     with _disable_current_modes():
         return float(tensor)
+
+
+def _several_changed(before: OperatorNode, now: OperatorNode) -> bool:
+    """Whether an operator that joins several values has some in other shapes; a pointwise one looks at them itself."""
+    if len(now.inputs) < 2 or torch.Tag.pointwise in now.overload.tags:
+        return False
+    return any(old.shape != new.shape for old, new in zip(before.inputs, now.inputs, strict=False))
 
 
 def is_attention(operator: OperatorNode) -> bool:

@@ -84,6 +84,11 @@ def _start(call: Call, size: int) -> int:
     return min(max(start + size if start < 0 else start, 0), size)
 
 
+def _end(call: Call, size: int) -> int:
+    end = size if call["end"] is None else call["end"]
+    return min(max(end + size if end < 0 else end, 0), size)
+
+
 def _piece(call: Call, term: Term, start: int, count: int, step: int) -> Term:
     size = term.size
     if count == size:
@@ -134,7 +139,9 @@ def scatter_into(call: Call) -> Dims:
     piece = call.axes(call["src"])
     if call.name == "slice_scatter":
         at = call["dim"] % len(dims)
-        part = _piece(call, dims[at], _start(call, dims[at].size), piece[at].size, call["step"])
+        start = _start(call, dims[at].size)
+        count = len(range(start, _end(call, dims[at].size), call["step"]))
+        part = _piece(call, dims[at], start, count, call["step"])
         call.unify_all([*dims[:at], part, *dims[at + 1 :]], piece)
     elif call.name == "select_scatter":
         at = call["dim"] % len(dims)
