@@ -26,6 +26,7 @@ def sampled(names: list[str], in_ci: set[str]) -> list[object]:
 def test_torchvision(name: str) -> None:
     model, args = zoo_case(name)
     graph = mk.trace(model, args)
+    assert ran_as_a_shadow(graph)
     detector = family(name) == "detection"
     assert graph.traced_on == ("real" if detector else "meta")
     assert graph.unknown == []
@@ -47,6 +48,11 @@ def test_torchvision_as_a_whole() -> None:
     assert free / total >= 0.97
 
 
+def ran_as_a_shadow(graph: mk.DataflowGraph) -> bool:
+    """Whether a copy stood for the model, all of it."""
+    return not any("the model itself ran" in note or "cannot be copied" in note for note in graph.notes)
+
+
 def share_of_what_is_read(graph: mk.DataflowGraph) -> float:
     """The share of the parameters on free axes, but for heads that only training reads."""
     unread = {node for node in graph.unread if node.is_parameter}
@@ -60,6 +66,7 @@ def test_transformers(name: str) -> None:
     pytest.importorskip("transformers")
     model, kwargs = transformers_models.build(name)
     graph = mk.trace(model, (), kwargs)
+    assert ran_as_a_shadow(graph)
     assert graph.unknown == []
     proof = graph.axes.verify(bipartitions=2)
     assert proof.ok, str(proof)
@@ -91,6 +98,7 @@ def timm_graph(part: str) -> mk.DataflowGraph:
 @pytest.mark.timeout(900)
 def test_timm(part: str) -> None:
     graph = timm_graph(part)
+    assert ran_as_a_shadow(graph)
     assert graph.unknown == []
     proof = graph.axes.verify(bipartitions=1)
     assert proof.ok, str(proof)

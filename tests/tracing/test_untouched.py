@@ -27,7 +27,9 @@ def test_every_nasty_module(name: str, training: bool | None) -> None:
     model = nasty_module(name)
     given = (NASTY[name]["inp"] or tuple)() or ()
     with unchanged(model, given), suppress(mk.ModuleKGError):  # any other error fails the test
-        assert mk.trace(model, given, training=training).operators or name == "hostile_names"
+        graph = mk.trace(model, given, training=training)
+        assert graph.operators or name == "hostile_names"
+        assert not any("the model itself ran" in note for note in graph.notes)
 
 
 def test_a_hundred_thousand_modules_without_a_forward() -> None:
