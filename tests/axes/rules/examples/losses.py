@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.modules.linear_cross_entropy  # which registers the operators of that loss
 
 from axes.rules.harness import example, ints, positive, shapes_only, x
 
@@ -49,5 +50,56 @@ EXAMPLES = [
             "aten::_ctc_loss", ". . ., . . -> ., . . .", x(7, 2, 5).log_softmax(-1), 1 + ints(4, 2, 3), [7, 7], [3, 2]
         ),
         results=1,
+    ),
+    example(
+        "torch_nn::_linear_cross_entropy_batch_chunked",
+        "a b, . b, a, ., . -> (), a b, . b, .",
+        x(5, 3),
+        x(7, 3),
+        ints(7, 5),
+        x(7),
+        positive(7),
+        "mean",
+        -100,
+        0.0,
+        2,
+        "precise",
+        torch.float64,
+        False,
+        True,
+        True,
+        True,
+    ),
+    example(
+        "torch_nn::_linear_cross_entropy_batch_chunked",
+        "a b, . b, a . -> (), . ., . ., .",
+        x(5, 3),
+        x(7, 3),
+        positive(5, 7),
+        None,
+        None,
+        "sum",
+        -100,
+        0.0,
+        2,
+        "precise",
+        torch.float64,
+        False,
+        False,
+        False,
+        False,
+    ),
+    example(
+        "torch_nn::_linear_cross_entropy_batch_chunked_no_reduction",
+        "a b, . b, a, ., . -> a",
+        x(5, 3),
+        x(7, 3),
+        ints(7, 5),
+        x(7),
+        positive(7),
+        -100,
+        2,
+        "precise",
+        torch.float64,
     ),
 ]
