@@ -37,8 +37,12 @@ class Draws(TorchDispatchMode):
             return func(*args, **kwargs)
         self.count += 1
         device = _device(args, kwargs)
-        if device.type == "meta" or kwargs.get("generator") is not None or _leaves_nothing_out(func, args, kwargs):
+        if device.type == "meta" or _leaves_nothing_out(func, args, kwargs):
             return func(*args, **kwargs)
+        given = kwargs.get("generator")
+        if given is not None and given._cdata != process_generator(device)._cdata:
+            return func(*args, **kwargs)
+        kwargs = {name: value for name, value in kwargs.items() if name != "generator"}
         return self._drawn(func, args, kwargs, self._generator(device))
 
     def _generator(self, device: torch.device) -> torch.Generator:

@@ -64,7 +64,11 @@ def look(modules: Sequence[nn.Module], held: Any, run: Callable[[Stage], T], own
     process's generators. Where forward leads past the shadow, `run` is called again on the model itself, after which
     all is put back. Raises `ModelInUseError` when another thread uses the model then.
     """
-    shadow = Shadow(modules[0], held, own)
+    try:
+        shadow = Shadow(modules[0], held, own)
+    except Exception as error:  # noqa: BLE001 - of the classes of what is in the model, or nested too deeply
+        why = f"no copy of it can be made ({type(error).__name__}: {shown(str(error), 100)})"
+        return _on_the_model(modules, held, run, own, seed, why)
     stage = Stage([shadow.of(module) for module in modules], shadow.held, shadow)
     stage.notes += _not_copied(shadow)
     left = next((f"{shown(type(each).__name__)} cannot be copied" for each in shadow.shared if is_module(each)), None)

@@ -6,6 +6,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -52,10 +53,35 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _settings() -> list[State]:
+    """Those that are flags of the process or of this thread; the printing of tensors is one of torch's objects."""
+    cuda, deterministic = torch.backends.cuda, torch.are_deterministic_algorithms_enabled
+    options = torch._tensor_str.PRINT_OPTS
     return [
         (torch.get_default_dtype, torch.set_default_dtype),
         (torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled),
+        (torch.is_grad_enabled, torch.set_grad_enabled),
+        (torch.get_num_threads, torch.set_num_threads),
+        (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+        (
+            lambda: (deterministic(), torch.is_deterministic_algorithms_warn_only_enabled()),
+            lambda before: torch.use_deterministic_algorithms(before[0], warn_only=before[1]),
+        ),
+        (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+        (cuda.flash_sdp_enabled, cuda.enable_flash_sdp),
+        (cuda.mem_efficient_sdp_enabled, cuda.enable_mem_efficient_sdp),
+        (cuda.math_sdp_enabled, cuda.enable_math_sdp),
+        *(_attribute(torch.backends.cudnn, name) for name in ("enabled", "benchmark", "deterministic", "allow_tf32")),
+        *(_autocast(device) for device in ("cpu", "cuda")),
+        (lambda: dict(vars(options)), lambda before: vars(options).update(before)),
     ]
+
+
+def _attribute(owner: Any, name: str) -> State:
+    return partial(getattr, owner, name), partial(setattr, owner, name)
+
+
+def _autocast(device: str) -> State:
+    return partial(torch.is_autocast_enabled, device), partial(torch.set_autocast_enabled, device)
 
 
 def _generators() -> list[State]:

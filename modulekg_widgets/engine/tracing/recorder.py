@@ -35,6 +35,8 @@ from modulekg_widgets.engine.tracing.source import CallingLines
 from modulekg_widgets.engine.tracing.structure import tensors
 
 Tensor = torch.Tensor
+# no mode hears of operators on tensors without data, which draw nothing and have been checked when they were adopted
+unheard = torch._C._DisableTorchDispatch
 # what leaves tensors without an operator
 _READS = {Tensor.numpy, Tensor.tolist, Tensor.__array__}
 
@@ -170,9 +172,12 @@ class Recorder(TorchDispatchMode):
     def _run(self, signature: Signature, args: list[Any], kwargs: dict[str, Any], key: list[Any]) -> Any:
         func = signature.overload
         # what a user says of an operator may change, so it is asked each time
-        if not self.on_meta or not signature.is_pure or func._schema.name in user_operators:
+        if not self.on_meta:
             return self._execute(func, args, kwargs)
-        return remembered(tuple(key), lambda: self._execute(func, args, kwargs))
+        with unheard():
+            if not signature.is_pure or func._schema.name in user_operators:
+                return self._execute(func, args, kwargs)
+            return remembered(tuple(key), lambda: self._execute(func, args, kwargs))
 
     def _execute(self, func: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         user = user_operators.get(func._schema.name)

@@ -25,7 +25,7 @@ from modulekg_widgets.engine.tracing.dataflow import (
     OperatorNode,
 )
 from modulekg_widgets.engine.tracing.inputs import call_arguments, input_tensors
-from modulekg_widgets.engine.tracing.recorder import Recorder, recording
+from modulekg_widgets.engine.tracing.recorder import Recorder, recording, unheard
 from modulekg_widgets.engine.tracing.source import CallingLines, Source
 from modulekg_widgets.engine.tracing.state import held_tensors, module_places, on_stage, own_tensors
 from modulekg_widgets.engine.tracing.structure import tensors, with_tensors
@@ -148,7 +148,8 @@ def _unfused(inside: AbstractContextManager[Any]) -> Iterator[None]:
 
 def _meta_copy(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.layout is torch.strided:
-        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+        with unheard():
+            return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
     return torch.empty_like(tensor, device="meta")
 
 
