@@ -196,7 +196,4 @@ class CallableCopies:
 
     def _cached(self, value: Any) -> Any:
         """A cache of the results of a function, empty."""
-        inner = self.of(value.__wrapped__)
-        if inner is value.__wrapped__:
-            return value
-        return self.made(value, functools.lru_cache(**value.cache_parameters())(inner))
+        return self.made(value, functools.lru_cache(**value.cache_parameters())(self.of(value.__wrapped__)))

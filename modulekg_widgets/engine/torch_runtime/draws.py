@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from modulekg_widgets.engine.torch_runtime.caches import tensors_in
 
 Seed = int | dict[torch.device, torch.Tensor] | None
 APART = 1_000_003  # between the seeds of one pass and those of the next
@@ -31,7 +33,7 @@ class Draws(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if self._check is not None:
-            for argument in _tensors((*args, *kwargs.values())):
+            for argument in tensors_in((*args, *kwargs.values())):
                 self._check(argument)
         if not is_drawn(func):
             return func(*args, **kwargs)
@@ -126,16 +128,8 @@ def _device(args: Any, kwargs: dict[str, Any]) -> torch.device:
     if kwargs.get("device") is not None:
         device = torch.device(kwargs["device"])
     else:
-        found = next(_tensors((*args, *kwargs.values())), None)
+        found = next(tensors_in((*args, *kwargs.values())), None)
         device = torch.device("cpu") if found is None else found.device
     if device.type == "cuda" and device.index is None:
         return torch.device("cuda", torch.cuda.current_device())
     return device
-
-
-def _tensors(values: Any) -> Iterator[torch.Tensor]:
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from _tensors(value)
