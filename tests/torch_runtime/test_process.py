@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import modulekg_widgets as mk
 from tracing.samples import Calls
@@ -49,3 +50,9 @@ def test_settings_stay(name: str) -> None:
         assert read() == before != other
     finally:
         write(before)
+
+
+def test_a_look_where_tensors_have_no_data() -> None:
+    model, x = nn.Linear(4, 2), torch.randn(3, 4)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assert mk.trace(model, x).operators

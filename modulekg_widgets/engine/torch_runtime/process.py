@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from modulekg_widgets.engine.torch_runtime.threads import somebody_works
 
@@ -24,7 +25,8 @@ def process_kept() -> Iterator[None]:
     by other threads: while these work, generators are left as they are.
     """
     settings = [(state, state[0]()) for state in _settings()]
-    generators = [(state, state[0]()) for state in _generators()]
+    with _disable_current_modes():  # the caller's own, under which states may be tensors without data
+        generators = [(state, state[0]()) for state in _generators()]
     alone = not somebody_works()
     cache = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)  # which would keep weights without data for the next real pass
@@ -34,7 +36,8 @@ def process_kept() -> Iterator[None]:
         torch.set_autocast_cache_enabled(cache)
         _put_back(settings)
         if alone and not somebody_works():
-            _put_back(generators)
+            with _disable_current_modes():
+                _put_back(generators)
 
 
 def _put_back(states: list[tuple[State, Any]]) -> None:
