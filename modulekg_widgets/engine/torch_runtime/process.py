@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import _tensor_str
 from torch.utils._python_dispatch import _disable_current_modes
 
 from modulekg_widgets.engine.torch_runtime.threads import somebody_works
@@ -58,7 +59,7 @@ def _equal(one: Any, other: Any) -> bool:
 def _settings() -> list[State]:
     """Those that are flags of the process or of this thread; the printing of tensors is one of torch's objects."""
     cuda, deterministic = torch.backends.cuda, torch.are_deterministic_algorithms_enabled
-    options = torch._tensor_str.PRINT_OPTS
+    options = _tensor_str.PRINT_OPTS
     return [
         (torch.get_default_dtype, torch.set_default_dtype),
         (torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled),
