@@ -84,3 +84,12 @@ def test_generators_of_python_are_put_back_where_nobody_else_works() -> None:
         for _ in range(2):
             look(list(model.modules()), (x,), lambda stage: stage.model(*stage.held), ALL)
         assert mk.trace(model, x).operators
+
+
+def test_the_generator_of_the_process_given_by_name_stays() -> None:
+    before = torch.get_rng_state()
+    with Draws(1):
+        drawn = torch.rand(2, generator=torch.default_generator)
+    assert torch.equal(torch.get_rng_state(), before)
+    with Draws(1):
+        assert torch.equal(torch.rand(2), drawn)

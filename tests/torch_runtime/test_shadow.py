@@ -338,3 +338,28 @@ def test_thousands_of_modules_in_each_other() -> None:
     assert depth == 5000
     while isinstance(model, nn.Sequential):  # taken apart by hand: Python's own way is recursive
         model = model._modules.pop("0")  # type: ignore[assignment]
+
+
+def test_tensors_without_data_in_the_records_of_an_exported_model() -> None:
+    model = torch.export.export(net(), (torch.randn(3, 4),)).module()
+    x = torch.randn(3, 4)
+    assert mk.trace(model, x).notes == []
+    assert mk.ForwardPlayer(model, x).error is None
+
+
+def test_what_is_kept_by_an_address() -> None:
+    inner = nn.Linear(4, 4)
+    scales = {id(inner): 2.0, 7: 1.0}
+    model = Calls(lambda module, x: module.inner(x) * module.scales[id(module.inner)], inner=inner, scales=scales)
+    assert mk.trace(model, torch.randn(2, 4)).notes == []
+    assert set(model.scales) == {id(inner), 7}
+
+
+def test_a_model_that_cannot_be_copied_is_looked_at_as_it_is() -> None:
+    model, nested = net(), (torch.zeros(1),)
+    for _ in range(5000):
+        nested = (nested,)
+    model.nested = nested
+    (note,) = mk.trace(model, torch.randn(3, 4)).notes
+    assert "no copy of it can be made (RecursionError" in note
+    model.nested = None

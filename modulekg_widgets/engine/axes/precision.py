@@ -11,6 +11,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from modulekg_widgets.engine.errors import TraceError, shown
+from modulekg_widgets.engine.torch_runtime.caches import kept_result
 from modulekg_widgets.engine.torch_runtime.draws import is_drawn
 
 if TYPE_CHECKING:
@@ -60,6 +61,10 @@ class In(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         made = _makes(func)
+        if made:
+            kept = kept_result(func, args, kwargs)
+            if kept is not None:
+                return kept
         if not (made and is_drawn(func)):  # what is drawn in another type is something else
             kwargs = self._in_dtype(kwargs)
         if func._schema.name in _NOISE:

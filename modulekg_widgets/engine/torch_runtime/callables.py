@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import weakref
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import Any
@@ -23,8 +24,8 @@ _WITHOUT_STATE = (
 MOST_SEEN = 10_000  # values behind one function; more are taken to lead to the model
 
 
-def leads_to_state(value: Any, containers: bool = False) -> bool:
-    """Whether a value leads to a module or tensor, a function by what it closes over and defaults; or to `containers`.
+def leads_to_state(value: Any) -> bool:
+    """Whether a value leads to a module or tensor, a function by what it closes over and defaults.
 
     Runs no code of the user's.
     """
@@ -35,8 +36,6 @@ def leads_to_state(value: Any, containers: bool = False) -> bool:
         if isinstance(value, _WITHOUT_STATE) or id(value) in entered:
             continue
         if isinstance(value, nn.Module | torch.Tensor) or len(entered) == MOST_SEEN:
-            return True
-        if containers and isinstance(value, _CONTAINERS):
             return True
         entered[id(value)] = value  # held, so that its address stays its own
         waiting += _inside(value)
@@ -76,11 +75,28 @@ def _held_by(function: FunctionType) -> Iterator[Any]:
     yield from function.__dict__.values()
 
 
-def names_of_state(function: FunctionType, containers: bool = False) -> list[str]:
-    """The global names that a function uses for modules and tensors; in a notebook also for `containers`."""
+def names_of_state(function: FunctionType, is_hook: bool = False) -> list[str]:
+    """The global names that a function uses for modules and tensors; of a hook also those for what it may write to.
+
+    These are containers, and the functions beside it, which may write themselves.
+    """
     scope = function.__globals__
-    kinds = (nn.Module, torch.Tensor, *(_CONTAINERS if containers and scope.get("__name__") == "__main__" else ()))
-    return [name for name in _global_names(function.__code__) if isinstance(scope.get(name), kinds)]
+    kinds = (nn.Module, torch.Tensor, *(_CONTAINERS if is_hook else ()))
+    return [
+        name
+        for name in _global_names(function.__code__)
+        if isinstance(value := scope.get(name), kinds) or (is_hook and _is_beside(value, function))
+    ]
+
+
+def _is_beside(value: Any, function: FunctionType) -> bool:
+    return isinstance(value, FunctionType) and value.__globals__ is function.__globals__
+
+
+@functools.lru_cache(maxsize=4096)
+def _writes_globals(code: CodeType) -> bool:
+    own = any(instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") for instruction in dis.get_instructions(code))
+    return own or any(_writes_globals(part) for part in code.co_consts if isinstance(part, CodeType))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -114,21 +130,35 @@ class CallableCopies:
         compiled = function.__dict__.get("_torchdynamo_orig_callable")
         if compiled is not None:
             return self.made(function, self.of(compiled))
-        # what a hook writes down is not for a look to add to
         is_hook = id(function) in self.hooks
         needed = names_of_state(function, is_hook)
-        if not (needed or leads_to_state(function, is_hook)):
+        # what a hook writes down is not for a look to add to, wherever that is
+        if not (is_hook or needed or leads_to_state(function)):
             return function
         scope = function.__globals__
-        if needed:
-            scope = {**scope, **{name: self.of(scope[name]) for name in needed}}
+        if needed or (is_hook and _writes_globals(function.__code__)):
+            scope = {**scope}
         cells = tuple(self._cell(cell, is_hook) for cell in function.__closure__ or ())
         if (known := self.known(function)) is not None:  # one that calls itself
             return known
-        new = FunctionType(function.__code__, scope, function.__name__, self.of(function.__defaults__), cells or None)
-        new.__kwdefaults__ = function.__kwdefaults__ and {k: self.of(v) for k, v in function.__kwdefaults__.items()}
+        new = FunctionType(function.__code__, scope, function.__name__, None, cells or None)
         new.__qualname__, new.__module__, new.__doc__ = function.__qualname__, function.__module__, function.__doc__
-        return self.made(function, new, function.__dict__)
+        self.made(function, new, function.__dict__)
+        if is_hook:
+            self.are_hooks([scope[name] for name in needed], _held_by(function))
+        for name in needed:
+            scope[name] = self.of(scope[name])
+        new.__defaults__ = self.of(function.__defaults__)
+        new.__kwdefaults__ = function.__kwdefaults__ and {k: self.of(v) for k, v in function.__kwdefaults__.items()}
+        return new
+
+    def are_hooks(self, *groups: Iterable[Any]) -> None:
+        """Functions that are hooks, or that hooks call."""
+        for value in (value for group in groups for value in group):
+            while isinstance(value, functools.partial):
+                value = value.func
+            if isinstance(value, FunctionType):
+                self.hooks.add(id(value))
 
     def _cell(self, cell: CellType, of_a_hook: bool) -> CellType:
         """The cell that copies of all functions around it share."""
@@ -137,8 +167,10 @@ class CallableCopies:
             known = self._cells[id(cell)] = (cell, CellType())
             with suppress(ValueError):  # empty, as of a function that is not defined yet
                 value = cell.cell_contents
+                if of_a_hook:
+                    self.are_hooks((value,))
                 # a list that has nothing to do with the model is its user's, who may want to read it
-                known[1].cell_contents = self.of(value) if leads_to_state(value, of_a_hook) else value
+                known[1].cell_contents = self.of(value) if of_a_hook or leads_to_state(value) else value
         return known[1]
 
     def _method(self, method: MethodType) -> Any:
@@ -164,7 +196,4 @@ class CallableCopies:
 
     def _cached(self, value: Any) -> Any:
         """A cache of the results of a function, empty."""
-        inner = self.of(value.__wrapped__)
-        if inner is value.__wrapped__:
-            return value
-        return self.made(value, functools.lru_cache(**value.cache_parameters())(inner))
+        return self.made(value, functools.lru_cache(**value.cache_parameters())(self.of(value.__wrapped__)))

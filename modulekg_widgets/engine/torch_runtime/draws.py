@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from modulekg_widgets.engine.torch_runtime.caches import tensors_in
 
 Seed = int | dict[torch.device, torch.Tensor] | None
 APART = 1_000_003  # between the seeds of one pass and those of the next
@@ -31,14 +33,17 @@ class Draws(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if self._check is not None:
-            for argument in _tensors((*args, *kwargs.values())):
+            for argument in tensors_in((*args, *kwargs.values())):
                 self._check(argument)
         if not is_drawn(func):
             return func(*args, **kwargs)
         self.count += 1
         device = _device(args, kwargs)
-        if device.type == "meta" or kwargs.get("generator") is not None or _leaves_nothing_out(func, args, kwargs):
+        if device.type == "meta" or _leaves_nothing_out(func, args, kwargs):
             return func(*args, **kwargs)
+        if _is_own(kwargs.get("generator"), process_generator(device)):
+            return func(*args, **kwargs)
+        kwargs = {name: value for name, value in kwargs.items() if name != "generator"}
         return self._drawn(func, args, kwargs, self._generator(device))
 
     def _generator(self, device: torch.device) -> torch.Generator:
@@ -91,6 +96,11 @@ def process_generator(device: torch.device) -> torch.Generator:
     return torch.default_generator
 
 
+def _is_own(given: Any, process: Any) -> bool:
+    """Whether a call names another generator than the process's; each access may make a new object for that one."""
+    return given is not None and given._cdata != process._cdata
+
+
 def _leaves_nothing_out(func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
     """Whether an operator with dropout, as fused attention, has none in this call, and so draws nothing."""
     for at, argument in enumerate(func._schema.arguments):
@@ -122,16 +132,8 @@ def _device(args: Any, kwargs: dict[str, Any]) -> torch.device:
     if kwargs.get("device") is not None:
         device = torch.device(kwargs["device"])
     else:
-        found = next(_tensors((*args, *kwargs.values())), None)
+        found = next(tensors_in((*args, *kwargs.values())), None)
         device = torch.device("cpu") if found is None else found.device
     if device.type == "cuda" and device.index is None:
         return torch.device("cuda", torch.cuda.current_device())
     return device
-
-
-def _tensors(values: Any) -> Iterator[torch.Tensor]:
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from _tensors(value)

@@ -13,6 +13,7 @@ from types import MemberDescriptorType, ModuleType
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 HEAP_TYPE = 1 << 9  # the flag of a class that Python code made
 PLAIN = frozenset((bool, int, float, str, type(None)))
@@ -21,7 +22,7 @@ EMPTIED = frozenset((dict, OrderedDict, set, list))
 ATOMS = (
     bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), range, slice, type, ModuleType,
     torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch._ops.OpOverload,
-    torch._ops.OpOverloadPacket, Enum, PurePath,
+    torch._ops.OpOverloadPacket, Enum, PurePath, FakeTensor, FakeTensorMode,
 )  # fmt: skip
 # their instances stand for something outside of the model
 _OUTSIDE = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from modulekg_widgets.engine.torch_runtime.shadow import ALL, LOOSE, SHARED, Sha
 from modulekg_widgets.engine.torch_runtime.threads import user_of
 
 T = TypeVar("T")
+DEEPEST = 4  # looks inside of each other
+_looks = threading.local()
 
 
 @dataclass
@@ -65,7 +68,32 @@ def look(modules: Sequence[nn.Module], held: Any, run: Callable[[Stage], T], own
     called again on the model itself, after which all is put back. Raises `ModelInUseError` when another thread uses the
     model then.
     """
-    shadow = Shadow(modules[0], held, own)
+    with _not_too_deep(modules):
+        return _look(modules, held, run, own, seed)
+
+
+@contextmanager
+def _not_too_deep(modules: Sequence[nn.Module]) -> Iterator[None]:
+    """Raise `ModelInUseError` where a model's own code or hooks look at it, and so would without end."""
+    depth = getattr(_looks, "depth", 0)
+    if depth == DEEPEST:
+        raise ModelInUseError(
+            f"{shown(type(modules[0]).__name__)} is looked at inside of {depth} other looks of this thread: a hook or "
+            "the forward of a model looks at it each time that it runs. Let it not do so while it runs for a look"
+        )
+    _looks.depth = depth + 1
+    try:
+        yield
+    finally:
+        _looks.depth = depth
+
+
+def _look(modules: Sequence[nn.Module], held: Any, run: Callable[[Stage], T], own: int, seed: Seed) -> T:
+    try:
+        shadow = Shadow(modules[0], held, own)
+    except Exception as error:  # noqa: BLE001 - of the classes of what is in the model, or nested too deeply
+        why = f"no copy of it can be made ({type(error).__name__}: {shown(str(error), 100)})"
+        return _on_the_model(modules, held, run, own, seed, why)
     stage = Stage([shadow.of(module) for module in modules], shadow.held, shadow)
     stage.notes += _not_copied(shadow)
     left = next((f"{shown(type(each).__name__)} cannot be copied" for each in shadow.shared if is_module(each)), None)

@@ -6,9 +6,12 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
+from torch import _tensor_str
+from torch.utils._python_dispatch import _disable_current_modes
 
 from modulekg_widgets.engine.torch_runtime.threads import somebody_works
 
@@ -23,7 +26,8 @@ def process_kept() -> Iterator[None]:
     by other threads: while these work, generators are left as they are.
     """
     settings = [(state, state[0]()) for state in _settings()]
-    generators = [(state, state[0]()) for state in _generators()]
+    with _disable_current_modes():  # the caller's own, under which states may be tensors without data
+        generators = [(state, state[0]()) for state in _generators()]
     alone = not somebody_works()
     cache = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)  # which would keep weights without data for the next real pass
@@ -33,7 +37,8 @@ def process_kept() -> Iterator[None]:
         torch.set_autocast_cache_enabled(cache)
         _put_back(settings)
         if alone and not somebody_works():
-            _put_back(generators)
+            with _disable_current_modes():
+                _put_back(generators)
 
 
 def _put_back(states: list[tuple[State, Any]]) -> None:
@@ -52,10 +57,35 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _settings() -> list[State]:
+    """Those that are flags of the process or of this thread; the printing of tensors is one of torch's objects."""
+    cuda, deterministic = torch.backends.cuda, torch.are_deterministic_algorithms_enabled
+    options = _tensor_str.PRINT_OPTS
     return [
         (torch.get_default_dtype, torch.set_default_dtype),
         (torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled),
+        (torch.is_grad_enabled, torch.set_grad_enabled),
+        (torch.get_num_threads, torch.set_num_threads),
+        (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+        (
+            lambda: (deterministic(), torch.is_deterministic_algorithms_warn_only_enabled()),
+            lambda before: torch.use_deterministic_algorithms(before[0], warn_only=before[1]),
+        ),
+        (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+        (cuda.flash_sdp_enabled, cuda.enable_flash_sdp),
+        (cuda.mem_efficient_sdp_enabled, cuda.enable_mem_efficient_sdp),
+        (cuda.math_sdp_enabled, cuda.enable_math_sdp),
+        *(_attribute(torch.backends.cudnn, name) for name in ("enabled", "benchmark", "deterministic", "allow_tf32")),
+        *(_autocast(device) for device in ("cpu", "cuda")),
+        (lambda: dict(vars(options)), lambda before: vars(options).update(before)),
     ]
+
+
+def _attribute(owner: Any, name: str) -> State:
+    return partial(getattr, owner, name), partial(setattr, owner, name)
+
+
+def _autocast(device: str) -> State:
+    return partial(torch.is_autocast_enabled, device), partial(torch.set_autocast_enabled, device)
 
 
 def _generators() -> list[State]:

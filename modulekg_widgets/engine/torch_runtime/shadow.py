@@ -44,6 +44,7 @@ from modulekg_widgets.engine.torch_runtime.modules import (
 from modulekg_widgets.engine.torch_runtime.tensor_copies import OwnMemory, alias
 
 SHARED, LOOSE, ALL = range(3)  # who gets memory of its own: nobody, what is no parameter or buffer, every tensor
+LOWEST_ADDRESS = 1 << 16  # of an object
 Maker = Callable[[Any], Any]
 
 
@@ -188,7 +189,7 @@ class Shadow:
                     for tensor in value.copy().values():
                         self._registered(tensor)
                 elif name in HOOK_REGISTRIES:
-                    self._callables.hooks.update(map(id, value.copy().values()))
+                    self._callables.are_hooks(value.copy().values())
                 mine[name] = self.of(value)
         mine["_compiled_call_impl"] = None
         self._fill_slots(module, new)
@@ -252,9 +253,17 @@ class Shadow:
 
         def put() -> None:
             for key, part in pairs:
-                base.__setitem__(new, key, part)
+                base.__setitem__(new, self._address(key) if type(key) is int else key, part)
 
-        self._after([key for key, _ in pairs], put)
+        if any(type(key) is int and key >= LOWEST_ADDRESS for key, _ in pairs):
+            self._late.insert(0, put)
+        else:
+            self._after([key for key, _ in pairs], put)
+
+    def _address(self, number: int) -> int:
+        """The address of the copy, where a number is the address of an original, as `id` gives it."""
+        original, new = self._copies.get(number, (None, None))
+        return id(new) if isinstance(original, torch.Tensor | nn.Module) else number
 
     def _after(self, keys: Iterable[Any], put: Callable[[], None]) -> None:
         """Put now, or once the keys are complete: a hash may ask for what is in them."""

@@ -49,8 +49,10 @@ class OwnMemory:
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    strided = tensor.layout is torch.strided and torch._C._has_storage(tensor)
-    return strided and not (tensor.is_quantized or tensor.is_conj() or tensor.is_neg() or tensor.is_inference())
+    strided = tensor.layout is torch.strided and torch._C._has_storage(tensor) and not tensor.is_nested
+    if not strided or is_traceable_wrapper_subclass(tensor):
+        return False
+    return not (tensor.is_quantized or tensor.is_conj() or tensor.is_neg() or tensor.is_inference())
 
 
 def _again(tensor: Tensor, value: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from modulekg_widgets.engine.torch_runtime.caches import kept_result
 from modulekg_widgets.engine.torch_runtime.calls import hearing_calls
 from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.tracing.dataflow import (
@@ -138,6 +139,10 @@ class Recorder(TorchDispatchMode):
                 parts = func.decompose(*args, **(kwargs or {}))
             if parts is not NotImplemented:
                 return parts
+        if self.stand_in is not None and self._is_from_outside(signature, args):
+            kept = kept_result(func, args, kwargs)
+            if kept is not None:
+                return kept
         read = _Arguments(self)
         call_args = [read.enter(argument) for argument in args]
         call_kwargs = {}
@@ -166,6 +171,13 @@ class Recorder(TorchDispatchMode):
         self.graph.attempt = operator
         results = self._run(signature, call_args, call_kwargs, key)
         return self._record(operator, signature, results, read, args, kwargs)
+
+    def _is_from_outside(self, signature: Signature, args: Any) -> bool:
+        """Whether an operator that makes a tensor gets none, or one that the model had no part in yet."""
+        first = args[0] if args else None
+        if isinstance(first, list | tuple) and first:
+            first = first[0]
+        return id(first) not in self._nodes if isinstance(first, Tensor) else signature.takes_device
 
     def _run(self, signature: Signature, args: list[Any], kwargs: dict[str, Any], key: list[Any]) -> Any:
         func = signature.overload

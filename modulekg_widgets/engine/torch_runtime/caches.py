@@ -1,0 +1,61 @@
+"""Functions whose results the process keeps: what a look makes in one must serve the model's next real pass too."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from functools import _lru_cache_wrapper
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+_MODULE_CALL = nn.Module._call_impl.__code__
+
+
+def kept_result(func: Any, args: Any, kwargs: Any) -> Any:
+    """The result of an operator on real tensors alone, as without the modes of a look; None outside of such functions.
+
+    To be called where a mode dispatches an operator.
+    """
+    kwargs = kwargs or {}
+    given = list(tensors_in((*args, *kwargs.values())))
+    device = kwargs.get("device")
+    if any(t.is_meta or isinstance(t, FakeTensor) for t in given) or (device and torch.device(device).type == "meta"):
+        return None
+    if not _is_kept(sys._getframe(2)):
+        return None
+    with _disable_current_modes():
+        return func(*args, **kwargs)
+
+
+def tensors_in(values: Any) -> Iterator[torch.Tensor]:
+    """The tensors among the arguments of an operator."""
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from tensors_in(value)
+
+
+def _is_kept(frame: FrameType | None) -> bool:
+    """Whether a function with a cache runs, inside of the innermost module's call."""
+    while frame is not None and frame.f_code is not _MODULE_CALL:
+        if isinstance(_found(frame), _lru_cache_wrapper):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _found(frame: FrameType) -> Any:
+    """What is found where the function of a frame was written; None where that is no function with this code."""
+    first, *rest = getattr(frame.f_code, "co_qualname", frame.f_code.co_name).split(".")
+    found = frame.f_globals.get(first)
+    for name in rest:
+        found = vars(found).get(name) if isinstance(found, type) else None
+    found = getattr(found, "__func__", found) if isinstance(found, staticmethod | classmethod) else found
+    inner = getattr(found, "__wrapped__", None) if isinstance(found, _lru_cache_wrapper) else None
+    return found if getattr(inner, "__code__", None) is frame.f_code else None
