@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import queue
+import random
+import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,7 +16,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import modulekg_widgets as mk
-from tracing.samples import Calls
+from tracing.samples import Calls, unchanged
 
 SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], object], Any]] = {
     "gradients": (torch.is_grad_enabled, torch.set_grad_enabled, False),
@@ -56,3 +61,56 @@ def test_a_look_where_tensors_have_no_data() -> None:
     model, x = nn.Linear(4, 2), torch.randn(3, 4)
     with FakeTensorMode(allow_non_fake_inputs=True):
         assert mk.trace(model, x).operators
+
+
+def test_threads_that_wait_or_stand_still_do_not_keep_generators_from_being_put_back() -> None:
+    def forward(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(1)
+        return x * random.random()
+
+    model, x = Calls(forward), torch.ones(2)
+    over = threading.Event()
+    threads = [threading.Thread(target=wait) for wait in (over.wait, lambda: sleeps(over), lambda: polls(over))]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.1)  # until they are where they stay
+    try:
+        with unchanged(model, x):
+            mk.trace(model, x)
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def sleeps(over: threading.Event) -> None:
+    while not over.is_set():
+        time.sleep(2)
+
+
+def polls(over: threading.Event) -> None:
+    waiting: queue.Queue[None] = queue.Queue()
+    while not over.is_set():
+        with suppress(queue.Empty):
+            waiting.get(timeout=0.05)
+
+
+def test_generators_are_left_alone_while_another_thread_computes() -> None:
+    over, drawn = threading.Event(), []
+
+    def work() -> None:
+        while not over.is_set():
+            drawn.append(random.random())
+
+    model, x = Calls(lambda module, x: x + 1), torch.ones(2)
+    thread = threading.Thread(target=work)
+    random.seed(5)
+    thread.start()
+    try:
+        for _ in range(20):
+            mk.trace(model, x)
+    finally:
+        over.set()
+        thread.join()
+    random.seed(5)
+    assert drawn == [random.random() for _ in drawn]

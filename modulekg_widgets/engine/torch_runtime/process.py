@@ -13,7 +13,7 @@ import torch
 from torch import _tensor_str
 from torch.utils._python_dispatch import _disable_current_modes
 
-from modulekg_widgets.engine.torch_runtime.threads import somebody_works
+from modulekg_widgets.engine.torch_runtime.threads import OthersWork
 
 State = tuple[Callable[[], Any], Callable[[Any], object]]
 
@@ -26,9 +26,9 @@ def process_kept() -> Iterator[None]:
     by other threads: while these work, generators are left as they are.
     """
     settings = [(state, state[0]()) for state in _settings()]
+    others = OthersWork()  # before any state is read: what they draw from here on tells on their clocks
     with _disable_current_modes():  # the caller's own, under which states may be tensors without data
         generators = [(state, state[0]()) for state in _generators()]
-    alone = not somebody_works()
     cache = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)  # which would keep weights without data for the next real pass
     try:
@@ -36,14 +36,14 @@ def process_kept() -> Iterator[None]:
     finally:
         torch.set_autocast_cache_enabled(cache)
         _put_back(settings)
-        if alone and not somebody_works():
-            with _disable_current_modes():
-                _put_back(generators)
+        with _disable_current_modes():
+            _put_back(generators, others)
 
 
-def _put_back(states: list[tuple[State, Any]]) -> None:
+def _put_back(states: list[tuple[State, Any]], others: OthersWork | None = None) -> None:
+    """Write the states that have changed, unless others may have changed them."""
     for (read, write), before in states:
-        if not _equal(read(), before):
+        if not _equal(read(), before) and not others:
             write(before)
 
 

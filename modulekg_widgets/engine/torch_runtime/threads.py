@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Collection, Iterable, Iterator
 from types import FrameType
 from typing import Any
@@ -21,6 +22,7 @@ _LIBRARY = os.path.dirname(os.__file__) + os.sep
 _WAITING = {"wait", "_wait_for_tstate_lock", "select", "_worker", "accept", "readinto", "read", "_recv", "_poll"}
 _OF_KERNELS = {"asyncio", "zmq", "tornado", "ipykernel", "jupyter_client", "prompt_toolkit", "debugpy"}
 MOST_NODES = 1_000_000  # of a graph of gradients
+MOST_WHILE_WAITING = 5e-4  # seconds of computing of a thread that wakes up to see that it has to wait on
 
 
 def user_of(modules: Iterable[nn.Module]) -> str | None:
@@ -36,9 +38,39 @@ def user_of(modules: Iterable[nn.Module]) -> str | None:
     return None
 
 
-def somebody_works() -> bool:
-    """Whether another thread runs Python code, and does not wait."""
-    return any(not _waits(frame) for _, frame in _other_stacks())
+class OthersWork:
+    """Whether other threads compute from now on: they may draw random numbers, those that wait do not."""
+
+    def __init__(self) -> None:
+        self._before = dict(_cpu_seconds())
+
+    def __bool__(self) -> bool:
+        frames = sys._current_frames()
+        for ident, seconds in _cpu_seconds():
+            if seconds is None:  # no such clock on this system
+                if not _waits(frames.get(ident)):
+                    return True
+            elif seconds - (self._before.get(ident) or 0.0) > (MOST_WHILE_WAITING if _waits(frames.get(ident)) else 0):
+                return True
+        return False
+
+
+def _cpu_seconds() -> Iterator[tuple[int, float | None]]:
+    """What each of the other threads has computed so far."""
+    own = threading.get_ident()
+    for thread in threading.enumerate():
+        if thread.ident is not None and thread.ident != own:
+            yield thread.ident, _seconds_of(thread)
+
+
+def _seconds_of(thread: threading.Thread) -> float | None:
+    if sys.platform != "linux" or thread.native_id is None:
+        return None
+    try:
+        # Linux's clock of one thread; asking for one that has ended is an error and no crash
+        return time.clock_gettime((~thread.native_id << 3) | 6)
+    except OSError:
+        return 0.0
 
 
 def _other_stacks() -> Iterator[tuple[str, FrameType | None]]:
