@@ -59,13 +59,13 @@ def attributes_of(path: str, module: nn.Module) -> Iterator[Attribute]:
     """The sizes that a module holds itself, then those of the plain objects that it holds."""
     state = module_state(module)
     yield from _integers(path, "", state)
-    for name, value in state.items():
+    for name, value in state.copy().items():  # another thread may run the model
         if is_plain_object(value):
             yield from _integers(path, f"{name}.", value.__dict__)
 
 
 def _integers(path: str, prefix: str, state: dict[str, Any]) -> Iterator[Attribute]:
-    for name, value in state.items():
+    for name, value in state.copy().items():
         if type(value) is int and value >= LEAST:
             yield Attribute(path, prefix + name, None, value, id(state))
         elif (

@@ -210,7 +210,7 @@ def _place(held: dict[str, Held], names: dict[int, set[str]], edit: TensorEdit) 
     if tuple(tensor.shape) != edit.shape:
         raise CutError(
             f"{shown(edit.names[0])} has shape {list(tensor.shape)} where {list(edit.shape)} is expected: "
-            "undo the cut that changed it, or plan again"
+            "undo the cut that changed it, or plan again",
         )
     return Place(edit, tensor, tuple((each.state, each.attribute) for each in found))
 
@@ -227,6 +227,14 @@ def check_memory(name: str, tensor: torch.Tensor) -> None:
     if not in_plain_memory(tensor):
         layout = str(tensor.layout).removeprefix("torch.")
         raise CutError(f"{shown(name)} is a {layout} {shown(type(tensor).__name__)}: only dense tensors can be sliced")
+
+
+class MovedAttributeError(CutError):
+    """An attribute that is not what it was when the edit was made; `path` names it."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(message)
+        self.path = path
 
 
 def settings(model: nn.Module | Walk, edits: Edits) -> list[Setting]:
@@ -265,8 +273,9 @@ def _setting(states: dict[str, dict[str, Any]], path: str, before: Whole, after:
         before, after = (list(value) if isinstance(value, tuple) else value for value in (before, after))
     kinds = [int if isinstance(value, np.integer) else type(value) for value in (now, before)]
     if kinds[0] is not kinds[1] or now != before:
-        raise CutError(
+        raise MovedAttributeError(
+            path,
             f"{shown(path)} is {shown(repr(now))} where {shown(repr(before))} is expected: "
-            "undo the cut that changed it, or plan again"
+            "undo the cut that changed it, or plan again",
         )
     return Setting(state, parts[-1], before, after, holder)

@@ -13,7 +13,7 @@ from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.corrections import Corrections
 from modulekg_widgets.engine.pruning.draft import OUTPUT, SCALE, TIE, WHOLE, Change, Draft
 from modulekg_widgets.engine.pruning.dryrun import Mismatch, Rehearsal, Scale, rehearse
-from modulekg_widgets.engine.pruning.edits import Edits
+from modulekg_widgets.engine.pruning.edits import Edits, MovedAttributeError
 from modulekg_widgets.engine.pruning.outcome import Outcome
 from modulekg_widgets.engine.pruning.precedents import Precedents
 from modulekg_widgets.engine.pruning.reference import agrees
@@ -33,14 +33,22 @@ class Repair:
         self.runs = 0
         self.corrections = Corrections(axes, self.rehearse)
         self.precedents = Precedents(axes, self.corrections)
+        self._moving: set[str] = set()  # numbers that change while the plan is made, as counters: they are no sizes
         self._listening = False  # whether a call has raised, so that it pays to hear what the next one asks for
 
     def edits(self, draft: Draft) -> Edits:
-        return self.outcome.edits(draft.selection, draft.attributes())
+        attributes = {path: change for path, change in draft.attributes().items() if path not in self._moving}
+        return self.outcome.edits(draft.selection, attributes)
 
     def rehearse(self, draft: Draft) -> Rehearsal:
         self.runs += 1
-        found = rehearse(self.axes, draft.selection, self.edits(draft), self._listening)
+        try:
+            found = rehearse(self.axes, draft.selection, self.edits(draft), self._listening)
+        except MovedAttributeError as error:
+            if error.path not in draft.attributes() or error.path in self._moving:
+                raise
+            self._moving.add(error.path)
+            return self.rehearse(draft)
         self._listening = self._listening or bool(found.mismatch and found.mismatch.error)
         return found
 
