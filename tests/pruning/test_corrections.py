@@ -55,6 +55,26 @@ def test_attributes_that_nothing_reads_are_ruled_out_together(runs: Callable[...
         counts[others], plan = runs(Numbers(others), torch.randn(3, 4))
         assert "width" in plan.edits.attributes
         assert not any("other" in name for name in plan.edits.attributes)
+    assert counts[64] <= counts[2]  # the line of code names the one that it reads
+
+
+def guessed(plan: mk.PruningPlan) -> list[str]:
+    """The attributes that follow a size and are none of torch's layers'."""
+    return [name for name in plan.edits.attributes if not name.endswith("_features")]
+
+
+class Hidden(Numbers):
+    """The same, where the line of code names nothing."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(self.into(x).view(-1, vars(self)["width"]))
+
+
+def test_attributes_that_no_line_names_are_ruled_out_together(runs: Callable[..., tuple[int, mk.PruningPlan]]) -> None:
+    counts = {}
+    for others in (2, 64):
+        counts[others], plan = runs(Hidden(others), torch.randn(3, 4))
+        assert guessed(plan) == ["width"]
     assert counts[64] <= counts[2] + 12  # two for each halving of 64, not one for each attribute
 
 
@@ -76,7 +96,7 @@ def test_what_helped_once_helps_the_likes_of_it(runs: Callable[..., tuple[int, m
         counts[layers], plan = runs(model, torch.randn(3, 4))
         names = {axis.name for axis in plan.axes}
         assert {f"{at}.mid.out" for at in range(1, layers + 1)} <= names
-    assert counts[12] <= counts[2] + 10  # one for each layer more
+    assert counts[12] <= counts[2] + 10  # one look at each layer more
 
 
 def test_a_call_that_raises_is_listened_to_in_the_same_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +104,101 @@ def test_a_call_that_raises_is_listened_to_in_the_same_run(monkeypatch: pytest.M
 
     passes = []
     rehearsed = dryrun._rehearsed
-    monkeypatch.setattr(dryrun, "_rehearsed", lambda *args: passes.append(args[-1]) or rehearsed(*args))
+    monkeypatch.setattr(dryrun, "_rehearsed", lambda *args: passes.append(args[3]) or rehearsed(*args))
     model = nn.Sequential(*(Fixed() for _ in range(4)), nn.Linear(6, 2)).eval()
     mk.plan(mk.trace(model, torch.randn(3, 6)), ratio=0.5)
     assert passes.count(None) == 1  # the first run alone is made twice
+
+
+class Long(nn.Module):
+    """Runs long before it comes to a view that asks for a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.Linear(4, 6), *(nn.ReLU() for _ in range(80)), nn.Linear(6, 4))
+        self.last = Hidden(30)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.first(x))
+
+
+def test_what_ran_before_a_mismatch_does_not_run_for_each_trial(
+    runs: Callable[..., tuple[int, mk.PruningPlan]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = [0]
+    forward = nn.ReLU.forward
+
+    def counted(self: nn.ReLU, x: torch.Tensor) -> torch.Tensor:
+        calls[0] += 1
+        return forward(self, x)
+
+    monkeypatch.setattr(nn.ReLU, "forward", counted)
+    trials, plan = runs(Long(), torch.randn(3, 4))
+    assert guessed(plan) == ["last.width"]
+    whole = calls[0] // 80  # of trace, dry runs, the comparison of values, and the pass behind the cut
+    assert trials >= 10 and whole <= 8, (trials, whole)
+
+
+class Writes(nn.Module):
+    def __init__(self, owner: list[object]) -> None:
+        super().__init__()
+        self.owner = owner
+        self.layers = nn.Sequential(nn.Linear(4, 6), *(nn.ReLU() for _ in range(80)), nn.Linear(6, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.owner[0].seen = x.shape[-1]  # type: ignore[attr-defined]
+        return self.layers(x)
+
+
+class Reads(nn.Module):
+    """Its second part reads what the first has left in a plain object."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes: list[object] = [type("Note", (), {})()]
+        self.first, self.last = Writes(self.notes), Hidden(6)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        seen = self.notes[0].seen  # type: ignore[attr-defined]
+        del self.notes[0].seen  # type: ignore[attr-defined]
+        return self.last(x.view(-1, seen))
+
+
+def test_where_a_part_alone_does_not_show_it_the_whole_pass_runs(
+    runs: Callable[..., tuple[int, mk.PruningPlan]],
+) -> None:
+    _, plan = runs(Reads(), torch.randn(3, 4))
+    assert guessed(plan) == ["last.width"]
+    assert {cut.name for cut in plan.axes} >= {"last.into.out"}
+
+
+class Blocks(nn.Module):
+    """Takes the middle block of a bias, as some attention layers do."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.qkv, self.width = nn.Linear(4, 3 * width), width
+        self.out = nn.Linear(width, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        third = self.qkv.bias.numel() // 3
+        bias = self.qkv.bias[third : 2 * third]
+        q, k, v = nn.functional.linear(x, self.qkv.weight, self.qkv.bias).chunk(3, -1)
+        return self.out(q * k + v + bias)
+
+
+def test_a_slice_at_the_border_of_a_block_is_explained() -> None:
+    torch.manual_seed(0)
+    graph = mk.trace(Blocks(8).eval(), torch.randn(3, 4))
+    plan = mk.plan(graph, ratio=0.5)
+    fixing = repair.Repair(graph.axes, repair.Outcome(graph.axes))
+    from modulekg_widgets.engine.pruning.draft import Draft
+    from modulekg_widgets.engine.pruning.selection import Selection
+
+    axis = graph.axes.free[0]
+    dropped = list(plan.axes[0].dropped)
+    order = torch.tensor([*dropped, *(at for at in range(axis.size) if at not in dropped)]).numpy()
+    selection = Selection({axis.term: order}, {axis.term: axis.size - len(dropped)})
+    found = fixing.rehearse(Draft(selection, selection.counts))
+    assert found.mismatch is None and found.explained

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any, TypeVar
 
 from modulekg_widgets.engine.axes.algebra import Term, atoms, find
@@ -12,6 +13,7 @@ from modulekg_widgets.engine.axes.expression import parts_of
 from modulekg_widgets.engine.pruning.attribute_sizes import Attribute, attributes_of
 from modulekg_widgets.engine.pruning.draft import ATTRIBUTE, TIE, WHOLE, Change, Draft
 from modulekg_widgets.engine.pruning.dryrun import Mismatch, Rehearsal, Request
+from modulekg_widgets.engine.pruning.read_names import names_read
 from modulekg_widgets.engine.pruning.selection import Selection
 from modulekg_widgets.engine.pruning.ties import Tie, solved
 from modulekg_widgets.engine.pruning.twins import place_of, term_at
@@ -23,9 +25,9 @@ Option = TypeVar("Option")
 class Corrections:
     """What may be tried where a dry run went another way; each is a new draft."""
 
-    def __init__(self, axes: Axes, rehearse: Callable[[Draft], Rehearsal]) -> None:
+    def __init__(self, axes: Axes, near: Callable[[Draft, int], Rehearsal]) -> None:
         self.axes = axes
-        self.rehearse = rehearse
+        self.near = near  # a dry run of what lies around an operator
 
     def of(self, draft: Draft, mismatch: Mismatch) -> Iterator[Draft]:
         """The corrections, those that cost least first."""
@@ -41,7 +43,7 @@ class Corrections:
         """The options that may help: those that change nothing when all are taken at once do so one by one."""
         if len(options) > 2:
             together = taken(options)
-            if together is not None and self.rehearse(together).mismatch == mismatch:
+            if together is not None and self.near(together, mismatch.position).mismatch == mismatch:
                 return
             middle = len(options) // 2
             yield from self._telling(mismatch, options[:middle], taken)
@@ -52,26 +54,39 @@ class Corrections:
     # ------------------------------------------------------------ attributes
 
     def _by_attributes(self, draft: Draft, mismatch: Mismatch) -> Iterator[Draft]:
-        """Let an attribute that holds an old size follow it, in the module at work first, in those above it next."""
+        """Let an attribute that holds an old size follow it: first those that the line of code reads.
+
+        Of the others, those of the module at work first, and those above it next.
+        """
         known = {attribute.identity for attribute in draft.followers}
         tried: set[tuple[Any, int]] = set()
         candidates = {each.identity: each for each in reversed(list(self._attributes(mismatch)))}
-        for term in self._concerned(draft, mismatch):
+        named = self._named(mismatch)
+        concerned = self._concerned(draft, mismatch)
+        for on_the_line, term in product((True, False), concerned):
             after = draft.selection.size(term)
             fitting = [
                 each
                 for identity, each in reversed(candidates.items())
                 if each.size == term.size and identity not in known and (identity, after) not in tried
-            ]
+                and (each.name.rpartition(".")[2] in named or not on_the_line)
+            ]  # fmt: skip
             tried.update((each.identity, after) for each in fitting)  # whatever it follows, the number is the same
 
             def taken(options: Sequence[Attribute], term: Term = term) -> Draft:
                 return replace(draft, followers={**draft.followers, **dict.fromkeys(options, term)})
 
-            for attribute in self._telling(mismatch, fitting, taken):
+            for attribute in fitting if on_the_line else self._telling(mismatch, fitting, taken):
                 following = self.following(draft, attribute, term, mismatch)
                 if following is not None:
                     yield following
+
+    def _named(self, mismatch: Mismatch) -> frozenset[str]:
+        """The attributes that the line of code itself reads."""
+        operator = mismatch.operator
+        if operator is None or operator.source is None or operator.module not in self.axes.graph.modules:
+            return frozenset()
+        return names_read(type(self.axes.graph.modules[operator.module].module), operator.source)
 
     def following(self, draft: Draft, attribute: Attribute, term: Term, mismatch: Mismatch) -> Draft | None:
         """The draft in which an attribute follows a size, that of the other modules of its class as well.
@@ -236,8 +251,11 @@ class Corrections:
         change = Change(WHOLE, f"{names} stays whole", mismatch.where, self._names(cut))
         return replace(draft, selection=draft.selection.pin(cut, mismatch.where), changes=(*draft.changes, change))
 
-    def fewest(self, draft: Draft, mismatch: Mismatch, trial: Draft, found: Rehearsal) -> tuple[Draft, Rehearsal]:
-        """The correction that spares as few of these axes as will do: an obstacle keeps its own, and no others."""
+    def fewest(self, draft: Draft, mismatch: Mismatch, trial: Draft, found: Rehearsal) -> Draft:
+        """The correction that spares as few of these axes as will do: an obstacle keeps its own, and no others.
+
+        `found`: how far `trial` came.
+        """
         cut = [atom for atom in trial.selection.pinned if atom not in draft.selection.pinned]
         size = len(cut) // 2
         while size and len(cut) > 2:
@@ -245,13 +263,13 @@ class Corrections:
             while start < len(cut) > 1:
                 fewer = cut[:start] + cut[start + size :]
                 other = self.spared(draft, fewer, mismatch)
-                result = self.rehearse(other)
+                result = self.near(other, mismatch.position)
                 if fewer and _as_far(result, found):
                     cut, trial, found = fewer, other, result
                 else:
                     start += size
             size //= 2
-        return trial, found
+        return trial
 
     def _groups(self, draft: Draft, mismatch: Mismatch) -> Iterator[list[Term]]:
         for request in mismatch.requests:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -14,18 +13,20 @@ from torch.utils._python_dispatch import _disable_current_modes
 from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.call import plain_name
-from modulekg_widgets.engine.axes.expression import parts_of
 from modulekg_widgets.engine.axes.inference import said_equal, sizes_meet
 from modulekg_widgets.engine.errors import CutError, TraceError
 from modulekg_widgets.engine.identity.hierarchy import Walk
-from modulekg_widgets.engine.pruning.asked_sizes import SPLITS, VIEWS, FailedCall, asked_by, flattened
+from modulekg_widgets.engine.pruning.asked_sizes import SPLITS, VIEWS, FailedCall, asked_by
 from modulekg_widgets.engine.pruning.edits import Edits, TensorEdit, places, settings, slices
+from modulekg_widgets.engine.pruning.recorded_calls import is_same_call, numbers, results
 from modulekg_widgets.engine.pruning.resized import resizing
 from modulekg_widgets.engine.pruning.selection import Selection
-from modulekg_widgets.engine.tracing.dataflow import CONSTANT, PARAMETER, Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.pruning.surroundings import Surroundings
+from modulekg_widgets.engine.torch_runtime.calls import Given
+from modulekg_widgets.engine.tracing.dataflow import PARAMETER, Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.state import held_tensors, module_places
-from modulekg_widgets.engine.tracing.structure import leaves
-from modulekg_widgets.engine.tracing.trace import REAL, trace_dataflow
+from modulekg_widgets.engine.tracing.structure import with_leaves
+from modulekg_widgets.engine.tracing.trace import META, REAL, trace_dataflow
 
 Tensor = torch.Tensor
 _COPIES = {"clone", "empty", "copy", "unsqueeze", "as_strided"}
@@ -64,42 +65,48 @@ class Rehearsal:
 
     graph: Dataflow | None  # None where it was stopped
     mismatch: Mismatch | None
+    whole: bool = True  # whether all ran, and not the surroundings of an operator alone
     scales: list[Scale] = field(default_factory=list)  # numbers of the code that changed
     explained: bool = True  # whether it was the recorded pass, call by call, on the planned sizes
 
 
-def rehearse(axes: Axes, selection: Selection, edits: Edits, listening: bool = False) -> Rehearsal:
+def rehearse(
+    axes: Axes, selection: Selection, edits: Edits, listening: bool = False, near: Surroundings | None = None
+) -> Rehearsal:
     """Run the traced call with the tensors and attributes of `edits`; the model stays as it is.
 
-    `listening`: to every call of a torch function from the beginning, for one that raises asks for sizes.
+    `listening`: to every call of a torch function from the beginning, for one that raises asks for sizes. `near`: only
+    these surroundings of an operator run.
     """
-    found = _rehearsed(axes, selection, edits, FailedCall() if listening else None)
+    found = _rehearsed(axes, selection, edits, FailedCall() if listening else None, near)
     if not listening and found.mismatch is not None and found.mismatch.error and not found.mismatch.requests:
         # listening to every call takes time, and only one that raised has something to tell
-        return _rehearsed(axes, selection, edits, FailedCall())
+        return _rehearsed(axes, selection, edits, FailedCall(), near)
     return found
 
 
-def _rehearsed(axes: Axes, selection: Selection, edits: Edits, calls: FailedCall | None) -> Rehearsal:
+def _rehearsed(
+    axes: Axes, selection: Selection, edits: Edits, calls: FailedCall | None, near: Surroundings | None
+) -> Rehearsal:
     recorded = axes.graph
-    lockstep = _Lockstep(axes, selection)
+    lockstep = _Lockstep(axes, selection, near)
 
     def prepare(walk: Walk) -> None:
         put_in_place(walk, edits, _slices(walk, edits, recorded.traced_on == REAL))
 
     try:
-        with calls or nullcontext():
-            tried = trace_dataflow(
-                recorded.model, *recorded.call, training=recorded.training, ways=(recorded.traced_on,),
-                prepare=prepare, watch=lockstep.follow, seed=recorded.seed,
-            )  # fmt: skip
+        tried = trace_dataflow(
+            recorded.model, *recorded.call, training=recorded.training, ways=(recorded.traced_on,), prepare=prepare,
+            watch=lockstep.follow, instead=lockstep.given if near else None, around=calls, seed=recorded.seed,
+        )  # fmt: skip
     except _Parted as parted:
-        return Rehearsal(None, parted.mismatch)
+        return Rehearsal(None, parted.mismatch, near is None)
     except TraceError as caught:
         if not isinstance(caught.graph, Dataflow):
             raise
-        return Rehearsal(None, lockstep.stopped(caught.graph, str(caught.__cause__ or caught), calls))
-    return Rehearsal(tried, lockstep.ended(tried), lockstep.scales, lockstep.explained and not lockstep.parted)
+        return Rehearsal(None, lockstep.stopped(caught.graph, str(caught.__cause__ or caught), calls), near is None)
+    explained = lockstep.explained and not lockstep.parted
+    return Rehearsal(tried, lockstep.ended(tried), near is None, lockstep.scales, explained)
 
 
 def planned_operators(axes: Axes, selection: Selection) -> list[OperatorNode]:
@@ -182,28 +189,46 @@ def _replace_in_lists(walk: Walk, new: Mapping[int, Tensor]) -> None:
 
 
 class _Parted(BaseException):
-    """Ends a dry run that went another way; no `Exception`, so that the model's code does not catch it."""
+    """Ends a dry run that parted or came far enough; no `Exception`, so that the model's code does not catch it."""
 
-    def __init__(self, mismatch: Mismatch) -> None:
+    def __init__(self, mismatch: Mismatch | None) -> None:
         super().__init__(mismatch)
         self.mismatch = mismatch
 
 
 class _Lockstep:
-    def __init__(self, axes: Axes, selection: Selection) -> None:
+    def __init__(self, axes: Axes, selection: Selection, near: Surroundings | None) -> None:
         self.axes = axes
         self.selection = selection
+        self.near = near
         self.recorded = axes.graph.operators
         self.idle = axes.inference.idle
         self.by_data = axes.graph.traced_on == REAL
         self.at = 0  # how many operators went alike
+        self.skipped = 0  # how many of them did not run
+        self.device = "meta" if axes.graph.traced_on == META else _home(axes.graph)
         self.parted = False
         self.explained = True
         self.scales: list[Scale] = []
 
+    def given(self, path: str) -> Given | None:
+        """What a module that is called now gives, in the planned sizes, where its call need not run."""
+        call = self.near.finished(path, self.at) if self.near is not None and not self.parted else None
+        if call is None or call.end is None:
+            return None
+        self.at = call.end
+        self.skipped += call.end - call.start
+        return Given(with_leaves(call.result, DataNode, self._planned))
+
+    def _planned(self, node: DataNode) -> Tensor:
+        shape = [self.selection.size(term) for term in self.axes.inference.dims(node)]
+        layout = sorted(range(len(shape)), key=lambda at: -node.stride[at])
+        with _disable_current_modes():  # making it is no operator of the model
+            return torch.empty_permuted(shape, layout, dtype=node.dtype, device=self.device)
+
     def follow(self, now: OperatorNode) -> None:
         """Compare an operator of the dry run with the recorded one."""
-        if self.parted or now.index != self.at:
+        if self.parted or now.index + self.skipped != self.at:
             return
         before = self.recorded[self.at] if self.at < len(self.recorded) else None
         if before is None or before.overload is not now.overload:
@@ -221,36 +246,16 @@ class _Lockstep:
         elif requests:
             raise _Parted(Mismatch(before.index, before, tuple(requests), where=before.where))
         self.at += not self.parted
-        self.explained = self.explained and self._explains(before, now)
-        self.scales += [Scale(before, old, new) for old, new in _numbers(before, now) if old != new]
+        if self.near is not None and self.at > self.near.until:
+            raise _Parted(None)
+        self.explained = self.explained and is_same_call(before, now, self.axes.inference.dims, self.selection)
+        self.scales += [Scale(before, old, new) for old, new in numbers(before, now) if old != new]
         if is_attention(before) and before.kwargs.get("scale") is None:
             old, new = before.inputs[0].shape[-1], now.inputs[0].shape[-1]
             self.scales += [Scale(before, old**-0.5, new**-0.5)] if old != new else []
 
-    def _explains(self, before: OperatorNode, now: OperatorNode) -> bool:
-        """Whether a call is the recorded one: on the same values, its numbers as before or sizes that were planned.
-
-        Floating-point numbers are listed as scales; the sizes that a view asks for were compared as its result's.
-        """
-        if plain_name(before.name) in VIEWS:
-            return before.inputs[0].index == now.inputs[0].index
-        changed = set()
-        for old, new in _arguments(before, now):
-            if isinstance(old, DataNode) and isinstance(new, DataNode):
-                if old.index != new.index:
-                    return False
-            elif type(old) is type(new) is int and old != new:
-                changed.add((old, new))
-            elif type(old) is not type(new) or (old != new and not isinstance(old, float)):
-                return False
-        if not changed:
-            return True
-        terms = [part for node in (*before.inputs, *_results(before)) for term in self.axes.inference.dims(node)
-                 for part in parts_of(term)]  # fmt: skip
-        return changed <= {(term.size, self.selection.size(term)) for term in terms}
-
     def _requested_by(self, before: OperatorNode, now: OperatorNode) -> list[Request]:
-        pairs = zip(_results(before), _results(now), strict=False)
+        pairs = zip(results(before), results(now), strict=False)
         return [request for old, new in pairs for request in self._requests(old, list(new.shape))]
 
     def ended(self, tried: Dataflow) -> Mismatch | None:
@@ -279,7 +284,7 @@ class _Lockstep:
             if attempt is not None:
                 name, sizes = plain_name(attempt.name), attempt.args[1:2]
             dim = viewed.args[2] if len(viewed.args) > 2 else viewed.kwargs.get("dim", 0)
-            for node, asked in asked_by(name, sizes, _results(viewed), dim if isinstance(dim, int) else 0):
+            for node, asked in asked_by(name, sizes, results(viewed), dim if isinstance(dim, int) else 0):
                 found += self._requests(node, asked)
         if operator is not None and operator in self.idle and not found:
             found = self._unequal(operator)
@@ -331,34 +336,9 @@ class _Lockstep:
         return found
 
 
-def _results(operator: OperatorNode) -> list[DataNode]:
-    return [node for _, node in leaves(operator.result, DataNode)]
-
-
-def _arguments(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[Any, Any]]:
-    """The arguments of two calls in pairs."""
-    yield from zip(flattened((before.args, tuple(before.kwargs.values()))),
-                   flattened((now.args, tuple(now.kwargs.values()))), strict=False)  # fmt: skip
-
-
-def _numbers(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[float, float]]:
-    """The pairs of numbers among the arguments of two calls that are no sizes or positions."""
-    for old, new in _arguments(before, now):
-        first, second = number_in(old), number_in(new)
-        if first is not None and second is not None:
-            yield first, second
-
-
-def number_in(argument: Any) -> float | None:
-    """A floating-point number, or a constant tensor of one number, as in `x / torch.tensor(channels).sqrt()`."""
-    if isinstance(argument, float):
-        return argument
-    tensor = argument.tensor if isinstance(argument, DataNode) and argument.kind == CONSTANT else None
-    known = tensor is not None and tensor.numel() == 1 and not tensor.is_meta and not tensor.is_complex()
-    if not known or type(tensor) is not Tensor:
-        return None
-    with _disable_current_modes():
-        return float(tensor)
+def _home(graph: Dataflow) -> torch.device | str:
+    """Where the model's tensors are."""
+    return next((node.tensor.device for node in graph.state.values() if node.tensor is not None), "cpu")
 
 
 def _several_changed(before: OperatorNode, now: OperatorNode) -> bool:

@@ -59,6 +59,34 @@ class Precedents:
             elif all(self._is_cut(draft, term) for term in terms):
                 yield self.corrections.spared(draft, [find(term) for term in terms], mismatch)
 
+    def everywhere(self, draft: Draft, mismatch: Mismatch) -> Draft:
+        """The draft with what helped at one place at all places of the same code that need it as well."""
+        for here in self._alike(mismatch):
+            trial = next(self.of(draft, here), None)
+            if trial is None or (trial.changes[-1].kind == WHOLE and not self._stops(draft, here)):
+                continue
+            draft = trial
+        return draft
+
+    def _alike(self, mismatch: Mismatch) -> Iterator[Mismatch]:
+        """The calls of the same operator in the same line, in other modules of the class, as places to correct."""
+        first, spot = mismatch.operator, self._spot(mismatch)
+        if first is None or spot is None:
+            return
+        homes = {first.module}
+        for operator in self.axes.graph.operators:
+            if (operator.overload, operator.source) != (first.overload, first.source) or operator.module in homes:
+                continue
+            here = Mismatch(operator.index, operator, (), where=operator.where)
+            if self._spot(here) == spot:
+                homes.add(operator.module)
+                yield here
+
+    def _stops(self, draft: Draft, mismatch: Mismatch) -> bool:
+        """Whether a dry run stops in that line of that module: axes are spared where this is seen."""
+        found = self.corrections.near(draft, mismatch.position).mismatch
+        return found is not None and (_home(found), self._spot(found)) == (_home(mismatch), self._spot(mismatch))
+
     def _is_cut(self, draft: Draft, term: Term) -> bool:
         return find(term).kind == ATOM and find(term) in draft.selection.changed
 

@@ -18,8 +18,9 @@ from modulekg_widgets.engine.axes.precision import In, State, cast, rescaled
 from modulekg_widgets.engine.axes.verify import distance, largest
 from modulekg_widgets.engine.errors import TraceError
 from modulekg_widgets.engine.identity.hierarchy import Walk, walk
-from modulekg_widgets.engine.pruning.dryrun import Scale, is_attention, number_in, put_in_place
+from modulekg_widgets.engine.pruning.dryrun import Scale, is_attention, put_in_place
 from modulekg_widgets.engine.pruning.edits import Edits, slices
+from modulekg_widgets.engine.pruning.recorded_calls import number_in
 from modulekg_widgets.engine.torch_runtime.draws import Draws
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.shadow import LOOSE

@@ -11,13 +11,14 @@ from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.corrections import Corrections
-from modulekg_widgets.engine.pruning.draft import OUTPUT, SCALE, TIE, WHOLE, Change, Draft
+from modulekg_widgets.engine.pruning.draft import ATTRIBUTE, OUTPUT, SCALE, TIE, WHOLE, Change, Draft
 from modulekg_widgets.engine.pruning.dryrun import Mismatch, Rehearsal, Scale, rehearse
 from modulekg_widgets.engine.pruning.edits import Edits, MovedAttributeError
 from modulekg_widgets.engine.pruning.outcome import Outcome
 from modulekg_widgets.engine.pruning.precedents import Precedents
 from modulekg_widgets.engine.pruning.reference import agrees
 from modulekg_widgets.engine.pruning.selection import Selection
+from modulekg_widgets.engine.pruning.surroundings import Neighbourhood, Surroundings
 
 MOST_TRIES = 40  # to find the axes along which a cut model gives other values
 log = logging.getLogger("modulekg_widgets")
@@ -30,8 +31,8 @@ class Repair:
     def __init__(self, axes: Axes, outcome: Outcome) -> None:
         self.axes = axes
         self.outcome = outcome
-        self.runs = 0
-        self.corrections = Corrections(axes, self.rehearse)
+        self.neighbourhood = Neighbourhood(axes.graph)
+        self.corrections = Corrections(axes, self.near)
         self.precedents = Precedents(axes, self.corrections)
         self._moving: set[str] = set()  # numbers that change while the plan is made, as counters: they are no sizes
         self._listening = False  # whether a call has raised, so that it pays to hear what the next one asks for
@@ -40,15 +41,18 @@ class Repair:
         attributes = {path: change for path, change in draft.attributes().items() if path not in self._moving}
         return self.outcome.edits(draft.selection, attributes)
 
-    def rehearse(self, draft: Draft) -> Rehearsal:
-        self.runs += 1
+    def near(self, draft: Draft, position: int) -> Rehearsal:
+        """A dry run of what lies around an operator, the rest as planned; without a mismatch it came past that."""
+        return self.rehearse(draft, self.neighbourhood.of(position))
+
+    def rehearse(self, draft: Draft, near: Surroundings | None = None) -> Rehearsal:
         try:
-            found = rehearse(self.axes, draft.selection, self.edits(draft), self._listening)
+            found = rehearse(self.axes, draft.selection, self.edits(draft), self._listening, near)
         except MovedAttributeError as error:
             if error.path not in draft.attributes() or error.path in self._moving:
                 raise
             self._moving.add(error.path)
-            return self.rehearse(draft)
+            return self.rehearse(draft, near)
         self._listening = self._listening or bool(found.mismatch and found.mismatch.error)
         return found
 
@@ -95,10 +99,11 @@ class Repair:
         """Whether the cut model computes what the masked original does.
 
         The dry run proves it where the same operators ran on the same values, and each number among their arguments
-        is as before or the planned size of what it was the size of. Else the outputs tell; those of small models that
-        needed corrections do so anyway.
+        is as before or the planned size of what it was the size of. Else the outputs tell; those of small models do so
+        anyway where an attribute follows a size, for equal integers can be coincidence.
         """
-        affordable = bool(draft.changes) and self.axes.graph.flops() < AFFORDABLE
+        guessed = any(change.kind == ATTRIBUTE for change in draft.changes)
+        affordable = guessed and self.axes.graph.flops() < AFFORDABLE
         return (found.explained and not affordable) or self._agrees(draft, found)
 
     def _agrees(self, draft: Draft, found: Rehearsal) -> bool:
@@ -112,20 +117,39 @@ class Repair:
         return draft, found
 
     def _corrected(self, draft: Draft, mismatch: Mismatch) -> tuple[Draft, Rehearsal]:
-        """The first correction with which the dry run comes further."""
+        """The first correction with which the dry run comes further, made at all places that need the same."""
+        near = self.neighbourhood.of(mismatch.position)
+        if near is not None and self.rehearse(draft, near).mismatch != mismatch:
+            # what is not run again had written into the model, or its result is known by value
+            self.neighbourhood.untrue.add(mismatch.position)
         for trial in self._trials(draft, mismatch):
-            found = self.rehearse(trial)
-            if found.mismatch is None or _is_further(found.mismatch, mismatch):
-                if trial.changes[-1].kind == WHOLE:
-                    trial, found = self.corrections.fewest(draft, mismatch, trial, found)
-                log.debug("%s", trial.changes[-1])
-                self.precedents.add(draft, trial, mismatch)
-                return trial, found
+            close = self.near(trial, mismatch.position)
+            if not _is_further(close, mismatch):
+                continue
+            for option in self._narrowed(draft, mismatch, trial, close):
+                # what ran whole already need not do so again
+                found = close if option is trial and close.whole else self.rehearse(option)
+                if _is_further(found, mismatch):
+                    log.debug("%s", option.changes[len(draft.changes)])
+                    return option, found
         raise CutError(
             f"no plan could be made to run: {mismatch.where} "
             + (f"raises {shown(mismatch.error, 300)}" if mismatch.error else "gives sizes that no choice of axes meets")
             + ". Spare the module with keep=[…], or choose axes with only=[…]"
         )
+
+    def _narrowed(self, draft: Draft, mismatch: Mismatch, trial: Draft, found: Rehearsal) -> Iterator[Draft]:
+        """A correction that helps with as few axes spared as will do and wherever it is needed, then as it is."""
+        fewest = trial
+        if trial.changes[-1].kind == WHOLE:
+            fewest = self.corrections.fewest(draft, mismatch, trial, found)
+        self.precedents.add(draft, fewest, mismatch)
+        everywhere = self.precedents.everywhere(fewest, mismatch)
+        yield everywhere
+        if everywhere is not fewest:
+            yield fewest
+        if fewest is not trial:
+            yield trial
 
     def _trials(self, draft: Draft, mismatch: Mismatch) -> Iterator[Draft]:
         """What helped at the same line of another module of the class first."""
@@ -142,8 +166,11 @@ class Repair:
         return tuple(dict.fromkeys(told))
 
 
-def _is_further(now: Mismatch, before: Mismatch) -> bool:
+def _is_further(found: Rehearsal, before: Mismatch) -> bool:
     """Whether a dry run came further, or to the same place with fewer sizes that do not fit."""
+    now = found.mismatch
+    if now is None:
+        return True
     if now.position == before.position:
         return 0 < len(now.requests) < len(before.requests)
     return now.position > before.position

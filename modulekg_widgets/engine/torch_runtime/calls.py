@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -12,15 +12,22 @@ from modulekg_widgets.engine.torch_runtime.hooks import listening_to_modules
 from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.torch_runtime.modules import module_state
 
-Entered = Callable[[nn.Module, Any], object]
+Entered = Callable[[nn.Module, Any], Any]
 Left = Callable[..., object]
+
+
+class Given(NamedTuple):
+    """What a call gives that is not made."""
+
+    output: Any
 
 
 @contextmanager
 def hearing_calls(stage: Stage, entered: Entered, left: Left) -> Iterator[None]:
     """Call `entered(module, args)` before and `left(module, args, kwargs, output)` after each call of a module.
 
-    Where a call raised, `left` gets no output.
+    Where a call raised, `left` gets no output. A call for which `entered` has something `Given` is not made; it has so
+    only on a shadow.
     """
     if stage.shadow is None:
         with listening_to_modules(entered, left):
@@ -44,7 +51,9 @@ class _Call:
         self.module, self.entered, self.left = module, entered, left
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        self.entered(self.module, args)
+        given = self.entered(self.module, args)
+        if type(given) is Given:
+            return given.output
         try:
             output = self.module._call_impl(*args, **kwargs)
         except BaseException:

@@ -163,6 +163,7 @@ class ModuleCall:
     inputs: list[DataNode]
     outputs: list[DataNode] = field(default_factory=list)
     end: int | None = None  # None while it runs
+    result: Any = None  # what it gave, with nodes in the tensors' places; None where it is no plain structure
 
 
 class ModuleNode:

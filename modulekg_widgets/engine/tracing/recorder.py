@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from modulekg_widgets.engine.torch_runtime.caches import kept_result
-from modulekg_widgets.engine.torch_runtime.calls import hearing_calls
+from modulekg_widgets.engine.torch_runtime.calls import Given, hearing_calls
 from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.tracing.dataflow import (
     CONSTANT,
@@ -33,7 +33,7 @@ from modulekg_widgets.engine.tracing.layouts import remembered
 from modulekg_widgets.engine.tracing.operators import user_operators
 from modulekg_widgets.engine.tracing.signature import Signature, on_meta, signature_of
 from modulekg_widgets.engine.tracing.source import CallingLines
-from modulekg_widgets.engine.tracing.structure import tensors
+from modulekg_widgets.engine.tracing.structure import is_plain, tensors, with_tensors
 
 Tensor = torch.Tensor
 # what leaves tensors without an operator
@@ -56,9 +56,10 @@ class Recorder(TorchDispatchMode):
         self.on_meta = False
         self.last_way = False  # no other kind of tensors can be tried after these
         self.watch: Callable[[OperatorNode], None] | None = None  # is told of each call once it is recorded
+        self.instead: Callable[[str], Given | None] | None = None  # what a module gives that need not be called
         self._paths = paths
         self._nodes: dict[int, DataNode] = {}
-        self._stand_ins: dict[int, Tensor] = {}
+        self._stand_ins: dict[int, Tensor | None] = {}  # None: not made yet
         self._kept: list[Any] = []
         self._lines = CallingLines()
         self._scope = [""]
@@ -77,7 +78,8 @@ class Recorder(TorchDispatchMode):
             self._nodes[id(tensor)] = node
             self._kept.append(tensor)
             if self.stand_in is not None and not (self.on_meta and tensor.is_meta):
-                self._stand_ins[id(tensor)] = self.stand_in(tensor)
+                # where little of the pass runs, few of them are needed
+                self._stand_ins[id(tensor)] = None if self.instead is not None else self.stand_in(tensor)
         return node
 
     def node(self, tensor: Tensor) -> DataNode:
@@ -100,9 +102,17 @@ class Recorder(TorchDispatchMode):
 
     def seen(self, tensor: Tensor) -> Tensor:
         """What forward gets in the place of an input: the tensor that its operators see."""
-        stand_in = self._stand_ins.get(id(tensor), tensor)
+        stand_in = self._standing_in(tensor)
         self._nodes[id(stand_in)] = self._nodes[id(tensor)]
         return stand_in
+
+    def _standing_in(self, tensor: Tensor) -> Tensor:
+        found = self._stand_ins.get(id(tensor), tensor)
+        if found is None:
+            assert self.stand_in is not None
+            with _disable_current_modes():  # making it is no operator of the model
+                found = self._stand_ins[id(tensor)] = self.stand_in(tensor)
+        return found
 
     def _try_another_way(self, reason: str) -> None:
         if not self.last_way:
@@ -207,7 +217,7 @@ class Recorder(TorchDispatchMode):
         for tensor in self._written(signature, args, kwargs):
             old = self._nodes[id(tensor)]
             new = self._version(tensor, old, operator)
-            written[id(self._stand_ins.get(id(tensor), tensor))] = tensor
+            written[id(self._standing_in(tensor))] = tensor
             new.storage.writer, new.storage.written = operator, operator.index
             new.stamp = operator.index
         storage = None
@@ -245,19 +255,25 @@ class Recorder(TorchDispatchMode):
 
     # ------------------------------------------------------------ modules
 
-    def entered(self, module: nn.Module, args: Any) -> None:
+    def entered(self, module: nn.Module, args: Any) -> Given | None:
         """A module is called."""
         if threading.get_ident() != self._thread:
-            return
+            return None
         if self.on_meta and (torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")):
             self._try_another_way("autocast passes tensors without data by")
         path = self._paths.get(id(module), self._scope[-1])
+        if self.instead is not None and self.stage.shadow is not None and id(module) in self._paths:
+            given = self.instead(path)
+            if given is not None:
+                alike = self.stand_in if self.stand_in is not None and not self.on_meta else None
+                return given if alike is None else Given(with_tensors(given.output, alike))
         found = [self.node(tensor) for _, tensor in tensors(args)] if args else []
         call = ModuleCall(path, len(self.graph.operators), found)
         self._scope.append(path)
         self._calls.append(call)
         if id(module) in self._paths:  # others are no part of the model, their operators are their caller's
             self.graph.modules[path].calls.append(call)
+        return None
 
     def left(self, module: nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
         """A module's call ended; when it raised, torch passes neither keywords nor an output."""
@@ -269,6 +285,7 @@ class Recorder(TorchDispatchMode):
         if kwargs:
             call.inputs.extend(_before(self.node(tensor), call.start) for _, tensor in tensors(kwargs))
         call.outputs = [self.node(tensor) for _, tensor in tensors(output)]
+        call.result = with_tensors(output, self.node) if is_plain(output, Tensor) else None
 
 
 def _before(node: DataNode, start: int) -> DataNode:
@@ -326,7 +343,8 @@ class _Arguments:
             self.nodes.append(node)
             self.recorded.append(node)
             self.key.append((node.shape, node.stride, node.dtype))
-            return recorder._stand_ins.get(id(argument), argument)
+            stand_in = recorder._stand_ins.get(id(argument), argument)
+            return recorder._standing_in(argument) if stand_in is None else stand_in
         if isinstance(argument, list | tuple):
             outer, self.recorded = self.recorded, []
             self.key.append(len(argument))

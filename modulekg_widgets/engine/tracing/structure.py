@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+DEEPEST = 8  # levels of a structure that counts as plain
+
 
 def tensors(value: Any, name: str = "") -> Iterator[tuple[str, torch.Tensor]]:
     """Every tensor in `value` with a readable name such as `out.logits` or `x[0]`, each container entered once."""
@@ -38,6 +40,14 @@ def leaves(value: Any, kind: type, name: str = "") -> Iterator[tuple[str, Any]]:
 def with_leaves(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
     """A copy of `value` in which every instance of `kind` is what `change` makes of it."""
     return _copied(value, kind, change, {})
+
+
+def is_plain(value: Any, kind: type, depth: int = DEEPEST) -> bool:
+    """Whether `value` is made of instances of `kind`, numbers, text and None alone, in containers that are entered."""
+    if isinstance(value, kind) or type(value) in (int, float, bool, str, type(None)):
+        return True
+    entered = type(value) in (tuple, list, dict) or hasattr(value, "_fields") or dataclasses.is_dataclass(value)
+    return entered and depth > 0 and all(is_plain(part, kind, depth - 1) for _, part in entries(value))
 
 
 def entries(value: Any) -> list[tuple[str, Any]]:

@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, UninitializedModuleError, shown
 from modulekg_widgets.engine.identity.hierarchy import Walk, unwrapped, walk
+from modulekg_widgets.engine.torch_runtime.calls import Given
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.shadow import ALL, SHARED
 from modulekg_widgets.engine.torch_runtime.unfused import Unfused
@@ -45,11 +46,15 @@ def trace_dataflow(
     ways: Sequence[str] = (META, FAKE, REAL),
     prepare: Callable[[Walk], None] | None = None,
     watch: Callable[[OperatorNode], None] | None = None,
+    instead: Callable[[str], Given | None] | None = None,
+    around: AbstractContextManager[Any] | None = None,
     seed: int | None = None,
 ) -> Graph:
     """Record `model(*args, **kwargs)`; `training` sets the mode for the trace alone, `ways` the tensors to try.
 
     What `prepare` changes in the modules holds for the trace alone; `watch` is told of each operator once it has run;
+    `instead` says, by the path of a module that a shadow calls, what it gives if that call need not be made; `around`
+    is entered for the call of the model alone;
     `seed` is for what forward does by chance, and the process's random states stay as they are.
     Raises `TraceError` when the inputs do not fit or the forward pass raises; its `graph` ends where it stopped.
     """
@@ -73,7 +78,7 @@ def trace_dataflow(
                 stage.replaces = True
                 prepare(copied)
             try:
-                _run(graph, places, copied, stage, labels, mode, mode == ways[-1], watch)
+                _run(graph, places, copied, stage, labels, mode, mode == ways[-1], watch, instead, around)
             except ModuleKGError:
                 raise
             except Exception as caught:
@@ -100,13 +105,16 @@ def _run(
     mode: str,
     last_way: bool,
     watch: Callable[[OperatorNode], None] | None,
+    instead: Callable[[str], Given | None] | None,
+    around: AbstractContextManager[Any] | None,
 ) -> None:
     """Fill the graph by the call of the staged model."""
     graph.modules = _modules(graph, places)
     paths = {id(stage.of(node.module)): node.path for node in graph.modules.values()}
     world, stand_in = _world(mode)
     recorder = Recorder(graph, paths, stand_in, stage)
-    recorder.on_meta, recorder.last_way, recorder.watch = mode == META, last_way, watch
+    recorder.on_meta, recorder.last_way = mode == META, last_way
+    recorder.watch, recorder.instead = watch, instead
     for held in list(held_tensors(copied, module_places(copied))):
         node = recorder.adopt(held.tensor, held.kind, held.name)
         node.names += (held.name,)
@@ -116,7 +124,7 @@ def _run(
         if node.kind == INPUT and node not in graph.inputs:
             graph.inputs.append(node)
     args, kwargs = with_tensors(stage.held, recorder.seen)
-    with world, recording(recorder):
+    with world, around or nullcontext(), recording(recorder):
         output = call_model(stage.model, args, kwargs)
     found = dict.fromkeys(recorder.node(tensor) for _, tensor in tensors(output))
     graph.outputs = list(found)
