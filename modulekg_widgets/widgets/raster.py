@@ -35,12 +35,27 @@ Point = tuple[float, float]
 
 
 def saved_pictures(picture: str) -> dict[str, str]:
-    """What a saved notebook shows where there is no widget, by MIME type: the SVG, and a PNG where that is not safe.
+    """What a saved notebook shows where there is no widget, by MIME type: the SVG, and a PNG where that is not safe."""
+    return {"image/svg+xml": _with_words(picture), "image/png": base64.b64encode(png(picture)).decode("ascii")}
 
-    By the class the page knows a picture of ours (js/src/core/saved_picture.ts).
+
+def _with_words(picture: str) -> str:
+    """The SVG, and below it how to bring the widget back.
+
+    By the classes the page knows a picture of ours, and the words, which it writes itself (js/src/core/saved_picture.ts).
     """
-    marked = picture.replace("<svg", '<svg class="mkg-saved-picture"', 1).replace("</title>", f"; {WORDS}</title>", 1)
-    return {"image/svg+xml": marked, "image/png": base64.b64encode(png(picture)).decode("ascii")}
+    width, height = (float(ElementTree.fromstring(picture).attrib[name]) for name in ("width", "height"))
+    size = f'width="{width:g}" height="{height + FOOT:g}" viewBox="0 0 {width:g} {height + FOOT:g}"'
+    style = f'font-family="system-ui, sans-serif" font-size="12" fill="{INK}"'
+    return "\n".join(
+        [
+            f'<svg class="mkg-saved-picture" xmlns="http://www.w3.org/2000/svg" {size} role="img">',
+            f'<rect width="{width:g}" height="{height + FOOT:g}" fill="#ffffff"/>',
+            picture,
+            f'<text class="mkg-words" x="{LEFT}" y="{height + FOOT - 9:g}" {style}>{WORDS}</text>',
+            "</svg>",
+        ]
+    )
 
 
 def png(svg: str) -> bytes:

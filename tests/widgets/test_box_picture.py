@@ -47,8 +47,9 @@ def displayed(formatter: DisplayFormatter, widget: W.Widget) -> dict[str, Any]:
 
 
 def places(svg: str) -> list[tuple[float, float]]:
-    """Where the pictures are that stand directly in this one."""
-    inside = [child for child in ElementTree.fromstring(svg) if child.tag.endswith("svg")]
+    """Where the pictures are that stand directly in the box."""
+    (box,) = (child for child in ElementTree.fromstring(svg) if child.tag.endswith("svg"))
+    inside = [child for child in box if child.tag.endswith("svg")]
     return [(float(child.attrib["x"]), float(child.attrib["y"])) for child in inside]
 
 
@@ -126,7 +127,7 @@ def test_a_wide_row_goes_on_below_and_a_large_one_is_cut(formatter: DisplayForma
     bundle = displayed(formatter, W.HBox([graph() for _ in range(90)]))
     assert len(bundle["image/svg+xml"]) < 1.1 * LARGEST
     assert len(base64.b64decode(bundle["image/png"])) <= LARGEST_PNG
-    assert texts(bundle["image/svg+xml"])[-1] == f"and {90 - len(places(bundle['image/svg+xml']))} more"
+    assert texts(bundle["image/svg+xml"])[-2] == f"and {90 - len(places(bundle['image/svg+xml']))} more"
 
 
 class Theirs(W.VBox):
