@@ -93,11 +93,12 @@ class ModuleKGWidget(DOMWidget):
 
 def _add_box_pictures() -> None:
     """Where there is IPython, boxes of ipywidgets are displayed with the pictures of the widgets in them."""
+    from IPython.core.formatters import DisplayFormatter
     from IPython.core.getipython import get_ipython
 
-    shell = get_ipython()
-    if shell is not None and shell.display_formatter is not None:
-        add_box_pictures(shell.display_formatter, lambda box: note_captured(box, _current_run()[1]))
+    formatter = getattr(get_ipython(), "display_formatter", None)
+    if isinstance(formatter, DisplayFormatter):
+        add_box_pictures(formatter, lambda box: note_captured(box, _current_run()[1]))
 
 
 def _own(error: TraitError) -> TraitError:

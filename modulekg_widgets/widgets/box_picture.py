@@ -109,7 +109,7 @@ def _parts(widget: Widget) -> Iterator[tuple[str, Widget]]:
 
 def _shown_in(output: Output) -> Iterable[Widget]:
     """What the last run has displayed there, or what the page has told since."""
-    run, captured = vars(output).get(_CAPTURED, (None, []))
+    _, captured = vars(output).get(_CAPTURED, (None, []))
     known = [widget for reference in captured if (widget := reference()) is not None]
     if known:
         return known

@@ -42,7 +42,7 @@ def saved_pictures(picture: str) -> dict[str, str]:
 def _with_words(picture: str) -> str:
     """The SVG, and below it how to bring the widget back.
 
-    By the classes the page knows a picture of ours, and the words, which it writes itself (js/src/core/saved_picture.ts).
+    By the classes a page of ours knows the picture, and the words, which it writes itself (saved_picture.ts).
     """
     width, height = (float(ElementTree.fromstring(picture).attrib[name]) for name in ("width", "height"))
     size = f'width="{width:g}" height="{height + FOOT:g}" viewBox="0 0 {width:g} {height + FOOT:g}"'
