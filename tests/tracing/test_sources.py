@@ -174,6 +174,4 @@ def test_a_line_of_a_notebook_is_named_by_its_cell(monkeypatch: pytest.MonkeyPat
     graph = mk.trace(names["Net"](), torch.zeros(2, 4))
     assert [str(operator.source) for operator in graph.operators] == ["In[7]:3"]
     assert source_of(names["Net"]) == "In[7]:2"
-    compiler.cache(CELL, 9)  # the cell was run again
-    assert str(graph.operators[0].source) == "In[9]:3"
     assert source_of(nn.Linear) == f"torch/nn/modules/linear.py:{nn.Linear.__init__.__code__.co_firstlineno}"
