@@ -233,6 +233,41 @@ def test_a_thread_that_waits_leaves_the_model_alone(
             ended.set()
 
 
+class Unmade(nn.Module):
+    """A module without `super().__init__()`."""
+
+    def __init__(self) -> None:
+        pass
+
+
+class Unbound:
+    """A stand-in for what is not there."""
+
+    @property
+    def __class__(self) -> type:  # type: ignore[override]
+        raise RuntimeError("unbound")
+
+
+def test_what_other_threads_have_at_hand_is_looked_at_with_care() -> None:
+    model = plain()
+    plan = mk.plan(mk.trace(model, torch.randn(2, 4)), ratio=0.5)
+    begun, ended = threading.Event(), threading.Event()
+    around = nn.Sequential()
+    around.add_module("around", around)
+
+    def work(unmade: nn.Module, unbound: object, circle: nn.Module, slots: object) -> None:
+        begun.set()
+        while not ended.is_set():
+            sum(range(1000))
+
+    with beside(partial(work, Unmade(), Unbound(), around, object())):
+        assert begun.wait(60)
+        try:
+            plan.cut(model).undo()
+        finally:
+            ended.set()
+
+
 def test_a_thread_at_work_on_another_model_is_no_matter() -> None:
     model, other = plain(), plain()
     plan = mk.plan(mk.trace(model, torch.randn(2, 4)), ratio=0.5)

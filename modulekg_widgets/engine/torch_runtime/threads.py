@@ -36,7 +36,7 @@ class _Model:
         self.parameters = {id(tensor) for tensors in state for tensor in tensors if tensor is not None}
 
     def is_of(self, optimizer: torch.optim.Optimizer) -> bool:
-        groups = [group.get("params", ()) for group in optimizer.param_groups]
+        groups = [group.get("params", ()) for group in getattr(optimizer, "param_groups", ())]
         return any(id(p) in self.parameters for group in groups for p in group)
 
 
@@ -90,8 +90,8 @@ def _at_work(before: Mapping[int, float | None]) -> int | None:
 def _knows(frame: FrameType | None, model: _Model) -> bool:
     """Whether a stack has the model in reach: in its variables and their attributes, and in globals that it names."""
     while frame is not None:
-        names, variables = frame.f_code.co_names, frame.f_globals
-        values = [variables[name] for name in names if name in variables]
+        variables = frame.f_globals
+        values = [variables.get(name) for name in frame.f_code.co_names]
         if frame.f_locals is not variables:
             values += frame.f_locals.values()
         if any(_leads_to(value, model) or any(_leads_to(v, model) for v in _attributes(value)) for value in values):
@@ -101,19 +101,32 @@ def _knows(frame: FrameType | None, model: _Model) -> bool:
 
 
 def _attributes(value: object) -> Collection[object]:
+    if issubclass(type(value), (type, ModuleType)):
+        return ()
     try:
         found = object.__getattribute__(value, "__dict__")
     except AttributeError:
         return ()
-    return () if isinstance(value, (type, ModuleType)) or type(found) is not dict else list(found.values())
+    return list(found.values()) if type(found) is dict else ()
 
 
-def _leads_to(value: object, model: _Model) -> bool:
-    if isinstance(value, nn.Module):
-        return any(id(module) in model.modules for module in nn.Module.modules(value))
-    if isinstance(value, torch.optim.Optimizer):
-        return model.is_of(value)
-    return id(value) in model.parameters
+def _leads_to(value: Any, model: _Model) -> bool:
+    kind = type(value)  # what a stranger's object calls its class may be code
+    if issubclass(kind, nn.Module):
+        return _contains(value, model)
+    return model.is_of(value) if issubclass(kind, torch.optim.Optimizer) else id(value) in model.parameters
+
+
+def _contains(module: nn.Module, model: _Model) -> bool:
+    waiting, seen = [module], {id(module)}
+    while waiting:
+        next_one = waiting.pop()
+        if id(next_one) in model.modules:
+            return True
+        children = list((module_state(next_one).get("_modules") or {}).values())
+        waiting += [child for child in children if child is not None and id(child) not in seen]
+        seen.update(map(id, children))
+    return False
 
 
 class OthersWork:
