@@ -14,7 +14,7 @@ from modulekg_widgets.widgets.metric_reader import Updates
 from modulekg_widgets.widgets.metric_update import HISTOGRAM, LEAST_POINTS, Catalog, Series, most_telling
 from modulekg_widgets.widgets.picture import clean
 
-TO_KEEP = "show the panel again after the training: a saved notebook then keeps its curves"
+TO_KEEP = "to keep the curves, show the panel again after the training"
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, ROW = 560, 220, 64, 14, 34, 17
 MOST_MODULES, MOST_LINES, POINTS = 8, 12, 300
 SECONDS = 1.0  # of reading; a picture must not keep a cell waiting
