@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
@@ -17,6 +16,8 @@ from modulekg_widgets.engine.errors import (
     nearest,
     shown,
 )
+from modulekg_widgets.widgets.box_picture import add_box_pictures, note_captured
+from modulekg_widgets.widgets.raster import saved_pictures
 
 FRONT_END = "modulekg-widgets"
 
@@ -46,6 +47,7 @@ class ModuleKGWidget(DOMWidget):
         except TraitError as error:
             raise _own(error) from None
         self._owns_layout = "layout" not in state
+        _add_box_pictures()
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not name.startswith("_") and self._owns_layout and not hasattr(type(self), name):
@@ -82,22 +84,21 @@ class ModuleKGWidget(DOMWidget):
         _displayed(self)
         picture = self._static_picture()
         if picture:
-            bundle |= _saved_pictures(picture)
+            bundle |= saved_pictures(picture)
         return bundle
 
     def _static_picture(self) -> str | None:
         return None
 
 
-def _saved_pictures(picture: str) -> dict[str, str]:
-    """What a saved notebook shows where there is no widget, by MIME type: the SVG, and a PNG where that is not safe.
+def _add_box_pictures() -> None:
+    """Where there is IPython, boxes of ipywidgets are displayed with the pictures of the widgets in them."""
+    from IPython.core.formatters import DisplayFormatter
+    from IPython.core.getipython import get_ipython
 
-    By the class the page knows a picture of ours (js/src/core/saved_picture.ts).
-    """
-    from modulekg_widgets.widgets.raster import WORDS, png
-
-    marked = picture.replace("<svg", '<svg class="mkg-saved-picture"', 1).replace("</title>", f"; {WORDS}</title>", 1)
-    return {"image/svg+xml": marked, "image/png": base64.b64encode(png(picture)).decode("ascii")}
+    formatter = getattr(get_ipython(), "display_formatter", None)
+    if isinstance(formatter, DisplayFormatter):
+        add_box_pictures(formatter, lambda box: note_captured(box, _current_run()[1]))
 
 
 def _own(error: TraitError) -> TraitError:
@@ -120,6 +121,7 @@ _CELLS = "_mkg_cells"  # on the widget: the cells whose output shows it -> the r
 def _displayed(widget: ModuleKGWidget) -> None:
     """Note the cell that shows `widget`, and close what an earlier run of the same cell alone has shown."""
     cell, run = _current_run()
+    note_captured(widget, run)
     if cell is None:
         return
     for other in list(_open_widgets()):

@@ -14,6 +14,7 @@ from modulekg_widgets.widgets.metric_reader import Updates
 from modulekg_widgets.widgets.metric_update import HISTOGRAM, LEAST_POINTS, Catalog, Series, most_telling
 from modulekg_widgets.widgets.picture import clean
 
+TO_KEEP = "to keep the curves, show the panel again after the training"
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, ROW = 560, 220, 64, 14, 34, 17
 MOST_MODULES, MOST_LINES, POINTS = 8, 12, 300
 SECONDS = 1.0  # of reading; a picture must not keep a cell waiting
@@ -47,7 +48,7 @@ class Line:
 def svg(runs: Sequence[Run], shown: Shown) -> str:
     """The chart of the shown series as SVG without scripts, styles or references; text is escaped."""
     metric, lines, note = chart(runs, shown)
-    height = HEIGHT + ROW * len(lines) + ROW
+    height = (HEIGHT if lines else 2 * ROW) + ROW * len(lines) + ROW
     names = ", ".join(run.name for run in runs[:4])
     title = f"{metric or 'metrics'} of {names}"
     parts = [
@@ -58,6 +59,7 @@ def svg(runs: Sequence[Run], shown: Shown) -> str:
         _text(LEFT, 20, metric or "no values yet", "#1f2328"),
         _text(WIDTH - RIGHT, 20, names, "#59636e", "end"),
         *(_plot(lines, shown.log_scale) if lines else ()),
+        *(() if metric else (_text(LEFT, 20 + ROW, TO_KEEP, "#59636e"),)),
     ]
     for at, line in enumerate(lines):
         y = HEIGHT + ROW * at + 10

@@ -12,6 +12,7 @@ from modulekg_widgets.widgets.payload import class_of
 
 WIDTH, ROW, GAP, INSET, HEADER, MARGIN = 460, 30, 12, 12, 26, 16
 _LONGEST = 62  # characters of one line
+_CHARACTER = 7  # pixels, as most fonts have it at this size
 
 # Okabe and Ito's colours, told apart by every kind of colour vision; the same as on the canvas
 _FAMILIES = (
@@ -152,13 +153,15 @@ def _svg_box(box: Box) -> Iterator[str]:
         return
     yield f'<rect x="{box.x:g}" y="{box.y:g}" width="4" height="{min(box.height, ROW):g}" fill="{box.colour}"/>'
     baseline = box.y + (18 if box.kind == "frame" else 19)
-    yield f'<text x="{box.x + 12:g}" y="{baseline:g}" fill="#1f2328">{clean(box.title)}</text>'
+    room = int((box.width - 22) / _CHARACTER) - (len(box.detail) + 2 if box.detail else 0)
+    yield f'<text x="{box.x + 12:g}" y="{baseline:g}" fill="#1f2328">{clean(box.title, max(room, 8))}</text>'
     if box.detail:
         end = box.x + box.width - 10
         yield f'<text x="{end:g}" y="{baseline:g}" text-anchor="end" fill="#59636e">{clean(box.detail)}</text>'
 
 
-def clean(text: str) -> str:
+def clean(text: str, longest: int = _LONGEST) -> str:
     """One line of text for XML: shortened, escaped, without characters that XML does not know."""
-    short = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    longest = min(longest, _LONGEST)
+    short = text if len(text) <= longest else text[: longest - 1] + "…"
     return escape("".join(c if c.isprintable() else "\ufffd" for c in short), {'"': "&quot;"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import re
 import xml.etree.ElementTree as ElementTree
@@ -33,6 +34,30 @@ _BOLD = ("600", "700", "bold")
 Point = tuple[float, float]
 
 
+def saved_pictures(picture: str) -> dict[str, str]:
+    """What a saved notebook shows where there is no widget, by MIME type: the SVG, and a PNG where that is not safe."""
+    return {"image/svg+xml": _with_words(picture), "image/png": base64.b64encode(png(picture)).decode("ascii")}
+
+
+def _with_words(picture: str) -> str:
+    """The SVG, and below it how to bring the widget back.
+
+    By the classes a page of ours knows the picture, and the words, which it writes itself (saved_picture.ts).
+    """
+    width, height = (float(ElementTree.fromstring(picture).attrib[name]) for name in ("width", "height"))
+    size = f'width="{width:g}" height="{height + FOOT:g}" viewBox="0 0 {width:g} {height + FOOT:g}"'
+    style = f'font-family="system-ui, sans-serif" font-size="12" fill="{INK}"'
+    return "\n".join(
+        [
+            f'<svg class="mkg-saved-picture" xmlns="http://www.w3.org/2000/svg" {size} role="img">',
+            f'<rect width="{width:g}" height="{height + FOOT:g}" fill="#ffffff"/>',
+            picture,
+            f'<text class="mkg-words" x="{LEFT}" y="{height + FOOT - 9:g}" {style}>{WORDS}</text>',
+            "</svg>",
+        ]
+    )
+
+
 def png(svg: str) -> bytes:
     """`svg`, one of our static pictures (rect, path and text), and below it how to bring the widget back."""
     root = ElementTree.fromstring(svg)
@@ -52,22 +77,22 @@ def _drawn(root: ElementTree.Element, height: float, scale: float) -> Image:
     large = scale * SMOOTH
     image = Image.new("RGB", (round(width * scale) * SMOOTH, round((height + FOOT) * scale) * SMOOTH), "#ffffff")
     draw = ImageDraw.Draw(image)
-    for element in root.iter():
+    for element, origin in _placed(root):
         match _kind(element):
             case "rect":
-                _rect(draw, element.attrib, large)
+                _rect(draw, element.attrib, origin, large)
             case "path":
-                _path(draw, element.attrib, large)
+                _path(draw, element.attrib, origin, large)
     # nothing of what was cut off may stand below
     draw.rectangle((0, height * large, *image.size), fill="#ffffff")
     image = image.reduce(SMOOTH)
     draw = ImageDraw.Draw(image)
-    for element in root.iter():
-        if _kind(element) == "text" and float(element.attrib["y"]) <= height:
-            _text(draw, element.attrib, element.text or "", scale)
+    for element, origin in _placed(root):
+        if _kind(element) == "text" and float(element.attrib["y"]) + origin[1] <= height:
+            _text(draw, element.attrib, element.text or "", origin, scale)
     is_whole = height >= float(root.attrib["height"])
     words = WORDS if is_whole else f"the beginning of the picture; {WORDS}"
-    _text(draw, {"x": str(LEFT), "y": str(height + FOOT - 9), "fill": INK}, words, scale)
+    _text(draw, {"x": str(LEFT), "y": str(height + FOOT - 9), "fill": INK}, words, (0, 0), scale)
     return image
 
 
@@ -89,10 +114,19 @@ def _kind(element: ElementTree.Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
-def _text(draw: ImageDraw, given: Mapping[str, str], words: str, scale: float) -> None:
+def _placed(element: ElementTree.Element, x: float = 0, y: float = 0) -> Iterator[tuple[ElementTree.Element, Point]]:
+    """Every element, with the corner of the picture that it is in: a picture may hold others."""
+    if _kind(element) == "svg":
+        x, y = x + float(element.get("x", 0)), y + float(element.get("y", 0))
+    yield element, (x, y)
+    for child in element:
+        yield from _placed(child, x, y)
+
+
+def _text(draw: ImageDraw, given: Mapping[str, str], words: str, origin: Point, scale: float) -> None:
     size = float(given.get("font-size", 12)) * _FONT_SIZE * scale
     font = _font(given.get("font-weight", "") in _BOLD, size)
-    at = float(given["x"]) * scale, float(given["y"]) * scale
+    at = (origin[0] + float(given["x"])) * scale, (origin[1] + float(given["y"])) * scale
     draw.text(at, words, given["fill"], font, _ANCHORS[given.get("text-anchor", "start")])
 
 
@@ -112,8 +146,9 @@ def _font(is_bold: bool, size: float) -> FreeTypeFont | ImageFont:
         return ImageFont.load_default(size)
 
 
-def _rect(draw: ImageDraw, given: Mapping[str, str], scale: float) -> None:
+def _rect(draw: ImageDraw, given: Mapping[str, str], origin: Point, scale: float) -> None:
     x, y, width, height, radius = (float(given.get(name, 0)) * scale for name in ("x", "y", "width", "height", "rx"))
+    x, y = x + origin[0] * scale, y + origin[1] * scale
     if min(width, height) < 1:
         return
     box = (x, y, x + width - 1, y + height - 1)
@@ -121,12 +156,12 @@ def _rect(draw: ImageDraw, given: Mapping[str, str], scale: float) -> None:
     draw.rounded_rectangle(box, radius, given.get("fill"), given.get("stroke"), max(1, round(scale)))
 
 
-def _path(draw: ImageDraw, given: Mapping[str, str], scale: float) -> None:
+def _path(draw: ImageDraw, given: Mapping[str, str], origin: Point, scale: float) -> None:
     fill, stroke = given.get("fill", "none"), given.get("stroke")
     width = max(1, round(float(given.get("stroke-width", 1)) * scale))
     dashes = [float(part) * scale for part in given.get("stroke-dasharray", "").split()]
     for points in polylines(given["d"]):
-        line = [(x * scale, y * scale) for x, y in points]
+        line = [((x + origin[0]) * scale, (y + origin[1]) * scale) for x, y in points]
         if fill != "none" and len(line) > 2:
             draw.polygon(line, fill)
         if stroke is None:

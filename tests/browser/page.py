@@ -35,10 +35,17 @@ LAB_NOISE = re.compile(
 
 _numbers = itertools.count()
 
-KERNEL_IDLE = """() => {
-  const kernel = window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel;
+# the notebook in front, or the first where another tab is: a tab may take the focus late, once it has loaded
+NOTEBOOK = """(() => {
+  const shell = window.jupyterapp?.shell;
+  const isNotebook = widget => Boolean(widget?.sessionContext && widget.content?.widgets);
+  return isNotebook(shell?.currentWidget) ? shell.currentWidget : [...(shell?.widgets('main') ?? [])].find(isNotebook);
+})()"""
+
+KERNEL_IDLE = f"""() => {{
+  const kernel = {NOTEBOOK}?.sessionContext.session?.kernel;
   return kernel && kernel.connectionStatus === 'connected' && kernel.status === 'idle';
-}"""
+}}"""
 
 NOTEBOOK_READY = """name => {
   const context = window.jupyterapp?.shell.currentWidget?.context;
@@ -57,7 +64,7 @@ CLOSED = """() => {
 }"""
 
 EXECUTE = """async code => {
-  const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+  const kernel = NOTEBOOK.sessionContext.session.kernel;
   const future = kernel.requestExecute({ code, store_history: false, stop_on_error: false });
   const result = { text: '', error: null };
   future.onIOPub = message => {
@@ -66,7 +73,7 @@ EXECUTE = """async code => {
   };
   await future.done;
   return result;
-}"""
+}""".replace("NOTEBOOK", NOTEBOOK)
 
 RUN_CELL = """async ([index, until, limit]) => {
   const notebook = window.jupyterapp.shell.currentWidget.content;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from browser.page import NotebookPage
@@ -27,15 +28,21 @@ ROWS = f"""() => Array.from(document.querySelectorAll('{PANEL} li'), row => [
   row.querySelector('.mkg-lab-object-size').textContent,
 ].join(' | '))"""
 
-OPEN_FILES = """() => Array.from(
-  window.jupyterapp.shell.widgets('main'), widget => widget.context?.path
-).filter(Boolean)"""
+OPEN_TABS = "() => [...window.jupyterapp.shell.widgets('main')].length"
 
 SET = """async ([id, name, value]) => {
   const registry = await window.jupyterapp.resolveRequiredService(
     Array.from(window.jupyterapp.pluginRegistry._services.keys()).find(t => t.name.includes('ISettingRegistry')));
   await registry.set(id, name, value);
 }"""
+
+
+def tabs_in(area: dict[str, Any] | None) -> Iterator[str]:
+    """The names of the tabs in an area of a saved layout and in its parts."""
+    if area is not None:
+        yield from area.get("widgets", [])
+        for part in area.get("children", []):
+            yield from tabs_in(part)
 
 
 class LabPlugin:
@@ -78,20 +85,21 @@ class LabPlugin:
         """Change one of the plugin's settings, as the settings editor does."""
         self.page.evaluate(SET, [SETTINGS, name, value])
 
-    def wait_until_saved(self, paths: list[str]) -> None:
-        """Wait until the server has a layout with these files; on a busy machine it is late."""
-        for _ in range(100):
-            saved = json.dumps(self.notebook.server.request("GET", "/lab/api/workspaces"))
-            if all(path in saved for path in paths):
+    def wait_until_saved(self, workspace: str) -> None:
+        """Wait until the server has a layout with all tabs that are open; on a busy machine it is late."""
+        open_tabs = self.page.evaluate(OPEN_TABS)
+        for _ in range(300):
+            saved = self.notebook.server.request("GET", f"/lab/api/workspaces/{workspace}")
+            dock = saved["data"].get("layout-restorer:data", {}).get("main", {}).get("dock")
+            if len(list(tabs_in(dock))) == open_tabs:
                 return
             self.notebook.pause(200)
-        raise AssertionError(f"the layout with {paths} was not saved: {saved[:2000]}")
+        raise AssertionError(f"the layout with {open_tabs} tabs was not saved: {json.dumps(saved)[:2000]}")
 
     def reload(self) -> None:
         """Load the page again in the same workspace, once JupyterLab has saved its layout."""
         self.notebook.command("docmanager:save-all")
-        self.notebook.pause(2_000)
-        self.wait_until_saved(self.page.evaluate(OPEN_FILES))
+        self.wait_until_saved(self.notebook.workspace)
         address = self.page.url.partition("?")[0]
         self.page.goto(address)
         self.notebook.wait_for("() => window.jupyterapp !== undefined")

@@ -153,7 +153,7 @@ def test_a_reload_brings_tabs_panel_and_viewers_back(plugin: LabPlugin) -> None:
     plugin.notebook.screenshot("lab-restored")
     plugin.focus_notebook()
     count = "len([w for w in __import__('gc').get_objects() if type(w).__name__ == 'ModelGraph' and w.comm])"
-    assert plugin.notebook.value(count) == 1 + 1  # the explorer, and the one that wrote the file
+    plugin.notebook.wait_for_value(count, 1 + 1)  # the explorer, and the one that wrote the file
     plugin.notebook.execute("del small")
     plugin.reload()
     plugin.notebook.wait_for("() => /has no “small” now/.test(document.querySelector('.mkg-lab-note')?.textContent)")

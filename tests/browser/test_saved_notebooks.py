@@ -42,8 +42,12 @@ SHOWN = [
     "mk.KnowledgeExplorer(kg)",
     "mk.Workbench(model, x, monitor=monitor)",
     "mk.ModelGraph(hostile)",
+    "ipywidgets.HBox([mk.ModelGraph(model, x), ipywidgets.VBox([mk.MaskEditor(model, x), ipywidgets.IntSlider()])])",
+    "ipywidgets.Tab([mk.MetricPanel(monitor), mk.ModelGraph(hostile)], titles=payloads[:2])",
+    "ipywidgets.interactive(lambda n: display(mk.ModelGraph(model)), n=3)",
+    "output = ipywidgets.Output()\nwith output:\n    display(mk.ForwardPlayer(model, x))\noutput",
 ]
-OTHER = "ipywidgets.IntSlider(7)"  # has no picture, and is none of our business
+OTHER = "ipywidgets.HBox([ipywidgets.IntSlider(7)])"  # has no picture, and is none of our business
 CELLS = [SETUP.format(payloads=PAYLOADS), *SHOWN, OTHER]
 WORDS = "run the cell to make it live"
 FAILURES = ("Error displaying widget", "could not be displayed", "Loading widget", "Javascript Error")

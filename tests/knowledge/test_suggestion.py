@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from tqdm import tqdm
 
 import modulekg_widgets as mk
 from identity.samples import zoo_model
@@ -20,6 +21,7 @@ from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode
 from modulekg_widgets.engine.knowledge.prediction.datasets import is_imagenet, likeness
 from modulekg_widgets.engine.knowledge.prediction.published import published
 from modulekg_widgets.engine.knowledge.records import model_record
+from modulekg_widgets.engine.knowledge.suggestion import known_models
 from modulekg_widgets.engine.knowledge.suggestion.candidates import Candidate, Ranking, in_units
 from modulekg_widgets.engine.knowledge.suggestion.known_models import KnownModels, Wish, suggest
 
@@ -70,6 +72,21 @@ def test_candidates_build_and_run_with_the_classes_of_the_data_set() -> None:
             assert sum(parameter.numel() for parameter in module.parameters()) == row.parameters
     model = next(row for row in rows if row.kind == "model")
     assert model.build(num_classes=7)(torch.rand(2, 3, 64, 64)).shape == (2, 7)
+
+
+def test_a_search_that_ends_early_is_shown_as_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A notebook shows a bar that is closed before its end in red, as after an error."""
+    closed = []
+
+    class Bar(tqdm):
+        def close(self) -> None:
+            closed.append((self.n, self.total))
+            super().close()
+
+    monkeypatch.setattr(known_models, "tqdm", Bar)
+    assert len(suggested(kinds=["model"], n=1)) == 1
+    assert closed
+    assert all(done >= total for done, total in closed)
 
 
 def test_published_and_own_runs_are_told() -> None:

@@ -3,14 +3,18 @@
 import contextlib
 import inspect
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
+from IPython.core.compilerop import CachingCompiler
 from torch import nn
 from torch.nn import functional as F
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import TraceError
+from modulekg_widgets.engine.identity.source import source_of
 from tracing.samples import Calls, unchanged
 
 HERE = Path(__file__)
@@ -152,3 +156,22 @@ def test_no_warning_when_forward_stops(recwarn: pytest.WarningsRecorder) -> None
     with contextlib.suppress(TraceError):
         mk.trace(nn.Sequential(Stops(ValueError)), torch.zeros(2, 4))
     assert [str(warning.message) for warning in recwarn] == []
+
+
+CELL = """class Net(nn.Module):
+    def forward(self, x):
+        return x.flip(1)
+"""
+
+
+def test_a_line_of_a_notebook_is_named_by_its_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file that Python knows it by has a number for a name."""
+    compiler = CachingCompiler()
+    shell = SimpleNamespace(compile=compiler)
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+    names: dict[str, Any] = {"nn": nn}
+    exec(compile(CELL, compiler.cache(CELL, 7), "exec"), names)
+    graph = mk.trace(names["Net"](), torch.zeros(2, 4))
+    assert [str(operator.source) for operator in graph.operators] == ["In[7]:3"]
+    assert source_of(names["Net"]) == "In[7]:2"
+    assert source_of(nn.Linear) == f"torch/nn/modules/linear.py:{nn.Linear.__init__.__code__.co_firstlineno}"

@@ -173,9 +173,11 @@ export class DiffView {
   /** Left to right, in tree order: first what changed on the left, then what only the right has. */
   private findDifferences(): Place[] {
     const [left, right] = this.sides;
-    const places = (side: Side, keep: (status: Status) => boolean) =>
-      side.status.flatMap((status, node) => (node > 0 && keep(status) && isItself(side, node) ? [{ side, node }] : []));
-    return [...places(left, status => status !== "same"), ...places(right, status => status === "added")];
+    const places = (side: Side, other: Side, keep: (status: Status) => boolean) =>
+      side.status.flatMap((status, node) =>
+        node > 0 && keep(status) && isItself(side, other, node) ? [{ side, node }] : []
+      );
+    return [...places(left, right, status => status !== "same"), ...places(right, left, status => status === "added")];
   }
 }
 
@@ -186,12 +188,18 @@ interface Place {
 }
 
 /** Not merely changed by something inside it, nor there or gone together with what is around it. */
-function isItself({ h, status }: Side, node: number): boolean {
+function isItself(side: Side, other: Side, node: number): boolean {
+  const { h, status, partners } = side;
   if (status[node] === "changed") {
-    return !h.children(node).some(child => status[child] !== "same");
+    const partner = partners.get(node); // what was added inside stands on the other side only
+    return !differsInside(side, node) && (partner === undefined || !differsInside(other, partner));
   }
   const isWhole = status[node] === "added" || status[node] === "removed";
   return !isWhole || status[h.parent(node)] !== status[node];
+}
+
+function differsInside({ h, status }: Side, node: number): boolean {
+  return h.children(node).some(child => status[child] !== "same");
 }
 
 /** The right side opens what corresponds to what is open on the left. */

@@ -154,17 +154,19 @@ describe("side by side", () => {
   const payload = () => compared(resnet([1, 2, 1, 1]), resnet([1, 3, 1, 1]));
 
   it("links the selection and steps through the differences", async () => {
-    const { host, store } = mount(payload(), { view: "diff", expanded: ["layer2"] });
+    const { host, store } = mount(compared(resnet([1, 2, 1, 2]), resnet([1, 3, 1, 1])), { view: "diff", expanded: ["layer2"] });
     await settled();
     expect(host.dataset.mkgReady).toBe("true");
     expect(host.querySelectorAll(".mkg-graph-canvas")).toHaveLength(2);
     const entry = (status: string) => host.querySelector(`[data-mkg-status=${status}].mkg-diff-entry`)?.textContent;
     expect(entry("added")).toMatch(/added 8$/);
-    expect(entry("changed")).toMatch(/changed 2$/);
+    expect(entry("changed")).toMatch(/changed 3$/);
     const next = host.querySelector<HTMLButtonElement>(".mkg-next-difference");
-    expect(host.querySelector(".mkg-diff-place")?.textContent).toBe("2 differences"); // what is inside of an added block is none
+    // neither what is inside of an added block nor what is around it is a difference of its own
+    expect(host.querySelector(".mkg-diff-place")?.textContent).toBe("2 differences");
     next?.click();
-    expect(store.get("selected")).toBe("layer2");
+    expect(store.get("selected")).toBe("layer4.1");
+    expect(host.querySelector(".mkg-diff-place")?.textContent).toBe("1 of 2 · layer4.1 removed");
     next?.click();
     expect(host.querySelector(".mkg-diff-place")?.textContent).toBe("2 of 2 · layer2.2 added");
   });

@@ -12,6 +12,11 @@ describe("the address of a saved picture", () => {
     expect(text(pictureAddress({ ...VIEW, "image/svg+xml": SVG.split(/(?=<text)/) }))).toBe(SVG);
   });
 
+  it("leaves the words out that the page writes below it", () => {
+    const given = SVG.replace("</svg>", `<text class="mkg-words" x="16" y="9">${WORDS}</text></svg>`);
+    expect(text(pictureAddress({ ...VIEW, "image/svg+xml": given }))).toBe(SVG);
+  });
+
   it.each([
     {},
     VIEW,

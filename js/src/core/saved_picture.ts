@@ -7,7 +7,9 @@ export const VIEW_TYPE = "application/vnd.jupyter.widget-view+json";
 export const WORDS = "run the cell to make it live";
 
 const SVG_TYPE = "image/svg+xml";
-const MARK = '<svg class="mkg-saved-picture"'; // modulekg_widgets/widgets/_base.py writes it
+// modulekg_widgets/widgets/raster.py writes both
+const MARK = '<svg class="mkg-saved-picture"';
+const WORDS_INSIDE = /<text class="mkg-words"[^<]*<\/text>/; // for hosts that add none below
 
 /** The address of the picture among the data of an output that shows a widget of ours; null for any other output. */
 export function pictureAddress(data: Readonly<Record<string, unknown>>): string | null {
@@ -17,7 +19,8 @@ export function pictureAddress(data: Readonly<Record<string, unknown>>): string 
     return null;
   }
   // half characters have no address
-  return `data:${SVG_TYPE};charset=utf-8,${encodeURIComponent(text.replace(/\p{Surrogate}/gu, "\ufffd"))}`;
+  const picture = text.replace(WORDS_INSIDE, "").replace(/\p{Surrogate}/gu, "\ufffd");
+  return `data:${SVG_TYPE};charset=utf-8,${encodeURIComponent(picture)}`;
 }
 
 /** The picture, with `words` below it. As an image it runs no script and loads nothing, whatever is in it. */

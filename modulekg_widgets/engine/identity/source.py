@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from pathlib import PurePath
 
@@ -19,8 +20,21 @@ def source_of(cls: type) -> str | None:
         codes = [v.__code__ for v in class_dict(base).values() if type(v) is types.FunctionType]
         if codes:
             first = min(codes, key=lambda code: code.co_firstlineno)
-            return f"{_short_file(first.co_filename, class_names(base)[0])}:{first.co_firstlineno}"
+            file = cell_of(first.co_filename) or _short_file(first.co_filename, class_names(base)[0])
+            return f"{file}:{first.co_firstlineno}"
     return None
+
+
+def cell_of(file: str) -> str | None:
+    """The cell of a notebook that Python knows as `file`, such as `In[3]`; None for any other file.
+
+    The file of a cell has a number for a name, which no reader can find; IPython has counted it.
+    """
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    name_of = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    found = name_of(file) if name_of is not None else None
+    return None if found is None else found[1]
 
 
 def _short_file(file: str, module: str) -> str:

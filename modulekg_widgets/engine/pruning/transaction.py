@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from torch import nn
 
 from modulekg_widgets.engine.errors import ModelInUseError, shown
-from modulekg_widgets.engine.torch_runtime.threads import user_of
+from modulekg_widgets.engine.torch_runtime.threads import user_of, worker_on
 
 T = TypeVar("T")
 
@@ -53,20 +53,19 @@ def commit(writes: Sequence[Write], result: T, modules: Sequence[nn.Module] = ()
     Nothing may follow the call of this function, and the call is a plain one, after which Python looks for no signals:
     the last thing that can fail stands inside its `try`.
     """
-    refuse_in_use(modules)
+    _refuse(modules, worker_on(modules))
     try:
         for write in writes:
             write.put(write.after)
-        refuse_in_use(modules)
+        _refuse(modules, user_of(modules))
         return result
     except BaseException:
         _take_back(writes)
         raise
 
 
-def refuse_in_use(modules: Sequence[nn.Module]) -> None:
-    """Raise `ModelInUseError` where another thread runs or trains one of the modules."""
-    if modules and (user := user_of(modules)) is not None:
+def _refuse(modules: Sequence[nn.Module], user: str | None) -> None:
+    if user is not None:
         name = shown(type(modules[0]).__name__)
         raise ModelInUseError(
             f"{name} cannot be changed now: {user}. Wait for that thread, or stop it; all is as it was"

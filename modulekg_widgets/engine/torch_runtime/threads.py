@@ -6,8 +6,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator
-from types import FrameType
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import FrameType, ModuleType
 from typing import Any
 
 import torch
@@ -23,19 +23,110 @@ _WAITING = {"wait", "_wait_for_tstate_lock", "select", "_worker", "accept", "rea
 _OF_KERNELS = {"asyncio", "zmq", "tornado", "ipykernel", "jupyter_client", "prompt_toolkit", "debugpy"}
 MOST_NODES = 1_000_000  # of a graph of gradients
 MOST_WHILE_WAITING = 5e-4  # seconds of computing of a thread that wakes up to see that it has to wait on
+WATCHED = 0.2  # seconds in which a thread that trains a model is seen to compute
+MOST_WHILE_WATCHED = 2e-3  # seconds of computing in that time of one that only waits
+
+
+class _Model:
+    """Some modules and their parameters, by identity."""
+
+    def __init__(self, modules: Iterable[nn.Module]) -> None:
+        self.modules: dict[int, Any] = {id(module): module for module in modules}
+        state = [(module_state(m).get("_parameters") or {}).values() for m in self.modules.values()]
+        self.parameters = {id(tensor) for tensors in state for tensor in tensors if tensor is not None}
+
+    def is_of(self, optimizer: torch.optim.Optimizer) -> bool:
+        groups = [group.get("params", ()) for group in getattr(optimizer, "param_groups", ())]
+        return any(id(p) in self.parameters for group in groups for p in group)
 
 
 def user_of(modules: Iterable[nn.Module]) -> str | None:
     """What another thread does with some of these modules at this moment, in words; None when nothing."""
-    own: dict[int, Any] = {id(module): module for module in modules}
-    state = [(module_state(m).get("_parameters") or {}).values() for m in own.values()]
-    parameters = {id(tensor) for tensors in state for tensor in tensors if tensor is not None}
-    for name, frame in _other_stacks():
+    return _user_of(_Model(modules))
+
+
+def _user_of(model: _Model) -> str | None:
+    for ident, top in _other_stacks():
+        frame: FrameType | None = top
         while frame is not None:
-            if (found := _use(frame, own, parameters)) is not None:
-                return f"the thread {name!r} runs {found}"
+            if (found := _use(frame, model)) is not None:
+                return f"the thread {_name_of(ident)!r} runs {found}"
             frame = frame.f_back
     return None
+
+
+def worker_on(modules: Iterable[nn.Module]) -> str | None:
+    """What another thread does with some of these modules, between its passes too, in words; None when nothing.
+
+    Between two passes the stack of a thread that trains shows neither. So threads that know the model are watched for
+    a moment: one that computes is at work on it, one that waits, for a lock say, leaves it alone.
+    """
+    model = _Model(modules)
+    if (found := _user_of(model)) is not None:
+        return found
+    seconds = dict(_cpu_seconds())
+    before = {ident: seconds.get(ident) for ident, frame in _other_stacks() if _knows(frame, model)}
+    end = time.monotonic() + WATCHED
+    while found is None and before and time.monotonic() < end:
+        time.sleep(WATCHED / 100)
+        at_work = _at_work(before)
+        found = _user_of(model) or (at_work and f"the thread {_name_of(at_work)!r} is at work on it") or None
+    return found
+
+
+def _at_work(before: Mapping[int, float | None]) -> int | None:
+    """The first of these threads that has computed since."""
+    seconds, frames = dict(_cpu_seconds()), sys._current_frames()
+    for ident, earlier in before.items():
+        now = seconds.get(ident)
+        if earlier is None or now is None:  # no such clock on this system
+            if not _waits(frames.get(ident)):
+                return ident
+        elif now - earlier > MOST_WHILE_WATCHED:
+            return ident
+    return None
+
+
+def _knows(frame: FrameType | None, model: _Model) -> bool:
+    """Whether a stack has the model in reach: in its variables and their attributes, and in globals that it names."""
+    while frame is not None:
+        variables = frame.f_globals
+        values = [variables.get(name) for name in frame.f_code.co_names]
+        if frame.f_locals is not variables:
+            values += frame.f_locals.values()
+        if any(_leads_to(value, model) or any(_leads_to(v, model) for v in _attributes(value)) for value in values):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _attributes(value: object) -> Collection[object]:
+    if issubclass(type(value), (type, ModuleType)):
+        return ()
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return ()
+    return list(found.values()) if type(found) is dict else ()
+
+
+def _leads_to(value: Any, model: _Model) -> bool:
+    kind = type(value)  # what a stranger's object calls its class may be code
+    if issubclass(kind, nn.Module):
+        return _contains(value, model)
+    return model.is_of(value) if issubclass(kind, torch.optim.Optimizer) else id(value) in model.parameters
+
+
+def _contains(module: nn.Module, model: _Model) -> bool:
+    waiting, seen = [module], {id(module)}
+    while waiting:
+        next_one = waiting.pop()
+        if id(next_one) in model.modules:
+            return True
+        children = list((module_state(next_one).get("_modules") or {}).values())
+        waiting += [child for child in children if child is not None and id(child) not in seen]
+        seen.update(map(id, children))
+    return False
 
 
 class OthersWork:
@@ -73,23 +164,23 @@ def _seconds_of(thread: threading.Thread) -> float | None:
         return 0.0
 
 
-def _other_stacks() -> Iterator[tuple[str, FrameType | None]]:
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
+def _other_stacks() -> Iterator[tuple[int, FrameType]]:
     own = threading.get_ident()
-    for ident, frame in sys._current_frames().items():
-        if ident != own:
-            yield names.get(ident, str(ident)), frame
+    return ((ident, frame) for ident, frame in sys._current_frames().items() if ident != own)
 
 
-def _use(frame: FrameType, modules: dict[int, Any], parameters: Collection[int]) -> str | None:
+def _name_of(ident: int) -> str:
+    return next((thread.name for thread in threading.enumerate() if thread.ident == ident), str(ident))
+
+
+def _use(frame: FrameType, model: _Model) -> str | None:
     code = frame.f_code
     if code in _CALLS:
-        return "its forward pass" if id(frame.f_locals.get("self")) in modules else None
+        return "its forward pass" if id(frame.f_locals.get("self")) in model.modules else None
     if code.co_name in _BACKWARD and "autograd" in code.co_filename:
-        return "its backward pass" if _reaches(frame.f_locals.get("t_outputs"), parameters) else None
+        return "its backward pass" if _reaches(frame.f_locals.get("t_outputs"), model.parameters) else None
     if code.co_name == "step" and isinstance(optimizer := frame.f_locals.get("self"), torch.optim.Optimizer):
-        groups = [group.get("params", ()) for group in optimizer.param_groups]
-        return "a step of its optimizer" if any(id(p) in parameters for group in groups for p in group) else None
+        return "a step of its optimizer" if model.is_of(optimizer) else None
     return None
 
 

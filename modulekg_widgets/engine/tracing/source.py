@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import torch
 
+from modulekg_widgets.engine.identity.source import cell_of
+
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _ENGINE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _USER, _LIBRARY, _RECORDER = range(3)
@@ -22,7 +24,7 @@ class Source(NamedTuple):
     line: int
 
     def __str__(self) -> str:
-        return f"{_short(self.file)}:{self.line}"
+        return f"{cell_of(self.file) or _short(self.file)}:{self.line}"
 
 
 @cache

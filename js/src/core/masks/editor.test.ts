@@ -252,6 +252,26 @@ describe("the ratio", () => {
     field.dispatchEvent(new Event("change"));
     expect([field.getAttribute("aria-invalid"), dropped(session)[0].length]).toEqual(["true", 2]);
   });
+
+  it("is not drawn anew from the share that it came to, when the field is left", async () => {
+    const { session, find } = mount();
+    const field = find<HTMLInputElement>(".mkg-mask-ratio-field");
+    field.value = "0.3";
+    field.dispatchEvent(new Event("change"));
+    const chosen = dropped(session);
+    await settle(40);
+    find(".mkg-mask-undo").click();
+    await settle(40);
+    find(".mkg-mask-redo").click(); // now the field shows the share that goes
+    await settle(40);
+    const shown = field.value;
+    expect(shown).not.toBe("0.3");
+    field.dispatchEvent(new Event("change"));
+    expect([dropped(session), field.value]).toEqual([chosen, shown]);
+    field.value = "0.9";
+    field.dispatchEvent(new Event("change"));
+    expect(dropped(session)).not.toEqual(chosen);
+  });
 });
 
 describe("hostile texts", () => {

@@ -11,6 +11,7 @@ export class RatioControl {
   private readonly slider = el("input", "mkg-mask-ratio-slider");
   private readonly field = el("input", "mkg-mask-ratio-field");
   private isOurs = false; // the draft is what the control last said
+  private shown = ""; // in the field; a page tells of a change again when the field is left
 
   constructor(private readonly scene: Scene) {
     const { slider, field, element } = this;
@@ -52,6 +53,7 @@ export class RatioControl {
   }
 
   private typed(): void {
+    if (this.field.value === this.shown) return;
     const ratio = Number(this.field.value);
     const isWrong = this.field.value.trim() === "" || !(ratio >= 0 && ratio < 1);
     this.field.setAttribute("aria-invalid", String(isWrong));
@@ -83,6 +85,7 @@ export class RatioControl {
     this.slider.value = text;
     this.slider.setAttribute("aria-valuetext", `${Math.round(ratio * 1000) / 10} %`);
     if (this.field.value === "" || Number(this.field.value) !== Number(text)) this.field.value = text;
+    this.shown = this.field.value;
     this.field.setAttribute("aria-invalid", "false");
   }
 }

@@ -123,8 +123,10 @@ class KnownModels:
         """The best within the budget; behind those that were built the ones that nobody can build."""
         found: list[Candidate] = []
         unbuilt: list[Candidate] = []
-        for record, prediction in tqdm(self.ranked, "trying models", unit="model", delay=2, leave=False):
+        bar = tqdm(self.ranked, "trying models", unit="model", delay=2, leave=False)
+        for record, prediction in bar:
             if len(found) == count:
+                bar.total = bar.n  # a notebook shows a bar that ends early in red, as after an error
                 break
             flops = with_known_flops(record).flops
             if not self.wish.allows(record.model.parameters, None if self.wish.side else flops):
