@@ -184,8 +184,7 @@ class Calibration:
         inputs, target = _inputs_and_target(batch, self.graph, loss)
         args, kwargs = self._prepared(inputs)
         live = live_parameters(self.graph)
-        copies = {node: self.stage.of(tensor) for node, tensor in live.items()}
-        leaves = {node: tensor.detach().requires_grad_(_is_smooth(tensor)) for node, tensor in copies.items()}
+        leaves = {node: self._leaf(self.stage.of(tensor)) for node, tensor in live.items()}
         named = {name: leaves[node] for name, node in self.graph.state.items() if node in leaves}
         with torch.enable_grad():
             run = torch.func.functional_call
@@ -199,6 +198,9 @@ class Calibration:
                     f"{shown(str(error), 300)}; it is called as loss(output{', target' if given else ''})"
                 ) from error
         return {node: leaf for node, leaf in leaves.items() if leaf.requires_grad}, _checked(value)
+
+    def _leaf(self, copy: Tensor) -> Tensor:
+        return self.stage.hold(copy, copy.detach().requires_grad_(_is_smooth(copy)))
 
     def _output(self, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
@@ -226,7 +228,7 @@ class Calibration:
 
 def _signs(leaf: Tensor, generator: torch.Generator) -> Tensor:
     """+1 and -1 in the shape of `leaf`, the same on every device."""
-    heads = torch.empty(leaf.shape, dtype=leaf.dtype.to_real()).bernoulli_(0.5, generator=generator)
+    heads = torch.empty(leaf.shape, dtype=leaf.dtype.to_real(), device="cpu").bernoulli_(0.5, generator=generator)
     return (2 * heads - 1).to(leaf.device)
 
 

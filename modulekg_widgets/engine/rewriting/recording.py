@@ -98,7 +98,7 @@ def record_graph(graph: Dataflow) -> Recorded:
         recorded.graph, recorded.runs = Dataflow(root), {}
         return recorded.graph
 
-    def listen(places: Walk) -> None:
+    def listen(places: Walk, stage: Stage) -> None:
         for index in owners(places):
             _Recorder(places, index, recorded).install()
 

@@ -17,6 +17,7 @@ from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.process import process_kept
 from modulekg_widgets.engine.torch_runtime.restore import bytes_kept, untouched
 from modulekg_widgets.engine.torch_runtime.shadow import ALL, LOOSE, SHARED, Shadow
+from modulekg_widgets.engine.torch_runtime.tensor_copies import can_take
 from modulekg_widgets.engine.torch_runtime.threads import user_of
 
 T = TypeVar("T")
@@ -49,6 +50,17 @@ class Stage:
     def original(self, tensor: torch.Tensor) -> torch.Tensor:
         """The user's tensor that one of the stage stands for; any other is its own."""
         return tensor if self.shadow is None else self.shadow.original(tensor)
+
+    def hold(self, tensor: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        """What stands for a tensor of the stage once it has this value: itself, so that all that leads to it finds it.
+
+        The value, where there is no shadow or the tensor is of a class that cannot take it.
+        """
+        if self.shadow is None or not can_take(tensor, value):
+            return value
+        self.shadow.forget(tensor)
+        tensor.data = value.detach()
+        return tensor.requires_grad_(value.requires_grad)
 
     def check(self, value: Any) -> None:
         """To be told of every module and tensor that a forward meets; ends the look where it left the shadow."""

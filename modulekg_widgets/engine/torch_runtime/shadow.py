@@ -88,6 +88,10 @@ class Shadow:
         """The tensor that a copy stands for; any other tensor is its own."""
         return self._originals.get(id(tensor), tensor)
 
+    def forget(self, copy: torch.Tensor) -> None:
+        """A copy is given another value: it stands for no tensor of the model any more."""
+        self._originals.pop(id(copy), None)
+
     def is_original(self, value: Any) -> bool:
         """Whether a module or tensor is the model's own, which no forward of the shadow should meet."""
         known = self._copies.get(id(value))

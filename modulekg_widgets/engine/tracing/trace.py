@@ -43,7 +43,7 @@ def trace_dataflow(
     training: bool | None = None,
     make: Callable[[nn.Module], Graph] = Dataflow,
     ways: Sequence[str] = (META, FAKE, REAL),
-    prepare: Callable[[Walk], None] | None = None,
+    prepare: Callable[[Walk, Stage], None] | None = None,
     watch: Callable[[OperatorNode], None] | None = None,
     seed: int | None = None,
 ) -> Graph:
@@ -71,7 +71,7 @@ def trace_dataflow(
             graph.set_mode(copied.modules)
             if prepare is not None:
                 stage.replaces = True
-                prepare(copied)
+                prepare(copied, stage)
             try:
                 _run(graph, places, copied, stage, labels, mode, mode == ways[-1], watch)
             except ModuleKGError:
