@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import ModelInUseError, shown
+from modulekg_widgets.engine.torch_runtime.classes import classes_kept
 from modulekg_widgets.engine.torch_runtime.draws import Draws, Seed
 from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.process import process_kept
@@ -111,7 +112,7 @@ def _look(modules: Sequence[nn.Module], held: Any, run: Callable[[Stage], T], ow
     left = next((f"{shown(type(each).__name__)} cannot be copied" for each in shadow.shared if is_module(each)), None)
     if left is None:
         try:
-            with process_kept(), _draws(own, seed, stage.check):
+            with process_kept(), classes_kept(modules), _draws(own, seed, stage.check):
                 return run(stage)
         except _LeftTheShadow as found:
             left = f"its code reaches {_described(found.args[0], modules)} past self"
@@ -154,7 +155,13 @@ def _on_the_model(
 ) -> T:
     """The same on the model itself, put back afterwards; refused while somebody else uses it."""
     stage = Stage(list(modules), held, None, notes=[f"the model itself ran, and was put back: {why}"])
-    with untouched(modules, held) as kept, _nobody_else(modules, stage, why), process_kept(), _draws(own, seed):
+    with (
+        untouched(modules, held) as kept,
+        _nobody_else(modules, stage, why),
+        process_kept(),
+        classes_kept(modules),
+        _draws(own, seed),
+    ):
         tensors = {SHARED: [], LOOSE: kept.plain_tensors, ALL: kept.every_tensor}[own]
         with bytes_kept(tensors):
             return run(stage)

@@ -11,6 +11,7 @@ import copy
 import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -41,6 +42,7 @@ from modulekg_widgets.engine.torch_runtime.modules import (
     unwrapped,
     wrapper_classes,
 )
+from modulekg_widgets.engine.torch_runtime.past_self import plain
 from modulekg_widgets.engine.torch_runtime.tensor_copies import OwnMemory, alias
 
 SHARED, LOOSE, ALL = range(3)  # who gets memory of its own: nobody, what is no parameter or buffer, every tensor
@@ -60,6 +62,7 @@ class Shadow:
         self._unfilled: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
         self._callables = CallableCopies(self.of, self._made_with, self._known)
         self._with_finalizer: list[nn.Module] = []
+        self._instances: list[tuple[Any, Any, dict[str, Any]]] = []  # that may find something in their class
         self._late: list[Callable[[], None]] = []  # what needs its parts filled
         self._memory = OwnMemory()
         with (
@@ -71,6 +74,10 @@ class Shadow:
             self.model: nn.Module = self.of(model)
             self.held = self.of(held)
             self._fill()
+            self._of_the_model = set(self._copies)
+            while self._instances:
+                self._fill_from_class(*self._instances.pop())
+                self._fill()
 
     def of(self, value: Any) -> Any:
         """What stands for a value: its copy, or the value itself where nothing in it is the model's."""
@@ -94,13 +101,16 @@ class Shadow:
 
     def is_original(self, value: Any) -> bool:
         """Whether a module or tensor is the model's own, which no forward of the shadow should meet."""
-        known = self._copies.get(id(value))
+        known = self._copies.get(id(value)) if id(value) in self._of_the_model else None
         return known is not None and known[0] is value and known[1] is not value
 
     def let_go(self) -> None:
         """The shadow is not needed any more: what a module does when it goes is left to the original."""
         for module in self._with_finalizer:
             module.__class__ = nn.Module
+        for _, new in self._copies.values():
+            if isinstance(new, nn.Module) and not is_script(new):
+                module_state(new).clear()  # modules lead to each other, and to themselves by their methods
         for held in (self._makers, self._copies, self._originals, self._with_finalizer, self.shared):
             held.clear()
         del self._callables  # no circle is left, so that all goes at once
@@ -193,9 +203,10 @@ class Shadow:
                     for tensor in value.copy().values():
                         self._registered(tensor)
                 elif name in HOOK_REGISTRIES:
-                    self._callables.are_hooks(value.copy().values())
+                    self._callables.are_writers(value.copy().values())
                 mine[name] = self.of(value)
         mine["_compiled_call_impl"] = None
+        self._instances.append((module, new, mine))
         self._fill_slots(module, new)
         if isinstance(module, dict | list | set | deque):
             self._fill_contents(module, new)
@@ -304,6 +315,8 @@ class Shadow:
 
     def _fill_object(self, value: Any, new: Any) -> None:
         self._fill_attributes(value, new)
+        if (own := attributes(new)) is not None:
+            self._instances.append((value, new, own))
         self._fill_slots(value, new)
 
     def _fill_attributes(self, value: Any, new: Any) -> None:
@@ -313,6 +326,20 @@ class Shadow:
             assert own is not None
             for name, part in state.copy().items():
                 own[name] = self.of(part)
+
+    def _fill_from_class(self, value: Any, new: Any, own: dict[str, Any]) -> None:
+        """Of what the class holds, copies that belong to the instance alone."""
+        for name, part in self._callables.past_self.of_class(type(value)):
+            if name in own:
+                continue
+            function = plain(part)
+            self._callables.are_writers((function,))
+            copied = self.of(function)
+            if isinstance(part, FunctionType):
+                copied = MethodType(copied, new)
+            elif isinstance(part, classmethod):
+                copied = MethodType(copied, type(value))
+            own[name] = copied
 
     def _fill_slots(self, value: Any, new: Any) -> None:
         for slot in slots(type(value)):

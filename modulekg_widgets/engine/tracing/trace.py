@@ -25,6 +25,7 @@ from modulekg_widgets.engine.tracing.dataflow import (
     OperatorNode,
 )
 from modulekg_widgets.engine.tracing.inputs import call_arguments, input_tensors, list_hint
+from modulekg_widgets.engine.tracing.leftovers import Leftovers
 from modulekg_widgets.engine.tracing.recorder import Recorder, recording
 from modulekg_widgets.engine.tracing.source import CallingLines, Source
 from modulekg_widgets.engine.tracing.state import held_tensors, module_places, on_stage, own_tensors
@@ -60,6 +61,7 @@ def trace_dataflow(
     labels = input_tensors(model, *call)
     on_meta = any(t.is_meta for state in places.states for t in own_tensors(state).values())
     error: TraceError | None = None
+    left = Leftovers()
     ways = (META,) if on_meta else ways
     for mode in ways:
 
@@ -73,7 +75,7 @@ def trace_dataflow(
                 stage.replaces = True
                 prepare(copied, stage)
             try:
-                _run(graph, places, copied, stage, labels, mode, mode == ways[-1], watch)
+                _run(graph, places, copied, stage, labels, mode, mode == ways[-1], watch, left)
             except ModuleKGError:
                 raise
             except Exception as caught:
@@ -81,12 +83,16 @@ def trace_dataflow(
             return graph
 
         try:
-            return look(places.modules, call, attempt, ALL if mode == REAL else SHARED, seed)
+            graph = look(places.modules, call, attempt, ALL if mode == REAL else SHARED, seed)
+            graph.notes += left.settle()
+            return graph
         except TraceError as caught:
             if caught.__cause__ is None:
                 raise
             error = caught
             log.debug("tracing on %s tensors stopped: %s", mode, caught.__cause__)
+        finally:
+            left.settle()
     assert error is not None
     raise error
 
@@ -100,12 +106,13 @@ def _run(
     mode: str,
     last_way: bool,
     watch: Callable[[OperatorNode], None] | None,
+    left: Leftovers,
 ) -> None:
     """Fill the graph by the call of the staged model."""
     graph.modules = _modules(graph, places)
     paths = {id(stage.of(node.module)): node.path for node in graph.modules.values()}
     world, stand_in = _world(mode)
-    recorder = Recorder(graph, paths, stand_in, stage)
+    recorder = Recorder(graph, paths, stand_in, stage, left)
     recorder.on_meta, recorder.last_way, recorder.watch = mode == META, last_way, watch
     for held in list(held_tensors(copied, module_places(copied))):
         node = recorder.adopt(held.tensor, held.kind, held.name)
