@@ -1,4 +1,4 @@
-"""What forwards keep past self, in globals, functions and classes: a look leaves nothing there, or what a pass would."""
+"""What forwards keep past self, in globals, functions, classes: a look leaves nothing there, or what a pass would."""
 
 from __future__ import annotations
 

@@ -28,17 +28,25 @@ def leads_to_state(value: Any) -> bool:
 
     Runs no code of the user's.
     """
+    return next(state_behind(value), None) is not None
+
+
+def state_behind(value: Any) -> Iterator[Any]:
+    """The modules and tensors that a value leads to; the last thing that is looked at, where these are too many."""
     waiting: list[Any] = [value]
     entered: dict[int, Any] = {}
     while waiting:
         value = waiting.pop()
         if isinstance(value, _WITHOUT_STATE) or id(value) in entered:
             continue
-        if isinstance(value, nn.Module | torch.Tensor) or len(entered) == MOST_SEEN:
-            return True
         entered[id(value)] = value  # held, so that its address stays its own
-        waiting += _inside(value)
-    return False
+        if isinstance(value, nn.Module | torch.Tensor):
+            yield value
+        elif len(entered) > MOST_SEEN:
+            yield value
+            return
+        else:
+            waiting += _inside(value)
 
 
 def _inside(value: Any) -> Iterator[Any]:
@@ -117,6 +125,11 @@ class CallableCopies:
         if id(names) not in self._scopes:
             self._scopes[id(names)] = names, {**names}
         return self._scopes[id(names)][1]
+
+    def let_go(self) -> None:
+        """Empty the copies of global names, in which copies of functions lead to themselves."""
+        for _, scope in self._scopes.values():
+            scope.clear()
 
     def are_writers(self, values: Iterable[Any]) -> None:
         """Functions that may write to what they close over: hooks, methods, and what these call."""

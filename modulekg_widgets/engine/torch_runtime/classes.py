@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
 
-from modulekg_widgets.engine.torch_runtime.past_self import CONTAINERS, PastSelf, is_users
+from modulekg_widgets.engine.torch_runtime.past_self import CONTAINERS, class_code, is_users
 from modulekg_widgets.engine.torch_runtime.restore import KeptBytes
 from modulekg_widgets.engine.torch_runtime.threads import OthersWork
 
@@ -26,8 +26,7 @@ def classes_kept(modules: Sequence[nn.Module]) -> Iterator[None]:
     """
     classes = {base for cls in set(map(type, modules)) for base in cls.__mro__ if is_users(base.__module__)}
     kept = [(cls, _attributes(cls)) for cls in classes]
-    past_self = PastSelf()
-    behind = [value for cls in set(map(type, modules)) for value in past_self.behind_class(cls)]
+    behind = class_code(map(type, modules)).behind_classes() if kept else []
     behind += [value for _, own in kept for value in own.values()]
     held = [(value, _contents(value)) for value in behind if type(value) in CONTAINERS]
     with _disable_current_modes():

@@ -42,7 +42,7 @@ from modulekg_widgets.engine.torch_runtime.modules import (
     unwrapped,
     wrapper_classes,
 )
-from modulekg_widgets.engine.torch_runtime.past_self import plain
+from modulekg_widgets.engine.torch_runtime.past_self import ClassCode, class_code, plain
 from modulekg_widgets.engine.torch_runtime.tensor_copies import OwnMemory, alias
 
 SHARED, LOOSE, ALL = range(3)  # who gets memory of its own: nobody, what is no parameter or buffer, every tensor
@@ -75,9 +75,14 @@ class Shadow:
             self.held = self.of(held)
             self._fill()
             self._of_the_model = set(self._copies)
+            notable = len(self.shared)
             while self._instances:
-                self._fill_from_class(*self._instances.pop())
+                instances, self._instances = self._instances, []
+                code = class_code({type(value) for value, _, _ in instances})
+                for value, new, own in instances:
+                    self._fill_from_class(code, value, new, own)
                 self._fill()
+            del self.shared[notable:]  # what lies past the model is none of it
 
     def of(self, value: Any) -> Any:
         """What stands for a value: its copy, or the value itself where nothing in it is the model's."""
@@ -113,6 +118,7 @@ class Shadow:
                 module_state(new).clear()  # modules lead to each other, and to themselves by their methods
         for held in (self._makers, self._copies, self._originals, self._with_finalizer, self.shared):
             held.clear()
+        self._callables.let_go()
         del self._callables  # no circle is left, so that all goes at once
 
     def _fill(self) -> None:
@@ -327,9 +333,9 @@ class Shadow:
             for name, part in state.copy().items():
                 own[name] = self.of(part)
 
-    def _fill_from_class(self, value: Any, new: Any, own: dict[str, Any]) -> None:
+    def _fill_from_class(self, code: ClassCode, value: Any, new: Any, own: dict[str, Any]) -> None:
         """Of what the class holds, copies that belong to the instance alone."""
-        for name, part in self._callables.past_self.of_class(type(value)):
+        for name, part in code.of_class(type(value)):
             if name in own:
                 continue
             function = plain(part)

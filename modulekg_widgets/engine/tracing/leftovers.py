@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import sys
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.torch_runtime.callables import state_behind
 from modulekg_widgets.engine.torch_runtime.draws import is_drawn
 from modulekg_widgets.engine.tracing.dataflow import BUFFER, CONSTANT, DataNode, Storage
 from modulekg_widgets.engine.tracing.execution import LARGEST_CONSTANT, run
@@ -29,20 +31,22 @@ class Leftovers:
         self.nodes.append(node)
         self.tensors.append(tensor)
 
-    def settle(self) -> list[str]:
-        """Make of what somebody still has what a real pass would have made; what cannot be told, as sentences.
+    def settle(self, result: Any = None) -> None:
+        """Make of what somebody still has what a real pass would have made; objects in the `result` may have some.
 
         That is a table of constants in a cache of the user's, whose holder finds it as another object's contents.
         """
         self._let_go()
+        own = set(map(id, state_behind(result))) if self.tensors else ()
+        pairs = [pair for pair in zip(self.tensors, self.nodes, strict=True) if id(pair[0]) not in own]
+        self._keep([pair for pair in pairs if not _made_real(*pair)])
+
+    def notes(self) -> list[str]:
+        """What could not be made real, and is no circle of the pass that has ended, as sentences."""
         if self.tensors:
-            gc.collect()  # circles of the pass that has ended
+            gc.collect()
             self._let_go()
-        notes = [
-            _note(node) for tensor, node in zip(self.tensors, self.nodes, strict=True) if not _made_real(tensor, node)
-        ]
-        self.nodes, self.tensors = [], []
-        return list(dict.fromkeys(notes))
+        return list(dict.fromkeys(map(_note, self.nodes)))
 
     def _let_go(self) -> None:
         """Keep those alone that somebody else has; from the last on, for views keep what they are views of."""
@@ -51,7 +55,10 @@ class Leftovers:
             tensor, node = self.tensors.pop(), self.nodes.pop()
             if sys.getrefcount(tensor) > _OURS:
                 kept.append((tensor, node))
-        self.tensors, self.nodes = [tensor for tensor, _ in reversed(kept)], [node for _, node in reversed(kept)]
+        self._keep(kept[::-1])
+
+    def _keep(self, pairs: list[tuple[Tensor, DataNode]]) -> None:
+        self.tensors, self.nodes = [tensor for tensor, _ in pairs], [node for _, node in pairs]
 
 
 def _made_real(tensor: Tensor, node: DataNode) -> bool:

@@ -84,7 +84,8 @@ def trace_dataflow(
 
         try:
             graph = look(places.modules, call, attempt, ALL if mode == REAL else SHARED, seed)
-            graph.notes += left.settle()
+            left.settle(graph.result)
+            graph.notes += left.notes()
             return graph
         except TraceError as caught:
             if caught.__cause__ is None:
