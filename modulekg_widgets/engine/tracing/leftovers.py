@@ -14,7 +14,7 @@ from modulekg_widgets.engine.torch_runtime.callables import state_behind
 from modulekg_widgets.engine.torch_runtime.draws import is_drawn
 from modulekg_widgets.engine.tracing.dataflow import BUFFER, CONSTANT, DataNode, Storage
 from modulekg_widgets.engine.tracing.execution import LARGEST_CONSTANT, run
-from modulekg_widgets.engine.tracing.structure import leaves, tensors
+from modulekg_widgets.engine.tracing.structure import leaves, tensors, with_leaves
 
 Tensor = torch.Tensor
 _OURS = 2  # references to a tensor: the name's and that of the question
@@ -37,7 +37,8 @@ class Leftovers:
         That is a table of constants in a cache of the user's, whose holder finds it as another object's contents.
         """
         self._let_go()
-        own = set(map(id, state_behind(result))) if self.tensors else ()
+        objects = with_leaves(result, DataNode, lambda _: None) if self.tensors else None
+        own = set(map(id, state_behind(objects)))
         pairs = [pair for pair in zip(self.tensors, self.nodes, strict=True) if id(pair[0]) not in own]
         self._keep([pair for pair in pairs if not _made_real(*pair)])
 
