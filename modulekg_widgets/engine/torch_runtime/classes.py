@@ -18,11 +18,9 @@ from modulekg_widgets.engine.torch_runtime.threads import OthersWork
 
 @contextmanager
 def classes_kept(modules: Sequence[nn.Module]) -> Iterator[None]:
-    """Put back attributes of the users' classes, and what containers and tensors behind them hold.
+    """Put back attributes of the users' classes, and what containers and tensors behind their code hold.
 
-    Unless other threads compute.
-
-    These may have written it themselves, as training does that runs the same code.
+    Unless other threads compute: they may have written it, as training does that runs the same code.
     """
     classes = {base for cls in set(map(type, modules)) for base in cls.__mro__ if is_users(base.__module__)}
     kept = [(cls, _attributes(cls)) for cls in classes]
@@ -35,15 +33,16 @@ def classes_kept(modules: Sequence[nn.Module]) -> Iterator[None]:
     try:
         yield
     finally:
-        if kept and not others:
-            for cls, own in kept:
-                _put_back(cls, own)
-            for value, before in held:
-                if not _same(_contents(value), before):
+        changed = [(cls, own) for cls, own in kept if not _same(_attributes(cls), own)]
+        filled = [(value, before) for value, before in held if not _same(_contents(value), before)]
+        with _disable_current_modes():
+            if (changed or filled or tensors.have_changed()) and not others:
+                tensors.put_back()
+                for cls, own in changed:
+                    _put_back(cls, own)
+                for value, before in filled:
                     value.clear()
                     (value.update if isinstance(value, dict | set) else value.extend)(before)
-            with _disable_current_modes():
-                tensors.put_back()
 
 
 def _attributes(cls: type) -> dict[str, Any]:

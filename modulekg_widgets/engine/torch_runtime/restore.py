@@ -54,6 +54,9 @@ class KeptBytes:
     def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
         self._before = [(tensor, tensor.detach(), tensor.detach().clone()) for tensor in _with_data(tensors)]
 
+    def have_changed(self) -> bool:
+        return any(t.data_ptr() != m.data_ptr() or not _same_bytes(m, copy) for t, m, copy in self._before)
+
     def put_back(self) -> None:
         """Write what has changed."""
         with torch.inference_mode(False), torch.no_grad():

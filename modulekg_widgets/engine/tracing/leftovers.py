@@ -37,10 +37,16 @@ class Leftovers:
         That is a table of constants in a cache of the user's, whose holder finds it as another object's contents.
         """
         self._let_go()
-        objects = with_leaves(result, DataNode, lambda _: None) if self.tensors else None
-        own = set(map(id, state_behind(objects)))
+        own = self._of_the_graph(result) if self.tensors else ()
         pairs = [pair for pair in zip(self.tensors, self.nodes, strict=True) if id(pair[0]) not in own]
         self._keep([pair for pair in pairs if not _made_real(*pair)])
+
+    def _of_the_graph(self, result: Any) -> set[int]:
+        """The addresses of the tensors that a graph has itself, and of those that these are views of."""
+        objects = with_leaves(result, DataNode, lambda _: None)
+        held = [each.tensor for node in self.nodes[:1] for each in node.graph.values if each.tensor is not None]
+        held += [each for each in state_behind(objects) if isinstance(each, Tensor)]
+        return {id(each) for tensor in held for each in (tensor, tensor._base) if each is not None}
 
     def notes(self) -> list[str]:
         """What could not be made real, and is no circle of the pass that has ended, as sentences."""

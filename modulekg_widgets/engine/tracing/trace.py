@@ -61,11 +61,11 @@ def trace_dataflow(
     labels = input_tensors(model, *call)
     on_meta = any(t.is_meta for state in places.states for t in own_tensors(state).values())
     error: TraceError | None = None
-    left = Leftovers()
     ways = (META,) if on_meta else ways
     for mode in ways:
+        left = Leftovers()
 
-        def attempt(stage: Stage, mode: str = mode) -> Graph:
+        def attempt(stage: Stage, mode: str = mode, left: Leftovers = left) -> Graph:
             graph = make(model)
             graph.traced_on, graph.call, graph.training, graph.seed = mode, call, training, seed
             graph.notes += stage.notes
