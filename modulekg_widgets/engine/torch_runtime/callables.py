@@ -86,6 +86,7 @@ class CallableCopies:
         yield from ((FunctionType, self._function), (MethodType, self._method), (functools.partial, self._partial))
         yield from ((BuiltinFunctionType, self._builtin), (MethodWrapperType, self._builtin))
         yield from ((functools._lru_cache_wrapper, self._cached), (weakref.ReferenceType, self._reference))
+        yield from ((weakref.ProxyType, self._proxy), (weakref.CallableProxyType, self._proxy))
 
     def _reference(self, value: weakref.ref[Any]) -> Any:
         target = value()
@@ -93,6 +94,14 @@ class CallableCopies:
             return value
         new = self.of(target)
         return value if new is target else self.made(value, type(value)(new))
+
+    def _proxy(self, value: Any) -> Any:
+        try:
+            target = value.__getattribute__.__self__  # which a proxy asks its target for
+        except ReferenceError:
+            return value
+        new = self.of(target)
+        return value if new is target else self.made(value, weakref.proxy(new))
 
     def _function(self, function: FunctionType) -> Any:
         compiled = function.__dict__.get("_torchdynamo_orig_callable")

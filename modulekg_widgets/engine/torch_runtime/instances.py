@@ -9,7 +9,7 @@ from collections import OrderedDict
 from enum import Enum
 from functools import lru_cache
 from pathlib import PurePath
-from types import MemberDescriptorType, ModuleType
+from types import GenericAlias, MappingProxyType, MemberDescriptorType, ModuleType, UnionType
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ EMPTIED = frozenset((dict, OrderedDict, set, list))
 # what has nothing inside that could change
 ATOMS = (
     bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), range, slice, type, ModuleType,
+    MappingProxyType, GenericAlias, UnionType,
     torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch._ops.OpOverload,
     torch._ops.OpOverloadPacket, Enum, PurePath, FakeTensor, FakeTensorMode,
 )  # fmt: skip
