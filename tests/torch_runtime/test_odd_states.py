@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.testing._internal.two_tensor import TwoTensor
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.identity.hyperparameters import hyperparameters
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
+from modulekg_widgets.engine.tracing.playback import Playback
 from tracing.samples import Calls, unchanged
 
 
@@ -154,3 +158,87 @@ def test_containers_that_hold_themselves(kind: str) -> None:
     assert "…" in str(hyperparameters(model)["held"])
     assert mk.ModelGraph(model, x).selected is None
     assert mk.plan(mk.trace(model, x), ratio=0.5).axes
+
+
+# ------------------------------------------------------ other kinds of tensors
+
+
+def wrapped() -> nn.Parameter:
+    return nn.Parameter(TwoTensor(torch.ones(3, 4), torch.full((3, 4), 2.0)))
+
+
+def nested(layout: torch.layout) -> nn.Parameter:
+    return nn.Parameter(torch.nested.nested_tensor([torch.ones(2, 4), torch.ones(1, 4)], layout=layout))
+
+
+KINDS: dict[str, tuple[Callable[[], nn.Parameter], Callable[[Any, torch.Tensor], torch.Tensor], list[int]]] = {
+    "a wrapper subclass": (wrapped, lambda module, x: x @ module.held.t(), [5, 3]),
+    "nested": (
+        lambda: nested(torch.strided),
+        lambda module, x: module.held.to_padded_tensor(0.0) + x.sum(),
+        [2, 2, 4],
+    ),
+    "nested and jagged": (
+        lambda: nested(torch.jagged),
+        lambda module, x: module.held.to_padded_tensor(0.0) + x.sum(),
+        [2, 2, 4],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_parameters_of_every_kind_are_played(kind: str) -> None:
+    make, forward, sizes = KINDS[kind]
+    held = make()
+    model, x = Calls(forward, held=held), torch.randn(5, 4)
+    expected = model(x)
+    version = held._version
+    played = Playback(model, x)
+    assert played.error is None
+    assert played.steps[0].output is not None
+    assert list(played.steps[0].output.sizes) == sizes
+    assert model.held is held
+    assert held._version == version
+    again = model(x)
+    assert type(again) is type(expected)
+    assert torch.equal(again.a if isinstance(again, TwoTensor) else again, expected.a if kind[0] == "a" else expected)
+
+
+# ------------------------------------------------------------- TorchScript
+
+
+@pytest.mark.parametrize(
+    "inner", [nn.ReLU(), nn.Linear(6, 6), nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 6))], ids=str
+)
+@pytest.mark.parametrize("importance", ["l1", "taylor"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_scripted_children_in_a_plan(inner: nn.Module, importance: str) -> None:
+    layers = (nn.Linear(4, 6), torch.jit.script(inner), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
+    model, x = nn.Sequential(*layers), torch.randn(7, 4)
+    expected = model(x)
+    graph = mk.trace(model, x)
+    assert graph.modules["1"].params == graph.modules["1"].sub_modules == {}
+    by = mk.pruning.Taylor([(x, x[:, :3])], nn.functional.mse_loss) if importance == "taylor" else importance
+    receipt = mk.plan(graph, ratio=0.5, importance=by).cut(model)
+    assert model(x).shape == (7, 3)
+    receipt.undo()
+    assert torch.equal(model(x), expected)
+    assert mk.trace(model, x).forward(x).shape == (7, 3)
+
+
+# --------------------------------------------------- what keeps what it gets
+
+
+@pytest.mark.parametrize("held", [queue.Queue, lambda: ThreadPoolExecutor(1)], ids=["a queue", "a pool"])
+def test_what_stands_outside_of_the_model_is_said_to_be_shared(held: Callable[[], Any]) -> None:
+    def forward(module: Any, x: torch.Tensor) -> torch.Tensor:
+        if isinstance(module.outside, queue.Queue):
+            module.outside.put(x.shape[0])
+            return module.b(module.a(x).relu())
+        return module.b(module.outside.submit(module.a, x).result().relu())
+
+    model, x = Calls(forward, a=nn.Linear(4, 6), b=nn.Linear(6, 3), outside=held()), torch.randn(5, 4)
+    (note,) = mk.trace(model, x).notes
+    assert f"forward ran with the model's own {type(model.outside).__name__}" in note
+    assert model(x).shape == (5, 3)

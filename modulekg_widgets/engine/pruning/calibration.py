@@ -16,6 +16,7 @@ from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.shadow import ALL
 from modulekg_widgets.engine.torch_runtime.unfused import MathAttention, PlainAttention
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
+from modulekg_widgets.engine.tracing.state import own_tensors
 from modulekg_widgets.engine.tracing.structure import tensors, with_tensors
 
 Tensor = torch.Tensor
@@ -35,7 +36,7 @@ def live_parameters(graph: Dataflow) -> dict[DataNode, Tensor]:
         if not node.is_parameter:
             continue
         path, _, attribute = node.label.rpartition(".")
-        tensor = module_state(graph.modules[path].module)["_parameters"].get(attribute)
+        tensor = own_tensors(module_state(graph.modules[path].module)).get(attribute)
         if not isinstance(tensor, Tensor) or tuple(tensor.shape) != node.shape:
             now = f"has shape {list(tensor.shape)}" if isinstance(tensor, Tensor) else "is gone"
             raise CutError(

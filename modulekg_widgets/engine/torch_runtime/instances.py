@@ -31,6 +31,8 @@ _OUTSIDE = {
     "socket", "subprocess", "tempfile", "threading", "torch.cuda", "torch.distributed", "torch._C",
 }  # fmt: skip
 
+_KEEPING = {"queue", "concurrent", "multiprocessing"}
+
 
 def allocated(cls: type) -> Any:
     """An instance without contents; no code of a class of the user's runs."""
@@ -43,6 +45,11 @@ def is_outside(cls: type) -> bool:
     names = cls.__module__ if isinstance(cls.__module__, str) else ""
     first, _, rest = names.partition(".")
     return first in _OUTSIDE or f"{first}.{rest.partition('.')[0]}" in _OUTSIDE
+
+
+def keeps_what_it_gets(cls: type) -> bool:
+    """Whether instances are outside of the model and keep what forward gives them: queues, pools of threads."""
+    return is_outside(cls) and cls.__module__.partition(".")[0] in _KEEPING
 
 
 def is_cloned(cls: type) -> bool:

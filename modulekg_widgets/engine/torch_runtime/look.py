@@ -133,7 +133,8 @@ def is_module(value: Any) -> bool:
 def _not_copied(shadow: Shadow) -> Iterator[str]:
     for each in shadow.shared:
         if not is_module(each):
-            yield f"forward ran with the model's own {shown(type(each).__name__)}, an object that cannot be copied"
+            name = shown(type(each).__name__)
+            yield f"forward ran with the model's own {name}, an object that cannot be copied: what it left there stays"
 
 
 def _described(value: Any, modules: Sequence[nn.Module]) -> str:

@@ -31,6 +31,7 @@ from modulekg_widgets.engine.torch_runtime.instances import (
     is_cloned,
     is_outside,
     is_plain,
+    keeps_what_it_gets,
     slots,
 )
 from modulekg_widgets.engine.torch_runtime.modules import (
@@ -114,7 +115,7 @@ class Shadow:
         for module in self._with_finalizer:
             module.__class__ = nn.Module
         for _, new in self._copies.values():
-            if isinstance(new, nn.Module) and not is_script(new):
+            if issubclass(type(new), nn.Module) and not is_script(new):
                 module_state(new).clear()  # modules lead to each other, and to themselves by their methods
         for held in (self._makers, self._copies, self._originals, self._with_finalizer, self.shared):
             held.clear()
@@ -158,7 +159,7 @@ class Shadow:
         if is_cloned(cls):
             return self._clone
         if is_outside(cls):
-            return None
+            return self._as_it_is if keeps_what_it_gets(cls) else None
         return self._object if is_plain(cls) else self._by_reduction
 
     def _kinds(self) -> Iterable[tuple[type, Maker]]:
@@ -284,7 +285,7 @@ class Shadow:
     def _address(self, number: int) -> int:
         """The address of the copy, where a number is the address of an original, as `id` gives it."""
         original, new = self._copies.get(number, (None, None))
-        return id(new) if isinstance(original, torch.Tensor | nn.Module) else number
+        return id(new) if issubclass(type(original), torch.Tensor | nn.Module) else number
 
     def _after(self, keys: Iterable[Any], put: Callable[[], None]) -> None:
         """Put now, or once the keys are complete: a hash may ask for what is in them."""
@@ -364,13 +365,16 @@ class Shadow:
             make, args, state, items, pairs = (*reduced, None, None, None)[:5]
             new = self.of(make)(*self.of(tuple(args or ())))
         except Exception:  # noqa: BLE001 - code of the object's class
-            self.shared.append(value)
-            return self._made(value, value)
+            return self._as_it_is(value)
         if state is None and items is None and pairs is None:
             return self._made(value, new)
         parts = self.of((state, None if items is None else list(items), None if pairs is None else list(pairs)))
         self._late.append(lambda: completed(new, *parts))
         return self._made(value, new)
+
+    def _as_it_is(self, value: Any) -> Any:
+        self.shared.append(value)
+        return self._made(value, value)
 
     def _clone(self, value: Any) -> Any:
         return self._made(value, cloned(value))
