@@ -80,8 +80,8 @@ class Shadow:
             while self._instances:
                 instances, self._instances = self._instances, []
                 code = class_code({type(value) for value, _, _ in instances})
-                for value, new, own in instances:
-                    self._fill_from_class(code, value, new, own)
+                for value, new, state in instances:
+                    self._fill_from_class(code, value, new, state)
                 self._fill()
             del self.shared[notable:]  # what lies past the model is none of it
 

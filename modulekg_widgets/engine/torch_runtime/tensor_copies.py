@@ -25,7 +25,9 @@ def alias(tensor: Tensor) -> Tensor:
 def can_take(tensor: Tensor, value: Tensor) -> bool:
     """Whether a tensor may be given the memory, shape and type of another one and stay the same object."""
     plain = type(tensor) in (Tensor, nn.Parameter) and type(value) in (Tensor, nn.Parameter)
-    return plain and not tensor.is_inference() and torch._has_compatible_shallow_copy_type(tensor, value)
+    if not plain or tensor.is_inference():
+        return False
+    return torch._has_compatible_shallow_copy_type(tensor, value)  # type: ignore[attr-defined]
 
 
 class OwnMemory:
