@@ -6,14 +6,17 @@ import queue
 import random
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import _get_current_function_mode_stack
 
 import modulekg_widgets as mk
 from tracing.samples import Calls, unchanged
@@ -37,6 +40,29 @@ SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], object], Any]] = {
         lambda on: torch.set_autocast_enabled("cpu", on),
         True,
     ),
+    "autocast's type": (
+        lambda: torch.get_autocast_dtype("cpu"),
+        lambda dtype: torch.set_autocast_dtype("cpu", dtype),
+        torch.float16,
+    ),
+    "default device": (
+        torch.get_default_device,
+        lambda device: torch.set_default_device(None if device.type == "cpu" else device),
+        torch.device("meta"),
+    ),
+    "default type": (torch.get_default_dtype, torch.set_default_dtype, torch.float64),
+    "warnings": (lambda: list(warnings.filters), lambda _: warnings.simplefilter("ignore"), []),
+    "numpy": (lambda: np.geterr()["divide"], lambda how: np.seterr(divide=how), "raise"),
+    "oneDNN": (
+        lambda: torch.backends.mkldnn.enabled,
+        lambda on: setattr(torch.backends.mkldnn, "enabled", on),
+        False,
+    ),
+    "a mode": (
+        lambda: len(_get_current_function_mode_stack()),
+        lambda entered: torch.device("cpu").__enter__() if entered else None,
+        1,
+    ),
     "printing": (lambda: torch._tensor_str.PRINT_OPTS.precision, lambda n: torch.set_printoptions(precision=n), 2),
 }
 
@@ -50,10 +76,40 @@ def test_settings_stay(name: str) -> None:
         write(other)
         return module.linear(x)
 
+    model, x = Calls(forward, linear=nn.Linear(2, 2)), torch.randn(1, 2)
     try:
-        mk.trace(Calls(forward, linear=nn.Linear(2, 2)), torch.randn(1, 2))
-        assert read() == before != other
+        for look in (mk.trace, mk.ForwardPlayer):
+            look(model, x)
+            assert read() == before != other
     finally:
+        write(before)
+
+
+@pytest.mark.parametrize("name", ["flash attention", "cudnn", "default type"])
+def test_a_setting_that_another_thread_changes_meanwhile_is_its_own(name: str) -> None:
+    """As training does that enters and leaves a context: a look that puts back would undo it."""
+    read, write, other = SETTINGS[name]
+    before = read()
+    inside, done = threading.Event(), threading.Event()
+
+    def work() -> None:
+        assert inside.wait(60)
+        write(other)
+        sum(range(100_000))
+        done.set()
+
+    def forward(module: Any, x: torch.Tensor) -> torch.Tensor:
+        inside.set()
+        assert done.wait(60)
+        return x + 1
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        mk.trace(Calls(forward), torch.ones(2))
+        assert read() == other
+    finally:
+        thread.join()
         write(before)
 
 

@@ -171,6 +171,8 @@ WAYS: dict[str, Callable[[nn.Module], Any]] = {
     "an object that refuses to be copied": Raises,
     "a reference": lambda module: (lambda ref: lambda x: ref()(x))(weakref.ref(module)),
     "a reference to a method": lambda module: (lambda ref: lambda x: ref()(x))(weakref.WeakMethod(module.forward)),
+    "a proxy": lambda module: (lambda proxy: lambda x: proxy(x))(weakref.proxy(module)),
+    "a proxy in an object": lambda module: Holder(weakref.proxy(module)),
     "a cached function": lambda module: (lambda get: lambda x: get(1)(x))(functools.lru_cache(lambda _: module)),
     "a list": lambda module: (lambda parts: lambda x: parts[0](x))([module]),
     "a tuple": lambda module: (lambda parts: lambda x: parts.second[0](x))(Pair(1, (module,))),

@@ -35,11 +35,15 @@ def rescaled(nodes: Sequence[DataNode], seed: int) -> State:
             state[node.label] = value.clone()
             continue
         value = value.double()
+        if value.layout is not torch.strided or value.is_nested:
+            state[node.label] = value.clone()  # where its numbers stand means something
+            continue
         constant = value.numel() > 1 and bool((value == value.reshape(-1)[0]).all())
         if node.is_buffer and not constant:
             state[node.label] = value.clone()  # tables such as rotary frequencies mean something
             continue
-        noise = torch.rand(value.shape, generator=generator, dtype=torch.float64).to(value.device)
+        noise = torch.rand(value.shape, generator=generator, dtype=torch.float64, device="cpu")
+        noise = noise.to(value.device)
         if node.dim() < 2:
             value = 0.5 + noise if constant or not bool(value.isfinite().all()) else value * (0.5 + noise)
         else:

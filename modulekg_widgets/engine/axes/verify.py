@@ -242,16 +242,16 @@ class _Proof:
 
     def _gradients(self) -> tuple[list[Tensor], State]:
         """The output, and the gradient of a random projection of it in every member, in one pass."""
-        leaves = {n: v.detach().clone().requires_grad_(v.is_floating_point()) for n, v in self.state.items()}
+        state = {n: v.detach().clone().requires_grad_(v.is_floating_point()) for n, v in self.state.items()}
         with torch.enable_grad(), BatchNormByHand():
             try:
-                outputs = self._run(leaves, keep_graph=True)
+                outputs, leaves = self._run_on(state, keep_graph=True)
             except TraceError:
                 # code that leaves torch, as `x.numpy()`, runs without gradients only: the control then runs the model
                 return self._run(self.state), {}
             generator = torch.Generator().manual_seed(self.seed)
             parts = [
-                (t * torch.randn(t.shape, generator=generator, dtype=t.dtype).to(t.device)).sum()
+                (t * torch.randn(t.shape, generator=generator, dtype=t.dtype, device="cpu").to(t.device)).sum()
                 for t in outputs if t.requires_grad
             ]  # fmt: skip
             names = [name for name, leaf in leaves.items() if leaf.requires_grad]
@@ -283,18 +283,24 @@ class _Proof:
 
     # ----------------------------------------------------------- execution
 
-    def _run(self, state: State, keep_graph: bool = False) -> list[Tensor]:
-        named = {name: state[node.label] for name, node in self.graph.state.items()}
+    def _run(self, state: State) -> list[Tensor]:
+        return self._run_on(state)[0]
+
+    def _run_on(self, state: State, keep_graph: bool = False) -> tuple[list[Tensor], State]:
+        """The outputs on these tensors, and what stood for each of them."""
         model = self.graph.model
         args, kwargs = with_tensors((self.args, self.kwargs), lambda t: cast(t.detach().clone(), self.dtype))
 
         def forward(stage: Stage) -> Any:
             self.graph.set_mode(stage.modules)
+            held = {node.label: stage.hold(stage.of(node.tensor), state[node.label]) for node in self.nodes}
+            named = {name: held[node.label] for name, node in self.graph.state.items()}
             with torch.set_grad_enabled(keep_graph), PlainAttention(), In(self.dtype):
-                return torch.func.functional_call(stage.model, named, args, kwargs, tie_weights=False, strict=False)
+                given = (stage.model, named, args, kwargs)
+                return torch.func.functional_call(*given, tie_weights=False, strict=False), held
 
         try:
-            output = look(walk(model).modules, (), forward, LOOSE, self.seed)
+            output, held = look(walk(model).modules, (), forward, LOOSE, self.seed)
         except ModuleKGError:
             raise
         except Exception as error:
@@ -302,7 +308,7 @@ class _Proof:
                 f"verify runs the model in float64, and {shown(type(model).__name__)} stopped: "
                 f"{type(error).__name__}: {shown(str(error), 300)}"
             ) from error
-        return [tensor for _, tensor in tensors(output)]
+        return [tensor for _, tensor in tensors(output)], held
 
 
 def _member_names(axis: Axis) -> list[str]:

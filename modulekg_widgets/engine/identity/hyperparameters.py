@@ -51,8 +51,10 @@ def _written(value: Any, depth: int) -> str:
     if kind in (tuple, list, set, frozenset, torch.Size):
         return _written_items(value, kind, depth)
     if kind is dict:
+        if not depth:  # it may hold itself
+            return "{…}"
         inner = [f"{_written(k, depth - 1)}: {_written(v, depth - 1)}" for k, v in _some(dict.items(value))]
-        return "{" + ", ".join(inner) + ("}" if len(inner) == len(value) else ", …}") if depth else "{…}"
+        return "{" + ", ".join(inner) + ("}" if len(inner) == len(value) else ", …}")
     if kind in (torch.dtype, torch.device, torch.layout, torch.memory_format):
         return str(value)
     if issubclass(kind, torch.Tensor):

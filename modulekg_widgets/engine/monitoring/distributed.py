@@ -202,7 +202,7 @@ class Ranks:
         head = [own.step, len(unknown), *self._raised]
         self._raised[:] = 0.0
         sent = torch.from_numpy(np.concatenate([head, body]))
-        received = torch.empty(self.world, len(sent), dtype=torch.float64)
+        received = torch.empty(self.world, len(sent), dtype=torch.float64, device="cpu")
         dist.all_gather(list(received.unbind(0)), sent, group=self._group)
         heads, bodies = np.split(received.numpy(), [len(head)], axis=1)
         raised = heads[:, 2:].sum(0).tolist()

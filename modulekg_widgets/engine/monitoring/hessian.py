@@ -159,7 +159,7 @@ class _Block:
         generator = torch.Generator().manual_seed(self.seed)
 
         def draw() -> Vector:
-            signs = (torch.randint(0, 2, p.shape, generator=generator) * 2 - 1 for p in self.parameters)
+            signs = (torch.randint(0, 2, p.shape, generator=generator, device="cpu") * 2 - 1 for p in self.parameters)
             return [part.to(p.device, p.dtype) for part, p in zip(signs, self.parameters, strict=True)]
 
         return draw

@@ -72,7 +72,7 @@ class Moments:
         if not self._is_on_host:
             return torch.linalg.vector_norm(self.flat, dtype=self.widest)
         if self.count == 0:
-            return torch.zeros((), dtype=self.wide)
+            return torch.zeros((), dtype=self.wide, device="cpu")
         quick = _norm(self.flat) if self._is_wide else _joined([_norm(piece) for piece in self.pieces()])
         value = float(quick)
         if SAFE[0] < value < SAFE[1] or value == 0.0 == self.peak or math.isnan(value) or math.isinf(self.peak):

@@ -71,7 +71,7 @@ class _DeviceRing:
         kind = torch.float32 if self.device.type == "mps" else torch.float64  # Apple's devices have no float64
         is_cuda = self.device.type == "cuda"
         on_device = torch.empty(self.capacity, dtype=kind, device=self.device)
-        on_host = torch.empty(self.capacity, dtype=kind, pin_memory=is_cuda)
+        on_host = torch.empty(self.capacity, dtype=kind, device="cpu", pin_memory=is_cuda)
         return on_device, on_host, torch.cuda.Event() if is_cuda else None
 
 

@@ -53,7 +53,7 @@ def channel_major(part: torch.Tensor) -> torch.Tensor:
 
 def product_with_self(matrices: Iterable[torch.Tensor]) -> torch.Tensor:
     """The sum of M Mᵀ over `matrices` of shape (n, k): its lower triangle, all that a solver reads."""
-    out = torch.empty(0)
+    out = torch.empty(0, device="cpu")
     for matrix in matrices:
         for piece in matrix.split(LONG, 1):
             with without_autocast(matrix.device):

@@ -16,6 +16,7 @@ from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.shadow import ALL
 from modulekg_widgets.engine.torch_runtime.unfused import MathAttention, PlainAttention
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
+from modulekg_widgets.engine.tracing.state import own_tensors
 from modulekg_widgets.engine.tracing.structure import tensors, with_tensors
 
 Tensor = torch.Tensor
@@ -35,7 +36,7 @@ def live_parameters(graph: Dataflow) -> dict[DataNode, Tensor]:
         if not node.is_parameter:
             continue
         path, _, attribute = node.label.rpartition(".")
-        tensor = module_state(graph.modules[path].module)["_parameters"].get(attribute)
+        tensor = own_tensors(module_state(graph.modules[path].module)).get(attribute)
         if not isinstance(tensor, Tensor) or tuple(tensor.shape) != node.shape:
             now = f"has shape {list(tensor.shape)}" if isinstance(tensor, Tensor) else "is gone"
             raise CutError(
@@ -184,8 +185,7 @@ class Calibration:
         inputs, target = _inputs_and_target(batch, self.graph, loss)
         args, kwargs = self._prepared(inputs)
         live = live_parameters(self.graph)
-        copies = {node: self.stage.of(tensor) for node, tensor in live.items()}
-        leaves = {node: tensor.detach().requires_grad_(_is_smooth(tensor)) for node, tensor in copies.items()}
+        leaves = {node: self._leaf(self.stage.of(tensor)) for node, tensor in live.items()}
         named = {name: leaves[node] for name, node in self.graph.state.items() if node in leaves}
         with torch.enable_grad():
             run = torch.func.functional_call
@@ -199,6 +199,9 @@ class Calibration:
                     f"{shown(str(error), 300)}; it is called as loss(output{', target' if given else ''})"
                 ) from error
         return {node: leaf for node, leaf in leaves.items() if leaf.requires_grad}, _checked(value)
+
+    def _leaf(self, copy: Tensor) -> Tensor:
+        return self.stage.hold(copy, copy.detach().requires_grad_(_is_smooth(copy)))
 
     def _output(self, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
@@ -226,7 +229,7 @@ class Calibration:
 
 def _signs(leaf: Tensor, generator: torch.Generator) -> Tensor:
     """+1 and -1 in the shape of `leaf`, the same on every device."""
-    heads = torch.empty(leaf.shape, dtype=leaf.dtype.to_real()).bernoulli_(0.5, generator=generator)
+    heads = torch.empty(leaf.shape, dtype=leaf.dtype.to_real(), device="cpu").bernoulli_(0.5, generator=generator)
     return (2 * heads - 1).to(leaf.device)
 
 

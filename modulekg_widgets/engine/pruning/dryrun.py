@@ -23,6 +23,7 @@ from modulekg_widgets.engine.pruning.resized import resizing
 from modulekg_widgets.engine.pruning.selection import Selection
 from modulekg_widgets.engine.pruning.surroundings import Surroundings
 from modulekg_widgets.engine.torch_runtime.calls import Given
+from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.tracing.dataflow import PARAMETER, Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.state import held_tensors, module_places
 from modulekg_widgets.engine.tracing.structure import with_leaves
@@ -91,8 +92,8 @@ def _rehearsed(
     recorded = axes.graph
     lockstep = _Lockstep(axes, selection, near)
 
-    def prepare(walk: Walk) -> None:
-        put_in_place(walk, edits, _slices(walk, edits, recorded.traced_on == REAL))
+    def prepare(walk: Walk, stage: Stage) -> None:
+        put_in_place(walk, stage, edits, _slices(walk, edits, recorded.traced_on == REAL))
 
     try:
         tried = trace_dataflow(
@@ -124,7 +125,9 @@ def run_through(recorded: Dataflow, edits: Edits) -> Dataflow:
     try:
         tried = trace_dataflow(
             recorded.model, *recorded.call, training=recorded.training, ways=(recorded.traced_on,),
-            prepare=lambda walk: put_in_place(walk, edits, _slices(walk, edits, recorded.traced_on == REAL)),
+            prepare=lambda walk, stage: put_in_place(
+                walk, stage, edits, _slices(walk, edits, recorded.traced_on == REAL)
+            ),
             seed=recorded.seed,
         )  # fmt: skip
     except TraceError as error:
@@ -151,14 +154,16 @@ def _slices(walk: Walk, edits: Edits, with_values: bool) -> Slice:
     return lambda edit, tensor: slice_of(edit)
 
 
-def put_in_place(walk: Walk, edits: Edits, slice_of: Slice, others: Mapping[str, Tensor] | None = None) -> None:
+def put_in_place(
+    walk: Walk, stage: Stage, edits: Edits, slice_of: Slice, others: Mapping[str, Tensor] | None = None
+) -> None:
     """Give the modules what `slice_of` makes of the tensors that are edited, `others` by name, and the attributes."""
     new: dict[int, Tensor] = {}
     for place in places(walk, edits):
-        new[id(place.tensor)] = _like(place.tensor, slice_of(place.edit, place.tensor))
+        new[id(place.tensor)] = stage.hold(place.tensor, _like(place.tensor, slice_of(place.edit, place.tensor)))
     for held in list(held_tensors(walk, module_places(walk))) if new or others else ():
         if id(held.tensor) not in new and others is not None:
-            new[id(held.tensor)] = _like(held.tensor, others[held.name])
+            new[id(held.tensor)] = stage.hold(held.tensor, _like(held.tensor, others[held.name]))
         if id(held.tensor) in new:
             held.state["_parameters" if held.kind == PARAMETER else "_buffers"][held.attribute] = new[id(held.tensor)]
     if any("_flat_weights" in state for state in walk.states):

@@ -82,7 +82,7 @@ class InferredMasks:
         own: dict[str, Tensor | None] = {}
         for name, node in module.params.items():
             if node.is_parameter:
-                mask = torch.ones(node.shape)
+                mask = torch.ones(node.shape, device="cpu")
                 self._zero(mask, node)
                 if node in self._fixed:
                     mask *= self._fixed[node]
@@ -93,14 +93,14 @@ class InferredMasks:
 
     def _zero(self, mask: Tensor, node: DataNode) -> None:
         for at, positions in self.parameters.get(node.names[0], {}).items():
-            mask.index_fill_(at, torch.tensor(positions), 0)
+            mask.index_fill_(at, torch.tensor(positions, device="cpu"), 0)
 
     @property
     def left(self) -> dict[str, int]:
         """{tensor: zeros of its mask that no cut removes}: they stay in the tensors as numbers."""
         found = {}
         for mask in self.reading:
-            stays = torch.ones(mask.node.shape)
+            stays = torch.ones(mask.node.shape, device="cpu")
             if mask.node.names:
                 self._zero(stays, mask.node)
                 count = int((stays.bool() & ~mask.keep).sum())

@@ -66,7 +66,7 @@ class Sides:
 
     def spread(self, channels: Flags | Tensor, side: Side) -> Tensor:
         """A mask in the weight's shape from one entry per channel."""
-        entries = torch.as_tensor(channels).reshape(self.groups, -1)
+        entries = torch.as_tensor(channels, device="cpu").reshape(self.groups, -1)
         entries = entries[:, :, None] if side == "out" else entries[:, None, :]
         shape = self.layer.weight.shape
         out, into = shape[self.out], shape[self.into]

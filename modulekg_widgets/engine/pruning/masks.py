@@ -114,7 +114,7 @@ class MaskReading:
                 rest &= sides.spread(sides.alive(mask.keep, "out"), "out")
                 rest &= sides.spread(sides.alive(mask.keep, "into"), "into")
             for at, positions in () if own else mask.slices.items():
-                rest.index_fill_(at, torch.tensor(positions), False)
+                rest.index_fill_(at, torch.tensor(positions, device="cpu"), False)
             if bool(rest.any()):
                 found[mask.name] = int(rest.sum())
         return found

@@ -69,6 +69,9 @@ def agrees(axes: Axes, masks: Masks, edits: Edits, scales: Sequence[Scale] = ())
         # what was recorded without data may be a way that only other devices go
         log.debug("the masked original cannot be run", exc_info=True)
         return None
+    except Exception:
+        log.debug("the cut model stopped", exc_info=True)
+        return False if edits.tensors and agrees(axes, {}, Edits(())) else None
 
 
 def disagreement(axes: Axes, masks: Masks, edits: Edits, scales: Sequence[Scale] = ()) -> float:
@@ -99,7 +102,7 @@ def _own_weights(graph: Dataflow) -> State:
         flat = value.reshape(-1)
         constant = flat.numel() > 1 and bool((flat[:FEW] == flat[0]).all()) and bool((flat == flat[0]).all())
         if constant and value.is_floating_point():
-            value = (torch.rand(value.shape, generator=generator) + 0.5).to(value.device)
+            value = (torch.rand(value.shape, generator=generator, device="cpu") + 0.5).to(value.device)
             value = value / max(value[0].numel(), 1) ** 0.5 if value.dim() > 1 else value
         state[node.label] = value
     return state
@@ -118,7 +121,7 @@ def cut_outputs(axes: Axes, edits: Edits, state: State, dtype: torch.dtype) -> l
         graph.set_mode(copied.modules)
         _forget_results(copied)
         stage.replaces = True
-        put_in_place(copied, edits, lambda edit, _: slice_of(edit), values)
+        put_in_place(copied, stage, edits, lambda edit, _: slice_of(edit), values)
         with torch.no_grad(), PlainAttention(), In(dtype):
             return [tensor for _, tensor in tensors(call_model(stage.model, args, kwargs))]
 
@@ -165,7 +168,7 @@ class _Replay:
         for node in graph.values:
             if node.producer is None and node not in self.values:
                 assert node.tensor is not None
-                value = torch.zeros(node.shape) if node.tensor.is_meta else node.tensor.detach().clone()
+                value = torch.zeros(node.shape, device="cpu") if node.tensor.is_meta else node.tensor.detach().clone()
                 self.values[node] = cast(value, dtype)
 
     def perform(self, operator: OperatorNode, call: OperatorNode) -> None:

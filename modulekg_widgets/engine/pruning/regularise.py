@@ -76,7 +76,7 @@ class GroupLasso:
         live = parameters_with_data(self.graph, "a group lasso")
         squares = {entry.node: _squares(live[entry.node]) for entry in self._along}
         if not squares:
-            return torch.zeros(self._tally.size)
+            return torch.zeros(self._tally.size, device="cpu")
         device = next(iter(squares.values())).device
         sums = [self._sums(entry, squares[entry.node]).to(device) for entry in self._along]
         self._move(device)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dis
 import itertools
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import CodeType, FrameType
@@ -24,6 +24,7 @@ from modulekg_widgets.engine.rewriting.listening import Listener, Run
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.restore import Kept
 from modulekg_widgets.engine.torch_runtime.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
 from modulekg_widgets.engine.tracing.dataflow import Dataflow
 from modulekg_widgets.engine.tracing.inputs import call_arguments, input_tensors, list_hint
 from modulekg_widgets.engine.tracing.source import Source
@@ -75,7 +76,8 @@ def record(model: nn.Module, args: Any, kwargs: Mapping[str, Any] | None) -> Run
     given = _on_device(places, call_arguments(args, kwargs))
     input_tensors(root, *given)  # for its errors
     present = root.training, torch.is_grad_enabled(), torch.backends.mha.get_fastpath_enabled()
-    fused = (True, False) if any(isinstance(module, FUSED) for module in places.modules) else present[2:]
+    both = present[2] and any(isinstance(module, FUSED) for module in places.modules)
+    fused = (True, False) if both else present[2:]
     found: Runs = {}
     for state in itertools.product((False, True), (False, True), fused):
         try:
@@ -98,7 +100,7 @@ def record_graph(graph: Dataflow) -> Recorded:
         recorded.graph, recorded.runs = Dataflow(root), {}
         return recorded.graph
 
-    def listen(places: Walk) -> None:
+    def listen(places: Walk, stage: Stage) -> None:
         for index in owners(places):
             _Recorder(places, index, recorded).install()
 
@@ -138,7 +140,8 @@ def _passes(places: Walk, given: Any, training: bool, gradients: bool, fused: bo
             recorder.install()
         try:
             before = Kept(copied.modules, ())
-            with torch.set_grad_enabled(gradients), _asked_for(fused):
+            # that a mode is on keeps torch's attention layers from being fused
+            with torch.set_grad_enabled(gradients), nullcontext() if fused else PlainAttention():
                 root(*args, **kwargs)
                 if before.has_changed():
                     root(*args, **kwargs)
@@ -150,20 +153,6 @@ def _passes(places: Walk, given: Any, training: bool, gradients: bool, fused: bo
         return recorded.runs
 
     return look(places.modules, given, run, ALL)
-
-
-@contextmanager
-def _asked_for(fused: bool) -> Iterator[None]:
-    """What torch's attention layers are told when they ask whether they may be fused; a flag of the process."""
-    before = torch.backends.mha.get_fastpath_enabled()
-    if fused == before:
-        yield
-        return
-    torch.backends.mha.set_fastpath_enabled(fused)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def _explained(error: Exception, root: nn.Module, given: Any) -> TraceError:

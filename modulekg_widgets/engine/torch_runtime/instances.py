@@ -9,7 +9,7 @@ from collections import OrderedDict
 from enum import Enum
 from functools import lru_cache
 from pathlib import PurePath
-from types import MemberDescriptorType, ModuleType
+from types import GenericAlias, MappingProxyType, MemberDescriptorType, ModuleType, UnionType
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ EMPTIED = frozenset((dict, OrderedDict, set, list))
 # what has nothing inside that could change
 ATOMS = (
     bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), range, slice, type, ModuleType,
+    MappingProxyType, GenericAlias, UnionType,
     torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch._ops.OpOverload,
     torch._ops.OpOverloadPacket, Enum, PurePath, FakeTensor, FakeTensorMode,
 )  # fmt: skip
@@ -29,6 +30,8 @@ _OUTSIDE = {
     "_thread", "asyncio", "concurrent", "contextvars", "io", "_io", "logging", "multiprocessing", "queue", "selectors",
     "socket", "subprocess", "tempfile", "threading", "torch.cuda", "torch.distributed", "torch._C",
 }  # fmt: skip
+
+_KEEPING = {"queue", "concurrent", "multiprocessing"}
 
 
 def allocated(cls: type) -> Any:
@@ -42,6 +45,11 @@ def is_outside(cls: type) -> bool:
     names = cls.__module__ if isinstance(cls.__module__, str) else ""
     first, _, rest = names.partition(".")
     return first in _OUTSIDE or f"{first}.{rest.partition('.')[0]}" in _OUTSIDE
+
+
+def keeps_what_it_gets(cls: type) -> bool:
+    """Whether instances are outside of the model and keep what forward gives them: queues, pools of threads."""
+    return is_outside(cls) and cls.__module__.partition(".")[0] in _KEEPING
 
 
 def is_cloned(cls: type) -> bool:

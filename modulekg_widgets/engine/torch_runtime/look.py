@@ -12,11 +12,13 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import ModelInUseError, shown
+from modulekg_widgets.engine.torch_runtime.classes import classes_kept
 from modulekg_widgets.engine.torch_runtime.draws import Draws, Seed
 from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.process import process_kept
 from modulekg_widgets.engine.torch_runtime.restore import bytes_kept, untouched
 from modulekg_widgets.engine.torch_runtime.shadow import ALL, LOOSE, SHARED, Shadow
+from modulekg_widgets.engine.torch_runtime.tensor_copies import can_take
 from modulekg_widgets.engine.torch_runtime.threads import user_of
 
 T = TypeVar("T")
@@ -49,6 +51,17 @@ class Stage:
     def original(self, tensor: torch.Tensor) -> torch.Tensor:
         """The user's tensor that one of the stage stands for; any other is its own."""
         return tensor if self.shadow is None else self.shadow.original(tensor)
+
+    def hold(self, tensor: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        """What stands for a tensor of the stage once it has this value: itself, so that all that leads to it finds it.
+
+        The value, where there is no shadow or the tensor is of a class that cannot take it.
+        """
+        if self.shadow is None or not can_take(tensor, value):
+            return value
+        self.shadow.forget(tensor)
+        tensor.data = value.detach()
+        return tensor.requires_grad_(value.requires_grad)
 
     def check(self, value: Any) -> None:
         """To be told of every module and tensor that a forward meets; ends the look where it left the shadow."""
@@ -99,7 +112,7 @@ def _look(modules: Sequence[nn.Module], held: Any, run: Callable[[Stage], T], ow
     left = next((f"{shown(type(each).__name__)} cannot be copied" for each in shadow.shared if is_module(each)), None)
     if left is None:
         try:
-            with process_kept(), _draws(own, seed, stage.check):
+            with process_kept(), classes_kept(modules), _draws(own, seed, stage.check):
                 return run(stage)
         except _LeftTheShadow as found:
             left = f"its code reaches {_described(found.args[0], modules)} past self"
@@ -120,7 +133,8 @@ def is_module(value: Any) -> bool:
 def _not_copied(shadow: Shadow) -> Iterator[str]:
     for each in shadow.shared:
         if not is_module(each):
-            yield f"forward ran with the model's own {shown(type(each).__name__)}, an object that cannot be copied"
+            name = shown(type(each).__name__)
+            yield f"forward ran with the model's own {name}, an object that cannot be copied: what it left there stays"
 
 
 def _described(value: Any, modules: Sequence[nn.Module]) -> str:
@@ -142,7 +156,13 @@ def _on_the_model(
 ) -> T:
     """The same on the model itself, put back afterwards; refused while somebody else uses it."""
     stage = Stage(list(modules), held, None, notes=[f"the model itself ran, and was put back: {why}"])
-    with untouched(modules, held) as kept, _nobody_else(modules, stage, why), process_kept(), _draws(own, seed):
+    with (
+        untouched(modules, held) as kept,
+        _nobody_else(modules, stage, why),
+        process_kept(),
+        classes_kept(modules),
+        _draws(own, seed),
+    ):
         tensors = {SHARED: [], LOOSE: kept.plain_tensors, ALL: kept.every_tensor}[own]
         with bytes_kept(tensors):
             return run(stage)

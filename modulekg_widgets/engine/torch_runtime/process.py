@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import _tensor_str
+from torch.overrides import _get_current_function_mode_stack, _pop_mode, _push_mode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from modulekg_widgets.engine.torch_runtime.threads import OthersWork
@@ -22,11 +24,13 @@ State = tuple[Callable[[], Any], Callable[[Any], object]]
 def process_kept() -> Iterator[None]:
     """Put back what the body changes, however it ends; what it leaves alone is not written.
 
-    A look draws from generators of its own, so those of the process change by what forward does with them itself, or
-    by other threads: while these work, generators are left as they are.
+    What belongs to this thread is put back in any case. What belongs to the process is left as it is where other
+    threads compute meanwhile: they may have changed it, and read it now. A look draws from generators of its own, so
+    those of the process change by what forward does with them itself, or by other threads.
     """
-    settings = [(state, state[0]()) for state in _settings()]
-    others = OthersWork()  # before any state is read: what they draw from here on tells on their clocks
+    others = OthersWork()  # before any state is read: what they do from here on tells on their clocks
+    own = [(state, state[0]()) for state in _of_this_thread()]
+    settings = [(state, state[0]()) for state in _of_the_process()]
     with _disable_current_modes():  # the caller's own, under which states may be tensors without data
         generators = [(state, state[0]()) for state in _generators()]
     cache = torch.is_autocast_cache_enabled()
@@ -35,7 +39,8 @@ def process_kept() -> Iterator[None]:
         yield
     finally:
         torch.set_autocast_cache_enabled(cache)
-        _put_back(settings)
+        _put_back(own)
+        _put_back(settings, others)
         with _disable_current_modes():
             _put_back(generators, others)
 
@@ -56,36 +61,71 @@ def _equal(one: Any, other: Any) -> bool:
     return same if isinstance(same, bool) else bool(same.all())
 
 
-def _settings() -> list[State]:
-    """Those that are flags of the process or of this thread; the printing of tensors is one of torch's objects."""
+def _of_this_thread() -> list[State]:
+    states: list[State] = [
+        (torch.is_grad_enabled, torch.set_grad_enabled),
+        *(state for device in ("cpu", "cuda") for state in _autocast(device)),
+        (_default_device, torch.set_default_device),
+        (_get_current_function_mode_stack, _set_function_modes),
+    ]
+    if numpy := sys.modules.get("numpy"):
+        states.append((numpy.geterr, lambda before: numpy.seterr(**before)))
+    return states
+
+
+def _of_the_process() -> list[State]:
+    """Flags; the printing of tensors is one of torch's objects."""
     cuda, deterministic = torch.backends.cuda, torch.are_deterministic_algorithms_enabled
     options = _tensor_str.PRINT_OPTS
     return [
         (torch.get_default_dtype, torch.set_default_dtype),
         (torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled),
-        (torch.is_grad_enabled, torch.set_grad_enabled),
         (torch.get_num_threads, torch.set_num_threads),
         (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
         (
             lambda: (deterministic(), torch.is_deterministic_algorithms_warn_only_enabled()),
             lambda before: torch.use_deterministic_algorithms(before[0], warn_only=before[1]),
         ),
+        (torch.is_warn_always_enabled, torch.set_warn_always),
         (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
         (cuda.flash_sdp_enabled, cuda.enable_flash_sdp),
         (cuda.mem_efficient_sdp_enabled, cuda.enable_mem_efficient_sdp),
         (cuda.math_sdp_enabled, cuda.enable_math_sdp),
+        (cuda.cudnn_sdp_enabled, cuda.enable_cudnn_sdp),
         *(_attribute(torch.backends.cudnn, name) for name in ("enabled", "benchmark", "deterministic", "allow_tf32")),
-        *(_autocast(device) for device in ("cpu", "cuda")),
+        _attribute(torch.backends.mkldnn, "enabled"),
+        _attribute(torch.backends.opt_einsum, "enabled"),
+        _attribute(torch.utils.deterministic, "fill_uninitialized_memory"),
         (lambda: dict(vars(options)), lambda before: vars(options).update(before)),
+        (lambda: list(warnings.filters), _set_warning_filters),
     ]
+
+
+def _default_device() -> torch.device | None:
+    """What `torch.set_default_device` was told in this thread."""
+    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    return None if context is None else context.device
+
+
+def _set_function_modes(before: list[Any]) -> None:
+    while _get_current_function_mode_stack():
+        _pop_mode()
+    for mode in before:
+        _push_mode(mode)
+
+
+def _set_warning_filters(before: list[Any]) -> None:
+    warnings.filters[:] = before  # type: ignore[index]
+    getattr(warnings, "_filters_mutated", lambda: None)()  # what was shown once counts anew, as after any change
 
 
 def _attribute(owner: Any, name: str) -> State:
     return partial(getattr, owner, name), partial(setattr, owner, name)
 
 
-def _autocast(device: str) -> State:
-    return partial(torch.is_autocast_enabled, device), partial(torch.set_autocast_enabled, device)
+def _autocast(device: str) -> Iterator[State]:
+    yield partial(torch.is_autocast_enabled, device), partial(torch.set_autocast_enabled, device)
+    yield partial(torch.get_autocast_dtype, device), partial(torch.set_autocast_dtype, device)
 
 
 def _generators() -> list[State]:

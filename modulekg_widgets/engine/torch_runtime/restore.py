@@ -41,12 +41,26 @@ def untouched(modules: Sequence[nn.Module], held: Any = ()) -> Iterator[Kept]:
 @contextmanager
 def bytes_kept(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
     """Put back what the body writes into the memory of these tensors; their version counters stay as they are."""
-    before = [(tensor, tensor.detach(), tensor.detach().clone()) for tensor in _with_data(tensors)]
+    kept = KeptBytes(tensors)
     try:
         yield
     finally:
+        kept.put_back()
+
+
+class KeptBytes:
+    """What is in the memory of some tensors now."""
+
+    def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
+        self._before = [(tensor, tensor.detach(), tensor.detach().clone()) for tensor in _with_data(tensors)]
+
+    def have_changed(self) -> bool:
+        return any(t.data_ptr() != m.data_ptr() or not _same_bytes(m, copy) for t, m, copy in self._before)
+
+    def put_back(self) -> None:
+        """Write what has changed."""
         with torch.inference_mode(False), torch.no_grad():
-            for tensor, memory, copy in before:
+            for tensor, memory, copy in self._before:
                 # neither the versions nor torch.equal tell: batch_norm raises no version, and NaN differs from itself
                 if not _same_bytes(memory, copy):
                     memory.data.copy_(copy)

@@ -11,6 +11,7 @@ import copy
 import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -30,6 +31,7 @@ from modulekg_widgets.engine.torch_runtime.instances import (
     is_cloned,
     is_outside,
     is_plain,
+    keeps_what_it_gets,
     slots,
 )
 from modulekg_widgets.engine.torch_runtime.modules import (
@@ -41,6 +43,7 @@ from modulekg_widgets.engine.torch_runtime.modules import (
     unwrapped,
     wrapper_classes,
 )
+from modulekg_widgets.engine.torch_runtime.past_self import ClassCode, class_code, plain
 from modulekg_widgets.engine.torch_runtime.tensor_copies import OwnMemory, alias
 
 SHARED, LOOSE, ALL = range(3)  # who gets memory of its own: nobody, what is no parameter or buffer, every tensor
@@ -60,6 +63,7 @@ class Shadow:
         self._unfilled: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
         self._callables = CallableCopies(self.of, self._made_with, self._known)
         self._with_finalizer: list[nn.Module] = []
+        self._instances: list[tuple[Any, Any, dict[str, Any]]] = []  # that may find something in their class
         self._late: list[Callable[[], None]] = []  # what needs its parts filled
         self._memory = OwnMemory()
         with (
@@ -71,6 +75,15 @@ class Shadow:
             self.model: nn.Module = self.of(model)
             self.held = self.of(held)
             self._fill()
+            self._of_the_model = set(self._copies)
+            notable = len(self.shared)
+            while self._instances:
+                instances, self._instances = self._instances, []
+                code = class_code({type(value) for value, _, _ in instances})
+                for value, new, state in instances:
+                    self._fill_from_class(code, value, new, state)
+                self._fill()
+            del self.shared[notable:]  # what lies past the model is none of it
 
     def of(self, value: Any) -> Any:
         """What stands for a value: its copy, or the value itself where nothing in it is the model's."""
@@ -88,17 +101,25 @@ class Shadow:
         """The tensor that a copy stands for; any other tensor is its own."""
         return self._originals.get(id(tensor), tensor)
 
+    def forget(self, copy: torch.Tensor) -> None:
+        """A copy is given another value: it stands for no tensor of the model any more."""
+        self._originals.pop(id(copy), None)
+
     def is_original(self, value: Any) -> bool:
         """Whether a module or tensor is the model's own, which no forward of the shadow should meet."""
-        known = self._copies.get(id(value))
+        known = self._copies.get(id(value)) if id(value) in self._of_the_model else None
         return known is not None and known[0] is value and known[1] is not value
 
     def let_go(self) -> None:
         """The shadow is not needed any more: what a module does when it goes is left to the original."""
         for module in self._with_finalizer:
             module.__class__ = nn.Module
+        for _, new in self._copies.values():
+            if issubclass(type(new), nn.Module) and not is_script(new):
+                module_state(new).clear()  # modules lead to each other, and to themselves by their methods
         for held in (self._makers, self._copies, self._originals, self._with_finalizer, self.shared):
             held.clear()
+        self._callables.let_go()
         del self._callables  # no circle is left, so that all goes at once
 
     def _fill(self) -> None:
@@ -138,7 +159,7 @@ class Shadow:
         if is_cloned(cls):
             return self._clone
         if is_outside(cls):
-            return None
+            return self._as_it_is if keeps_what_it_gets(cls) else None
         return self._object if is_plain(cls) else self._by_reduction
 
     def _kinds(self) -> Iterable[tuple[type, Maker]]:
@@ -189,9 +210,10 @@ class Shadow:
                     for tensor in value.copy().values():
                         self._registered(tensor)
                 elif name in HOOK_REGISTRIES:
-                    self._callables.are_hooks(value.copy().values())
+                    self._callables.are_writers(value.copy().values())
                 mine[name] = self.of(value)
         mine["_compiled_call_impl"] = None
+        self._instances.append((module, new, mine))
         self._fill_slots(module, new)
         if isinstance(module, dict | list | set | deque):
             self._fill_contents(module, new)
@@ -263,7 +285,7 @@ class Shadow:
     def _address(self, number: int) -> int:
         """The address of the copy, where a number is the address of an original, as `id` gives it."""
         original, new = self._copies.get(number, (None, None))
-        return id(new) if isinstance(original, torch.Tensor | nn.Module) else number
+        return id(new) if issubclass(type(original), torch.Tensor | nn.Module) else number
 
     def _after(self, keys: Iterable[Any], put: Callable[[], None]) -> None:
         """Put now, or once the keys are complete: a hash may ask for what is in them."""
@@ -300,6 +322,8 @@ class Shadow:
 
     def _fill_object(self, value: Any, new: Any) -> None:
         self._fill_attributes(value, new)
+        if (own := attributes(new)) is not None:
+            self._instances.append((value, new, own))
         self._fill_slots(value, new)
 
     def _fill_attributes(self, value: Any, new: Any) -> None:
@@ -309,6 +333,20 @@ class Shadow:
             assert own is not None
             for name, part in state.copy().items():
                 own[name] = self.of(part)
+
+    def _fill_from_class(self, code: ClassCode, value: Any, new: Any, own: dict[str, Any]) -> None:
+        """Of what the class holds, copies that belong to the instance alone."""
+        for name, part in code.of_class(type(value)):
+            if name in own:
+                continue
+            function = plain(part)
+            self._callables.are_writers((function,))
+            copied = self.of(function)
+            if isinstance(part, FunctionType):
+                copied = MethodType(copied, new)
+            elif isinstance(part, classmethod):
+                copied = MethodType(copied, type(value))
+            own[name] = copied
 
     def _fill_slots(self, value: Any, new: Any) -> None:
         for slot in slots(type(value)):
@@ -327,13 +365,16 @@ class Shadow:
             make, args, state, items, pairs = (*reduced, None, None, None)[:5]
             new = self.of(make)(*self.of(tuple(args or ())))
         except Exception:  # noqa: BLE001 - code of the object's class
-            self.shared.append(value)
-            return self._made(value, value)
+            return self._as_it_is(value)
         if state is None and items is None and pairs is None:
             return self._made(value, new)
         parts = self.of((state, None if items is None else list(items), None if pairs is None else list(pairs)))
         self._late.append(lambda: completed(new, *parts))
         return self._made(value, new)
+
+    def _as_it_is(self, value: Any) -> Any:
+        self.shared.append(value)
+        return self._made(value, value)
 
     def _clone(self, value: Any) -> Any:
         return self._made(value, cloned(value))

@@ -22,6 +22,14 @@ def alias(tensor: Tensor) -> Tensor:
         return _again(tensor, tensor.detach() if is_traceable_wrapper_subclass(tensor) else tensor.data)
 
 
+def can_take(tensor: Tensor, value: Tensor) -> bool:
+    """Whether a tensor may be given the memory, shape and type of another one and stay the same object."""
+    plain = type(tensor) in (Tensor, nn.Parameter) and type(value) in (Tensor, nn.Parameter)
+    if not plain or tensor.is_inference():
+        return False
+    return torch._has_compatible_shallow_copy_type(tensor, value)  # type: ignore[attr-defined]
+
+
 class OwnMemory:
     """Makes tensors with memory of their own; those that shared memory do so again."""
 

@@ -137,7 +137,11 @@ class OthersWork:
 
     def __bool__(self) -> bool:
         frames = sys._current_frames()
-        for ident, seconds in _cpu_seconds():
+        del frames[threading.get_ident()]  # this very frame, which would hold itself
+        now = dict(_cpu_seconds())
+        if self._before.keys() - now.keys():  # what has ended may have computed first
+            return True
+        for ident, seconds in now.items():
             if seconds is None:  # no such clock on this system
                 if not _waits(frames.get(ident)):
                     return True

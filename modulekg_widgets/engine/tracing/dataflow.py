@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
-from modulekg_widgets.engine.identity.hierarchy import module_state
+from modulekg_widgets.engine.identity.hierarchy import is_script, module_state
 from modulekg_widgets.engine.tracing.source import Source
 
 if TYPE_CHECKING:
@@ -198,7 +198,9 @@ class ModuleNode:
 
     @property
     def params(self) -> dict[str, DataNode]:
-        """The module's own parameters and buffers by attribute."""
+        """The module's own parameters and buffers by attribute; TorchScript is opaque, and has none."""
+        if is_script(self.module):
+            return {}
         prefix = f"{self.path}." if self.path else ""
         own = [*self.module._parameters, *self.module._buffers]
         return {name: self.graph.state[prefix + name] for name in own if prefix + name in self.graph.state}
@@ -206,6 +208,8 @@ class ModuleNode:
     @property
     def sub_modules(self) -> dict[str, ModuleNode]:
         """The child modules by attribute."""
+        if is_script(self.module):
+            return {}
         prefix = f"{self.path}." if self.path else ""
         every = self.graph.modules
         return {name: every[prefix + name] for name in self.module._modules if prefix + name in every}

@@ -13,6 +13,7 @@ from modulekg_widgets.engine.identity.hierarchy import module_state
 from modulekg_widgets.engine.tracing.dataflow import BUFFER, CONSTANT, INPUT, Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.inputs import input_tensors
 from modulekg_widgets.engine.tracing.operators import user_operators
+from modulekg_widgets.engine.tracing.state import own_tensors
 from modulekg_widgets.engine.tracing.structure import leaves, tensors, with_leaves
 
 Tensor = torch.Tensor
@@ -211,8 +212,7 @@ def _held_by_the_model(graph: Dataflow) -> dict[DataNode, Tensor]:
     found = {}
     for name, node in graph.state.items():
         path, _, attribute = name.rpartition(".")
-        state = module_state(graph.modules[path].module)
-        tensor = state["_parameters"].get(attribute, state["_buffers"].get(attribute))
+        tensor = own_tensors(module_state(graph.modules[path].module)).get(attribute)
         if isinstance(tensor, Tensor):
             found[node] = tensor
     return found

@@ -30,6 +30,7 @@ from modulekg_widgets.engine.tracing.dataflow import (
 )
 from modulekg_widgets.engine.tracing.execution import constant_value
 from modulekg_widgets.engine.tracing.layouts import remembered
+from modulekg_widgets.engine.tracing.leftovers import Leftovers
 from modulekg_widgets.engine.tracing.operators import user_operators
 from modulekg_widgets.engine.tracing.signature import Signature, on_meta, signature_of
 from modulekg_widgets.engine.tracing.source import CallingLines
@@ -47,7 +48,12 @@ class Recorder(TorchDispatchMode):
     """
 
     def __init__(
-        self, graph: Dataflow, paths: Mapping[int, str], stand_in: Callable[[Tensor], Tensor] | None, stage: Stage
+        self,
+        graph: Dataflow,
+        paths: Mapping[int, str],
+        stand_in: Callable[[Tensor], Tensor] | None,
+        stage: Stage,
+        left: Leftovers,
     ) -> None:
         super().__init__()
         self.graph = graph
@@ -60,6 +66,7 @@ class Recorder(TorchDispatchMode):
         self._paths = paths
         self._nodes: dict[int, DataNode] = {}
         self._stand_ins: dict[int, Tensor | None] = {}  # None: not made yet
+        self.leftovers = left
         self._kept: list[Any] = []
         self._lines = CallingLines()
         self._scope = [""]
@@ -136,7 +143,7 @@ class Recorder(TorchDispatchMode):
             # real tensors die as in every forward pass, so that memory does not grow; the id is free again then
             self._kept.append(weakref.ref(tensor, lambda _, nodes=self._nodes, key=key: nodes.pop(key, None)))
         else:
-            self._kept.append(tensor)
+            self.leftovers.add(tensor, node)
         return node
 
     # ---------------------------------------------------------- operators

@@ -26,6 +26,7 @@ from modulekg_widgets.engine.tracing.dataflow import (
     OperatorNode,
 )
 from modulekg_widgets.engine.tracing.inputs import call_arguments, input_tensors, list_hint
+from modulekg_widgets.engine.tracing.leftovers import Leftovers
 from modulekg_widgets.engine.tracing.recorder import Recorder, recording
 from modulekg_widgets.engine.tracing.source import CallingLines, Source
 from modulekg_widgets.engine.tracing.state import held_tensors, module_places, on_stage, own_tensors
@@ -44,7 +45,7 @@ def trace_dataflow(
     training: bool | None = None,
     make: Callable[[nn.Module], Graph] = Dataflow,
     ways: Sequence[str] = (META, FAKE, REAL),
-    prepare: Callable[[Walk], None] | None = None,
+    prepare: Callable[[Walk, Stage], None] | None = None,
     watch: Callable[[OperatorNode], None] | None = None,
     instead: Callable[[str], Given | None] | None = None,
     around: AbstractContextManager[Any] | None = None,
@@ -67,8 +68,9 @@ def trace_dataflow(
     error: TraceError | None = None
     ways = (META,) if on_meta else ways
     for mode in ways:
+        left = Leftovers()
 
-        def attempt(stage: Stage, mode: str = mode) -> Graph:
+        def attempt(stage: Stage, mode: str = mode, left: Leftovers = left) -> Graph:
             graph = make(model)
             graph.traced_on, graph.call, graph.training, graph.seed = mode, call, training, seed
             graph.notes += stage.notes
@@ -76,9 +78,9 @@ def trace_dataflow(
             graph.set_mode(copied.modules)
             if prepare is not None:
                 stage.replaces = True
-                prepare(copied)
+                prepare(copied, stage)
             try:
-                _run(graph, places, copied, stage, labels, mode, mode == ways[-1], watch, instead, around)
+                _run(graph, places, copied, stage, labels, mode, mode == ways[-1], watch, instead, around, left)
             except ModuleKGError:
                 raise
             except Exception as caught:
@@ -86,12 +88,17 @@ def trace_dataflow(
             return graph
 
         try:
-            return look(places.modules, call, attempt, ALL if mode == REAL else SHARED, seed)
+            graph = look(places.modules, call, attempt, ALL if mode == REAL else SHARED, seed)
+            left.settle(graph.result)
+            graph.notes += left.notes()
+            return graph
         except TraceError as caught:
             if caught.__cause__ is None:
                 raise
             error = caught
             log.debug("tracing on %s tensors stopped: %s", mode, caught.__cause__)
+        finally:
+            left.settle()
     assert error is not None
     raise error
 
@@ -107,12 +114,13 @@ def _run(
     watch: Callable[[OperatorNode], None] | None,
     instead: Callable[[str], Given | None] | None,
     around: AbstractContextManager[Any] | None,
+    left: Leftovers,
 ) -> None:
     """Fill the graph by the call of the staged model."""
     graph.modules = _modules(graph, places)
     paths = {id(stage.of(node.module)): node.path for node in graph.modules.values()}
     world, stand_in = _world(mode)
-    recorder = Recorder(graph, paths, stand_in, stage)
+    recorder = Recorder(graph, paths, stand_in, stage, left)
     recorder.on_meta, recorder.last_way = mode == META, last_way
     recorder.watch, recorder.instead = watch, instead
     for held in list(held_tensors(copied, module_places(copied))):

@@ -81,7 +81,7 @@ def _on_host(own: moments.Moments, sample: torch.Tensor) -> Found:
             raise NoValueError("no element is finite")
         low, high = torch.aminmax(finite)
         sample = sample[torch.isfinite(sample)]
-    counts = torch.zeros(BINS, dtype=torch.int64)
+    counts = torch.zeros(BINS, dtype=torch.int64, device="cpu")
     width = float(high) - float(low)
     if width == 0.0:
         counts[0] = sample.numel()

@@ -135,7 +135,7 @@ def adapted(layer: Any, rank: int, scale: float, generator: torch.Generator) -> 
     down, up = _factors(layer, rank, {"device": weight.device, "dtype": weight.dtype})
     # what nn.Linear starts with; the generator is on the CPU, so that every device gets the same numbers
     bound = 1 / math.sqrt(math.prod(down.weight.shape[1:]))
-    drawn = torch.empty(down.weight.shape).uniform_(-bound, bound, generator=generator)
+    drawn = torch.empty(down.weight.shape, device="cpu").uniform_(-bound, bound, generator=generator)
     down.weight.copy_(drawn)
     up.weight.zero_()
     trained = [name for name, own in layer._parameters.items() if own is not None and own.requires_grad]
