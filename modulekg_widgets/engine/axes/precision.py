@@ -36,7 +36,7 @@ def rescaled(nodes: Sequence[DataNode], seed: int) -> State:
             continue
         value = value.double()
         constant = value.numel() > 1 and bool((value == value.reshape(-1)[0]).all())
-        if node.is_buffer and not constant:
+        if node.is_table and not constant:
             state[node.label] = value.clone()  # tables such as rotary frequencies mean something
             continue
         noise = torch.rand(value.shape, generator=generator, dtype=torch.float64).to(value.device)

@@ -24,7 +24,9 @@ from modulekg_widgets.engine.identity.hierarchy import walk
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
 from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
-from modulekg_widgets.engine.tracing.dataflow import DataNode
+from modulekg_widgets.engine.tracing.dataflow import ATTRIBUTE, DataNode
+from modulekg_widgets.engine.tracing.plain_tensors import put_tables
+from modulekg_widgets.engine.tracing.state import on_stage
 from modulekg_widgets.engine.tracing.structure import leaves, tensors, with_tensors
 
 if TYPE_CHECKING:
@@ -285,16 +287,21 @@ class _Proof:
 
     def _run(self, state: State, keep_graph: bool = False) -> list[Tensor]:
         named = {name: state[node.label] for name, node in self.graph.state.items()}
+        registered = {name: value for name, value in named.items() if self.graph.state[name].kind != ATTRIBUTE}
         model = self.graph.model
+        walked = walk(model)
         args, kwargs = with_tensors((self.args, self.kwargs), lambda t: cast(t.detach().clone(), self.dtype))
 
         def forward(stage: Stage) -> Any:
             self.graph.set_mode(stage.modules)
+            put_tables(on_stage(walked, stage), named)
             with torch.set_grad_enabled(keep_graph), PlainAttention(), In(self.dtype):
-                return torch.func.functional_call(stage.model, named, args, kwargs, tie_weights=False, strict=False)
+                return torch.func.functional_call(
+                    stage.model, registered, args, kwargs, tie_weights=False, strict=False
+                )
 
         try:
-            output = look(walk(model).modules, (), forward, LOOSE, self.seed)
+            output = look(walked.modules, (), forward, LOOSE, self.seed)
         except ModuleKGError:
             raise
         except Exception as error:

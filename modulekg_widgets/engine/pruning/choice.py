@@ -228,7 +228,7 @@ def _kinds(chosen: Iterable[Axis]) -> list[list[Axis]]:
 def _kind(axis: Axis) -> frozenset[tuple[str, str, int]]:
     found = set()
     for node, dim in axis.places:
-        path, _, attribute = node.label.rpartition(".")
+        path, attribute = node.graph.split_name(node.label)
         found.add((type(node.graph.modules[path].module).__name__, attribute, dim))
     return frozenset(found)
 

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, shown
-from modulekg_widgets.engine.identity.hierarchy import module_state
-from modulekg_widgets.engine.tracing.dataflow import BUFFER, CONSTANT, INPUT, Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.identity.hierarchy import walk
+from modulekg_widgets.engine.tracing.dataflow import CONSTANT, INPUT, Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.inputs import input_tensors
 from modulekg_widgets.engine.tracing.operators import user_operators
+from modulekg_widgets.engine.tracing.plain_tensors import held_named
 from modulekg_widgets.engine.tracing.structure import leaves, tensors, with_leaves
 
 Tensor = torch.Tensor
@@ -75,7 +76,7 @@ def _repeatable(operator: OperatorNode, node: DataNode) -> bool:
 def _constant(node: DataNode, known: dict[DataNode, Tensor | None]) -> Tensor | None:
     operator = node.producer
     if operator is None:
-        held = node.tensor if node.kind in (BUFFER, CONSTANT) and not node.dtype.is_floating_point else None
+        held = node.tensor if (node.is_table or node.kind == CONSTANT) and not node.dtype.is_floating_point else None
         return None if held is None or held.is_meta or held.numel() > LARGEST_CONSTANT else held.cpu()
     if not _repeatable(operator, node) or any(known.get(source) is None for source in operator.inputs):
         return None
@@ -197,7 +198,7 @@ class _Run:
         return self.values[node]
 
     def _copy(self, node: DataNode) -> Tensor:
-        return self.values[node].clone() if node.kind == BUFFER else self.values[node]
+        return self.values[node].clone() if node.is_table else self.values[node]
 
 
 def _address(value: Tensor) -> int:
@@ -207,12 +208,6 @@ def _address(value: Tensor) -> int:
 
 
 def _held_by_the_model(graph: Dataflow) -> dict[DataNode, Tensor]:
-    """The parameters and buffers as the model has them now: `to` and `load_state_dict` may have replaced them."""
-    found = {}
-    for name, node in graph.state.items():
-        path, _, attribute = name.rpartition(".")
-        state = module_state(graph.modules[path].module)
-        tensor = state["_parameters"].get(attribute, state["_buffers"].get(attribute))
-        if isinstance(tensor, Tensor):
-            found[node] = tensor
-    return found
+    """What the model holds as it is now: `to` and `load_state_dict` may have replaced it."""
+    held = held_named(walk(graph.model), graph.state)
+    return {node: held[name].tensor for name, node in graph.state.items() if name in held}
