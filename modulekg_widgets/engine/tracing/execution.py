@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, shown
-from modulekg_widgets.engine.identity.hierarchy import walk
-from modulekg_widgets.engine.tracing.dataflow import CONSTANT, INPUT, Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.identity.hierarchy import module_state
+from modulekg_widgets.engine.tracing.dataflow import ATTRIBUTE, CONSTANT, INPUT, Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.inputs import input_tensors
 from modulekg_widgets.engine.tracing.operators import user_operators
-from modulekg_widgets.engine.tracing.plain_tensors import held_named
+from modulekg_widgets.engine.tracing.plain_tensors import plain_tensor
 from modulekg_widgets.engine.tracing.structure import leaves, tensors, with_leaves
 
 Tensor = torch.Tensor
@@ -209,5 +209,12 @@ def _address(value: Tensor) -> int:
 
 def _held_by_the_model(graph: Dataflow) -> dict[DataNode, Tensor]:
     """What the model holds as it is now: `to` and `load_state_dict` may have replaced it."""
-    held = held_named(walk(graph.model), graph.state)
-    return {node: held[name].tensor for name, node in graph.state.items() if name in held}
+    found = {}
+    for name, node in graph.state.items():
+        path, attribute = graph.split_name(name)
+        state = module_state(graph.modules[path].module)
+        tensor = state["_parameters"].get(attribute, state["_buffers"].get(attribute))
+        tensor = plain_tensor(state, attribute) if node.kind == ATTRIBUTE else tensor
+        if isinstance(tensor, Tensor):
+            found[node] = tensor
+    return found

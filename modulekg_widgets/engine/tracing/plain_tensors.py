@@ -49,13 +49,15 @@ def plain_tensors(walk: Walk) -> Iterator[Held]:
     search = _Search(others)
     for place, index in places:
         state = walk.states[index]
-        for attribute, value in state.items():
-            if attribute in STANDARD or type(value) in PLAIN:
-                continue
-            for found in search.inside(value):
-                name = f"{place}.{attribute}{found.suffix}" if place else f"{attribute}{found.suffix}"
-                names = (attribute, *found.names)
-                yield Held(name, ATTRIBUTE, found.tensor, state, attribute, found.way, names)
+        for attribute, found in search.of_module(state):
+            name = f"{place}.{attribute}{found.suffix}" if place else f"{attribute}{found.suffix}"
+            yield Held(name, ATTRIBUTE, found.tensor, state, attribute, found.way, (attribute, *found.names))
+
+
+def plain_tensor(state: dict[str, Any], name: str) -> torch.Tensor | None:
+    """The tensor of this name that a module holds by now."""
+    every = _Search(set()).of_module(state)
+    return next((found.tensor for attribute, found in every if attribute + found.suffix == name), None)
 
 
 class _Search:
@@ -64,6 +66,12 @@ class _Search:
     def __init__(self, others: set[int]) -> None:
         self._others = others  # tensors that are registered, or that a function reaches past the attribute
         self._known: dict[tuple[int, int], list[_Found]] = {}
+
+    def of_module(self, state: dict[str, Any]) -> Iterator[tuple[str, _Found]]:
+        """What lies in the attributes of a module, each with the attribute."""
+        for attribute, value in state.items():
+            if attribute not in STANDARD and type(value) not in PLAIN:
+                yield from ((attribute, found) for found in self.inside(value))
 
     def inside(self, value: Any, depth: int = 0) -> list[_Found]:
         if isinstance(value, torch.Tensor):
