@@ -126,3 +126,39 @@ def test_a_table_that_its_constructor_makes_in_a_method_is_state() -> None:
     mk.plan(graph, ratio=0.5).cut(model)
     assert model.table.shape == (4,)
     assert model(torch.randn(4, 3)).shape == (4, 2)
+
+
+def test_a_table_that_a_hook_makes_is_a_cache() -> None:
+    class Plain(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(3, 8), nn.Linear(8, 2)
+            self.table = torch.ones(8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(self.first(x) + self.table)
+
+    def renew(module: nn.Module, args: Any) -> None:
+        if len(module.table) != 8:
+            module.table = torch.ones(8)
+
+    model = seeded(Plain).eval()
+    assert "table" in mk.trace(model, torch.randn(4, 3)).state
+    model.register_forward_pre_hook(renew)
+    assert "table" not in mk.trace(model, torch.randn(4, 3)).state
+
+
+def test_a_view_of_a_parameter_stays_a_view() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(3, 8), nn.Linear(8, 2)
+            self.again = self.last.weight.data[0]
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(self.first(x) * self.again)
+
+    model = seeded(Tied).eval()
+    graph = proved(model, torch.randn(4, 3))
+    assert "again" not in graph.state
+    assert "neither parameter nor buffer" in str(graph.axes["first.weight", 0].frozen)

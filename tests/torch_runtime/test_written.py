@@ -105,6 +105,36 @@ def test_a_computed_name_may_be_any() -> None:
     assert written_by([Setting]).may_write(("anything",), inside=False)
 
 
+def test_a_bystander_sets_its_own_by_computed_names() -> None:
+    class Config:
+        def update(self, given: dict[str, int]) -> None:
+            for name, value in given.items():
+                setattr(self, name, value)
+            self.named = 1
+
+    class Model:
+        def forward(self) -> None:
+            self.config.update({})
+
+    written = written_by([Model], bystanders=[Config])
+    assert not written.may_write(("anything",), inside=False)
+    assert written.may_write(("named",), inside=False)
+    assert written_by([Model, Config]).may_write(("anything",), inside=False)
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_a_dictionary_of_attributes_counts_where_it_is_written(writes: bool) -> None:
+    class Reading:
+        def forward(self) -> Any:
+            return self.__dict__["table"]
+
+    class Writing:
+        def forward(self) -> None:
+            self.__dict__["table"] = 1
+
+    assert written_by([Writing if writes else Reading]).may_write(("table",), inside=False) is writes
+
+
 def test_a_function_on_an_instance_counts() -> None:
     def forward(self: Any) -> None:
         self.patched = 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,7 +18,9 @@ _APART = {
 }  # fmt: skip
 _BEGINNINGS = {"forward", "train", "eval"}  # caches are also made or emptied where the mode changes
 _FILLING = {"append", "extend", "insert", "update", "setdefault", "pop", "popitem", "clear", "remove", "__setitem__"}
-_SETTING = {"setattr", "delattr", "__setattr__", "__delattr__", "__dict__", "vars"}
+_SETTING = {"setattr", "delattr", "__setattr__", "__delattr__"}
+_DICTS = {"__dict__", "vars"}
+_NOT_READ = {"torch", "builtins", *sys.stdlib_module_names} - {"__main__"}  # packages that write nothing of a user's
 _STORES = {"STORE_ATTR", "DELETE_ATTR"}
 _ITEM_STORES = {"STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE"}
 
@@ -44,17 +47,22 @@ class Written:
         return self.sets_any or any(name in self.stored or (inside and name in self.filled) for name in names)
 
 
-def written_by(classes: Iterable[type], functions: Iterable[Any] = ()) -> Written:
+def written_by(classes: Iterable[type], functions: Iterable[Any] = (), bystanders: Iterable[type] = ()) -> Written:
     """What the methods of these classes may write in a forward pass, and what is called from there, but for torch's.
 
-    `functions` are others that it may begin with, as a `forward` that stands on an instance. Methods are told apart by
-    their names alone.
+    `functions` are others that it may begin with, as a `forward` that stands on an instance. `bystanders` are classes
+    whose methods may be called too; where these set attributes by computed names, it is their own. Methods are told
+    apart by their names alone.
     """
     methods: dict[str, list[FunctionType]] = defaultdict(list)
     stored: set[str] = set()
-    for cls in dict.fromkeys(base for each in classes for base in each.__mro__ if not _is_torchs(base.__module__)):
+    aside: set[int] = set()
+    holders = _bases(classes)
+    for cls in {**holders, **_bases(bystanders)}:
         for name, member in vars(cls).items():
-            methods[name] += _functions(member)
+            own = list(_functions(member))
+            methods[name] += own
+            aside.update(() if cls in holders else map(id, own))
             if isinstance(member, functools.cached_property):
                 stored.add(name)
     begin = [name for name in methods if name not in _APART and (name in _BEGINNINGS or name.startswith("__"))]
@@ -65,13 +73,13 @@ def written_by(classes: Iterable[type], functions: Iterable[Any] = ()) -> Writte
     sets_any = False
     while waiting:
         function = waiting.pop()
-        if id(function) in entered or _is_torchs(function.__module__):
+        if id(function) in entered or not _is_read(function.__module__):
             continue
         entered.add(id(function))
         facts = _facts(function.__code__)
         stored |= facts.stored
         filled |= facts.names if facts.fills else frozenset()
-        sets_any = sets_any or facts.sets
+        sets_any = sets_any or (facts.sets and id(function) not in aside)
         for name in facts.names - _APART:
             waiting += methods.get(name, ())
             waiting += _functions(function.__globals__.get(name))
@@ -79,8 +87,12 @@ def written_by(classes: Iterable[type], functions: Iterable[Any] = ()) -> Writte
     return Written(frozenset(stored), frozenset(filled), sets_any)
 
 
-def _is_torchs(module: Any) -> bool:
-    return isinstance(module, str) and module.partition(".")[0] in ("torch", "builtins")
+def _bases(classes: Iterable[type]) -> dict[type, None]:
+    return dict.fromkeys(base for each in classes for base in each.__mro__ if _is_read(base.__module__))
+
+
+def _is_read(module: Any) -> bool:
+    return not isinstance(module, str) or module.partition(".")[0] not in _NOT_READ
 
 
 def _functions(value: Any) -> Iterator[FunctionType]:
@@ -110,10 +122,14 @@ def _facts(code: CodeType) -> _Facts:
     inner = [_facts(part) for part in code.co_consts if isinstance(part, CodeType)]
     names = frozenset(code.co_names).union(*(each.names for each in inner))
     stored = frozenset(each.argval for each in instructions if each.opname in _STORES)
+    own = set(code.co_names)
     fills = not _FILLING.isdisjoint(code.co_names) or any(each.opname in _ITEM_STORES for each in instructions)
+    sets = bool(own & _SETTING) or (fills and bool(own & _DICTS))
+    if sets:  # by a name that it writes out, or by another one
+        stored |= {each for each in code.co_consts if isinstance(each, str) and each.isidentifier()}
     return _Facts(
         names,
         stored.union(*(each.stored for each in inner)),
         fills or any(each.fills for each in inner),
-        not _SETTING.isdisjoint(code.co_names) or any(each.sets for each in inner),
+        sets or any(each.sets for each in inner),
     )

@@ -19,7 +19,7 @@ from torch import nn
 from modulekg_widgets.engine.identity.hierarchy import Walk
 from modulekg_widgets.engine.torch_runtime.callables import tensors_behind
 from modulekg_widgets.engine.torch_runtime.instances import ATOMS, PLAIN, attributes, is_outside, is_plain
-from modulekg_widgets.engine.torch_runtime.modules import STANDARD
+from modulekg_widgets.engine.torch_runtime.modules import HOOK_REGISTRIES, STANDARD
 from modulekg_widgets.engine.torch_runtime.tensor_copies import in_plain_memory
 from modulekg_widgets.engine.torch_runtime.written import Written, written_by
 from modulekg_widgets.engine.tracing.dataflow import ATTRIBUTE
@@ -43,10 +43,11 @@ class _Found(NamedTuple):
 def plain_tensors(walk: Walk) -> Iterator[Held]:
     """The plain tensors of all modules under each of their names, as `pos` and `rope.tables['cos']`."""
     places = module_places(walk)
-    others = {id(held.tensor) for held in held_tensors(walk, places)}
+    registered = [held.tensor for held in held_tensors(walk, places)]
+    others = set(map(id, registered))
     functions = (value for state in walk.states for value in state.values() if isinstance(value, _CALLED))
     others.update(id(tensor) for function in functions for tensor in tensors_behind(function))
-    search = _Search(others)
+    search = _Search(others, {_storage(tensor) for tensor in registered} - {0})
     for place, index in places:
         state = walk.states[index]
         for attribute, found in search.of_module(state):
@@ -56,15 +57,16 @@ def plain_tensors(walk: Walk) -> Iterator[Held]:
 
 def plain_tensor(state: dict[str, Any], name: str) -> torch.Tensor | None:
     """The tensor of this name that a module holds by now."""
-    every = _Search(set()).of_module(state)
+    every = _Search().of_module(state)
     return next((found.tensor for attribute, found in every if attribute + found.suffix == name), None)
 
 
 class _Search:
     """Looks into each container once."""
 
-    def __init__(self, others: set[int]) -> None:
-        self._others = others  # tensors that are registered, or that a function reaches past the attribute
+    def __init__(self, others: set[int] | None = None, memories: set[int] | None = None) -> None:
+        self._others = others or set()  # tensors that are registered, or that a function reaches past the attribute
+        self._memories = memories or set()  # of parameters and buffers: a view of one has to stay a view
         self._known: dict[tuple[int, int], list[_Found]] = {}
 
     def of_module(self, state: dict[str, Any]) -> Iterator[tuple[str, _Found]]:
@@ -91,7 +93,13 @@ class _Search:
     def _is_table(self, tensor: torch.Tensor) -> bool:
         """Whether it has dimensions that can be cut: what has a gradient belongs to an optimizer or to a graph."""
         plain = type(tensor) is torch.Tensor and not tensor.requires_grad and id(tensor) not in self._others
-        return plain and in_plain_memory(tensor) and tensor.numel() > 1
+        return plain and in_plain_memory(tensor) and tensor.numel() > 1 and _storage(tensor) not in self._memories
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    """What tells memory apart, also that without data; 0 where a tensor has none of its own."""
+    own = in_plain_memory(tensor) and not nn.parameter.is_lazy(tensor)
+    return tensor.untyped_storage()._cdata if own else 0
 
 
 def is_container(value: Any) -> bool:
@@ -142,9 +150,10 @@ class Tables:
         states = self._walk.states
         objects = [value for state in states for value in state.values() if is_container(value)]
         held = (each for every in (self._held or {}).values() for held in every for each in held.way)
-        classes = [type(each) for each in (*self._walk.modules, *objects, *held)]
-        own = [value for state in states for value in state.values() if isinstance(value, FunctionType)]
-        return written_by(dict.fromkeys(classes), own)
+        classes = [type(each) for each in (*self._walk.modules, *held)]
+        hooks = [hook for state in states for name in HOOK_REGISTRIES for hook in (state.get(name) or {}).values()]
+        own = [value for state in states for value in state.values() if isinstance(value, _CALLED)]
+        return written_by(classes, [*own, *hooks], map(type, (*objects, *hooks)))
 
     def may_be_written(self, places: Iterable[Held]) -> bool:
         """Whether the code may put something else at one of the places: it is a cache then, of any size."""
