@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
-from modulekg_widgets.engine.tracing.dataflow import BUFFER, PARAMETER, Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.dataflow import ATTRIBUTE, BUFFER, PARAMETER, Dataflow, DataNode, OperatorNode
 from modulekg_widgets.widgets.axes_payload import AxisTables
 from modulekg_widgets.widgets.call_tree import CallTree
 from modulekg_widgets.widgets.flow_edges import module_edges
@@ -161,7 +161,7 @@ def _flow(tables: FlowTables, tensors: _Tensors, axes: AxisTables | None) -> dic
 
 
 def _is_state(node: DataNode) -> bool:
-    return node.kind in (PARAMETER, BUFFER)
+    return node.kind in (PARAMETER, BUFFER, ATTRIBUTE)
 
 
 def _is_view(operator: OperatorNode) -> bool:
@@ -171,7 +171,7 @@ def _is_view(operator: OperatorNode) -> bool:
 
 
 class _Tensors:
-    """The parameters and buffers under each of their names, with the module that has them."""
+    """What the model holds under each of its names, with the module that has it."""
 
     def __init__(self, graph: Dataflow, hierarchy: Hierarchy) -> None:
         self.nodes: list[DataNode] = []
@@ -181,7 +181,7 @@ class _Tensors:
         self._place: dict[int, int] = {}  # a tensor's index in the graph -> its first name
         known = set()
         for name, node in graph.state.items():
-            path, _, attribute = name.rpartition(".")
+            path, attribute = graph.split_name(name)
             owner = hierarchy.walk.find(path)
             if owner is None or (owner, attribute) in known:
                 continue  # the same slot by another path to a shared module

@@ -136,7 +136,8 @@ def test_what_ran_before_a_mismatch_does_not_run_for_each_trial(
     trials, plan = runs(Long(), torch.randn(3, 4))
     assert guessed(plan) == ["last.width"]
     whole = calls[0] // 80  # of trace, dry runs, the comparison of values, and the pass behind the cut
-    assert trials >= 10 and whole <= 8, (trials, whole)
+    assert trials >= 10
+    assert whole <= 8
 
 
 class Writes(nn.Module):
@@ -201,4 +202,5 @@ def test_a_slice_at_the_border_of_a_block_is_explained() -> None:
     order = torch.tensor([*dropped, *(at for at in range(axis.size) if at not in dropped)]).numpy()
     selection = Selection({axis.term: order}, {axis.term: axis.size - len(dropped)})
     found = fixing.rehearse(Draft(selection, selection.counts))
-    assert found.mismatch is None and found.explained
+    assert found.mismatch is None
+    assert found.explained

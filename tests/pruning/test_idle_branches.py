@@ -123,6 +123,39 @@ def test_an_idle_branch_follows_the_cut(idle: Callable[[], nn.Module], of_images
                        {k: v for k, v in after.items() if k not in counts})  # fmt: skip
 
 
+LOUDEST_FIRST = torch.linspace(8, 1, 8)
+
+
+def largest(group: Any) -> torch.Tensor:
+    return sum(member.tensor.abs().amax(1) for member in group.members)
+
+
+@pytest.mark.parametrize("importance", ["l1", "l2", "fpgm", "bn_scale", largest])
+def test_an_idle_branch_has_no_say_in_what_goes(importance: Any) -> None:
+    torch.manual_seed(0)
+    model = Idle(nn.Linear(6, 8), nn.Linear(8, 500), nn.Linear(8, 3)).eval()
+    with torch.no_grad():
+        model.body.weight.copy_(torch.rand(8, 6).sub(0.5) * LOUDEST_FIRST[:, None])
+        model.body.bias.zero_()
+        model.head.weight.copy_(LOUDEST_FIRST.expand(3, 8))
+        model.idle.weight.copy_(100 * LOUDEST_FIRST.flip(0).expand(500, 8))  # the other way round, and louder
+    graph = mk.trace(model, torch.randn(2, 5, 6))
+    (axis,) = [cut for cut in mk.plan(graph, ratio=0.5, importance=importance).axes if cut.size == 8]
+    model.idle.weight.detach().zero_()
+    (alone,) = [cut for cut in mk.plan(graph, ratio=0.5, importance=importance).axes if cut.size == 8]
+    assert axis.dropped == alone.dropped
+    assert set(axis.dropped) >= {6, 7}
+
+
+def test_an_axis_of_idle_weights_alone_can_be_judged() -> None:
+    torch.manual_seed(0)
+    model = Idle(nn.Linear(6, 8), nn.Sequential(nn.Linear(8, 10), nn.ReLU(), nn.Linear(10, 5)), nn.Linear(8, 3)).eval()
+    graph = mk.trace(model, torch.randn(2, 5, 6))
+    for importance in ("l1", "fpgm", largest):
+        plan = mk.plan(graph, per_axis={("idle.0.weight", 0): 0.5}, importance=importance)
+        assert [cut.left for cut in plan.axes] == [5]
+
+
 def test_what_only_an_idle_branch_reads_hinders_no_proof() -> None:
     torch.manual_seed(0)
     model = Idle(nn.Conv2d(3, 8, 3), nn.ConvTranspose2d(8, 5, 2), nn.Conv2d(8, 4, 1)).eval()

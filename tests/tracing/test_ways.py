@@ -135,13 +135,14 @@ def test_what_another_thread_computes_is_a_constant() -> None:
     assert torch.equal(graph.forward(x), model(x))
 
 
-def test_plain_tensors_are_constants_and_no_operators() -> None:
+def test_plain_tensors_are_state_and_no_operators() -> None:
     inner = Calls(lambda module, x, table: x @ table)
     model = Calls(lambda module, x: module.inner(x, module.table), inner=inner, table=torch.rand(4, 4))
     x = torch.rand(2, 4)
     graph = mk.trace(model, x)
     (product,) = graph.operators
-    assert [(node.kind, node.shape) for node in product.inputs] == [("input", (2, 4)), ("constant", (4, 4))]
+    assert [(node.kind, node.shape) for node in product.inputs] == [("input", (2, 4)), ("attribute", (4, 4))]
+    assert graph.state["table"] is product.inputs[1]
     assert graph.modules["inner"].inputs == product.inputs
     assert torch.equal(graph.forward(x), model(x))
 

@@ -10,7 +10,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, REORDERED, Term, find, flat, product
+from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, REORDERED, SUM, Term, find, flat, product, total
 
 Ints = NDArray[np.int64]
 Occurrence = tuple[Term | None, Ints]  # an atom (None: the branch of a sum) and its index at each position, else -1
@@ -46,6 +46,14 @@ def parts_of(term: Term) -> list[Term]:
     for part in parts:
         found += parts_of(part)
     return found
+
+
+def neighbours(term: Term) -> list[Term]:
+    """The runs of several summands of a term, but for all of them."""
+    parts = flat(term) if find(term).kind == SUM else []
+    count = len(parts)
+    runs = [(start, end) for start in range(count) for end in range(start + 2, count + 1) if end - start < count]
+    return [total(parts[start:end]) for start, end in runs]
 
 
 def leading(term: Term, size: int) -> Term | None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.algebra import Algebra, Term
 from modulekg_widgets.engine.axes.call import plain_name
-from modulekg_widgets.engine.tracing.dataflow import BUFFER, Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.execution import constant_value
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class IndexBuffers:
         self._noted: dict[DataNode, set[OperatorNode]] = {}
         self.picked_from: dict[DataNode, Term] = {}
         for node in dict.fromkeys(graph.state.values()):
-            if node.kind == BUFFER and node.dim() == 1 and not _is_other(node.dtype) and node.shape[0] > 1:
+            if node.is_table and node.dim() == 1 and not _is_other(node.dtype) and node.shape[0] > 1:
                 uses = _uses(node)
                 if uses:
                     self._uses[node] = uses

@@ -29,7 +29,7 @@ from modulekg_widgets.engine.axes.index_buffers import IndexBuffers
 from modulekg_widgets.engine.axes.liveness import live_operators
 from modulekg_widgets.engine.axes.triangles import tie_triangles
 from modulekg_widgets.engine.axes.unreached import unreached
-from modulekg_widgets.engine.tracing.dataflow import BUFFER, INPUT, PARAMETER, Dataflow, DataNode, OperatorNode, Unknown
+from modulekg_widgets.engine.tracing.dataflow import INPUT, PARAMETER, Dataflow, DataNode, OperatorNode, Unknown
 from modulekg_widgets.engine.tracing.operators import user_operators
 from modulekg_widgets.engine.tracing.signature import signature_of
 
@@ -73,7 +73,7 @@ class Inference:
                 continue
             self._freeze(node, f"{node.name} is not read by this forward pass")
         for node in self.indices.unfollowed():
-            self._freeze(node, f"the buffer {node.label} holds integers that are read otherwise than as indices")
+            self._freeze(node, f"the {node.kind} {node.label} holds integers that are read otherwise than as indices")
         self._settle_fillers()
 
     def _follow_idle(self, idle: list[OperatorNode]) -> None:
@@ -107,16 +107,18 @@ class Inference:
             self.algebra.freeze(term, text)
 
     def _born(self, node: DataNode) -> Dims:
-        if node.kind == PARAMETER or (node.kind == BUFFER and holds_values(node.dtype)):
+        if node.kind == PARAMETER or (node.is_table and holds_values(node.dtype)):
             return [ONE if size == 1 else Term(size) for size in node.shape]
-        if node.kind == BUFFER and node in self.indices:
+        if node.is_table and node in self.indices:
             return [Term(size) for size in node.shape]
         if node.kind == INPUT and self._free_inputs:
             return [ONE if size == 1 else Term(size) for size in node.shape]
         if node.kind == INPUT:
             reason = Reason(f"model input {node.label}")
-        elif node.kind == BUFFER:
-            reason = Reason(f"the buffer {node.label} holds integers")
+        elif node.is_table:
+            reason = Reason(f"the {node.kind} {node.label} holds integers")
+        elif node.names:
+            reason = Reason(f"the attribute {node.label}, which the code may compute anew", self.algebra.cause)
         else:
             reason = Reason("a tensor that is neither parameter nor buffer", self.algebra.cause)
         return [ONE if size == 1 else Term(size, reason) for size in node.shape]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from modulekg_widgets.engine.tracing.dataflow import BUFFER, PARAMETER, Dataflow, OperatorNode
+from modulekg_widgets.engine.tracing.dataflow import ATTRIBUTE, BUFFER, PARAMETER, Dataflow, OperatorNode
 
-_STATE = (PARAMETER, BUFFER)
+_STATE = (PARAMETER, BUFFER, ATTRIBUTE)
 
 
 def live_operators(graph: Dataflow) -> set[OperatorNode]:

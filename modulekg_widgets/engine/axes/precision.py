@@ -39,7 +39,7 @@ def rescaled(nodes: Sequence[DataNode], seed: int) -> State:
             state[node.label] = value.clone()  # where its numbers stand means something
             continue
         constant = value.numel() > 1 and bool((value == value.reshape(-1)[0]).all())
-        if node.is_buffer and not constant:
+        if node.is_table and not constant:
             state[node.label] = value.clone()  # tables such as rotary frequencies mean something
             continue
         noise = torch.rand(value.shape, generator=generator, dtype=torch.float64, device="cpu")

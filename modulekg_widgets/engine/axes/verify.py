@@ -24,7 +24,9 @@ from modulekg_widgets.engine.identity.hierarchy import walk
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
 from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
-from modulekg_widgets.engine.tracing.dataflow import DataNode
+from modulekg_widgets.engine.tracing.dataflow import ATTRIBUTE, DataNode
+from modulekg_widgets.engine.tracing.plain_tensors import put_tables
+from modulekg_widgets.engine.tracing.state import on_stage
 from modulekg_widgets.engine.tracing.structure import leaves, tensors, with_tensors
 
 if TYPE_CHECKING:
@@ -289,18 +291,21 @@ class _Proof:
     def _run_on(self, state: State, keep_graph: bool = False) -> tuple[list[Tensor], State]:
         """The outputs on these tensors, and what stood for each of them."""
         model = self.graph.model
+        walked = walk(model)
         args, kwargs = with_tensors((self.args, self.kwargs), lambda t: cast(t.detach().clone(), self.dtype))
 
         def forward(stage: Stage) -> Any:
             self.graph.set_mode(stage.modules)
             held = {node.label: stage.hold(stage.of(node.tensor), state[node.label]) for node in self.nodes}
             named = {name: held[node.label] for name, node in self.graph.state.items()}
+            put_tables(on_stage(walked, stage), named)
+            registered = {name: value for name, value in named.items() if self.graph.state[name].kind != ATTRIBUTE}
             with torch.set_grad_enabled(keep_graph), PlainAttention(), In(self.dtype):
-                given = (stage.model, named, args, kwargs)
+                given = (stage.model, registered, args, kwargs)
                 return torch.func.functional_call(*given, tie_weights=False, strict=False), held
 
         try:
-            output, held = look(walk(model).modules, (), forward, LOOSE, self.seed)
+            output, held = look(walked.modules, (), forward, LOOSE, self.seed)
         except ModuleKGError:
             raise
         except Exception as error:

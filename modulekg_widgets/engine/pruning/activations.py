@@ -23,7 +23,8 @@ from modulekg_widgets.engine.pruning.tally import Element, Tally, Vector, margin
 from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.torch_runtime.unfused import Unfused
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
-from modulekg_widgets.engine.tracing.state import held_tensors, module_places, on_stage
+from modulekg_widgets.engine.tracing.plain_tensors import held_named
+from modulekg_widgets.engine.tracing.state import on_stage
 
 Tensor = torch.Tensor
 Names = frozenset[str]  # of the parameters and buffers that a tensor is made of, and nothing else
@@ -182,7 +183,7 @@ class _Watch(TorchDispatchMode):
         graph = readings.tally.axes.graph
         walked = on_stage(walk(graph.model), stage)
         ranges = {}
-        for held in held_tensors(walked, module_places(walked)):
+        for held in held_named(walked, graph.state).values():
             node, tensor = graph.state.get(held.name), held.tensor
             if node is not None and tensor.numel() and tensor.layout is torch.strided:
                 size = tensor.untyped_storage().nbytes() - tensor.storage_offset() * tensor.itemsize

@@ -67,7 +67,7 @@ class Choice:
     def _of(self, entry: Any) -> Iterable[Axis]:
         axes, graph = self.axes, self.axes.graph
         if isinstance(entry, Axis):
-            return [axes.of(find(entry.term))]
+            return self._same(entry)
         if isinstance(entry, nn.Module | type):
             paths = self._paths(entry)
             if not paths and isinstance(entry, nn.Module):
@@ -84,6 +84,18 @@ class Choice:
             names = [*known, *(layer.name for layer in self.layers)]
             raise UnknownAxisError(f"no axis, layer, module or parameter {shown(entry)!r}: {nearest(entry, names)}")
         return [axis for name in matching for axis in self._by_name(name) or ()]
+
+    def _same(self, axis: Axis) -> list[Axis]:
+        """An axis of the graph that was asked about, which may be of another pass, by a dimension of its own."""
+        if axis in self.axes or not axis.places:
+            return [self.axes.of(find(axis.term))]
+        node, dim = axis.places[0]
+        theirs = node.graph.axes.term(node.label, dim)  # type: ignore[attr-defined]
+        before, now = list(atoms(theirs)), list(atoms(self.axes.term(node.label, dim)))
+        same = (
+            [now[at] for at, atom in enumerate(before) if atom is find(axis.term)] if len(before) == len(now) else now
+        )
+        return [self.axes.of(atom) for atom in dict.fromkeys(same) if atom.size > 1]
 
     def _by_name(self, name: str) -> list[Axis] | None:
         axes = self.axes
@@ -228,7 +240,7 @@ def _kinds(chosen: Iterable[Axis]) -> list[list[Axis]]:
 def _kind(axis: Axis) -> frozenset[tuple[str, str, int]]:
     found = set()
     for node, dim in axis.places:
-        path, _, attribute = node.label.rpartition(".")
+        path, attribute = node.graph.split_name(node.label)
         found.add((type(node.graph.modules[path].module).__name__, attribute, dim))
     return frozenset(found)
 

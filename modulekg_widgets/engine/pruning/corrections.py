@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
@@ -9,7 +10,7 @@ from typing import Any, TypeVar
 
 from modulekg_widgets.engine.axes.algebra import Term, atoms, find
 from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.axes.expression import parts_of
+from modulekg_widgets.engine.axes.expression import neighbours, parts_of
 from modulekg_widgets.engine.pruning.attribute_sizes import Attribute, attributes_of
 from modulekg_widgets.engine.pruning.draft import ATTRIBUTE, TIE, WHOLE, Change, Draft
 from modulekg_widgets.engine.pruning.dryrun import Mismatch, Rehearsal, Request
@@ -60,6 +61,7 @@ class Corrections:
         """
         known = {attribute.identity for attribute in draft.followers}
         tried: set[tuple[Any, int]] = set()
+        every: dict[Attribute, Term] = {}
         candidates = {each.identity: each for each in reversed(list(self._attributes(mismatch)))}
         named = self._named(mismatch)
         concerned = self._concerned(draft, mismatch)
@@ -72,6 +74,8 @@ class Corrections:
                 and (each.name.rpartition(".")[2] in named or not on_the_line)
             ]  # fmt: skip
             tried.update((each.identity, after) for each in fitting)  # whatever it follows, the number is the same
+            for each in fitting:
+                every.setdefault(each, term)
 
             def taken(options: Sequence[Attribute], term: Term = term) -> Draft:
                 return replace(draft, followers={**draft.followers, **dict.fromkeys(options, term)})
@@ -80,6 +84,35 @@ class Corrections:
                 following = self.following(draft, attribute, term, mismatch)
                 if following is not None:
                     yield following
+        if mismatch.error and not mismatch.requests and len(every) > 1:
+            yield from self._together(draft, every, mismatch)
+
+    def _together(self, draft: Draft, every: dict[Attribute, Term], mismatch: Mismatch) -> Iterator[Draft]:
+        """Where a call takes several values of wrong sizes: all attributes at once, without those that it does without.
+
+        A call that raises names the first of its faults only, so that one correction alone comes no further; one that
+        goes wrong earlier is of another number that happens to be the same.
+        """
+
+        def end(taken: dict[Attribute, Term]) -> float:
+            trial = self._all_following(draft, taken, mismatch)
+            found = self.near(trial, mismatch.position).mismatch
+            return math.inf if found is None else found.position
+
+        every = {each: term for each, term in every.items() if end({each: term}) >= mismatch.position}
+        best = end(every)
+        if best <= mismatch.position:
+            return
+        for attribute in list(every):
+            fewer = {each: term for each, term in every.items() if each != attribute}
+            if end(fewer) >= best:
+                every = fewer
+        yield self._all_following(draft, every, mismatch)
+
+    def _all_following(self, draft: Draft, every: dict[Attribute, Term], mismatch: Mismatch) -> Draft:
+        for attribute, term in every.items():
+            draft = self.following(draft, attribute, term, mismatch) or draft
+        return draft
 
     def _named(self, mismatch: Mismatch) -> frozenset[str]:
         """The attributes that the line of code itself reads."""
@@ -132,13 +165,20 @@ class Corrections:
             yield from attributes_of(path, self.axes.graph.modules[path].module)
 
     def _concerned(self, draft: Draft, mismatch: Mismatch) -> list[Term]:
-        """The dimensions that change where the runs part, and their factors and summands, the requested ones first."""
+        """The dimensions that change where the runs part, and their factors and summands, the requested ones first.
+
+        Where code raised and named no size, what it got may be of the wrong one, as a first state of zeros: then it is
+        the weights of the module at work that tell, and neighbouring summands count together, as two directions do.
+        """
         terms = [term for request in mismatch.requests for term in parts_of(request.term)]
         operator = mismatch.operator
         if operator is not None:
-            for node in (*operator.outputs, *operator.inputs):
-                for term in self.axes.inference.dims(node):
-                    terms += parts_of(term)
+            nodes = [*operator.outputs, *operator.inputs]
+            terms += [part for node in nodes for term in self.axes.inference.dims(node) for part in parts_of(term)]
+            if mismatch.error and not mismatch.requests and operator.module in self.axes.graph.modules:
+                own = self.axes.graph.modules[operator.module].params.values()
+                weighed = [term for node in own for term in self.axes.inference.dims(node)]
+                terms += [part for term in weighed for part in (*parts_of(term), *neighbours(term))]
         return [term for term in dict.fromkeys(terms) if draft.selection.size(term) != term.size]
 
     def _alike(self, attribute: Attribute, term: Term, draft: Draft) -> dict[Attribute, Term]:

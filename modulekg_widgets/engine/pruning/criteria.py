@@ -303,8 +303,9 @@ class Hessian(Criterion):
 
 
 def _weights(axes: Axes, name: str) -> dict[DataNode, tuple[Tensor]]:
+    """The parameters that have a say: what only feeds a result that nobody uses cannot matter to the output."""
     found = parameters_with_data(axes.graph, f"importance {name!r}")
-    return {node: (tensor,) for node, tensor in found.items()}
+    return {node: (tensor,) for node, tensor in found.items() if not axes.inference.is_idle(node)}
 
 
 _WIDE = {torch.float32, torch.float64, torch.complex64, torch.complex128}

@@ -25,6 +25,7 @@ from modulekg_widgets.engine.pruning.surroundings import Surroundings
 from modulekg_widgets.engine.torch_runtime.calls import Given
 from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.tracing.dataflow import PARAMETER, Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.plain_tensors import put_tables
 from modulekg_widgets.engine.tracing.state import held_tensors, module_places
 from modulekg_widgets.engine.tracing.structure import with_leaves
 from modulekg_widgets.engine.tracing.trace import META, REAL, trace_dataflow
@@ -159,13 +160,15 @@ def put_in_place(
 ) -> None:
     """Give the modules what `slice_of` makes of the tensors that are edited, `others` by name, and the attributes."""
     new: dict[int, Tensor] = {}
-    for place in places(walk, edits):
+    found = places(walk, edits)
+    for place in found:
         new[id(place.tensor)] = stage.hold(place.tensor, _like(place.tensor, slice_of(place.edit, place.tensor)))
     for held in list(held_tensors(walk, module_places(walk))) if new or others else ():
         if id(held.tensor) not in new and others is not None:
             new[id(held.tensor)] = stage.hold(held.tensor, _like(held.tensor, others[held.name]))
         if id(held.tensor) in new:
             held.state["_parameters" if held.kind == PARAMETER else "_buffers"][held.attribute] = new[id(held.tensor)]
+    put_tables(walk, {**(others or {}), **{each.name: new[id(each.tensor)] for place in found for each in place.plain}})
     if any("_flat_weights" in state for state in walk.states):
         _replace_in_lists(walk, new)
     for setting in settings(walk, edits):

@@ -11,11 +11,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from modulekg_widgets.engine.errors import CutError, nearest, shown
 from modulekg_widgets.engine.identity.hierarchy import Walk, walk
-from modulekg_widgets.engine.tracing.state import Held, held_tensors, module_places
+from modulekg_widgets.engine.torch_runtime.tensor_copies import in_plain_memory
+from modulekg_widgets.engine.tracing.dataflow import ATTRIBUTE
+from modulekg_widgets.engine.tracing.plain_tensors import held_named
+from modulekg_widgets.engine.tracing.state import Held, module_places
 
 Ints = NDArray[np.int64]
 Whole = int | tuple[int, ...] | list[int]  # what an attribute that holds sizes may be
@@ -23,7 +25,7 @@ Whole = int | tuple[int, ...] | list[int]  # what an attribute that holds sizes 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorEdit:
-    """What stays of one parameter or buffer."""
+    """What stays of one parameter, buffer or plain tensor."""
 
     names: tuple[str, ...]  # every name that the tensor has, several when it is tied
     shape: tuple[int, ...]  # before
@@ -171,7 +173,8 @@ class Place(NamedTuple):
 
     edit: TensorEdit
     tensor: torch.Tensor
-    owners: tuple[tuple[dict[str, Any], str], ...]  # the state of each module that holds it, and the attribute
+    owners: tuple[tuple[dict[str, Any], str], ...]  # the state of each module that registers it, and its name there
+    plain: tuple[Held, ...] = ()  # its places, where it is no parameter or buffer
 
 
 class Setting(NamedTuple):
@@ -187,7 +190,7 @@ class Setting(NamedTuple):
 def places(model: nn.Module | Walk, edits: Edits) -> list[Place]:
     """The tensors of `model` that are edited; raises `CutError` where the model is not what the plan was made for."""
     walked = model if isinstance(model, Walk) else walk(model)
-    held = {each.name: each for each in held_tensors(walked, module_places(walked))}
+    held = held_named(walked, (name for edit in edits.tensors for name in edit.names))
     names: dict[int, set[str]] = {}
     for each in held.values():
         names.setdefault(id(each.tensor), set()).add(each.name)
@@ -212,12 +215,8 @@ def _place(held: dict[str, Held], names: dict[int, set[str]], edit: TensorEdit) 
             f"{shown(edit.names[0])} has shape {list(tensor.shape)} where {list(edit.shape)} is expected: "
             "undo the cut that changed it, or plan again",
         )
-    return Place(edit, tensor, tuple((each.state, each.attribute) for each in found))
-
-
-def in_plain_memory(tensor: torch.Tensor) -> bool:
-    """Whether the elements lie where strides say: not so for sparse, quantised and wrapped tensors."""
-    return tensor.layout is torch.strided and not tensor.is_quantized and not is_traceable_wrapper_subclass(tensor)
+    owners = tuple((each.state, each.attribute) for each in found if each.kind != ATTRIBUTE)
+    return Place(edit, tensor, owners, tuple(each for each in found if each.kind == ATTRIBUTE))
 
 
 def check_memory(name: str, tensor: torch.Tensor) -> None:

@@ -64,12 +64,16 @@ class Group:
 
     @cached_property
     def members(self) -> list[GroupMember]:
-        """The parameters that the axis runs along, producers and consumers, in the order of the model."""
+        """The parameters that the axis runs along, producers and consumers, in the order of the model.
+
+        Those whose results nobody uses are left out, but where there are no others.
+        """
         term = self.axis.term
+        places = [(node, at) for node, at in self._axes.places.get(term, ()) if node in self._weights]
+        used = [place for place in places if not self._axes.inference.is_idle(place[0])]
         return [
             GroupMember(node.label, at, rows_of(self._axes, term, node, at, self._weights[node]))
-            for node, at in self._axes.places.get(term, ())
-            if node in self._weights
+            for node, at in used or places
         ]
 
     def __repr__(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from modulekg_widgets.engine.pruning.edits import Edits, Place, Setting, TensorE
 from modulekg_widgets.engine.pruning.snapshot import Snapshot
 from modulekg_widgets.engine.pruning.tensors import CutTensor
 from modulekg_widgets.engine.pruning.transaction import Write, entry
+from modulekg_widgets.engine.tracing.plain_tensors import rebuilt, swaps
 from modulekg_widgets.engine.tracing.state import held_tensors, module_places
 
 Slots = list[tuple[Any, Any]]  # where an object stands: a dictionary or list, and the key
@@ -158,6 +159,7 @@ class EditedAttributes:
         self._before = [setting.state[setting.name] for setting in self._settings]
         self._after = Edits((), {name: (after, before) for name, (before, after) in edits.attributes.items()})
         self._swaps = _swaps(walked, [setting for setting in every if setting.holder is not None])
+        self.copies = {id(old): new for _, _, old, new in self._swaps}  # of the plain objects, by their identity
 
     def cut(self) -> Iterator[Write]:
         # a copy: a list of sizes belongs to the edits, which serve more than one model
@@ -171,6 +173,43 @@ class EditedAttributes:
         yield from (entry(state, name, old) for state, name, old, _ in self._swaps)
 
     restore = undo
+
+
+class PlainTensors:
+    """Tensors in plain attributes: others take their places, and those that were there come back with all around them.
+
+    `copies` are those of plain objects that other parts of the cut put in place.
+    """
+
+    def __init__(self, found: Sequence[Place], copies: Mapping[int, Any]) -> None:
+        self._found = found
+        self._held = [held for place in found for held in place.plain]
+        self._swaps = swaps(self._held, {id(place.tensor): place.edit.of(place.tensor) for place in found}, copies)
+        self._before = [each._replace(value=each.state[each.attribute]) for each in self._swaps]
+
+    def cut(self) -> Iterator[Write]:
+        return (entry(*swap) for swap in self._swaps)
+
+    def undo(self, walked: Walk) -> Iterator[Write]:
+        self._now(walked)  # they have to be of the sizes that the cut left
+        return (entry(*swap) for swap in self._before)
+
+    def restore(self, walked: Walk) -> Iterator[Write]:
+        """What was there comes back, but for tensors of which the slices that stayed have changed since."""
+        whole = {
+            id(place.tensor): place.edit.whole(now, place.tensor)
+            for place, now in zip(self._found, self._now(walked), strict=True)
+        }
+        whole = {id(each.tensor): whole[id(each.tensor)] for each in self._found
+                 if not torch.equal(whole[id(each.tensor)], each.tensor)}  # fmt: skip
+        again = {(id(state), name): value for state, name, value in rebuilt(self._before, self._held, whole)}
+        return (entry(state, name, again[id(state), name]) for state, name, _ in self._before)
+
+    def _now(self, walked: Walk) -> list[torch.Tensor]:
+        if not self._found:
+            return []
+        after = Edits(tuple(TensorEdit(place.edit.names, place.edit.shape_after, {}) for place in self._found))
+        return [place.tensor for place in places(walked, after)]
 
 
 def _swaps(walked: Walk, edited: Iterable[Setting]) -> list[tuple[dict[str, Any], str, Any, Any]]:

@@ -25,8 +25,9 @@ from modulekg_widgets.engine.torch_runtime.draws import Draws
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
 from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
-from modulekg_widgets.engine.tracing.dataflow import BUFFER, Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.execution import run
+from modulekg_widgets.engine.tracing.plain_tensors import Tables
 from modulekg_widgets.engine.tracing.signature import signature_of
 from modulekg_widgets.engine.tracing.state import on_stage
 from modulekg_widgets.engine.tracing.structure import leaves, tensors, with_leaves, with_tensors
@@ -129,11 +130,13 @@ def cut_outputs(axes: Axes, edits: Edits, state: State, dtype: torch.dtype) -> l
 
 
 def _forget_results(walked: Walk) -> None:
-    """Empty the dictionaries of tensors that modules keep: what they remember was made of other weights."""
+    """Empty the dictionaries of tensors that modules fill: what they remember was made of other weights."""
+    tables = Tables(walked)
     for state in walked.states:
         for name, value in state.items():
             kept = name not in ("_parameters", "_buffers") and type(value) is dict and bool(value)
-            if kept and all(isinstance(part, Tensor) for part in value.values()):
+            kept = kept and all(isinstance(part, Tensor) for part in value.values())
+            if kept and tables.written.may_write((name,), inside=True):
                 value.clear()
 
 
@@ -209,7 +212,7 @@ class _Replay:
 
     def _value(self, node: DataNode) -> Tensor:
         # running statistics are written without a word in the schema
-        return self.values[node].clone() if node.kind == BUFFER else self.values[node]
+        return self.values[node].clone() if node.is_table else self.values[node]
 
     def positions(self, node: DataNode) -> Kept:
         """The positions that stay in the dimensions that lose some."""

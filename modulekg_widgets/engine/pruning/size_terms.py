@@ -83,7 +83,8 @@ def size_terms(axes: Axes, counted: Axes | None = None) -> SizeTerms:
     """The formulas of the traced model; `counted` are the axes of the pass whose FLOPs count, if it is another one."""
     table = _Table()
     own = _Writer(axes, {axis.term: axis.number for axis in axes.free})
-    tensors = [_tensor(node, own, table) for node in dict.fromkeys(axes.graph.state.values())]
+    registered = [node for node in dict.fromkeys(axes.graph.state.values()) if node.is_parameter or node.is_buffer]
+    tensors = [_tensor(node, own, table) for node in registered]
     other = own if counted is None or counted is axes else _Writer(counted, _numbers(counted, axes))
     costs: dict[tuple[int, ...], float] = defaultdict(float)
     is_exact = True

@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, shown
-from modulekg_widgets.engine.pruning.edits import bits, in_plain_memory
+from modulekg_widgets.engine.pruning.edits import bits
 from modulekg_widgets.engine.pruning.transaction import Write, attribute, contents
+from modulekg_widgets.engine.torch_runtime.tensor_copies import in_plain_memory
 
 _ABSENT = object()
 

@@ -49,6 +49,19 @@ def state_behind(value: Any) -> Iterator[Any]:
             waiting += _inside(value)
 
 
+def tensors_behind(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors that a function closes over, or that lie in what it is bound to; modules are not entered."""
+    waiting: list[Any] = [value]
+    entered: dict[int, Any] = {}
+    while waiting and len(entered) < MOST_SEEN:
+        value = waiting.pop()
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif not isinstance(value, (*_WITHOUT_STATE, nn.Module)) and id(value) not in entered:
+            entered[id(value)] = value
+            waiting += _inside(value)
+
+
 def _inside(value: Any) -> Iterator[Any]:
     if isinstance(value, FunctionType):
         yield from held_by(value)

@@ -11,6 +11,11 @@ MOST_BESIDE = 16  # times its own size: what lies beside a tensor in its memory,
 ALWAYS_BESIDE = 1 << 20  # bytes
 
 
+def in_plain_memory(tensor: Tensor) -> bool:
+    """Whether the elements lie where strides say: not so for sparse, quantised and wrapped tensors."""
+    return tensor.layout is torch.strided and not tensor.is_quantized and not is_traceable_wrapper_subclass(tensor)
+
+
 def alias(tensor: Tensor) -> Tensor:
     """Another tensor on the same memory, without gradient and hooks, whose versions are counted apart."""
     cls = type(tensor)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.tracing.flops import Flops
 
 INPUT, PARAMETER, BUFFER, CONSTANT, RESULT = "input", "parameter", "buffer", "constant", "result"
+ATTRIBUTE = "attribute"  # a tensor of the model that is neither parameter nor buffer
 
 
 class Storage:
@@ -43,7 +44,7 @@ class DataNode:
         self.index = len(graph.values)
         self.kind = kind
         self.label = label
-        self.names: tuple[str, ...] = ()  # of a parameter or buffer: all its names, several when it is tied
+        self.names: tuple[str, ...] = ()  # of what the model holds: all its names, several when it is tied
         self.shape: tuple[int, ...] = tuple(tensor.shape)
         self.stride: tuple[int, ...] = tensor.stride() if tensor.layout is torch.strided else ()
         self.dtype: torch.dtype = tensor.dtype
@@ -78,6 +79,11 @@ class DataNode:
     @property
     def is_buffer(self) -> bool:
         return self.kind == BUFFER
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the model holds it and does not learn it: a buffer, or a tensor in a plain attribute."""
+        return self.kind in (BUFFER, ATTRIBUTE)
 
     @property
     def nbytes(self) -> int:
@@ -277,7 +283,8 @@ class Dataflow:
         self.model = model
         self.values = Values()
         self.operators: list[OperatorNode] = []
-        self.state: dict[str, DataNode] = {}  # parameters and buffers by each of their names
+        # by each of their names: parameters, buffers, and the tensors in plain attributes that this pass reads
+        self.state: dict[str, DataNode] = {}
         self.inputs: list[DataNode] = []
         self.outputs: list[DataNode] = []
         self.wanted: Sequence[str | int] | None = None  # the outputs that count, as the user names them
@@ -310,6 +317,15 @@ class Dataflow:
         """The outputs that keep their shape."""
         following = set(self.following.values())
         return [node for node in self.outputs if node not in following]
+
+    def split_name(self, name: str) -> tuple[str, str]:
+        """The path of the module that holds a tensor of this name, and what it is called there."""
+        path = name
+        while path:
+            path = path.rpartition(".")[0]
+            if path in self.modules:
+                break
+        return path, name[len(path) + 1 :] if path else name
 
     def set_mode(self, modules: Sequence[nn.Module]) -> None:
         """Set the modules, those of a shadow, to the mode of the trace."""

@@ -10,9 +10,10 @@ import torch
 
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, shown
 from modulekg_widgets.engine.identity.hierarchy import module_state
-from modulekg_widgets.engine.tracing.dataflow import BUFFER, CONSTANT, INPUT, Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.dataflow import ATTRIBUTE, CONSTANT, INPUT, Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.inputs import input_tensors
 from modulekg_widgets.engine.tracing.operators import user_operators
+from modulekg_widgets.engine.tracing.plain_tensors import plain_tensor
 from modulekg_widgets.engine.tracing.state import own_tensors
 from modulekg_widgets.engine.tracing.structure import leaves, tensors, with_leaves
 
@@ -76,7 +77,7 @@ def _repeatable(operator: OperatorNode, node: DataNode) -> bool:
 def _constant(node: DataNode, known: dict[DataNode, Tensor | None]) -> Tensor | None:
     operator = node.producer
     if operator is None:
-        held = node.tensor if node.kind in (BUFFER, CONSTANT) and not node.dtype.is_floating_point else None
+        held = node.tensor if (node.is_table or node.kind == CONSTANT) and not node.dtype.is_floating_point else None
         return None if held is None or held.is_meta or held.numel() > LARGEST_CONSTANT else held.cpu()
     if not _repeatable(operator, node) or any(known.get(source) is None for source in operator.inputs):
         return None
@@ -198,7 +199,7 @@ class _Run:
         return self.values[node]
 
     def _copy(self, node: DataNode) -> Tensor:
-        return self.values[node].clone() if node.kind == BUFFER else self.values[node]
+        return self.values[node].clone() if node.is_table else self.values[node]
 
 
 def _address(value: Tensor) -> int:
@@ -208,11 +209,12 @@ def _address(value: Tensor) -> int:
 
 
 def _held_by_the_model(graph: Dataflow) -> dict[DataNode, Tensor]:
-    """The parameters and buffers as the model has them now: `to` and `load_state_dict` may have replaced them."""
+    """What the model holds as it is now: `to` and `load_state_dict` may have replaced it."""
     found = {}
     for name, node in graph.state.items():
-        path, _, attribute = name.rpartition(".")
-        tensor = own_tensors(module_state(graph.modules[path].module)).get(attribute)
+        path, attribute = graph.split_name(name)
+        state = module_state(graph.modules[path].module)
+        tensor = plain_tensor(state, attribute) if node.kind == ATTRIBUTE else own_tensors(state).get(attribute)
         if isinstance(tensor, Tensor):
             found[node] = tensor
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -19,6 +19,7 @@ from modulekg_widgets.engine.torch_runtime.caches import kept_result
 from modulekg_widgets.engine.torch_runtime.calls import Given, hearing_calls
 from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.tracing.dataflow import (
+    ATTRIBUTE,
     CONSTANT,
     RESULT,
     Dataflow,
@@ -32,8 +33,10 @@ from modulekg_widgets.engine.tracing.execution import constant_value
 from modulekg_widgets.engine.tracing.layouts import remembered
 from modulekg_widgets.engine.tracing.leftovers import Leftovers
 from modulekg_widgets.engine.tracing.operators import user_operators
+from modulekg_widgets.engine.tracing.plain_tensors import Tables
 from modulekg_widgets.engine.tracing.signature import Signature, on_meta, signature_of
 from modulekg_widgets.engine.tracing.source import CallingLines
+from modulekg_widgets.engine.tracing.state import Held
 from modulekg_widgets.engine.tracing.structure import is_plain, tensors, with_tensors
 
 Tensor = torch.Tensor
@@ -54,8 +57,10 @@ class Recorder(TorchDispatchMode):
         stand_in: Callable[[Tensor], Tensor] | None,
         stage: Stage,
         left: Leftovers,
+        tables: Tables,
     ) -> None:
         super().__init__()
+        self.tables = tables
         self.graph = graph
         self.stage = stage
         self.stand_in = stand_in
@@ -102,10 +107,32 @@ class Recorder(TorchDispatchMode):
         return node
 
     def _constant(self, tensor: Tensor) -> DataNode:
+        with _disable_current_modes():  # making a stand-in is no operator of the model
+            held = self.tables.of(tensor)
+            if held:
+                return self._table(tensor, held)
         if tensor.numel() and (isinstance(tensor, FakeTensor) or (self.on_meta and tensor.is_meta)):
             self._try_another_way("a constant was made on the device of a tensor without data, and has none itself")
-        with _disable_current_modes():  # making a stand-in is no operator of the model
+        with _disable_current_modes():
             return self.adopt(tensor, CONSTANT, f"constant_{len(self.graph.values)}")
+
+    def _table(self, tensor: Tensor, held: Sequence[Held]) -> DataNode:
+        """The node of a plain tensor of the model: state of the graph, but where it is a cache of the code's."""
+        node = self.adopt(tensor, CONSTANT if self.tables.may_be_written(held) else ATTRIBUTE, held[0].name)
+        node.names = tuple(each.name for each in held)
+        if node.kind == ATTRIBUTE:
+            self.graph.state.update(dict.fromkeys(node.names, node))
+        return node
+
+    def let_go_of_caches(self) -> None:
+        """What forward has put others in the place of is no state."""
+        tables = {node for node in self.graph.state.values() if node.kind == ATTRIBUTE}
+        moved = self.tables.moved() if tables else set()
+        for node in tables:
+            if not moved.isdisjoint(node.names):
+                node.kind = CONSTANT
+                for name in node.names:
+                    del self.graph.state[name]
 
     def seen(self, tensor: Tensor) -> Tensor:
         """What forward gets in the place of an input: the tensor that its operators see."""

@@ -20,6 +20,8 @@ class Held(NamedTuple):
     tensor: torch.Tensor
     state: dict[str, Any]  # of the module that holds it
     attribute: str
+    way: tuple[Any, ...] = ()  # of a plain tensor: the containers between the attribute and it
+    names: tuple[str, ...] = ()  # of a plain tensor: the attributes on the way, first that of the module
 
 
 def own_tensors(state: dict[str, Any]) -> dict[str, torch.Tensor]:

@@ -27,6 +27,7 @@ from modulekg_widgets.engine.tracing.dataflow import (
 )
 from modulekg_widgets.engine.tracing.inputs import call_arguments, input_tensors, list_hint
 from modulekg_widgets.engine.tracing.leftovers import Leftovers
+from modulekg_widgets.engine.tracing.plain_tensors import Tables
 from modulekg_widgets.engine.tracing.recorder import Recorder, recording
 from modulekg_widgets.engine.tracing.source import CallingLines, Source
 from modulekg_widgets.engine.tracing.state import held_tensors, module_places, on_stage, own_tensors
@@ -120,7 +121,7 @@ def _run(
     graph.modules = _modules(graph, places)
     paths = {id(stage.of(node.module)): node.path for node in graph.modules.values()}
     world, stand_in = _world(mode)
-    recorder = Recorder(graph, paths, stand_in, stage, left)
+    recorder = Recorder(graph, paths, stand_in, stage, left, Tables(copied))
     recorder.on_meta, recorder.last_way = mode == META, last_way
     recorder.watch, recorder.instead = watch, instead
     for held in list(held_tensors(copied, module_places(copied))):
@@ -134,6 +135,7 @@ def _run(
     args, kwargs = with_tensors(stage.held, recorder.seen)
     with world, around or nullcontext(), recording(recorder):
         output = call_model(stage.model, args, kwargs)
+    recorder.let_go_of_caches()
     found = dict.fromkeys(recorder.node(tensor) for _, tensor in tensors(output))
     graph.outputs = list(found)
     graph.result = with_tensors(output, recorder.node)

@@ -1,0 +1,135 @@
+"""Which attributes the code of a model may write while it runs, read off its bytecode: what stands there is a cache."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import CodeType, FunctionType, MethodType
+from typing import Any, NamedTuple
+
+# not part of a forward pass: making, copying and showing an object
+_APART = {
+    "__init__", "__new__", "__post_init__", "__init_subclass__", "__setstate__", "__getstate__", "__deepcopy__",
+    "__copy__", "__reduce__", "__reduce_ex__", "__repr__", "__str__", "__del__", "__setattr__", "__delattr__",
+}  # fmt: skip
+_BEGINNINGS = {"forward", "train", "eval"}  # caches are also made or emptied where the mode changes
+_FILLING = {"append", "extend", "insert", "update", "setdefault", "pop", "popitem", "clear", "remove", "__setitem__"}
+_SETTING = {"setattr", "delattr", "__setattr__", "__delattr__"}
+_DICTS = {"__dict__", "vars"}
+_NOT_READ = {"torch", "builtins", *sys.stdlib_module_names} - {"__main__"}  # packages that write nothing of a user's
+_STORES = {"STORE_ATTR", "DELETE_ATTR"}
+_ITEM_STORES = {"STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE"}
+
+
+class _Facts(NamedTuple):
+    """What a function and those inside of it do."""
+
+    names: frozenset[str]  # global names and attributes
+    stored: frozenset[str]  # attributes
+    fills: bool  # whether it may change what a container holds
+    sets: bool  # whether it may set an attribute that its code does not name
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The names of attributes that may be set, and of those whose contents may be changed."""
+
+    stored: frozenset[str]
+    filled: frozenset[str]
+    sets_any: bool  # whether names are computed
+
+    def may_write(self, names: Iterable[str], inside: bool) -> bool:
+        """Whether what is found by these attributes may be written; `inside`: it lies in a container there."""
+        return self.sets_any or any(name in self.stored or (inside and name in self.filled) for name in names)
+
+
+def written_by(classes: Iterable[type], functions: Iterable[Any] = (), bystanders: Iterable[type] = ()) -> Written:
+    """What the methods of these classes may write in a forward pass, and what is called from there, but for torch's.
+
+    `functions` are others that it may begin with, as a `forward` that stands on an instance. `bystanders` are classes
+    whose methods may be called too; where these set attributes by computed names, it is their own. Methods are told
+    apart by their names alone.
+    """
+    methods: dict[str, list[FunctionType]] = defaultdict(list)
+    stored: set[str] = set()
+    aside: set[int] = set()
+    holders = _bases(classes)
+    for cls in {**holders, **_bases(bystanders)}:
+        for name, member in vars(cls).items():
+            own = list(_functions(member))
+            methods[name] += own
+            aside.update(() if cls in holders else map(id, own))
+            if isinstance(member, functools.cached_property):
+                stored.add(name)
+    begin = [name for name in methods if name not in _APART and (name in _BEGINNINGS or name.startswith("__"))]
+    waiting = [function for name in begin for function in methods[name]]
+    waiting += [function for each in functions for function in _functions(each)]
+    entered: set[int] = set()
+    filled: set[str] = set()
+    sets_any = False
+    while waiting:
+        function = waiting.pop()
+        if id(function) in entered or not _is_read(function.__module__):
+            continue
+        entered.add(id(function))
+        facts = _facts(function.__code__)
+        stored |= facts.stored
+        filled |= facts.names if facts.fills else frozenset()
+        sets_any = sets_any or (facts.sets and id(function) not in aside)
+        for name in facts.names - _APART:
+            waiting += methods.get(name, ())
+            waiting += _functions(function.__globals__.get(name))
+        waiting += [inner for cell in function.__closure__ or () for inner in _in_cell(cell)]
+    return Written(frozenset(stored), frozenset(filled), sets_any)
+
+
+def _bases(classes: Iterable[type]) -> dict[type, None]:
+    return dict.fromkeys(base for each in classes for base in each.__mro__ if _is_read(base.__module__))
+
+
+def _is_read(module: Any) -> bool:
+    return not isinstance(module, str) or module.partition(".")[0] not in _NOT_READ
+
+
+def _functions(value: Any) -> Iterator[FunctionType]:
+    """The functions of Python behind a member of a class, or behind something else that can be called."""
+    if isinstance(value, FunctionType):
+        yield value
+    elif isinstance(value, staticmethod | classmethod | MethodType):
+        yield from _functions(value.__func__)
+    elif isinstance(value, property):
+        yield from (each for part in (value.fget, value.fset) for each in _functions(part))
+    elif isinstance(value, functools.partial | functools.cached_property):
+        yield from _functions(value.func)
+    elif isinstance(value, functools._lru_cache_wrapper):
+        yield from _functions(value.__wrapped__)
+
+
+def _in_cell(cell: Any) -> Iterator[FunctionType]:
+    try:
+        yield from _functions(cell.cell_contents)
+    except ValueError:
+        return  # empty, as of a function that is not defined yet
+
+
+@functools.lru_cache(maxsize=4096)
+def _facts(code: CodeType) -> _Facts:
+    instructions = list(dis.get_instructions(code))
+    inner = [_facts(part) for part in code.co_consts if isinstance(part, CodeType)]
+    names = frozenset(code.co_names).union(*(each.names for each in inner))
+    stored = frozenset(each.argval for each in instructions if each.opname in _STORES)
+    own = set(code.co_names)
+    fills = not _FILLING.isdisjoint(code.co_names) or any(each.opname in _ITEM_STORES for each in instructions)
+    sets = bool(own & _SETTING) or (fills and bool(own & _DICTS))
+    if sets:  # by a name that it writes out, or by another one
+        stored |= {each for each in code.co_consts if isinstance(each, str) and each.isidentifier()}
+    return _Facts(
+        names,
+        stored.union(*(each.stored for each in inner)),
+        fills or any(each.fills for each in inner),
+        sets or any(each.sets for each in inner),
+    )
