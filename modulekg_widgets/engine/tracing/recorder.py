@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -59,7 +60,9 @@ class Recorder(TorchDispatchMode):
         self._paths = paths
         self._nodes: dict[int, DataNode] = {}
         self._stand_ins: dict[int, Tensor] = {}
-        self._kept: list[Any] = []
+        self._adopted: list[Tensor] = []  # held, so that their addresses stay their own
+        self._results: dict[int, weakref.KeyedRef[int, Tensor]] = {}  # of operators, by their addresses
+        self._forget = partial(_forget, self._nodes)
         self._lines = CallingLines()
         self._scope = [""]
         self._calls: list[ModuleCall] = []
@@ -75,10 +78,14 @@ class Recorder(TorchDispatchMode):
             node = DataNode(self.graph, tensor, kind, Storage(), label)
             node.tensor = self.stage.original(tensor)
             self._nodes[id(tensor)] = node
-            self._kept.append(tensor)
-            if self.stand_in is not None and not (self.on_meta and tensor.is_meta):
+            self._adopted.append(tensor)
+            if self.stand_in is not None and not self._stands_in_late(tensor):
                 self._stand_ins[id(tensor)] = self.stand_in(tensor)
         return node
+
+    def _stands_in_late(self, tensor: Tensor) -> bool:
+        """Whether a stand-in is made once an operator runs on it, as most never do: their layouts are known by then."""
+        return self.on_meta and (tensor.is_meta or tensor.layout is torch.strided)
 
     def node(self, tensor: Tensor) -> DataNode:
         """The node that holds the present contents of `tensor`."""
@@ -100,9 +107,28 @@ class Recorder(TorchDispatchMode):
 
     def seen(self, tensor: Tensor) -> Tensor:
         """What forward gets in the place of an input: the tensor that its operators see."""
-        stand_in = self._stand_ins.get(id(tensor), tensor)
+        stand_in = self._stand_in(tensor)
         self._nodes[id(stand_in)] = self._nodes[id(tensor)]
         return stand_in
+
+    def _stand_in(self, tensor: Tensor) -> Tensor:
+        """The tensor that an operator gets in the place of one."""
+        found = self._stand_ins.get(id(tensor))
+        if found is not None:
+            return found
+        if not self.on_meta or tensor.is_meta or self.stand_in is None:
+            return tensor
+        with _disable_current_modes(), torch.inference_mode(False):  # whatever forward has turned on here
+            found = self._stand_ins[id(tensor)] = self.stand_in(tensor)
+        return found
+
+    def _standing_in(self, argument: Any) -> Any:
+        """An argument of an operator with stand-ins for its tensors."""
+        if isinstance(argument, Tensor):
+            return self._stand_in(argument)
+        if isinstance(argument, list | tuple):
+            return [self._standing_in(part) for part in argument]
+        return argument
 
     def _try_another_way(self, reason: str) -> None:
         if not self.last_way:
@@ -122,11 +148,8 @@ class Recorder(TorchDispatchMode):
         producer.outputs.append(node)
         key = id(tensor)
         self._nodes[key] = node
-        if self.stand_in is None:
-            # real tensors die as in every forward pass, so that memory does not grow; the id is free again then
-            self._kept.append(weakref.ref(tensor, lambda _, nodes=self._nodes, key=key: nodes.pop(key, None)))
-        else:
-            self._kept.append(tensor)
+        # tensors die as in every forward pass, so that memory does not grow; the address is free again then
+        self._results[key] = weakref.KeyedRef(tensor, self._forget, key)
         return node
 
     # ---------------------------------------------------------- operators
@@ -144,21 +167,19 @@ class Recorder(TorchDispatchMode):
             if kept is not None:
                 return kept
         read = _Arguments(self)
-        call_args = [read.enter(argument) for argument in args]
-        call_kwargs = {}
+        for argument in args:
+            read.enter(argument)
         key: list[Any] = [func, *read.key]
         recorded_kwargs = {}
         recorded_args = tuple(read.recorded)
         for name, argument in (kwargs or {}).items():
             read.recorded = []
-            call_kwargs[name] = read.enter(argument)
+            read.enter(argument)
             recorded_kwargs[name] = read.recorded[0]
         if kwargs:
             key += [*kwargs, *read.key[len(key) - 1 :]]
-        if self.on_meta and signature.takes_device:
-            call_kwargs = on_meta(call_kwargs)
         if signature.is_question:
-            return func(*call_args, **call_kwargs)
+            return self._execute(signature, args, kwargs)
         operator = OperatorNode(
             self.graph, len(self.graph.operators), func, recorded_args, recorded_kwargs, read.nodes, self._scope[-1],
             self._lines.find(sys._getframe(1)),
@@ -166,10 +187,10 @@ class Recorder(TorchDispatchMode):
         if signature.reads_data and signature.depends_on_data(node.dtype for node in read.nodes[1:]):
             known = constant_value(read.nodes[0]) if self.on_meta and len(read.nodes) == 1 else None
             if known is not None:
-                return func(known, *call_args[1:], **call_kwargs)
+                return func(known, *args[1:], **(kwargs or {}))
             self.graph.data_dependent.append(operator.record())
         self.graph.attempt = operator
-        results = self._run(signature, call_args, call_kwargs, key)
+        results = self._run(signature, args, kwargs, key)
         return self._record(operator, signature, results, read, args, kwargs)
 
     def _is_from_outside(self, signature: Signature, args: Any) -> bool:
@@ -179,14 +200,19 @@ class Recorder(TorchDispatchMode):
             first = first[0]
         return id(first) not in self._nodes if isinstance(first, Tensor) else signature.takes_device
 
-    def _run(self, signature: Signature, args: list[Any], kwargs: dict[str, Any], key: list[Any]) -> Any:
-        func = signature.overload
+    def _run(self, signature: Signature, args: Any, kwargs: Any, key: list[Any]) -> Any:
         # what a user says of an operator may change, so it is asked each time
-        if not self.on_meta or not signature.is_pure or func._schema.name in user_operators:
-            return self._execute(func, args, kwargs)
-        return remembered(tuple(key), lambda: self._execute(func, args, kwargs))
+        if not self.on_meta or not signature.is_pure or signature.overload._schema.name in user_operators:
+            return self._execute(signature, args, kwargs)
+        return remembered(tuple(key), lambda: self._execute(signature, args, kwargs))
 
-    def _execute(self, func: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def _execute(self, signature: Signature, args: Any, kwargs: Any) -> Any:
+        func, kwargs = signature.overload, kwargs or {}
+        if self.stand_in is not None:
+            args = self._standing_in(args)
+            kwargs = {name: self._standing_in(argument) for name, argument in kwargs.items()}
+        if self.on_meta and signature.takes_device:
+            kwargs = on_meta(kwargs)
         user = user_operators.get(func._schema.name)
         if user is not None:
             return user.run(func, args, kwargs, on_meta=self.stand_in is not None)
@@ -306,8 +332,12 @@ class _Reading(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+def _forget(nodes: dict[int, DataNode], result: weakref.KeyedRef[int, Tensor]) -> None:
+    nodes.pop(result.key, None)
+
+
 class _Arguments:
-    """One pass over the arguments of a call: what is recorded, what the operator gets, and what tells layouts apart."""
+    """One pass over the arguments of a call: what is recorded, and what tells layouts apart."""
 
     __slots__ = ("key", "nodes", "recorded", "recorder")
 
@@ -317,7 +347,7 @@ class _Arguments:
         self.recorded: list[Any] = []
         self.key: list[Any] = []
 
-    def enter(self, argument: Any) -> Any:
+    def enter(self, argument: Any) -> None:
         if isinstance(argument, Tensor):
             recorder = self.recorder
             node = recorder._nodes.get(id(argument))
@@ -326,18 +356,17 @@ class _Arguments:
             self.nodes.append(node)
             self.recorded.append(node)
             self.key.append((node.shape, node.stride, node.dtype))
-            return recorder._stand_ins.get(id(argument), argument)
-        if isinstance(argument, list | tuple):
+        elif isinstance(argument, list | tuple):
             outer, self.recorded = self.recorded, []
             self.key.append(len(argument))
-            inside = [self.enter(part) for part in argument]
+            for part in argument:
+                self.enter(part)
             outer.append(self.recorded)
             self.recorded = outer
-            return inside
-        self.recorded.append(argument)
-        self.key.append(argument)
-        self.key.append(type(argument))
-        return argument
+        else:
+            self.recorded.append(argument)
+            self.key.append(argument)
+            self.key.append(type(argument))
 
 
 def _flat(value: Any) -> list[Tensor]:
