@@ -62,7 +62,7 @@ class Recorder(TorchDispatchMode):
         self._stand_ins: dict[int, Tensor] = {}
         self._adopted: list[Tensor] = []  # held, so that their addresses stay their own
         self._results: dict[int, weakref.KeyedRef[int, Tensor]] = {}  # of operators, by their addresses
-        self._forget = partial(_forget, self._nodes)
+        self._forget = partial(_forget, self._nodes, self._results)  # holds no recorder, so that no circle stays
         self._lines = CallingLines()
         self._scope = [""]
         self._calls: list[ModuleCall] = []
@@ -332,8 +332,9 @@ class _Reading(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _forget(nodes: dict[int, DataNode], result: weakref.KeyedRef[int, Tensor]) -> None:
-    nodes.pop(result.key, None)
+def _forget(nodes: dict[int, DataNode], results: dict[int, Any], gone: weakref.KeyedRef[int, Tensor]) -> None:
+    nodes.pop(gone.key, None)
+    results.pop(gone.key, None)
 
 
 class _Arguments:
