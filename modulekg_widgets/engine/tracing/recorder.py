@@ -60,7 +60,7 @@ class Recorder(TorchDispatchMode):
         self._paths = paths
         self._nodes: dict[int, DataNode] = {}
         self._stand_ins: dict[int, Tensor] = {}
-        self._adopted: list[Tensor] = []  # held, so that their addresses stay their own
+        self._kept: list[Tensor] = []  # so that their addresses stay their own
         self._results: dict[int, weakref.KeyedRef[int, Tensor]] = {}  # of operators, by their addresses
         self._forget = partial(_forget, self._nodes, self._results)  # holds no recorder, so that no circle stays
         self._lines = CallingLines()
@@ -78,7 +78,7 @@ class Recorder(TorchDispatchMode):
             node = DataNode(self.graph, tensor, kind, Storage(), label)
             node.tensor = self.stage.original(tensor)
             self._nodes[id(tensor)] = node
-            self._adopted.append(tensor)
+            self._kept.append(tensor)
             if self.stand_in is not None and not self._stands_in_late(tensor):
                 self._stand_ins[id(tensor)] = self.stand_in(tensor)
         return node
@@ -118,6 +118,7 @@ class Recorder(TorchDispatchMode):
             return found
         if not self.on_meta or tensor.is_meta or self.stand_in is None:
             return tensor
+        self._kept.append(tensor)
         with _disable_current_modes(), torch.inference_mode(False):  # whatever forward has turned on here
             found = self._stand_ins[id(tensor)] = self.stand_in(tensor)
         return found
