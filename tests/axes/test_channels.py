@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+import modulekg_widgets as mk
 from axes.checks import frozen, proved, slices
+from modulekg_widgets.engine.axes import index_buffers
 
 
 class C2f(nn.Module):
@@ -200,6 +203,26 @@ def test_index_by_a_permutation_buffer_is_the_same_axis_in_another_order() -> No
         order = graph.model.get_buffer("order").tolist()
         assert [order[at] for at in axis.indices("b.weight", 1)[:, 0]] == list(range(axis.size))
         assert "order" not in {member.name for axis in graph.axes for member in axis.members}
+
+
+class RelativeBias(nn.Module):
+    """A table of biases that is read by pairs of positions, as attention in windows does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(5, 2))
+        self.register_buffer("pairs", torch.arange(9) % 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.table[self.pairs].t()
+
+
+def test_an_index_that_is_longer_than_its_axis_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It picks something twice, whatever it holds: reading and sorting it took longer than all the rest."""
+    graph = mk.trace(RelativeBias(), torch.randn(2, 9))
+    monkeypatch.setattr(index_buffers, "constant_value", lambda node: pytest.fail("the buffer is read"))
+    assert graph.axes["table", 0].frozen is not None
+    assert not graph.axes.unknown
 
 
 def test_flip_and_roll_freeze_and_say_where() -> None:

@@ -1,5 +1,6 @@
 """Writing in place: every operator is recorded with what its inputs held when it ran."""
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import modulekg_widgets as mk
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 from modulekg_widgets.engine.tracing.execution import run
 from modulekg_widgets.engine.tracing.structure import leaves, tensors
+from modulekg_widgets.engine.tracing.trace import trace_dataflow
 from tracing.samples import Calls, unchanged
 
 Tensor = torch.Tensor
@@ -234,3 +236,43 @@ def test_writing_a_parameter_is_no_new_parameter() -> None:
     assert graph.state["weight"] is clamp.inputs[0]
     assert not clamp.outputs[0].is_parameter
     assert clamp.outputs[0].previous is graph.state["weight"]
+
+
+def write_the_same_buffer_in_and_out_of_inference_mode(module: Any, x: Tensor) -> Any:
+    with torch.inference_mode():
+        y = (x + module.total).clone()
+    module.total.add_(1)
+    return x * module.total, y
+
+
+@pytest.mark.parametrize("way", ["meta", "fake", "real"])
+def test_values_go_as_in_every_forward_pass(way: str) -> None:
+    """Also where others come at their addresses: the graph stays that of the pass."""
+    alive: list[bool] = []
+
+    def forward(module: Any, x: Tensor) -> Tensor:
+        for _ in range(50):
+            y = x * 2
+            seen = weakref.ref(y)
+            x = y + 1
+            del y
+            alive.append(seen() is not None)
+        return x
+
+    model, x = Calls(forward), torch.randn(2, 3)
+    graph = trace_dataflow(model, x, ways=[way])
+    assert graph.traced_on == way
+    assert not any(alive)
+    assert len(alive) == 50
+    chain = [(operator.name, operator.inputs[0]) for operator in graph.operators]
+    assert [name for name, _ in chain] == ["aten::mul", "aten::add"] * 50
+    assert [node for _, node in chain] == [*graph.inputs, *(operator.outputs[0] for operator in graph.operators[:-1])]
+    torch.testing.assert_close(graph.forward(x), model(x))
+
+
+def test_a_buffer_that_is_met_in_inference_mode_can_be_written_afterwards() -> None:
+    model, x = Calls(write_the_same_buffer_in_and_out_of_inference_mode), torch.randn(2, 3)
+    model.register_buffer("total", torch.randn(2, 3))
+    with unchanged(model, x):
+        graph = mk.trace(model, x)
+    assert (graph.traced_on, graph.notes) == ("meta", [])

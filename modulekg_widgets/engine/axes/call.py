@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from modulekg_widgets.engine.axes.algebra import (
@@ -55,16 +56,15 @@ class Call:
         operator = self.operator
         if name in operator.kwargs:
             return operator.kwargs[name]
-        for position, argument in enumerate(operator.overload._schema.arguments):
-            if argument.name == name:
-                if position < len(operator.args):
-                    return operator.args[position]
-                return argument.default_value if argument.has_default_value() else None
-        raise UnknownNameError(f"{operator.overload._schema} has no argument {shown(name)!r}: its rule asks for it")
+        known = _schema_arguments(operator.overload).get(name)
+        if known is None:
+            raise UnknownNameError(f"{operator.overload._schema} has no argument {shown(name)!r}: its rule asks for it")
+        position, default = known
+        return operator.args[position] if position < len(operator.args) else default
 
     def has(self, name: str) -> bool:
         """Whether the schema has an argument of that name."""
-        return any(argument.name == name for argument in self.operator.overload._schema.arguments)
+        return name in _schema_arguments(self.operator.overload)
 
     @property
     def name(self) -> str:
@@ -186,6 +186,15 @@ class Call:
     def dim(self, index: int, count: int) -> int:
         """A dimension's index counted from the front."""
         return index % count if count else 0
+
+
+@cache
+def _schema_arguments(overload: Any) -> dict[str, tuple[int, Any]]:
+    """The arguments of an operator by name, with position and default: reading a schema takes long."""
+    return {
+        argument.name: (position, argument.default_value if argument.has_default_value() else None)
+        for position, argument in enumerate(overload._schema.arguments)
+    }
 
 
 Rule = Callable[[Call], Any]

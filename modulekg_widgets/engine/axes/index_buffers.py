@@ -47,7 +47,7 @@ class IndexBuffers:
         None where it is no such buffer, picks something twice, or counts from the end.
         """
         buffer = source(places)
-        if buffer not in self._uses or places.shape[at] != buffer.shape[0]:
+        if buffer not in self._uses or places.shape[at] != buffer.shape[0] or buffer.shape[0] > size:
             return None
         value, held = constant_value(places), constant_value(buffer)
         if value is None or held is None:
@@ -56,9 +56,10 @@ class IndexBuffers:
         if not bool((rows == held).all()):
             return None
         first = held.numpy().astype(np.int64)
-        if first.min() < 0 or first.max() >= size or len(np.unique(first)) < len(first):
+        if first.min() < 0 or first.max() >= size:
             return None
-        return buffer, np.concatenate([first, np.setdiff1d(np.arange(size), first)])
+        picks = np.bincount(first, minlength=size)
+        return None if picks.max() > 1 else (buffer, np.concatenate([first, np.flatnonzero(picks == 0)]))
 
     def note(self, buffer: DataNode, operator: OperatorNode, term: Term, algebra: Algebra) -> None:
         """An operator picks by the buffer from `term`; all that do so pick from one index set."""

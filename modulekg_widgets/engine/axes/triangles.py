@@ -35,8 +35,9 @@ TEXT = "only one triangle of the matrix is read, which the order of rows and col
 
 def tie_triangles(call: Call) -> None:
     """Make rows and columns of a matrix one axis where the operator, or the one that it is like, reads a triangle."""
-    user = user_operators.get(call.operator.name)
-    name = call.operator.name if user is None or user.like is None else user.like
+    name = call.operator.name
+    user = user_operators.get(name)
+    name = name if user is None or user.like is None else user.like
     if name not in READERS:
         return
     argument, flag = READERS[name]

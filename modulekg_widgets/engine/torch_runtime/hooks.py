@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +14,31 @@ from torch.nn.modules.module import (
     register_module_forward_pre_hook,
 )
 
-from modulekg_widgets.engine.torch_runtime.modules import HOOK_REGISTRIES, module_state
+from modulekg_widgets.engine.torch_runtime.modules import HOOK_REGISTRIES, STANDARD, module_state
+
+REGISTRIES_WITH_HOOKS = {name for name in STANDARD if "hooks" in name}  # also those for states
+
+
+class HookRegistered(BaseException):
+    """A hook for modules that share one empty registry; no `Exception`, so that the model's code does not catch it."""
+
+
+class NoHooks(OrderedDict[Any, Any]):
+    """An empty registry that all modules of a copy may share: they have eleven each, which mostly stay empty."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hooked = False  # whether somebody wrote
+
+    def refuse(self, *args: Any, **kwargs: Any) -> Any:
+        self.hooked = True
+        raise HookRegistered
+
+    # copies would take all registries of a module for one
+    __setitem__ = setdefault = update = __ior__ = __reduce_ex__ = refuse  # pyright: ignore[reportAssignmentType]
+
+    def __deepcopy__(self, memo: Any) -> NoHooks:
+        return self
 
 
 def has_hooks(module: nn.Module) -> bool:

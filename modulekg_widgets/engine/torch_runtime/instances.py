@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import random
 import sys
 from collections import OrderedDict
@@ -83,6 +84,11 @@ def attributes(value: Any) -> dict[Any, Any] | None:
     except AttributeError:
         return None
     return state if type(state) is dict else None
+
+
+def has_attributes(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has attributes of Python; asking for its `__dict__` would make one that stays."""
+    return any(type(part) is dict for part in gc.get_referents(tensor)) and bool(attributes(tensor))
 
 
 @lru_cache(maxsize=4096)

@@ -14,6 +14,7 @@ from torch import nn
 from modulekg_widgets.engine.errors import ModelInUseError, shown
 from modulekg_widgets.engine.torch_runtime.classes import classes_kept
 from modulekg_widgets.engine.torch_runtime.draws import Draws, Seed
+from modulekg_widgets.engine.torch_runtime.hooks import HookRegistered, NoHooks
 from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.process import process_kept
 from modulekg_widgets.engine.torch_runtime.restore import bytes_kept, untouched
@@ -101,9 +102,12 @@ def _not_too_deep(modules: Sequence[nn.Module]) -> Iterator[None]:
         _looks.depth = depth
 
 
-def _look(modules: Sequence[nn.Module], held: Any, run: Callable[[Stage], T], own: int, seed: Seed) -> T:
+def _look(
+    modules: Sequence[nn.Module], held: Any, run: Callable[[Stage], T], own: int, seed: Seed, hooks_come: bool = False
+) -> T:
+    no_hooks = NoHooks()
     try:
-        shadow = Shadow(modules[0], held, own)
+        shadow = Shadow(modules[0], held, own, None if hooks_come else no_hooks)
     except Exception as error:  # noqa: BLE001 - of the classes of what is in the model, or nested too deeply
         why = f"no copy of it can be made ({type(error).__name__}: {shown(str(error), 100)})"
         return _on_the_model(modules, held, run, own, seed, why)
@@ -113,11 +117,19 @@ def _look(modules: Sequence[nn.Module], held: Any, run: Callable[[Stage], T], ow
     if left is None:
         try:
             with process_kept(), classes_kept(modules), _draws(own, seed, stage.check):
-                return run(stage)
+                result = run(stage)
+            if not no_hooks.hooked:
+                return result
         except _LeftTheShadow as found:
             left = f"its code reaches {_described(found.args[0], modules)} past self"
+        except (Exception, HookRegistered):  # the end of a forward that registers a hook, whatever its code made of it
+            if not no_hooks.hooked:
+                raise
         finally:
             shadow.let_go()
+        if no_hooks.hooked:
+            return _look(modules, held, run, own, seed, hooks_come=True)
+    assert left is not None
     return _on_the_model(modules, held, run, own, seed, left)
 
 

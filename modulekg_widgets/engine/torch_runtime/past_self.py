@@ -8,9 +8,9 @@ from __future__ import annotations
 import dis
 import sys
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property, lru_cache
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 import torch
@@ -235,3 +235,25 @@ def _read(code: CodeType) -> _Code:
 def writes_globals(function: FunctionType) -> bool:
     """Whether a function, or one inside of it, assigns global names."""
     return _read(function.__code__).writes_globals
+
+
+def fill_from_class(
+    code: ClassCode,
+    value: Any,
+    new: Any,
+    own: dict[str, Any],
+    of: Callable[[Any], Any],
+    are_writers: Callable[[Iterable[Any]], None],
+) -> None:
+    """Give `new`, the copy of `value`, copies of what its class holds: they belong to the instance alone."""
+    for name, part in code.of_class(type(value)):
+        if name in own:
+            continue
+        function = plain(part)
+        are_writers((function,))
+        copied = of(function)
+        if isinstance(part, FunctionType):
+            copied = MethodType(copied, new)
+        elif isinstance(part, classmethod):
+            copied = MethodType(copied, type(value))
+        own[name] = copied

@@ -56,7 +56,10 @@ def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, torch.Tensor):
         return torch.equal(one, other)
     if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(_equal, one, other))
+        try:
+            return one == other
+        except (ValueError, RuntimeError):  # arrays or tensors among them
+            return len(one) == len(other) and all(map(_equal, one, other))
     same = one == other
     return same if isinstance(same, bool) else bool(same.all())
 

@@ -11,7 +11,7 @@ import copy
 import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
-from types import FunctionType, MethodType
+from itertools import islice
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from modulekg_widgets.engine.torch_runtime.callables import CallableCopies
+from modulekg_widgets.engine.torch_runtime.hooks import REGISTRIES_WITH_HOOKS, NoHooks
 from modulekg_widgets.engine.torch_runtime.instances import (
     ATOMS,
     EMPTIED,
@@ -28,6 +29,7 @@ from modulekg_widgets.engine.torch_runtime.instances import (
     attributes,
     cloned,
     completed,
+    has_attributes,
     is_cloned,
     is_outside,
     is_plain,
@@ -43,7 +45,7 @@ from modulekg_widgets.engine.torch_runtime.modules import (
     unwrapped,
     wrapper_classes,
 )
-from modulekg_widgets.engine.torch_runtime.past_self import ClassCode, class_code, plain
+from modulekg_widgets.engine.torch_runtime.past_self import class_code, fill_from_class
 from modulekg_widgets.engine.torch_runtime.tensor_copies import OwnMemory, alias
 
 SHARED, LOOSE, ALL = range(3)  # who gets memory of its own: nobody, what is no parameter or buffer, every tensor
@@ -52,16 +54,21 @@ Maker = Callable[[Any], Any]
 
 
 class Shadow:
-    """A copy of `model` and of `held`, what it is called with; `own` says which tensors get memory of their own."""
+    """A copy of `model` and of `held`, what it is called with; `own` says which tensors get memory of their own.
 
-    def __init__(self, model: nn.Module, held: Any = (), own: int = SHARED) -> None:
+    `no_hooks` stands for every registry of hooks that is empty; without it each module has its own.
+    """
+
+    def __init__(self, model: nn.Module, held: Any = (), own: int = SHARED, no_hooks: NoHooks | None = None) -> None:
         self.own = own
+        self._no_hooks = no_hooks
         self.shared: list[Any] = []  # what has a state and could not be copied
-        self._copies: dict[int, tuple[Any, Any]] = {}  # by the address of the original: it and its copy
+        self._copies: dict[int, Any] = {}  # by the address of the original
+        self._held: list[Any] = []  # the originals, so that their addresses stay their own
         self._originals: dict[int, torch.Tensor] = {}  # by the address of a copy
         self._makers: dict[type, Maker | None] = {}
         self._unfilled: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
-        self._callables = CallableCopies(self.of, self._made_with, self._known)
+        self._callables = CallableCopies(self.of, self._made_with, lambda value: self._copies.get(id(value)))
         self._with_finalizer: list[nn.Module] = []
         self._instances: list[tuple[Any, Any, dict[str, Any]]] = []  # that may find something in their class
         self._late: list[Callable[[], None]] = []  # what needs its parts filled
@@ -75,15 +82,17 @@ class Shadow:
             self.model: nn.Module = self.of(model)
             self.held = self.of(held)
             self._fill()
-            self._of_the_model = set(self._copies)
+            of_the_model = len(self._copies)
             notable = len(self.shared)
             while self._instances:
                 instances, self._instances = self._instances, []
                 code = class_code({type(value) for value, _, _ in instances})
                 for value, new, state in instances:
-                    self._fill_from_class(code, value, new, state)
+                    fill_from_class(code, value, new, state, self.of, self._callables.are_writers)
                 self._fill()
             del self.shared[notable:]  # what lies past the model is none of it
+        self._past_it = set(islice(self._copies, of_the_model, None))
+        self._forget_parts()
 
     def of(self, value: Any) -> Any:
         """What stands for a value: its copy, or the value itself where nothing in it is the model's."""
@@ -95,7 +104,7 @@ class Shadow:
         if make is None:
             return value
         known = self._copies.get(id(value))
-        return make(value) if known is None else known[1]
+        return make(value) if known is None else known
 
     def original(self, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor that a copy stands for; any other tensor is its own."""
@@ -107,17 +116,16 @@ class Shadow:
 
     def is_original(self, value: Any) -> bool:
         """Whether a module or tensor is the model's own, which no forward of the shadow should meet."""
-        known = self._copies.get(id(value)) if id(value) in self._of_the_model else None
-        return known is not None and known[0] is value and known[1] is not value
+        return id(value) not in self._past_it and self._copies.get(id(value), value) is not value
 
     def let_go(self) -> None:
         """The shadow is not needed any more: what a module does when it goes is left to the original."""
         for module in self._with_finalizer:
             module.__class__ = nn.Module
-        for _, new in self._copies.values():
+        for new in self._copies.values():
             if issubclass(type(new), nn.Module) and not is_script(new):
                 module_state(new).clear()  # modules lead to each other, and to themselves by their methods
-        for held in (self._makers, self._copies, self._originals, self._with_finalizer, self.shared):
+        for held in (self._makers, self._copies, self._held, self._originals, self._with_finalizer, self.shared):
             held.clear()
         self._callables.let_go()
         del self._callables  # no circle is left, so that all goes at once
@@ -130,18 +138,22 @@ class Shadow:
             if self._late:
                 self._late.pop()()
 
+    def _forget_parts(self) -> None:
+        """Keep in mind modules and tensors alone: the rest was for what leads to one thing in several ways."""
+        classes = {*map(type, self._held), *map(type, self._copies.values())}
+        classes = {cls for cls in classes if issubclass(cls, torch.Tensor | nn.Module)}
+        self._held = [value for value in self._held if type(value) in classes]
+        self._copies = {address: new for address, new in self._copies.items() if type(new) in classes}
+
     def _made(self, value: Any, new: Any, fill: Callable[[Any, Any], None] | None = None) -> Any:
-        self._copies[id(value)] = (value, new)
+        self._copies[id(value)] = new
+        self._held.append(value)
         if fill is not None:
             self._unfilled.append((fill, value, new))
         return new
 
     def _made_with(self, value: Any, new: Any, state: Any = None) -> Any:
         return self._made(value, new, self._fill_attributes if state else None)
-
-    def _known(self, value: Any) -> Any:
-        known = self._copies.get(id(value))
-        return None if known is None else known[1]
 
     def _maker(self, cls: type) -> Maker | None:
         """How an instance of a class is copied; None where it is shared as it is."""
@@ -163,6 +175,7 @@ class Shadow:
         return self._object if is_plain(cls) else self._by_reduction
 
     def _kinds(self) -> Iterable[tuple[type, Maker]]:
+        yield (NoHooks, NoHooks.refuse)  # of a shadow that is looked at, held elsewhere than in its modules
         yield from ((dict, self._dict), (list, self._container), (tuple, self._tuple))
         yield from ((set, self._container), (frozenset, self._frozenset), (deque, self._deque))
         yield from self._callables.kinds()
@@ -183,7 +196,7 @@ class Shadow:
             return tensor
         new = self._memory.copy(tensor) if own_memory else alias(tensor)
         self._originals[id(new)] = tensor
-        return self._made(tensor, new, self._fill_attributes if tensor.__dict__ else None)
+        return self._made(tensor, new, self._fill_attributes if has_attributes(tensor) else None)
 
     # ------------------------------------------------------------- modules
 
@@ -203,8 +216,8 @@ class Shadow:
             cls = type(value)
             if cls in PLAIN:
                 mine[name] = value
-            elif name in STANDARD and cls in EMPTIED and not value:  # nobody else holds it
-                mine[name] = cls()
+            elif name in STANDARD and (cls in EMPTIED or cls is NoHooks) and not value:  # nobody else holds it
+                mine[name] = self._empty(name, cls)
             else:
                 if name in REGISTRIES:
                     for tensor in value.copy().values():
@@ -218,6 +231,11 @@ class Shadow:
         if isinstance(module, dict | list | set | deque):
             self._fill_contents(module, new)
 
+    def _empty(self, name: str, cls: type) -> Any:
+        if self._no_hooks is not None and name in REGISTRIES_WITH_HOOKS:
+            return self._no_hooks
+        return OrderedDict() if cls is NoHooks else cls()
+
     def _script(self, module: nn.Module) -> nn.Module:
         """A copy that TorchScript makes, with tensors of its own."""
         try:
@@ -228,8 +246,9 @@ class Shadow:
         for tensors in ("parameters", "buffers"):
             for mine, its in zip(getattr(module, tensors)(), getattr(new, tensors)(), strict=True):
                 self._originals[id(its)] = mine
-                self._copies.setdefault(id(mine), (mine, its))
-        self._copies[id(new)] = (new, new)  # kept, with the objects of its tensors
+                self._copies.setdefault(id(mine), its)
+        self._copies[id(new)] = new
+        self._held.append(new)  # with the objects of its tensors
         return self._made(module, new)
 
     # ---------------------------------------------------------- containers
@@ -284,8 +303,8 @@ class Shadow:
 
     def _address(self, number: int) -> int:
         """The address of the copy, where a number is the address of an original, as `id` gives it."""
-        original, new = self._copies.get(number, (None, None))
-        return id(new) if issubclass(type(original), torch.Tensor | nn.Module) else number
+        new = self._copies.get(number)
+        return id(new) if issubclass(type(new), torch.Tensor | nn.Module) else number
 
     def _after(self, keys: Iterable[Any], put: Callable[[], None]) -> None:
         """Put now, or once the keys are complete: a hash may ask for what is in them."""
@@ -333,20 +352,6 @@ class Shadow:
             assert own is not None
             for name, part in state.copy().items():
                 own[name] = self.of(part)
-
-    def _fill_from_class(self, code: ClassCode, value: Any, new: Any, own: dict[str, Any]) -> None:
-        """Of what the class holds, copies that belong to the instance alone."""
-        for name, part in code.of_class(type(value)):
-            if name in own:
-                continue
-            function = plain(part)
-            self._callables.are_writers((function,))
-            copied = self.of(function)
-            if isinstance(part, FunctionType):
-                copied = MethodType(copied, new)
-            elif isinstance(part, classmethod):
-                copied = MethodType(copied, type(value))
-            own[name] = copied
 
     def _fill_slots(self, value: Any, new: Any) -> None:
         for slot in slots(type(value)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import weakref
 from typing import Any
 
 import torch
@@ -26,16 +27,19 @@ class Leftovers:
     def __init__(self) -> None:
         self.nodes: list[DataNode] = []
         self.tensors: list[Tensor] = []
+        self._met: list[weakref.ref[Tensor]] = []  # they die as in every forward pass
+        self._nodes_met: list[DataNode] = []
 
-    def add(self, tensor: Tensor, node: DataNode) -> None:
-        self.nodes.append(node)
-        self.tensors.append(tensor)
+    def add(self, met: weakref.ref[Tensor], node: DataNode) -> None:
+        self._met.append(met)
+        self._nodes_met.append(node)
 
     def settle(self, result: Any = None) -> None:
         """Make of what somebody still has what a real pass would have made; objects in the `result` may have some.
 
         That is a table of constants in a cache of the user's, whose holder finds it as another object's contents.
         """
+        self._take()
         self._let_go()
         own = self._of_the_graph(result) if self.tensors else ()
         pairs = [pair for pair in zip(self.tensors, self.nodes, strict=True) if id(pair[0]) not in own]
@@ -54,6 +58,13 @@ class Leftovers:
             gc.collect()
             self._let_go()
         return list(dict.fromkeys(map(_note, self.nodes)))
+
+    def _take(self) -> None:
+        """Those of the pass that live; nothing refers to them weakly then, so that others can take their place."""
+        alive = [(met(), node) for met, node in zip(self._met, self._nodes_met, strict=True)]
+        self._met, self._nodes_met = [], []
+        self.tensors += [tensor for tensor, _ in alive if tensor is not None]
+        self.nodes += [node for tensor, node in alive if tensor is not None]
 
     def _let_go(self) -> None:
         """Keep those alone that somebody else has; from the last on, for views keep what they are views of."""

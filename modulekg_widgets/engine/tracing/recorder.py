@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from modulekg_widgets.engine.torch_runtime.caches import kept_result
 from modulekg_widgets.engine.torch_runtime.calls import Given, hearing_calls
 from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.tracing.call_arguments import Arguments, flat_tensors, replaced
 from modulekg_widgets.engine.tracing.dataflow import (
     ATTRIBUTE,
     CONSTANT,
@@ -70,9 +72,11 @@ class Recorder(TorchDispatchMode):
         self.instead: Callable[[str], Given | None] | None = None  # what a module gives that need not be called
         self._paths = paths
         self._nodes: dict[int, DataNode] = {}
-        self._stand_ins: dict[int, Tensor | None] = {}  # None: not made yet
+        self._stand_ins: dict[int, Tensor] = {}
         self.leftovers = left
-        self._kept: list[Any] = []
+        self._kept: list[Tensor] = []  # so that their addresses stay their own
+        self._results: dict[int, weakref.KeyedRef[int, Tensor]] = {}  # of operators, by their addresses
+        self._forget = partial(_forget, self._nodes, self._results)  # holds no recorder, so that no circle stays
         self._lines = CallingLines()
         self._scope = [""]
         self._calls: list[ModuleCall] = []
@@ -89,10 +93,14 @@ class Recorder(TorchDispatchMode):
             node.tensor = self.stage.original(tensor)
             self._nodes[id(tensor)] = node
             self._kept.append(tensor)
-            if self.stand_in is not None and not (self.on_meta and tensor.is_meta):
-                # where little of the pass runs, few of them are needed
-                self._stand_ins[id(tensor)] = None if self.instead is not None else self.stand_in(tensor)
+            if self.stand_in is not None and not self._stands_in_late(tensor):
+                self._stand_ins[id(tensor)] = self.stand_in(tensor)
         return node
+
+    def _stands_in_late(self, tensor: Tensor) -> bool:
+        """Whether a stand-in is made once an operator runs on it, as most never do: their layouts are known by then."""
+        few_run = self.instead is not None
+        return few_run or (self.on_meta and (tensor.is_meta or tensor.layout is torch.strided))
 
     def node(self, tensor: Tensor) -> DataNode:
         """The node that holds the present contents of `tensor`."""
@@ -136,17 +144,34 @@ class Recorder(TorchDispatchMode):
 
     def seen(self, tensor: Tensor) -> Tensor:
         """What forward gets in the place of an input: the tensor that its operators see."""
-        stand_in = self._standing_in(tensor)
+        stand_in = self._stand_in(tensor)
         self._nodes[id(stand_in)] = self._nodes[id(tensor)]
         return stand_in
 
-    def _standing_in(self, tensor: Tensor) -> Tensor:
-        found = self._stand_ins.get(id(tensor), tensor)
-        if found is None:
-            assert self.stand_in is not None
-            with _disable_current_modes():  # making it is no operator of the model
-                found = self._stand_ins[id(tensor)] = self.stand_in(tensor)
+    def _stand_in(self, tensor: Tensor) -> Tensor:
+        """The tensor that an operator gets in the place of one."""
+        found = self._stand_ins.get(id(tensor))
+        if found is not None:
+            return found
+        stands_in = tensor.is_meta if self.on_meta else isinstance(tensor, FakeTensor)
+        if self.stand_in is None or stands_in:
+            return tensor
+        self._kept.append(tensor)
+        with _disable_current_modes(), torch.inference_mode(False):  # whatever forward has turned on here
+            found = self._stand_ins[id(tensor)] = self.stand_in(tensor)
         return found
+
+    def _standing_in(self, argument: Any) -> Any:
+        """An argument of an operator with stand-ins for its tensors."""
+        if isinstance(argument, Tensor):
+            return self._stand_in(argument)
+        if isinstance(argument, list | tuple):
+            return [self._standing_in(part) for part in argument]
+        return argument
+
+    def forget_results(self) -> None:
+        """The pass has ended: refer to no result of it any more."""
+        self._results.clear()
 
     def _try_another_way(self, reason: str) -> None:
         if not self.last_way:
@@ -166,11 +191,10 @@ class Recorder(TorchDispatchMode):
         producer.outputs.append(node)
         key = id(tensor)
         self._nodes[key] = node
-        if self.stand_in is None:
-            # real tensors die as in every forward pass, so that memory does not grow; the id is free again then
-            self._kept.append(weakref.ref(tensor, lambda _, nodes=self._nodes, key=key: nodes.pop(key, None)))
-        else:
-            self.leftovers.add(tensor, node)
+        # tensors die as in every forward pass, so that memory does not grow; the address is free again then
+        met = self._results[key] = weakref.KeyedRef(tensor, self._forget, key)
+        if self.stand_in is not None:
+            self.leftovers.add(met, node)
         return node
 
     # ---------------------------------------------------------- operators
@@ -187,22 +211,20 @@ class Recorder(TorchDispatchMode):
             kept = kept_result(func, args, kwargs)
             if kept is not None:
                 return kept
-        read = _Arguments(self)
-        call_args = [read.enter(argument) for argument in args]
-        call_kwargs = {}
+        read = Arguments(self._nodes, self.node)
+        for argument in args:
+            read.enter(argument)
         key: list[Any] = [func, *read.key]
         recorded_kwargs = {}
         recorded_args = tuple(read.recorded)
         for name, argument in (kwargs or {}).items():
             read.recorded = []
-            call_kwargs[name] = read.enter(argument)
+            read.enter(argument)
             recorded_kwargs[name] = read.recorded[0]
         if kwargs:
             key += [*kwargs, *read.key[len(key) - 1 :]]
-        if self.on_meta and signature.takes_device:
-            call_kwargs = on_meta(call_kwargs)
         if signature.is_question:
-            return func(*call_args, **call_kwargs)
+            return self._execute(signature, args, kwargs)
         operator = OperatorNode(
             self.graph, len(self.graph.operators), func, recorded_args, recorded_kwargs, read.nodes, self._scope[-1],
             self._lines.find(sys._getframe(1)),
@@ -210,10 +232,10 @@ class Recorder(TorchDispatchMode):
         if signature.reads_data and signature.depends_on_data(node.dtype for node in read.nodes[1:]):
             known = constant_value(read.nodes[0]) if self.on_meta and len(read.nodes) == 1 else None
             if known is not None:
-                return func(known, *call_args[1:], **call_kwargs)
+                return func(known, *args[1:], **(kwargs or {}))
             self.graph.data_dependent.append(operator.record())
         self.graph.attempt = operator
-        results = self._run(signature, call_args, call_kwargs, key)
+        results = self._run(signature, args, kwargs, key)
         return self._record(operator, signature, results, read, args, kwargs)
 
     def _is_from_outside(self, signature: Signature, args: Any) -> bool:
@@ -223,24 +245,29 @@ class Recorder(TorchDispatchMode):
             first = first[0]
         return id(first) not in self._nodes if isinstance(first, Tensor) else signature.takes_device
 
-    def _run(self, signature: Signature, args: list[Any], kwargs: dict[str, Any], key: list[Any]) -> Any:
-        func = signature.overload
+    def _run(self, signature: Signature, args: Any, kwargs: Any, key: list[Any]) -> Any:
         # what a user says of an operator may change, so it is asked each time
-        if not self.on_meta or not signature.is_pure or func._schema.name in user_operators:
-            return self._execute(func, args, kwargs)
-        return remembered(tuple(key), lambda: self._execute(func, args, kwargs))
+        if not self.on_meta or not signature.is_pure or signature.overload._schema.name in user_operators:
+            return self._execute(signature, args, kwargs)
+        return remembered(tuple(key), lambda: self._execute(signature, args, kwargs))
 
-    def _execute(self, func: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def _execute(self, signature: Signature, args: Any, kwargs: Any) -> Any:
+        func, kwargs = signature.overload, kwargs or {}
+        if self.stand_in is not None:
+            args = self._standing_in(args)
+            kwargs = {name: self._standing_in(argument) for name, argument in kwargs.items()}
+        if self.on_meta and signature.takes_device:
+            kwargs = on_meta(kwargs)
         user = user_operators.get(func._schema.name)
         if user is not None:
             return user.run(func, args, kwargs, on_meta=self.stand_in is not None)
         return func(*args, **kwargs)
 
     def _record(
-        self, operator: OperatorNode, signature: Signature, results: Any, read: _Arguments, args: Any, kwargs: Any
+        self, operator: OperatorNode, signature: Signature, results: Any, read: Arguments, args: Any, kwargs: Any
     ) -> Any:
         """Take the results into the graph, and give them back with the user's own tensors where these were written."""
-        flat = [results] if isinstance(results, Tensor) else _flat(results)
+        flat = [results] if isinstance(results, Tensor) else flat_tensors(results)
         if not flat and not read.nodes:
             return results
         graph = self.graph
@@ -264,8 +291,8 @@ class Recorder(TorchDispatchMode):
             own = written.get(id(results), results)
             operator.result = self._nodes[id(own)]
         else:
-            own = _replaced(results, lambda t: written.get(id(t), t)) if written else results
-            operator.result = _replaced(results, lambda t: self._nodes[id(written.get(id(t), t))])
+            own = replaced(results, lambda t: written.get(id(t), t)) if written else results
+            operator.result = replaced(results, lambda t: self._nodes[id(written.get(id(t), t))])
         if self.watch is not None:
             self.watch(operator)
         return own
@@ -273,10 +300,10 @@ class Recorder(TorchDispatchMode):
     def _written(self, signature: Signature, args: Any, kwargs: Any) -> Iterator[Tensor]:
         for position in signature.writes:
             if position < len(args):
-                yield from _flat(args[position])
+                yield from flat_tensors(args[position])
         for name in signature.writes_named:
             if kwargs and name in kwargs:
-                yield from _flat(kwargs[name])
+                yield from flat_tensors(kwargs[name])
 
     def read(self, tensor: Tensor, way: str) -> None:
         """Python reads the data of a tensor, which is no operator."""
@@ -357,50 +384,6 @@ class _Reading(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class _Arguments:
-    """One pass over the arguments of a call: what is recorded, what the operator gets, and what tells layouts apart."""
-
-    __slots__ = ("key", "nodes", "recorded", "recorder")
-
-    def __init__(self, recorder: Recorder) -> None:
-        self.recorder = recorder
-        self.nodes: list[DataNode] = []
-        self.recorded: list[Any] = []
-        self.key: list[Any] = []
-
-    def enter(self, argument: Any) -> Any:
-        if isinstance(argument, Tensor):
-            recorder = self.recorder
-            node = recorder._nodes.get(id(argument))
-            if node is None or node.storage.written > node.stamp:
-                node = recorder.node(argument)
-            self.nodes.append(node)
-            self.recorded.append(node)
-            self.key.append((node.shape, node.stride, node.dtype))
-            stand_in = recorder._stand_ins.get(id(argument), argument)
-            return recorder._standing_in(argument) if stand_in is None else stand_in
-        if isinstance(argument, list | tuple):
-            outer, self.recorded = self.recorded, []
-            self.key.append(len(argument))
-            inside = [self.enter(part) for part in argument]
-            outer.append(self.recorded)
-            self.recorded = outer
-            return inside
-        self.recorded.append(argument)
-        self.key.append(argument)
-        self.key.append(type(argument))
-        return argument
-
-
-def _flat(value: Any) -> list[Tensor]:
-    if isinstance(value, Tensor):
-        return [value]
-    return [tensor for part in value for tensor in _flat(part)] if isinstance(value, tuple | list) else []
-
-
-def _replaced(value: Any, change: Callable[[Tensor], Any]) -> Any:
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, tuple | list):
-        return type(value)(_replaced(part, change) for part in value)
-    return value
+def _forget(nodes: dict[int, DataNode], results: dict[int, Any], gone: weakref.KeyedRef[int, Tensor]) -> None:
+    nodes.pop(gone.key, None)
+    results.pop(gone.key, None)

@@ -41,6 +41,7 @@ class CallingLines:
 
     def __init__(self) -> None:
         self._kinds: dict[CodeType, int] = {}
+        self._sources: dict[tuple[CodeType, int], Source] = {}
 
     def find(self, frame: FrameType | None) -> Source | None:
         """The line that led to `frame`, a frame of the recorder; None when no module is running."""
@@ -53,7 +54,7 @@ class CallingLines:
             if kind is None:
                 kind = kinds[code] = _kind(code)
             if kind == _USER:
-                return Source(code.co_filename, frame.f_lineno)
+                return self._source(frame)
             if kind == _LIBRARY:
                 inside = True
                 if fallback is None and code.co_name == "forward":
@@ -61,7 +62,15 @@ class CallingLines:
             elif inside and code.co_name == "call_model":
                 break
             frame = frame.f_back
-        return None if fallback is None else Source(fallback.f_code.co_filename, fallback.f_lineno)
+        return None if fallback is None else self._source(fallback)
+
+    def _source(self, frame: FrameType) -> Source:
+        """The line of a frame, one object for all calls that stand in it."""
+        key = frame.f_code, frame.f_lineno
+        found = self._sources.get(key)
+        if found is None:
+            found = self._sources[key] = Source(key[0].co_filename, key[1])
+        return found
 
     def is_users(self, code: CodeType) -> bool:
         """Whether the code stands outside torch and outside this engine."""

@@ -133,14 +133,17 @@ def _run(
         if node.kind == INPUT and node not in graph.inputs:
             graph.inputs.append(node)
     args, kwargs = with_tensors(stage.held, recorder.seen)
-    with world, around or nullcontext(), recording(recorder):
-        output = call_model(stage.model, args, kwargs)
-    recorder.let_go_of_caches()
-    found = dict.fromkeys(recorder.node(tensor) for _, tensor in tensors(output))
-    graph.outputs = list(found)
-    graph.result = with_tensors(output, recorder.node)
-    for node in found:
-        node.is_output = True
+    try:
+        with world, around or nullcontext(), recording(recorder):
+            output = call_model(stage.model, args, kwargs)
+        recorder.let_go_of_caches()
+        found = dict.fromkeys(recorder.node(tensor) for _, tensor in tensors(output))
+        graph.outputs = list(found)
+        graph.result = with_tensors(output, recorder.node)
+        for node in found:
+            node.is_output = True
+    finally:
+        recorder.forget_results()
 
 
 def call_model(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
