@@ -164,7 +164,7 @@ class ByAnObject(Net):
 
 
 # those that code of another place than a method's keeps: what is there afterwards is what a real pass makes
-AFTERWARDS = {Above, Computed, ByAnObject}
+AFTERWARDS = (Above, Computed, ByAnObject)
 EVERY = [Net, Helped, Static, Decorated, Named, OfTheClass, ByItsClass, SetOnTheClass, ByTheClass, *AFTERWARDS]
 
 
