@@ -253,23 +253,18 @@ class Modes(nn.Module):
         self.head = nn.Linear(8, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        MODES.append(self.training)
+        print("training" if self.training else "evaluating")  # a look leaves nothing in lists and classes
         return self.head(self.body(x).flatten(1))
 
 
-MODES: list[bool] = []
-
-
 @pytest.mark.parametrize("frozen", [False, True])
-def test_a_model_is_traced_in_eval_mode_whatever_its_own_mode(frozen: bool) -> None:
+def test_a_model_is_traced_in_eval_mode_whatever_its_own_mode(frozen: bool, capsys: pytest.CaptureFixture[str]) -> None:
     model = Modes().train()
     model.body[2].train(not frozen)
     modes, state = [module.training for module in model.modules()], mk.weight_fingerprint(model)
-    MODES.clear()
     graph = mk.KnowledgeGraph()
     value = graph.predict("acc@1", model, args=torch.zeros(1, 3, 32, 32))  # batch norm cannot train on one value
-    assert MODES
-    assert not any(MODES)
+    assert set(capsys.readouterr().out.split()) == {"evaluating"}
     assert [module.training for module in model.modules()] == modes
     assert mk.weight_fingerprint(model) == state
     assert int(model.body[2].num_batches_tracked) == 0  # type: ignore[arg-type]

@@ -21,13 +21,11 @@ BYTES = 400_000  # of all that showing resnet152 may cost
 SAMPLE = ["vit_b_16", "swin_t", "googlenet", "shufflenet_v2_x1_0"]
 
 
-class Recording(nn.Linear):
-    """Counts the calls of its forward."""
-
-    called = 0
+class Telling(nn.Linear):
+    """Prints that its forward is called: a look leaves nothing in classes and lists."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        Recording.called += 1
+        print("forward")
         return super().forward(input)
 
 
@@ -242,13 +240,12 @@ def test_what_needs_inputs_says_so(trait: str, value: str) -> None:
 # ------------------------------------------------------------------ inputs
 
 
-def test_without_inputs_nothing_runs() -> None:
-    Recording.called = 0
-    graph = mk.ModelGraph(nn.Sequential(Recording(2, 2)))
-    assert Recording.called == 0
+def test_without_inputs_nothing_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    graph = mk.ModelGraph(nn.Sequential(Telling(2, 2)))
+    assert not capsys.readouterr().out
     assert (graph.payload["traced"], graph.payload["flow"], graph.error) == (False, None, None)
-    mk.ModelGraph(nn.Sequential(Recording(2, 2)), (torch.zeros(1, 2),))
-    assert Recording.called > 0
+    mk.ModelGraph(nn.Sequential(Telling(2, 2)), (torch.zeros(1, 2),))
+    assert "forward" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("given", [{"args": (torch.zeros(2, 3),), "kwargs": {"y": torch.zeros(2, 5)}},
