@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import operator
 import threading
 import warnings
 import weakref
@@ -299,6 +300,22 @@ def test_a_shadow_goes_at_once() -> None:
         assert gone() is None
     finally:
         gc.enable()
+
+
+class Handle(bytearray):
+    """What a copy of it is, as pickle sees it, is a module that stands elsewhere."""
+
+    home = SimpleNamespace(module=nn.Linear(4, 4))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return operator.attrgetter("home.module"), (Handle,)
+
+
+def test_what_is_given_for_a_copy_stays_as_it_is() -> None:
+    module = Handle.home.module
+    before = dict(vars(module))
+    mk.trace(Calls(lambda module, x: x + 1, handle=Handle()), torch.randn(2, 4))
+    assert vars(module) == before
 
 
 def test_thousands_of_modules_in_each_other() -> None:
