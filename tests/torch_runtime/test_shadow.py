@@ -246,6 +246,22 @@ def test_what_cleans_up_at_its_end_is_left_to_the_model() -> None:
     Cleans.ended.clear()
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+def test_that_is_so_too_where_the_model_itself_has_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(module: Any) -> Any:
+        raise RuntimeError(f"{type(module).__name__} cannot be copied")
+
+    monkeypatch.setattr("modulekg_widgets.engine.torch_runtime.shadow.copy.deepcopy", fails)
+    model = nn.Sequential(Cleans(), torch.jit.script(nn.Linear(4, 4)))
+    (note,) = mk.trace(model, torch.randn(2, 4)).notes
+    assert "RecursiveScriptModule cannot be copied" in note
+    gc.collect()
+    assert Cleans.ended == []
+    del model
+    gc.collect()
+    Cleans.ended.clear()
+
+
 def test_numbers_outside_of_python_are_copied() -> None:
     model = Calls(lambda module, x: x, array=np.zeros(3), generator=torch.Generator(), numpys=np.random.default_rng(0))
     with unchanged(model):
