@@ -7,7 +7,7 @@ from collections import OrderedDict, namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -210,6 +210,36 @@ def test_what_only_a_closure_or_a_class_holds_stays() -> None:
         model = seeded(lambda hold=hold: Closed(hold)).eval()
         graph = proved(model, torch.randn(4, 3))
         assert "neither parameter nor buffer" in str(graph.axes["first.weight", 0].frozen)
+
+
+@dataclass
+class OfClass:
+    name: str
+    table: ClassVar[Tensor] = torch.randn(8)
+    tables: ClassVar[dict[str, Tensor]] = {"a": torch.randn(8)}
+
+
+@pytest.mark.parametrize("take", [lambda m: m.table, lambda m: m.tables["a"], lambda m: m.held.table,
+                                  lambda m: m.held.tables["a"]])  # fmt: skip
+def test_what_a_class_alone_holds_is_no_state(take: Callable[[Any], Tensor]) -> None:
+    class Classed(nn.Module):
+        table = torch.randn(8)
+        tables = {"a": torch.randn(8)}  # noqa: RUF012
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last, self.other = nn.Linear(3, 8), nn.Linear(8, 6), nn.Linear(6, 2)
+            self.held = OfClass("n")
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.other(self.last(self.first(x) * take(self)))
+
+    model, x = seeded(Classed).eval(), torch.randn(4, 3)
+    graph = proved(model, x)
+    assert set(graph.state) == set(model.state_dict())
+    assert "neither parameter nor buffer" in str(graph.axes["first.weight", 0].frozen)
+    mk.plan(graph, ratio=0.5).cut(model)
+    assert (model.first.out_features, model.last.out_features, model(x).shape) == (8, 3, (4, 2))
 
 
 def test_a_table_that_a_closure_reads_as_well_stays() -> None:

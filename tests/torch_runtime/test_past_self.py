@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any, ClassVar
 
 import pytest
@@ -217,6 +218,59 @@ class KeepsResults(Net):
     def table(self, size: int) -> torch.Tensor:
         KEEPER.tables[0] = self.a.weight.detach() * 2
         return made(size)
+
+
+LOCAL = threading.local()
+CURRENT: ContextVar[Any] = ContextVar("CURRENT", default=None)
+
+
+class Registry:
+    module: ClassVar[Any] = None
+
+
+def in_a_thread(layer: nn.Module) -> Any:
+    LOCAL.module = getattr(LOCAL, "module", layer)
+    return LOCAL.module
+
+
+def in_a_context(layer: nn.Module) -> Any:
+    if CURRENT.get() is None:
+        CURRENT.set(layer)
+    return CURRENT.get()
+
+
+def in_another_class(layer: nn.Module) -> Any:
+    Registry.module = Registry.module or layer
+    return Registry.module
+
+
+def in_a_bound_method(layer: nn.Module) -> Any:
+    LOCAL.method = getattr(LOCAL, "method", layer.forward)
+    return LOCAL.method
+
+
+class Logs(nn.Linear):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        LOG.append(len(input))
+        return super().forward(input)
+
+
+@pytest.mark.parametrize("keep", [in_a_thread, in_a_context, in_another_class, in_a_bound_method])
+def test_a_module_that_no_copy_can_keep_serves_as_the_models_own(keep: Callable[[nn.Module], Any]) -> None:
+    class Keeping(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = Logs(4, 6), nn.Linear(6, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.b(keep(self.a)(x))
+
+    model, x = Keeping(), torch.randn(5, 4)
+    mk.plan(mk.trace(model, x), ratio=0.5)
+    with torch.no_grad():
+        model.a.weight.mul_(2)
+    model.double()
+    assert torch.equal(model(x.double()), model.b(model.a(x.double())))
 
 
 def test_what_no_copy_can_keep_is_said() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import operator
 import threading
 import warnings
 import weakref
@@ -245,6 +246,22 @@ def test_what_cleans_up_at_its_end_is_left_to_the_model() -> None:
     Cleans.ended.clear()
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+def test_that_is_so_too_where_the_model_itself_has_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(module: Any) -> Any:
+        raise RuntimeError(f"{type(module).__name__} cannot be copied")
+
+    monkeypatch.setattr("modulekg_widgets.engine.torch_runtime.shadow.copy.deepcopy", fails)
+    model = nn.Sequential(Cleans(), torch.jit.script(nn.Linear(4, 4)))
+    (note,) = mk.trace(model, torch.randn(2, 4)).notes
+    assert "RecursiveScriptModule cannot be copied" in note
+    gc.collect()
+    assert Cleans.ended == []
+    del model
+    gc.collect()
+    Cleans.ended.clear()
+
+
 def test_numbers_outside_of_python_are_copied() -> None:
     model = Calls(lambda module, x: x, array=np.zeros(3), generator=torch.Generator(), numpys=np.random.default_rng(0))
     with unchanged(model):
@@ -299,6 +316,22 @@ def test_a_shadow_goes_at_once() -> None:
         assert gone() is None
     finally:
         gc.enable()
+
+
+class Handle(bytearray):
+    """What a copy of it is, as pickle sees it, is a module that stands elsewhere."""
+
+    home = SimpleNamespace(module=nn.Linear(4, 4))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return operator.attrgetter("home.module"), (Handle,)
+
+
+def test_what_is_given_for_a_copy_stays_as_it_is() -> None:
+    module = Handle.home.module
+    before = dict(vars(module))
+    mk.trace(Calls(lambda module, x: x + 1, handle=Handle()), torch.randn(2, 4))
+    assert vars(module) == before
 
 
 def test_thousands_of_modules_in_each_other() -> None:

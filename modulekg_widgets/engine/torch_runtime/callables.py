@@ -149,9 +149,10 @@ class CallableCopies:
         return self._scopes[id(names)][1]
 
     def let_go(self) -> None:
-        """Empty the copies of global names, in which copies of functions lead to themselves."""
-        for _, scope in self._scopes.values():
+        """Put into the copies of global names what stands there: copies of functions led to themselves."""
+        for names, scope in self._scopes.values():
             scope.clear()
+            scope.update(names)  # whoever has kept a copy of a function runs it as the function itself
 
     def are_writers(self, values: Iterable[Any]) -> None:
         """Functions that may write to what they close over: hooks, methods, and what these call."""

@@ -129,6 +129,8 @@ def _look(
             shadow.let_go()
         if no_hooks.hooked:
             return _look(modules, held, run, own, seed, hooks_come=True)
+    else:
+        shadow.let_go()
     assert left is not None
     return _on_the_model(modules, held, run, own, seed, left)
 

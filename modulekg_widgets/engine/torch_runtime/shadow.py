@@ -70,6 +70,7 @@ class Shadow:
         self._unfilled: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
         self._callables = CallableCopies(self.of, self._made_with, lambda value: self._copies.get(id(value)))
         self._with_finalizer: list[nn.Module] = []
+        self._modules: list[tuple[nn.Module, nn.Module]] = []  # each with its copy, made by no code of theirs
         self._instances: list[tuple[Any, Any, dict[str, Any]]] = []  # that may find something in their class
         self._late: list[Callable[[], None]] = []  # what needs its parts filled
         self._memory = OwnMemory()
@@ -122,11 +123,12 @@ class Shadow:
         """The shadow is not needed any more: what a module does when it goes is left to the original."""
         for module in self._with_finalizer:
             module.__class__ = nn.Module
-        for new in self._copies.values():
-            if issubclass(type(new), nn.Module) and not is_script(new):
-                module_state(new).clear()  # modules lead to each other, and to themselves by their methods
-        for held in (self._makers, self._copies, self._held, self._originals, self._with_finalizer, self.shared):
+        for module, new in self._modules:
+            module_state(new).clear()  # modules lead to each other, and to themselves by their methods
+            module_state(new).update(module_state(module))  # and who has kept one has, in effect, the original
+        for held in (self._makers, self._copies, self._held, self._originals, self._with_finalizer, self._modules):
             held.clear()
+        self.shared.clear()
         self._callables.let_go()
         del self._callables  # no circle is left, so that all goes at once
 
@@ -206,6 +208,7 @@ class Shadow:
         if is_script(module):
             return self._script(module)
         new = allocated(type(module))
+        self._modules.append((module, new))
         if hasattr(type(module), "__del__"):
             self._with_finalizer.append(new)
         return self._made(module, new, self._fill_module)

@@ -128,10 +128,14 @@ def _parts(value: Any) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
 
 
 class Tables:
-    """The plain tensors of a model by their identity, looked for once one is asked about."""
+    """The plain tensors of a model by their identity, looked for once one is asked about.
 
-    def __init__(self, walk: Walk) -> None:
+    `original`: the model of which `walk` is a copy, where a copy has as its own what the model finds in its classes.
+    """
+
+    def __init__(self, walk: Walk, original: Walk | None = None) -> None:
         self._walk = walk
+        self._original = original
         self._held: dict[int, list[Held]] | None = None
 
     def of(self, tensor: torch.Tensor) -> list[Held]:
@@ -140,8 +144,10 @@ class Tables:
             return []
         if self._held is None:
             self._held = {}
+            names = None if self._original is None else {held.name for held in plain_tensors(self._original)}
             for held in plain_tensors(self._walk):
-                self._held.setdefault(id(held.tensor), []).append(held)
+                if names is None or held.name in names:
+                    self._held.setdefault(id(held.tensor), []).append(held)
         return self._held.get(id(tensor), [])
 
     @functools.cached_property

@@ -121,7 +121,7 @@ def _run(
     graph.modules = _modules(graph, places)
     paths = {id(stage.of(node.module)): node.path for node in graph.modules.values()}
     world, stand_in = _world(mode)
-    recorder = Recorder(graph, paths, stand_in, stage, left, Tables(copied))
+    recorder = Recorder(graph, paths, stand_in, stage, left, Tables(copied, places))
     recorder.on_meta, recorder.last_way = mode == META, last_way
     recorder.watch, recorder.instead = watch, instead
     for held in list(held_tensors(copied, module_places(copied))):
