@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import accumulate
 from typing import Any
 
@@ -73,8 +74,31 @@ def results(operator: OperatorNode) -> list[DataNode]:
 
 def _arguments(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[Any, Any]]:
     """The arguments of two calls in pairs."""
-    yield from zip(flattened((before.args, tuple(before.kwargs.values()))),
-                   flattened((now.args, tuple(now.kwargs.values()))), strict=False)  # fmt: skip
+    yield from zip(flattened(computed_with(before)), flattened(computed_with(now)), strict=False)
+
+
+def computed_with(operator: OperatorNode) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The arguments and keywords, with integers that are computed with as floating-point numbers: they are no sizes.
+
+    What makes a tensor of nothing, as `arange`, takes sizes everywhere.
+    """
+    args, kwargs = operator.args, operator.kwargs
+    if not any(type(value) is int for value in (*args, *kwargs.values())) or not operator.inputs:
+        return args, tuple(kwargs.values())
+    names = [each.name for each in operator.overload._schema.arguments]
+    numbers = _number_names(operator.overload)
+    return (
+        tuple(float(value) if type(value) is int and name in numbers else value
+              for name, value in zip(names, args, strict=False)),
+        tuple(float(value) if type(value) is int and name in numbers else value for name, value in kwargs.items()),
+    )  # fmt: skip
+
+
+@cache
+def _number_names(overload: Any) -> frozenset[str]:
+    """The arguments of an operator that are numbers, or tensors for which a number may stand."""
+    kinds = ("number", "Tensor", "Optional[number]", "Optional[Tensor]")
+    return frozenset(each.name for each in overload._schema.arguments if str(each.type) in kinds)
 
 
 def numbers(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[float, float]]:

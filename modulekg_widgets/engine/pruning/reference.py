@@ -20,7 +20,7 @@ from modulekg_widgets.engine.errors import TraceError
 from modulekg_widgets.engine.identity.hierarchy import Walk, walk
 from modulekg_widgets.engine.pruning.dryrun import Scale, is_attention, put_in_place
 from modulekg_widgets.engine.pruning.edits import Edits, slices
-from modulekg_widgets.engine.pruning.recorded_calls import number_in
+from modulekg_widgets.engine.pruning.recorded_calls import computed_with, number_in
 from modulekg_widgets.engine.torch_runtime.draws import Draws
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
@@ -272,17 +272,21 @@ def _with_new_scales(scales: Sequence[Scale]) -> dict[int, OperatorNode]:
     found: dict[int, OperatorNode] = {}
     for operator, before, after in scales:
         call = found.get(operator.index, operator)
-        args = [_replaced(value, before, after) for value in call.args]
-        kwargs = {name: _replaced(value, before, after) for name, value in call.kwargs.items()}
+        numbers, named = computed_with(call)
+        args = [_replaced(*pair, before, after) for pair in zip(call.args, numbers, strict=True)]
+        kwargs = {name: _replaced(value, number, before, after)
+                  for (name, value), number in zip(call.kwargs.items(), named, strict=True)}  # fmt: skip
         if is_attention(operator) and operator.kwargs.get("scale") is None:
             kwargs["scale"] = after
         found[operator.index] = _called(call, args, kwargs)
     return found
 
 
-def _replaced(argument: Any, before: float, after: float) -> Any:
-    if number_in(argument) != before:
+def _replaced(argument: Any, number: Any, before: float, after: float) -> Any:
+    if number_in(number) != before:
         return argument
+    if type(argument) is int and after.is_integer():
+        return int(after)
     tensor = argument.tensor if isinstance(argument, DataNode) else None
     return after if tensor is None else tensor.new_tensor(after)
 
