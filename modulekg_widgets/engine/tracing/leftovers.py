@@ -18,6 +18,7 @@ from modulekg_widgets.engine.tracing.execution import LARGEST_CONSTANT, run
 from modulekg_widgets.engine.tracing.structure import leaves, tensors, with_leaves
 
 Tensor = torch.Tensor
+MANY = 64  # values after which those that have died are let go
 _OURS = 2  # references to a tensor: the name's and that of the question
 
 
@@ -29,10 +30,15 @@ class Leftovers:
         self.tensors: list[Tensor] = []
         self._met: list[weakref.ref[Tensor]] = []  # they die as in every forward pass
         self._nodes_met: list[DataNode] = []
+        self._many = MANY
 
     def add(self, met: weakref.ref[Tensor], node: DataNode) -> None:
         self._met.append(met)
         self._nodes_met.append(node)
+        if len(self._met) > self._many:
+            living = [(each, at) for each, at in zip(self._met, self._nodes_met, strict=True) if each() is not None]
+            self._met, self._nodes_met = [each for each, _ in living], [at for _, at in living]
+            self._many = MANY + 2 * len(living)
 
     def settle(self, result: Any = None) -> None:
         """Make of what somebody still has what a real pass would have made; objects in the `result` may have some.
