@@ -10,12 +10,10 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.axes.axis import Axis
-from modulekg_widgets.engine.pruning.draft import Draft
 from modulekg_widgets.engine.pruning.outcome import Outcome
 from modulekg_widgets.engine.pruning.reference import disagreement
 from modulekg_widgets.engine.pruning.repair import Repair
-from modulekg_widgets.engine.pruning.selection import Selection
+from pruning.drafts import draft_of
 
 Tensor = torch.Tensor
 USES: dict[str, tuple[Callable[[Tensor, int], Tensor], str]] = {
@@ -56,7 +54,7 @@ def test_a_number_that_is_computed_from_a_size(name: str) -> None:
     (axis,) = graph.axes.free
     keep = np.ones(axis.size, dtype=bool)
     keep[list(plan.axes[0].dropped)] = False
-    rehearsal = Repair(graph.axes, Outcome(graph.axes)).rehearse(_draft(axis, plan))
+    rehearsal = Repair(graph.axes, Outcome(graph.axes)).rehearse(draft_of(axis, plan))
     assert rehearsal.explained
     assert disagreement(graph.axes, {axis.term: keep}, plan.edits, rehearsal.scales) < 1e-9
     assert disagreement(graph.axes, {axis.term: keep}, plan.edits) > 1e-3  # the old number gives other values
@@ -64,13 +62,6 @@ def test_a_number_that_is_computed_from_a_size(name: str) -> None:
     expected = nn.functional.linear(use(model.a(x).relu()[:, keep], 8), model.b.weight[:, keep], model.b.bias)
     plan.cut(model)
     torch.testing.assert_close(model(x), expected)
-
-
-def _draft(axis: Axis, plan: mk.PruningPlan) -> Draft:
-    dropped = np.array(plan.axes[0].dropped)
-    order = np.concatenate([dropped, np.setdiff1d(np.arange(axis.size), dropped)])
-    selection = Selection({axis.term: order}, {axis.term: axis.size - len(dropped)})
-    return Draft(selection, selection.counts)
 
 
 def test_sizes_of_what_is_made_of_nothing_are_sizes() -> None:

@@ -10,8 +10,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.pruning import repair
-from modulekg_widgets.engine.pruning.draft import Draft
-from modulekg_widgets.engine.pruning.selection import Selection
+from pruning.drafts import draft_of
 
 
 @pytest.fixture
@@ -196,10 +195,6 @@ def test_a_slice_at_the_border_of_a_block_is_explained() -> None:
     graph = mk.trace(Blocks(8).eval(), torch.randn(3, 4))
     plan = mk.plan(graph, ratio=0.5)
     fixing = repair.Repair(graph.axes, repair.Outcome(graph.axes))
-    axis = graph.axes.free[0]
-    dropped = list(plan.axes[0].dropped)
-    order = torch.tensor([*dropped, *(at for at in range(axis.size) if at not in dropped)]).numpy()
-    selection = Selection({axis.term: order}, {axis.term: axis.size - len(dropped)})
-    found = fixing.rehearse(Draft(selection, selection.counts))
+    found = fixing.rehearse(draft_of(graph.axes.free[0], plan))
     assert found.mismatch is None
     assert found.explained

@@ -37,13 +37,12 @@ def is_same_call(
         if isinstance(old, DataNode) and isinstance(new, DataNode):
             if old.index != new.index:
                 return False
-        elif isinstance(old, int) and isinstance(new, int) and type(old) is type(new) is int and old != new:
+        elif type(old) is int and type(new) is int and old != new:
             changed.add((old, new))
         elif type(old) is not type(new) or (old != new and not isinstance(old, float)):
             return False
-    return not changed or _are_planned(
-        changed, [t for n in (*before.inputs, *results(before)) for t in dims(n)], selection
-    )
+    terms = (term for node in (*before.inputs, *results(before)) for term in dims(node))
+    return not changed or _are_planned(changed, list(terms), selection)
 
 
 def _are_planned(changed: Pairs, terms: list[Term], selection: Selection) -> bool:
