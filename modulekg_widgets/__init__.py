@@ -22,43 +22,43 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.knowledge.loading import load_graph
     from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
     from modulekg_widgets.engine.monitoring import tools as monitoring
-    from modulekg_widgets.engine.monitoring.metrics.base import metric
+    from modulekg_widgets.engine.monitoring.metric import metric
     from modulekg_widgets.engine.monitoring.monitor import Monitor
-    from modulekg_widgets.engine.monitoring.recording import load_recording
+    from modulekg_widgets.engine.monitoring.sinks.recording import load_recording
     from modulekg_widgets.engine.plugins import plugins
     from modulekg_widgets.engine.pruning import tools as pruning
-    from modulekg_widgets.engine.pruning.importance import importance
-    from modulekg_widgets.engine.pruning.plan import plan
-    from modulekg_widgets.engine.pruning.plan_file import load_plan
-    from modulekg_widgets.engine.pruning.pruning_plan import PruningPlan
-    from modulekg_widgets.engine.pruning.schedule import PruningSchedule
-    from modulekg_widgets.engine.pruning.speedup import speedup
+    from modulekg_widgets.engine.pruning.importance.importance import importance
+    from modulekg_widgets.engine.pruning.nni.speedup import speedup
+    from modulekg_widgets.engine.pruning.plan.plan import plan
+    from modulekg_widgets.engine.pruning.plan.plan_file import load_plan
+    from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
+    from modulekg_widgets.engine.pruning.plan.schedule import PruningSchedule
     from modulekg_widgets.engine.rewriting import tools as rewrite
-    from modulekg_widgets.widgets.forward_player import ForwardPlayer
-    from modulekg_widgets.widgets.knowledge_explorer import KnowledgeExplorer
-    from modulekg_widgets.widgets.linking import link
-    from modulekg_widgets.widgets.mask_editor import MaskEditor
-    from modulekg_widgets.widgets.metric_panel import MetricPanel
-    from modulekg_widgets.widgets.model_graph import ModelGraph
-    from modulekg_widgets.widgets.pages import save_html
-    from modulekg_widgets.widgets.workbench import Workbench
+    from modulekg_widgets.widgets.forward_player.forward_player import ForwardPlayer
+    from modulekg_widgets.widgets.knowledge_explorer.knowledge_explorer import KnowledgeExplorer
+    from modulekg_widgets.widgets.mask_editor.mask_editor import MaskEditor
+    from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel
+    from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
+    from modulekg_widgets.widgets.pages.pages import save_html
+    from modulekg_widgets.widgets.workbench.linking import link
+    from modulekg_widgets.widgets.workbench.workbench import Workbench
 
 # loaded at first use: torch, pandas and the widgets take longer than a user should wait for an import
 _HOMES = {
     "DataflowGraph": "engine.axes.graph",
     "Fingerprint": "engine.identity.fingerprint",
-    "ForwardPlayer": "widgets.forward_player",
+    "ForwardPlayer": "widgets.forward_player.forward_player",
     "Hierarchy": "engine.identity.hierarchy",
-    "KnowledgeExplorer": "widgets.knowledge_explorer",
+    "KnowledgeExplorer": "widgets.knowledge_explorer.knowledge_explorer",
     "KnowledgeGraph": "engine.knowledge.graph",
-    "MaskEditor": "widgets.mask_editor",
-    "MetricPanel": "widgets.metric_panel",
-    "ModelGraph": "widgets.model_graph",
+    "MaskEditor": "widgets.mask_editor.mask_editor",
+    "MetricPanel": "widgets.metric_panel.metric_panel",
+    "ModelGraph": "widgets.model_graph.model_graph",
     "ModuleKGError": "engine.errors",
     "Monitor": "engine.monitoring.monitor",
-    "PruningPlan": "engine.pruning.pruning_plan",
-    "PruningSchedule": "engine.pruning.schedule",
-    "Workbench": "widgets.workbench",
+    "PruningPlan": "engine.pruning.plan.pruning_plan",
+    "PruningSchedule": "engine.pruning.plan.schedule",
+    "Workbench": "widgets.workbench.workbench",
     "__version__": "_version",
     "adapter": "engine.axes.attributes",
     "axis_rule": "engine.axes.registration",
@@ -66,20 +66,20 @@ _HOMES = {
     "exporter": "engine.knowledge.exchange",
     "fingerprint": "engine.identity.fingerprint",
     "hierarchy": "engine.identity.hierarchy",
-    "importance": "engine.pruning.importance",
+    "importance": "engine.pruning.importance.importance",
     "index_models": "engine.knowledge.indexing",
-    "link": "widgets.linking",
+    "link": "widgets.workbench.linking",
     "load_graph": "engine.knowledge.loading",
-    "load_plan": "engine.pruning.plan_file",
-    "load_recording": "engine.monitoring.recording",
-    "metric": "engine.monitoring.metrics.base",
+    "load_plan": "engine.pruning.plan.plan_file",
+    "load_recording": "engine.monitoring.sinks.recording",
+    "metric": "engine.monitoring.metric",
     "monitoring": "engine.monitoring.tools",
-    "plan": "engine.pruning.plan",
+    "plan": "engine.pruning.plan.plan",
     "plugins": "engine.plugins",
     "pruning": "engine.pruning.tools",
     "rewrite": "engine.rewriting.tools",
-    "save_html": "widgets.pages",
-    "speedup": "engine.pruning.speedup",
+    "save_html": "widgets.pages.pages",
+    "speedup": "engine.pruning.nni.speedup",
     "torchvision_builders": "engine.knowledge.zoo",
     "trace": "engine.axes.graph",
     "weight_fingerprint": "engine.identity.weights",
@@ -146,4 +146,4 @@ def __dir__() -> list[str]:
 
 
 if "ipykernel" in sys.modules:  # JupyterLab's side panel hears what the kernel has
-    import_module(f"{__name__}.widgets.kernel_objects").start()
+    import_module(f"{__name__}.widgets.lab.kernel_objects").start()

@@ -116,7 +116,7 @@ def test_there_is_one_atomic_writer() -> None:
     found = {
         path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py") if pattern.search(path.read_text("utf-8"))
     }
-    assert found == {"engine/safe_files.py", "engine/pruning/plan_folder.py", "engine/monitoring/sinks/lines.py"}
+    assert found == {"engine/safe_files.py", "engine/pruning/plan/plan_folder.py", "engine/monitoring/sinks/lines.py"}
 
 
 # ----------------------------------------------------------------- wholly or not

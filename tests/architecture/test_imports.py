@@ -19,13 +19,17 @@ ALLOWED = {
     "safe_files": {"errors"},
     "plugins": {"errors"},
     "torch_runtime": GROUND,
+    "operators": GROUND | {"torch_runtime"},
     "identity": GROUND | {"torch_runtime"},
-    "tracing": GROUND | {"torch_runtime", "identity"},
-    "axes": GROUND | {"torch_runtime", "identity", "tracing"},
-    "pruning": GROUND | {"torch_runtime", "identity", "tracing", "axes"},
-    "knowledge": GROUND | {"torch_runtime", "identity", "tracing"},
-    "rewriting": GROUND | {"torch_runtime", "identity", "tracing"},
+    "tracing": GROUND | {"torch_runtime", "operators", "identity"},
+    "axes": GROUND | {"torch_runtime", "operators", "identity", "tracing"},
+    "playback": GROUND | {"torch_runtime", "identity", "tracing"},
+    "pruning": GROUND | {"torch_runtime", "operators", "identity", "tracing", "axes"},
+    "knowledge": GROUND | {"torch_runtime", "operators", "identity", "tracing", "axes"},
+    "rewriting": GROUND | {"torch_runtime", "operators", "identity", "tracing", "axes"},
     "monitoring": GROUND | {"torch_runtime", "identity"},
+    "views": GROUND
+    | {"torch_runtime", "identity", "tracing", "axes", "playback", "pruning", "knowledge", "rewriting", "monitoring"},
 }
 WIDGET_LIBRARIES = {"ipywidgets", "traitlets", "ipycytoscape", "IPython", "comm", "ipykernel"}
 
@@ -105,7 +109,7 @@ def test_the_checks_see_what_they_forbid(tmp_path: Path, monkeypatch: pytest.Mon
     path.parent.mkdir(parents=True)
     path.write_text("from ..pruning import plan\nfrom . import folding\ndef f():\n    import torchvision.models\n")
     assert set(imports(path)) == {
-        ("modulekg_widgets.engine.pruning.plan", False),
+        ("modulekg_widgets.engine.pruning.plan.plan", False),
         ("modulekg_widgets.engine.identity.folding", False),
         ("torchvision.models", True),
     }

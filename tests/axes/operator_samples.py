@@ -32,8 +32,8 @@ from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.axes.precision import In
 from modulekg_widgets.engine.axes.proved import FILE, base_name
+from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_tensors
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
-from modulekg_widgets.engine.tracing.structure import leaves, tensors, with_tensors
 
 WIDE = torch.float64
 DRAWS = 100  # of an operator that draws at random

@@ -21,7 +21,7 @@ from torch import nn
 import modulekg_widgets as mk
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.knowledge.zoo import meta_weights, torchvision_builders
-from modulekg_widgets.widgets.payload import model_payload
+from modulekg_widgets.engine.views.payload import model_payload
 
 ROUNDS = 5
 

@@ -25,7 +25,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
-from modulekg_widgets.engine.monitoring.moments import Moments
+from modulekg_widgets.engine.monitoring.measures.moments import Moments
 from monitoring.surroundings import own_metrics
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]

@@ -303,7 +303,7 @@ class Stops(nn.Module):
         return {"".join(payloads[at:at + 4]): x + 1 for at in range(0, len(payloads), 4)}
 
 model._modules[payloads[1] + payloads[2]] = layer(payloads[1] + payloads[2], Stops)
-import modulekg_widgets.engine.tracing.playback as playback
+import modulekg_widgets.engine.playback.player as playback
 playback.CACHE = 0
 """
 

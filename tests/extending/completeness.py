@@ -15,8 +15,8 @@ from modulekg_widgets.engine.axes import attributes, inference
 from modulekg_widgets.engine.axes.call import rules
 from modulekg_widgets.engine.knowledge.exchange import READERS, exporters
 from modulekg_widgets.engine.monitoring import metrics
-from modulekg_widgets.engine.monitoring.metrics.base import METRICS
-from modulekg_widgets.engine.pruning.importance import criteria
+from modulekg_widgets.engine.monitoring.metric import METRICS
+from modulekg_widgets.engine.pruning.importance.importance import criteria
 from monitoring.metrics.metric_references import REFERENCES
 from pruning.importance_samples import CRITERIA
 from pruning.standard_modules import CASES

@@ -16,9 +16,9 @@ from modulekg_widgets.engine.axes import attributes
 from modulekg_widgets.engine.axes.call import rules
 from modulekg_widgets.engine.errors import DuplicateNameError
 from modulekg_widgets.engine.knowledge.exchange import exporters
-from modulekg_widgets.engine.monitoring.metrics.base import METRICS, ConfigError
-from modulekg_widgets.engine.pruning.importance import criteria
-from modulekg_widgets.engine.tracing.operators import user_operators
+from modulekg_widgets.engine.monitoring.metric import METRICS, ConfigError
+from modulekg_widgets.engine.operators.user_operators import user_operators
+from modulekg_widgets.engine.pruning.importance.importance import criteria
 
 pytestmark = pytest.mark.usefixtures("open_registries")
 _count = itertools.count()

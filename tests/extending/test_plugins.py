@@ -16,7 +16,7 @@ import modulekg_widgets as mk
 from extending.packages import laid_out, run_python
 from modulekg_widgets.engine import plugins
 from modulekg_widgets.engine.plugins import Loader, Plugin
-from modulekg_widgets.engine.pruning.importance import criteria
+from modulekg_widgets.engine.pruning.importance.importance import criteria
 
 mk.plugins()  # what is installed here is loaded before the tests lay out packages of their own
 

@@ -9,9 +9,9 @@ import torch
 from modulekg_widgets.engine.axes import attributes
 from modulekg_widgets.engine.axes.call import rules
 from modulekg_widgets.engine.knowledge.exchange import exporters
-from modulekg_widgets.engine.monitoring.metrics.base import METRICS
-from modulekg_widgets.engine.pruning.importance import criteria
-from modulekg_widgets.engine.tracing.operators import user_operators
+from modulekg_widgets.engine.monitoring.metric import METRICS
+from modulekg_widgets.engine.operators.user_operators import user_operators
+from modulekg_widgets.engine.pruning.importance.importance import criteria
 
 OPEN: list[dict[Any, Any]] = [
     attributes._adapters, user_operators, rules._entries, METRICS._entries, criteria._entries, exporters._entries,

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from modulekg_widgets.engine.monitoring.attention import AttentionWatch
-from modulekg_widgets.engine.monitoring.attention_logits import Attention
+from modulekg_widgets.engine.monitoring.hooks.attention import AttentionWatch
+from modulekg_widgets.engine.monitoring.measures.attention_logits import Attention
 from modulekg_widgets.engine.monitoring.metrics.attention import attention_entropy, attention_max_logit
 
 B, H, L, S, E = 2, 4, 5, 7, 8

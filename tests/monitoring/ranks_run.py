@@ -20,7 +20,7 @@ from torch import nn
 from torch.distributed import distributed_c10d
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.monitoring import distributed
+from modulekg_widgets.engine.monitoring.merge import distributed
 
 STEPS = 3
 SHARES = (5, 3)  # examples of each rank

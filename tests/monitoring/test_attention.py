@@ -12,9 +12,9 @@ from torch import nn
 from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from modulekg_widgets.engine.monitoring import attention_logits
-from modulekg_widgets.engine.monitoring.attention_logits import Attention, Call
-from modulekg_widgets.engine.monitoring.metrics.base import METRICS, NoValueError
+from modulekg_widgets.engine.monitoring.measures import attention_logits
+from modulekg_widgets.engine.monitoring.measures.attention_logits import Attention, Call
+from modulekg_widgets.engine.monitoring.metric import METRICS, NoValueError
 from monitoring.attention_samples import B, E, Fused, H, L, N, S, W, check, projected, random, reference, watched
 
 SHOWN = torch.rand(B, H, L, S, generator=torch.Generator().manual_seed(1)) > 0.4

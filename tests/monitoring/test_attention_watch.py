@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import nn
 from torch.overrides import _get_current_function_mode_stack
 
-from modulekg_widgets.engine.monitoring.attention import forget_interrupted
-from modulekg_widgets.engine.monitoring.attention_logits import Attention
-from modulekg_widgets.engine.monitoring.metrics.base import NoValueError
+from modulekg_widgets.engine.monitoring.hooks.attention import forget_interrupted
+from modulekg_widgets.engine.monitoring.measures.attention_logits import Attention
+from modulekg_widgets.engine.monitoring.metric import NoValueError
 from monitoring.attention_samples import B, E, Fused, H, L, N, S, W, check, projected, random, reference, watched
 
 

@@ -9,8 +9,8 @@ import pytest
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import UnknownNameError
-from modulekg_widgets.engine.monitoring.merging import BESIDE, RULES, Layout, Table, beside, rebinned
-from modulekg_widgets.engine.monitoring.metrics.base import MERGED, METRICS, MetricKind
+from modulekg_widgets.engine.monitoring.merge.rules import BESIDE, RULES, Layout, Table, beside, rebinned
+from modulekg_widgets.engine.monitoring.metric import MERGED, METRICS, MetricKind
 from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Form, Slot, flat
 
 NAN = float("nan")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from modulekg_widgets.engine.monitoring import ring as module
-from modulekg_widgets.engine.monitoring.ring import ROWS, PackedRow, Ring
+from modulekg_widgets.engine.monitoring.hooks import ring as module
+from modulekg_widgets.engine.monitoring.hooks.ring import ROWS, PackedRow, Ring
 
 BIG = 2**24 + 1  # the first whole number that float32 has not
 

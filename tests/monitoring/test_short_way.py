@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.monitoring import taps
 from modulekg_widgets.engine.monitoring.config import Measurement
-from modulekg_widgets.engine.monitoring.entry import Entry, Journal
-from modulekg_widgets.engine.monitoring.metrics.base import METRICS
-from modulekg_widgets.engine.monitoring.rota import Rota
+from modulekg_widgets.engine.monitoring.hooks import module_hooks as taps
+from modulekg_widgets.engine.monitoring.hooks.active_metrics import Rota
+from modulekg_widgets.engine.monitoring.hooks.entry import Entry, Journal
+from modulekg_widgets.engine.monitoring.metric import METRICS
 from modulekg_widgets.engine.monitoring.schedule import Linear
 from monitoring.surroundings import own_metrics
 

@@ -6,8 +6,8 @@ import numpy as np
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.axes.axis import Axis
-from modulekg_widgets.engine.pruning.draft import Draft
-from modulekg_widgets.engine.pruning.selection import Selection
+from modulekg_widgets.engine.pruning.plan.attempt import Draft
+from modulekg_widgets.engine.pruning.plan.selection import Selection
 
 
 def draft_of(axis: Axis, plan: mk.PruningPlan) -> Draft:

@@ -12,7 +12,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from axes.checks import seeded
-from modulekg_widgets.engine.pruning.edits import Edits, TensorEdit
+from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit
 
 
 def edits_of(*cuts: Any) -> Edits:

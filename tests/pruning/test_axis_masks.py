@@ -9,7 +9,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import CutError, UnknownAxisError
-from modulekg_widgets.engine.pruning.axis_masks import AxisMasks, Edit
+from modulekg_widgets.engine.pruning.plan.draft import AxisMasks, Edit
 
 
 def net() -> nn.Module:

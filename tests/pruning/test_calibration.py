@@ -13,9 +13,9 @@ from torch import nn
 import modulekg_widgets as mk
 from axes.checks import seeded
 from modulekg_widgets.engine.errors import CutError
-from modulekg_widgets.engine.pruning.activations import Activation
-from modulekg_widgets.engine.pruning.criteria import Hessian, Taylor
-from modulekg_widgets.engine.pruning.importance import score
+from modulekg_widgets.engine.pruning.importance.activations import Activation
+from modulekg_widgets.engine.pruning.importance.criteria import Hessian, Taylor
+from modulekg_widgets.engine.pruning.importance.importance import score
 from pruning.importance_samples import each_criterion, image, labels, pairs, snapshot, terms, traced
 
 Tensor = torch.Tensor

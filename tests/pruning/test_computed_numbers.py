@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.outcome import Outcome
-from modulekg_widgets.engine.pruning.reference import disagreement
-from modulekg_widgets.engine.pruning.repair import Repair
+from modulekg_widgets.engine.pruning.plan.outcome import Outcome
+from modulekg_widgets.engine.pruning.plan.reference import disagreement
+from modulekg_widgets.engine.pruning.plan.repair import Repair
 from pruning.drafts import draft_of
 
 Tensor = torch.Tensor

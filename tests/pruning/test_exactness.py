@@ -17,10 +17,10 @@ from axes import transformers_models
 from axes.random_models import SIZE, Builder, builders
 from axes.zoo import family, float_models, zoo_case
 from modulekg_widgets.engine.axes.precision import rescaled
-from modulekg_widgets.engine.pruning.draft import Draft
-from modulekg_widgets.engine.pruning.plan import _Planner
-from modulekg_widgets.engine.pruning.reference import disagreement
-from modulekg_widgets.engine.pruning.request import Request
+from modulekg_widgets.engine.pruning.plan.attempt import Draft
+from modulekg_widgets.engine.pruning.plan.plan import _Planner
+from modulekg_widgets.engine.pruning.plan.reference import disagreement
+from modulekg_widgets.engine.pruning.plan.request import Request
 from pruning.battery import differs, state_of
 
 nightly = pytest.mark.nightly

@@ -15,11 +15,11 @@ import torch
 from torch import nn
 
 import modulekg_widgets.engine.pruning as pruning
-from modulekg_widgets.engine.pruning.cut import cut
-from modulekg_widgets.engine.pruning.masking import mask
-from modulekg_widgets.engine.pruning.receipt import Receipt
-from modulekg_widgets.engine.pruning.tensors import cut_tensor, uncut_tensor, unzero_tensor, zero_tensor
-from modulekg_widgets.engine.pruning.transaction import Write, commit
+from modulekg_widgets.engine.pruning.cut.cut import cut
+from modulekg_widgets.engine.pruning.cut.masking import mask
+from modulekg_widgets.engine.pruning.cut.receipt import Receipt
+from modulekg_widgets.engine.pruning.cut.tensors import cut_tensor, uncut_tensor, unzero_tensor, zero_tensor
+from modulekg_widgets.engine.pruning.cut.transaction import Write, commit
 from pruning.edits_of_cut import small_edits, state_of, step, trained
 
 FOLDER = str(Path(pruning.__file__).parent)

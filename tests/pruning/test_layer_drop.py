@@ -11,11 +11,11 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.axes.precision import In
-from modulekg_widgets.engine.pruning.modes import widest
-from modulekg_widgets.engine.pruning.plan import _Planner
-from modulekg_widgets.engine.pruning.reference import disagreement
-from modulekg_widgets.engine.pruning.repair import Draft
-from modulekg_widgets.engine.pruning.request import Request
+from modulekg_widgets.engine.pruning.plan.modes import widest
+from modulekg_widgets.engine.pruning.plan.plan import _Planner
+from modulekg_widgets.engine.pruning.plan.reference import disagreement
+from modulekg_widgets.engine.pruning.plan.repair import Draft
+from modulekg_widgets.engine.pruning.plan.request import Request
 from modulekg_widgets.engine.torch_runtime.draws import Draws
 
 HEAD, HEADS, LAYERS, DROPPED = 8, 4, 4, 0.4

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.cut import cut
-from modulekg_widgets.engine.pruning.masking import mask
+from modulekg_widgets.engine.pruning.cut.cut import cut
+from modulekg_widgets.engine.pruning.cut.masking import mask
 from pruning.edits_of_cut import bytes_of, edits_by_hand, small_edits, state_of, step, trained, values_of
 
 GONE, KEPT = [0, 3], [1, 2, 4, 5]

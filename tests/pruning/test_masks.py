@@ -16,8 +16,8 @@ from torch.nn.utils import parametrizations, prune
 
 import modulekg_widgets as mk
 from axes.checks import seeded
-from modulekg_widgets.engine.pruning.mask_inference import infer_masks
-from modulekg_widgets.engine.pruning.masks import load_masks, read_masks
+from modulekg_widgets.engine.pruning.nni.mask_files import load_masks, read_masks
+from modulekg_widgets.engine.pruning.nni.mask_inference import infer_masks
 from pruning.mask_samples import Depthwise, Grouped, Residual, channels, image, rows, trained
 
 Masks = dict[str, Any]

@@ -25,7 +25,7 @@ from torch.optim import (
 )
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.cut import cut
+from modulekg_widgets.engine.pruning.cut.cut import cut
 from pruning.edits_of_cut import small_edits, state_of, step, trained
 
 GONE, KEPT = [0, 3], [1, 2, 4, 5]

@@ -12,7 +12,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from axes.checks import seeded
-from modulekg_widgets.engine.pruning.cut import cut
+from modulekg_widgets.engine.pruning.cut.cut import cut
 from pruning.edits_of_cut import (
     Small,
     bytes_of,

@@ -11,8 +11,8 @@ import torchvision
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.axis_masks import AxisMasks
-from modulekg_widgets.engine.pruning.size_terms import SizeTerms, size_terms
+from modulekg_widgets.engine.pruning.plan.draft import AxisMasks
+from modulekg_widgets.engine.pruning.plan.size_terms import SizeTerms, size_terms
 
 IMAGE = (1, 3, 64, 64)
 MODELS: dict[str, tuple[int, ...]] = {

@@ -13,10 +13,10 @@ from torch.nn.utils import prune
 
 import modulekg_widgets as mk
 from axes.checks import seeded
-from modulekg_widgets.engine.pruning.conflicts import fix_conflicts
-from modulekg_widgets.engine.pruning.mask_inference import infer_masks
-from modulekg_widgets.engine.pruning.plan import plan
-from modulekg_widgets.engine.pruning.speedup import speedup
+from modulekg_widgets.engine.pruning.nni.conflicts import fix_conflicts
+from modulekg_widgets.engine.pruning.nni.mask_inference import infer_masks
+from modulekg_widgets.engine.pruning.nni.speedup import speedup
+from modulekg_widgets.engine.pruning.plan.plan import plan
 from pruning.mask_samples import (
     Dense,
     Depthwise,

@@ -171,7 +171,7 @@ class Wrong(nn.Module):
 
 def test_an_axis_with_which_the_values_differ_stays_and_the_others_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison is told that cuts of one axis are wrong, as where a coincidence of sizes hides an error."""
-    from modulekg_widgets.engine.pruning import repair
+    from modulekg_widgets.engine.pruning.plan import repair
 
     torch.manual_seed(0)
     model, x = Wrong(), torch.randn(3, 4)
@@ -191,7 +191,7 @@ def test_an_axis_with_which_the_values_differ_stays_and_the_others_go(monkeypatc
 
 
 def test_a_model_that_chance_moves_is_not_said_to_be_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    from modulekg_widgets.engine.pruning import reference
+    from modulekg_widgets.engine.pruning.plan import reference
 
     monkeypatch.setattr(reference, "_disagreement", lambda *_: 0.1)
     graph = mk.trace(Wrong(), torch.randn(3, 4))

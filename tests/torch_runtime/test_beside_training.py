@@ -12,10 +12,10 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning import repair
-from modulekg_widgets.engine.pruning.dryrun import rehearse
-from modulekg_widgets.engine.rewriting.recording import record
-from modulekg_widgets.engine.tracing.playback import Playback
+from modulekg_widgets.engine.playback.player import Playback
+from modulekg_widgets.engine.pruning.plan import repair
+from modulekg_widgets.engine.pruning.plan.dry_run import rehearse
+from modulekg_widgets.engine.rewriting.function_modules.recording import record
 from torch_runtime.training import net_and_input, training_beside
 
 TARGETS = torch.tensor([0, 3])

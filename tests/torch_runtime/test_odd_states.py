@@ -14,9 +14,9 @@ from torch.testing._internal.two_tensor import TwoTensor
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.identity.hyperparameters import hyperparameters
+from modulekg_widgets.engine.playback.player import Playback
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
-from modulekg_widgets.engine.tracing.playback import Playback
 from tracing.samples import Calls, unchanged
 
 

@@ -13,9 +13,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from torchvision import models
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.tracing import formulas
+from modulekg_widgets.engine.operators import formulas
+from modulekg_widgets.engine.operators.user_operators import UserOperator, user_operators
 from modulekg_widgets.engine.tracing.flops import Flops
-from modulekg_widgets.engine.tracing.operators import UserOperator, user_operators
 from tracing.samples import Calls
 
 Tensor = torch.Tensor

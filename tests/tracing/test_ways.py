@@ -14,7 +14,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import TraceError
-from modulekg_widgets.engine.tracing.operators import UserOperator, user_operators
+from modulekg_widgets.engine.operators.user_operators import UserOperator, user_operators
 from tracing.samples import Calls, surroundings, unchanged
 
 Tensor = torch.Tensor

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 from modulekg_widgets.engine.tracing.execution import run
-from modulekg_widgets.engine.tracing.structure import leaves, tensors
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 from tracing.samples import Calls, unchanged
 

@@ -48,8 +48,8 @@ INPUT = torch.tensor([[[[1.0, -2.0], [float("nan"), 4.0]]], [[[0.0, 1.0], [2.0, 
 
 def golden_passes() -> dict[str, Any]:
     """Payload and one page of pictures of each sample, as they are sent."""
-    from modulekg_widgets.engine.tracing.playback import Playback
-    from modulekg_widgets.widgets.forward_payload import forward_payload, maps_message
+    from modulekg_widgets.engine.playback.player import Playback
+    from modulekg_widgets.engine.views.forward_payload import forward_payload, maps_message
 
     found = {}
     for name, model in (("residual", residual()), ("stops", stops())):

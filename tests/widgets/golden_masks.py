@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.axis_masks import AxisMasks
-from modulekg_widgets.widgets.mask_payload import mask_payload
+from modulekg_widgets.engine.pruning.plan.draft import AxisMasks
+from modulekg_widgets.engine.views.mask_payload import mask_payload
 
 _LINE = r"[\w./-]+\.py:\d+"
 CASES = [("local", 0.25), ("local", 0.5), ("local", 0.99), ("global", 0.3), ("global", 0.6)]

@@ -9,8 +9,8 @@ from torch import nn
 
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode, UserNode
 from modulekg_widgets.engine.knowledge.records import model_record
-from modulekg_widgets.widgets.knowledge_findings import Fit, findings_of
-from modulekg_widgets.widgets.knowledge_payload import knowledge_payload
+from modulekg_widgets.engine.views.knowledge_findings import Fit, findings_of
+from modulekg_widgets.engine.views.knowledge_payload import knowledge_payload
 from widgets.golden_models import Block, Holder
 
 

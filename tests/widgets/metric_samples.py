@@ -17,9 +17,9 @@ from ipywidgets.widgets.widget import _instances
 
 from modulekg_widgets.engine.monitoring.readings import Slot, flat
 from modulekg_widgets.engine.monitoring.run import Run
-from modulekg_widgets.widgets.metric_panel import MetricPanel
-from modulekg_widgets.widgets.metric_reader import Updates
-from modulekg_widgets.widgets.metric_stream import MetricStream
+from modulekg_widgets.engine.views.metric_reader import Updates
+from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel
+from modulekg_widgets.widgets.metric_panel.stream import MetricStream
 
 Name = tuple[str, str]  # module, metric
 TICK = 0.001  # seconds of a simulated clock; a look takes as long

@@ -7,7 +7,7 @@ from ipywidgets.widgets.widget import _instances
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.widgets import _base
+from modulekg_widgets.widgets.shared import base as _base
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.widgets.picture import svg
+from modulekg_widgets.engine.views.pictures.hierarchy import svg
 from widgets.golden_models import MODELS
 
 PAYLOADS = [

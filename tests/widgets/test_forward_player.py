@@ -15,9 +15,10 @@ from ipywidgets.widgets.widget import _instances
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.tracing import playback
-from modulekg_widgets.widgets import forward_player, main_thread
-from modulekg_widgets.widgets.forward_player import ForwardPlayer
+from modulekg_widgets.engine.playback import player as playback
+from modulekg_widgets.widgets.forward_player import forward_player
+from modulekg_widgets.widgets.forward_player.forward_player import ForwardPlayer
+from modulekg_widgets.widgets.shared import main_thread
 from tracing.samples import unchanged
 from widgets.forward_samples import FOLDER, HOSTILE, INPUT, golden_passes, residual, stops
 

@@ -11,8 +11,9 @@ from jupyter_client.manager import start_new_kernel
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.widgets import kernel_objects, lab_tabs
-from modulekg_widgets.widgets.kernel_objects import MOST_OBJECTS, TARGET, KernelObjects
+from modulekg_widgets.widgets.lab import kernel_objects
+from modulekg_widgets.widgets.lab import tabs as lab_tabs
+from modulekg_widgets.widgets.lab.kernel_objects import MOST_OBJECTS, TARGET, KernelObjects
 
 LONG = 120  # seconds for a kernel on a busy machine
 
@@ -284,7 +285,7 @@ def test_a_kernel_tells_after_each_cell_and_opens_no_comm(kernel: Any) -> None:
 
 
 def test_errors_never_reach_a_cell(kernel: Any) -> None:
-    run(kernel, "from modulekg_widgets.widgets.kernel_objects import KernelObjects as _Objects")
+    run(kernel, "from modulekg_widgets.widgets.lab.kernel_objects import KernelObjects as _Objects")
     run(kernel, "_listed, _Objects.listed = _Objects.listed, lambda self: 1 / 0")
     assert run(kernel, "print('fine')") == [("stream", {"name": "stdout", "text": "fine\n"})]
     run(kernel, "_Objects.listed = _listed")

@@ -18,11 +18,11 @@ import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import TooLargeError, UnknownAttributeError, UnknownNameError, UnknownPathError
 from modulekg_widgets.engine.knowledge.analysis.importance import importance
 from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.widgets import knowledge_explorer
-from modulekg_widgets.widgets._base import WidgetValueError
-from modulekg_widgets.widgets.knowledge_findings import Findings, findings_of
-from modulekg_widgets.widgets.linking import joints_of
-from modulekg_widgets.widgets.payload import text
+from modulekg_widgets.engine.views.knowledge_findings import Findings, findings_of
+from modulekg_widgets.engine.views.payload import text
+from modulekg_widgets.widgets.knowledge_explorer import knowledge_explorer
+from modulekg_widgets.widgets.shared.base import WidgetValueError
+from modulekg_widgets.widgets.workbench.linking import joints_of
 from widgets.golden_models import Block
 from widgets.knowledge_samples import Graph, contents_of, golden_knowledge, payload_of, sample_contents, small, wide
 

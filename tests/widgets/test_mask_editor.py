@@ -21,7 +21,7 @@ from modulekg_widgets.engine.errors import (
     UnknownNameError,
     UnknownPathError,
 )
-from modulekg_widgets.widgets._base import WidgetValueError
+from modulekg_widgets.widgets.shared.base import WidgetValueError
 from widgets.mask_page import Page
 
 X = torch.zeros(2, 4)
@@ -201,8 +201,8 @@ def test_beside_a_running_cell_the_draft_changes_and_the_model_waits(
     editor: mk.MaskEditor, page: Page, model: nn.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting: list[Any] = []
-    monkeypatch.setattr("modulekg_widgets.widgets.mask_messages.when_idle", waiting.append)
-    monkeypatch.setattr("modulekg_widgets.widgets.mask_editor.when_idle", waiting.append)
+    monkeypatch.setattr("modulekg_widgets.widgets.mask_editor.messages.when_idle", waiting.append)
+    monkeypatch.setattr("modulekg_widgets.widgets.mask_editor.mask_editor.when_idle", waiting.append)
     original = bytes_of(model)
 
     def beside() -> None:

@@ -16,9 +16,9 @@ from ipywidgets.widgets.widget import _instances
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.monitoring.recording import load_recording
 from modulekg_widgets.engine.monitoring.run import Run
-from modulekg_widgets.widgets.metric_panel import MetricPanel
+from modulekg_widgets.engine.monitoring.sinks.recording import load_recording
+from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel
 from widgets.metric_samples import (
     FakeComm,
     fake_kernel,
@@ -260,7 +260,7 @@ def test_closing_leaves_no_comm_and_no_thread(run: Run, kernel: list[FakeComm]) 
 def test_a_second_run_of_the_cell_replaces_the_panel(
     run: Run, kernel: list[FakeComm], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from modulekg_widgets.widgets import _base
+    from modulekg_widgets.widgets.shared import base as _base
 
     for number in range(3):
         monkeypatch.setattr(_base, "_current_run", lambda number=number: ("cell", f"run {number}"))

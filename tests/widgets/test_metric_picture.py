@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from modulekg_widgets.engine.monitoring.run import Run
-from modulekg_widgets.widgets.metric_panel import MetricPanel
-from modulekg_widgets.widgets.metric_picture import TO_KEEP
+from modulekg_widgets.engine.views.pictures.metrics import TO_KEEP
+from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel
 from widgets.metric_samples import live_run, measured_run, put
 
 
@@ -91,7 +91,7 @@ def test_the_picture_of_much_is_small(panel: MetricPanel) -> None:
 def test_the_picture_of_a_very_long_run_does_not_keep_the_cell_waiting(
     panel: MetricPanel, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("modulekg_widgets.widgets.metric_picture.SECONDS", 0.05)
+    monkeypatch.setattr("modulekg_widgets.engine.views.pictures.metrics.SECONDS", 0.05)
     for step in range(100_000):
         put(run, step, {("", "loss"): 1.0})
     assert texts(picture(panel))[-1] == "the beginning of a long training"

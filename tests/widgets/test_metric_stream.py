@@ -11,7 +11,7 @@ import pytest
 
 from modulekg_widgets.engine.monitoring.readings import Slot
 from modulekg_widgets.engine.monitoring.run import Run
-from modulekg_widgets.widgets.metric_stream import IN_FLIGHT
+from modulekg_widgets.widgets.metric_panel.stream import IN_FLIGHT
 from widgets.metric_samples import TICK, Owner, Page, live_run, put
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from modulekg_widgets.engine.monitoring.readings import Row
 from modulekg_widgets.engine.monitoring.run import Alert
-from modulekg_widgets.widgets import metric_reader, metric_update
-from modulekg_widgets.widgets.metric_reader import Updates
-from modulekg_widgets.widgets.metric_update import most_telling
+from modulekg_widgets.engine.views import metric_reader, metric_update
+from modulekg_widgets.engine.views.metric_reader import Updates
+from modulekg_widgets.engine.views.metric_update import most_telling
 from widgets.metric_samples import Page, histogram, live_run, put
 
 INF, NAN = math.inf, math.nan

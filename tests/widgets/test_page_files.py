@@ -14,8 +14,8 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import PlanFileError
-from modulekg_widgets.engine.pruning import plan_folder
-from modulekg_widgets.engine.pruning.plan_folder import PlanFolder
+from modulekg_widgets.engine.pruning.plan import plan_folder
+from modulekg_widgets.engine.pruning.plan.plan_folder import PlanFolder
 from modulekg_widgets.engine.safe_files import NewFile
 from widgets.mask_page import Page
 

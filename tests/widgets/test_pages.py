@@ -17,7 +17,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.monitoring.run import Run
-from modulekg_widgets.widgets.pages import CONTAINERS, page_data
+from modulekg_widgets.widgets.pages.pages import CONTAINERS, page_data
 from widgets.metric_samples import Page, histogram, live_run, put
 
 PAYLOADS = [

@@ -8,8 +8,8 @@ from torchvision.models import list_models
 
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.knowledge.zoo import meta_weights, torchvision_builders
-from modulekg_widgets.widgets.opening import AT_FIRST, first_opening, rows_of
-from modulekg_widgets.widgets.payload import model_payload
+from modulekg_widgets.engine.views.opening import AT_FIRST, first_opening, rows_of
+from modulekg_widgets.engine.views.payload import model_payload
 from widgets.golden_models import payloads
 
 SAMPLE = ["resnet152", "vit_b_16", "swin_t", "maskrcnn_resnet50_fpn", "raft_small", "inception_v3", "mvit_v2_s"]

@@ -21,8 +21,8 @@ from torchvision.models import resnet18, resnet152
 
 import modulekg_widgets as mk
 from browser.hostile import PAYLOADS
-from modulekg_widgets.widgets import raster
-from modulekg_widgets.widgets.raster import FOOT, LARGEST, TALLEST, WORDS, png, polylines
+from modulekg_widgets.engine.views.pictures import raster
+from modulekg_widgets.engine.views.pictures.raster import FOOT, LARGEST, TALLEST, WORDS, png, polylines
 from widgets.golden_models import MODELS
 from widgets.metric_samples import live_run, put
 

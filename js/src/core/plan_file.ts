@@ -1,4 +1,4 @@
-// What plan.save writes, as far as a reader of it is shown: see modulekg_widgets/engine/pruning/plan_file.py.
+// What plan.save writes, as far as a reader of it is shown: see modulekg_widgets/engine/pruning/plan/plan_file.py.
 
 import { FileProblem } from "./file_problem";
 import { type Check, isArrayOf, isInteger, isObject } from "./payload_checks";

@@ -1,4 +1,4 @@
-// What one kernel has, as its Python side tells it: see modulekg_widgets/widgets/kernel_objects.py.
+// What one kernel has, as its Python side tells it: see modulekg_widgets/widgets/lab/kernel_objects.py.
 
 import type { ISessionContext } from "@jupyterlab/apputils";
 import { type Kernel, KernelMessage } from "@jupyterlab/services";

@@ -17,7 +17,7 @@ describe("names that may stand in a line", () => {
 describe("lines", () => {
   it("names the object and the tab", () => {
     expect(lineFor("graph", "net", "mkg-1")).toBe(
-      '__import__("modulekg_widgets.widgets.lab_tabs", fromlist=["tabs"]).show_graph(net, "mkg-1")'
+      '__import__("modulekg_widgets.widgets.lab.tabs", fromlist=["tabs"]).show_graph(net, "mkg-1")'
     );
   });
 

@@ -65,7 +65,7 @@ function called(what: string, name: string, tab: string, inputs?: string): strin
     throw new Error("not a name"); // never with the text: errors may reach the page as HTML
   }
   const given = inputs === undefined ? "" : `, (\n${inputs}\n)`;
-  return `__import__("modulekg_widgets.widgets.lab_tabs", fromlist=["tabs"]).${what}(${name}, "${tab}"${given})`;
+  return `__import__("modulekg_widgets.widgets.lab.tabs", fromlist=["tabs"]).${what}(${name}, "${tab}"${given})`;
 }
 
 /** Makes the kernel tell what it has. */

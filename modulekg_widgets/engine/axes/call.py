@@ -20,9 +20,9 @@ from modulekg_widgets.engine.axes.algebra import (
     total,
 )
 from modulekg_widgets.engine.errors import UnknownNameError, shown
+from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
-from modulekg_widgets.engine.tracing.operators import user_operators
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.index_buffers import IndexBuffers

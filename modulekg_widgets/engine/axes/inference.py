@@ -29,9 +29,9 @@ from modulekg_widgets.engine.axes.index_buffers import IndexBuffers
 from modulekg_widgets.engine.axes.liveness import live_operators
 from modulekg_widgets.engine.axes.triangles import tie_triangles
 from modulekg_widgets.engine.axes.unreached import unreached
+from modulekg_widgets.engine.operators.signature import signature_of
+from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.tracing.dataflow import INPUT, PARAMETER, Dataflow, DataNode, OperatorNode, Unknown
-from modulekg_widgets.engine.tracing.operators import user_operators
-from modulekg_widgets.engine.tracing.signature import signature_of
 
 log = logging.getLogger("modulekg_widgets")
 REMEDY = "register a rule with @mk.axis_rule({name!r}), or mk.axis_rule({name!r}, like='aten::…')"

@@ -10,8 +10,8 @@ from typing import Any
 from modulekg_widgets.engine.axes.call import Call, Rule, rules
 from modulekg_widgets.engine.axes.inference import rule_named
 from modulekg_widgets.engine.errors import DuplicateNameError, ModuleKGError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.operators.user_operators import UserOperator, user_operators
 from modulekg_widgets.engine.registry import check_function, is_new_version
-from modulekg_widgets.engine.tracing.operators import UserOperator, user_operators
 
 
 class AxisRuleError(ModuleKGError, ValueError):

@@ -7,8 +7,8 @@ say; where nothing tells, the order says which half is read, and the axis keeps 
 from __future__ import annotations
 
 from modulekg_widgets.engine.axes.call import Call, plain_name
+from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
-from modulekg_widgets.engine.tracing.operators import user_operators
 
 # per operator the argument of which a triangle is read, and the flag that says so, where there is one
 READERS: dict[str, tuple[str, str | None]] = {

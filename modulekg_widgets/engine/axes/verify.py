@@ -23,11 +23,11 @@ from modulekg_widgets.engine.errors import ModuleKGError, TraceError, shown
 from modulekg_widgets.engine.identity.hierarchy import walk
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
+from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_tensors
 from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
 from modulekg_widgets.engine.tracing.dataflow import ATTRIBUTE, DataNode
 from modulekg_widgets.engine.tracing.plain_tensors import put_tables
 from modulekg_widgets.engine.tracing.state import on_stage
-from modulekg_widgets.engine.tracing.structure import leaves, tensors, with_tensors
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.algebra import Term

@@ -11,7 +11,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.hierarchy import Walk, class_name, is_script, unwrapped, walk
-from modulekg_widgets.engine.monitoring.metrics.base import METRICS, ConfigError, ConfiguredMetric, MetricKind
+from modulekg_widgets.engine.monitoring.metric import METRICS, ConfigError, ConfiguredMetric, MetricKind
 from modulekg_widgets.engine.monitoring.schedule import EVERY_STEP, Schedule, looks_like_schedule, schedule, united
 
 ModuleKey: TypeAlias = "str | type[nn.Module]"

@@ -16,19 +16,19 @@ from modulekg_widgets.engine.identity.hierarchy import class_name, module_state
 from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.monitoring.alerts import ORIGIN, Bound, first_origin
 from modulekg_widgets.engine.monitoring.config import Config, measurements, opaque_paths, root_of
-from modulekg_widgets.engine.monitoring.distributed import Ranks, is_distributed
-from modulekg_widgets.engine.monitoring.entry import Entry, Journal
-from modulekg_widgets.engine.monitoring.gather import TRACK, WEIGHTS, Observation
 from modulekg_widgets.engine.monitoring.hessian import hessian
-from modulekg_widgets.engine.monitoring.outlets import Outlets
-from modulekg_widgets.engine.monitoring.quick import Unscaled
+from modulekg_widgets.engine.monitoring.hooks.active_metrics import Rota
+from modulekg_widgets.engine.monitoring.hooks.entry import Entry, Journal
+from modulekg_widgets.engine.monitoring.hooks.gather import TRACK, WEIGHTS, Observation
+from modulekg_widgets.engine.monitoring.hooks.module_hooks import Watcher
+from modulekg_widgets.engine.monitoring.hooks.quick import Unscaled
+from modulekg_widgets.engine.monitoring.hooks.ring import PackedRow, Ring
+from modulekg_widgets.engine.monitoring.hooks.without_data import WithoutData
+from modulekg_widgets.engine.monitoring.merge.distributed import Ranks, is_distributed
 from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Row, Slot
-from modulekg_widgets.engine.monitoring.ring import PackedRow, Ring
-from modulekg_widgets.engine.monitoring.rota import Rota
 from modulekg_widgets.engine.monitoring.run import Alert, Run
 from modulekg_widgets.engine.monitoring.schedule import events_of
-from modulekg_widgets.engine.monitoring.taps import Watcher
-from modulekg_widgets.engine.monitoring.without_data import WithoutData
+from modulekg_widgets.engine.monitoring.sinks.sink_set import Outlets
 
 if TYPE_CHECKING:
     from torch import nn

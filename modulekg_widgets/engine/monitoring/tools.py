@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from modulekg_widgets.engine.monitoring import metrics as _metrics
 from modulekg_widgets.engine.monitoring.hessian import hessian
-from modulekg_widgets.engine.monitoring.merging import rule_of
-from modulekg_widgets.engine.monitoring.metrics.base import METRICS, NEEDS, ConfigError, ConfiguredMetric, NoValueError
+from modulekg_widgets.engine.monitoring.merge.rules import rule_of
+from modulekg_widgets.engine.monitoring.metric import METRICS, NEEDS, ConfigError, ConfiguredMetric, NoValueError
 from modulekg_widgets.engine.monitoring.readings import Reading
 from modulekg_widgets.engine.monitoring.run import Alert, Run
 from modulekg_widgets.engine.monitoring.schedule import schedule

@@ -11,11 +11,11 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import RewritingError, TraceError, shown
 from modulekg_widgets.engine.keywords import called_as
-from modulekg_widgets.engine.rewriting.function_module import CallSite, FunctionModule
-from modulekg_widgets.engine.rewriting.kinds import functions_in, test_of
-from modulekg_widgets.engine.rewriting.listening import listener_of
-from modulekg_widgets.engine.rewriting.recording import record, record_graph
-from modulekg_widgets.engine.rewriting.sites import Sites, holder_name
+from modulekg_widgets.engine.rewriting.function_modules.function_module import CallSite, FunctionModule
+from modulekg_widgets.engine.rewriting.function_modules.kinds import functions_in, test_of
+from modulekg_widgets.engine.rewriting.function_modules.listening import listener_of
+from modulekg_widgets.engine.rewriting.function_modules.recording import record, record_graph
+from modulekg_widgets.engine.rewriting.function_modules.sites import Sites, holder_name
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 

@@ -12,9 +12,15 @@ from torch import nn
 from modulekg_widgets.engine.errors import NotAModuleError, RewritingError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.hierarchy import Walk, is_script, module_state, walk
 from modulekg_widgets.engine.keywords import called_as
-from modulekg_widgets.engine.rewriting.fitting import chained, difference, misfit, result_shapes, written_only
+from modulekg_widgets.engine.rewriting.function_modules.fitting import (
+    chained,
+    difference,
+    misfit,
+    result_shapes,
+    written_only,
+)
+from modulekg_widgets.engine.rewriting.function_modules.sites import when_active
 from modulekg_widgets.engine.rewriting.select import plain_name
-from modulekg_widgets.engine.rewriting.sites import when_active
 
 Replaced = Mapping[str, tuple[nn.Module, nn.Module]]
 

@@ -11,8 +11,8 @@ from torch import nn
 from modulekg_widgets.engine.errors import NotAModuleError, RewritingError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.hierarchy import is_script, module_state, unwrapped, walk
 from modulekg_widgets.engine.keywords import called_as
-from modulekg_widgets.engine.rewriting.kinds import test_of
-from modulekg_widgets.engine.rewriting.sites import when_active
+from modulekg_widgets.engine.rewriting.function_modules.kinds import test_of
+from modulekg_widgets.engine.rewriting.function_modules.sites import when_active
 
 
 @called_as("mk.rewrite.get")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from modulekg_widgets.engine.rewriting.chains import find_chains
-from modulekg_widgets.engine.rewriting.function_module import FunctionModule
-from modulekg_widgets.engine.rewriting.function_modules import (
+from modulekg_widgets.engine.rewriting.function_modules.context import (
     FunctionModules,
     activate,
     deactivate,
     function_modules,
     is_active,
 )
+from modulekg_widgets.engine.rewriting.function_modules.function_module import FunctionModule
 from modulekg_widgets.engine.rewriting.recipes.folding import Folding, fold_conv_bn
 from modulekg_widgets.engine.rewriting.recipes.low_rank import Adaptation, low_rank, merge_low_rank
 from modulekg_widgets.engine.rewriting.recipes.quantisation import FakeQuantization, fake_quant

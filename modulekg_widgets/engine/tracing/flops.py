@@ -12,8 +12,7 @@ import torch
 from torch.utils.flop_counter import flop_registry
 
 from modulekg_widgets.engine.errors import TraceError, shown
-from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode, Unknown
-from modulekg_widgets.engine.tracing.formulas import (
+from modulekg_widgets.engine.operators.formulas import (
     FREE,
     PER_INPUT,
     PER_OUTPUT,
@@ -22,9 +21,10 @@ from modulekg_widgets.engine.tracing.formulas import (
     multiply_adds,
     nodes_in,
 )
-from modulekg_widgets.engine.tracing.operators import user_operators
-from modulekg_widgets.engine.tracing.signature import signature_of
-from modulekg_widgets.engine.tracing.structure import with_leaves
+from modulekg_widgets.engine.operators.signature import signature_of
+from modulekg_widgets.engine.operators.user_operators import user_operators
+from modulekg_widgets.engine.torch_runtime.structure import with_leaves
+from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode, Unknown
 
 log = logging.getLogger("modulekg_widgets")
 REMEDY = "tell its cost with mk.axis_rule({name!r}, flops=lambda *args: …), or name a like operator"

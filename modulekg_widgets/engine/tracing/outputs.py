@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.torch_runtime.structure import entries, leaves
 from modulekg_widgets.engine.tracing.dataflow import DataNode
-from modulekg_widgets.engine.tracing.structure import entries, leaves
 
 Wanted = Sequence[str | int]
 NEXT_CALL = {"past_key_values", "past_buckets_states", "cache_params", "mems"}  # what serves the next call

@@ -16,9 +16,12 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from modulekg_widgets.engine.operators.signature import Signature, on_meta, signature_of
+from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.torch_runtime.caches import kept_result
 from modulekg_widgets.engine.torch_runtime.calls import Given, hearing_calls
 from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.torch_runtime.structure import is_plain, tensors, with_tensors
 from modulekg_widgets.engine.tracing.call_arguments import Arguments, flat_tensors, replaced
 from modulekg_widgets.engine.tracing.dataflow import (
     ATTRIBUTE,
@@ -34,12 +37,9 @@ from modulekg_widgets.engine.tracing.dataflow import (
 from modulekg_widgets.engine.tracing.execution import constant_value
 from modulekg_widgets.engine.tracing.layouts import remembered
 from modulekg_widgets.engine.tracing.leftovers import Leftovers
-from modulekg_widgets.engine.tracing.operators import user_operators
 from modulekg_widgets.engine.tracing.plain_tensors import Tables
-from modulekg_widgets.engine.tracing.signature import Signature, on_meta, signature_of
 from modulekg_widgets.engine.tracing.source import CallingLines
 from modulekg_widgets.engine.tracing.state import Held
-from modulekg_widgets.engine.tracing.structure import is_plain, tensors, with_tensors
 
 Tensor = torch.Tensor
 # what leaves tensors without an operator

@@ -15,8 +15,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, UninitializedModuleError, shown
 from modulekg_widgets.engine.identity.hierarchy import Walk, unwrapped, walk
 from modulekg_widgets.engine.torch_runtime.calls import Given
+from modulekg_widgets.engine.torch_runtime.inputs import call_arguments, input_tensors, list_hint
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.shadow import ALL, SHARED
+from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
 from modulekg_widgets.engine.torch_runtime.unfused import Unfused
 from modulekg_widgets.engine.tracing.dataflow import (
     INPUT,
@@ -25,13 +27,11 @@ from modulekg_widgets.engine.tracing.dataflow import (
     Modules,
     OperatorNode,
 )
-from modulekg_widgets.engine.tracing.inputs import call_arguments, input_tensors, list_hint
 from modulekg_widgets.engine.tracing.leftovers import Leftovers
 from modulekg_widgets.engine.tracing.plain_tensors import Tables
 from modulekg_widgets.engine.tracing.recorder import Recorder, recording
 from modulekg_widgets.engine.tracing.source import CallingLines, Source
 from modulekg_widgets.engine.tracing.state import held_tensors, module_places, on_stage, own_tensors
-from modulekg_widgets.engine.tracing.structure import tensors, with_tensors
 
 log = logging.getLogger("modulekg_widgets")
 META, FAKE, REAL = "meta", "fake", "real"

@@ -12,7 +12,7 @@ from axes.rules.harness import Example
 from axes.rules.inferred import Inferred
 from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.axes.expression import rearranged
-from modulekg_widgets.engine.tracing.structure import tensors
+from modulekg_widgets.engine.torch_runtime.structure import tensors
 
 Orders = Mapping[Term, np.ndarray]
 SEEDS = (0, 1)

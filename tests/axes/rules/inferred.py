@@ -15,8 +15,8 @@ from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Term, atoms, fin
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.call import nodes_in
 from modulekg_widgets.engine.axes.graph import DataflowGraph
+from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
 from modulekg_widgets.engine.tracing.dataflow import INPUT, RESULT, DataNode, OperatorNode, Storage
-from modulekg_widgets.engine.tracing.structure import tensors, with_tensors
 
 
 class _Calls(nn.Module):

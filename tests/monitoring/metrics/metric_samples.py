@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.monitoring.channels import channel_dim
-from modulekg_widgets.engine.monitoring.metrics.base import MetricKind
-from modulekg_widgets.engine.monitoring.moments import Moments
+from modulekg_widgets.engine.monitoring.measures.channels import channel_dim
+from modulekg_widgets.engine.monitoring.measures.moments import Moments
+from modulekg_widgets.engine.monitoring.metric import MetricKind
 
 STEPS = 9
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.monitoring.channels import channel_dim, flat, planes, rows
+from modulekg_widgets.engine.monitoring.measures.channels import channel_dim, flat, planes, rows
 
 # always with a batch, whatever the other dimensions
 BATCHED = re.compile(r"BatchNorm|Upsampling|CrossMapLRN")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from modulekg_widgets.engine.monitoring.measures.moments import Moments
+from modulekg_widgets.engine.monitoring.metric import METRICS, NoValueError
 from modulekg_widgets.engine.monitoring.metrics import histograms
-from modulekg_widgets.engine.monitoring.metrics.base import METRICS, NoValueError
-from modulekg_widgets.engine.monitoring.moments import Moments
 
 NAMES = ["WeightHistogram", "OutputHistogram", "InputHistogram", "OutputGradHistogram", "WeightGradHistogram"]
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.monitoring.channels import channel_dim
-from modulekg_widgets.engine.monitoring.metrics.base import METRICS, NoValueError
-from modulekg_widgets.engine.monitoring.moments import Moments
+from modulekg_widgets.engine.monitoring.measures.channels import channel_dim
+from modulekg_widgets.engine.monitoring.measures.moments import Moments
+from modulekg_widgets.engine.monitoring.metric import METRICS, NoValueError
 from monitoring.metrics.metric_samples import array, rows
 
 

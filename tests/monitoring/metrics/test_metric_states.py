@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.monitoring.metrics.base import METRICS, NoValueError
-from modulekg_widgets.engine.monitoring.moments import Moments
+from modulekg_widgets.engine.monitoring.measures.moments import Moments
+from modulekg_widgets.engine.monitoring.metric import METRICS, NoValueError
 
 nan, inf = float("nan"), float("inf")
 

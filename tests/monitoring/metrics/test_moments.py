@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from modulekg_widgets.engine.monitoring.metrics.base import NoValueError
-from modulekg_widgets.engine.monitoring.moments import Moments
+from modulekg_widgets.engine.monitoring.measures.moments import Moments
+from modulekg_widgets.engine.monitoring.metric import NoValueError
 from monitoring.metrics.metric_samples import array, rows
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)

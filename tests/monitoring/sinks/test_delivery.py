@@ -18,10 +18,10 @@ import pytest
 from modulekg_widgets.engine.errors import ModuleKGError
 from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.readings import Form, Reading, Slot
-from modulekg_widgets.engine.monitoring.recording import load_recording
-from modulekg_widgets.engine.monitoring.sinks import delivery as module
 from modulekg_widgets.engine.monitoring.sinks import open_sink
-from modulekg_widgets.engine.monitoring.sinks.delivery import Delivery
+from modulekg_widgets.engine.monitoring.sinks import sink_thread as module
+from modulekg_widgets.engine.monitoring.sinks.recording import load_recording
+from modulekg_widgets.engine.monitoring.sinks.sink_thread import Delivery
 from monitoring.sinks.samples import assert_same, every_reading, remember, scalars
 
 

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from modulekg_widgets.engine.monitoring.recording import load_recording
+from modulekg_widgets.engine.monitoring.sinks.recording import load_recording
 
 BEGIN = """
 import atexit, os, sys, time, warnings
 import numpy as np
 from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.readings import Slot
-from modulekg_widgets.engine.monitoring.sinks import delivery, open_sink
-from modulekg_widgets.engine.monitoring.sinks.delivery import Delivery
+from modulekg_widgets.engine.monitoring.sinks import open_sink
+from modulekg_widgets.engine.monitoring.sinks import sink_thread as delivery
+from modulekg_widgets.engine.monitoring.sinks.sink_thread import Delivery
 
 history = History()
 slot = history.slot_number(Slot("layer", "M", 0, "train"))

@@ -18,8 +18,8 @@ import pytest
 
 from modulekg_widgets.engine.errors import RecordingError
 from modulekg_widgets.engine.monitoring.readings import Reading
-from modulekg_widgets.engine.monitoring.recording import load_recording
 from modulekg_widgets.engine.monitoring.sinks import lines, open_sink
+from modulekg_widgets.engine.monitoring.sinks.recording import load_recording
 from monitoring.sinks.samples import HISTOGRAM, NAMES, assert_same, every_reading, record, scalars
 
 LINES = (".jsonl", ".csv")

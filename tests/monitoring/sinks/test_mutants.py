@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from modulekg_widgets.engine.errors import RecordingError
-from modulekg_widgets.engine.monitoring.recording import Recording, continue_file, load_recording
 from modulekg_widgets.engine.monitoring.sinks import parquet
+from modulekg_widgets.engine.monitoring.sinks.recording import Recording, continue_file, load_recording
 from monitoring.sinks.mutants import mutant
 from monitoring.sinks.samples import KINDS, assert_same, every_reading, record, scalars
 

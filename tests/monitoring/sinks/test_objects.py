@@ -16,7 +16,7 @@ import pytest
 from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.readings import Reading
 from modulekg_widgets.engine.monitoring.sinks import open_sink
-from modulekg_widgets.engine.monitoring.sinks.delivery import Delivery
+from modulekg_widgets.engine.monitoring.sinks.sink_thread import Delivery
 from monitoring.sinks.samples import HISTOGRAM, remember
 
 READINGS = [

@@ -18,7 +18,7 @@ from axes.zoo import float_models
 from modulekg_widgets.engine.errors import RewritingError
 from modulekg_widgets.engine.knowledge.zoo import meta_weights, torchvision_builders
 from modulekg_widgets.engine.rewriting.recipes.folding import fold_conv_bn
-from modulekg_widgets.engine.tracing.structure import tensors
+from modulekg_widgets.engine.torch_runtime.structure import tensors
 from rewriting.recipes.samples import (
     Net,
     copies,

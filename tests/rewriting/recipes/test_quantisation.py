@@ -16,7 +16,7 @@ import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import RewritingError, UnknownPathError
 from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
 from modulekg_widgets.engine.rewriting.chains import find_chains
-from modulekg_widgets.engine.rewriting.function_modules import function_modules
+from modulekg_widgets.engine.rewriting.function_modules.context import function_modules
 from modulekg_widgets.engine.rewriting.recipes.quantisation import fake_quant
 from modulekg_widgets.engine.rewriting.recipes.quantizers import FakeQuantized, Quantizer, quantizers
 from rewriting.recipes.samples import Net, copies, error, images, net, outputs, with_statistics, zoo_model

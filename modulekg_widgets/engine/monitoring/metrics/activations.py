@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from modulekg_widgets.engine.monitoring import moments
-from modulekg_widgets.engine.monitoring.metrics.base import NoValueError, metric
+from modulekg_widgets.engine.monitoring.measures import moments
+from modulekg_widgets.engine.monitoring.metric import NoValueError, metric
 
 ROUNDING = 8  # a row whose deviation is within so many units in the last place of its mean is constant
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from modulekg_widgets.engine.monitoring.metrics.base import metric
+from modulekg_widgets.engine.monitoring.metric import metric
 
 if TYPE_CHECKING:
-    from modulekg_widgets.engine.monitoring.attention import Attention
+    from modulekg_widgets.engine.monitoring.hooks.attention import Attention
 
 
 @metric("AttentionEntropy", needs="Attention")

@@ -7,8 +7,8 @@ import math
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.monitoring import moments
-from modulekg_widgets.engine.monitoring.metrics.base import NoValueError, metric
+from modulekg_widgets.engine.monitoring.measures import moments
+from modulekg_widgets.engine.monitoring.metric import NoValueError, metric
 from modulekg_widgets.engine.monitoring.metrics.norms import norm
 
 SMALL = 1e-8

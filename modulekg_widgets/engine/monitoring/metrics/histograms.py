@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import torch
 
-from modulekg_widgets.engine.monitoring import moments
-from modulekg_widgets.engine.monitoring.metrics.base import NoValueError, metric
+from modulekg_widgets.engine.monitoring.measures import moments
+from modulekg_widgets.engine.monitoring.metric import NoValueError, metric
 from modulekg_widgets.engine.monitoring.metrics.norms import values
 
 Histogram: TypeAlias = "dict[str, torch.Tensor | int]"

@@ -7,9 +7,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.monitoring import moments
-from modulekg_widgets.engine.monitoring.metrics.base import NoValueError, metric
-from modulekg_widgets.engine.monitoring.spectra import without_autocast
+from modulekg_widgets.engine.monitoring.measures import moments
+from modulekg_widgets.engine.monitoring.measures.spectra import without_autocast
+from modulekg_widgets.engine.monitoring.metric import NoValueError, metric
 
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from modulekg_widgets.engine.monitoring import moments
-from modulekg_widgets.engine.monitoring.metrics.base import metric
+from modulekg_widgets.engine.monitoring.measures import moments
+from modulekg_widgets.engine.monitoring.metric import metric
 
 
 @metric("NonFiniteOrigin", needs=("ForwardInputMoments", "ForwardOutputMoments"))

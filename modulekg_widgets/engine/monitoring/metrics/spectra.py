@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import torch
 
-from modulekg_widgets.engine.monitoring import moments
-from modulekg_widgets.engine.monitoring.metrics.base import NoValueError, metric
+from modulekg_widgets.engine.monitoring.measures import moments
+from modulekg_widgets.engine.monitoring.metric import NoValueError, metric
 
 REGULAR = 1e-7  # what keeps the condition numbers and the entropy defined
 

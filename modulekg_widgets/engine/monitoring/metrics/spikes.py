@@ -6,7 +6,7 @@ import math
 import statistics
 from collections import deque
 
-from modulekg_widgets.engine.monitoring.metrics.base import NoValueError, metric
+from modulekg_widgets.engine.monitoring.metric import NoValueError, metric
 
 FEWEST = 5  # losses from which a spread can be told
 TO_SIGMA = 1.4826  # median absolute deviations of a normal distribution in a standard deviation

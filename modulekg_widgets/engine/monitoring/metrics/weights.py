@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from modulekg_widgets.engine.monitoring.metrics.base import metric
+from modulekg_widgets.engine.monitoring.metric import metric
 from modulekg_widgets.engine.monitoring.metrics.norms import norm
 
 

@@ -11,8 +11,8 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from modulekg_widgets.engine.errors import RewritingError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.hierarchy import Walk, module_state, walk
+from modulekg_widgets.engine.rewriting.function_modules.sites import when_active
 from modulekg_widgets.engine.rewriting.select import plain_name
-from modulekg_widgets.engine.rewriting.sites import when_active
 from modulekg_widgets.engine.torch_runtime.hooks import has_hooks
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)

@@ -25,10 +25,10 @@ from modulekg_widgets.engine.rewriting.recipes.quantizers import FakeQuantized, 
 from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe
 from modulekg_widgets.engine.rewriting.replace import exchange
 from modulekg_widgets.engine.torch_runtime.calls import hearing_calls
+from modulekg_widgets.engine.torch_runtime.inputs import call_arguments
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.shadow import ALL
-from modulekg_widgets.engine.tracing.inputs import call_arguments
-from modulekg_widgets.engine.tracing.structure import tensors
+from modulekg_widgets.engine.torch_runtime.structure import tensors
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
 T = TypeVar("T")

@@ -1,0 +1,1 @@
+"""How a module is measured: hooks on scheduled steps, and what they hand to the metrics."""

@@ -1,0 +1,1 @@
+"""What metrics share about one tensor: moments, spectra, channels, logits of attention."""

@@ -1,0 +1,1 @@
+"""Several processes, one training: their values become the value of all."""

@@ -1,0 +1,353 @@
+"""Several processes train one model: what each has measured becomes what one process would have read on all data.
+
+Under `torch.distributed` with more than one process, a value is that of the whole batch, the loss being the mean over
+processes, as DistributedDataParallel and `fully_shard` make it:
+
+- norms of activations are the root of the sum of squares over processes; norms of gradients at modules the same divided
+  by the count of processes, for each has the gradient of its own mean loss;
+- `InputMean` and all means are weighted by the amount of data; `InputStd` comes from the means and deviations of all
+  (Chan's formula); `ActivationMax` and `AttentionMaxLogit` are the largest, `NonFiniteOrigin` is 1 where one process
+  saw it; the fraction of dead channels is the least of all, an upper bound;
+- weights that every process has count once, those of the first process; of sharded ones (DTensor) each process measures
+  its own part: norms are roots of sums of squares, counts add up, least and greatest are those of all, `UpdateRatio`
+  comes from the two norms;
+- histograms stand over the range of all; the counts of a bin spread evenly over the bins that it falls into, and may be
+  fractions;
+- what cannot be merged is the mean over processes, weighted by the amount of data: spectra, `RankMe`, `MeanTID`,
+  `VarTID`, `GradientNoiseScale`, `OutlierRatio`, metrics of your own. `@mk.metric(…, ranks="norm")` says another rule:
+  norm, sum, min, max, mean or histogram.
+
+`mk.monitoring.metrics()` lists the rules. All processes hold the merged values; sinks are fed by the first one alone.
+Numbers that are logged, and metrics of the loss, stay with the process that logged them. The data must be split over
+all processes: with other layouts, such as pipelines, pass `distributed=False`.
+
+At `track` of a scheduled step all values go through one all_gather of float64 on the CPU, in a gloo group of our own,
+so that it never meets the training's collectives. Slots that the others do not know yet, as of a branch that one
+process took, are told to all at once, by a second exchange at that step only. Nothing else communicates; a process that
+stops closes its group, which wakes whoever waits for it. Where the processes do not agree on configuration or step, or
+one stays away for five minutes, each goes on with its own values after one warning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import warnings
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any, cast
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed import distributed_c10d
+
+from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.monitoring import schedule as schedules
+from modulekg_widgets.engine.monitoring.config import Measurement
+from modulekg_widgets.engine.monitoring.history import History
+from modulekg_widgets.engine.monitoring.hooks.entry import Entry, Journal, Put
+from modulekg_widgets.engine.monitoring.hooks.gather import local, weight_of
+from modulekg_widgets.engine.monitoring.hooks.ring import PackedRow
+from modulekg_widgets.engine.monitoring.merge.rules import BESIDE, Layout, Merged, Table, beside, is_beside
+from modulekg_widgets.engine.monitoring.metric import METRICS, MetricKind
+from modulekg_widgets.engine.monitoring.readings import Slot
+
+MEETING = timedelta(seconds=10)  # for all to start their monitors: before a first read the training has synchronised
+CONNECTING = timedelta(seconds=60)
+PATIENCE = timedelta(seconds=300)  # for one process at a read: less than the 10 minutes after which NCCL gives up
+
+Unknown = list[tuple[Slot, float, list[float]]]  # slot, amount, numbers
+
+
+def is_distributed() -> bool:
+    """Whether this is one of several processes that train together."""
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
+class Ranks:
+    """All processes of a training, as far as they monitor the same: merges what each has read."""
+
+    def __init__(
+        self, planned: Sequence[Measurement], events: Sequence[schedules.OnEvent], history: History, put: Put
+    ) -> None:
+        self.rank = dist.get_rank()
+        self.world = dist.get_world_size()
+        self._planned = planned
+        self._events = events
+        self._history = history
+        self._hidden: list[Slot] = []  # what is measured for the sake of other values: its slot numbers are below 0
+        self._raised = np.zeros(len(events))  # events that only this process has seen
+        awaited = {event.metric for event in events}
+        self._schedules = [m.schedule for m in planned if m.metric.kind.needs != ("Loss",) or m.metric.name in awaited]
+        self._measured = {(m.path, m.metric.name): m for m in planned}
+        companions = _companions(planned)
+        self._measured |= {(m.path, beside(m.metric.name)): m for m in companions}
+        self._order = {name: at for at, name in enumerate(self._measured)}
+        journal = Journal(put, self._hidden_number)
+        self.entries = [Entry(m, journal, len(planned)) for m in companions]
+        self._layout = Layout(self.world, self._kind_of)
+        self._places: dict[int, int] = {}  # slot number -> place in the layout
+        self._numbers: list[int] = []  # place -> slot number, below 0 for what is not shown
+        self._weighed: list[nn.Module | None] = []  # place -> module whose weight is measured
+        self._shown: list[int] = []  # places in the order of the configuration
+        self._store: Any = None
+        self._session = 0
+        self._group: Any = None
+        self._is_alone = True
+
+    @property
+    def numbers(self) -> set[int]:
+        """The slot numbers of what is measured for the sake of other values."""
+        return {-1 - at for at in range(len(self._hidden))}
+
+    def announce(self) -> None:
+        """Say that this process monitors from now on; waits for nobody."""
+        if not dist.is_initialized():  # destroyed since the monitor was made
+            return
+        name = f"modulekg/{_digest(self._planned)}"
+        self._store = distributed_c10d.PrefixStore(name, distributed_c10d._get_default_store())
+        self._session = self._store.add("session", 0)
+        self._store.set(self._key(self.rank), "here")
+        self._is_alone = False
+
+    def leave(self) -> None:
+        """Close what connects us with the others, which wakes those who wait for us; waits for nobody."""
+        store, self._store = self._store, None
+        if store is not None:
+            with contextlib.suppress(Exception):  # the process that serves the store may be gone
+                if store.check([self._key("verdict")]):
+                    store.compare_set("session", str(self._session), str(self._session + 1))
+                else:
+                    store.delete_key(self._key(self.rank))
+        self._is_alone = True
+        group, self._group = self._group, None
+        if group is not None:
+            with contextlib.suppress(Exception):  # it may have gone with the user's groups
+                dist.destroy_process_group(group)
+
+    def tell(self, event: schedules.OnEvent) -> bool:
+        """Pass an event that this process alone has seen on to the others, at the next read; not when it is alone."""
+        if not self._is_alone:
+            self._raised[self._events.index(event)] = 1.0
+        return not self._is_alone
+
+    def merged(self, rows: list[PackedRow], ended: int | None, upcoming: int) -> list[PackedRow]:
+        """The rows that have arrived, that of the step that has `ended` merged with those of the others.
+
+        Events that others have told of fall due at the `upcoming` step.
+        """
+        if ended is not None and not self._is_alone and any(each.due(ended) for each in self._schedules):
+            own = rows[-1] if rows and rows[-1].step == ended else _packed(ended, [], [], [])
+            row = self._exchanged(own, upcoming)
+            if row is not None:
+                rows = [*(row for row in rows if row is not own), row]
+        return [visible for row in rows if (visible := _visible(row)).slots]
+
+    # -------------------------------------------------------------- meeting
+
+    def _exchanged(self, own: PackedRow, upcoming: int) -> PackedRow | None:
+        """The row of all; None when from now on each process is alone."""
+        try:
+            if self._group is None and not self._meet(own.step):
+                return None
+            table = self._gathered(own, upcoming)
+            return None if table is None else self._row(own, self._layout.merge(table))
+        except Exception as error:  # noqa: BLE001 - a monitor never stops the training
+            reason = shown(str(error).strip().partition("\n")[0].rpartition("] ")[2].partition(". ")[0])
+            self._part(own.step, f"a rank has stopped, or cannot be reached ({reason})")
+            return None
+        except BaseException:
+            self.leave()
+            raise
+
+    def _meet(self, step: int) -> bool:
+        """Whether all processes are there: the first one that knows decides for all."""
+        here = [self._key(rank) for rank in range(self.world)]
+        self._layout = Layout(self.world, self._kind_of)
+        self._places = {}
+        self._extend([])
+        verdict = "together"
+        try:
+            self._store.wait(here, MEETING)
+        except RuntimeError:
+            verdict = "apart"
+        if self._store.compare_set(self._key("verdict"), "", verdict) != b"together":
+            absent = ", ".join(str(rank) for rank, key in enumerate(here) if not self._store.check([key]))
+            self._part(step, f"{f'rank {absent}' if absent else 'a rank'} came late, or runs no monitor configured so")
+            return False
+        self._group = dist.new_group(backend="gloo", timeout=CONNECTING, group_desc="modulekg monitor")
+        self._group.set_timeout(PATIENCE)
+        return True
+
+    def _key(self, name: object) -> str:
+        """A name in the store, for this time that the monitors run."""
+        return f"{self._session}/{name}"
+
+    def _part(self, step: int, reason: str) -> None:
+        self.leave()
+        warnings.warn(
+            f"from step {step} on the monitor's values are those of rank {self.rank} alone: {reason}. Let all ranks "
+            "run the monitor with one configuration and track the same steps, or pass distributed=False",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+    # -------------------------------------------------------------- exchanging
+
+    def _gathered(self, own: PackedRow, upcoming: int) -> Table | None:
+        """What all have read, by slot; None where they are not at the same step."""
+        body, unknown = self._placed(own)
+        head = [own.step, len(unknown), *self._raised]
+        self._raised[:] = 0.0
+        sent = torch.from_numpy(np.concatenate([head, body]))
+        received = torch.empty(self.world, len(sent), dtype=torch.float64, device="cpu")
+        dist.all_gather(list(received.unbind(0)), sent, group=self._group)
+        heads, bodies = np.split(received.numpy(), [len(head)], axis=1)
+        raised = heads[:, 2:].sum(0).tolist()
+        steps = heads[:, 0].astype(int).tolist()
+        if len(set(steps)) > 1:
+            listed = ", ".join(f"rank {rank} step {at}" for rank, at in enumerate(steps[:8]))
+            self._part(own.step, f"the ranks track different steps ({listed})")
+            return None
+        for event, count in zip(self._events, raised, strict=True):
+            event.due_at = upcoming if count else event.due_at
+        table = Table(*np.split(bodies, [len(self._layout.slots)], axis=1))
+        return self._extended(table, unknown) if heads[:, 1].any() else table
+
+    def _placed(self, own: PackedRow) -> tuple[np.ndarray, Unknown]:
+        """Our amounts and numbers in the layout of all, and what has no place there yet."""
+        first = len(self._layout.slots)
+        body = np.zeros(first + self._layout.width)
+        body[:first] = np.nan
+        unknown: Unknown = []
+        stop = 0
+        for number, size, weight in zip(own.slots, own.sizes, own.weights, strict=True):
+            start, stop = stop, stop + size
+            place = self._place(number)
+            if place is None:
+                slot = self._slot(number)
+                amount = _amount(self._weighed_module(slot), weight)
+                unknown.append((slot, amount, own.numbers[start:stop].tolist()))
+                continue
+            body[place] = _amount(self._weighed[place], weight)
+            at = first + self._layout.columns[place].start
+            body[at : at + size] = own.numbers[start:stop]
+        return body, unknown
+
+    def _extended(self, table: Table, unknown: Unknown) -> Table:
+        """The table with the slots that some processes did not know, in an order that is the same for all."""
+        told: list[Any] = [None] * self.world
+        dist.all_gather_object(told, unknown, group=self._group)
+        self._extend(slot for rows in told for slot, _, _ in rows)
+        wide = Table(np.full((self.world, len(self._layout.slots)), np.nan), np.zeros((self.world, self._layout.width)))
+        wide.amounts[:, : table.amounts.shape[1]] = table.amounts
+        wide.numbers[:, : table.numbers.shape[1]] = table.numbers
+        for rank, rows in enumerate(told):
+            for slot, amount, values in rows:
+                place = self._layout.places[slot]
+                wide.amounts[rank, place] = amount
+                wide.numbers[rank, self._layout.columns[place]] = values
+        return wide
+
+    def _row(self, own: PackedRow, merged: Merged) -> PackedRow:
+        """The merged row, in the order of the configuration; what only others have counts as made after ours."""
+        arrival = {self._place(number): made for number, made in zip(own.slots, own.arrival, strict=True)}
+        places = [place for place in self._shown if merged.found[place]]
+        return _packed(
+            own.step,
+            [self._numbers[place] for place in places],
+            [arrival.get(place, len(self._numbers) + place) for place in places],
+            [merged.numbers[self._layout.columns[place]] for place in places],
+        )
+
+    # -------------------------------------------------------------- slots
+
+    def _extend(self, slots: Iterable[Slot]) -> None:
+        """Take slots into the layout of all."""
+        self._layout.extend(slots)
+        own = self._layout.slots
+        self._weighed = [self._weighed_module(slot) for slot in own]
+        self._numbers = [-1 if is_beside(slot.metric) else self._history.slot_number(slot) for slot in own]
+        self._places |= {number: place for place, number in enumerate(self._numbers) if number >= 0}
+        shown = [place for place, number in enumerate(self._numbers) if number >= 0]
+        self._shown = sorted(shown, key=lambda place: self._order[own[place][:2]])
+
+    def _slot(self, number: int) -> Slot:
+        return self._history.slots[number] if number >= 0 else self._hidden[-1 - number]
+
+    def _place(self, number: int) -> int | None:
+        """Where a slot stands in the layout of all; None where it is not known there."""
+        place = self._places.get(number)
+        if place is None and (place := self._layout.places.get(self._slot(number))) is not None:
+            self._places[number] = place
+        return place
+
+    def _weighed_module(self, slot: Slot) -> nn.Module | None:
+        """The module whose weight a slot measures; None for what is measured in calls."""
+        measured = self._measured[slot.module, slot.metric]
+        return measured.module if {"Weight", "WeightGrad"}.issuperset(measured.metric.kind.needs) else None
+
+    def _hidden_number(self, slot: Slot, _: int) -> int:
+        self._hidden.append(slot._replace(metric=beside(slot.metric)))
+        return -len(self._hidden)
+
+    def _kind_of(self, slot: Slot) -> MetricKind:
+        return self._measured[slot.module, slot.metric].metric.kind
+
+
+def _visible(row: PackedRow) -> PackedRow:
+    """The row without what was measured for the sake of other values only."""
+    if not row.slots or min(row.slots) >= 0:
+        return row
+    parts = np.split(row.numbers, np.cumsum(row.sizes)[:-1])
+    kept = [at for at, number in enumerate(row.slots) if number >= 0]
+    return _packed(
+        row.step, [row.slots[at] for at in kept], [row.arrival[at] for at in kept], [parts[at] for at in kept]
+    )
+
+
+def _packed(step: int, slots: list[int], arrival: list[int], parts: list[np.ndarray]) -> PackedRow:
+    numbers = np.concatenate(parts or [np.empty(0)])
+    return PackedRow(step, slots, arrival, [len(part) for part in parts], [1.0] * len(parts), numbers)
+
+
+def _amount(weighed: nn.Module | None, weight: float) -> float:
+    """How much data a value stands for, as `Table` says it; of weights, the elements that this process alone has."""
+    parameter = weight_of(weighed) if weighed is not None and weight else None
+    if parameter is None:
+        return weight
+    placements = getattr(parameter, "placements", None)
+    if placements is None:
+        return -1.0
+    coordinate = cast(Any, parameter).device_mesh.get_coordinate()
+    if coordinate is None or any(
+        at and placement.is_replicate() for at, placement in zip(coordinate, placements, strict=True)
+    ):
+        return 0.0  # another process that has the same part counts
+    own = local(parameter)
+    return 0.0 if own is None else float(own.numel())
+
+
+def _companions(planned: Sequence[Measurement]) -> list[Measurement]:
+    """What has to be measured too, so that values can be merged."""
+    return [
+        Measurement(m.path, m.module, METRICS[BESIDE[m.metric.name]](), m.schedule)
+        for m in planned
+        if m.metric.name in BESIDE
+    ]
+
+
+def _digest(planned: Sequence[Measurement]) -> str:
+    """The same in all processes that measure the same at the same steps."""
+    lines = [f"{m.path} {m.metric.name} {_written(m.schedule)}" for m in planned]
+    return hashlib.sha256("\n".join(lines).encode(errors="replace")).hexdigest()[:16]
+
+
+def _written(schedule: object) -> str:
+    """A schedule as text: what the user's class of one writes may differ between processes."""
+    if isinstance(schedule, schedules.AnyOf):
+        return " ".join(map(_written, schedule.schedules))
+    own = type(schedule)
+    return repr(schedule) if own.__module__ == schedules.__name__ else own.__qualname__

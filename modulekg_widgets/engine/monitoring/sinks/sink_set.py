@@ -1,0 +1,69 @@
+"""The sinks of a monitor: opened for a run, closed with it, and continued when it goes on."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from modulekg_widgets.engine.monitoring.history import History
+from modulekg_widgets.engine.monitoring.sinks import open_sink
+from modulekg_widgets.engine.monitoring.sinks.recording import continue_file, load_recording
+from modulekg_widgets.engine.monitoring.sinks.sink_thread import Delivery
+
+
+class Outlets:
+    """Sends the rows of a history to sinks; of several ranks only the first one does (`is_sender`)."""
+
+    def __init__(self, history: History, name: str, is_sender: bool) -> None:
+        self._history = history
+        self._name = name
+        self._is_sender = is_sender
+        self._targets: list[Any] = []
+        self._delivery: Delivery | None = Delivery(history)
+        self._resumed: Path | None = None
+
+    def resume(self, path: Path, start: int | None) -> int:
+        """Take what a recorded file has before step `start` into the history; gives the step to go on with."""
+        recorded = load_recording(path)
+        if start is None:
+            start = max((row.step for row in recorded.history.rows()), default=-1) + 1
+        recorded.copy_to(self._history, before=start)
+        self._resumed = path
+        if self._is_sender:
+            continue_file(path, start)
+        return start
+
+    def add(self, target: Any) -> None:
+        """Open a sink and send it every row, those of before included unless it has them."""
+        self._send_to(target, goes_on=self._resumed is not None and self._has_the_past(target))
+        self._targets.append(target)
+
+    def open(self) -> None:
+        """After a `close`: open all sinks again where they ended."""
+        if self._delivery is None:
+            self._delivery = Delivery(self._history)
+            for target in self._targets:
+                self._send_to(target, goes_on=True)
+
+    def nudge(self) -> None:
+        """There are new rows."""
+        if self._delivery is not None:
+            self._delivery.nudge()
+
+    def close(self) -> None:
+        """Deliver what is left and close the sinks."""
+        delivery, self._delivery = self._delivery, None
+        if delivery is not None:
+            delivery.close()
+
+    def _has_the_past(self, target: Any) -> bool:
+        """Whether a sink knows what is in the resumed file: it is that file, or no file."""
+        assert self._resumed is not None
+        return not isinstance(target, str | os.PathLike) or Path(target).resolve() == self._resumed.resolve()
+
+    def _send_to(self, target: Any, goes_on: bool) -> None:
+        if self._is_sender and self._delivery is not None:
+            sink = open_sink(target, self._name, append=goes_on)
+            self._delivery.add(sink, len(self._history) if goes_on else 0)
+            self._delivery.nudge()

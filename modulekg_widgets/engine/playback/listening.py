@@ -1,0 +1,262 @@
+"""Listening to a forward pass on real tensors: every module's call in order, summed up while its output is there."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.identity.hierarchy import Walk, class_name, module_state
+from modulekg_widgets.engine.playback.summaries import (
+    Layout,
+    Statistics,
+    Top,
+    has_data,
+    item,
+    item_count,
+    layouts,
+    main_tensor,
+    statistics,
+    top,
+)
+from modulekg_widgets.engine.torch_runtime.calls import hearing_calls
+from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.torch_runtime.structure import tensors
+from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
+
+MOST_STEPS = 10_000
+_RAISED = object()
+
+
+@dataclass(slots=True)
+class Step:
+    """One call of one module."""
+
+    index: int
+    path: str
+    class_name: str
+    depth: int  # calls that were open around it
+    inputs: tuple[Layout, ...] = ()
+    outputs: tuple[Layout, ...] = ()
+    sources: tuple[int, ...] = ()  # numbers of the values that it took, equal where two steps share one
+    value: int | None = None  # number of the value that it gave first
+    statistics: Statistics | None = None  # of the first tensor of the output
+    top: Top | None = None  # of the first item of that
+    batch_dim: int = 0
+    is_result: bool = False  # gives what the model returns, a row of classes
+    error: str | None = None  # what it raised
+
+    @property
+    def output(self) -> Layout | None:
+        """The tensor that statistics, largest outputs and pictures are of."""
+        return self.outputs[0] if self.outputs else None
+
+
+class HeldOutput:
+    """An output in host memory, whole or one item of it."""
+
+    def __init__(self, tensor: torch.Tensor, batch_dim: int, only: int | None = None) -> None:
+        single = tensor if only is None else item(tensor, only, batch_dim)
+        self._tensor = single.detach().to("cpu", copy=True)
+        self._batch_dim, self._only = batch_dim, only
+
+    def item(self, number: int) -> torch.Tensor | None:
+        """Item `number`; None where another one is held."""
+        if self._only is None:
+            return item(self._tensor, number, self._batch_dim)
+        return self._tensor if self._only == number else None
+
+
+class CallRecorder:
+    """The steps of one pass; outputs from step `first` on are kept as long as they go into `budget` bytes.
+
+    Of step `first` at least item `sample` is kept. Without `every` the statistics are those of that step alone.
+    """
+
+    def __init__(self, places: Walk, first: int, sample: int, budget: int, every: bool) -> None:
+        self.steps: list[Step] = []
+        self.dropped = 0
+        self.error: str | None = None
+        self.failed: int | None = None
+        self.held: dict[int, HeldOutput] = {}
+        self._places = places
+        self._index_of = {id(module): index for index, module in enumerate(places.modules)}
+        self._first, self._sample, self._free, self._every = first, sample, budget, every
+        self._open: list[Step | None] = []  # None: a call that is no step
+        self._values: dict[int, tuple[weakref.ref[torch.Tensor], int, int]] = {}
+        self._shared: dict[int, HeldOutput] = {}  # by the number of the value
+        self._count = 0
+        self._thread = threading.get_ident()
+
+    def fail(self, error: Exception) -> None:
+        """The pass ended with an error."""
+        self.error = error_text(error)
+        if self.failed is None and self.steps:
+            self.failed = 0  # the model's own code, outside of its call
+
+    def finish(self, result: Any) -> None:
+        """The pass ended; what gives a row of outputs to the caller gives classes, as far as one can tell."""
+        self.failed = None
+        tensor = main_tensor(result)
+        if tensor is None or tensor.dim() != 2 or not tensor.is_floating_point() or tensor.shape[1] < 2:
+            return
+        number = self._number(tensor)
+        for step in self.steps:
+            if step.value == number and step.statistics is not None:
+                step.is_result = True
+                if self._every and len(tensor):
+                    step.top = top(tensor.detach()[0], are_classes=True)
+
+    # ------------------------------------------------------------- the hooks
+
+    def entered(self, module: nn.Module, args: Any) -> None:
+        """A module is called."""
+        if threading.get_ident() == self._thread:
+            self._open.append(self._begun(module, args))
+
+    def left(self, module: nn.Module, args: Any, kwargs: Any, output: Any = _RAISED) -> None:
+        """A module's call ended; when it raised, torch passes neither keywords nor an output."""
+        if threading.get_ident() != self._thread or not self._open:
+            return
+        step = self._open.pop()
+        if step is None:
+            return
+        if output is _RAISED:
+            self._raised(step)
+            return
+        self.failed = None  # what was raised inside was caught inside
+        try:
+            with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
+                self._ended(step, module, kwargs, output)
+        except Exception:  # noqa: BLE001 - an output that cannot be read must not end the user's forward
+            step.statistics, step.top = None, None
+
+    def _begun(self, module: nn.Module, args: Any) -> Step | None:
+        place = self._index_of.get(id(module))
+        if place is None:
+            return None
+        if len(self.steps) == MOST_STEPS:
+            self.dropped += 1
+            return None
+        depth = sum(step is not None for step in self._open)
+        step = Step(len(self.steps), self._places.path(place), class_name(module), depth)
+        self.steps.append(step)
+        try:
+            self._took(step, args)
+        except Exception:  # noqa: BLE001 - as above
+            step.inputs = ()
+        return step
+
+    def _took(self, step: Step, value: Any) -> None:
+        step.inputs += layouts(value)
+        step.sources += tuple(self._number(tensor) for _, tensor in tensors(value))
+
+    def _raised(self, step: Step) -> None:
+        error = sys.exc_info()[1]
+        step.error = error_text(error) if error is not None else "it raised an error"
+        if self.failed is None:
+            self.failed = step.index  # the innermost one leaves first
+
+    def _ended(self, step: Step, module: nn.Module, kwargs: Any, output: Any) -> None:
+        if kwargs:
+            self._took(step, kwargs)
+        step.outputs = layouts(output)
+        tensor = main_tensor(output)
+        if tensor is None:
+            return
+        step.value = self._number(tensor)
+        # the recurrent and attention layers of torch have time first unless they say otherwise
+        step.batch_dim = 1 if tensor.dim() == 3 and module_state(module).get("batch_first") is False else 0
+        if not has_data(tensor):
+            return
+        if self._every or step.index == self._first:
+            step.statistics = statistics(tensor)
+            if item_count(step.outputs[0].sizes, step.batch_dim):
+                step.top = top(item(tensor, 0, step.batch_dim))
+        self._hold(step, tensor)
+
+    def _number(self, tensor: torch.Tensor) -> int:
+        """The number of a value: another one once the tensor has been written."""
+        version = 0 if tensor.is_inference() else tensor._version
+        known = self._values.get(id(tensor))
+        if known is not None and known[0]() is tensor and known[1] == version:
+            return known[2]
+        self._count += 1
+        self._values[id(tensor)] = (weakref.ref(tensor), version, self._count)
+        return self._count
+
+    def _hold(self, step: Step, tensor: torch.Tensor) -> None:
+        if step.index < self._first:
+            return
+        assert step.value is not None
+        shared = self._shared.get(step.value)
+        if shared is not None and not tensor.is_inference():
+            self.held[step.index] = shared  # as of a container and the last module in it
+            return
+        size = tensor.numel() * tensor.element_size()
+        if size <= self._free:
+            self._free -= size
+            self.held[step.index] = self._shared[step.value] = HeldOutput(tensor, step.batch_dim)
+        elif step.index == self._first:
+            self.held[step.index] = HeldOutput(tensor, step.batch_dim, self._sample)
+
+
+@contextmanager
+def listening(recorder: CallRecorder, stage: Stage) -> Iterator[None]:
+    """The recorder at work."""
+    with (
+        hearing_calls(stage, recorder.entered, recorder.left),
+        PlainAttention(),
+        torch.inference_mode(False),
+        torch.no_grad(),
+    ):
+        yield
+
+
+def error_text(error: BaseException) -> str:
+    """Kind and message of an error on one line, whatever its own text does."""
+    try:
+        message = shown(str(error).strip(), 300)
+    except Exception:  # noqa: BLE001 - a class of the user's
+        message = "its text cannot be read"
+    return f"{shown(type(error).__name__)}: {message}" if message else shown(type(error).__name__)
+
+
+class PythonsDraws:
+    """The states of the generators of Python and NumPy at one time, to draw the same once more."""
+
+    def __init__(self) -> None:
+        self._states = self._now()
+        self.were_drawn = False  # whether a pass draws from them; else they are left alone
+
+    def set(self) -> None:
+        """Put these states in place of the present ones, if passes draw from them."""
+        if self.were_drawn:
+            random.setstate(self._states[0])
+            if numpy := sys.modules.get("numpy"):
+                numpy.random.set_state(self._states[1])
+
+    def passed(self) -> None:
+        """A pass has run."""
+        now = self._now()
+        self.were_drawn |= now[0] != self._states[0] or not _same_state(now[1], self._states[1])
+
+    def _now(self) -> tuple[Any, Any]:
+        numpy = sys.modules.get("numpy")
+        return random.getstate(), None if numpy is None else numpy.random.get_state()
+
+
+def _same_state(one: Any, other: Any) -> bool:
+    """Whether two states of NumPy's generator are the same."""
+    if one is None or other is None:
+        return one is other
+    return all(bool((a == b).all()) if hasattr(a, "all") else a == b for a, b in zip(one, other, strict=True))

@@ -1,0 +1,318 @@
+"""The parts of a model that a cut changes, and the rest, which training may change: the ways there and back."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.identity.hierarchy import Walk, module_state
+from modulekg_widgets.engine.pruning.cut.edits import Edits, Place, Setting, TensorEdit, places, settings, slices
+from modulekg_widgets.engine.pruning.cut.snapshot import Snapshot
+from modulekg_widgets.engine.pruning.cut.tensors import CutTensor
+from modulekg_widgets.engine.pruning.cut.transaction import Write, entry
+from modulekg_widgets.engine.tracing.plain_tensors import rebuilt, swaps
+from modulekg_widgets.engine.tracing.state import held_tensors, module_places
+
+Slots = list[tuple[Any, Any]]  # where an object stands: a dictionary or list, and the key
+
+# torch.nn.utils.prune and the old spectral_norm keep weight_orig, the old weight_norm weight_v, each beside a `weight`
+_SOURCES = ("_orig", "_v")
+
+
+def places_again(walked: Walk, before: Iterable[Place], edits: Iterable[TensorEdit]) -> list[Place]:
+    """Where the tensors of a receipt are by now; raises `CutError` when they are not what it was made for."""
+    found = places(walked, Edits(tuple(edits)))
+    for place, old in zip(found, before, strict=True):
+        # a module may put another buffer in place of its own; another Parameter is none that an optimizer knows
+        if isinstance(old.tensor, nn.Parameter) and place.tensor is not old.tensor:
+            raise _replaced(place.edit.names[0])
+    return found
+
+
+def _replaced(name: str) -> CutError:
+    return CutError(
+        f"{shown(name)} is no longer the Parameter that it was when the receipt was made, as after "
+        "load_state_dict(assign=True): put that one back, or plan again"
+    )
+
+
+class EditedTensors:
+    """Parameters and buffers, cut in place."""
+
+    def __init__(self, found: Iterable[Place]) -> None:
+        self._cuts = [(place, CutTensor.of(place.tensor, place.edit)) for place in found]
+        self._by_name = {name: (place, cut) for place, cut in self._cuts for name in place.edit.names}
+        edits = Edits(tuple(place.edit for place, _ in self._cuts))
+        slice_of = slices(edits, lambda name: self._by_name[name][1].before.data)
+        self._gains = {id(place.tensor): slice_of(place.edit) for place, _ in self._cuts if place.edit.gain_of}
+
+    def cut(self) -> Iterator[Write]:
+        for place, cut in self._cuts:
+            gain = self._gains.get(id(place.tensor))
+            yield cut.cut(place.tensor, None if gain is None else gain.clone())
+
+    def undo(self, walked: Walk) -> Iterator[Write]:
+        for place, cut, now in self._now(walked):
+            yield cut.undo(place.tensor)
+            if now is not place.tensor:
+                yield from _replace(place, place.tensor)
+
+    def restore(self, walked: Walk) -> Iterator[Write]:
+        for place, cut, now in self._now(walked):
+            if now is place.tensor:
+                yield cut.restore(now, self._gain_again(place, cut))
+            else:  # a buffer that its module has put another in place of
+                yield from _replace(place, place.edit.whole(now.data, cut.before.data))
+
+    def _gain_again(self, place: Place, cut: CutTensor) -> torch.Tensor | None:
+        """What the gain of a normalised weight becomes when the direction is whole again; None for all others."""
+        made = self._gains.get(id(place.tensor))
+        if made is None or place.edit.gain_of is None:
+            return None
+        gain = place.tensor.data
+        if torch.equal(gain, made):  # not trained since: byte for byte what it was
+            return place.edit.of(cut.before.data)
+        name, dim = place.edit.gain_of
+        own, direction = self._by_name[name]
+        now = own.tensor.data
+        kept = {at: kept for at, kept in own.edit.kept.items() if at == dim % len(own.edit.shape)}
+        rows = TensorEdit(own.edit.names, own.edit.shape, kept).of(own.edit.whole(now, direction.before.data))
+        return place.edit.rescaled(gain, now, rows)
+
+    def _now(self, walked: Walk) -> Iterator[tuple[Place, CutTensor, torch.Tensor]]:
+        before = [place for place, _ in self._cuts]
+        after = [TensorEdit(place.edit.names, place.edit.shape_after, {}) for place in before]
+        for (place, cut), now in zip(self._cuts, places_again(walked, before, after), strict=True):
+            yield place, cut, now.tensor
+
+
+def _replace(place: Place, buffer: torch.Tensor) -> Iterator[Write]:
+    return (entry(container, name, buffer) for container, name in _buffer_slots(place))
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedTensor:
+    """The result of a computation that a module holds; another object takes its place."""
+
+    edit: TensorEdit
+    tensor: torch.Tensor
+    slots: Callable[[], Slots]
+
+    def cut(self) -> Iterator[Write]:
+        return self._swapped(self.edit.of(self.tensor.data))
+
+    def undo(self, walked: Walk) -> Iterator[Write]:
+        return self._swapped(self.tensor)
+
+    def restore(self, walked: Walk) -> Iterator[Write]:
+        container, key = self.slots()[0]
+        now = container[key]
+        if not isinstance(now, torch.Tensor) or now.shape != self.edit.shape_after:
+            raise CutError(f"{shown(str(key))}, which follows {shown(self.edit.names[0])}, is not as the cut left it")
+        return self._swapped(self.edit.whole(now.data, self.tensor.data))
+
+    def _swapped(self, new: torch.Tensor) -> Iterator[Write]:
+        return (entry(container, key, new) for container, key in self.slots())
+
+
+def computed_tensors(found: Iterable[Place]) -> list[ComputedTensor]:
+    """Buffers with a graph behind them, and what pruned and old normalised modules compute from an edited tensor."""
+    out: dict[int, ComputedTensor] = {}
+    for place in found:
+        if place.tensor.grad_fn is not None:
+            out[id(place.tensor)] = ComputedTensor(place.edit, place.tensor, partial(_buffer_slots, place))
+        for state, name in place.owners:
+            base = next((name[: -len(end)] for end in _SOURCES if name.endswith(end)), "")
+            plain = state.get(base)
+            if isinstance(plain, torch.Tensor) and plain.shape == place.edit.shape:
+                out[id(plain)] = ComputedTensor(place.edit, plain, partial(_plain_slots, state, base))
+    return list(out.values())
+
+
+def _buffer_slots(place: Place) -> Slots:
+    return [(state["_buffers"], name) for state, name in place.owners]
+
+
+def _plain_slots(state: dict[str, Any], name: str) -> Slots:
+    if name not in state:
+        raise CutError(f"a module has no {shown(name)!r} any more, which the cut changed: undo what removed it")
+    listed = state.get("_flat_weights", ())  # recurrent layers list their weights once more
+    return [(state, name), *((listed, at) for at, each in enumerate(listed) if each is state[name])]
+
+
+class EditedAttributes:
+    """Attributes of modules, and of the plain objects in them, that hold sizes.
+
+    A plain object may serve other models too, as a configuration does: this one gets a copy of its own.
+    """
+
+    def __init__(self, walked: Walk, edits: Edits) -> None:
+        every = settings(walked, edits)
+        self._settings = [setting for setting in every if setting.holder is None]
+        self._before = [setting.state[setting.name] for setting in self._settings]
+        self._after = Edits((), {name: (after, before) for name, (before, after) in edits.attributes.items()})
+        self._swaps = _swaps(walked, [setting for setting in every if setting.holder is not None])
+        self.copies = {id(old): new for _, _, old, new in self._swaps}  # of the plain objects, by their identity
+
+    def cut(self) -> Iterator[Write]:
+        # a copy: a list of sizes belongs to the edits, which serve more than one model
+        yield from (entry(each.state, each.name, copy.copy(each.after)) for each in self._settings)
+        yield from (entry(state, name, new) for state, name, _, new in self._swaps)
+
+    def undo(self, walked: Walk) -> Iterator[Write]:
+        settings(walked, self._after)  # they have to be as the cut left them
+        for each, before in zip(self._settings, self._before, strict=True):
+            yield entry(each.state, each.name, before)
+        yield from (entry(state, name, old) for state, name, old, _ in self._swaps)
+
+    restore = undo
+
+
+class PlainTensors:
+    """Tensors in plain attributes: others take their places, and those that were there come back with all around them.
+
+    `copies` are those of plain objects that other parts of the cut put in place.
+    """
+
+    def __init__(self, found: Sequence[Place], copies: Mapping[int, Any]) -> None:
+        self._found = found
+        self._held = [held for place in found for held in place.plain]
+        self._swaps = swaps(self._held, {id(place.tensor): place.edit.of(place.tensor) for place in found}, copies)
+        self._before = [each._replace(value=each.state[each.attribute]) for each in self._swaps]
+
+    def cut(self) -> Iterator[Write]:
+        return (entry(*swap) for swap in self._swaps)
+
+    def undo(self, walked: Walk) -> Iterator[Write]:
+        self._now(walked)  # they have to be of the sizes that the cut left
+        return (entry(*swap) for swap in self._before)
+
+    def restore(self, walked: Walk) -> Iterator[Write]:
+        """What was there comes back, but for tensors of which the slices that stayed have changed since."""
+        whole = {
+            id(place.tensor): place.edit.whole(now, place.tensor)
+            for place, now in zip(self._found, self._now(walked), strict=True)
+        }
+        whole = {id(each.tensor): whole[id(each.tensor)] for each in self._found
+                 if not torch.equal(whole[id(each.tensor)], each.tensor)}  # fmt: skip
+        again = {(id(state), name): value for state, name, value in rebuilt(self._before, self._held, whole)}
+        return (entry(state, name, again[id(state), name]) for state, name, _ in self._before)
+
+    def _now(self, walked: Walk) -> list[torch.Tensor]:
+        if not self._found:
+            return []
+        after = Edits(tuple(TensorEdit(place.edit.names, place.edit.shape_after, {}) for place in self._found))
+        return [place.tensor for place in places(walked, after)]
+
+
+def _swaps(walked: Walk, edited: Iterable[Setting]) -> list[tuple[dict[str, Any], str, Any, Any]]:
+    """Where modules hold the plain objects that are edited: state, attribute, the object, its copy with new sizes."""
+    copies: dict[int, tuple[Any, Any]] = {}
+    for setting in edited:
+        old = setting.holder
+        if id(old) not in copies:
+            copies[id(old)] = old, _copied(old)
+        vars(copies[id(old)][1])[setting.name] = copy.copy(setting.after)
+    return [
+        (state, name, *copies[id(value)]) for state in walked.states for name, value in state.items()
+        if id(value) in copies
+    ]  # fmt: skip
+
+
+def _copied(holder: Any) -> Any:
+    """A shallow copy; raises `CutError` for what there is but one of, as a logger, or what cannot be copied."""
+    try:
+        new = copy.copy(holder)
+        if vars(new) is vars(holder):
+            raise TypeError("its copy is the same object")
+    except Exception as error:
+        raise CutError(
+            f"a {shown(type(holder).__name__)}, whose sizes the plan changes, cannot be copied: {shown(str(error))}"
+        ) from error
+    return new
+
+
+class RecurrentWeights:
+    """The weights of recurrent layers on CUDA, which cuDNN wants in one piece of memory."""
+
+    def __init__(self, layers: list[nn.RNNBase]) -> None:
+        self._layers = layers
+
+    def cut(self) -> Iterator[Write]:
+        return (Write(partial(_flatten, layer), False, True) for layer in self._layers)
+
+    def undo(self, walked: Walk) -> tuple[Write, ...]:
+        return ()  # they go back to the piece that they had
+
+    def restore(self, walked: Walk) -> Iterator[Write]:
+        return self.cut()
+
+
+def _flatten(layer: nn.RNNBase, wanted: bool) -> None:
+    if wanted:
+        layer.flatten_parameters()
+
+
+def flattened(walked: Walk, found: Iterable[Place]) -> list[nn.RNNBase]:
+    """The recurrent layers on CUDA of which a weight is cut."""
+    edited = {id(state) for place in found if place.tensor.is_cuda for state, _ in place.owners}
+    return [each for each in walked.modules if isinstance(each, nn.RNNBase) and id(module_state(each)) in edited]
+
+
+def moved_along(walked: Walk, layers: Iterable[nn.RNNBase], edits: Edits) -> list[TensorEdit]:
+    """Edits that keep all of the weights which a cut leaves as they are but flattening moves."""
+    edited = {name for edit in edits.tensors for name in edit.names}
+    states = {id(module_state(layer)) for layer in layers}
+    names: dict[int, list[str]] = {}
+    tensors: dict[int, torch.Tensor] = {}
+    for held in held_tensors(walked, module_places(walked)):
+        names.setdefault(id(held.tensor), []).append(held.name)
+        if id(held.state) in states and held.name not in edited:
+            tensors[id(held.tensor)] = held.tensor
+    return [TensorEdit(tuple(names[key]), tuple(tensor.shape), {}) for key, tensor in tensors.items()]
+
+
+class Rest:
+    """Parameters, buffers and gradients that a cut leaves alone: training changes them, and `undo` takes it back."""
+
+    def __init__(self, walked: Walk, edited: Iterable[Place], computed: Iterable[ComputedTensor]) -> None:
+        theirs = {id(place.tensor) for place in edited} | {id(each.tensor) for each in computed}
+        self._snapshot = Snapshot()
+        self._parameters: dict[str, nn.Parameter] = {}
+        for held in held_tensors(walked, module_places(walked)):
+            if id(held.tensor) not in theirs:
+                if isinstance(held.tensor, nn.Parameter):
+                    self._parameters[held.name] = held.tensor
+                self._snapshot.keep_bytes(held.name, held.tensor)
+                self._snapshot.keep_gradient(f"the gradient of {held.name}", held.tensor)
+        for state in walked.states:
+            for name in state.get("_buffers") or ():
+                if id(state["_buffers"][name]) not in theirs:
+                    self._snapshot.keep_entry(state["_buffers"], name)
+            self._keep_plain(state, theirs)
+
+    def _keep_plain(self, state: dict[str, Any], theirs: Container[int]) -> None:
+        """Tensors that are plain attributes, and the lists that recurrent layers have of their weights."""
+        for name, value in state.items():
+            listed = name in ("_flat_weights", "_flat_weight_refs") and isinstance(value, list)
+            if listed or (isinstance(value, torch.Tensor) and id(value) not in theirs):
+                self._snapshot.keep_entry(state, name)
+            if listed:
+                self._snapshot.keep(name, value, set(map(id, value)))
+
+    def undo(self, walked: Walk) -> Iterator[Write]:
+        now = {held.name: held.tensor for held in held_tensors(walked, module_places(walked))}
+        for name, parameter in self._parameters.items():
+            if now.get(name) is not parameter:
+                raise _replaced(name)
+        return self._snapshot.writes()
+
+    def restore(self, walked: Walk) -> tuple[Write, ...]:
+        return ()

@@ -1,0 +1,58 @@
+"""The way back from a cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from torch import nn
+
+from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.identity.hierarchy import Walk, walk
+from modulekg_widgets.engine.pruning.cut.transaction import Write, attribute, commit
+
+
+class Part(Protocol):
+    """One kind of thing that a cut changed or that training may have changed since."""
+
+    def undo(self, walked: Walk) -> Iterable[Write]:
+        """What makes it as it was before the cut; raises `CutError` when the model is not as the cut left it."""
+        ...
+
+    def restore(self, walked: Walk) -> Iterable[Write]:
+        """What puts back what the cut took, and nothing else."""
+        ...
+
+
+class Receipt:
+    """The way back from one cut, which serves once; cuts made on top of each other go back in reverse order."""
+
+    _done = "cut"
+
+    def __init__(self, model: nn.Module, parts: Sequence[Part], title: str) -> None:
+        self._model, self._parts, self._title = model, tuple(parts), title
+
+    def undo(self) -> None:
+        """Make the model and the optimizer byte for byte as before the cut, whatever was trained since.
+
+        Raises `CutError`, before anything changes, when the receipt is spent or the model is not as the cut left it.
+        """
+        commit(self._writes("undo"), None, walk(self._model).modules)
+
+    def restore(self) -> None:
+        """Put the slices back that the cut removed; all else keeps what was trained since, and new gradients are zero.
+
+        Raises `CutError`, before anything changes, when the receipt is spent or the model is not as the cut left it.
+        """
+        commit(self._writes("restore"), None, walk(self._model).modules)
+
+    def _writes(self, way: str) -> list[Write]:
+        if not self._parts:
+            raise CutError(f"{self!r} served already: a receipt undoes its {self._done} once")
+        walked = walk(self._model)
+        writes = [write for part in self._parts for write in getattr(part, way)(walked)]
+        return [*writes, attribute(self, "_parts", ())]
+
+    def __repr__(self) -> str:
+        state = "" if self._parts else ", spent"
+        return f"<{type(self).__name__}: {shown(self._title)}{state}>"

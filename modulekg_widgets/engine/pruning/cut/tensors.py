@@ -1,0 +1,185 @@
+"""Cutting and zeroing one tensor, for authors of adapters; what `cut` and `mask` do to each tensor of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from modulekg_widgets.engine.axes.cut_analysis import positions_to_mask
+from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.pruning.cut.edits import TensorEdit, check_memory
+from modulekg_widgets.engine.pruning.cut.snapshot import described
+from modulekg_widgets.engine.pruning.cut.transaction import Write, attribute, commit
+
+NAMELESS = "the tensor"
+
+
+class Content(NamedTuple):
+    """The memory of a tensor, under an alias, and its gradient."""
+
+    data: torch.Tensor
+    grad: torch.Tensor | None
+
+    @classmethod
+    def of(cls, name: str, tensor: torch.Tensor) -> Content:
+        grad = tensor.grad if tensor.is_leaf else None
+        if grad is not None and grad.layout is not torch.strided:
+            raise CutError(f"{shown(name)} has a sparse gradient, which cannot follow: call zero_grad() first")
+        return cls(tensor.data, grad)
+
+
+def put_content(tensor: torch.Tensor, content: Content) -> None:
+    """Give a leaf other memory and another gradient; it stays the same object, with its hooks and ties."""
+    tensor.grad = None
+    if content.data.is_floating_point() or content.data.is_complex():
+        # what collects the gradients is made anew for another dtype alone; for another shape it would refuse them
+        other = torch.float16 if content.data.dtype is torch.float32 else torch.float32
+        tensor.data = torch.empty(0, dtype=other, device=content.data.device)
+    tensor.data = content.data
+    tensor.grad = content.grad
+
+
+@dataclass(frozen=True, slots=True)
+class CutTensor:
+    """A leaf that is cut in place, and what it was."""
+
+    edit: TensorEdit
+    before: Content
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor, edit: TensorEdit) -> CutTensor:
+        return cls(edit, Content.of(edit.names[0], tensor))
+
+    def cut(self, tensor: torch.Tensor, data: torch.Tensor | None = None) -> Write:
+        """Leave what stays, or `data` in its place."""
+        grad = self.before.grad
+        data = self.edit.of(self.before.data) if data is None else data
+        after = Content(data, None if grad is None else self.edit.of(grad))
+        return Write(partial(put_content, tensor), self.before, after)
+
+    def undo(self, tensor: torch.Tensor) -> Write:
+        """Back to the memory that it had; raises `CutError` when it is of another dtype or device by now."""
+        _check_kind(self.edit, tensor, self.before.data)
+        return Write(partial(put_content, tensor), Content.of(self.edit.names[0], tensor), self.before)
+
+    def restore(self, tensor: torch.Tensor, part: torch.Tensor | None = None) -> Write:
+        """The slices that went come back, with a gradient of zero; those that stayed are as now, or as `part`."""
+        now = Content.of(self.edit.names[0], tensor)
+        grad = None if now.grad is None else self.edit.whole(now.grad)
+        data = self.edit.whole(now.data if part is None else part, self.before.data)
+        return Write(partial(put_content, tensor), now, Content(data, grad))
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroedTensor:
+    """A tensor of which slices are set to zero in place, and a copy of what it was."""
+
+    edit: TensorEdit
+    before: torch.Tensor
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor, edit: TensorEdit) -> ZeroedTensor:
+        return cls(edit, tensor.detach().clone())
+
+    def zero(self, tensor: torch.Tensor) -> Write:
+        # the write goes by an alias that shares the version: a graph that still needs the values is told
+        return Write(tensor.detach().copy_, self.before, self.edit.whole(self.edit.of(self.before)))
+
+    def undo(self, tensor: torch.Tensor) -> Write:
+        """Back to the bytes that it had; raises `CutError` when it is of another dtype or device by now."""
+        _check_kind(self.edit, tensor, self.before)
+        return Write(tensor.detach().copy_, tensor.detach().clone(), self.before)
+
+    def restore(self, tensor: torch.Tensor) -> Write:
+        """The slices that were set to zero come back; the others are as they are now."""
+        now = tensor.detach().clone()
+        return Write(tensor.detach().copy_, now, self.edit.whole(self.edit.of(now), self.before))
+
+
+def _check_kind(edit: TensorEdit, tensor: torch.Tensor, before: torch.Tensor) -> None:
+    if (tensor.dtype, tensor.device) != (before.dtype, before.device):
+        raise CutError(
+            f"{shown(edit.names[0])} was {described(before)} and is {described(tensor)}: "
+            "move the model back before you undo, or restore"
+        )
+
+
+# ------------------------------------------------------------ for adapters
+
+
+class TensorReceipt:
+    """What `cut_tensor` or `zero_tensor` took from a tensor; it serves once."""
+
+    def __init__(self, kept: CutTensor | ZeroedTensor) -> None:
+        self.kept = kept
+        self.spent = False
+
+    def __repr__(self) -> str:
+        done = "cut" if isinstance(self.kept, CutTensor) else "zeroed"
+        gone = {at: self.kept.edit.shape[at] - len(kept) for at, kept in self.kept.edit.kept.items()}
+        what = ", ".join(f"{count} of {self.kept.edit.shape[at]} in dimension {at}" for at, count in gone.items())
+        return f"<TensorReceipt: {done} {what}{', spent' if self.spent else ''}>"
+
+
+def cut_tensor(tensor: torch.Tensor, index: Iterable[int], dim: int = 0) -> TensorReceipt:
+    """Remove the positions `index` of dimension `dim` from a tensor in place; a Parameter stays the same object.
+
+    Its gradient is cut alike. Raises `CutError` for positions that do not exist, and when none would be left.
+    """
+    kept = CutTensor.of(tensor, _edit(tensor, index, dim))
+    return commit([kept.cut(tensor)], TensorReceipt(kept))
+
+
+def uncut_tensor(tensor: torch.Tensor, receipt: TensorReceipt) -> None:
+    """Put back the slices that `cut_tensor` removed, byte for byte; the others keep what was trained since.
+
+    Raises `CutError` when the receipt is spent or the tensor has not the shape that the cut left.
+    """
+    commit(_to_restore(tensor, receipt, CutTensor), None)
+
+
+def zero_tensor(tensor: torch.Tensor, index: Iterable[int], dim: int = 0) -> TensorReceipt:
+    """Set the positions `index` of dimension `dim` of a tensor to zero in place; raises `CutError` as `cut_tensor`."""
+    kept = ZeroedTensor.of(tensor, _edit(tensor, index, dim))
+    return commit([kept.zero(tensor)], TensorReceipt(kept))
+
+
+def unzero_tensor(tensor: torch.Tensor, receipt: TensorReceipt) -> None:
+    """Put back the slices that `zero_tensor` set to zero, byte for byte; the others keep what was trained since.
+
+    Raises `CutError` when the receipt is spent or the tensor has another shape.
+    """
+    commit(_to_restore(tensor, receipt, ZeroedTensor), None)
+
+
+def _to_restore(
+    tensor: torch.Tensor, receipt: TensorReceipt, kind: type[CutTensor] | type[ZeroedTensor]
+) -> list[Write]:
+    kept = receipt.kept
+    if not isinstance(kept, kind):
+        raise CutError(f"{receipt} is undone by {'un' + ('cut' if kind is ZeroedTensor else 'zero')}_tensor")
+    shape = kept.edit.shape_after if kind is CutTensor else kept.edit.shape
+    if receipt.spent or tuple(tensor.shape) != shape:
+        raise CutError(f"{receipt} serves once, for a tensor of shape {list(shape)}: got {described(tensor)}")
+    return [kept.restore(tensor), attribute(receipt, "spent", True)]
+
+
+def _edit(tensor: torch.Tensor, index: Iterable[int], dim: int) -> TensorEdit:
+    """What stays of a tensor that has no name."""
+    if not isinstance(tensor, torch.Tensor):
+        raise CutError(f"got a {shown(type(tensor).__name__)}: pass a tensor")
+    check_memory(NAMELESS, tensor)
+    if tensor.grad_fn is not None:
+        raise CutError("the tensor is the result of a computation, which knows its shape: pass tensor.detach()")
+    if not -tensor.dim() <= dim < tensor.dim():
+        raise CutError(f"the tensor has shape {list(tensor.shape)}: there is no dimension {dim}")
+    at = dim % tensor.dim()
+    stays = ~positions_to_mask(index, tensor.shape[at], f"dimension {at} of the tensor")
+    if not stays.any():
+        raise CutError(f"dimension {at} of the tensor would lose all of its positions: leave one at least")
+    return TensorEdit((NAMELESS,), tuple(tensor.shape), {at: np.flatnonzero(stays)})

@@ -1,0 +1,1 @@
+"""How important each index of an axis is: criteria on weights, gradients and activations."""

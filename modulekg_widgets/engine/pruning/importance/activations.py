@@ -1,0 +1,249 @@
+"""The criterion on activations: what batches of data leave on each index of an axis."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from modulekg_widgets.engine.axes.algebra import Term
+from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.layers import Layers
+from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.identity.hierarchy import walk
+from modulekg_widgets.engine.pruning.importance.calibration import Calibration, check_batches, parameters_with_data
+from modulekg_widgets.engine.pruning.importance.criteria import Criterion, Scores, or_magnitude, wide
+from modulekg_widgets.engine.pruning.importance.index_sums import Element, Tally, Vector, marginals
+from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.torch_runtime.unfused import Unfused
+from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.plain_tensors import held_named
+from modulekg_widgets.engine.tracing.state import on_stage
+
+Tensor = torch.Tensor
+Names = frozenset[str]  # of the parameters and buffers that a tensor is made of, and nothing else
+INTO_LAYER, OUT_OF_LAYER, ELSEWHERE = range(3)
+
+
+class Statistic(NamedTuple):
+    """Sums over elements, and what their means come to."""
+
+    elements: tuple[Element, ...]
+    finish: Callable[..., Vector]
+
+
+STATISTICS = {
+    "mean_abs": Statistic((lambda x: wide(x).abs(),), lambda mean: mean),
+    "rms": Statistic((lambda x: wide(x).abs().square_(),), np.sqrt),
+    "std": Statistic(
+        (wide, lambda x: wide(x).square()), lambda mean, square: np.sqrt(np.maximum(square - mean**2, 0.0))
+    ),
+    "nonzero": Statistic((lambda x: (x != 0).float(),), lambda share: share),
+}
+
+
+class Activation(Criterion):
+    """How large the values are that layers read along an axis: per index, relative to the axis's average.
+
+    `batches` run through the model, by default what the trace was called with; a target in a batch is left aside.
+    `statistic`: "mean_abs", "rms", "std" (over samples and positions) or "nonzero" (1 - APoZ, Hu et al. 2016, "Network
+    Trimming"). Where no layer reads an axis, as that of queries and keys, what layers put out along it counts; several
+    values have the same say. An axis that the passes do not reach is scored as by `L1`.
+    """
+
+    def __init__(
+        self, batches: Iterable[Any] | None = None, statistic: str = "mean_abs", *, training: bool | None = None
+    ) -> None:
+        check_batches(batches)
+        if statistic not in STATISTICS:
+            raise UnknownNameError(f"statistic={shown(str(statistic))!r}: {nearest(str(statistic), STATISTICS)}")
+        self.batches = batches
+        self.statistic = statistic
+        self.training = training
+
+    def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
+        tally = Tally(axes, terms)
+        parameters_with_data(axes.graph, "importance 'activation'")
+        readings = Readings(tally, STATISTICS[self.statistic])
+        calibration = Calibration(axes.graph, self.batches, self.training)
+        calibration.values(lambda stage: _watching(readings, stage))
+        readings.vote()
+        return or_magnitude(tally)
+
+
+class Readings:
+    """Which values are read, and what was read of them.
+
+    A value is known again by its operator: the n-th one whose largest parameter is the same, for what surrounds it, as
+    the addition of a bias, changes with batch size and device. `calls` are these operators by that parameter's name,
+    each with its first input that is an activation, and its first output.
+    """
+
+    def __init__(self, tally: Tally, statistic: Statistic) -> None:
+        self.tally = tally
+        self.statistic = statistic
+        self.calls: dict[str, list[tuple[DataNode, DataNode | None]]] = {}
+        self._sums: dict[tuple[DataNode, int], list[Vector]] = {}
+        self._depths: Counter[tuple[DataNode, int]] = Counter()
+        self.chosen = self._choose(self._candidates())
+
+    # ------------------------------------------------------------- planning
+
+    def _candidates(self) -> Iterator[tuple[int, DataNode]]:
+        """The values that could be read, with how well they suit."""
+        graph = self.tally.axes.graph
+        layers = Layers(self.tally.axes.inference)
+        made_of = {node.storage: frozenset([node.label]) for node in graph.state.values()}
+        for operator in graph.operators:
+            names = [made_of.get(node.storage) for node in operator.inputs]
+            known = frozenset().union(*(each for each in names if each))
+            if not known:
+                continue
+            if None not in names:
+                made_of.update({node.storage: known for node in operator.outputs if node.storage not in made_of})
+                continue
+            into = operator.inputs[names.index(None)]
+            out = _first_result(operator)
+            self.calls.setdefault(self.largest(known), []).append((into, out))
+            is_layer = operator.index in layers.at
+            yield INTO_LAYER if is_layer else ELSEWHERE, into
+            if out is not None:
+                yield OUT_OF_LAYER if is_layer else ELSEWHERE, out
+
+    def largest(self, names: Names) -> str:
+        """The name of the largest of these tensors."""
+        state = self.tally.axes.graph.state
+        return max(names, key=lambda name: (state[name].numel(), name))
+
+    def _choose(self, candidates: Iterable[tuple[int, DataNode]]) -> dict[DataNode, dict[int, set[Term]]]:
+        """Per value and dimension the atoms that are read there: each where it suits best."""
+        best: dict[Term, int] = {}
+        places: list[tuple[int, DataNode, int, list[Term]]] = []
+        for level, node in candidates:
+            for at, layout in self.tally.layouts(node).items():
+                places.append((level, node, at, layout.atoms))
+                for atom in layout.atoms:
+                    best[atom] = min(level, best.get(atom, level))
+        found: dict[DataNode, dict[int, set[Term]]] = {}
+        for level, node, at, every in places:
+            own = {atom for atom in every if best[atom] == level}
+            if own:
+                found.setdefault(node, {}).setdefault(at, set()).update(own)
+        return found
+
+    # -------------------------------------------------------------- reading
+
+    def read(self, node: DataNode, value: Tensor) -> None:
+        """Take what is needed of a value, if it is one of those that are read."""
+        if node not in self.chosen or value.dim() != node.dim():
+            return
+        dims = [at for at in self.chosen[node] if value.shape[at] == node.shape[at]]
+        if not dims or not value.numel():
+            return
+        for number, element in enumerate(self.statistic.elements):
+            for at, sums in marginals(element, (value.detach(),), dims).items():
+                kept = self._sums.setdefault((node, at), [np.zeros(len(sums)) for _ in self.statistic.elements])
+                kept[number] += sums.cpu().double().numpy()
+        for at in dims:
+            self._depths[node, at] += value.numel() // value.shape[at]
+
+    def vote(self) -> None:
+        """Hand the tally what was read: every value and dimension has the same say."""
+        for (node, at), sums in self._sums.items():
+            layout = self.tally.layouts(node)[at]
+            depth = np.repeat(layout.times * self._depths[node, at], layout.sizes)
+            folded = self.statistic.finish(*(layout.fold(vector) / depth for vector in sums))
+            for atom, start in zip(layout.atoms, layout.starts, strict=True):
+                if atom in self.chosen[node][at]:
+                    own = self.tally.layout(atom)
+                    assert own is not None
+                    self.tally.share(own, folded[start : start + atom.size])
+
+
+def _first_result(operator: OperatorNode) -> DataNode | None:
+    results = operator.result if isinstance(operator.result, list | tuple) else [operator.result]
+    return next((each for each in results if isinstance(each, DataNode)), None)
+
+
+class _Watch(TorchDispatchMode):
+    """Reads the values of one pass as they come and go."""
+
+    def __init__(self, readings: Readings, stage: Stage) -> None:
+        super().__init__()
+        self._readings = readings
+        self._seen: Counter[str] = Counter()
+        self._read: set[DataNode] = set()
+        self._made: dict[int, tuple[Names, Tensor]] = {}  # by address; what is held is not freed and taken again
+        graph = readings.tally.axes.graph
+        walked = on_stage(walk(graph.model), stage)
+        ranges = {}
+        for held in held_named(walked, graph.state).values():
+            node, tensor = graph.state.get(held.name), held.tensor
+            if node is not None and tensor.numel() and tensor.layout is torch.strided:
+                size = tensor.untyped_storage().nbytes() - tensor.storage_offset() * tensor.itemsize
+                ranges[tensor.data_ptr()] = (tensor.data_ptr() + size, frozenset([node.label]))
+        self._starts = sorted(ranges)
+        self._ranges = ranges
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        given = list(_tensors([*args, *(kwargs or {}).values()]))
+        names = [self._names(tensor) for tensor in given]
+        known = frozenset().union(*(each for each in names if each))
+        if not known:
+            return out
+        results = list(_tensors([out]))
+        if None not in names:
+            for tensor in results:
+                if self._names(tensor) is None and tensor.numel():
+                    self._made[tensor.untyped_storage().data_ptr()] = (known, tensor)
+            return out
+        key = self._readings.largest(known)
+        calls = self._readings.calls.get(key, ())
+        number = self._seen[key]
+        self._seen[key] += 1
+        if number < len(calls):
+            into, result = calls[number]
+            self._take(into, given[names.index(None)])
+            if result is not None and results:
+                self._take(result, results[0])
+        return out
+
+    def _take(self, node: DataNode, value: Tensor) -> None:
+        if node not in self._read:  # several layers may read one value
+            self._read.add(node)
+            self._readings.read(node, value)
+
+    def _names(self, tensor: Tensor) -> Names | None:
+        """What a tensor is made of; None for what depends on the input."""
+        if not tensor.numel() or tensor.layout is not torch.strided:
+            return None
+        address = tensor.data_ptr()
+        at = bisect_right(self._starts, address) - 1
+        if at >= 0:
+            end, names = self._ranges[self._starts[at]]
+            if address < end:
+                return names
+        made = self._made.get(tensor.untyped_storage().data_ptr())
+        return None if made is None else made[0]
+
+
+def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tensors(value)
+
+
+@contextmanager
+def _watching(readings: Readings, stage: Stage) -> Iterator[None]:
+    """Recurrent layers as the operators that they are made of, as the trace sees them."""
+    with Unfused(), _Watch(readings, stage):
+        yield

@@ -1,0 +1,317 @@
+"""Passes over batches of data: gradients, second derivatives and values on the way, with nothing left behind."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.errors import CutError, ModuleKGError, shown
+from modulekg_widgets.engine.identity.hierarchy import module_state, walk
+from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
+from modulekg_widgets.engine.torch_runtime.unfused import MathAttention, PlainAttention
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
+from modulekg_widgets.engine.tracing.state import own_tensors
+
+Tensor = torch.Tensor
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+Weighted = dict[DataNode, tuple[Tensor, Tensor]]  # per parameter its values, and what belongs to each of them
+Loss = Callable[..., Any]
+ONE_BATCH = "to pass one batch of inputs and targets, write [(X, y)]"
+
+
+def live_parameters(graph: Dataflow) -> dict[DataNode, Tensor]:
+    """The parameters as the model has them now, each once: `to` and `load_state_dict` may have replaced them.
+
+    Raises `CutError` when one is gone or has another shape than at the trace.
+    """
+    found: dict[DataNode, Tensor] = {}
+    for node in dict.fromkeys(graph.state.values()):
+        if not node.is_parameter:
+            continue
+        path, _, attribute = node.label.rpartition(".")
+        tensor = own_tensors(module_state(graph.modules[path].module)).get(attribute)
+        if not isinstance(tensor, Tensor) or tuple(tensor.shape) != node.shape:
+            now = f"has shape {list(tensor.shape)}" if isinstance(tensor, Tensor) else "is gone"
+            raise CutError(
+                f"the parameter {shown(node.label)!r} {now}, at the trace it had {list(node.shape)}: "
+                "trace the model again as it is now"
+            )
+        found[node] = tensor
+    return found
+
+
+def parameters_with_data(graph: Dataflow, reader: str) -> dict[DataNode, Tensor]:
+    """The live parameters; raises `CutError` when one is on the meta device, for `reader` needs their values."""
+    found = live_parameters(graph)
+    for node, tensor in found.items():
+        if tensor.is_meta:
+            raise CutError(
+                f"{reader} reads the weights, and {shown(node.label)!r} is on the meta device: give the model data "
+                "first, as by to_empty and load_state_dict; importance='random' needs none"
+            )
+    return found
+
+
+def check_batches(batches: Any) -> None:
+    """Raise `CutError` for one batch in the place of an iterable of batches."""
+    if isinstance(batches, Tensor | Mapping):
+        what = "a tensor, whose items would be the batches" if isinstance(batches, Tensor) else "one mapping"
+        raise CutError(f"batches is {what}: {ONE_BATCH}")
+    if isinstance(batches, tuple | list) and len(batches) == 2 and all(isinstance(each, Tensor) for each in batches):
+        inputs, target = batches
+        alike = (inputs.dim(), inputs.is_floating_point()) == (target.dim(), target.is_floating_point())
+        if not alike and inputs.dim() and target.dim() and len(inputs) == len(target):
+            raise CutError(f"batches is a pair of tensors of {len(inputs)} items, inputs and target: {ONE_BATCH}")
+
+
+def is_one_pair(batches: Any) -> bool:
+    """Whether what was given as batches may have been meant as one of them."""
+    return isinstance(batches, tuple | list) and len(batches) == 2 and isinstance(batches[0], Tensor)
+
+
+class Calibration:
+    """Batches of data, and how they go through a traced model.
+
+    A batch is what the model takes (a tensor, a tuple of arguments, or a dict of keywords) or a pair of that and a
+    target; None as batches stands for what the trace was called with. The passes run in the mode of the trace unless
+    `training` sets one, under the random `seed`.
+    """
+
+    def __init__(
+        self, graph: Dataflow, batches: Iterable[Any] | None, training: bool | None = None, seed: int = 0
+    ) -> None:
+        check_batches(batches)
+        self.graph = graph
+        self.batches = batches
+        self.training = graph.training if training is None else training
+        self.seed = seed
+
+    # ------------------------------------------------------------- passes
+
+    def values(self, watch: Callable[[Stage], Any]) -> int:
+        """Run every batch without gradients, each inside of the context that `watch` makes; gives their number."""
+
+        def use(batch: Any) -> None:
+            args, kwargs = self._prepared(batch if self.batches is None else _inputs(batch, self.graph))
+            with torch.no_grad(), watch(self.stage):
+                self._output(self.stage.model, args, kwargs)
+
+        return self._each(use)
+
+    def gradients(self, loss: Loss, take: Callable[[Weighted], None]) -> int:
+        """Hand `take`, for every batch, the parameters and the gradients of the loss; gives the number of batches."""
+
+        def use(batch: Any) -> None:
+            leaves, value = self._loss(batch, loss)
+            found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
+            take(_paired(leaves, found))
+
+        return self._each(use)
+
+    def curvatures(self, loss: Loss, samples: int, take: Callable[[Weighted], None]) -> int:
+        """Hand `take` estimates of the diagonal of the loss's Hessian, `samples` a batch; gives their number.
+
+        v·(Hv) with random signs v has the diagonal as its mean: Hutchinson 1990, Bekas, Kokiopoulou and Saad 2007.
+        """
+        generator = torch.Generator().manual_seed(self.seed)
+
+        def use(batch: Any) -> None:
+            # the fused kernels of attention have no second derivative
+            with MathAttention():
+                leaves, value = self._loss(batch, loss)
+                every = list(leaves.values())
+                first = torch.autograd.grad(value, every, create_graph=True, allow_unused=True)
+                for at in range(samples):
+                    signs = [_signs(leaf, generator) for leaf in every]
+                    products = self._second(first, every, signs, at + 1 < samples)
+                    found = [None if h is None else h * v for h, v in zip(products, signs, strict=True)]
+                    take(_paired(leaves, found))
+
+        return samples * self._each(use)
+
+    def _second(
+        self, first: Iterable[Tensor | None], leaves: list[Tensor], signs: list[Tensor], again: bool
+    ) -> tuple[Tensor | None, ...]:
+        along = [(g * v).sum() for g, v in zip(first, signs, strict=True) if g is not None and g.requires_grad]
+        if not along:
+            return (None,) * len(leaves)  # a loss that is linear in every parameter
+        try:
+            return torch.autograd.grad(sum(along[1:], along[0]), leaves, allow_unused=True, retain_graph=again)
+        except RuntimeError as error:
+            raise CutError(
+                f"importance 'hessian' needs second derivatives, and {self._name} has none: "
+                f"{shown(str(error), 200)}; take importance=Taylor(batches, loss)"
+            ) from error
+
+    # -------------------------------------------------------------- inside
+
+    def _each(self, use: Callable[[Any], None]) -> int:
+        """Go through the batches with one shadow of the model."""
+        count = look(walk(self.graph.model).modules, (), partial(self._passes, use), ALL, self.seed)
+        if not count:
+            raise CutError("the batches are empty: pass a list or a DataLoader, for a generator gives its items once")
+        return count
+
+    def _passes(self, use: Callable[[Any], None], stage: Stage) -> int:
+        count = 0
+        self.stage = stage
+        if self.training is not None:
+            for state in stage.states:
+                state["training"] = self.training
+        for batch in [self.graph.call] if self.batches is None else self.batches:
+            try:
+                with torch.inference_mode(False), PlainAttention():
+                    use(batch)
+            except CutError as error:
+                if not is_one_pair(self.batches):
+                    raise
+                raise CutError(f"{error}; batches is a pair: {ONE_BATCH}") from error
+            count += 1
+        return count
+
+    @property
+    def _name(self) -> str:
+        return shown(type(self.graph.model).__name__)
+
+    def _loss(self, batch: Any, loss: Loss) -> tuple[dict[DataNode, Tensor], Tensor]:
+        """Stand-ins of the parameters that share their memory, and the loss as it depends on them."""
+        inputs, target = _inputs_and_target(batch, self.graph, loss)
+        args, kwargs = self._prepared(inputs)
+        live = live_parameters(self.graph)
+        leaves = {node: self._leaf(self.stage.of(tensor)) for node, tensor in live.items()}
+        named = {name: leaves[node] for name, node in self.graph.state.items() if node in leaves}
+        with torch.enable_grad():
+            run = torch.func.functional_call
+            output = self._output(run, (self.stage.model, named, args, kwargs), {"tie_weights": False})
+            given = () if target is _NONE else (self._prepared(((target,), {}))[0][0],)
+            try:
+                value = loss(output, *given)
+            except Exception as error:
+                raise CutError(
+                    f"the loss stopped on the output of {self._name}: {type(error).__name__}: "
+                    f"{shown(str(error), 300)}; it is called as loss(output{', target' if given else ''})"
+                ) from error
+        return {node: leaf for node, leaf in leaves.items() if leaf.requires_grad}, _checked(value)
+
+    def _leaf(self, copy: Tensor) -> Tensor:
+        return self.stage.hold(copy, copy.detach().requires_grad_(_is_smooth(copy)))
+
+    def _output(self, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            return run(*args, **kwargs)
+        except ModuleKGError:
+            raise
+        except Exception as error:
+            raise CutError(
+                f"a batch does not go through {self._name}: {type(error).__name__}: {shown(str(error), 300)}; a batch "
+                "is what the model takes, or a pair of that and a target"
+            ) from error
+
+    def _prepared(self, call: Call) -> Call:
+        """Copies of the tensors, for forward may write into its inputs, on the device of the model."""
+        devices = {tensor.device for tensor in live_parameters(self.graph).values()}
+        device = next(iter(devices)) if len(devices) == 1 else None
+
+        def copy(tensor: Tensor) -> Tensor:
+            if tensor.is_meta:
+                raise CutError("a batch on the meta device has no data: pass batches with real inputs")
+            return tensor.detach().clone().to(tensor.device if device is None else device)
+
+        return with_tensors(call, copy)
+
+
+def _signs(leaf: Tensor, generator: torch.Generator) -> Tensor:
+    """+1 and -1 in the shape of `leaf`, the same on every device."""
+    heads = torch.empty(leaf.shape, dtype=leaf.dtype.to_real(), device="cpu").bernoulli_(0.5, generator=generator)
+    return (2 * heads - 1).to(leaf.device)
+
+
+def _is_smooth(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def _paired(leaves: Mapping[DataNode, Tensor], found: Iterable[Tensor | None]) -> Weighted:
+    return {
+        node: (leaf.detach(), value.detach())
+        for (node, leaf), value in zip(leaves.items(), found, strict=True)
+        if value is not None
+    }
+
+
+def _checked(value: Any) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise CutError(f"the loss gave a {shown(type(value).__name__)}: return a tensor of one number")
+    if value.numel() != 1:
+        raise CutError(f"the loss gave the shape {list(value.shape)}: return one number, as its mean")
+    if not value.requires_grad:
+        raise CutError("the loss does not depend on the parameters: compute it from the output, without detach")
+    return value.sum()
+
+
+# ------------------------------------------------------------------ batches
+
+_NONE = object()  # no target
+
+
+def _inputs_and_target(batch: Any, graph: Dataflow, loss: Loss) -> tuple[Call, Any]:
+    """What the model is called with, and the target where the loss takes one."""
+    wanted = _arguments_of(loss)
+    if wanted is None:
+        wanted = 2 if isinstance(batch, tuple | list) and len(batch) == 2 else 1
+    if wanted < 2:
+        return _inputs(batch, graph), _NONE
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        found = f"{len(batch)} items" if isinstance(batch, tuple | list) else f"a {shown(type(batch).__name__)}"
+        raise CutError(
+            f"the loss takes an output and a target, so batches are pairs (inputs, target), got {found}; "
+            "several inputs go as ((first, second), target)"
+        )
+    return _call(batch[0], graph), batch[1]
+
+
+def _arguments_of(loss: Loss) -> int | None:
+    """How many arguments a loss must be given; None when nothing tells."""
+    try:
+        signature = inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss)
+    except (TypeError, ValueError):
+        return None
+    every = signature.parameters.values()
+    if any(each.kind is each.VAR_POSITIONAL for each in every):
+        return None
+    return sum(each.default is each.empty and each.kind in _POSITIONAL for each in every)
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _inputs(batch: Any, graph: Dataflow) -> Call:
+    """What the model is called with; what a batch has beyond that is a target."""
+    positional = graph.call[0]
+    count = len(positional)
+    if not isinstance(batch, tuple | list) or not batch or not count:
+        return _call(batch, graph)
+    first_is_several = isinstance(batch[0], tuple | list)
+    takes_a_list = count == 1 and isinstance(positional[0], tuple | list)
+    if takes_a_list or count > 1:
+        if first_is_several and len(batch) in (1, 2):
+            return _call(batch[0], graph)
+        return _call(batch[:-1] if len(batch) == count + 1 and not takes_a_list else batch, graph)
+    return _call(batch[0] if len(batch) in (1, 2) else batch, graph)
+
+
+def _call(inputs: Any, graph: Dataflow) -> Call:
+    """The inputs as the traced call took them; its keywords that hold no tensors are passed on."""
+    positional, named = graph.call
+    settings = {name: value for name, value in named.items() if next(tensors(value), None) is None}
+    takes_a_mapping = len(positional) == 1 and isinstance(positional[0], Mapping)
+    if isinstance(inputs, Mapping) and not takes_a_mapping:
+        return (), {**settings, **inputs}
+    several = isinstance(inputs, tuple | list) and len(positional) != 1
+    return (tuple(inputs) if several else (inputs,)), settings

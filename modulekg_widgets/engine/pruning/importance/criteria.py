@@ -1,0 +1,334 @@
+"""The built-in criteria on weights and gradients: what says how important each index of an axis is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from modulekg_widgets.engine.axes.algebra import Term, atoms, find
+from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.call import rules
+from modulekg_widgets.engine.axes.layers import VIEWS, Layers
+from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.pruning.importance.calibration import (
+    ONE_BATCH,
+    Calibration,
+    Loss,
+    Weighted,
+    check_batches,
+    is_one_pair,
+    parameters_with_data,
+)
+from modulekg_widgets.engine.pruning.importance.index_sums import Tally, Vector, positions_of
+from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
+
+Tensor = torch.Tensor
+Scores = dict[Term, Vector]
+PAIRS = 1 << 22  # distances that are held at once
+
+
+class Criterion(ABC):
+    """A way to tell how important the indices of axes are; subclass it, or register a function with `mk.importance`."""
+
+    @abstractmethod
+    def scores(self, axes: Axes, terms: Sequence[Term]) -> Mapping[Term, Any]:
+        """For each atom of `terms` a finite number per index, larger for what matters more: shape (atom.size,)."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+# ---------------------------------------------------------------- magnitudes
+
+
+class L1(Criterion):
+    """The sum of |w| of an index relative to the axis's average, as a mean over all members of the axis.
+
+    A member with n elements per index counts 1 + ln n times: neither does a large one drown the small ones, nor a lone
+    bias outvote a filter. Source: Li et al. 2017, "Pruning Filters for Efficient ConvNets", for a single member.
+    """
+
+    def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
+        tally = Tally(axes, terms)
+        tally.add_all(_absolute, _weights(axes, "l1"), tally.share)
+        return tally.means()
+
+
+class L2(Criterion):
+    """The root of the mean w² over all elements of an index in all members: the length of the coupled group.
+
+    Source: Fang et al. 2023, "DepGraph: Towards Any Structural Pruning".
+    """
+
+    def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
+        tally = Tally(axes, terms)
+        tally.add_all(_squared, _weights(axes, "l2"), tally.add)
+        return {atom: np.sqrt(means) for atom, means in tally.means().items()}
+
+
+class Random(Criterion):
+    """Uniform random numbers that depend on the seed and the axis alone; needs no data."""
+
+    def __init__(self, seed: int = 0) -> None:
+        if not isinstance(seed, int) or seed < 0:
+            raise CutError(f"seed={shown(repr(seed))}: give a whole number of at least 0")
+        self.seed = seed
+
+    def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
+        return {term: np.random.default_rng([self.seed, axes.rank(find(term))]).random(term.size) for term in terms}
+
+    def __repr__(self) -> str:
+        return f"Random(seed={self.seed})"
+
+
+class BNScale(Criterion):
+    """The |gain| of the normalisations and learnt multiplications along an axis, each relative to its own mean.
+
+    An axis without any is scored as by `L1`, which has the same mean of 1. Source: Liu et al. 2017, "Learning Efficient
+    Convolutional Networks through Network Slimming".
+    """
+
+    def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
+        tally = Tally(axes, terms)
+        weights = _weights(axes, "bn_scale")
+        tally.add_all(_absolute, {node: weights[node] for node in gains(axes) if node in weights}, tally.share)
+        return or_magnitude(tally)
+
+
+def or_magnitude(tally: Tally) -> Scores:
+    """What a tally of shares found, and the magnitudes of the weights for the axes on which nothing voted."""
+    found = tally.means()
+    silent = [atom for atom, number in tally.numbers.items() if not tally.votes[number]]
+    return {**found, **L1().scores(tally.axes, silent)} if silent else found
+
+
+NORMALISATIONS = {rules[f"aten::{name}"] for name in ("batch_norm", "layer_norm", "group_norm", "instance_norm")}
+_MULTIPLICATIONS = {"aten::mul", "aten::mul_"}
+_COPIES = {"aten::_to_copy", "aten::clone", "aten::detach", "aten::alias"}
+
+
+def gains(axes: Axes) -> list[DataNode]:
+    """The parameters that normalisations scale with, or that a value is multiplied with element by element."""
+    layers = Layers(axes.inference)
+    found: dict[DataNode, None] = {}
+    for operator in axes.graph.operators:
+        gain = None
+        if layers.rule(operator) in NORMALISATIONS:
+            call = layers.call(operator)
+            gain = call["weight"] if call.has("weight") else None
+        elif operator.name in _MULTIPLICATIONS:
+            learnt = [node for node in operator.inputs if not layers.is_activation(node)]
+            gain = learnt[0] if len(learnt) == 1 < len(operator.inputs) else None
+        own = None if gain is None else _parameter_behind(gain, layers)
+        if own is not None:
+            found[own] = None
+    return list(found)
+
+
+def _parameter_behind(node: DataNode, layers: Layers) -> DataNode | None:
+    """The parameter that a value is a view or a copy of; None for what was computed."""
+    while not node.is_parameter:
+        operator = node.producer
+        if operator is None or len(operator.inputs) != 1 or not _moves_only(operator, layers):
+            return None
+        node = operator.inputs[0]
+    return node
+
+
+def _moves_only(operator: OperatorNode, layers: Layers) -> bool:
+    return operator.name in _COPIES or layers.rule(operator) in VIEWS
+
+
+# ----------------------------------------------------------------- distances
+
+
+class FPGM(Criterion):
+    """The sum of the Euclidean distances from an index's weights, in all layers that make the axis, to all others'.
+
+    An index near the geometric median can be spared, for others say the same. An axis that no layer makes is judged by
+    all its members. Source: He et al. 2019, "Filter Pruning via Geometric Median".
+    """
+
+    def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
+        weights = _weights(axes, "fpgm")
+        made = _made(axes)
+        found = {}
+        for term in map(find, terms):
+            places = [(node, at) for node, at in axes.places.get(term, ()) if node in weights]
+            own = [place for place in places if place in made] or places
+            rows = [rows_of(axes, term, node, at, weights[node][0]) for node, at in own]
+            found[term] = _distances([wide(each) for each in rows]) if rows else np.zeros(term.size)
+        return found
+
+
+def rows_of(axes: Axes, term: Term, node: DataNode, at: int, tensor: Tensor) -> Tensor:
+    """(term.size, k): row i holds the entries of a tensor that belong to index i along dimension `at`; a copy."""
+    positions = torch.from_numpy(positions_of(axes.inference.dims(node)[at], term).reshape(-1))
+    return tensor.detach().index_select(at, positions.to(tensor.device)).movedim(at, 0).reshape(term.size, -1)
+
+
+def _made(axes: Axes) -> set[tuple[DataNode, int]]:
+    """The dimensions of weights along which a layer puts an axis out."""
+    found = set()
+    for layer in Layers(axes.inference):
+        out = set(atoms(layer.out))
+        for at, term in enumerate(axes.inference.dims(layer.weight)):
+            if not out.isdisjoint(atoms(term)):
+                found.add((layer.weight, at))
+    return found
+
+
+def _distances(members: Sequence[Tensor]) -> Vector:
+    """Per row the sum of its distances to all others, where a row is the rows of all members side by side."""
+    size = len(members[0])
+    out = np.empty(size)
+    # the distances stay as they are, and rounding takes less from them
+    centred = [rows - rows.mean(0) for rows in members]
+    step = max(1, PAIRS // size)
+    for start in range(0, size, step):
+        block = slice(start, start + step)
+        squares = sum(_squared_distances(rows[block], rows) for rows in centred)
+        assert isinstance(squares, Tensor)
+        out[block] = squares.sqrt().sum(1).cpu().double().numpy()
+    return out
+
+
+def _squared_distances(some: Tensor, every: Tensor) -> Tensor:
+    # as a matrix product it is fast for many, and exact enough for those that differ
+    mode = "use_mm_for_euclid_dist" if some.shape[0] * every.numel() > PAIRS else "donot_use_mm_for_euclid_dist"
+    return torch.cdist(some, every, compute_mode=mode).square_()
+
+
+# ------------------------------------------------------------------- losses
+
+
+class Taylor(Criterion):
+    """The sum of |w·∂L/∂w| over all elements of an index: how much the loss may change, to first order, without it.
+
+    Without `batches` the parameters' present `.grad` serve. With them, the gradients of `loss(output, target)` or
+    `loss(output)` are taken batch by batch and the results averaged; a batch is what the model takes, or a pair of that
+    and a target. `training` sets the mode of the passes, None is that of the trace.
+    Source: Molchanov et al. 2019, "Importance Estimation for Neural Network Pruning".
+    """
+
+    def __init__(
+        self, batches: Iterable[Any] | None = None, loss: Loss | None = None, *, training: bool | None = None
+    ) -> None:
+        check_batches(batches)
+        if (batches is None) != (loss is None):
+            pair = f"; {ONE_BATCH}" if is_one_pair(batches) else ""
+            raise CutError(
+                f"Taylor takes both batches and a loss, or neither: then it reads the parameters' .grad{pair}"
+            )
+        self.batches = batches
+        self.loss = loss
+        self.training = training
+
+    def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
+        tally = Tally(axes, terms)
+        weights = _weights(axes, "taylor")
+        if self.batches is None or self.loss is None:
+            tally.add_all(_first_order, _with_gradients(weights), tally.add)
+            return tally.sums()
+
+        def take(found: Weighted) -> None:
+            tally.add_all(_first_order, found, tally.add)
+
+        count = Calibration(axes.graph, self.batches, self.training).gradients(self.loss, take)
+        return {atom: sums / count for atom, sums in tally.sums().items()}
+
+
+def _with_gradients(weights: Mapping[DataNode, tuple[Tensor]]) -> dict[DataNode, tuple[Tensor, Tensor]]:
+    found = {}
+    for node, (weight,) in weights.items():
+        gradient = weight.grad
+        if gradient is not None:
+            found[node] = (weight, gradient.to_dense() if gradient.is_sparse else gradient)
+    if not found:
+        raise CutError(
+            "importance 'taylor' reads the parameters' .grad, and none has any: call loss.backward() first, or pass "
+            "importance=Taylor(batches, loss), which runs its own passes"
+        )
+    return found
+
+
+class Hessian(Criterion):
+    """|Σ ½·h·w²| over all elements of an index: how much the loss changes, to second order, without it.
+
+    h is the diagonal of the Hessian of `loss(output, target)` or `loss(output)`, estimated by `samples` random probes a
+    batch under `seed`; batches and `training` are as for `Taylor`. Sources: LeCun, Denker and Solla 1990, "Optimal
+    Brain Damage"; Hutchinson 1990 and Bekas, Kokiopoulou and Saad 2007 for the diagonal.
+    """
+
+    def __init__(
+        self,
+        batches: Iterable[Any] | None = None,
+        loss: Loss | None = None,
+        *,
+        samples: int = 1,
+        seed: int = 0,
+        training: bool | None = None,
+    ) -> None:
+        check_batches(batches)
+        if samples < 1:
+            raise CutError(f"samples={samples}: the Hessian is estimated from one probe a batch at least")
+        self.batches = batches
+        self.loss = loss
+        self.samples = samples
+        self.seed = seed
+        self.training = training
+
+    def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
+        if self.batches is None or self.loss is None:
+            raise CutError(
+                "importance 'hessian' needs data and a loss, for gradients do not tell curvature: pass "
+                "importance=Hessian(batches, loss)"
+            )
+        _weights(axes, "hessian")
+        tally = Tally(axes, terms)
+
+        def take(found: Weighted) -> None:
+            tally.add_all(_second_order, found, tally.add)
+
+        calibration = Calibration(axes.graph, self.batches, self.training, self.seed)
+        count = calibration.curvatures(self.loss, self.samples, take)
+        return {atom: np.abs(sums) / count for atom, sums in tally.sums().items()}
+
+
+# ------------------------------------------------------------------ elements
+
+
+def _weights(axes: Axes, name: str) -> dict[DataNode, tuple[Tensor]]:
+    """The parameters that have a say: what only feeds a result that nobody uses cannot matter to the output."""
+    found = parameters_with_data(axes.graph, f"importance {name!r}")
+    return {node: (tensor,) for node, tensor in found.items() if not axes.inference.is_idle(node)}
+
+
+_WIDE = {torch.float32, torch.float64, torch.complex64, torch.complex128}
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """The tensor in a type in which sums of many are right."""
+    tensor = tensor.detach()
+    return tensor if tensor.dtype in _WIDE else tensor.float()
+
+
+def _absolute(weight: Tensor) -> Tensor:
+    return wide(weight).abs()
+
+
+def _squared(weight: Tensor) -> Tensor:
+    weight = wide(weight)
+    return weight.abs().square_() if weight.is_complex() else weight.square()
+
+
+def _first_order(weight: Tensor, gradient: Tensor) -> Tensor:
+    return (wide(weight) * wide(gradient)).abs_()
+
+
+def _second_order(weight: Tensor, curvature: Tensor) -> Tensor:
+    return _squared(weight).mul_(0.5) * wide(curvature)

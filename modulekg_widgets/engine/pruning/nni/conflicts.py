@@ -1,0 +1,151 @@
+"""Where masks ask for what cannot go: coupled layers that disagree, unequal groups, frozen axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from modulekg_widgets.engine.axes.algebra import ATOM, Term, atoms, find, flat
+from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.expression import occurrences, written
+from modulekg_widgets.engine.axes.graph import DataflowGraph
+from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.pruning.nni.mask_agreement import Agreement, Ask
+from modulekg_widgets.engine.pruning.nni.mask_files import GivenMasks, MaskDict, read_masks
+from modulekg_widgets.engine.pruning.nni.mask_inference import agreed, in_layout
+from modulekg_widgets.engine.pruning.nni.mask_sides import through_groups
+
+CHANNEL, GROUP, FROZEN, EMPTY = "channel", "group", "frozen", "empty"
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Masks that cannot be followed as they are.
+
+    `kind`: "channel" (layers on one axis ask for different indices), "group" (a dimension of groups would lose other
+    positions in one group than in another), "frozen" (the axis may not change) or "empty" (it would lose everything).
+    `asked` has per layer the indices of the axis, or for groups the positions of the dimension, that it asks for.
+    """
+
+    kind: str
+    axis: str  # its name; of a group conflict the dimension, as "(conv.groups=2 conv.out=4)"
+    asked: dict[str, list[int]]
+    agreed: list[int] = field(default_factory=list)  # those of them that go
+    reason: str = ""
+
+    @property
+    def given_up(self) -> dict[str, list[int]]:
+        """Per layer what it asks for and what stays."""
+        agreed = set(self.agreed)
+        return {name: left for name, asked in self.asked.items() if (left := [i for i in asked if i not in agreed])}
+
+    def __str__(self) -> str:
+        asked = "; ".join(f"{shown(name)} asks for {_few(indices)}" for name, indices in self.asked.items())
+        goes = f"{_few(self.agreed)} can go: {shown(self.reason, 300)}"
+        return f"{self.kind} conflict on {shown(self.axis)}: {asked}. {goes}"
+
+
+class FixedMasks(MaskDict):
+    """Masks without conflicts, in the layout that was given; `conflicts` tells what was given up."""
+
+    def __init__(self, masks: MaskDict, conflicts: list[Conflict]) -> None:
+        super().__init__(masks)
+        self.conflicts = conflicts
+
+
+def conflicts(graph: Axes | DataflowGraph, masks: GivenMasks = None, conv_prune_dim: int | None = 0) -> list[Conflict]:
+    """The conflicts of masks, in the order of the model; masks as in `read_masks`, nothing is changed.
+
+    `conv_prune_dim`: whether output channels (0), input channels (1) or both (None) are pruned.
+    """
+    return list(conflicts_of(Agreement(read_masks(graph, masks, conv_prune_dim), conv_prune_dim)))
+
+
+def fix_conflicts(graph: Axes | DataflowGraph, masks: GivenMasks = None, conv_prune_dim: int | None = 0) -> FixedMasks:
+    """The masks with ones in the channels that cannot go, as NNI's `fix_mask_conflict` made them; the input stays.
+
+    A channel of coupled layers goes only when all of them mask it, and a channel in groups only when it goes in all
+    groups, or with its whole group. (NNI let each group lose other channels, as many as the least of them asked for; an
+    axis has one index for all groups, so fewer go here.) A bias follows its weight; zeros that stand in no channel that
+    is zero all over stay. `.conflicts` of the result lists what was given up. Raises `CutError` as `infer_masks` does.
+    """
+    reading = read_masks(graph, masks, conv_prune_dim)
+    agreement = agreed(reading, conv_prune_dim)
+    fixed: MaskDict = {path: dict(targets) for path, targets in reading.given.items()}
+    for mask in reading:
+        given = reading.given[mask.module][mask.target]
+        assert given is not None
+        keep = agreement.fixed(mask)
+        fixed[mask.module][mask.target] = in_layout(keep, mask, reading, given, conv_prune_dim)
+    return FixedMasks(fixed, list(conflicts_of(agreement)))
+
+
+def conflicts_of(agreement: Agreement) -> Iterator[Conflict]:
+    for atom in sorted(agreement.asked, key=agreement.axes.rank):
+        conflict = _of_axis(agreement, atom)
+        if conflict is not None:
+            yield conflict
+    yield from _of_groups(agreement)
+
+
+def _of_axis(agreement: Agreement, atom: Term) -> Conflict | None:
+    asked = agreement.asked[atom]
+    keep = agreement.masks.get(atom)
+    goes = np.zeros(atom.size, dtype=bool) if keep is None else ~keep
+    if not (asked & ~goes).any() and not goes.all():
+        return None
+    axis = agreement.axes.of(atom)
+    by_layer = _asked_of(agreement, atom)
+    if atom.frozen is not None:
+        return Conflict(FROZEN, axis.name, by_layer, [], str(atom.frozen))
+    if goes.all():
+        return Conflict(EMPTY, axis.name, by_layer, [], "one index at least must stay")
+    reason = "an index goes when all that make it mask it, or all that read it"
+    return Conflict(CHANNEL, axis.name, by_layer, np.flatnonzero(goes).tolist(), reason)
+
+
+def _asked_of(agreement: Agreement, atom: Term) -> dict[str, list[int]]:
+    """Per layer on an axis the indices that it asks for, none where it has no mask; and of other masked tensors."""
+    found: dict[str, list[int]] = {}
+    for layer, sides in agreement.reading.sides.items():
+        term = layer.into if agreement.conv_prune_dim == 1 else layer.out
+        if atom in set(atoms(term)) and atom not in through_groups(sides):
+            found[layer.name] = []
+    for ask in agreement.asks:
+        if atom in ask.zeros:
+            indices = np.flatnonzero(ask.zeros[atom]).tolist()
+            found[ask.name] = sorted({*found.get(ask.name, ()), *indices})
+    return found
+
+
+def _of_groups(agreement: Agreement) -> Iterator[Conflict]:
+    """Dimensions of several axes in which a mask zeroes positions that belong to no index that is zero all over."""
+    by_dimension: dict[object, list[Ask]] = {}
+    for ask in agreement.asks:
+        covered = ask.alive | agreement.goes(ask)
+        for atom, index in occurrences(ask.term):
+            if atom in ask.zeros:
+                covered |= np.where(index < 0, False, ask.zeros[atom][index])
+        if not covered.all() and ask.term.size > 1:
+            by_dimension.setdefault(_key(ask.term), []).append(ask)
+    for asks in by_dimension.values():
+        asked: dict[str, list[int]] = {}
+        for ask in asks:
+            asked[ask.name] = sorted({*asked.get(ask.name, ()), *np.flatnonzero(~ask.alive).tolist()})
+        name = written(asks[0].term, lambda atom: agreement.axes.of(atom).name)
+        goes = np.flatnonzero(agreement.goes(asks[0])).tolist()
+        yield Conflict(GROUP, name, asked, goes, "the same positions must go in each group, or a whole group")
+
+
+def _key(term: Term) -> object:
+    """What tells dimensions apart."""
+    term = find(term)
+    return term if term.kind == ATOM else (term.kind, *map(_key, flat(term)))
+
+
+def _few(indices: list[int]) -> str:
+    if not indices:
+        return "none"
+    return ", ".join(map(str, indices[:8])) + (f", … ({len(indices)})" if len(indices) > 8 else "")

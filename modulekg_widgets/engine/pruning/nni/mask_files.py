@@ -1,0 +1,318 @@
+"""Masks from outside, read: NNI's dict, a file of it, or what `torch.nn.utils.prune` left on the model.
+
+NNI's layout is `{"layer.path": {"weight": zeros and ones, "bias": zeros and ones or None}}`. A mask has the shape of
+its tensor, or one entry per output channel (per input channel with `conv_prune_dim=1`). Of NNI 3's further targets
+`_input_0` and `_output_0` lie on what the module takes and gives: what they zero goes no further. Any other target is
+a parameter or buffer of the module by its name.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.graph import DataflowGraph
+from modulekg_widgets.engine.axes.layers import Layers
+from modulekg_widgets.engine.errors import CutError, UnknownPathError, nearest, shown
+from modulekg_widgets.engine.identity.hierarchy import module_state
+from modulekg_widgets.engine.pruning.nni.mask_sides import Side, Sides
+from modulekg_widgets.engine.tracing.dataflow import DataNode
+
+Tensor = torch.Tensor
+MaskDict = dict[str, dict[str, Tensor | None]]
+GivenMasks = Mapping[str, Mapping[str, Tensor | None]] | str | os.PathLike[str] | None
+INPUT, OUTPUT = "_input_", "_output_"  # with a number: what a module takes and gives
+PRUNE = "prune"  # in the place of a path: the masks that the model carries
+BYTES_PER_WEIGHT, BYTES_BESIDE = 16, 1 << 26  # no file of masks is larger
+LAYOUT = 'masks are {"layer.path": {"weight": zeros and ones, "bias": zeros and ones or None}}'
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMask:
+    """What was given for one tensor of a module; `keep` is True where a number stays."""
+
+    module: str
+    target: str  # as it was given: "weight", "bias", "_output_0"
+    node: DataNode  # the parameter, buffer or value that it lies on
+    keep: Tensor = field(repr=False)  # bool, on the CPU, in the shape of the node
+
+    @property
+    def name(self) -> str:
+        return f"{self.module}.{self.target}" if self.module else self.target
+
+    @property
+    def on_value(self) -> bool:
+        """Whether it lies on what the module takes or gives."""
+        return self.target.startswith((INPUT, OUTPUT)) and self.target.rpartition("_")[2].isdigit()
+
+    @property
+    def slices(self) -> dict[int, list[int]]:
+        """{dimension: positions that are zero all over}."""
+        found = {}
+        for at in range(self.keep.dim()):
+            gone = ~self.keep.movedim(at, 0).flatten(1).any(1) if self.keep.dim() > 1 else ~self.keep
+            if bool(gone.any()):
+                found[at] = gone.nonzero().flatten().tolist()
+        return found
+
+    @property
+    def zeros(self) -> int:
+        return int((~self.keep).sum())
+
+
+class MaskReading:
+    """The masks that were given, checked against a model: iterate for one `TensorMask` a tensor."""
+
+    def __init__(self, axes: Axes, masks: list[TensorMask], given: MaskDict, layers: Layers) -> None:
+        self.axes = axes
+        self.masks = masks
+        self.given = given  # as it came, for whoever gives back the same layout
+        self.layers = layers
+        self.sides = {layer: sides for layer in layers if (sides := Sides.of(layer, axes.inference)) is not None}
+        self.keep: dict[DataNode, Tensor] = {}  # a tied tensor is zero where one of its masks says so
+        for mask in masks:
+            before = self.keep.get(mask.node)
+            self.keep[mask.node] = mask.keep if before is None else before & mask.keep
+
+    def __iter__(self) -> Iterator[TensorMask]:
+        return iter(self.masks)
+
+    @property
+    def outputs(self) -> dict[str, list[int]]:
+        """{layer: its output channels whose weights are zero all over}; bias follows weight."""
+        return self._channels("out")
+
+    @property
+    def inputs(self) -> dict[str, list[int]]:
+        """{layer: its input channels whose weights are zero all over}."""
+        return self._channels("into")
+
+    def _channels(self, side: Side) -> dict[str, list[int]]:
+        found = {}
+        for layer, sides in self.sides.items():
+            keep = self.keep.get(layer.weight)
+            gone = [] if keep is None else (~sides.alive(keep, side)).nonzero()[0].tolist()
+            if gone:
+                found[layer.name] = gone
+        return found
+
+    @property
+    def fine_grained(self) -> dict[str, int]:
+        """{tensor: zeros that stand in no channel, or no slice, that is zero all over}: no cut removes these."""
+        found = {}
+        for mask in self.masks:
+            rest = ~mask.keep
+            own = [sides for layer, sides in self.sides.items() if layer.weight is mask.node]
+            for sides in own:
+                rest &= sides.spread(sides.alive(mask.keep, "out"), "out")
+                rest &= sides.spread(sides.alive(mask.keep, "into"), "into")
+            for at, positions in () if own else mask.slices.items():
+                rest.index_fill_(at, torch.tensor(positions, device="cpu"), False)
+            if bool(rest.any()):
+                found[mask.name] = int(rest.sum())
+        return found
+
+    def __str__(self) -> str:
+        lines = [f"masks of {len(self.masks)} tensors"]
+        for title, channels in (("output", self.outputs), ("input", self.inputs)):
+            lines += [f"{shown(name)}: {len(gone)} {title} channels are zero" for name, gone in channels.items()]
+        for name, count in self.fine_grained.items():
+            lines.append(f"{shown(name)}: fine-grained, {count} zeros that cannot be cut")
+        return "\n".join(lines)
+
+
+def read_masks(axes: Axes | DataflowGraph, masks: GivenMasks = None, conv_prune_dim: int | None = 0) -> MaskReading:
+    """Read masks and check them against a traced model; nothing is changed.
+
+    `masks` is NNI's dict, the path of a file of it (loaded with `weights_only=True`), or None or `"prune"` for the
+    masks that `torch.nn.utils.prune` left on the model. A mask with one entry per channel is one of output channels, or
+    of input channels when `conv_prune_dim` is 1. Raises `CutError` for what is no mask of these tensors, and
+    `UnknownPathError` for a layer or target that the model does not have.
+    """
+    axes = axes_of(axes)
+    check_dim(conv_prune_dim)
+    given = _given(axes, masks)
+    layers = Layers(axes.inference)
+    side: Side = "into" if conv_prune_dim == 1 else "out"
+    found = []
+    for path, targets in _entries(given):
+        if path not in axes.graph.modules:
+            hint = nearest(path[:200], axes.graph.modules)
+            raise UnknownPathError(f"the masks name the layer {shown(path)!r}, which the model has not: {hint}")
+        for target, mask in targets:
+            node = _node(axes, path, target, mask)
+            name = f"{path}.{target}" if path else target
+            found.append(TensorMask(path, target, node, _checked(mask, node, name, layers, side)))
+    return MaskReading(axes, found, {path: dict(targets) for path, targets in given.items()}, layers)
+
+
+def axes_of(axes: Axes | DataflowGraph) -> Axes:
+    """The axes of a graph, or the axes given."""
+    found = axes.axes if isinstance(axes, DataflowGraph) else axes
+    if not isinstance(found, Axes):
+        raise CutError(f"masks are read against the graph of mk.trace(model, args), got a {shown(type(axes).__name__)}")
+    return found
+
+
+def check_dim(conv_prune_dim: int | None) -> None:
+    """Raise `CutError` unless output channels (0), input channels (1) or both (None) are meant."""
+    if conv_prune_dim is not None and (isinstance(conv_prune_dim, bool) or conv_prune_dim not in (0, 1)):
+        raise CutError(
+            f"conv_prune_dim is 0 for output channels, 1 for input channels or None for both, "
+            f"got {shown(repr(conv_prune_dim))}"
+        )
+
+
+# --------------------------------------------------------------- where from
+
+
+def _given(axes: Axes, masks: GivenMasks) -> Mapping[str, Mapping[str, Tensor | None]]:
+    if masks is None or (isinstance(masks, str) and masks == PRUNE):
+        carried = masks_of_model(axes)
+        if not carried:
+            raise CutError(
+                "no masks are given and the model carries none of torch.nn.utils.prune: pass a dict of masks"
+            )
+        return carried
+    if isinstance(masks, str | os.PathLike):
+        held = sum(node.numel() for node in dict.fromkeys(axes.graph.state.values()))
+        return load_masks(masks, BYTES_BESIDE + BYTES_PER_WEIGHT * held)
+    return masks
+
+
+def masks_of_model(axes: Axes) -> MaskDict:
+    """The masks that `torch.nn.utils.prune` keeps in buffers beside `weight_orig`, in NNI's layout."""
+    found: MaskDict = {}
+    seen: set[int] = set()
+    for path, node in axes.graph.modules.items():
+        state = module_state(node.module)
+        if id(node.module) in seen:
+            continue
+        seen.add(id(node.module))
+        for name, mask in state["_buffers"].items():
+            target = name.removesuffix("_mask")
+            if name.endswith("_mask") and f"{target}_orig" in state["_parameters"]:
+                found.setdefault(path, {})[target] = mask
+    return found
+
+
+def load_masks(path: str | os.PathLike[str], most: int = BYTES_BESIDE) -> MaskDict:
+    """What a file holds, loaded with `weights_only=True`; raises `CutError` when it is no file of masks.
+
+    `most` is the number of bytes that it may have, packed and unpacked.
+    """
+    name = shown(os.fspath(path))
+    file = Path(path)
+    if not file.is_file():
+        raise CutError(f"there is no file {name!r} of masks: save them with torch.save(masks, path)")
+    try:
+        size = file.stat().st_size
+        if zipfile.is_zipfile(file):
+            with zipfile.ZipFile(file) as packed:
+                size = max(size, sum(entry.file_size for entry in packed.infolist()))
+        if size > most:
+            raise CutError(f"{name!r} unpacks to {size} bytes, and masks of this model have {most} at most")
+        found = torch.load(file, map_location="cpu", weights_only=True)
+    except CutError:
+        raise
+    except Exception as error:  # a broken or hostile file may raise anything
+        raise CutError(
+            f"{name!r} cannot be loaded as masks ({type(error).__name__}): it may hold a dict of tensors and nothing "
+            "else, as torch.save(masks, path) writes it"
+        ) from error
+    return found
+
+
+# ------------------------------------------------------------------ checks
+
+
+def _entries(given: Any) -> Iterator[tuple[str, list[tuple[str, Tensor]]]]:
+    """The masks by layer and target, those left out that are None."""
+    if not isinstance(given, Mapping):
+        raise CutError(f"{LAYOUT}; got a {shown(type(given).__name__)}")
+    if not given:
+        raise CutError(f"the masks name no layer: {LAYOUT}")
+    for path, targets in given.items():
+        if not isinstance(path, str):
+            raise CutError(f"{LAYOUT}; a layer is named by text, got a {shown(type(path).__name__)}")
+        if not isinstance(targets, Mapping):
+            raise CutError(f"{LAYOUT}; under {shown(path)!r} stands a {shown(type(targets).__name__)}")
+        named = []
+        for target, mask in targets.items():
+            if not isinstance(target, str):
+                raise CutError(f"{LAYOUT}; {shown(path)!r} has a target that is a {shown(type(target).__name__)}")
+            if mask is None:
+                continue
+            if not isinstance(mask, Tensor):
+                where = shown(f"{path}.{target}")
+                raise CutError(f"{LAYOUT}; the mask of {where!r} is a {shown(type(mask).__name__)}, not a tensor")
+            named.append((target, mask))
+        yield path, named
+
+
+def _node(axes: Axes, path: str, target: str, mask: Tensor) -> DataNode:
+    """What a mask lies on; a tensor that is computed from others stands for the one that it is computed from."""
+    state, module = axes.graph.state, axes.graph.modules[path]
+    prefix = f"{path}." if path else ""
+    for name in (f"{prefix}{target}", f"{prefix}{target}_orig", f"{prefix}{target}_v"):
+        if name in state:
+            return state[name]
+    inside = f"{prefix}parametrizations.{target}."
+    originals = [node for name, node in state.items() if name.startswith(inside)]
+    for node in originals:
+        if node.shape == tuple(mask.shape) or len(originals) == 1:
+            return node
+    values = {f"{INPUT}{at}": node for at, node in enumerate(module.inputs)}
+    values |= {f"{OUTPUT}{at}": node for at, node in enumerate(module.outputs)}
+    if target in values:
+        return values[target]
+    hint = nearest(target[:200], [*module.params, *values])
+    raise UnknownPathError(f"the masks name {shown(target)!r} of {shown(path)!r}, which has no such tensor: {hint}")
+
+
+def _checked(mask: Tensor, node: DataNode, name: str, layers: Layers, side: Side) -> Tensor:
+    """The mask as bool in the shape of its tensor."""
+    named = shown(name)
+    if mask.layout is not torch.strided or mask.is_meta or mask.is_quantized or mask.is_complex():
+        raise CutError(
+            f"the mask of {named!r} is {mask.dtype} with layout {mask.layout} on {mask.device}: pass plain tensors of "
+            "zeros and ones with data"
+        )
+    keep = _in_shape(mask.detach(), node, named, layers, side)  # before any work: a view may seem huge
+    if not bool(((keep == 0) | (keep == 1)).all()):
+        low, high = keep.min().item(), keep.max().item()
+        raise CutError(
+            f"the mask of {named!r} holds numbers from {low} to {high}: a mask is 0 where a weight goes, else 1"
+        )
+    return keep != 0
+
+
+def _in_shape(mask: Tensor, node: DataNode, named: str, layers: Layers, side: Side) -> Tensor:
+    shape = tuple(mask.shape)
+    if shape == node.shape:
+        return mask.cpu()
+    wanted = f"shape {list(node.shape)}"
+    if node.producer is not None or node.kind == "input":
+        fits = len(shape) <= node.dim() and all(
+            a in (1, b) for a, b in zip(shape[::-1], node.shape[::-1], strict=False)
+        )
+        if fits:
+            return mask.cpu().expand(node.shape)
+        wanted += " or one that broadcasts to it"
+    elif len(shape) == 1:
+        for layer in layers:
+            sides = Sides.of(layer, layers.inference) if layer.weight is node else None
+            if sides is not None and shape[0] == sides.size(side):
+                return sides.spread(mask.cpu(), side)
+            if sides is not None:
+                wanted += f", or [{sides.size(side)}] for its {'output' if side == 'out' else 'input'} channels"
+    raise CutError(
+        f"the mask of {named!r} has shape {list(shape)[:8]}, its tensor {wanted}: pass the masks of this model"
+    )

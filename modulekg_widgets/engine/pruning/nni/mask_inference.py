@@ -1,0 +1,160 @@
+"""From the masks of some tensors to those of all others, through the axes.
+
+What NNI found by running modules on random numbers and looking for constants, the axes know: an index of an axis goes
+when every way along the axis, from a layer that makes it to one that reads it, passes a mask that zeroes it. So a
+masked layer takes its batch norm, the depthwise convolution behind it and the inputs of the next layer with it, and
+masked readers take with them what was made for them alone. Layers that are added or multiplied must all be masked.
+
+What a masked channel still carries without its weights is dropped, as NNI dropped it: the bias of the layer, the shift
+of a batch norm, a constant that is added. So the result equals the masked model where these are zero too, and where no
+statistics (those of a LayerNorm or GroupNorm) run over the axis.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from functools import cached_property
+
+import torch
+
+from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.cut_analysis import Cut, Indices, cut_of_masks
+from modulekg_widgets.engine.axes.graph import DataflowGraph
+from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.pruning.nni.mask_agreement import Agreement
+from modulekg_widgets.engine.pruning.nni.mask_files import GivenMasks, MaskDict, MaskReading, TensorMask, read_masks
+from modulekg_widgets.engine.safe_files import write_whole
+from modulekg_widgets.engine.tracing.dataflow import DataNode, ModuleNode
+
+Tensor = torch.Tensor
+
+
+class InferredMasks:
+    """The masks of a whole model: what goes of its axes, parameters and values, and the same as tensors."""
+
+    def __init__(self, agreement: Agreement) -> None:
+        self.reading: MaskReading = agreement.reading
+        self.cut: Cut = cut_of_masks(agreement.axes, agreement.masks)
+        self._agreement = agreement
+
+    @cached_property
+    def _fixed(self) -> dict[DataNode, Tensor]:
+        """What the given masks leave once what cannot go is back."""
+        found: dict[DataNode, Tensor] = {}
+        for mask in self.reading:
+            keep, before = self._agreement.fixed(mask), found.get(mask.node)
+            found[mask.node] = keep if before is None else before & keep
+        return found
+
+    @property
+    def axes(self) -> dict[str, list[int]]:
+        """{axis: indices that go}."""
+        return self.cut.indices
+
+    @property
+    def parameters(self) -> dict[str, Indices]:
+        """{parameter or buffer: {dimension: positions that go}}."""
+        return self.cut.parameters
+
+    @property
+    def values(self) -> dict[str, Indices]:
+        """{value of the forward pass: {dimension: positions that go}}."""
+        return self.cut.values
+
+    @property
+    def modules(self) -> MaskDict:
+        """The masks in NNI's layout, float32, zero where something goes or a given mask stays zero.
+
+        {module: {"weight": mask in the weight's shape, "bias": mask or None}}, for the modules that have such zeros.
+        """
+        found: MaskDict = {}
+        seen: set[int] = set()
+        for path, node in self.reading.axes.graph.modules.items():
+            if id(node.module) not in seen:
+                seen.add(id(node.module))
+                own = self._of_module(node)
+                if any(mask is not None and not bool(mask.all()) for mask in own.values()):
+                    found[path] = own
+        return found
+
+    def _of_module(self, module: ModuleNode) -> dict[str, Tensor | None]:
+        own: dict[str, Tensor | None] = {}
+        for name, node in module.params.items():
+            if node.is_parameter:
+                mask = torch.ones(node.shape, device="cpu")
+                self._zero(mask, node)
+                if node in self._fixed:
+                    mask *= self._fixed[node]
+                own[name.removesuffix("_orig")] = mask
+        if "weight" in own:
+            own.setdefault("bias", None)
+        return own
+
+    def _zero(self, mask: Tensor, node: DataNode) -> None:
+        for at, positions in self.parameters.get(node.names[0], {}).items():
+            mask.index_fill_(at, torch.tensor(positions, device="cpu"), 0)
+
+    @property
+    def left(self) -> dict[str, int]:
+        """{tensor: zeros of its mask that no cut removes}: they stay in the tensors as numbers."""
+        found = {}
+        for mask in self.reading:
+            stays = torch.ones(mask.node.shape, device="cpu")
+            if mask.node.names:
+                self._zero(stays, mask.node)
+                count = int((stays.bool() & ~mask.keep).sum())
+                if count:
+                    found[mask.name] = count
+        return found
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write `modules` as a dict of tensors, which `torch.load(path, weights_only=True)` and `read_masks` read.
+
+        Raises `UnknownPathError` where there is no folder, `UnwritableFileError` for what cannot be written.
+        """
+        content = io.BytesIO()
+        torch.save(self.modules, content)
+        write_whole(path, content.getvalue())
+
+    def __str__(self) -> str:
+        lines = [str(self.cut) if self.axes else "nothing goes"]
+        lines += [f"{shown(name)}: {count} zeros that cannot be cut" for name, count in self.left.items()]
+        return "\n".join(lines)
+
+
+def infer_masks(graph: Axes | DataflowGraph, masks: GivenMasks = None, conv_prune_dim: int | None = 0) -> InferredMasks:
+    """The masks of all parameters and values that follow from those of some, as NNI's `infer_modules_masks` gave them.
+
+    `masks` as in `read_masks`. `conv_prune_dim`: whether zero output channels (0), zero input channels (1) or both
+    (None) of the masked layers count. What cannot go stays, as `fix_conflicts` would have it: see `conflicts` for the
+    reasons. Raises `CutError` for what is no mask, and when an axis would lose all of its indices.
+    """
+    return InferredMasks(agreed(read_masks(graph, masks, conv_prune_dim), conv_prune_dim))
+
+
+def agreed(reading: MaskReading, conv_prune_dim: int | None) -> Agreement:
+    """What the masks agree on; raises `CutError` when they leave nothing of an axis."""
+    agreement = Agreement(reading, conv_prune_dim)
+    if agreement.emptied:
+        axis = agreement.axes.of(agreement.emptied[0])
+        asking = dict.fromkeys(ask.name for ask in agreement.asks if axis.term in ask.zeros)
+        raise CutError(
+            f"the masks of {', '.join(map(shown, list(asking)[:4]))} zero all {axis.size} indices of "
+            f"{shown(axis.name)}: leave one at least, or take the layers out of the model"
+        )
+    return agreement
+
+
+def in_layout(
+    keep: Tensor, mask: TensorMask, reading: MaskReading, given: Tensor, conv_prune_dim: int | None
+) -> Tensor:
+    """A mask in the shape, type and place in which it was given."""
+    if given.shape != keep.shape and mask.node.producer is None and given.dim() == 1:
+        layer = next(layer for layer in reading.sides if layer.weight is mask.node)
+        keep = torch.from_numpy(reading.sides[layer].alive(keep, "into" if conv_prune_dim == 1 else "out"))
+    elif given.shape != keep.shape:
+        added = keep.dim() - given.dim()
+        spread = [at for at in range(keep.dim()) if at < added or given.shape[at - added] != keep.shape[at]]
+        keep = keep.amin(spread).reshape(given.shape)
+    return keep.to(given.device, given.dtype)

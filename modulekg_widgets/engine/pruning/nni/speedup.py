@@ -1,0 +1,88 @@
+"""`mk.speedup`: from masks to a smaller model in one call.
+
+| NNI | here |
+|---|---|
+| `ModelSpeedup(model, dummy_input, masks).speedup_model()` | `mk.speedup(model, masks, dummy_input)` |
+| `ModelSpeedup(..., masks_file)`, a path | the path; it is loaded with `weights_only=True` |
+| `speedup.infer_modules_masks()` | `infer_masks(graph, masks)`: `.modules` in NNI's layout, `.save(path)` |
+| `fix_mask_conflict(masks, model, dummy_input)` | `fix_conflicts(graph, masks)`; `conflicts(graph, masks)` lists them |
+| `ChannelMaskConflict`, `GroupMaskConflict` | `conflicts(...)`: kinds "channel" and "group" |
+| `detect_mask_prune_dim`, `conv_prune_dim` | `conv_prune_dim=0` outputs, `1` inputs, `None` both |
+| `speedup.replace_compressed_modules()` | `mk.plan(graph, cuts=[infer_masks(graph, masks).cut]).cut(model)` |
+| `torch.nn.utils.prune` before it | `mk.speedup(model, args=...)`: the masks are found on the model |
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
+from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.keywords import called_as
+from modulekg_widgets.engine.pruning.cut.receipt import Receipt
+from modulekg_widgets.engine.pruning.nni.conflicts import conflicts_of
+from modulekg_widgets.engine.pruning.nni.mask_files import GivenMasks, read_masks
+from modulekg_widgets.engine.pruning.nni.mask_inference import InferredMasks, agreed
+from modulekg_widgets.engine.pruning.plan.plan import plan
+from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
+
+log = logging.getLogger("modulekg_widgets")
+
+
+@called_as("mk.speedup")
+def speedup(
+    model: nn.Module,
+    masks: GivenMasks = None,
+    args: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    conv_prune_dim: int | None = 0,
+    optimizer: torch.optim.Optimizer | None = None,
+) -> Receipt:
+    """Cut from `model`, in place, the channels that masks zero; gives the receipt that undoes it.
+
+    `masks`: NNI's dict `{"layer": {"weight": zeros and ones, "bias": …}}`, the path of a file of it, or None or
+    `"prune"` for what `torch.nn.utils.prune` left on the model. `args`, `kwargs`: inputs that forward takes.
+    `conv_prune_dim`: whether output channels (0), input channels (1) or both (None) are pruned. The state of
+    `optimizer` is cut alike.
+
+    Conflicts are resolved as by `fix_conflicts`, with a warning in the log of what is given up. What goes is gone with
+    its bias, its batch norm's shift and other constants, as with NNI: the result equals the masked model where these
+    are zero. What stays keeps its numbers: a mask in a dict is not applied to them (NNI's pruners had done that), while
+    those of `torch.nn.utils.prune` stay on the model, cut like the weights, and go on until `prune.remove`.
+    Raises `CutError` when the masks do not fit, or nothing of them can be cut; the model is then as it was.
+    """
+    graph = trace(model, args, kwargs)
+    agreement = agreed(read_masks(graph, masks, conv_prune_dim), conv_prune_dim)
+    inferred, found = InferredMasks(agreement), list(conflicts_of(agreement))
+    if not inferred.axes:
+        reasons = [*map(str, found), *str(agreement.reading).splitlines()[1:]]
+        raise CutError(
+            f"nothing of these masks can be cut: {shown('; '.join(reasons[:3]), 400) or 'they have no zeros'}. Mask "
+            "whole channels, in all layers that are added or multiplied"
+        )
+    found_plan = _plan_of(graph, inferred)
+    for told in (*found, *found_plan.changes):
+        log.warning("%s", told)
+    return found_plan.cut(model, optimizer)
+
+
+def _plan_of(graph: DataflowGraph, inferred: InferredMasks) -> PruningPlan:
+    """The plan that drops what the masks zero; raises `CutError` when the code lets nothing of it go, or not alone."""
+    made = plan(graph, cuts=[inferred.cut])
+    told = "; ".join(map(str, made.changes[:3]))
+    if not made.axes:
+        raise CutError(f"nothing of these masks can be cut, because of sizes in the code: {shown(told, 400)}")
+    for axis in made.axes:
+        more = set(axis.dropped).difference(inferred.axes.get(axis.name, ()))
+        if more:
+            raise CutError(
+                f"{shown(axis.name)} would lose {len(more)} indices that no mask zeroes, because of sizes in the code: "
+                f"{shown(told, 400)}. Mask as many channels in each of these"
+            )
+    return made

@@ -1,0 +1,78 @@
+"""The attributes of a module that hold sizes: integers, integers in tuples and lists, and those of plain objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+from modulekg_widgets.engine.identity.hierarchy import module_state
+from modulekg_widgets.engine.pruning.cut.edits import Whole, is_plain_object
+
+LEAST = 2  # smaller numbers are flags and counters
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One integer that a module holds."""
+
+    module: str
+    name: str  # dotted behind the module, as `config.hidden_size`
+    index: int | None  # in a tuple or list
+    value: Whole = field(compare=False)
+    holder: int = field(default=0, compare=False)  # what has it: of modules that share a configuration, the same
+
+    @property
+    def identity(self) -> tuple[int, str, int | None]:
+        """What tells numbers apart, whatever the names under which they are reached."""
+        return self.holder, self.name.rpartition(".")[2], self.index
+
+    @property
+    def path(self) -> str:
+        return f"{self.module}.{self.name}" if self.module else self.name
+
+    @property
+    def size(self) -> int:
+        return self.value if isinstance(self.value, int) else self.value[self.index or 0]
+
+    def with_size(self, value: Whole, size: int) -> Whole:
+        """`value`, which is this attribute's with other corrections, with `size` in its place."""
+        if isinstance(value, int):
+            return size
+        parts = list(value)
+        parts[self.index or 0] = size
+        return parts if isinstance(value, list) else tuple(parts)
+
+    def at(self, path: str, module: nn.Module) -> Attribute | None:
+        """The same attribute of another module."""
+        return next(
+            (each for each in attributes_of(path, module) if (each.name, each.index) == (self.name, self.index)), None
+        )
+
+    def __str__(self) -> str:
+        return self.path if self.index is None else f"{self.path}[{self.index}]"
+
+
+def attributes_of(path: str, module: nn.Module) -> Iterator[Attribute]:
+    """The sizes that a module holds itself, then those of the plain objects that it holds."""
+    state = module_state(module)
+    yield from _integers(path, "", state)
+    for name, value in state.copy().items():  # another thread may run the model
+        if is_plain_object(value):
+            yield from _integers(path, f"{name}.", value.__dict__)
+
+
+def _integers(path: str, prefix: str, state: dict[str, Any]) -> Iterator[Attribute]:
+    for name, value in state.copy().items():
+        if type(value) is int and value >= LEAST:
+            yield Attribute(path, prefix + name, None, value, id(state))
+        elif (
+            isinstance(value, tuple | list)
+            and type(value) in (tuple, list)
+            and all(type(part) is int for part in value)
+        ):
+            for index, part in enumerate(value):
+                if part >= LEAST:
+                    yield Attribute(path, prefix + name, index, value, id(state))

@@ -1,0 +1,229 @@
+"""Which indices of each axis go, chosen by hand: the draft that an editor works on, and the plan that it comes to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modulekg_widgets.engine.axes.axis import Axis
+from modulekg_widgets.engine.axes.graph import DataflowGraph
+from modulekg_widgets.engine.errors import CutError, UnknownAxisError, nearest, shown
+from modulekg_widgets.engine.pruning.importance.importance import score
+from modulekg_widgets.engine.pruning.plan.choice import Choice
+from modulekg_widgets.engine.pruning.plan.modes import widest
+from modulekg_widgets.engine.pruning.plan.plan import plan
+from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
+from modulekg_widgets.engine.pruning.plan.request import Importance
+from modulekg_widgets.engine.pruning.plan.size_terms import Sizes, SizeTerms, size_terms
+from modulekg_widgets.engine.tracing.trace import REAL
+
+Bits = NDArray[np.bool_]
+
+
+class Edit(NamedTuple):
+    """New bytes of an axis: bit i of an axis is bit i % 8 of byte i // 8, and 1 where the index goes."""
+
+    axis: int
+    start: int  # the first byte
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the dry run made of a draft."""
+
+    plan: PruningPlan
+    sizes: tuple[Sizes, Sizes]  # before and after
+    kept: dict[int, list[int]]  # per axis the indices that the draft drops and the plan keeps
+    taken: dict[int, list[int]]  # per axis those that the plan drops beside
+
+
+class AxisMasks:
+    """The indices that go from each axis of a traced model; every change is made wholly or not at all."""
+
+    def __init__(self, graph: DataflowGraph) -> None:
+        self.graph = graph
+        wide = widest(graph)  # as `plan` does: what train mode alone reads is cut along
+        self._wide = wide
+        self.axes: tuple[Axis, ...] = tuple(wide.axes)
+        self.revision = 0
+        self._by_name = {axis.name: axis.number for axis in self.axes}
+        widths = [(axis.size + 7) // 8 for axis in self.axes]
+        self._starts = np.cumsum([0, *widths]).tolist()
+        self._bytes = np.zeros(self._starts[-1], dtype=np.uint8)  # never changed in place: another thread may read it
+        self._changing = threading.Lock()
+        self._plan: PruningPlan | None = None
+        self._planned = -1  # the revision that the plan is of
+
+    # ------------------------------------------------------------ looking
+
+    @cached_property
+    def by_ratio(self) -> frozenset[int]:
+        """The axes that a ratio may take from together: of no two that multiply one dimension both."""
+        return frozenset(axis.number for axis in Choice(self._wide.axes, "index", None, None).independent())
+
+    @cached_property
+    def size_terms(self) -> SizeTerms:
+        """The size of the model as a formula in the counts of the axes."""
+        counted = self._wide if self.graph.traced_on == REAL else self.graph
+        return size_terms(self._wide.axes, counted.axes)
+
+    def number(self, name: str) -> int:
+        """The number of the axis of that name; raises `UnknownAxisError`."""
+        found = self._by_name.get(name)
+        if found is None:
+            raise UnknownAxisError(f"there is no axis {shown(name)!r}: {nearest(name, self._by_name)}")
+        return found
+
+    def goes(self, axis: int) -> Bits:
+        """(size,): whether each index of an axis goes."""
+        return _unpacked(self._of(axis), self.axes[axis].size)
+
+    @property
+    def dropped(self) -> dict[str, list[int]]:
+        """The indices that go, by the names of the axes that lose some."""
+        found = {axis.name: np.flatnonzero(self.goes(axis.number)).tolist() for axis in self.axes}
+        return {name: indices for name, indices in found.items() if indices}
+
+    def packed(self) -> bytes:
+        """All bits, each axis from a byte of its own."""
+        return self._bytes.tobytes()
+
+    def sizes(self) -> tuple[Sizes, Sizes]:
+        """The sizes of the model before and after, without a dry run."""
+        full = [axis.size for axis in self.axes]
+        left = {axis.number: axis.size - int(self.goes(axis.number).sum()) for axis in self.axes}
+        return self.size_terms.sizes({}, full), self.size_terms.sizes(left, full)
+
+    def scores(self, importance: Importance) -> bytes:
+        """How important each index is, larger for more: float64 of all axes in turn, NaN on frozen ones."""
+        found = score(self._wide.axes, [axis.term for axis in self.axes if axis.frozen is None], importance)
+        nothing = (np.full(axis.size, np.nan) for axis in self.axes)
+        parts = [found.get(axis.term, none) for axis, none in zip(self.axes, nothing, strict=True)]
+        return b"".join(part.astype("<f8").tobytes() for part in parts)
+
+    # ----------------------------------------------------------- changing
+
+    def apply(self, edits: Sequence[Edit]) -> None:
+        """Set bytes; raises `CutError` where an axis is frozen or would lose all, and for what is no edit at all."""
+        with self._changing:
+            content = self._bytes.copy()
+            for edit in edits:
+                start, stop = self._span(edit)
+                content[start:stop] = np.frombuffer(edit.content, dtype=np.uint8)
+            self._check(content, {edit.axis for edit in edits})
+            self._put(content)
+
+    def set(self, dropped: Mapping[str, Iterable[int]]) -> None:
+        """Let exactly these indices go, by the names of their axes.
+
+        Raises `UnknownAxisError`, and `CutError` where one is out of range, frozen or all of its axis.
+        """
+        content = np.zeros_like(self._bytes)
+        numbers = {name: self.number(name) for name in dropped}
+        for name, number in numbers.items():
+            goes = _bits(dropped[name], self.axes[number])
+            content[self._starts[number] : self._starts[number + 1]] = np.packbits(goes, bitorder="little")
+        self._check(content, numbers.values())
+        with self._changing:
+            self._put(content)
+
+    def _put(self, content: NDArray[np.uint8]) -> None:
+        self._bytes = content
+        self.revision += 1
+
+    def _of(self, axis: int) -> NDArray[np.uint8]:
+        return self._bytes[self._starts[axis] : self._starts[axis + 1]]
+
+    def _span(self, edit: Edit) -> tuple[int, int]:
+        if not 0 <= edit.axis < len(self.axes):
+            raise CutError(f"there is no axis number {edit.axis}: there are {len(self.axes)}")
+        begin, end = self._starts[edit.axis], self._starts[edit.axis + 1]
+        start = begin + edit.start
+        if not (edit.start >= 0 and start + len(edit.content) <= end):
+            raise CutError(f"{shown(self.axes[edit.axis].name)} has {end - begin} bytes: the edit goes beyond them")
+        return start, start + len(edit.content)
+
+    def _check(self, content: NDArray[np.uint8], touched: Iterable[int]) -> None:
+        for number in touched:
+            axis, part = self.axes[number], content[self._starts[number] : self._starts[number + 1]]
+            goes = _unpacked(part, axis.size)
+            if axis.frozen is not None and goes.any():
+                raise CutError(f"{shown(axis.name)} is frozen: {shown(axis.frozen, 300)}")
+            if goes.all():
+                raise CutError(f"{shown(axis.name)} would lose all of its {axis.size} indices: leave one at least")
+            if np.unpackbits(part, bitorder="little")[axis.size :].any():
+                raise CutError(f"{shown(axis.name)} has {axis.size} indices: the edit has bits beyond them")
+
+    # ------------------------------------------------------------ planning
+
+    def plan(self) -> PruningPlan | None:
+        """The plan that drops these indices, corrected by a dry run; None where nothing goes.
+
+        Raises `CutError` when no plan runs. The same draft gives the same plan.
+        """
+        with self._changing:
+            revision, dropped = self.revision, self.dropped
+        if self._planned != revision:
+            self._plan = plan(self.graph, per_axis=dropped) if dropped else None
+            self._planned = revision
+        return self._plan
+
+    def take(self, plan: PruningPlan | None) -> None:
+        """Let the indices go that a plan drops, and keep the plan; None lets none go.
+
+        Raises `UnknownAxisError` and `CutError` where the plan is of another model.
+        """
+        cuts = () if plan is None else plan.axes
+        for cut in cuts:
+            size = self.axes[self.number(cut.name)].size
+            if size != cut.size:
+                raise CutError(f"{shown(cut.name)} has {size} indices, {cut.size} in the plan: plan for this model")
+        self.set({cut.name: cut.dropped for cut in cuts})
+        self._plan, self._planned = plan, self.revision
+
+    def report(self) -> Report | None:
+        """The plan, and how it differs from the draft; None where nothing goes. Raises `CutError`."""
+        found = self.plan()
+        if found is None:
+            return None
+        dropped = {self.number(cut.name): cut.dropped for cut in found.axes}
+        kept, taken, left = {}, {}, {}
+        for axis in self.axes:
+            planned = np.zeros(axis.size, dtype=bool)
+            planned[list(dropped.get(axis.number, ()))] = True
+            goes = self.goes(axis.number)
+            kept[axis.number] = np.flatnonzero(goes & ~planned).tolist()
+            taken[axis.number] = np.flatnonzero(planned & ~goes).tolist()
+            left[axis.number] = axis.size - int(planned.sum())
+        full = [axis.size for axis in self.axes]
+        sizes = self.size_terms.sizes({}, full), self.size_terms.sizes(left, full)
+        return Report(found, sizes, _not_empty(kept), _not_empty(taken))
+
+
+def _not_empty(indices: Mapping[int, list[int]]) -> dict[int, list[int]]:
+    return {number: found for number, found in indices.items() if found}
+
+
+def _unpacked(content: NDArray[np.uint8], size: int) -> Bits:
+    return np.unpackbits(content, count=size, bitorder="little").astype(bool)
+
+
+def _bits(indices: Iterable[int], axis: Axis) -> Bits:
+    goes = np.zeros(axis.size, dtype=bool)
+    for index in indices:
+        at = _index(index)
+        if at is None or not 0 <= at < axis.size:
+            raise CutError(f"{shown(axis.name)} has indices 0 … {axis.size - 1}: got {shown(repr(index))}")
+        goes[at] = True
+    return goes
+
+
+def _index(value: Any) -> int | None:
+    return int(value) if isinstance(value, int | np.integer) and not isinstance(value, bool) else None

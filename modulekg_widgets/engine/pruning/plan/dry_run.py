@@ -1,0 +1,361 @@
+"""The dry run: the model's own forward pass on tensors of the planned sizes, in lockstep with the recorded calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import _disable_current_modes
+
+from modulekg_widgets.engine.axes.algebra import Term, atoms
+from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.call import plain_name
+from modulekg_widgets.engine.axes.inference import said_equal, sizes_meet
+from modulekg_widgets.engine.errors import CutError, TraceError
+from modulekg_widgets.engine.identity.hierarchy import Walk
+from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit, places, settings, slices
+from modulekg_widgets.engine.pruning.plan.asked_sizes import SPLITS, VIEWS, FailedCall, asked_by
+from modulekg_widgets.engine.pruning.plan.recorded_calls import is_same_call, numbers, results
+from modulekg_widgets.engine.pruning.plan.resized import resizing
+from modulekg_widgets.engine.pruning.plan.selection import Selection
+from modulekg_widgets.engine.pruning.plan.surroundings import Surroundings
+from modulekg_widgets.engine.torch_runtime.calls import Given
+from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.torch_runtime.structure import with_leaves
+from modulekg_widgets.engine.tracing.dataflow import PARAMETER, Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.plain_tensors import put_tables
+from modulekg_widgets.engine.tracing.state import held_tensors, module_places
+from modulekg_widgets.engine.tracing.trace import META, REAL, trace_dataflow
+
+Tensor = torch.Tensor
+_COPIES = {"clone", "empty", "copy", "unsqueeze", "as_strided"}
+
+
+class Scale(NamedTuple):
+    """A number that the code computes from sizes, as attention's 1/sqrt(head_dim)."""
+
+    operator: OperatorNode
+    before: float
+    after: float
+
+
+class Request(NamedTuple):
+    """A dimension for which the code asked another size than the plan has."""
+
+    term: Term
+    planned: int
+    asked: int
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """Where the dry run first went another way than the plan says."""
+
+    position: int  # of the operator among the recorded ones
+    operator: OperatorNode | None  # the recorded call; None behind the last
+    requests: tuple[Request, ...]
+    error: str = ""  # what the code raised, "" when it ran on
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """The result of a dry run; `mismatch` is None when all went as planned."""
+
+    graph: Dataflow | None  # None where it was stopped
+    mismatch: Mismatch | None
+    whole: bool = True  # whether all ran, and not the surroundings of an operator alone
+    scales: list[Scale] = field(default_factory=list)  # numbers of the code that changed
+    explained: bool = True  # whether it was the recorded pass, call by call, on the planned sizes
+
+
+def rehearse(
+    axes: Axes, selection: Selection, edits: Edits, listening: bool = False, near: Surroundings | None = None
+) -> Rehearsal:
+    """Run the traced call with the tensors and attributes of `edits`; the model stays as it is.
+
+    `listening`: to every call of a torch function from the beginning, for one that raises asks for sizes. `near`: only
+    these surroundings of an operator run.
+    """
+    found = _rehearsed(axes, selection, edits, FailedCall() if listening else None, near)
+    if not listening and found.mismatch is not None and found.mismatch.error and not found.mismatch.requests:
+        # listening to every call takes time, and only one that raised has something to tell
+        return _rehearsed(axes, selection, edits, FailedCall(), near)
+    return found
+
+
+def _rehearsed(
+    axes: Axes, selection: Selection, edits: Edits, calls: FailedCall | None, near: Surroundings | None
+) -> Rehearsal:
+    recorded = axes.graph
+    lockstep = _Lockstep(axes, selection, near)
+
+    def prepare(walk: Walk, stage: Stage) -> None:
+        put_in_place(walk, stage, edits, _slices(walk, edits, recorded.traced_on == REAL))
+
+    try:
+        tried = trace_dataflow(
+            recorded.model, *recorded.call, training=recorded.training, ways=(recorded.traced_on,), prepare=prepare,
+            watch=lockstep.follow, instead=lockstep.given if near else None, around=calls, seed=recorded.seed,
+        )  # fmt: skip
+    except _Parted as parted:
+        return Rehearsal(None, parted.mismatch, near is None)
+    except TraceError as caught:
+        if not isinstance(caught.graph, Dataflow):
+            raise
+        return Rehearsal(None, lockstep.stopped(caught.graph, str(caught.__cause__ or caught), calls), near is None)
+    explained = lockstep.explained and not lockstep.parted
+    return Rehearsal(tried, lockstep.ended(tried), near is None, lockstep.scales, explained)
+
+
+def planned_operators(axes: Axes, selection: Selection) -> list[OperatorNode]:
+    """The recorded operators on values of the planned sizes, for counting."""
+    dims = axes.inference.dims
+    resized = resizing(lambda node: tuple(selection.size(term) for term in dims(node)))
+    return [resized(operator) for operator in axes.graph.operators]
+
+
+def run_through(recorded: Dataflow, edits: Edits) -> Dataflow:
+    """The traced call with the tensors and attributes of `edits`, where no axes of it are known.
+
+    Raises `CutError` when forward raises or gives outputs of other shapes.
+    """
+    try:
+        tried = trace_dataflow(
+            recorded.model, *recorded.call, training=recorded.training, ways=(recorded.traced_on,),
+            prepare=lambda walk, stage: put_in_place(
+                walk, stage, edits, _slices(walk, edits, recorded.traced_on == REAL)
+            ),
+            seed=recorded.seed,
+        )  # fmt: skip
+    except TraceError as error:
+        raise CutError(f"the plan does not run in the traced mode: {error}") from error
+    tried.wanted = recorded.wanted
+    before, after = ([node.shape for node in graph.counted] for graph in (recorded, tried))
+    if before != after and recorded.traced_on != REAL:
+        raise CutError(f"the plan changes the outputs of the traced mode from {before} to {after}")
+    return tried
+
+
+# ------------------------------------------------------------- planned sizes
+
+
+Slice = Callable[[TensorEdit, Tensor], Tensor]
+
+
+def _slices(walk: Walk, edits: Edits, with_values: bool) -> Slice:
+    """What stays of each tensor, or memory of that size."""
+    if not with_values:
+        return _empty
+    values = {name: place.tensor.detach() for place in places(walk, edits) for name in place.edit.names}
+    slice_of = slices(edits, values.__getitem__)
+    return lambda edit, tensor: slice_of(edit)
+
+
+def put_in_place(
+    walk: Walk, stage: Stage, edits: Edits, slice_of: Slice, others: Mapping[str, Tensor] | None = None
+) -> None:
+    """Give the modules what `slice_of` makes of the tensors that are edited, `others` by name, and the attributes."""
+    new: dict[int, Tensor] = {}
+    found = places(walk, edits)
+    for place in found:
+        new[id(place.tensor)] = stage.hold(place.tensor, _like(place.tensor, slice_of(place.edit, place.tensor)))
+    for held in list(held_tensors(walk, module_places(walk))) if new or others else ():
+        if id(held.tensor) not in new and others is not None:
+            new[id(held.tensor)] = stage.hold(held.tensor, _like(held.tensor, others[held.name]))
+        if id(held.tensor) in new:
+            held.state["_parameters" if held.kind == PARAMETER else "_buffers"][held.attribute] = new[id(held.tensor)]
+    put_tables(walk, {**(others or {}), **{each.name: new[id(each.tensor)] for place in found for each in place.plain}})
+    if any("_flat_weights" in state for state in walk.states):
+        _replace_in_lists(walk, new)
+    for setting in settings(walk, edits):
+        setting.state[setting.name] = setting.after
+
+
+def _like(tensor: Tensor, value: Tensor) -> Tensor:
+    return nn.Parameter(value, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else value
+
+
+def _empty(edit: TensorEdit, tensor: Tensor) -> Tensor:
+    """A tensor of the planned size, in memory that is not even written."""
+    layout = sorted(range(tensor.dim()), key=lambda at: -tensor.stride(at))
+    return torch.empty_permuted(edit.shape_after, layout, dtype=tensor.dtype, device=tensor.device)
+
+
+def _replace_in_lists(walk: Walk, new: Mapping[int, Tensor]) -> None:
+    """Recurrent layers list their own parameters once more."""
+    for state in walk.states:
+        for name, value in state.items():
+            if isinstance(value, list) and any(id(part) in new for part in value):
+                state[name] = [new.get(id(part), part) for part in value]
+
+
+# ------------------------------------------------------------------ lockstep
+
+
+class _Parted(BaseException):
+    """Ends a dry run that parted or came far enough; no `Exception`, so that the model's code does not catch it."""
+
+    def __init__(self, mismatch: Mismatch | None) -> None:
+        super().__init__(mismatch)
+        self.mismatch = mismatch
+
+
+class _Lockstep:
+    def __init__(self, axes: Axes, selection: Selection, near: Surroundings | None) -> None:
+        self.axes = axes
+        self.selection = selection
+        self.near = near
+        self.recorded = axes.graph.operators
+        self.idle = axes.inference.idle
+        self.by_data = axes.graph.traced_on == REAL
+        self.at = 0  # how many operators went alike
+        self.skipped = 0  # how many of them did not run
+        self.device = "meta" if axes.graph.traced_on == META else _home(axes.graph)
+        self.parted = False
+        self.explained = True
+        self.scales: list[Scale] = []
+
+    def given(self, path: str) -> Given | None:
+        """What a module that is called now gives, in the planned sizes, where its call need not run."""
+        call = self.near.finished(path, self.at) if self.near is not None and not self.parted else None
+        if call is None or call.end is None:
+            return None
+        self.at = call.end
+        self.skipped += call.end - call.start
+        return Given(with_leaves(call.result, DataNode, self._planned))
+
+    def _planned(self, node: DataNode) -> Tensor:
+        shape = [self.selection.size(term) for term in self.axes.inference.dims(node)]
+        layout = sorted(range(len(shape)), key=lambda at: -node.stride[at])
+        with _disable_current_modes():  # making it is no operator of the model
+            return torch.empty_permuted(shape, layout, dtype=node.dtype, device=self.device)
+
+    def follow(self, now: OperatorNode) -> None:
+        """Compare an operator of the dry run with the recorded one."""
+        if self.parted or now.index + self.skipped != self.at:
+            return
+        before = self.recorded[self.at] if self.at < len(self.recorded) else None
+        if before is None or before.overload is not now.overload:
+            self.parted = True
+            return
+        idle = before in self.idle
+        if (idle or _several_changed(before, now)) and not sizes_meet(now) and sizes_meet(before):
+            shapes = " and ".join(str(list(node.shape)) for node in now.inputs)
+            text = f"{now.name} cannot take the shapes {shapes}"  # some kernels for tensors without data do not look
+            raise _Parted(Mismatch(before.index, before, tuple(self._unequal(before)), text, before.where))
+        requests = [] if idle else self._requested_by(before, now)
+        if self.by_data and not any(self.selection.cut(request.term) for request in requests):
+            # other data lead to other numbers of things, and on another way from here
+            self.parted = bool(requests)
+        elif requests:
+            raise _Parted(Mismatch(before.index, before, tuple(requests), where=before.where))
+        self.at += not self.parted
+        if self.near is not None and self.at > self.near.until:
+            raise _Parted(None)
+        self.explained = self.explained and is_same_call(before, now, self.axes.inference.dims, self.selection)
+        self.scales += [Scale(before, old, new) for old, new in numbers(before, now) if old != new]
+        if is_attention(before) and before.kwargs.get("scale") is None:
+            old, new = before.inputs[0].shape[-1], now.inputs[0].shape[-1]
+            self.scales += [Scale(before, old**-0.5, new**-0.5)] if old != new else []
+
+    def _requested_by(self, before: OperatorNode, now: OperatorNode) -> list[Request]:
+        pairs = zip(results(before), results(now), strict=False)
+        return [request for old, new in pairs for request in self._requests(old, list(new.shape))]
+
+    def ended(self, tried: Dataflow) -> Mismatch | None:
+        """What is to be said when the forward pass came to its end."""
+        if self.by_data and self.parted:
+            return None
+        outputs: list[Request] = []
+        for old, new in zip(self.axes.graph.outputs, tried.outputs, strict=False):
+            outputs += self._requests(old, list(new.shape))
+        same = len(self.axes.graph.outputs) == len(tried.outputs)
+        if outputs or not same:
+            text = "" if same else f"{len(tried.outputs)} outputs, not {len(self.axes.graph.outputs)}"
+            return Mismatch(len(self.recorded), None, tuple(outputs), text, "the model's output")
+        return None
+
+    def stopped(self, tried: Dataflow, error: str, calls: FailedCall | None) -> Mismatch:
+        """What is to be said when the forward pass raised."""
+        if self.parted:
+            self.at = self._counterpart_of_last(tried)
+        operator = self.recorded[self.at] if self.at < len(self.recorded) else None
+        viewed = self._view_to_come()
+        attempt = tried.attempt if tried.attempt and tried.attempt.index == len(tried.operators) else None
+        found: list[Request] = []
+        if viewed is not None:
+            name, sizes = ("", ()) if calls is None else (calls.name, calls.arguments[1:])
+            if attempt is not None:
+                name, sizes = plain_name(attempt.name), attempt.args[1:2]
+            dim = viewed.args[2] if len(viewed.args) > 2 else viewed.kwargs.get("dim", 0)
+            for node, asked in asked_by(name, sizes, results(viewed), dim if isinstance(dim, int) else 0):
+                found += self._requests(node, asked)
+        if operator is not None and operator in self.idle and not found:
+            found = self._unequal(operator)
+        failed = attempt or viewed or operator
+        where = failed.where if failed is not None else "the end of forward"
+        return Mismatch(self.at, viewed or operator, tuple(found), error, where)
+
+    def _counterpart_of_last(self, tried: Dataflow) -> int:
+        """Behind which recorded operator a run stopped that data had led another way: that of the same line of code."""
+        if not tried.operators:
+            return self.at
+        last = tried.operators[-1]
+
+        def alike(operators: list[OperatorNode]) -> list[OperatorNode]:
+            return [each for each in operators if (each.overload, each.module, each.source)
+                    == (last.overload, last.module, last.source)]  # fmt: skip
+
+        count, known = len(alike(tried.operators)), alike(self.recorded)
+        return known[min(count, len(known)) - 1].index + 1 if known else self.at
+
+    def _unequal(self, operator: OperatorNode) -> list[Request]:
+        """The dimensions that meet in an idle operator, which couples none, and whose planned sizes differ."""
+        pairs = said_equal(operator, self.axes.inference.dims)
+        sizes = ((term, self.selection.size(term), self.selection.size(other))
+                 for a, b in pairs for term, other in ((a, b), (b, a)))  # fmt: skip
+        return [Request(*entry) for entry in sizes if entry[1] != entry[2]]
+
+    def _view_to_come(self) -> OperatorNode | None:
+        """The view that a call which raised would have made: a reshape may copy first."""
+        for operator in self.recorded[self.at : self.at + 3]:
+            if plain_name(operator.name) in VIEWS | SPLITS:
+                return operator
+            if plain_name(operator.name) not in _COPIES:
+                return None
+        return None
+
+    def _requests(self, node: DataNode, asked: list[int] | list[int | None]) -> list[Request]:
+        terms = self.axes.inference.dims(node)
+        if len(asked) != len(terms) or not (node.consumers or node.is_output):
+            return []
+        found = []
+        for term, size in zip(terms, asked, strict=True):
+            # along a filler all is equal: how long it is stands in the code
+            if size is None or any(atom.filler is not None for atom in atoms(term)):
+                continue
+            planned = self.selection.size(term)
+            if planned != size:
+                found.append(Request(term, planned, size))
+        return found
+
+
+def _home(graph: Dataflow) -> torch.device | str:
+    """Where the model's tensors are."""
+    return next((node.tensor.device for node in graph.state.values() if node.tensor is not None), "cpu")
+
+
+def _several_changed(before: OperatorNode, now: OperatorNode) -> bool:
+    """Whether an operator that joins several values has some in other shapes; a pointwise one looks at them itself."""
+    if len(now.inputs) < 2 or torch.Tag.pointwise in now.overload.tags:
+        return False
+    return any(old.shape != new.shape for old, new in zip(before.inputs, now.inputs, strict=False))
+
+
+def is_attention(operator: OperatorNode) -> bool:
+    """Whether an operator divides by the root of the query's size unless it is told a scale."""
+    return "scaled_dot_product" in operator.name

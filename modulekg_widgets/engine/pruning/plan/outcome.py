@@ -1,0 +1,84 @@
+"""What a choice of indices makes of a model: the slices of every tensor, the attributes, and its size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from modulekg_widgets.engine.axes.algebra import atoms
+from modulekg_widgets.engine.axes.attributes import changed_attributes
+from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.cut_analysis import Masks
+from modulekg_widgets.engine.axes.expression import kept
+from modulekg_widgets.engine.axes.layers import Layers
+from modulekg_widgets.engine.pruning.cut.edits import Edits, Ints, TensorEdit, Whole
+from modulekg_widgets.engine.pruning.plan.choice import dimensions_read
+from modulekg_widgets.engine.pruning.plan.selection import Selection
+from modulekg_widgets.engine.tracing.dataflow import DataNode
+
+
+class Outcome:
+    """From selections to edits; knows which dimensions of which tensors make an axis and which read it."""
+
+    def __init__(self, axes: Axes) -> None:
+        self.axes = axes
+        self.nodes: list[DataNode] = [node for node in dict.fromkeys(axes.graph.state.values()) if node in self._placed]
+
+    @cached_property
+    def _placed(self) -> set[DataNode]:
+        return {node for places in self.axes.places.values() for node, _ in places}
+
+    @cached_property
+    def _read(self) -> set[tuple[DataNode, int]]:
+        return dimensions_read(self.axes, Layers(self.axes.inference))
+
+    @cached_property
+    def _normalised(self) -> list[tuple[DataNode, DataNode, int]]:
+        """The gains of weight_norm, with the direction and the dimension that its norm leaves out."""
+        operators = [op for op in self.axes.graph.operators if op.name == "aten::_weight_norm_interface"]
+        calls = {op.inputs[1]: (op.inputs[1], op.inputs[0], op.args[2] if len(op.args) > 2 else 0) for op in operators}
+        return [call for call in calls.values() if call[0].is_parameter and call[1].is_parameter]
+
+    def edits(self, selection: Selection, attributes: Mapping[str, tuple[Whole, Whole]]) -> Edits:
+        """The tensors and attributes that change; `attributes` come on top of those of the adapters."""
+        masks = selection.masks()
+        tensors: dict[DataNode, TensorEdit] = {}
+        for node in self.nodes:
+            stays = {}
+            for at, term in enumerate(self.axes.inference.dims(node)):
+                if any(atom in masks for atom in atoms(term)):
+                    stays[at] = np.flatnonzero(kept(term, masks))
+            if stays:
+                tensors[node] = TensorEdit(node.names, node.shape, stays, self._produced(node, stays))
+        for gain, direction, dim in self._normalised:
+            cut = tensors.get(direction)
+            if cut is not None and cut.kept.keys() - {dim % direction.dim()}:
+                own = tensors.get(gain, TensorEdit(gain.names, gain.shape, {}))
+                tensors[gain] = replace(own, gain_of=(direction.label, dim))
+        for buffer, term in self.axes.inference.indices.picked_from.items():
+            if any(atom in masks for atom in atoms(term)):
+                tensors[buffer] = self._renumbered(buffer, masks, np.flatnonzero(kept(term, masks)))
+        return Edits(tuple(tensors.values()), {**changed_attributes(self.axes, selection.changed), **attributes})
+
+    def _renumbered(self, buffer: DataNode, masks: Masks, stay: Ints) -> TensorEdit:
+        """A buffer of indices without those that go, the others numbered as they lie then."""
+        own = kept(self.axes.inference.dims(buffer)[0], masks)
+        dims = {} if own.all() else {0: np.flatnonzero(own)}
+        return TensorEdit(buffer.names, buffer.shape, dims, values=stay)
+
+    def _produced(self, node: DataNode, stays: Iterable[int]) -> frozenset[int]:
+        return frozenset(at for at in stays if node.is_parameter and (node, at) not in self._read)
+
+    def parameters(self, selection: Selection) -> tuple[int, int]:
+        """How many parameters there are before and after."""
+        before = after = 0
+        for node in dict.fromkeys(self.axes.graph.state.values()):
+            if node.is_parameter:
+                count = 1
+                for term in self.axes.inference.dims(node):
+                    count *= selection.size(term)
+                before, after = before + node.numel(), after + count
+        return before, after

@@ -1,0 +1,293 @@
+"""`mk.plan`: choose what goes, see that it runs, then cut, mask, save or replay it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from modulekg_widgets.engine.axes.axis import Axis
+from modulekg_widgets.engine.axes.cut_analysis import Cut, positions_to_mask
+from modulekg_widgets.engine.axes.graph import DataflowGraph
+from modulekg_widgets.engine.axes.proved import prove
+from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.keywords import called_as
+from modulekg_widgets.engine.pruning.importance.importance import normalised, score
+from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, Draft
+from modulekg_widgets.engine.pruning.plan.choice import (
+    Choice,
+    Scores,
+    counts_by_rank,
+    counts_by_ratio,
+    dropped_by_cuts,
+    gone,
+    rounded,
+)
+from modulekg_widgets.engine.pruning.plan.dry_run import Rehearsal, planned_operators, run_through
+from modulekg_widgets.engine.pruning.plan.modes import widest
+from modulekg_widgets.engine.pruning.plan.outcome import Outcome
+from modulekg_widgets.engine.pruning.plan.pruning_plan import AxisCut, PruningPlan
+from modulekg_widgets.engine.pruning.plan.repair import Repair, output_changes, scale_changes
+from modulekg_widgets.engine.pruning.plan.request import Importance, Request, check
+from modulekg_widgets.engine.pruning.plan.selection import Selection
+from modulekg_widgets.engine.tracing.flops import count_flops
+from modulekg_widgets.engine.tracing.trace import REAL
+
+CLOSE_ENOUGH = 0.002  # of the model, between what was asked for and what is found
+MOST_STEPS = 14
+
+
+@called_as("mk.plan")
+def plan(
+    graph: DataflowGraph,
+    ratio: float | None = None,
+    target: Mapping[str, float] | None = None,
+    per_axis: Mapping[Any, Any] | None = None,
+    cuts: Iterable[Cut] | None = None,
+    importance: Importance = "l1",
+    scope: str = "local",
+    only: Any = None,
+    keep: Any = None,
+    granularity: str = "index",
+    round_to: int | None = None,
+) -> PruningPlan:
+    """What to drop from a traced model, tried in a dry run; nothing is changed.
+
+    `ratio`: the share of each axis's indices that goes, 0 … 1 (with `scope="global"` or `"isomorphic"`, of all indices
+    together or of those on axes of one kind, the least important first). `target`: `{"params": x}` or `{"flops": x}`,
+    what shall be left, as a share of 1 or a number. `per_axis`: `{axis, layer or (parameter, dim): ratio or indices}`.
+    `cuts`: results of `graph.cut_analysis`, merged. `only`, `keep`: names of axes, layers, modules or parameters, with
+    wildcards, or modules or classes; `only` takes no axis that a layer elsewhere puts out as well.
+    `granularity`: "index", "head" or "group": what goes where axes multiply. `round_to`: the sizes left are multiples.
+    Raises `CutError`, with the line of code that stands against it, when no plan runs.
+    """
+    request = Request(
+        ratio,
+        target,
+        per_axis,
+        None if cuts is None else list(cuts),
+        importance,
+        scope,
+        only,
+        keep,
+        granularity,
+        round_to,
+    )
+    return _Planner(graph, request).plan()
+
+
+class _Planner:
+    def __init__(self, graph: DataflowGraph, request: Request) -> None:
+        check(graph, request)
+        self.asked = graph
+        self.graph = widest(graph)
+        self.request = request
+        self.axes = self.graph.axes
+        self.notes = prove(self.axes)
+        self.choice = Choice(self.axes, request.granularity, request.only, request.keep)
+        self.outcome = Outcome(self.axes)
+        self.repair = Repair(self.axes, self.outcome)
+        self.given = self._given()
+
+    def plan(self) -> PruningPlan:
+        if self.request.target is not None:
+            return self._to_target(self.request.target)
+        return self._with_ratio(self.request.ratio or 0.0)
+
+    def _with_ratio(self, ratio: float) -> PruningPlan:
+        selection = self._selection(ratio)
+        if not selection.changed:
+            raise CutError(self._nothing(ratio))
+        draft, rehearsal = self.repair.proved(Draft(selection, selection.counts))
+        self._not_empty(draft)
+        return self._made(draft, rehearsal)
+
+    def _not_empty(self, draft: Draft) -> None:
+        if not draft.selection.changed:
+            stayed = [change for change in self.repair.changes(draft) if change.kind != ATTRIBUTE]
+            reasons = "; ".join(str(change) for change in stayed[:3])
+            raise CutError(f"every axis that was to be cut had to stay whole: {reasons}")
+
+    def _made(self, draft: Draft, rehearsal: Rehearsal) -> PruningPlan:
+        selection = draft.selection
+        found = []
+        for term, count in selection.changed.items():
+            axis = self.axes.of(term)
+            dropped = tuple(sorted(selection.orders[term][: term.size - count].tolist()))
+            found.append((axis.number, AxisCut(axis.name, axis.size, dropped, _members(axis))))
+        cuts = tuple(cut for _, cut in sorted(found, key=lambda entry: entry[0]))
+        return PruningPlan(
+            axes=cuts,
+            edits=self.repair.edits(draft),
+            changes=(
+                *self.repair.changes(draft),
+                *scale_changes(rehearsal.scales),
+                *output_changes(self.axes, selection),
+            ),
+            call=self._call(cuts),
+            notes=tuple(self.notes),
+            **self._sizes(draft, rehearsal),
+        )
+
+    def _call(self, cuts: Iterable[AxisCut]) -> str:
+        """Python that makes the plan again: the request where text can say it, else the indices."""
+        defaults = Request()
+        given = {name: value for name in Request.__dataclass_fields__
+                 if (value := getattr(self.request, name)) != getattr(defaults, name)}  # fmt: skip
+        if not all(_is_literal(value) for value in given.values()):
+            given = {"per_axis": {cut.name: list(cut.dropped) for cut in cuts}}
+        return f"mk.plan(graph, {', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
+    # ------------------------------------------------------------ selection
+
+    def _selection(self, ratio: float) -> Selection:
+        """What the request says, before any dry run."""
+        chosen = self.chosen if ratio else []
+        steps = self.choice.steps([*chosen, *(self.axes.of(term) for term in self.given)], self.request.round_to)
+        if self.request.scope == "local":
+            counts = counts_by_ratio(chosen, ratio, steps)
+        else:
+            counts = counts_by_rank(chosen, normalised(self._scores), ratio, steps, self.request.scope == "isomorphic")
+        for term, (count, first) in self.given.items():
+            counts[term] = rounded(count, term.size, 1 if len(first) else steps.get(term, 1))
+        orders = {term: self._order(term) for term in counts}
+        # where the user says which indices go, a tie may leave some of them, and takes no others
+        least = {term: count for term, (count, first) in self.given.items() if len(first)}
+        return Selection(orders, counts, least)
+
+    @property
+    def chosen(self) -> list[Axis]:
+        """The axes that a ratio is for: those that nothing else was said of."""
+        return [axis for axis in self.independent if axis.term not in self.given]
+
+    @cached_property
+    def independent(self) -> list[Axis]:
+        """The axes that may be cut together, where a ratio asks for it."""
+        return self.choice.independent() if self._ratio_wanted() else []
+
+    def _ratio_wanted(self) -> bool:
+        return bool(self.request.ratio) or self.request.target is not None
+
+    def _given(self) -> dict[Any, tuple[int, np.ndarray]]:
+        """Per axis that the user names: how many indices stay, and those that go first."""
+        found: dict[Any, tuple[int, np.ndarray]] = {}
+        for term, indices in dropped_by_cuts(self.axes, self.request.cuts or ()).items():
+            found[term] = (_left(self.axes.of(term), len(indices)), np.asarray(indices))
+        for name, wanted in (self.request.per_axis or {}).items():
+            for axis in self._named(name):
+                if isinstance(wanted, float | int):
+                    if not 0 <= wanted < 1:
+                        raise CutError(f"per_axis[{shown(str(name))!r}]={wanted}: give a share of 0 … 1 or indices")
+                    found[axis.term] = (axis.size - gone(axis.size, wanted), np.empty(0, dtype=np.int64))
+                else:
+                    drop = np.flatnonzero(positions_to_mask(wanted, axis.size, f"axis {shown(axis.name)}"))
+                    found[axis.term] = (_left(axis, len(drop)), drop)
+        return found
+
+    def _named(self, name: Any) -> list[Axis]:
+        """The free axes behind a key of `per_axis`."""
+        is_place = isinstance(name, tuple) and len(name) == 2
+        if isinstance(name, str) and name in self.asked.axes and name not in self.axes:
+            member = self.asked.axes[name].members[0]  # another pass may have given it another name
+            is_place, name = True, (member.name, member.dim)
+        found = list(self.axes[name].axes) if is_place else self.choice.named(name)
+        free = [axis for axis in found if axis.frozen is None]
+        if not free:
+            why = found[0].frozen if found else "it has none"
+            raise CutError(f"per_axis: no axis of {shown(str(name))!r} can be cut: {why}")
+        if len(free) == 1:
+            return free
+        return Choice(self.axes, self.request.granularity, free, None).independent()
+
+    # ------------------------------------------------------------ importance
+
+    def _order(self, term: Any) -> np.ndarray:
+        """The indices of an axis, the first to go first: those given, else the least important."""
+        first = self.given[term][1] if term in self.given else ()
+        if len(first):
+            return np.concatenate([first, np.setdiff1d(np.arange(term.size), first)])
+        return np.argsort(self._scores[term], kind="stable")
+
+    @cached_property
+    def _scores(self) -> Scores:
+        terms = [axis.term for axis in self.independent]
+        terms += [term for term, (_, first) in self.given.items() if term not in terms and not len(first)]
+        return score(self.axes, terms, self.request.importance)
+
+    # --------------------------------------------------------------- target
+
+    def _to_target(self, target: Mapping[str, float]) -> PruningPlan:
+        """The plan that leaves most of what is not more than was asked for, by halving the range of ratios."""
+        ((unit, wanted),) = target.items()
+        low, high = 0.0, 1.0
+        best, followers, last = 0.0, {}, None
+        for _ in range(MOST_STEPS):
+            ratio = (low + high) / 2
+            selection = self._selection(ratio)
+            if not selection.changed:
+                low = ratio
+                continue
+            try:
+                draft, rehearsal = self.repair.mended(Draft(selection, selection.counts, followers=followers))
+            except CutError as error:
+                high, last = ratio, error
+                continue
+            followers = draft.followers  # what one dry run has found need not be looked for again
+            before, after = self._sizes(draft, rehearsal)[unit]
+            goal = wanted * before if wanted < 1 else wanted
+            if after > goal:
+                low = ratio
+            else:
+                high = best = ratio
+                if goal - after < CLOSE_ENOUGH * before:
+                    break
+        if not best:
+            raise CutError(
+                f"target={dict(target)} cannot be reached: the largest ratio that runs leaves more"
+            ) from last
+        return self._with_ratio(best)
+
+    def _sizes(self, draft: Draft, rehearsal: Rehearsal) -> dict[str, tuple[int, int]]:
+        """Parameters, FLOPs and multiply-adds, before and after."""
+        counted = self.asked
+        if counted.traced_on == REAL:
+            counted = self.graph  # chance may have led the pass that was asked for another way
+            operators = planned_operators(self.axes, draft.selection)  # a run would count what other data lead to
+        elif self.graph is self.asked and rehearsal.graph is not None:
+            operators = rehearsal.graph.operators
+        else:
+            operators = run_through(self.asked, self.repair.edits(draft)).operators
+        before, after = counted.flops(), count_flops(operators)
+        return {
+            "params": self.outcome.parameters(draft.selection),
+            "flops": (int(before), int(after)),
+            "macs": (before.macs, after.macs),
+        }
+
+    def _nothing(self, ratio: float) -> str:
+        if not self.axes.free:
+            return "no axis of the model is free: graph.axes lists them with the reasons"
+        if self._ratio_wanted() and not self.choice.allowed:
+            return "only=… and keep=… leave no axis that may be cut: graph.axes.free lists those that could be"
+        return f"a ratio of {ratio:g} takes no index of any axis: pass a larger one"
+
+
+def _members(axis: Axis) -> tuple[str, ...]:
+    return tuple(f"{node.label}[{dim}]" for node, dim in axis.places)
+
+
+def _is_literal(value: Any) -> bool:
+    """Whether the repr of a value is Python for it."""
+    if isinstance(value, Mapping):
+        return all(_is_literal(part) for pair in value.items() for part in pair)
+    if isinstance(value, list | tuple):
+        return all(map(_is_literal, value))
+    return type(value) in (int, float, bool, str, type(None))
+
+
+def _left(axis: Axis, count: int) -> int:
+    if count >= axis.size:
+        raise CutError(f"{shown(axis.name)} would lose all of its {axis.size} indices: leave one at least")
+    return axis.size - count

@@ -1,0 +1,313 @@
+"""Plans as JSON: written whole or not at all, and checked before anything is believed."""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from modulekg_widgets.engine.errors import PlanFileError, shown
+from modulekg_widgets.engine.pruning.cut.edits import Edits, Ints, TensorEdit, Whole
+from modulekg_widgets.engine.pruning.plan.attempt import Change
+from modulekg_widgets.engine.pruning.plan.pruning_plan import AxisCut, PruningPlan
+from modulekg_widgets.engine.safe_files import read_whole, replacing
+
+FORMAT, VERSION = "modulekg-plan", 1
+LARGEST_FILE = 64 << 20  # bytes; the plan of a model of billions of parameters has a third of it
+MOST_PARTS = 1_000_000  # lists and objects in a file, each of which takes 20 times its text in memory
+LONGEST_TEXT = 10_000  # of a name; plans are printed in columns as wide as their longest name
+LARGEST_SIZE = 1 << 40
+MOST_DIMENSIONS = 64  # that a tensor can have
+LARGEST_NUMBER = 10**30  # of what is counted and only printed, as FLOPs
+T = TypeVar("T")
+
+
+def save_plan(plan: PruningPlan, path: str | os.PathLike[str]) -> None:
+    """Write a plan; the file is there whole or not at all, and one that was there stays until then.
+
+    Raises `PlanFileError` where it cannot be written.
+    """
+    target, content = _file(path), text_of(plan)
+    try:
+        with replacing(target) as file:
+            file.write(content)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise PlanFileError(f"{shown(str(target))} cannot be written: {shown(reason)}") from error
+
+
+def text_of(plan: PruningPlan) -> bytes:
+    """What is in the file of a plan."""
+    return json.dumps(_document(plan), separators=(",", ":")).encode("ascii")
+
+
+def _document(plan: PruningPlan) -> dict[str, Any]:
+    positions: dict[tuple[int, ...], int] = {}  # many tensors keep the same positions, which are written once
+
+    def number_of(kept: Ints) -> int:
+        return positions.setdefault(tuple(kept.tolist()), len(positions))
+
+    tensors = [
+        {
+            "names": list(edit.names),
+            "shape": list(edit.shape),
+            "kept": {str(at): number_of(kept) for at, kept in edit.kept.items()},
+            "produced": sorted(edit.produced),
+            **({"gain_of": list(edit.gain_of)} if edit.gain_of else {}),
+            **({} if edit.values is None else {"values": number_of(edit.values)}),
+        }
+        for edit in plan.edits.tensors
+    ]
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "params": plan.params,
+        "flops": plan.flops,
+        "macs": plan.macs,
+        "axes": [
+            {"name": axis.name, "size": axis.size, "dropped": axis.dropped, "members": axis.members}
+            for axis in plan.axes
+        ],
+        "changes": [{"kind": c.kind, "what": c.what, "source": c.source} for c in plan.changes],
+        "attributes": {name: list(map(_plain, values)) for name, values in plan.edits.attributes.items()},
+        "tensors": tensors,
+        "positions": list(positions),
+    }
+
+
+def _plain(value: Whole) -> Any:
+    """Sizes as JSON has them, which knows no tuples; some are numbers of NumPy, as what a shape was computed with."""
+    if isinstance(value, tuple):
+        return {"tuple": _plain(list(value))}
+    return list(map(operator.index, value)) if isinstance(value, list) else operator.index(value)
+
+
+def load_plan(path: str | os.PathLike[str]) -> PruningPlan:
+    """Read a plan that `plan.save` wrote; raises `PlanFileError` for any other file.
+
+    Whether it fits a model is seen when it is cut: names, shapes and attributes are compared first.
+    """
+    file = _file(path)
+    try:
+        content = read_whole(file, LARGEST_FILE)
+    except (OSError, ValueError) as error:  # a name with a null in it is a ValueError
+        raise PlanFileError(f"{shown(str(file))} cannot be read: {shown(str(error))}") from error
+    try:
+        return plan_of(content, f"mk.load_plan({os.fspath(path)!r})")
+    except PlanFileError as error:
+        raise PlanFileError(f"{shown(str(file))} is no plan: {error}; save one with plan.save(path)") from error
+    except (ValueError, RecursionError) as error:
+        raise PlanFileError(
+            f"{shown(str(file))} is no JSON: {shown(str(error))}; save one with plan.save(path)"
+        ) from error
+
+
+def plan_of(content: bytes, call: str) -> PruningPlan:
+    """The plan that a file holds, whose repr is `call`.
+
+    Raises `PlanFileError` for another document, `ValueError` or `RecursionError` for what is no JSON.
+    """
+    if content.count(b"[") + content.count(b"{") > MOST_PARTS:
+        raise PlanFileError(f"it has more than {MOST_PARTS:,} lists and objects")
+    document = json.loads(content.decode("utf-8"), parse_constant=_refused, object_pairs_hook=_object)
+    return _Reader(document).plan(call)
+
+
+def _file(path: Any) -> Path:
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+        raise PlanFileError(f"a plan is named by the path of a file, got a {shown(type(path).__name__)}")
+    return Path(path)
+
+
+def _refused(constant: str) -> None:
+    raise PlanFileError(f"{constant} is no number")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise PlanFileError("a name stands twice in one object")
+    return found
+
+
+class _Reader:
+    """Takes a document apart; whatever is not as `save_plan` writes it is an error."""
+
+    def __init__(self, document: Any) -> None:
+        self.document = _mapping(document, "the document")
+        known, version = self.document.get("format"), self.document.get("version")
+        if known != FORMAT:
+            raise PlanFileError(f"its format is {_told(known)}, not {FORMAT!r}")
+        if type(version) is not int or version != VERSION:
+            raise PlanFileError(f"its version is {_told(version)}, this release reads {VERSION}")
+
+    def plan(self, call: str) -> PruningPlan:
+        self.positions = self._each("positions", lambda value: _ascending(value, "positions"))
+        tensors = self._each("tensors", self._tensor)
+        names = [name for edit in tensors for name in edit.names]
+        if len(set(names)) != len(names):
+            raise PlanFileError("a tensor is listed twice")
+        _check_gains(tensors)
+        attributes = {
+            name: _change(name, pair) for name, pair in _mapping(self._get("attributes"), "attributes").items()
+        }
+        return PruningPlan(
+            tuple(self._each("axes", _axis)),
+            Edits(tuple(tensors), attributes),
+            tuple(self._each("changes", _correction)),
+            self._pair("params"), self._pair("flops"), self._pair("macs"), call,
+        )  # fmt: skip
+
+    def _get(self, name: str) -> Any:
+        if name not in self.document:
+            raise PlanFileError(f"it has no {name!r}")
+        return self.document[name]
+
+    def _each(self, name: str, read: Callable[[Any], T]) -> list[T]:
+        return [read(value) for value in _list(self._get(name), name)]
+
+    def _pair(self, name: str) -> tuple[int, int]:
+        before, after = _sizes(_list(self._get(name), name, 2), name, 0, LARGEST_NUMBER)
+        return before, after
+
+    def _tensor(self, value: Any) -> TensorEdit:
+        entry = _mapping(value, "tensors")
+        names = tuple(_text(name, "a name") for name in _list(entry.get("names"), "names"))
+        shape = tuple(_sizes(_list(entry.get("shape"), "shape")[: MOST_DIMENSIONS + 1], "shape"))
+        if len(shape) > MOST_DIMENSIONS:
+            raise PlanFileError(f"{shown(str(names))} has more than {MOST_DIMENSIONS} dimensions")
+        kept = {}
+        for key, number in _mapping(entry.get("kept"), "kept").items():
+            at = next((at for at in range(len(shape)) if str(at) == key), None)
+            if at is None or not _is_size(number) or number >= len(self.positions):
+                raise PlanFileError(f"{shown(str(names))} has no dimension {shown(key)} or positions {_told(number)}")
+            kept[at] = self.positions[number]
+            if not len(kept[at]) or kept[at][-1] >= shape[at]:
+                raise PlanFileError(
+                    f"{shown(str(names))} keeps positions that its shape {shown(str(shape))} does not have"
+                )
+        produced = _sizes(_list(entry.get("produced"), "produced"), "produced")
+        if not names or not set(produced) <= set(kept):
+            raise PlanFileError("a tensor has no name, or makes what it does not keep")
+        return TensorEdit(
+            names, shape, kept, frozenset(produced), _gain_of(entry.get("gain_of")), self._values(entry.get("values"))
+        )
+
+    def _values(self, number: Any) -> Ints | None:
+        """The indices that stay of those that a buffer holds."""
+        if number is not None and (not _is_size(number) or number >= len(self.positions)):
+            raise PlanFileError(f"a buffer of indices has no positions {_told(number)}")
+        return None if number is None else self.positions[number]
+
+
+def _gain_of(value: Any) -> tuple[str, int] | None:
+    if value is None:
+        return None
+    name, dim = _list(value, "gain_of", 2)
+    if type(dim) is not int or not -1 <= dim < MOST_DIMENSIONS:
+        raise PlanFileError(f"a gain keeps the dimension {_told(dim)}")
+    return _text(name, "a direction"), dim
+
+
+def _check_gains(tensors: list[TensorEdit]) -> None:
+    """Raise `PlanFileError` for a gain that has not one entry for each norm of its direction."""
+    by_name = {name: edit for edit in tensors for name in edit.names}
+    for edit in tensors:
+        if edit.gain_of is None:
+            continue
+        name, dim = edit.gain_of
+        direction = by_name.get(name)
+        if direction is None or direction.gain_of or dim >= len(direction.shape):
+            raise PlanFileError(f"{shown(name)} is no direction of a normalised weight")
+        for gain, whole in ((edit.shape, direction.shape), (edit.shape_after, direction.shape_after)):
+            if math.prod(gain) != (1 if dim < 0 else whole[dim]):
+                raise PlanFileError(f"{shown(edit.names[0])} has not one entry for each norm of {shown(name)}")
+
+
+def _axis(value: Any) -> AxisCut:
+    entry = _mapping(value, "axes")
+    dropped = _ascending(entry.get("dropped"), "dropped").tolist()
+    (size,) = _sizes([entry.get("size")], "size")
+    if len(dropped) >= size or (dropped and dropped[-1] >= size):
+        raise PlanFileError(f"an axis of {size} drops {len(dropped)}, the last of them {dropped[-1:]}")
+    members = tuple(_text(name, "a member") for name in _list(entry.get("members"), "members"))
+    return AxisCut(_text(entry.get("name"), "an axis's name"), size, tuple(dropped), members)
+
+
+def _correction(value: Any) -> Change:
+    entry = _mapping(value, "changes")
+    kind, what, source = (_text(entry.get(name), name) for name in ("kind", "what", "source"))
+    return Change(kind, what, source)
+
+
+def _change(name: str, pair: Any) -> tuple[Whole, Whole]:
+    """What an attribute was and becomes: sizes of one kind, as many as before."""
+    _text(name, "an attribute's name")
+    before, after = (_whole(value, name) for value in _list(pair, name, 2))
+    alike = type(before) is type(after) and (isinstance(before, int) or len(before) == len(after))  # type: ignore[arg-type]
+    if not alike:
+        raise PlanFileError(f"{shown(name)} changes from {_told(before)} to {_told(after)}")
+    if any(part.startswith("__") or not part for part in name.split(".")):
+        raise PlanFileError(f"{shown(name)} is no attribute that holds a size")
+    return before, after
+
+
+def _whole(value: Any, name: str) -> Whole:
+    """A size or several; one that code leaves open is -1, as in a view."""
+    if isinstance(value, dict):
+        return tuple(_sizes(_list(value.get("tuple"), name), name, -LARGEST_SIZE))
+    found = _sizes(value if isinstance(value, list) else [value], name, -LARGEST_SIZE)
+    return found if isinstance(value, list) else found[0]
+
+
+def _mapping(value: Any, name: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise PlanFileError(f"{name} is {_told(value)}, not an object")
+    return value
+
+
+def _list(value: Any, name: str, length: int | None = None) -> list[Any]:
+    if not isinstance(value, list) or length not in (None, len(value)):
+        raise PlanFileError(f"{shown(name)} is {_told(value)}, not a list" + (f" of {length}" if length else ""))
+    return value
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str) or len(value) > LONGEST_TEXT:
+        raise PlanFileError(f"{name} is {_told(value)}, not text of at most {LONGEST_TEXT:,} letters")
+    return value
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= LARGEST_SIZE
+
+
+def _sizes(found: Iterable[Any], name: str, least: int = 0, most: int = LARGEST_SIZE) -> list[int]:
+    every = list(found)
+    for each in every:
+        if type(each) is not int or not least <= each <= most:
+            raise PlanFileError(f"{shown(name)} has {_told(each)}, not a size")
+    return every
+
+
+def _ascending(value: Any, name: str) -> Ints:
+    found = _list(value, name)
+    if not all(map(_is_size, found)):
+        raise PlanFileError(f"{name} are not whole numbers")
+    positions = np.asarray(found, dtype=np.int64)
+    if np.any(np.diff(positions) <= 0):
+        raise PlanFileError(f"{name} are not ascending")
+    return positions
+
+
+def _told(value: Any) -> str:
+    """A value in a message, at no more cost than the message has letters."""
+    if isinstance(value, dict | list | tuple):
+        return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
+    return shown(repr(value[:80] if isinstance(value, str) else value), 40)

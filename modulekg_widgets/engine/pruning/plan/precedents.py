@@ -1,0 +1,101 @@
+"""What helped once, for the same line of code in another module of the same class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from modulekg_widgets.engine.axes.algebra import ATOM, Term, find
+from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.pruning.plan.attempt import TIE, WHOLE, Draft
+from modulekg_widgets.engine.pruning.plan.corrections import Corrections
+from modulekg_widgets.engine.pruning.plan.dry_run import Mismatch
+from modulekg_widgets.engine.pruning.plan.size_constraints import Tie
+from modulekg_widgets.engine.pruning.plan.twins import Place, place_of, term_at
+
+Spot = tuple[type, str]  # a class of modules, and the line of its code
+
+
+class Precedent(NamedTuple):
+    """A correction by the places that it was about: of a tie both sides, of axes that stayed whole each."""
+
+    kind: str
+    places: tuple[Place, ...]
+    times: int = 1
+
+
+class Precedents:
+    """The corrections that helped, by the class of the module and the line of its code."""
+
+    def __init__(self, axes: Axes, corrections: Corrections) -> None:
+        self.axes = axes
+        self.corrections = corrections
+        self._known: dict[Spot, dict[Precedent, None]] = {}
+
+    def add(self, draft: Draft, trial: Draft, mismatch: Mismatch) -> None:
+        """Remember what made `trial` of `draft`."""
+        spot, home = self._spot(mismatch), _home(mismatch)
+        kind = trial.changes[-1].kind
+        times, terms = 1, []
+        if kind == TIE:
+            tie = trial.ties[-1]
+            times, terms = tie.times, [tie.left, *([tie.right] if tie.right else [])]
+        elif kind == WHOLE:
+            terms = [atom for atom in trial.selection.pinned if atom not in draft.selection.pinned]
+        places = [place for term in terms if spot and (place := place_of(self.axes, term, home)) is not None]
+        if spot is not None and places and len(places) == len(terms):
+            self._known.setdefault(spot, {})[Precedent(kind, tuple(places), times)] = None
+
+    def of(self, draft: Draft, mismatch: Mismatch) -> Iterator[Draft]:
+        """The drafts with the same corrections, in the module at work."""
+        spot = self._spot(mismatch)
+        for kind, places, times in reversed(self._known.get(spot, {})) if spot is not None else ():
+            terms = [term for place in places if (term := term_at(self.axes, _home(mismatch), place)) is not None]
+            if len(terms) != len(places):
+                continue
+            if kind == TIE:
+                tie = Tie(terms[0], terms[1] if len(terms) > 1 else None, times)
+                yield from self.corrections.tied(draft, mismatch, [tie])
+            elif all(self._is_cut(draft, term) for term in terms):
+                yield self.corrections.spared(draft, [find(term) for term in terms], mismatch)
+
+    def everywhere(self, draft: Draft, mismatch: Mismatch) -> Draft:
+        """The draft with what helped at one place at all places of the same code that need it as well."""
+        for here in self._alike(mismatch):
+            trial = next(self.of(draft, here), None)
+            if trial is None or (trial.changes[-1].kind == WHOLE and not self._stops(draft, here)):
+                continue
+            draft = trial
+        return draft
+
+    def _alike(self, mismatch: Mismatch) -> Iterator[Mismatch]:
+        """The calls of the same operator in the same line, in other modules of the class, as places to correct."""
+        first, spot = mismatch.operator, self._spot(mismatch)
+        if first is None or spot is None:
+            return
+        homes = {first.module}
+        for operator in self.axes.graph.operators:
+            if (operator.overload, operator.source) != (first.overload, first.source) or operator.module in homes:
+                continue
+            here = Mismatch(operator.index, operator, (), where=operator.where)
+            if self._spot(here) == spot:
+                homes.add(operator.module)
+                yield here
+
+    def _stops(self, draft: Draft, mismatch: Mismatch) -> bool:
+        """Whether a dry run stops in that line of that module: axes are spared where this is seen."""
+        found = self.corrections.near(draft, mismatch.position).mismatch
+        return found is not None and (_home(found), self._spot(found)) == (_home(mismatch), self._spot(mismatch))
+
+    def _is_cut(self, draft: Draft, term: Term) -> bool:
+        return find(term).kind == ATOM and find(term) in draft.selection.changed
+
+    def _spot(self, mismatch: Mismatch) -> Spot | None:
+        operator = mismatch.operator
+        if operator is None or operator.module not in self.axes.graph.modules:
+            return None
+        return type(self.axes.graph.modules[operator.module].module), mismatch.where.rpartition(", ")[2]
+
+
+def _home(mismatch: Mismatch) -> str:
+    return "" if mismatch.operator is None else mismatch.operator.module

@@ -1,0 +1,119 @@
+"""A plan: what goes from a model and what it becomes, ready to print, save, mask or cut."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.pruning.cut.edits import Edits
+from modulekg_widgets.engine.pruning.plan.attempt import Change
+
+ROWS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class AxisCut:
+    """What goes of one axis."""
+
+    name: str
+    size: int
+    dropped: tuple[int, ...]
+    members: tuple[str, ...]  # "conv1.weight[0]"
+
+    @property
+    def left(self) -> int:
+        return self.size - len(self.dropped)
+
+
+@dataclass(frozen=True)
+class PruningPlan:
+    """What goes, tried in a dry run on the traced model; every pair is (before, after)."""
+
+    axes: tuple[AxisCut, ...]
+    edits: Edits = field(repr=False)
+    changes: tuple[Change, ...]  # the corrections that the dry run asked for, with the line that did
+    params: tuple[int, int]
+    flops: tuple[int, int]
+    macs: tuple[int, int]
+    call: str = field(repr=False, compare=False)  # Python that makes this plan again
+    notes: tuple[str, ...] = field(default=(), compare=False)  # what could not be verified, as sentences
+
+    def cut(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> Any:
+        """Cut `model` in place, wholly or not at all; gives the receipt that undoes it.
+
+        Works on the traced model and on its copies. With `optimizer` its state is cut alike. Raises `CutError` when
+        the model is not what the plan was made for.
+        """
+        from modulekg_widgets.engine.pruning.cut.cut import cut
+
+        return cut(model, self.edits, optimizer)
+
+    def mask(self, model: nn.Module) -> Any:
+        """Set what would go to zero where it is produced, sizes kept; gives the receipt that undoes it."""
+        from modulekg_widgets.engine.pruning.cut.masking import mask
+
+        return mask(model, self.edits)
+
+    def save(self, path: Any) -> None:
+        """Write the plan as JSON; `mk.load_plan` reads it."""
+        from modulekg_widgets.engine.pruning.plan.plan_file import save_plan
+
+        save_plan(self, path)
+
+    # ------------------------------------------------------------- printing
+
+    def __repr__(self) -> str:
+        return self.call
+
+    def __str__(self) -> str:
+        # names may come from a file: they are printed as text, without what a terminal would obey
+        rows = [(shown(axis.name), axis) for axis in self.axes[:ROWS]]
+        width = max([len(name) for name, _ in rows], default=4)
+        lines = [self.summary, ""]
+        lines += [
+            f"  {name:<{width}} {axis.size:>6} → {axis.left:<6} {shown(_few(axis.members), 300)}" for name, axis in rows
+        ]
+        if len(self.axes) > ROWS:
+            lines.append(f"  … and {len(self.axes) - ROWS} more axes")
+        if self.changes:
+            lines += [
+                "",
+                "corrections that the dry run asked for:",
+                *(f"  {shown(str(change), 500)}" for change in self.changes[:ROWS]),
+            ]
+            lines += [f"  … and {len(self.changes) - ROWS} more"] if len(self.changes) > ROWS else []
+        lines += ["", *(shown(note, 500) for note in self.notes)] if self.notes else []
+        return "\n".join(lines)
+
+    @property
+    def summary(self) -> str:
+        """One line: parameters and FLOPs before and after."""
+        return f"parameters {_change(*self.params)}, FLOPs {_change(*self.flops)}, {len(self.axes)} axes"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{html.escape(axis.name)}</td><td>{axis.size}</td><td>{axis.left}</td>"
+            f"<td>{html.escape(_few(axis.members))}</td></tr>"
+            for axis in self.axes[:ROWS]
+        )
+        more = f"<p>… and {len(self.axes) - ROWS} more axes</p>" if len(self.axes) > ROWS else ""
+        head = "<tr><th>axis</th><th>before</th><th>after</th><th>members</th></tr>"
+        changes = "".join(f"<li>{html.escape(str(change))}</li>" for change in self.changes[:ROWS])
+        listed = f"<p>corrections that the dry run asked for</p><ul>{changes}</ul>" if changes else ""
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        return f"<p>{html.escape(self.summary)}</p><table>{head}{rows}</table>{more}{listed}{notes}"
+
+
+def _few(members: Iterable[str]) -> str:
+    every = list(members)
+    return ", ".join(every[:3]) + (f", … ({len(every)})" if len(every) > 3 else "")
+
+
+def _change(before: int, after: int) -> str:
+    return f"{before:,} → {after:,} ({after / before:.1%})" if before else f"{before:,} → {after:,}"

@@ -1,0 +1,120 @@
+"""Whether a call of a dry run is the recorded one: on the same values, by the same numbers or planned sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from modulekg_widgets.engine.axes.algebra import ATOM, SUM, Term, find, flat
+from modulekg_widgets.engine.axes.call import plain_name
+from modulekg_widgets.engine.axes.expression import parts_of
+from modulekg_widgets.engine.pruning.plan.asked_sizes import VIEWS, flattened
+from modulekg_widgets.engine.pruning.plan.selection import Selection
+from modulekg_widgets.engine.torch_runtime.structure import leaves
+from modulekg_widgets.engine.tracing.dataflow import CONSTANT, DataNode, OperatorNode
+
+MOST_BLOCKS = 64  # of equal size in one dimension, that code would take one by one
+Pairs = set[tuple[int, int]]  # sizes before and after
+
+
+def is_same_call(
+    before: OperatorNode, now: OperatorNode, dims: Callable[[DataNode], list[Term]], selection: Selection
+) -> bool:
+    """Whether the call `now` is the recorded one on the same values, its integers as before or planned sizes.
+
+    Floating-point numbers are no matter of this; the sizes that a view asks for were compared as its result's.
+    """
+    if plain_name(before.name) in VIEWS:
+        return before.inputs[0].index == now.inputs[0].index
+    changed: Pairs = set()
+    for old, new in _arguments(before, now):
+        if isinstance(old, DataNode) and isinstance(new, DataNode):
+            if old.index != new.index:
+                return False
+        elif type(old) is int and type(new) is int and old != new:
+            changed.add((old, new))
+        elif type(old) is not type(new) or (old != new and not isinstance(old, float)):
+            return False
+    terms = (term for node in (*before.inputs, *results(before)) for term in dims(node))
+    return not changed or _are_planned(changed, list(terms), selection)
+
+
+def _are_planned(changed: Pairs, terms: list[Term], selection: Selection) -> bool:
+    """Whether all changes are those of a size, or of the place in a dimension where one part of it ends."""
+    sizes = {(part.size, selection.size(part)) for term in terms for part in parts_of(term)}
+    return changed <= sizes or changed <= sizes.union(*(_borders(find(term), selection) for term in terms))
+
+
+def _borders(term: Term, selection: Selection) -> Pairs:
+    """Where the parts of a dimension end, as a slice asks for them: summands, and blocks of one size."""
+    parts = [] if term.kind == ATOM else flat(term)
+    before, after = [part.size for part in parts], [selection.size(part) for part in parts]
+    if term.kind == SUM:
+        return set(zip(accumulate(before), accumulate(after), strict=True))
+    found: Pairs = set()
+    for at in range(1, len(parts)):
+        blocks = math.prod(before[:at])
+        if blocks <= MOST_BLOCKS and before[:at] == after[:at]:
+            inner, now = math.prod(before[at:]), math.prod(after[at:])
+            found |= {(block * inner, block * now) for block in range(1, blocks)}
+    return found
+
+
+def results(operator: OperatorNode) -> list[DataNode]:
+    """The values that an operator gave, in the order of its schema."""
+    return [node for _, node in leaves(operator.result, DataNode)]
+
+
+def _arguments(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[Any, Any]]:
+    """The arguments of two calls in pairs."""
+    yield from zip(flattened(computed_with(before)), flattened(computed_with(now)), strict=False)
+
+
+def computed_with(operator: OperatorNode) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The arguments and keywords, with integers that are computed with as floating-point numbers: they are no sizes.
+
+    What makes a tensor of nothing, as `arange`, takes sizes everywhere.
+    """
+    args, kwargs = operator.args, operator.kwargs
+    if not any(type(value) is int for value in (*args, *kwargs.values())) or not operator.inputs:
+        return args, tuple(kwargs.values())
+    names = [each.name for each in operator.overload._schema.arguments]
+    numbers = _number_names(operator.overload)
+    return (
+        tuple(float(value) if type(value) is int and name in numbers else value
+              for name, value in zip(names, args, strict=False)),
+        tuple(float(value) if type(value) is int and name in numbers else value for name, value in kwargs.items()),
+    )  # fmt: skip
+
+
+@cache
+def _number_names(overload: Any) -> frozenset[str]:
+    """The arguments of an operator that are numbers, or tensors for which a number may stand."""
+    kinds = ("number", "Tensor", "Optional[number]", "Optional[Tensor]")
+    return frozenset(each.name for each in overload._schema.arguments if str(each.type) in kinds)
+
+
+def numbers(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[float, float]]:
+    """The pairs of numbers among the arguments of two calls that are no sizes or positions."""
+    for old, new in _arguments(before, now):
+        first, second = number_in(old), number_in(new)
+        if first is not None and second is not None:
+            yield first, second
+
+
+def number_in(argument: Any) -> float | None:
+    """A floating-point number, or a constant tensor of one number, as in `x / torch.tensor(channels).sqrt()`."""
+    if isinstance(argument, float):
+        return argument
+    tensor = argument.tensor if isinstance(argument, DataNode) and argument.kind == CONSTANT else None
+    known = tensor is not None and tensor.numel() == 1 and not tensor.is_meta and not tensor.is_complex()
+    if not known or type(tensor) is not torch.Tensor:
+        return None
+    with _disable_current_modes():
+        return float(tensor)

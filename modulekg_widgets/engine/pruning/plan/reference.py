@@ -1,0 +1,298 @@
+"""The masked original: what a cut model must compute, by the recorded operators on tensors of full size."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from modulekg_widgets.engine.axes.algebra import atoms
+from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.cut_analysis import Masks
+from modulekg_widgets.engine.axes.expression import kept
+from modulekg_widgets.engine.axes.precision import In, State, cast, rescaled
+from modulekg_widgets.engine.axes.verify import distance, largest
+from modulekg_widgets.engine.errors import TraceError
+from modulekg_widgets.engine.identity.hierarchy import Walk, walk
+from modulekg_widgets.engine.operators.signature import signature_of
+from modulekg_widgets.engine.pruning.cut.edits import Edits, slices
+from modulekg_widgets.engine.pruning.plan.dry_run import Scale, is_attention, put_in_place
+from modulekg_widgets.engine.pruning.plan.recorded_calls import computed_with, number_in
+from modulekg_widgets.engine.torch_runtime.draws import Draws
+from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
+from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_leaves, with_tensors
+from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.execution import run
+from modulekg_widgets.engine.tracing.plain_tensors import Tables
+from modulekg_widgets.engine.tracing.state import on_stage
+from modulekg_widgets.engine.tracing.trace import REAL, call_model
+
+Tensor = torch.Tensor
+Kept = dict[int, Tensor]  # dimension → the positions that stay
+log = logging.getLogger("modulekg_widgets")
+SEED = 0
+AGREES = 1e-5  # relative, in float32 with the model's own weights: more may be rounding, and float64 tells
+EXACT = 1e-9  # relative, in float64 with weights that hide nothing
+FEW = 64
+# what goes by all indices of a dimension, beside the operators that torch tags as reductions
+STATISTICS = {
+    "aten::_softmax", "aten::_log_softmax", "aten::_safe_softmax", "aten::native_layer_norm", "aten::native_group_norm",
+    "aten::rms_norm", "aten::_fused_rms_norm", "aten::std_mean", "aten::var_mean", "aten::std", "aten::var",
+    "aten::mean", "aten::logsumexp",
+}  # fmt: skip
+
+# a cut leaves what stays of such a weight as it is, so the norm runs over all of it here
+NORMALISING = {"aten::_weight_norm_interface"}
+
+
+def agrees(axes: Axes, masks: Masks, edits: Edits, scales: Sequence[Scale] = ()) -> bool | None:
+    """Whether the cut model computes what the masked original does; None where nothing can be compared.
+
+    That is so where the model has no data, where the data decide which way forward takes, where the recorded operators
+    do not run on the model's device, and where they give other values than the uncut model, as by chance.
+    """
+    graph = axes.graph
+    if graph.traced_on == REAL or any(node.tensor is not None and node.tensor.is_meta for node in graph.state.values()):
+        return None
+    try:
+        quickly = _disagreement(axes, masks, edits, scales, _own_weights(graph), torch.float32)
+        if quickly < AGREES or disagreement(axes, masks, edits, scales) < EXACT:
+            return True
+        # where the recorded operators do not give the values of the uncut model either, they tell nothing
+        return False if disagreement(axes, {}, Edits(())) < EXACT else None
+    except (RuntimeError, TraceError):
+        # what was recorded without data may be a way that only other devices go
+        log.debug("the masked original cannot be run", exc_info=True)
+        return None
+    except Exception:
+        log.debug("the cut model stopped", exc_info=True)
+        return False if edits.tensors and agrees(axes, {}, Edits(())) else None
+
+
+def disagreement(axes: Axes, masks: Masks, edits: Edits, scales: Sequence[Scale] = ()) -> float:
+    """How far the cut model's output lies from the masked original's, relative to the largest output, in float64.
+
+    The weights are random where the model's own would hide an error. `scales` are numbers that the code computes from
+    sizes, as attention's 1/sqrt(head_dim): the masked original goes by the new ones.
+    """
+    state = rescaled(list(axes.graph.state.values()), SEED)
+    return _disagreement(axes, masks, edits, scales, state, torch.float64)
+
+
+def _disagreement(
+    axes: Axes, masks: Masks, edits: Edits, scales: Sequence[Scale], state: State, dtype: torch.dtype
+) -> float:
+    expected = masked_outputs(axes, masks, state, dtype, scales)
+    return distance(cut_outputs(axes, edits, state, dtype), expected) / max(largest(expected), 1e-300)
+
+
+def _own_weights(graph: Dataflow) -> State:
+    """Copies of the model's tensors in float32; those that are constant are random."""
+    generator = torch.Generator().manual_seed(SEED)
+    state = {}
+    for node in graph.state.values():
+        assert node.tensor is not None
+        value = node.tensor.detach()
+        value = value.to(torch.float32 if value.is_floating_point() else value.dtype, copy=True)
+        flat = value.reshape(-1)
+        constant = flat.numel() > 1 and bool((flat[:FEW] == flat[0]).all()) and bool((flat == flat[0]).all())
+        if constant and value.is_floating_point():
+            value = (torch.rand(value.shape, generator=generator, device="cpu") + 0.5).to(value.device)
+            value = value / max(value[0].numel(), 1) ** 0.5 if value.dim() > 1 else value
+        state[node.label] = value
+    return state
+
+
+def cut_outputs(axes: Axes, edits: Edits, state: State, dtype: torch.dtype) -> list[Tensor]:
+    """The outputs of the model with its tensors taken from `state` and cut; the model stays as it is."""
+    graph = axes.graph
+    args, kwargs = with_tensors(graph.call, lambda t: cast(t.detach().clone(), dtype))
+    walked = walk(graph.model)
+    values = {name: state[node.label] for name, node in graph.state.items()}
+    slice_of = slices(edits, values.__getitem__)
+
+    def forward(stage: Stage) -> list[Tensor]:
+        copied = on_stage(walked, stage)
+        graph.set_mode(copied.modules)
+        _forget_results(copied)
+        stage.replaces = True
+        put_in_place(copied, stage, edits, lambda edit, _: slice_of(edit), values)
+        with torch.no_grad(), PlainAttention(), In(dtype):
+            return [tensor for _, tensor in tensors(call_model(stage.model, args, kwargs))]
+
+    return look(walked.modules, (), forward, LOOSE, SEED if graph.seed is None else graph.seed)
+
+
+def _forget_results(walked: Walk) -> None:
+    """Empty the dictionaries of tensors that modules fill: what they remember was made of other weights."""
+    tables = Tables(walked)
+    for state in walked.states:
+        for name, value in state.items():
+            kept = name not in ("_parameters", "_buffers") and type(value) is dict and bool(value)
+            kept = kept and all(isinstance(part, Tensor) for part in value.values())
+            if kept and tables.written.may_write((name,), inside=True):
+                value.clear()
+
+
+def masked_outputs(
+    axes: Axes, masks: Masks, state: State, dtype: torch.dtype, scales: Sequence[Scale] = ()
+) -> list[Tensor]:
+    """The outputs of the recorded operators when what goes is zero in every result, and left out of statistics."""
+    replay = _Replay(axes, masks, state, dtype)
+    rescaled_calls = _with_new_scales(scales)
+    with Draws(SEED if axes.graph.seed is None else axes.graph.seed), torch.no_grad(), In(dtype):
+        for operator in axes.graph.operators:
+            replay.perform(operator, rescaled_calls.get(operator.index, operator))
+    return [replay.output(node) for _, node in leaves(axes.graph.result, DataNode)]
+
+
+class _Replay:
+    def __init__(self, axes: Axes, masks: Masks, state: State, dtype: torch.dtype) -> None:
+        self.axes = axes
+        self.masks = masks
+        self.kept: dict[DataNode, Kept] = {}
+        self.values: dict[DataNode, Tensor] = {}
+        self.home = next((value.device for value in state.values()), torch.device("cpu"))
+        self.left = {node: len(node.consumers) for node in axes.graph.values}
+        graph = axes.graph
+        self.lasting = {node.previous for node in graph.values} | set(graph.outputs)
+        written = {node.storage for node in graph.values if node.previous is not None}
+        for node in graph.state.values():
+            value = state[node.label]
+            self.values[node] = value.clone() if node.storage in written or self.positions(node) else value
+            if not any(operator.name in NORMALISING for operator in node.consumers):
+                self._silence(node, self.values[node])  # two weights may meet before any activation does
+        for node in graph.values:
+            if node.producer is None and node not in self.values:
+                assert node.tensor is not None
+                value = torch.zeros(node.shape, device="cpu") if node.tensor.is_meta else node.tensor.detach().clone()
+                self.values[node] = cast(value, dtype)
+
+    def perform(self, operator: OperatorNode, call: OperatorNode) -> None:
+        """Run an operator, by a call that may differ in its numbers, and set what goes to zero in what it made."""
+        reads_all = torch.Tag.reduction in operator.overload.tags or operator.name in STATISTICS
+        compact = reads_all and any(self.positions(node) for node in operator.inputs)
+        results = self._on_what_stays(operator) if compact else run(call, self._value, self._device)
+        nodes = [node for _, node in leaves(operator.result, DataNode)]
+        is_view = signature_of(operator.overload).views is not None
+        for node, tensor in zip(nodes, (tensor for _, tensor in tensors(results)), strict=True):
+            # what nobody reads, such as statistics saved for a backward pass, may have another shape on other tensors
+            masked = not is_view and tuple(tensor.shape) == node.shape
+            if masked:
+                self._silence(node, tensor)
+            self.values[node] = tensor
+        for node in operator.outputs:
+            if node not in self.values and node.previous is not None:
+                self.values[node] = self.values[node.previous]
+        self._forget(operator)
+
+    def _silence(self, node: DataNode, tensor: Tensor) -> None:
+        """Set what goes to zero."""
+        for at, positions in self.positions(node).items():
+            shape = [1] * tensor.dim()
+            shape[at] = -1
+            gone = torch.ones(tensor.shape[at], dtype=torch.bool, device=tensor.device)
+            tensor.masked_fill_(gone.index_fill_(0, positions.to(tensor.device), False).view(shape), 0)
+
+    def _forget(self, operator: OperatorNode) -> None:
+        """Drop values that nothing reads any more, as a forward pass would."""
+        for node in operator.inputs:
+            self.left[node] -= 1
+            if self.left[node] == 0 and node not in self.lasting and node.producer is not None:
+                self.values.pop(node, None)
+
+    def _device(self, traced: torch.device) -> torch.device:
+        return self.home if traced.type == "meta" else traced
+
+    def _value(self, node: DataNode) -> Tensor:
+        # running statistics are written without a word in the schema
+        return self.values[node].clone() if node.is_table else self.values[node]
+
+    def positions(self, node: DataNode) -> Kept:
+        """The positions that stay in the dimensions that lose some."""
+        if node not in self.kept:
+            found: Kept = {}
+            for at, term in enumerate(self.axes.inference.dims(node)):
+                if any(atom in self.masks for atom in atoms(term)):
+                    found[at] = torch.from_numpy(np.flatnonzero(kept(term, self.masks)))
+            self.kept[node] = found
+        return self.kept[node]
+
+    # ----------------------------------------------------------- statistics
+
+    def _on_what_stays(self, operator: OperatorNode) -> Any:
+        """The results at full size of an operator that saw only what stays."""
+        args = _with_compact_sizes(operator, self)
+        found = run(args, lambda node: self._compact(node, self._value(node)), self._device)
+        nodes = iter([node for _, node in leaves(operator.result, DataNode)])
+        return with_leaves(found, Tensor, lambda tensor: self._expanded(next(nodes), tensor))
+
+    def _compact(self, node: DataNode, value: Tensor) -> Tensor:
+        for at, positions in self.positions(node).items():
+            value = value.index_select(at, positions.to(value.device))
+        return value
+
+    def _expanded(self, node: DataNode, value: Tensor) -> Tensor:
+        for at, positions in self.positions(node).items():
+            shape = list(value.shape)
+            shape[at] = node.shape[at]
+            value = value.new_zeros(shape).index_copy_(at, positions.to(value.device), value)
+        return value
+
+    def output(self, node: DataNode) -> Tensor:
+        return self._compact(node, self.values[node])
+
+
+def _with_compact_sizes(operator: OperatorNode, replay: _Replay) -> OperatorNode:
+    """The call with the sizes that stand in its arguments made those of what stays."""
+    x = operator.inputs[0]
+    stays = replay.positions(x)
+    size = [len(stays[at]) if at in stays else length for at, length in enumerate(x.shape)]
+    args = list(operator.args)
+    if operator.name in ("aten::native_layer_norm", "aten::rms_norm", "aten::_fused_rms_norm"):
+        args[1] = size[len(size) - len(args[1]) :]
+    elif operator.name == "aten::native_group_norm":
+        batch, channels, positions, groups = args[3:7]
+        if 1 in stays:
+            inside: NDArray[np.bool_] = np.zeros(channels, dtype=bool)
+            inside[stays[1].numpy()] = True
+            groups = int(inside.reshape(groups, -1).any(axis=1).sum())
+        args[3:7] = [batch, size[1], positions, groups]
+    return _called(operator, args, operator.kwargs)
+
+
+def _with_new_scales(scales: Sequence[Scale]) -> dict[int, OperatorNode]:
+    """The calls whose numbers change, by the operator's index."""
+    found: dict[int, OperatorNode] = {}
+    for operator, before, after in scales:
+        call = found.get(operator.index, operator)
+        numbers, named = computed_with(call)
+        args = [_replaced(*pair, before, after) for pair in zip(call.args, numbers, strict=True)]
+        kwargs = {name: _replaced(value, number, before, after)
+                  for (name, value), number in zip(call.kwargs.items(), named, strict=True)}  # fmt: skip
+        if is_attention(operator) and operator.kwargs.get("scale") is None:
+            kwargs["scale"] = after
+        found[operator.index] = _called(call, args, kwargs)
+    return found
+
+
+def _replaced(argument: Any, number: Any, before: float, after: float) -> Any:
+    if number_in(number) != before:
+        return argument
+    if type(argument) is int and after.is_integer():
+        return int(after)
+    tensor = argument.tensor if isinstance(argument, DataNode) else None
+    return after if tensor is None else tensor.new_tensor(after)
+
+
+def _called(operator: OperatorNode, args: Sequence[Any], kwargs: dict[str, Any]) -> OperatorNode:
+    return OperatorNode(
+        operator.graph, operator.index, operator.overload, tuple(args), kwargs, operator.inputs, operator.module,
+        operator.source, operator.outputs, operator.result,
+    )  # fmt: skip

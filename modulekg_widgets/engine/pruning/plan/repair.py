@@ -1,0 +1,199 @@
+"""Making a plan run: what Python code fixes beyond the data flow is found by dry runs, and met or respected."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from modulekg_widgets.engine.axes.algebra import Term
+from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.pruning.cut.edits import Edits, MovedAttributeError
+from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, OUTPUT, SCALE, TIE, WHOLE, Change, Draft
+from modulekg_widgets.engine.pruning.plan.corrections import Corrections
+from modulekg_widgets.engine.pruning.plan.dry_run import Mismatch, Rehearsal, Scale, rehearse
+from modulekg_widgets.engine.pruning.plan.outcome import Outcome
+from modulekg_widgets.engine.pruning.plan.precedents import Precedents
+from modulekg_widgets.engine.pruning.plan.reference import agrees
+from modulekg_widgets.engine.pruning.plan.selection import Selection
+from modulekg_widgets.engine.pruning.plan.surroundings import Neighbourhood, Surroundings
+
+MOST_TRIES = 40  # to find the axes along which a cut model gives other values
+log = logging.getLogger("modulekg_widgets")
+AFFORDABLE = 2e9  # floating-point operations: two passes of such a model take a tenth of a second
+
+
+class Repair:
+    """Rehearses a draft, and corrects it until its dry run goes as planned."""
+
+    def __init__(self, axes: Axes, outcome: Outcome) -> None:
+        self.axes = axes
+        self.outcome = outcome
+        self.neighbourhood = Neighbourhood(axes.graph)
+        self.corrections = Corrections(axes, self.near)
+        self.precedents = Precedents(axes, self.corrections)
+        self._moving: set[str] = set()  # numbers that change while the plan is made, as counters: they are no sizes
+        self._listening = False  # whether a call has raised, so that it pays to hear what the next one asks for
+
+    def edits(self, draft: Draft) -> Edits:
+        attributes = {path: change for path, change in draft.attributes().items() if path not in self._moving}
+        return self.outcome.edits(draft.selection, attributes)
+
+    def near(self, draft: Draft, position: int) -> Rehearsal:
+        """A dry run of what lies around an operator, the rest as planned; without a mismatch it came past that."""
+        return self.rehearse(draft, self.neighbourhood.of(position))
+
+    def rehearse(self, draft: Draft, near: Surroundings | None = None) -> Rehearsal:
+        try:
+            found = rehearse(self.axes, draft.selection, self.edits(draft), self._listening, near)
+        except MovedAttributeError as error:
+            if error.path not in draft.attributes() or error.path in self._moving:
+                raise
+            self._moving.add(error.path)
+            return self.rehearse(draft, near)
+        self._listening = self._listening or bool(found.mismatch and found.mismatch.error)
+        return found
+
+    def proved(self, draft: Draft) -> tuple[Draft, Rehearsal]:
+        """The draft with the corrections that it needs, once the cut model computes what the masked original does.
+
+        Equal integers can be coincidence: where that comes out, the plan does without attributes that follow sizes.
+        """
+        mended, found = self.mended(draft)
+        if self._is_proved(mended, found):
+            return mended, found
+        strict = replace(draft, strict=True)
+        mended, found = self.mended(strict)
+        if self._agrees(mended, found):
+            return mended, found
+        return self._most_that_agrees(strict, mended)
+
+    def _most_that_agrees(self, draft: Draft, mended: Draft) -> tuple[Draft, Rehearsal]:
+        """The draft without the axes along which the cut model gives other values, found by halves."""
+        every = list(mended.selection.changed)
+        where = mended.changes[0].source if mended.changes else "the model"
+        unlike = Mismatch(0, None, (), where=f"gives other values than the masked model, {where}")
+        good: list[Term] = []
+        best: tuple[Draft, Rehearsal] | None = None
+        waiting = [every[len(every) // 2 :], every[: len(every) // 2]]
+        for _ in range(MOST_TRIES):
+            if not waiting:
+                break
+            part = waiting.pop()
+            taken = {*good, *part}
+            trial = self.corrections.spared(draft, [atom for atom in every if atom not in taken], unlike)
+            tried = self.mended(trial)
+            if tried[0].selection.changed and self._agrees(*tried):
+                good, best = [*good, *part], tried
+            elif len(part) > 1:
+                waiting += [part[len(part) // 2 :], part[: len(part) // 2]]
+        if best is None:
+            raise CutError(
+                f"the plan runs, but gives other values than the masked model: {where}. Spare it with keep=[…]"
+            )
+        return best
+
+    def _is_proved(self, draft: Draft, found: Rehearsal) -> bool:
+        """Whether the cut model computes what the masked original does.
+
+        The dry run proves it where the same operators ran on the same values, and each number among their arguments
+        is as before or the planned size of what it was the size of. Else the outputs tell; those of small models do so
+        anyway where an attribute follows a size, for equal integers can be coincidence.
+        """
+        guessed = any(change.kind == ATTRIBUTE for change in draft.changes)
+        affordable = guessed and self.axes.graph.flops() < AFFORDABLE
+        return (found.explained and not affordable) or self._agrees(draft, found)
+
+    def _agrees(self, draft: Draft, found: Rehearsal) -> bool:
+        return agrees(self.axes, draft.selection.masks(), self.edits(draft), found.scales) is not False
+
+    def mended(self, draft: Draft) -> tuple[Draft, Rehearsal]:
+        """The draft with the corrections that it needs; raises `CutError` when none makes it run."""
+        found = self.rehearse(draft)
+        while found.mismatch is not None:
+            draft, found = self._corrected(draft, found.mismatch)
+        return draft, found
+
+    def _corrected(self, draft: Draft, mismatch: Mismatch) -> tuple[Draft, Rehearsal]:
+        """The first correction with which the dry run comes further, made at all places that need the same."""
+        near = self.neighbourhood.of(mismatch.position)
+        if near is not None and self.rehearse(draft, near).mismatch != mismatch:
+            # what is not run again had written into the model, or its result is known by value
+            self.neighbourhood.untrue.add(mismatch.position)
+        for trial in self._trials(draft, mismatch):
+            close = self.near(trial, mismatch.position)
+            if not _is_further(close, mismatch):
+                continue
+            for option in self._narrowed(draft, mismatch, trial, close):
+                # what ran whole already need not do so again
+                found = close if option is trial and close.whole else self.rehearse(option)
+                if _is_further(found, mismatch):
+                    log.debug("%s", option.changes[len(draft.changes)])
+                    return option, found
+        raise CutError(
+            f"no plan could be made to run: {mismatch.where} "
+            + (f"raises {shown(mismatch.error, 300)}" if mismatch.error else "gives sizes that no choice of axes meets")
+            + ". Spare the module with keep=[…], or choose axes with only=[…]"
+        )
+
+    def _narrowed(self, draft: Draft, mismatch: Mismatch, trial: Draft, found: Rehearsal) -> Iterator[Draft]:
+        """A correction that helps with as few axes spared as will do and wherever it is needed, then as it is."""
+        fewest = trial
+        if trial.changes[-1].kind == WHOLE:
+            fewest = self.corrections.fewest(draft, mismatch, trial, found)
+        self.precedents.add(draft, fewest, mismatch)
+        everywhere = self.precedents.everywhere(fewest, mismatch)
+        yield everywhere
+        if everywhere is not fewest:
+            yield fewest
+        if fewest is not trial:
+            yield trial
+
+    def _trials(self, draft: Draft, mismatch: Mismatch) -> Iterator[Draft]:
+        """What helped at the same line of another module of the class first."""
+        yield from self.precedents.of(draft, mismatch)
+        yield from self.corrections.of(draft, mismatch)
+
+    def changes(self, draft: Draft) -> tuple[Change, ...]:
+        """The corrections, of ties with the sizes that they came to in the end."""
+        ties = iter(draft.ties)
+        told = [
+            replace(change, what=self.corrections.told(next(ties), draft.selection)) if change.kind == TIE else change
+            for change in draft.changes
+        ]
+        return tuple(dict.fromkeys(told))
+
+
+def _is_further(found: Rehearsal, before: Mismatch) -> bool:
+    """Whether a dry run came further, or to the same place with fewer sizes that do not fit."""
+    now = found.mismatch
+    if now is None:
+        return True
+    if now.position == before.position:
+        return 0 < len(now.requests) < len(before.requests)
+    return now.position > before.position
+
+
+def scale_changes(scales: Iterable[Scale]) -> list[Change]:
+    """The numbers that the code computes from sizes, each once a line."""
+    counted = Counter((f"{scale.before:.6g} becomes {scale.after:.6g}", scale.operator.source) for scale in scales)
+    operators = {
+        (f"{scale.before:.6g} becomes {scale.after:.6g}", scale.operator.source): scale.operator for scale in scales
+    }
+    return [
+        Change(SCALE, f"a number computed from sizes, {what}, {times} times", operators[what, source].where)
+        for (what, source), times in counted.items()
+    ]
+
+
+def output_changes(axes: Axes, selection: Selection) -> list[Change]:
+    """The outputs that follow the cut."""
+    found = []
+    for name, node in axes.graph.following.items():
+        after = [selection.size(term) for term in axes.inference.dims(node)]
+        if after != list(node.shape):
+            source = "" if node.producer is None else node.producer.where
+            found.append(Change(OUTPUT, f"the output {shown(name)} becomes {after}, was {list(node.shape)}", source))
+    return found

@@ -1,0 +1,65 @@
+"""What a plan is asked for, and what cannot be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from modulekg_widgets.engine.axes.cut_analysis import Cut
+from modulekg_widgets.engine.axes.graph import DataflowGraph
+from modulekg_widgets.engine.errors import CutError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.pruning.plan.choice import SCOPES
+
+Importance = str | Callable[..., Any] | object
+TARGETS = ("params", "flops", "macs")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a plan was asked for."""
+
+    ratio: float | None = None
+    target: Mapping[str, float] | None = None
+    per_axis: Mapping[Any, Any] | None = None
+    cuts: Sequence[Cut] | None = None
+    importance: Importance = "l1"
+    scope: str = "local"
+    only: Any = None
+    keep: Any = None
+    granularity: str = "index"
+    round_to: int | None = None
+
+
+def check(graph: Any, request: Request) -> None:
+    """Raise `CutError` or `UnknownNameError` for what makes no sense."""
+    if not isinstance(graph, DataflowGraph):
+        what = (
+            "trace it first: mk.plan(mk.trace(model, args), …)" if isinstance(graph, nn.Module) else "pass mk.trace(…)"
+        )
+        raise CutError(f"a plan is made for a traced graph, got {shown(type(graph).__name__)}: {what}")
+    if graph.error is not None:
+        raise CutError("the graph ends where its forward pass stopped: trace with inputs that go through")
+    wanted = [name for name in ("ratio", "target", "per_axis", "cuts") if getattr(request, name) is not None]
+    if not wanted:
+        raise CutError("nothing to cut: pass ratio=0.5, target={'params': 0.5}, per_axis={…} or cuts=[…]")
+    if "ratio" in wanted and "target" in wanted:
+        raise CutError("ratio and target exclude each other: the target finds the ratio")
+    if request.ratio is not None and not (isinstance(request.ratio, float | int) and 0 <= request.ratio < 1):
+        raise CutError(f"ratio={shown(repr(request.ratio))}: give the share of indices that goes, from 0 to below 1")
+    if request.scope not in SCOPES:
+        raise UnknownNameError(f"scope={shown(str(request.scope))!r}: {nearest(str(request.scope), SCOPES)}")
+    if request.target is not None and not _is_target(request.target):
+        raise CutError(
+            f"target={shown(repr(request.target))}: give what shall be left, as {{'params': 0.5}} or {{'flops': 1e9}}"
+        )
+
+
+def _is_target(target: Any) -> bool:
+    """Whether it names one unit and a share below 1 or a number above."""
+    if not isinstance(target, Mapping) or len(target) != 1:
+        return False
+    ((unit, wanted),) = target.items()
+    return unit in TARGETS and isinstance(wanted, float | int) and wanted > 0 and wanted != 1

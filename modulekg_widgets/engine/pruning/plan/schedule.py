@@ -1,0 +1,179 @@
+"""Pruning spread over a training: how much is gone at each step, and the cuts that bring the model there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
+from modulekg_widgets.engine.errors import CutError, UnknownKeywordError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.pruning.importance.importance import normalised, score
+from modulekg_widgets.engine.pruning.plan.choice import Choice, counts_by_rank, gone, rounded
+
+Shape = Callable[[float], float]  # from 0 … 1 of the steps to 0 … 1 of the way between the ratios
+SHAPES = ("cubic", "linear", "constant", "exponential")
+_SET_HERE = ("ratio", "target", "per_axis", "cuts")
+
+
+class PruningSchedule:
+    """How the share of indices that are gone grows over `steps` steps of a training, from `start` to `end`.
+
+    In the loop: `if schedule.due(step): schedule.cut(model, args, step, optimizer=optimizer)`. The ratios are of the
+    sizes before the first cut. The schedule begins at step `first` and is at `end` in step `first + steps - 1`, the
+    last of `range(steps)`; in between it cuts every `every` steps. `shape`: "cubic", fast at first (Zhu and Gupta 2017,
+    "To prune, or not to prune"), "linear", "constant" (all at once), "exponential" (the same share of what is left each
+    time), or a function from 0 … 1 of the steps to 0 … 1 of the way.
+    """
+
+    def __init__(
+        self,
+        steps: int,
+        start: float = 0.0,
+        end: float = 0.5,
+        shape: str | Shape = "cubic",
+        *,
+        first: int = 0,
+        every: int = 1,
+    ) -> None:
+        for name, value, least in (("steps", steps, 1), ("first", first, 0), ("every", every, 1)):
+            if not isinstance(value, int) or value < least:
+                raise CutError(f"{name}={shown(repr(value))}: give a whole number of at least {least}")
+        if not 0 <= start <= end < 1:
+            raise CutError(f"start={start}, end={end}: give shares of the indices with 0 ≤ start ≤ end < 1")
+        if not callable(shape) and shape not in SHAPES:
+            raise UnknownNameError(f"shape={shown(str(shape))!r}: {nearest(str(shape), SHAPES)}, or pass a function")
+        self.steps = steps
+        self.start = start
+        self.end = end
+        self.shape = shape
+        self.first = first
+        self.every = every
+        self.done = 0.0  # the ratio that the model has been brought to
+        self.receipts: list[Any] = []  # of the cuts made here, in order
+        self._before: list[float] = []  # what `done` was before each of them
+        self._sizes: dict[str, int] = {}  # of the axes before the first cut
+
+    # --------------------------------------------------------------- ratios
+
+    def ratio(self, step: int) -> float:
+        """The share of the original indices that shall be gone after `step`, 0 … 1; 0 before the schedule begins.
+
+        Raises `CutError` when a function as shape gives something that is no share.
+        """
+        if step < self.first:
+            return 0.0
+        way = min(1.0, (step - self.first) / (self.steps - 1)) if self.steps > 1 else 1.0
+        if self.shape == "exponential":
+            return 1 - (1 - self.start) * ((1 - self.end) / (1 - self.start)) ** way
+        found = self.start + (self.end - self.start) * _progress(self.shape, way)
+        if not 0 <= found < 1:
+            raise CutError(f"the shape gives the ratio {found} at step {step}: it maps 0 … 1 to 0 … 1")
+        return found
+
+    def due(self, step: int) -> bool:
+        """Whether a cut is to be made at `step`: the schedule cuts there, and more is to go than has gone."""
+        last = self.first + self.steps - 1
+        if step < self.first or (step < last and (step - self.first) % self.every):
+            return False
+        return self.ratio(step) > self.done + 1e-12
+
+    # ----------------------------------------------------------------- cuts
+
+    def cut(
+        self,
+        model: nn.Module,
+        args: Any = (),
+        step: int | None = None,
+        *,
+        kwargs: Mapping[str, Any] | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+        **options: Any,
+    ) -> Any:
+        """Trace `model(*args, **kwargs)` again and cut it to the ratio of `step`; gives the receipt.
+
+        `options` are those of `mk.plan`, as `importance` and `scope`. None where the ratio takes no whole index yet.
+        Raises what `mk.trace` and `mk.plan` raise; then nothing has changed.
+        """
+        if step is None:
+            raise CutError("which step is it? pass schedule.cut(model, args, step)")
+        taken = [name for name in _SET_HERE if name in options]
+        if taken:
+            raise UnknownKeywordError(f"{taken[0]} is what the schedule sets: leave it out, or call mk.plan yourself")
+        wanted = self.ratio(step)
+        graph = trace(model, args, kwargs)
+        sizes = {**{axis.name: axis.size for axis in graph.axes}, **self._sizes}
+        plan = self._plan(graph, wanted, sizes, options)
+        receipt = None
+        if plan is not None:
+            receipt = plan.cut(model, optimizer=optimizer)
+            self.receipts.append(receipt)
+            self._before.append(self.done)
+        self.done, self._sizes = max(wanted, self.done), sizes
+        return receipt
+
+    def _plan(self, graph: DataflowGraph, wanted: float, sizes: Mapping[str, int], options: dict[str, Any]) -> Any:
+        """The plan after which `wanted` of the original indices are gone; None when that takes no index."""
+        from modulekg_widgets.engine.pruning.plan.plan import plan
+
+        choice = Choice(graph.axes, options.get("granularity", "index"), options.get("only"), options.get("keep"))
+        chosen = choice.independent()
+        steps = choice.steps(chosen, options.get("round_to"))
+        scope = options.get("scope", "local")
+        if scope == "local":
+            ratios = {}
+            for axis in chosen:
+                original = sizes[axis.name]
+                left = rounded(original - gone(original, wanted), axis.size, steps.get(axis.term, 1))
+                if left < axis.size:
+                    ratios[axis.name] = (axis.size - left) / axis.size
+            rest = {name: value for name, value in options.items() if name not in ("only", "keep")}
+            return plan(graph, per_axis=ratios, **rest) if ratios else None
+        now, before = sum(axis.size for axis in chosen), sum(sizes[axis.name] for axis in chosen)
+        less = now - (before - int(before * wanted + 1e-9))
+        if less <= 0:
+            return None
+        try:
+            return plan(graph, ratio=less / now, **options)
+        except CutError:
+            scores = normalised(score(graph.axes, [axis.term for axis in chosen], options.get("importance", "l1")))
+            counts = counts_by_rank(chosen, scores, less / now, steps, scope == "isomorphic")
+            if all(count == term.size for term, count in counts.items()):
+                return None  # all of it goes in rounding
+            raise
+
+    def undo(self) -> None:
+        """Take back every cut made here, the last first; the model and optimizer are byte for byte as before."""
+        while self.receipts:
+            self.receipts[-1].undo()
+            self.receipts.pop()
+            self.done = self._before.pop()
+
+    # ---------------------------------------------------------------- state
+
+    def state_dict(self) -> dict[str, Any]:
+        """How far the schedule has come, in plain values; receipts are not in it."""
+        return {"version": 1, "done": self.done, "sizes": dict(self._sizes)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from where `state_dict` was taken, with the model as it was cut then."""
+        if not isinstance(state, Mapping) or state.get("version") != 1 or not {"done", "sizes"} <= state.keys():
+            raise CutError("this is no state of a PruningSchedule: pass what its state_dict() gave")
+        self.done = float(state["done"])
+        self._sizes = {str(name): int(size) for name, size in state["sizes"].items()}
+        self.receipts, self._before = [], []
+
+    def __repr__(self) -> str:
+        extra = "".join(
+            f", {name}={value}" for name, value, usual in (("first", self.first, 0), ("every", self.every, 1))
+            if value != usual
+        )  # fmt: skip
+        return f"PruningSchedule({self.steps}, {self.start}, {self.end}, {self.shape!r}{extra})"
+
+
+def _progress(shape: str | Shape, way: float) -> float:
+    if callable(shape):
+        return float(shape(way))
+    return {"cubic": 1 - (1 - way) ** 3, "linear": way, "constant": 1.0}[shape]

@@ -1,0 +1,108 @@
+"""Ties between sizes, as linear equations over how many indices of each axis stay, and the nearest solution."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from modulekg_widgets.engine.axes.algebra import ATOM, SUM, Term, find, flat
+from modulekg_widgets.engine.pruning.plan.selection import Selection
+
+SECONDS = 10.0  # for one solution
+
+
+@dataclass(frozen=True, slots=True)
+class Tie:
+    """`size(left) · times == size(right)`; without `right` it is `size(left) == times`."""
+
+    left: Term
+    right: Term | None
+    times: int = 1
+
+
+Form = tuple[float, dict[Term, float]]  # a constant, and how often each axis's count comes in
+
+
+def size_form(term: Term, selection: Selection) -> Form:
+    """The size of a dimension as a linear form in the counts; of several factors that vary the last one counts."""
+    term = find(term)
+    if term.kind == ATOM:
+        if term in selection.counts and term not in selection.pinned:
+            return 0.0, {term: 1.0}
+        return float(selection.counts.get(term, term.size)), {}
+    forms = [size_form(part, selection) for part in flat(term)]
+    if term.kind == SUM:
+        total: dict[Term, float] = {}
+        for _, counts in forms:
+            for atom, times in counts.items():
+                total[atom] = total.get(atom, 0.0) + times
+        return sum(constant for constant, _ in forms), total
+    varying = max((at for at, (_, counts) in enumerate(forms) if counts), default=len(forms) - 1)
+    others = float(np.prod([selection.size(part) for at, part in enumerate(flat(term)) if at != varying]))
+    constant, counts = forms[varying]
+    return constant * others, {atom: times * others for atom, times in counts.items()}
+
+
+def solved(selection: Selection, ties: Sequence[Tie], wanted: Mapping[Term, int]) -> Selection | None:
+    """The selection nearest to the wanted counts in which all ties hold; None when there is none."""
+    rows: list[tuple[dict[Term, float], float]] = []
+    for tie in ties:
+        constant, counts = size_form(tie.left, selection)
+        if tie.right is None:
+            rows.append((counts, tie.times - constant))
+            continue
+        other, others = size_form(tie.right, selection)
+        merged = {atom: times * tie.times for atom, times in counts.items()}
+        for atom, times in others.items():
+            merged[atom] = merged.get(atom, 0.0) - times
+        rows.append((merged, other - constant * tie.times))
+    atoms = list(dict.fromkeys(atom for counts, _ in rows for atom in counts))
+    if not atoms:
+        return selection if all(value == 0 for _, value in rows) else None
+    found = _nearest(atoms, rows, [wanted[atom] for atom in atoms], [selection.least.get(atom, 1) for atom in atoms])
+    if found is None:
+        return None
+    changed = selection
+    for atom, count in zip(atoms, found, strict=True):
+        if count != selection.counts[atom]:
+            changed = changed.with_count(atom, count)
+    return changed
+
+
+def _nearest(
+    atoms: Sequence[Term], rows: Sequence[tuple[dict[Term, float], float]], wanted: Sequence[int], least: Sequence[int]
+) -> list[int] | None:
+    """Counts from `least` to each axis's size that satisfy the rows, as near to `wanted` as these allow.
+
+    A mixed-integer linear programme over the counts and how far each lies from what is wanted, relative to its size.
+    """
+    count = len(atoms)
+    place = {atom: at for at, atom in enumerate(atoms)}
+    equal = np.zeros((len(rows), 2 * count))
+    for row, (counts, _) in enumerate(rows):
+        for atom, times in counts.items():
+            equal[row, place[atom]] = times
+    values = np.array([value for _, value in rows], dtype=float)
+    identity = np.eye(count)
+    goal = np.asarray(wanted, dtype=float)
+    sizes = np.array([atom.size for atom in atoms], dtype=float)
+    lower = np.concatenate([np.asarray(least, dtype=float), np.zeros(count)])
+    upper = np.concatenate([sizes, np.full(count, np.inf)])
+    limits: Any = [  # SciPy's annotations know single numbers only
+        (equal, values, values),
+        (np.hstack([identity, -identity]), -np.inf, goal),
+        (np.hstack([identity, identity]), goal, np.inf),
+    ]
+    bounds: Any = (lower, upper)
+    found = milp(
+        c=np.concatenate([np.zeros(count), 1 / sizes]),
+        constraints=[LinearConstraint(*limit) for limit in limits],
+        integrality=np.concatenate([np.ones(count), np.zeros(count)]),
+        bounds=Bounds(*bounds),
+        options={"time_limit": SECONDS},
+    )
+    return None if found.x is None else [round(value) for value in found.x[:count]]

@@ -1,0 +1,214 @@
+"""The size of a model as a formula in the counts of its axes: parameters, bytes and FLOPs of any choice at once."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Term, find, flat
+from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.pruning.plan.resized import resizing
+from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.flops import operator_flops
+
+Expression = int | tuple[Any, ...]  # an axis by its number, a constant n as -n, or ("*" | "+", parts …)
+POINTS = (1, 2, 3)  # no operator's cost is of a higher degree than 2 in one dimension
+MOST_DIMENSIONS = 4  # of one operator that vary, each on its own
+SUM, TIMES = "+", "*"
+
+
+class TensorSize(NamedTuple):
+    """The number of elements of a parameter or buffer: `factor` times the values of its terms."""
+
+    name: str
+    is_parameter: bool
+    itemsize: int  # bytes of an element
+    factor: int
+    terms: tuple[int, ...]  # places in `SizeTerms.terms`
+
+
+class Cost(NamedTuple):
+    """A part of the FLOPs: `factor` times the values of the terms, of which one may come twice."""
+
+    factor: float
+    terms: tuple[int, ...]
+
+
+class Sizes(NamedTuple):
+    """What a model comes to; FLOPs count a multiply-add as 2."""
+
+    params: int
+    flops: int
+    bytes: int  # parameters and buffers
+
+
+@dataclass(frozen=True, slots=True)
+class SizeTerms:
+    """The formulas of a traced model; axes go by their numbers in `Axes`."""
+
+    terms: tuple[Expression, ...]
+    tensors: tuple[TensorSize, ...]
+    flops: tuple[Cost, ...]
+    is_exact: bool  # whether the FLOPs are; the cost of an operator without a formula in sizes counts as it is
+
+    def sizes(self, counts: Mapping[int, int], full: Sequence[int]) -> Sizes:
+        """The sizes when of each axis in `counts` so many indices stay; `full` has the sizes of all axes."""
+        values = [_value(term, counts, full) for term in self.terms]
+
+        def product(places: Sequence[int]) -> int:
+            return math.prod(values[place] for place in places)
+
+        elements = [(tensor, tensor.factor * product(tensor.terms)) for tensor in self.tensors]
+        return Sizes(
+            params=sum(count for tensor, count in elements if tensor.is_parameter),
+            flops=round(sum(cost.factor * product(cost.terms) for cost in self.flops)),
+            bytes=sum(tensor.itemsize * count for tensor, count in elements),
+        )
+
+
+def _value(term: Expression, counts: Mapping[int, int], full: Sequence[int]) -> int:
+    if isinstance(term, int):
+        return -term if term < 0 else counts.get(term, full[term])
+    parts = (_value(part, counts, full) for part in term[1:])
+    return math.prod(parts) if term[0] == TIMES else sum(parts)
+
+
+def size_terms(axes: Axes, counted: Axes | None = None) -> SizeTerms:
+    """The formulas of the traced model; `counted` are the axes of the pass whose FLOPs count, if it is another one."""
+    table = _Table()
+    own = _Writer(axes, {axis.term: axis.number for axis in axes.free})
+    registered = [node for node in dict.fromkeys(axes.graph.state.values()) if node.is_parameter or node.is_buffer]
+    tensors = [_tensor(node, own, table) for node in registered]
+    other = own if counted is None or counted is axes else _Writer(counted, _numbers(counted, axes))
+    costs: dict[tuple[int, ...], float] = defaultdict(float)
+    is_exact = True
+    for operator in other.axes.graph.operators:
+        found = _costs(operator, other)
+        is_exact = is_exact and found is not None
+        for expressions, factor in (found or {(): float(operator_flops(operator) or 0)}).items():
+            costs[tuple(sorted(map(table.place, expressions)))] += factor
+    flops = tuple(Cost(factor, places) for places, factor in costs.items() if factor)
+    return SizeTerms(tuple(table.places), tuple(tensors), flops, is_exact)
+
+
+class _Table:
+    """Expressions by their places."""
+
+    def __init__(self) -> None:
+        self.places: dict[Expression, int] = {}
+
+    def place(self, expression: Expression) -> int:
+        return self.places.setdefault(expression, len(self.places))
+
+
+class _Writer:
+    """Writes the dimensions of a traced pass as expressions; an atom that is not in `numbers` is a constant."""
+
+    def __init__(self, axes: Axes, numbers: Mapping[Term, int]) -> None:
+        self.axes, self._numbers = axes, numbers
+        self._written: dict[Term, Expression] = {}
+
+    def dims(self, node: DataNode) -> list[Expression]:
+        return [self.expression(term) for term in self.axes.inference.dims(node)]
+
+    def expression(self, term: Term) -> Expression:
+        term = find(term)
+        if term not in self._written:
+            self._written[term] = self._write(term)
+        return self._written[term]
+
+    def _write(self, term: Term) -> Expression:
+        if term.kind == ATOM:
+            return self._numbers.get(term, -term.size)
+        parts = [self.expression(part) for part in flat(term)]
+        constants = [-part for part in parts if isinstance(part, int) and part < 0]
+        varying = [part for part in parts if not (isinstance(part, int) and part < 0)]
+        is_product = term.kind == PRODUCT
+        constant = math.prod(constants) if is_product else sum(constants)
+        if not varying:
+            return -constant
+        kept = [*varying, *([-constant] if constants and not (is_product and constant == 1) else [])]
+        return kept[0] if len(kept) == 1 else (TIMES if is_product else SUM, *kept)
+
+
+def _numbers(counted: Axes, axes: Axes) -> dict[Term, int]:
+    """The atoms of another pass over the same model by the numbers of the axes that they are, where they are one."""
+    found: dict[Term, int] = {}
+    for axis in counted:
+        node, dim = axis.places[0]
+        inside = [axes.of(find(axes.term(node.label, dim)))]
+        if axis.term is find(counted.term(node.label, dim)) and inside[0] in axes and inside[0].frozen is None:
+            found[axis.term] = inside[0].number
+    return found
+
+
+def _is_constant(expression: Expression) -> bool:
+    return isinstance(expression, int) and expression < 0
+
+
+def _tensor(node: DataNode, writer: _Writer, table: _Table) -> TensorSize:
+    dims = writer.dims(node)
+    factor = math.prod(-dim for dim in dims if isinstance(dim, int) and dim < 0)
+    places = tuple(table.place(dim) for dim in dims if not _is_constant(dim))
+    return TensorSize(node.label, node.is_parameter, node.dtype.itemsize, factor, places)
+
+
+# ------------------------------------------------------------------ the cost of one operator
+
+
+def _costs(operator: OperatorNode, writer: _Writer) -> dict[tuple[Expression, ...], float] | None:
+    """The FLOPs as factors of products of expressions; None where they are no polynomial in its dimensions."""
+    asked = operator_flops(operator)
+    if not asked:
+        return {}
+    nodes = dict.fromkeys([*operator.inputs, *operator.outputs])
+    dims = {node: writer.dims(node) for node in nodes}
+    varying = list(dict.fromkeys(dim for every in dims.values() for dim in every if not _is_constant(dim)))
+    if not varying:
+        return {(): float(asked)}
+    if len(varying) > MOST_DIMENSIONS:
+        return None
+    sizes = {dim: size for node, every in dims.items() for dim, size in zip(every, node.shape, strict=True)}
+    full = {dim: sizes[dim] for dim in varying}
+    cost = _cost_by_size(operator, dims, full)
+    grid = np.array([cost(point) for point in itertools.product(POINTS, repeat=len(varying))], dtype=object)
+    if any(value is None for value in grid):
+        return None
+    found = _coefficients(grid.astype(np.float64).reshape([len(POINTS)] * len(varying)))
+    costs = {
+        tuple(itertools.chain.from_iterable([varying[at]] * power for at, power in enumerate(powers))): float(factor)
+        for powers, factor in np.ndenumerate(found)
+        if factor
+    }
+    at_full = sum(factor * math.prod(full[dim] for dim in product) for product, factor in costs.items())
+    return costs if abs(at_full - asked) <= 1e-9 * asked else None
+
+
+def _cost_by_size(
+    operator: OperatorNode, dims: Mapping[DataNode, list[Expression]], full: Mapping[Expression, int]
+) -> Callable[[Sequence[int]], int | None]:
+    """What gives the cost when the varying dimensions, in the order of `full`, have these sizes."""
+
+    def cost(point: Sequence[int]) -> int | None:
+        sizes = dict(zip(full, point, strict=True))
+
+        def shape_of(node: DataNode) -> tuple[int, ...]:
+            return tuple(sizes.get(dim, size) for dim, size in zip(dims[node], node.shape, strict=True))
+
+        return operator_flops(resizing(shape_of)(operator))
+
+    return cost
+
+
+def _coefficients(grid: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """From the values of a polynomial at `POINTS` in every dimension to its coefficients by powers, exactly."""
+    inverse = np.array([[3, -3, 1], [-2.5, 4, -1.5], [0.5, -1, 0.5]])  # of the powers of 1, 2, 3
+    for at in range(grid.ndim):
+        grid = np.moveaxis(np.tensordot(inverse, grid, axes=(1, at)), 0, at)
+    return np.where(np.abs(grid) < 1e-6, 0.0, grid)

@@ -1,0 +1,1 @@
+"""Functions as modules: which a forward calls, and the modules that serve them."""

@@ -1,0 +1,141 @@
+"""Functions as modules: each function that a forward calls is served by a module that its owner lists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from modulekg_widgets.engine.errors import RewritingError, shown
+from modulekg_widgets.engine.identity.hierarchy import Walk, is_script, walk
+from modulekg_widgets.engine.keywords import called_as
+from modulekg_widgets.engine.rewriting.function_modules.function_module import FunctionModule
+from modulekg_widgets.engine.rewriting.function_modules.listening import listener_of
+from modulekg_widgets.engine.rewriting.function_modules.recording import record
+from modulekg_widgets.engine.rewriting.function_modules.serving import Server, Session, sessions
+
+
+class FunctionModules:
+    """The function modules of a model, and whether they are in use; a context that ends with the model as it was.
+
+    `modules` has them by dotted name. What was put in the place of one stays there from `deactivate()` to `activate()`.
+    """
+
+    def __init__(self, model: nn.Module, session: Session) -> None:
+        self.model = model
+        self._session = session
+        self._entered = 0
+
+    def activate(self) -> None:
+        """Serve the functions by modules that their owners list; raises `RewritingError` when they are already."""
+        places = walk(self.model)
+        _check_inactive(places)
+        self._session.install(places)
+
+    def deactivate(self) -> None:
+        """Give each module its own forward and its own children back; does nothing when they have them."""
+        self._session.remove()
+
+    def is_active(self) -> bool:
+        """Whether the model's functions are served by modules now."""
+        return self._session.active
+
+    @property
+    def modules(self) -> dict[str, nn.Module]:
+        """The function modules, or what was put in their place, by dotted name."""
+        return {name: module for server in self._session.servers for name, module in server.listed()}
+
+    @property
+    def names(self) -> list[str]:
+        """The dotted names of the function modules."""
+        return list(self.modules)
+
+    def __enter__(self) -> FunctionModules:
+        if not self.is_active():
+            self.activate()
+        self._entered += 1
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._entered -= 1
+        if not self._entered:
+            self.deactivate()
+            self._session.forget()
+
+    def __len__(self) -> int:
+        return len(self.modules)
+
+    def __repr__(self) -> str:
+        state = "active" if self.is_active() else "not active"
+        lines = [f"<FunctionModules of {shown(type(self.model).__name__)}: {len(self)}, {state}>"]
+        for name, module in list(self.modules.items())[:12]:
+            what = module.site if isinstance(module, FunctionModule) else shown(type(module).__name__)
+            lines.append(f"  {shown(name)}: {what}")
+        return "\n".join(lines + ["  …"] * (len(self) > 12))
+
+
+@called_as("mk.rewrite.function_modules")
+def function_modules(model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> FunctionModules:
+    """A context in which every function that a forward calls is a module, listed on its owner and with equal results.
+
+    `with function_modules(model, args): …`: a call as `F.relu(x)` in the forward of `layer1.0` is served by
+    `layer1.0.function_modules.relu_0`, which `find` and `find_chains` find, `replace` replaces and a `Monitor` watches:
+    functions of torch and torch.nn.functional, methods and operators of tensors, custom operators. Modules of torch.nn
+    that only call their function stay what they are. The calls are recorded by running the model on `args`, in eval and
+    in training mode, without and with gradients; leaving puts the model back as it was. A forward that then calls other
+    functions than those recorded raises `ChangedCallsError`. While a forward runs, nobody sees the function modules
+    among the children. Raises `TraceError`, and `RewritingError` for a model that uses function modules already.
+    """
+    places = walk(model)
+    root = places.modules[0]
+    if is_script(root):
+        raise RewritingError("the model is TorchScript, whose functions no module can serve: pass the one before")
+    _check_inactive(places)
+    return FunctionModules(root, Session(places, record(root, args, kwargs)))
+
+
+@called_as("mk.rewrite.activate")
+def activate(model: nn.Module, args: Any = None, kwargs: Mapping[str, Any] | None = None) -> FunctionModules:
+    """Use function modules until `deactivate(model)`; without `args` the last ones of this model again.
+
+    Those of a context are the last ones while it lasts. Raises as `function_modules`, and `RewritingError` where there
+    are none to use again.
+    """
+    root = walk(model).modules[0]
+    if args is not None or kwargs is not None:
+        made = function_modules(model, () if args is None else args, kwargs)
+    elif (session := sessions.get(id(root))) is not None:
+        made = FunctionModules(root, session)
+    else:
+        raise RewritingError(
+            "this model has no function modules yet: pass args, as activate(model, x); () for no inputs"
+        )
+    made.activate()
+    return made
+
+
+def deactivate(model: nn.Module) -> None:
+    """Give each module of a model its own forward back; does nothing for a model that has it.
+
+    Raises `RewritingError` for a part of a model whose function modules are in use.
+    """
+    root = walk(model).modules[0]
+    listener = listener_of(root)
+    if not isinstance(listener, Server):
+        return
+    if listener.session.model() is not None and listener.session.model() is not root:
+        raise RewritingError("this module is part of a model that uses function modules: deactivate that model")
+    listener.session.remove()
+
+
+def is_active(model: nn.Module) -> bool:
+    """Whether function modules serve the functions of this model, or of the model that it is part of."""
+    return isinstance(listener_of(walk(model).modules[0]), Server)
+
+
+def _check_inactive(places: Walk) -> None:
+    for index, module in enumerate(places.modules):
+        if listener_of(module) is not None:
+            where = shown(places.path(index)) or "the model"
+            raise RewritingError(f"{where} uses function modules already: leave that context, or deactivate them")

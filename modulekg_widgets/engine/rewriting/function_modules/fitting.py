@@ -1,0 +1,188 @@
+"""Whether a module fits into another one's place: it takes the same inputs and gives results of the same shape."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.errors import ModuleKGError, RewritingError, shown
+from modulekg_widgets.engine.identity.hierarchy import walk
+from modulekg_widgets.engine.rewriting.function_modules.function_module import FunctionModule, Layout
+from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_leaves
+from modulekg_widgets.engine.tracing.dataflow import DataNode
+from modulekg_widgets.engine.tracing.trace import trace_dataflow
+
+Given = tuple[tuple[Any, ...], Mapping[str, Any]]
+_TRIED = 3  # layers of a module whose inputs are tried on it
+
+
+def misfit(old: nn.Module, new: nn.Module) -> str | None:
+    """Why `new` cannot stand where `old` does, judged by inputs that `old` takes; None when it fits or none is known.
+
+    `nn.Identity` stands for a module that is taken out, so its shape is not asked for.
+    """
+    if isinstance(old, FunctionModule):
+        return _misfit_of_function(old, new)
+    if type(new) is nn.Identity:
+        return None
+    reason = None
+    for given in _examples(old):
+        expected = _result(old, given)
+        if isinstance(expected, str):
+            continue
+        differs = _difference(expected, _result(new, given), given)
+        if differs is None:
+            return None
+        reason = reason or differs
+    return reason
+
+
+def written_only(old: nn.Module, new: nn.Module) -> str | None:
+    """Why nothing can stand where `old` does: it is a function that is called for what it writes."""
+    if isinstance(old, FunctionModule) and old.site.by_writing and type(new) is not nn.Identity:
+        return f"{old.site} is called for what it writes, and what a module returns there is used by nobody"
+    return None
+
+
+def fitted(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], held: Callable[[Any], bool]) -> Given:
+    """What a module gets of a function's arguments: all, or the tensors alone, or those without the held weights.
+
+    The first that its forward takes. Raises `RewritingError` when it takes none.
+    """
+    try:
+        signature = inspect.signature(module.forward)
+    except (TypeError, ValueError):
+        return args, kwargs
+    every = [value for value in (*args, *kwargs.values()) if next(_tensors(value), None) is not None]
+    free = [value for value in every if not held(value)]
+    for given in ((args, kwargs), (tuple(every), {}), (tuple(free), {})):
+        try:
+            signature.bind(*given[0], **given[1])
+        except TypeError:
+            continue
+        return given
+    raise RewritingError(
+        f"forward{signature} of {shown(type(module).__name__)} does not take what the function gets, which is "
+        f"{len(free)} tensor arguments: put a module in its place that takes them"
+    )
+
+
+def held_by(owner: nn.Module) -> Callable[[Any], bool]:
+    """Whether a tensor is a parameter, or a buffer of a module."""
+    buffers = [id(buffer) for buffer in owner._buffers.values()]
+    return lambda tensor: isinstance(tensor, nn.Parameter) or id(tensor) in buffers
+
+
+def result_shapes(module: nn.Module, args: Any, kwargs: Mapping[str, Any] | None, training: bool | None = None) -> Any:
+    """The shapes of what a module returns, by the names of its results; raises `TraceError` when it does not run."""
+    graph = trace_dataflow(module, args, kwargs, training=training)
+    return {name or "the result": node.shape for name, node in leaves(graph.result, DataNode)}
+
+
+def difference(before: Mapping[str, tuple[int, ...]], after: Mapping[str, tuple[int, ...]]) -> str | None:
+    """How two sets of shapes differ, in words."""
+    for name in {**before, **after}:
+        old, new = before.get(name), after.get(name)
+        if old != new:
+            return f"{name} has the shape {_text(new)}, and before it was {_text(old)}"
+    return None
+
+
+def _text(shape: tuple[int, ...] | None) -> str:
+    return "of nothing" if shape is None else str(list(shape))
+
+
+def _difference(expected: Any, found: Any, given: Given) -> str | None:
+    inputs = ", ".join(str(list(tensor.shape)) for _, tensor in tensors(given))
+    if isinstance(found, str):
+        return f"on an input {inputs} that the old one takes, it stops: {found}"
+    differs = difference(expected, found)
+    return differs and f"on an input {inputs}, {differs}"
+
+
+def _result(module: nn.Module, given: Given) -> Any:
+    """The shapes that a module gives, or why it does not run."""
+    try:
+        return result_shapes(module, *given, training=False)
+    except ModuleKGError as error:
+        return str(error.__cause__ or error)
+
+
+def _misfit_of_function(old: FunctionModule, new: nn.Module) -> str | None:
+    site = old.site
+    expected = {name or "the result": layout.shape for name, layout in leaves(site.result, Layout)}
+    try:
+        given = fitted(new, site.args, dict(site.kwargs), lambda value: getattr(value, "held", False))
+    except RewritingError as error:
+        return str(error)
+    given = with_leaves(given, Layout, Layout.empty)
+    return _difference(expected, _result(new, given), given)
+
+
+def _tensors(value: Any) -> Iterator[Any]:
+    return (found for kind in (torch.Tensor, Layout) for found in leaves(value, kind))
+
+
+# -------------------------------------------------------------------- examples
+
+
+def _examples(module: nn.Module) -> Iterator[Given]:
+    """Inputs to try on a module: those that its first layers state by their sizes."""
+    stated = [examples for layer in walk(module).modules if (examples := _stated(layer))]
+    return ((example, {}) for examples in stated[:_TRIED] for example in examples)
+
+
+def _stated(layer: nn.Module) -> list[tuple[torch.Tensor, ...]]:
+    make = next((make for cls, make in _MAKERS.items() if isinstance(layer, cls)), None)
+    return [] if make is None else make(layer)
+
+
+def _convolved(layer: Any) -> list[tuple[torch.Tensor, ...]]:
+    dims = len(layer.kernel_size)
+    sizes = [2 * (d * (k - 1) + 1) + s for k, d, s in zip(layer.kernel_size, layer.dilation, layer.stride, strict=True)]
+    return [(_zeros(layer, 2, layer.in_channels, *sizes[:dims]),)]
+
+
+def _normalised(layer: Any) -> list[tuple[torch.Tensor, ...]]:
+    return [(_zeros(layer, 2, layer.num_features, *[4] * dims),) for dims in (2, 1, 3, 0)]
+
+
+def _last(*names: str) -> Callable[[Any], list[tuple[torch.Tensor, ...]]]:
+    """Inputs whose last dimension is an attribute: with one dimension before it, with two, and with three."""
+    return lambda layer: [tuple(_zeros(layer, *[2] * dims, getattr(layer, n)) for n in names) for dims in (1, 2, 3)]
+
+
+def _zeros(layer: nn.Module, *shape: int) -> torch.Tensor:
+    weight = next((p for p in layer.parameters(recurse=False) if p.is_floating_point()), None)
+    like = {} if weight is None else {"dtype": weight.dtype, "device": weight.device}
+    return torch.zeros(shape, **like)
+
+
+def _indices(layer: Any) -> list[tuple[torch.Tensor, ...]]:
+    return [(torch.zeros(2, 3, dtype=torch.long, device=layer.weight.device),)]
+
+
+_MAKERS: dict[type, Callable[[Any], list[tuple[torch.Tensor, ...]]]] = {
+    nn.modules.conv._ConvNd: _convolved,
+    nn.Linear: _last("in_features"),
+    nn.Bilinear: _last("in1_features", "in2_features"),
+    nn.modules.batchnorm._NormBase: _normalised,
+    nn.LayerNorm: lambda layer: [(_zeros(layer, 2, *layer.normalized_shape),)],
+    nn.RMSNorm: lambda layer: [(_zeros(layer, 2, *layer.normalized_shape),)],
+    nn.GroupNorm: lambda layer: [(_zeros(layer, 2, layer.num_channels, *[4] * dims),) for dims in (2, 1, 3, 0)],
+    nn.PReLU: lambda layer: [(_zeros(layer, 2, layer.num_parameters, 4, 4),)] if layer.num_parameters > 1 else [],
+    nn.Embedding: _indices,
+    nn.EmbeddingBag: _indices,
+    nn.RNNBase: _last("input_size"),
+    nn.RNNCellBase: _last("input_size"),
+    nn.MultiheadAttention: _last("embed_dim", "kdim", "vdim"),
+}
+
+
+def chained(modules: Sequence[nn.Module]) -> nn.Module:
+    """Modules one after the other, as one."""
+    return nn.Sequential(*modules)

@@ -1,0 +1,225 @@
+"""Which functions the forwards of a model call, in which order: found by running it, which leaves it as it is."""
+
+from __future__ import annotations
+
+import dis
+import itertools
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.errors import TraceError, shown
+from modulekg_widgets.engine.identity.hierarchy import Walk, is_script, nominal_class, walk
+from modulekg_widgets.engine.rewriting.function_modules.fitting import held_by
+from modulekg_widgets.engine.rewriting.function_modules.function_module import FunctionModule, Layout
+from modulekg_widgets.engine.rewriting.function_modules.functions import Function
+from modulekg_widgets.engine.rewriting.function_modules.listening import Listener, Run
+from modulekg_widgets.engine.torch_runtime.inputs import call_arguments, input_tensors, list_hint
+from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.restore import Kept
+from modulekg_widgets.engine.torch_runtime.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
+from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
+from modulekg_widgets.engine.tracing.dataflow import Dataflow
+from modulekg_widgets.engine.tracing.source import Source
+from modulekg_widgets.engine.tracing.state import on_stage
+from modulekg_widgets.engine.tracing.trace import check_initialised, trace_dataflow
+
+# in eval and without gradients torch runs these as one operator, unless a mode such as ours is on
+FUSED = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
+log = logging.getLogger("modulekg_widgets")
+Runs = dict[int, list[list["Call"]]]  # by the index of the module in the walk: what each run of its forward called
+
+
+@dataclass(eq=False)
+class Call:
+    """One call of a function, and the operators of the trace that ran in it."""
+
+    function: Function
+    source: Source
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    start: int
+    end: int = 0
+    result: Any = None
+    by_writing: bool = False  # what it returns is not used, what it writes is
+
+
+@dataclass(eq=False)
+class Recorded:
+    """What was called, and the graph of the trace while there is one."""
+
+    graph: Dataflow | None = None
+    runs: Runs = field(default_factory=dict)
+
+    @property
+    def operators(self) -> int:
+        return len(self.graph.operators) if self.graph is not None else 0
+
+
+def record(model: nn.Module, args: Any, kwargs: Mapping[str, Any] | None) -> Runs:
+    """What each forward calls on these inputs: in eval and training mode, without and with gradients.
+
+    A way of calling the model that raises is left out, unless it is the present one. Where a pass keeps something for
+    later ones, as a table that is made once, a second pass follows. Raises `TraceError`.
+    """
+    places = walk(model)
+    root = places.modules[0]
+    check_initialised(places)
+    given = _on_device(places, call_arguments(args, kwargs))
+    input_tensors(root, *given)  # for its errors
+    present = root.training, torch.is_grad_enabled(), torch.backends.mha.get_fastpath_enabled()
+    both = present[2] and any(isinstance(module, FUSED) for module in places.modules)
+    fused = (True, False) if both else present[2:]
+    found: Runs = {}
+    for state in itertools.product((False, True), (False, True), fused):
+        try:
+            runs = _passes(places, given, *state)
+        except TraceError as error:
+            if state == present:
+                raise
+            log.debug("function modules know no run with training, gradients, fused = %s: %s", state, error)
+            continue
+        for index, lists in runs.items():
+            found.setdefault(index, []).extend(lists)
+    return found
+
+
+def record_graph(graph: Dataflow) -> Recorded:
+    """The model of a graph traced again, as it was called there, with the functions and their operators."""
+    recorded = Recorded()
+
+    def make(root: nn.Module) -> Dataflow:
+        recorded.graph, recorded.runs = Dataflow(root), {}
+        return recorded.graph
+
+    def listen(places: Walk, stage: Stage) -> None:
+        for index in owners(places):
+            _Recorder(places, index, recorded).install()
+
+    trace_dataflow(graph.model, *graph.call, training=graph.training, make=make, prepare=listen)
+    return recorded
+
+
+def owners(places: Walk) -> list[int]:
+    """The modules whose forwards are listened to: the model, and all but torch's own that are a function's module."""
+    return [at for at, module in enumerate(places.modules) if not at or not _is_function_already(places, at, module)]
+
+
+def _is_function_already(places: Walk, index: int, module: nn.Module) -> bool:
+    if is_script(module) or isinstance(module, FunctionModule):
+        return True
+    forward = getattr(nominal_class(module), "forward", None)
+    inside = {name for name, _ in places.slots(index)} - {"parametrizations"}
+    return getattr(forward, "__module__", "").startswith("torch.nn.modules.") and not inside
+
+
+def _on_device(places: Walk, given: Any) -> Any:
+    """The inputs, without data when the model has none."""
+    states = (state.get("_parameters") or {} for state in places.states)
+    on_meta = any(p is not None and p.is_meta for state in states for p in state.values())
+    return with_tensors(given, lambda tensor: tensor.to("meta")) if on_meta else given
+
+
+def _passes(places: Walk, given: Any, training: bool, gradients: bool, fused: bool) -> Runs:
+    def run(stage: Stage) -> Runs:
+        recorded = Recorded()
+        copied = on_stage(places, stage)
+        root, (args, kwargs) = stage.model, stage.held
+        for state in copied.states:
+            state["training"] = training
+        recorders = [_Recorder(copied, index, recorded) for index in owners(copied)]
+        for recorder in recorders:
+            recorder.install()
+        try:
+            before = Kept(copied.modules, ())
+            # that a mode is on keeps torch's attention layers from being fused
+            with torch.set_grad_enabled(gradients), nullcontext() if fused else PlainAttention():
+                root(*args, **kwargs)
+                if before.has_changed():
+                    root(*args, **kwargs)
+        except Exception as error:
+            raise _explained(error, root, given) from error
+        finally:
+            for recorder in recorders:
+                recorder.remove()
+        return recorded.runs
+
+    return look(places.modules, given, run, ALL)
+
+
+def _explained(error: Exception, root: nn.Module, given: Any) -> TraceError:
+    inputs = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in input_tensors(root, *given)) or "no tensors"
+    return TraceError(
+        f"the forward pass of {shown(type(root).__name__)} stopped while its functions were recorded: "
+        f"{type(error).__name__}: {shown(str(error).strip(), 300)}. Its inputs were {inputs}; pass inputs that "
+        f"model(...) takes{list_hint(given[0])}"
+    )
+
+
+class _Recorder(Listener):
+    def __init__(self, places: Walk, index: int, recorded: Recorded) -> None:
+        super().__init__(places.modules[index], places.path(index))
+        self.recorded = recorded
+        self.runs = recorded.runs.setdefault(index, [])
+
+    def begin(self) -> Run:
+        run = _Recording(self.recorded, held_by(self.owner))
+        self.runs.append(run.calls)
+        return run
+
+
+class _Recording(Run):
+    def __init__(self, recorded: Recorded, held: Callable[[Any], bool]) -> None:
+        self.recorded = recorded
+        self.held = held
+        self.calls: list[Call] = []
+
+    def called(self, function: Any, frame: FrameType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        # the layouts of before, as the function may write into its arguments
+        given, named = self._layouts(args), self._layouts(kwargs)
+        call = Call(function, source_of(frame), given, named, self.recorded.operators)
+        result = function(*args, **kwargs)
+        if is_operation(function, result):
+            call.end, call.result = self.recorded.operators, self._layouts(result)
+            writes = result is None or any(result is value for value in (*args, *kwargs.values()))
+            call.by_writing = writes and (result is None or _is_statement(frame.f_code, frame.f_lasti))
+            self.calls.append(call)
+        return result
+
+    def _layouts(self, value: Any) -> Any:
+        """A value with layouts in the place of its tensors."""
+        return with_tensors(value, lambda t: Layout(tuple(t.shape), t.dtype, self.held(t)))
+
+
+def source_of(frame: FrameType) -> Source:
+    """The line at which a frame is."""
+    return Source(frame.f_code.co_filename, frame.f_lineno)
+
+
+def is_operation(function: Any, result: Any) -> bool:
+    """Whether a function made or wrote tensors; the others ask questions, as `x.size()` does."""
+    return next(tensors(result), None) is not None or (result is None and _writes(function))
+
+
+def _writes(function: Any) -> bool:
+    if getattr(function, "__name__", "") == "__setitem__":
+        return True
+    overload = function.default if isinstance(function, torch._ops.OpOverloadPacket) else function
+    schema = getattr(overload, "_schema", None)
+    return schema is not None and schema.is_mutable
+
+
+@lru_cache(maxsize=4096)
+def _is_statement(code: CodeType, at: int) -> bool:
+    """Whether the instruction at an offset is a call whose result nothing takes."""
+    instructions = list(dis.get_instructions(code))
+    following = next((number for number, one in enumerate(instructions, 1) if one.offset == at), len(instructions))
+    return following < len(instructions) and instructions[following].opname == "POP_TOP"

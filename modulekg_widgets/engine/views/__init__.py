@@ -1,0 +1,1 @@
+"""Plain data for the widgets: payloads, call trees, findings and pictures."""

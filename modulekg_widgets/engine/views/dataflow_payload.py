@@ -1,0 +1,238 @@
+"""The data flow of a forward pass as the browser gets it: calls, the steps in them, and the values between these."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from modulekg_widgets.engine.identity.hierarchy import Hierarchy
+from modulekg_widgets.engine.tracing.dataflow import ATTRIBUTE, BUFFER, PARAMETER, Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.views.axes_payload import AxisTables
+from modulekg_widgets.engine.views.call_tree import CallTree
+from modulekg_widgets.engine.views.flow_edges import module_edges
+from modulekg_widgets.engine.views.payload import number, text
+
+if TYPE_CHECKING:
+    from modulekg_widgets.engine.axes.graph import DataflowGraph
+
+COLUMN_INFO = {
+    "flops": {"label": "FLOPs", "aggregate": "sum"},
+    "output_bytes": {"label": "bytes of outputs", "aggregate": "own"},
+}
+STOPPED = "the forward pass stopped here"
+ELSEWHERE = "not called: other code uses its tensors"
+NOT_CALLED = "not called in this forward pass"
+PASS = -1  # in place of an operator's name: a module that hands on what it got
+
+
+@dataclass(slots=True)
+class Step:
+    """An operator, or a module in whose call no operator ran; `inputs` and `outputs` are places in the values."""
+
+    name: int
+    call: int
+    inputs: list[int]
+    operator: OperatorNode | None = None
+
+
+class Table:
+    """Distinct things, each with its place."""
+
+    def __init__(self) -> None:
+        self.places: dict[Any, int] = {}
+
+    def place(self, key: Hashable) -> int:
+        return self.places.setdefault(key, len(self.places))
+
+    @property
+    def keys(self) -> list[Any]:
+        return list(self.places)
+
+
+class FlowTables:
+    """Everything that happened, in order, with the values by place."""
+
+    def __init__(self, graph: Dataflow, tree: CallTree) -> None:
+        self.graph = graph
+        self.tree = tree
+        self.names = Table()
+        self.flops = [operator.flops() for operator in graph.operators]
+        self.steps: list[Step] = []
+        self.nodes: list[DataNode] = []  # of each value
+        self.made_by: list[int] = []  # of each value: its step, or -1
+        self.inputs: list[list[int]] = [[] for _ in tree.calls]  # of each call
+        self.outputs: list[list[int]] = [[] for _ in tree.calls]
+        self._present: dict[int, int] = {}  # a tensor's index in the graph -> the value that holds it now
+        for kind, call, at in tree.events():
+            if kind == "operator":
+                self._operator(call, graph.operators[at])
+            elif kind == "enter":
+                self.inputs[call] = [self._value(node) for node in tree.calls[call].inputs]
+            else:
+                self._leave(call)
+        self.model_inputs = [self._value(node) for node in graph.inputs]
+        self.model_outputs = [self._value(node) for node in graph.outputs]
+
+    def _value(self, node: DataNode) -> int:
+        place = self._present.get(node.index)
+        return self._new(node, -1) if place is None else place
+
+    def _new(self, node: DataNode, step: int) -> int:
+        self._present[node.index] = len(self.nodes)
+        self.nodes.append(node)
+        self.made_by.append(step)
+        return len(self.nodes) - 1
+
+    def _operator(self, call: int, operator: OperatorNode) -> None:
+        flowing = [node for node in operator.inputs if not _is_state(node)]
+        inputs = [self._value(node) for node in dict.fromkeys(flowing)]
+        self.steps.append(Step(self.names.place(operator.name), call, inputs, operator))
+        for node in operator.outputs:
+            self._new(node, len(self.steps) - 1)
+
+    def _leave(self, call: int) -> None:
+        record = self.tree.calls[call]
+        if self.tree.is_leaf(call) and record.start == record.end and record.finished:
+            inputs = [place for place in self.inputs[call] if not _is_state(self.nodes[place])]
+            self.steps.append(Step(PASS, call, list(dict.fromkeys(inputs))))
+            for node in dict.fromkeys(record.outputs):
+                self._new(node, len(self.steps) - 1)  # whoever reads it from now on has it from here
+        self.outputs[call] = [self._value(node) for node in record.outputs]
+
+
+def add_dataflow(payload: dict[str, Any], hierarchy: Hierarchy, graph: DataflowGraph) -> None:
+    """Write what `graph` knows into the payload of the same model; axes only where forward came to its end."""
+    tree = CallTree(graph, hierarchy.walk)
+    tables = FlowTables(graph, tree)
+    tensors = _Tensors(graph, hierarchy)
+    axes = AxisTables(graph.axes) if graph.error is None else None
+    columns = _columns(tables, hierarchy)
+    payload["traced"] = bool(tables.steps)
+    payload["edges"] = [[a, b, _times(shape)] for a, b, shape in module_edges(tables)]
+    payload["flow"] = _flow(tables, tensors, axes)
+    payload["axes"] = None if axes is None else axes.payload(tensors.nodes)
+    payload["columns"].update(columns)
+    payload["column_info"] = {**payload["column_info"], **COLUMN_INFO}
+    for node, mark in _marks(hierarchy, tree, tensors):
+        payload["marks"].setdefault(str(node), []).append(mark)
+
+
+def _times(shape: tuple[int, ...]) -> str:
+    return "×".join(map(str, shape)) if shape else "scalar"
+
+
+def _flow(tables: FlowTables, tensors: _Tensors, axes: AxisTables | None) -> dict[str, Any]:
+    shapes, dtypes, sources = Table(), Table(), Table()
+    operators = [step.operator for step in tables.steps]
+    labels = [node.label for node in tables.graph.inputs]
+    return {
+        "on": tables.graph.traced_on,
+        "calls": {
+            "node": [call.node for call in tables.tree.calls],
+            "parent": [call.parent for call in tables.tree.calls],
+            "inputs": tables.inputs,
+            "outputs": tables.outputs,
+        },
+        "steps": {
+            "name": [step.name for step in tables.steps],
+            "call": [step.call for step in tables.steps],
+            "inputs": [step.inputs for step in tables.steps],
+            "tensors": [[] if o is None else tensors.read_by(o) for o in operators],
+            "source": [-1 if o is None or o.source is None else sources.place(str(o.source)) for o in operators],
+            "flops": [0 if o is None else number(tables.flops[o.index]) for o in operators],
+            "view": [at for at, o in enumerate(operators) if o is not None and _is_view(o)],
+        },
+        "values": {
+            "step": tables.made_by,
+            "shape": [shapes.place(node.shape) for node in tables.nodes],
+            "dtype": [dtypes.place(str(node.dtype).removeprefix("torch.")) for node in tables.nodes],
+            "axes": [[] if axes is None else axes.along(node) for node in tables.nodes],
+        },
+        "tensors": tensors.payload(),
+        "names": [text(name) for name in tables.names.keys],
+        "shapes": [list(shape) for shape in shapes.keys],
+        "dtypes": dtypes.keys,
+        "sources": [text(source) for source in sources.keys],
+        "inputs": [[text(label), place] for label, place in zip(labels, tables.model_inputs, strict=True)],
+        "outputs": tables.model_outputs,
+    }
+
+
+def _is_state(node: DataNode) -> bool:
+    return node.kind in (PARAMETER, BUFFER, ATTRIBUTE)
+
+
+def _is_view(operator: OperatorNode) -> bool:
+    """Whether all that it gives is memory that it was given."""
+    given = {id(node.storage) for node in operator.inputs}
+    return bool(operator.outputs) and all(id(o.storage) in given and o.previous is None for o in operator.outputs)
+
+
+class _Tensors:
+    """What the model holds under each of its names, with the module that has it."""
+
+    def __init__(self, graph: Dataflow, hierarchy: Hierarchy) -> None:
+        self.nodes: list[DataNode] = []
+        self.owner: list[int] = []
+        self.attributes = Table()
+        self.attribute: list[int] = []
+        self._place: dict[int, int] = {}  # a tensor's index in the graph -> its first name
+        known = set()
+        for name, node in graph.state.items():
+            path, attribute = graph.split_name(name)
+            owner = hierarchy.walk.find(path)
+            if owner is None or (owner, attribute) in known:
+                continue  # the same slot by another path to a shared module
+            known.add((owner, attribute))
+            self._place.setdefault(node.index, len(self.nodes))
+            self.nodes.append(node)
+            self.owner.append(owner)
+            self.attribute.append(self.attributes.place(attribute))
+
+    def read_by(self, operator: OperatorNode) -> list[int]:
+        """The places of what an operator reads of the model's own."""
+        found = [self._place.get(node.index) for node in dict.fromkeys(operator.inputs) if _is_state(node)]
+        return [place for place in found if place is not None]
+
+    def payload(self) -> dict[str, Any]:
+        again = [[place, self._place[node.index]] for place, node in enumerate(self.nodes)]
+        return {
+            "node": self.owner,
+            "name": self.attribute,
+            "attributes": [text(name) for name in self.attributes.keys],
+            "tied": [[place, first] for place, first in again if place != first],
+        }
+
+
+def _columns(tables: FlowTables, hierarchy: Hierarchy) -> dict[str, list[Any]]:
+    """FLOPs and bytes of outputs by module; None where a module was not called or no formula is known."""
+    counted = tables.graph.flops().by_module
+    unknown = list(accumulate((flops is None for flops in tables.flops), initial=0))
+    outputs: dict[int, int] = {}
+    uncounted: set[int] = set()
+    for call in tables.tree.calls:
+        outputs[call.node] = outputs.get(call.node, 0) + sum(node.nbytes for node in dict.fromkeys(call.outputs))
+        if unknown[call.end] > unknown[call.start]:
+            uncounted.add(call.node)
+    flops = []
+    for node in range(len(hierarchy.walk)):
+        known = counted.get(hierarchy.walk.path(node), 0)
+        flops.append(number(known) if node in outputs and (known or node not in uncounted) else None)
+    return {"flops": flops, "output_bytes": [number(outputs.get(node)) for node in range(len(flops))]}
+
+
+def _marks(hierarchy: Hierarchy, tree: CallTree, tensors: _Tensors) -> Iterable[tuple[int, str]]:
+    """Where forward stopped, or which modules it never called; of a whole branch its top."""
+    broken = [call for call in tree.calls if not call.finished]
+    if broken:
+        yield broken[-1].node, STOPPED
+        return
+    called = {call.node for call in tree.calls}
+    read = {owner for owner, node in zip(tensors.owner, tensors.nodes, strict=True) if node.consumers}
+    for node, parent in enumerate(hierarchy.walk.parents):
+        if node not in called and parent in called:
+            below = range(node, hierarchy.walk.ends[node])
+            if not any(inner in called for inner in below):
+                yield node, ELSEWHERE if any(inner in read for inner in below) else NOT_CALLED

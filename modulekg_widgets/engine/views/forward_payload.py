@@ -1,0 +1,102 @@
+"""What a ForwardPlayer sends to the browser: the table of steps, and one page of pictures as one buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from modulekg_widgets.engine.playback.feature_maps import Maps
+from modulekg_widgets.engine.playback.player import Playback
+from modulekg_widgets.engine.playback.summaries import Layout, Statistics, Top
+from modulekg_widgets.engine.views.payload import number, text
+
+SCHEMA_VERSION = 1
+_DIGITS = 5  # of figures that are only looked at
+
+
+def forward_payload(played: Playback, run: int) -> dict[str, Any]:
+    """The steps as parallel columns; modules and shapes that come again are listed once."""
+    modules, shapes = _Table(), _Table()
+    columns: dict[str, list[Any]] = {
+        "module": [], "depth": [], "inputs": [], "outputs": [], "sources": [], "value": [], "batch_dim": [],
+        "statistics": [], "top": [],
+    }  # fmt: skip
+    for step in played.steps:
+        columns["module"].append(modules.position((text(step.path), text(step.class_name))))
+        columns["depth"].append(step.depth)
+        columns["inputs"].append(shapes.position(_shape(step.inputs)))
+        columns["outputs"].append(shapes.position(_shape(step.outputs)))
+        columns["sources"].append(list(step.sources))
+        columns["value"].append(step.value)
+        columns["batch_dim"].append(step.batch_dim)
+        columns["statistics"].append(_statistics(step.statistics))
+        columns["top"].append(top_entries(step.top))
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kind": "forward_player",
+        "run": run,
+        "title": text(played.title),
+        "modules": [list(entry) for entry in modules.entries],
+        "shapes": [[[name, list(sizes), dtype] for name, sizes, dtype in shape] for shape in shapes.entries],
+        "steps": columns,
+        "raised": [[step.index, text(step.error)] for step in played.steps if step.error is not None],
+        "error": None if played.error is None else text(played.error),
+        "failed": played.failed,
+        "dropped": played.dropped,
+    }
+
+
+def maps_message(maps: Maps, largest: Top | None, sample: int) -> tuple[dict[str, Any], list[bytes]]:
+    """One page of pictures: what they show, and their pixels in one buffer."""
+    content = {
+        "form": maps.form,
+        "width": maps.width,
+        "height": maps.height,
+        "first": maps.first,
+        "total": maps.total,
+        "sizes": list(maps.sizes),
+        "slice": maps.slice_at,
+        "ranges": [[_figure(low), _figure(high)] for low, high in maps.ranges],
+        "top": top_entries(largest),
+        "item": sample,
+    }
+    return content, [maps.pixels]
+
+
+def top_entries(top: Top | None) -> list[Any] | None:
+    """Kind, then (index, value, share) of each of the largest outputs."""
+    if top is None:
+        return None
+    rows = [
+        [list(index), _figure(value), None if share is None else _figure(share)] for index, value, share in top.entries
+    ]
+    return [top.kind, rows]
+
+
+def _statistics(found: Statistics | None) -> list[Any] | None:
+    if found is None:
+        return None
+    figures = (found.minimum, found.maximum, found.mean, found.std, found.zeros)
+    return [*map(_figure, figures), found.non_finite, number(found.count)]
+
+
+def _figure(value: float) -> Any:
+    return number(float(f"{value:.{_DIGITS}g}") + 0.0)  # without the sign of a zero
+
+
+def _shape(layouts: Sequence[Layout]) -> tuple[Any, ...]:
+    return tuple((text(layout.name), layout.sizes, layout.dtype) for layout in layouts)
+
+
+class _Table:
+    """Distinct entries in the order in which they were met."""
+
+    def __init__(self) -> None:
+        self._positions: dict[Any, int] = {}
+
+    def position(self, entry: Any) -> int:
+        return self._positions.setdefault(entry, len(self._positions))
+
+    @property
+    def entries(self) -> list[Any]:
+        return list(self._positions)

@@ -1,0 +1,218 @@
+"""What a KnowledgeExplorer sends to the browser: one JSON object of columns (js/src/core/knowledge/payload.ts)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from modulekg_widgets.engine.identity.hierarchy import LEVELS
+from modulekg_widgets.engine.knowledge.contents import Contents, JobNode
+from modulekg_widgets.engine.knowledge.records import ModuleNode
+from modulekg_widgets.engine.views.knowledge_findings import Findings, Fit, TypeLevel
+from modulekg_widgets.engine.views.payload import number, text
+
+SCHEMA_VERSION = 1
+_DIGITS = 5  # of figures that are only looked at
+_ABSENT = -1  # in columns of positions: there is none
+
+
+def knowledge_payload(contents: Contents, findings: Findings) -> dict[str, Any]:
+    """All nodes as parallel columns; nodes name each other by their position, values that repeat stand in one table."""
+    place = {key: index for index, key in enumerate(contents.modules)}
+    families = _Table()
+    models = _models(contents, place, findings, families)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kind": "knowledge",
+        "title": _counted(len(contents.models), "model"),
+        **_entities(contents, place, findings),
+        "models": models,
+        "families": [text(name) for name in families.keys],
+        "communities": {"modularity": _short(findings.modularity), "count": findings.community_count},
+        "types": [_types(level, place) for level in findings.types],
+        "overlap": _overlap(contents, findings),
+        "fit": _fit(findings.fit),
+        "jobs": _jobs(contents),
+        "datasets": _named(contents.datasets),
+        "users": _named(contents.users),
+    }
+
+
+def selectable(payload: Mapping[str, Any]) -> set[str]:
+    """The keys that `selected` takes, as the browser has them."""
+    return {
+        *payload["entities"]["digest"],
+        *(f"Model:{name}" for name in payload["models"]["name"]),
+        *(f"Family:{name}" for name in payload["families"]),
+        *(f"Community:{index}" for index in range(payload["communities"]["count"])),
+        *(f"Type:{name}" for level in payload["types"] for name in level["name"]),
+    }
+
+
+class _Table:
+    """Positions of distinct keys in the order in which they were met."""
+
+    def __init__(self) -> None:
+        self.keys: dict[Any, int] = {}
+
+    def position(self, key: Any) -> int:
+        return self.keys.setdefault(key, len(self.keys))
+
+
+# ------------------------------------------------------------------ structures
+
+
+def _entities(contents: Contents, place: Mapping[str, int], findings: Findings) -> dict[str, Any]:
+    classes, values = _Table(), _Table()
+    fields: list[_Table] = []  # of each class: attribute -> column
+    columns: dict[str, list[Any]] = {
+        name: [] for name in ("class", "name", "digest", "params", "bytes", "hyper", "children", "community")
+    }
+    for key, node in contents.modules.items():
+        position = classes.position((node.qualified_class, node.class_name))
+        if position == len(fields):
+            fields.append(_Table())
+        columns["class"].append(position)
+        columns["name"].append(text(contents.names[key]))
+        columns["digest"].append(text(key))
+        columns["params"].append(number(node.parameters))
+        columns["bytes"].append(number(node.bytes))
+        columns["hyper"].append(_hyper(node, fields[position], values))
+        columns["children"].append(_children(node, place))
+        columns["community"].append(findings.communities.get(key, _ABSENT))
+    importance = {
+        measure: [_short(by_key.get(key)) for key in contents.modules]
+        for measure, by_key in findings.importance.items()
+    }
+    return {
+        "entities": {**columns, "importance": importance},
+        "classes": {
+            "name": [text(shown_as) for _, shown_as in classes.keys],
+            "qualified": [text(qualified) for qualified, _ in classes.keys],
+            "fields": [[text(name) for name in columns.keys] for columns in fields],
+        },
+        "values": [value for _, value in values.keys],
+    }
+
+
+def _hyper(node: ModuleNode, fields: _Table, values: _Table) -> list[int]:
+    """For each field of the class the position of its value in the table of values."""
+    row: list[int] = [_ABSENT] * len(fields.keys)
+    for name, value in node.hyperparameters.items():
+        column = fields.position(name)
+        row.extend([_ABSENT] * (column + 1 - len(row)))
+        plain = _plain(value)
+        row[column] = values.position((type(plain), plain))  # 1, 1.0 and True are not the same
+    return row
+
+
+def _children(node: ModuleNode, place: Mapping[str, int]) -> list[int]:
+    """Position and count of each structure directly inside, one after the other."""
+    counts: dict[int, int] = {}
+    for _, child in node.slots:
+        if child is not None and child in place:
+            counts[place[child]] = counts.get(place[child], 0) + 1
+    return [figure for pair in counts.items() for figure in pair]
+
+
+def _plain(value: Any) -> str | int | float | bool:
+    return "None" if value is None else text(value) if isinstance(value, str) else number(value)  # type: ignore[return-value]
+
+
+# ------------------------------------------------------------------ models
+
+
+def _models(contents: Contents, place: Mapping[str, int], findings: Findings, families: _Table) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = {
+        name: [] for name in ("name", "root", "params", "bytes", "flops", "family", "members", "module_flops")
+    }
+    for model in contents.models.values():
+        columns["name"].append(text(model.name))
+        columns["root"].append(place[model.root])
+        columns["params"].append(number(model.parameters))
+        columns["bytes"].append(number(model.bytes))
+        columns["flops"].append(number(model.flops))
+        columns["family"].append(families.position(findings.families.get(model.name, model.name)))
+        # position, level and count of each structure in the model
+        members = [(place[key], LEVELS.index(level), count) for (key, level), count in model.occurrences.items()]
+        columns["members"].append([figure for member in members for figure in member])
+        costs = [(place[key], number(flops)) for key, flops in model.module_flops.items() if key in place]
+        columns["module_flops"].append([figure for pair in costs for figure in pair])
+    return columns
+
+
+def _overlap(contents: Contents, findings: Findings) -> list[float]:
+    """The upper triangle of the matrix, row by row, without the diagonal; models in the order of their column."""
+    names = list(contents.models)
+    rows = findings.overlap.loc[names, names].to_numpy().tolist()
+    return [round(value, 4) for index, row in enumerate(rows) for value in row[index + 1 :]]
+
+
+def _types(level: TypeLevel, place: Mapping[str, int]) -> dict[str, Any]:
+    names = _Table()
+    of, differs = [_ABSENT] * len(place), [""] * len(place)
+    for key, name in level.type_of.items():
+        if key in place:
+            of[place[key]] = names.position(text(name))
+            differs[place[key]] = text(level.differs.get(key, ""))
+    texts = _Table()
+    return {
+        "level": level.level,
+        "name": list(names.keys),
+        "of": of,
+        "differs": [texts.position(value) for value in differs],
+        "texts": list(texts.keys),
+    }
+
+
+# ------------------------------------------------------------------ statistics and jobs
+
+
+def _fit(fit: Fit) -> dict[str, Any]:
+    return {
+        "alpha": _short(fit.alpha),
+        "xmin": _short(fit.xmin),
+        "verdict": text(fit.verdict),
+        "comparisons": [[text(law), _short(ratio), _short(p)] for law, ratio, p in fit.comparisons],
+        "lines": [
+            [text(law), [_short(value) for point in points for value in point]] for law, points in fit.lines.items()
+        ],
+    }
+
+
+def _jobs(contents: Contents) -> dict[str, list[Any]]:
+    jobs: Iterable[JobNode] = contents.jobs.values()
+    columns: dict[str, list[Any]] = {
+        name: []
+        for name in ("name", "user", "dataset", "model", "accuracy", "convergence", "started", "ended", "metrics")
+    }
+    for job in jobs:
+        for name in ("name", "user", "dataset", "model"):
+            value = getattr(job, name)
+            columns[name].append(None if value is None else text(value))
+        for name in ("accuracy", "convergence", "started", "ended"):
+            columns[name].append(number(getattr(job, name)))
+        columns["metrics"].append([[text(metric), len(steps)] for metric, steps in job.history.items()])
+    return columns
+
+
+def _named(nodes: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Name and properties, as pairs of name and text."""
+    return {
+        "name": [text(name) for name in nodes],
+        "properties": [
+            [[text(str(key)), text(str(value))[:200]] for key, value in node.properties.items()]
+            for node in nodes.values()
+        ],
+    }
+
+
+def _short(value: float | int | None) -> float | int | str | None:
+    """A number of few digits, for what is only looked at."""
+    if value is None or isinstance(value, int):
+        return number(value)
+    return number(float(f"{value:.{_DIGITS}g}"))
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

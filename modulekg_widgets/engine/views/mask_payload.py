@@ -1,0 +1,83 @@
+"""What the mask editor's page gets: the axes, and the size of the model as a formula in their counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from modulekg_widgets.engine.axes.names import short_name
+from modulekg_widgets.engine.views.payload import number, text
+
+if TYPE_CHECKING:
+    from modulekg_widgets.engine.axes.axis import Axis
+    from modulekg_widgets.engine.pruning.plan.draft import AxisMasks, Report
+    from modulekg_widgets.engine.pruning.plan.size_terms import TensorSize
+
+SCHEMA_VERSION = 1
+
+
+def mask_payload(masks: AxisMasks, title: str, importances: Iterable[str], generation: int) -> dict[str, Any]:
+    """The payload of an editor, whose model was traced `generation` times (js/src/core/masks/payload.ts reads it)."""
+    modules = {path: place for place, path in enumerate(masks.graph.modules)}
+    terms = masks.size_terms
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kind": "mask_editor",
+        "title": text(title),
+        "axes": _axes(masks),
+        "modules": [text(path) for path in modules],
+        "terms": list(terms.terms),
+        "tensors": [_tensor(tensor, modules) for tensor in terms.tensors],
+        "flops": [[number(cost.factor), list(cost.terms)] for cost in terms.flops],
+        "approximate": not terms.is_exact,
+        "importances": [text(name) for name in importances],
+        "generation": generation,
+    }
+
+
+def _axes(masks: AxisMasks) -> dict[str, Any]:
+    axes, by_ratio = masks.axes, masks.by_ratio
+    reasons: dict[str, int] = {}
+    return {
+        "name": [text(axis.name) for axis in axes],
+        "label": [text(short_name(axis.name)) for axis in axes],
+        "size": [axis.size for axis in axes],
+        "role": [axis.role for axis in axes],
+        "frozen": [-1 if axis.frozen is None else reasons.setdefault(axis.frozen, len(reasons)) for axis in axes],
+        "reasons": [text(reason) for reason in reasons],
+        "members": [[[text(node.label), dim] for node, dim in axis.places] for axis in axes],
+        "by_ratio": [axis.number in by_ratio for axis in axes],
+    }
+
+
+def _tensor(tensor: TensorSize, modules: Mapping[str, int]) -> list[Any]:
+    module = modules.get(tensor.name.rpartition(".")[0], 0)
+    return [module, int(tensor.is_parameter), tensor.itemsize, number(tensor.factor), list(tensor.terms)]
+
+
+def report_payload(revision: int, report: Report, axes: Iterable[Axis]) -> dict[str, Any]:
+    """What a dry run came to."""
+    before, after = report.sizes
+    number_of = {axis.name: axis.number for axis in axes}
+    return {
+        "revision": revision,
+        "error": None,
+        "params": [number(size) for size in report.plan.params],
+        "flops": [number(size) for size in report.plan.flops],
+        "bytes": [number(before.bytes), number(after.bytes)],
+        "changes": [
+            {
+                "kind": change.kind,
+                "text": text(str(change)),
+                "axes": [number_of[name] for name in change.axes if name in number_of],
+            }
+            for change in report.plan.changes
+        ],
+        "kept": [[axis, indices] for axis, indices in report.kept.items()],
+        "taken": [[axis, indices] for axis, indices in report.taken.items()],
+    }
+
+
+def failed_report(revision: int, error: Exception) -> dict[str, Any]:
+    """What stands there when no plan runs."""
+    return {"revision": revision, "error": text(str(error))}

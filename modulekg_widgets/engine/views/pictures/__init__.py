@@ -1,0 +1,1 @@
+"""Static pictures, which a saved notebook shows in place of the widgets."""

@@ -1,0 +1,50 @@
+"""The static picture of a forward pass: the steps as a list, for a saved notebook without the widget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from modulekg_widgets.engine.playback.listening import Step
+from modulekg_widgets.engine.playback.player import Playback
+from modulekg_widgets.engine.playback.summaries import Layout
+from modulekg_widgets.engine.views.pictures.hierarchy import clean
+
+WIDTH, ROW, MARGIN, INDENT = 640, 20, 16, 12
+MOST_ROWS = 40
+DEEPEST = 12
+
+
+def svg(played: Playback, current: int, hide_shapes: bool) -> str:
+    """The steps around the current one as SVG without scripts, styles or references; text is escaped."""
+    first = max(0, min(current - MOST_ROWS // 2, len(played) - MOST_ROWS))
+    steps = played.steps[first : first + MOST_ROWS]
+    height = MARGIN * 2 + ROW * (len(steps) + 1)
+    title = f"forward pass of {played.title}: {len(played)} steps"
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}"',
+        f'  viewBox="0 0 {WIDTH} {height}" font-family="system-ui, sans-serif" font-size="12" role="img">',
+        f"<title>{clean(title)}</title>",
+        f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
+        f'<text x="{MARGIN}" y="{MARGIN + 12}" font-weight="600" fill="#1f2328">{clean(title)}</text>',
+    ]
+    for row, step in enumerate(steps, 1):
+        lines.extend(_row(step, MARGIN + ROW * row, step.index == current, hide_shapes))
+    return "\n".join([*lines, "</svg>"])
+
+
+def _row(step: Step, y: float, is_current: bool, hide_shapes: bool) -> Iterator[str]:
+    if is_current:
+        yield f'<rect x="6" y="{y}" width="{WIDTH - 12}" height="{ROW}" rx="4" fill="#ddeafa"/>'
+    x = MARGIN + INDENT * min(step.depth, DEEPEST)
+    name = f"{step.path or '(model)'}  {step.class_name}"
+    yield f'<text x="{x}" y="{y + 14}" fill="{"#b42318" if step.error else "#1f2328"}">{clean(name)}</text>'
+    shape = "stopped here" if step.error else "?" if hide_shapes else shape_text(step.outputs)
+    yield f'<text x="{WIDTH - MARGIN}" y="{y + 14}" text-anchor="end" fill="#59636e">{clean(shape)}</text>'
+
+
+def shape_text(layouts: tuple[Layout, ...]) -> str:
+    """Sizes of the first tensor, and how many others there are."""
+    if not layouts:
+        return "no tensor"
+    sizes = " × ".join(map(str, layouts[0].sizes)) or "scalar"
+    return sizes if len(layouts) == 1 else f"{sizes} and {len(layouts) - 1} more"

@@ -1,0 +1,66 @@
+"""The static picture of a knowledge graph: the structures used most, and the families of models."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from modulekg_widgets.engine.views.pictures.hierarchy import clean
+
+WIDTH, ROW, MARGIN = 720, 22, 16
+MOST = 15  # bars of each list
+_LABEL, _VALUE = 250, 60
+_BAR = "#0072b2"
+_OTHER_BAR = "#d55e00"
+
+
+def svg(payload: Mapping[str, Any]) -> str:
+    """The picture as SVG without scripts, styles or references; text is escaped."""
+    used, families = _most_used(payload), _families(payload)
+    structures = len(payload["entities"]["name"])
+    title = f"{payload['title']}: {structures:,} structures in {payload['communities']['count']:,} communities"
+    lines = [f'<text x="{MARGIN}" y="30" font-size="15" font-weight="600" fill="#1f2328">{clean(title)}</text>']
+    height = 48.0
+    for heading, bars, colour in (("Most used", used, _BAR), ("Families of models", families, _OTHER_BAR)):
+        if bars:
+            lines += _chart(heading, bars, colour, height)
+            height += 24 + len(bars) * ROW + 14
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:g}"',
+            f'  viewBox="0 0 {WIDTH} {height:g}" font-family="system-ui, sans-serif" font-size="12" role="img">',
+            f"<title>{clean(title)}</title>",
+            f'<rect width="{WIDTH}" height="{height:g}" fill="#ffffff"/>',
+            *lines,
+            "</svg>",
+        ]
+    )
+
+
+def _chart(heading: str, bars: list[tuple[str, int]], colour: str, top: float) -> Iterator[str]:
+    yield f'<text x="{MARGIN}" y="{top + 14:g}" font-weight="600" fill="#59636e">{clean(heading)}</text>'
+    longest = max(value for _, value in bars) or 1
+    room = WIDTH - 2 * MARGIN - _LABEL - _VALUE
+    for index, (name, value) in enumerate(bars):
+        y = top + 24 + index * ROW
+        left = MARGIN + _LABEL
+        width = max(1.0, room * value / longest)
+        label = name if len(name) <= 34 else name[:33] + "…"
+        yield f'<text x="{left - 10}" y="{y + 14:g}" text-anchor="end" fill="#1f2328">{clean(label)}</text>'
+        yield f'<rect x="{left}" y="{y + 3:g}" width="{width:g}" height="{ROW - 8}" rx="2" fill="{colour}"/>'
+        yield f'<text x="{left + width + 8:g}" y="{y + 14:g}" fill="#59636e">{value:,}</text>'
+
+
+def _most_used(payload: Mapping[str, Any]) -> list[tuple[str, int]]:
+    uses: Counter[int] = Counter()
+    for members in payload["models"]["members"]:
+        for at in range(0, len(members), 3):
+            uses[members[at]] += members[at + 2]
+    names = payload["entities"]["name"]
+    return [(names[entity], count) for entity, count in uses.most_common(MOST)]
+
+
+def _families(payload: Mapping[str, Any]) -> list[tuple[str, int]]:
+    sizes = Counter(payload["models"]["family"])
+    return [(payload["families"][family], count) for family, count in sizes.most_common(MOST)]

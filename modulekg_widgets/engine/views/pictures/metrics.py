@@ -1,0 +1,166 @@
+"""The static picture of a MetricPanel: a line chart, which a saved notebook shows in place of the widget."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from modulekg_widgets.engine.monitoring.run import Run
+from modulekg_widgets.engine.views.metric_reader import Updates
+from modulekg_widgets.engine.views.metric_update import HISTOGRAM, LEAST_POINTS, Catalog, Series, most_telling
+from modulekg_widgets.engine.views.pictures.hierarchy import clean
+
+TO_KEEP = "to keep the curves, show the panel again after the training"
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, ROW = 560, 220, 64, 14, 34, 17
+MOST_MODULES, MOST_LINES, POINTS = 8, 12, 300
+SECONDS = 1.0  # of reading; a picture must not keep a cell waiting
+SLICE = 0.02
+
+# Okabe and Ito's colours, told apart by every kind of colour vision
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8b7a00", "#000000")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a panel is set to show."""
+
+    metric: str
+    modules: Sequence[str]
+    selected: str | None
+    phase: str
+    window: int | None
+    log_scale: bool
+
+
+@dataclass(frozen=True)
+class Line:
+    """One series of the chart: steps and values side by side, the values as they are drawn."""
+
+    name: str
+    steps: np.ndarray
+    values: np.ndarray
+
+
+def svg(runs: Sequence[Run], shown: Shown) -> str:
+    """The chart of the shown series as SVG without scripts, styles or references; text is escaped."""
+    metric, lines, note = chart(runs, shown)
+    height = (HEIGHT if lines else 2 * ROW) + ROW * len(lines) + ROW
+    names = ", ".join(run.name for run in runs[:4])
+    title = f"{metric or 'metrics'} of {names}"
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}"',
+        f'  viewBox="0 0 {WIDTH} {height}" font-family="system-ui, sans-serif" font-size="12" role="img">',
+        f"<title>{clean(title)}</title>",
+        f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
+        _text(LEFT, 20, metric or "no values yet", "#1f2328"),
+        _text(WIDTH - RIGHT, 20, names, "#59636e", "end"),
+        *(_plot(lines, shown.log_scale) if lines else ()),
+        *(() if metric else (_text(LEFT, 20 + ROW, TO_KEEP, "#59636e"),)),
+    ]
+    for at, line in enumerate(lines):
+        y = HEIGHT + ROW * at + 10
+        parts.append(f'<rect x="{LEFT}" y="{y - 9}" width="10" height="10" fill="{COLOURS[at % len(COLOURS)]}"/>')
+        parts.append(_text(LEFT + 16, y, line.name, "#1f2328"))
+    if note:
+        parts.append(_text(LEFT, height - 6, note, "#59636e"))
+    return "\n".join([*parts, "</svg>"])
+
+
+def chart(runs: Sequence[Run], shown: Shown) -> tuple[str, list[Line], str]:
+    """The metric of the chart, its lines, and what is to say about them."""
+    catalog, found, complete = _read(runs)
+    metric = shown.metric or next((s.metric for s in catalog.series if s.form != HISTOGRAM), "")
+    chosen = chosen_series(catalog, metric, shown)
+    lines = [_line(_name(catalog.series[number], runs, chosen), *found[number], shown) for number in chosen]
+    return metric, lines[:MOST_LINES], "" if complete else "the beginning of a long training"
+
+
+def chosen_series(catalog: Catalog, metric: str, shown: Shown) -> list[int]:
+    """The numbers of the series that are drawn: as chosen, of the selected module, or of the first eight."""
+    phases = ("train", "eval") if shown.phase == "both" else (shown.phase,)
+    fitting = [
+        (number, series.module)
+        for number, series in enumerate(catalog.series)
+        if series.metric == metric and series.form != HISTOGRAM and series.phase in phases
+    ]
+    modules = list(dict.fromkeys(module for _, module in fitting))
+    if shown.modules:
+        modules = list(shown.modules)
+    elif shown.selected in modules:
+        modules = [shown.selected]
+    return [number for number, module in fitting if module in modules[:MOST_MODULES]]
+
+
+def _read(runs: Sequence[Run]) -> tuple[Catalog, dict[int, tuple[np.ndarray, np.ndarray]], bool]:
+    """All series of the runs, thinned; False: they were too long to read to the end."""
+    updates, end = Updates(runs), time.perf_counter() + SECONDS
+    pieces: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
+    while updates.behind > 0 and time.perf_counter() < end:
+        batch, share = updates.read(SLICE)
+        points = batch.points().thinned(max(LEAST_POINTS, math.ceil(POINTS * share)))
+        ends = points.counts.cumsum()
+        for series, start, stop in zip(points.series.tolist(), ends - points.counts, ends, strict=True):
+            pieces.setdefault(series, []).append((points.steps[start:stop], points.values[start:stop]))
+    found = {s: (np.concatenate([p[0] for p in own]), np.concatenate([p[1] for p in own])) for s, own in pieces.items()}
+    return updates.catalog, found, updates.behind == 0
+
+
+def _name(series: Series, runs: Sequence[Run], chosen: Sequence[int]) -> str:
+    call = f" call {series.call}" if series.call else ""
+    run = f"  ({runs[series.run].name})" if len(runs) > 1 else ""
+    return f"{series.module or series.metric}{call}{run}"
+
+
+def _line(name: str, steps: np.ndarray, values: np.ndarray, shown: Shown) -> Line:
+    if shown.window is not None:
+        recent = steps > steps.max() - shown.window
+        steps, values = steps[recent], values[recent]
+    with np.errstate(all="ignore"):
+        drawn = np.log10(np.where(values > 0, values, math.nan)) if shown.log_scale else values
+    kept = most_telling(drawn, POINTS)
+    return Line(name, steps[kept], drawn[kept])
+
+
+def _plot(lines: Sequence[Line], is_log: bool) -> Iterator[str]:
+    """Frame, the labels of its corners, and the lines."""
+    steps = np.concatenate([line.steps for line in lines])
+    values = np.concatenate([line.values for line in lines])
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
+    first, last = float(steps.min()), float(steps.max())
+    bottom, end = HEIGHT - 24, WIDTH - RIGHT
+    yield f'<path d="M{LEFT} {TOP}V{bottom}H{end}" fill="none" stroke="#8a929b"/>'
+    for y, value in ((TOP + 10, high), (bottom, low)):
+        yield _text(LEFT - 6, y, _figure(value, is_log), "#59636e", "end")
+    yield _text(LEFT, bottom + 15, f"step {first:.0f}", "#59636e")
+    yield _text(end, bottom + 15, f"{last:.0f}", "#59636e", "end")
+    for at, line in enumerate(lines):
+        x = LEFT + (line.steps - first) / max(last - first, 1.0) * (end - LEFT)
+        with np.errstate(all="ignore"):
+            y = bottom - (line.values - low) / (high - low or 1.0) * (bottom - TOP)
+        path = " ".join(_strokes(x, y))
+        if path:
+            colour = COLOURS[at % len(COLOURS)]
+            yield f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.5" stroke-linecap="round"/>'
+
+
+def _figure(value: float, is_log: bool) -> str:
+    with np.errstate(all="ignore"):
+        return f"{np.power(10.0, value) if is_log else value:.3g}"
+
+
+def _strokes(x: np.ndarray, y: np.ndarray) -> Iterator[str]:
+    """The path through the finite points; a point between two gaps is a dot."""
+    is_drawn = False
+    for across, down in zip(x.tolist(), y.tolist(), strict=True):
+        if math.isfinite(down):
+            yield f"L{across:.1f} {down:.1f}" if is_drawn else f"M{across:.1f} {down:.1f}h0"
+        is_drawn = math.isfinite(down)
+
+
+def _text(x: float, y: float, words: str, colour: str, anchor: str = "start") -> str:
+    return f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="{colour}">{clean(words)}</text>'

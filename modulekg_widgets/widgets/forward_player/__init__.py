@@ -1,0 +1,1 @@
+"""ForwardPlayer: the forward pass on one's own input."""

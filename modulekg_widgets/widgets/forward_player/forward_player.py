@@ -1,0 +1,260 @@
+"""ForwardPlayer: the forward pass on one's own input, step by step, with pictures of what each module gives."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from traitlets import Bool, Dict, Float, Int, Unicode, observe, validate
+
+from modulekg_widgets.engine.errors import ModuleKGError, shown
+from modulekg_widgets.engine.playback.listening import Step, error_text
+from modulekg_widgets.engine.playback.player import Playback
+from modulekg_widgets.engine.views.forward_payload import forward_payload, maps_message
+from modulekg_widgets.engine.views.payload import text
+from modulekg_widgets.engine.views.pictures.forward import svg
+from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
+from modulekg_widgets.widgets.shared.main_thread import in_main_thread, when_idle
+
+FASTEST = 60.0  # steps a second
+KEYWORDS = ("args", "kwargs", "step", "selected", "playing", "speed", "hide_shapes", "sample", "page")
+NO_GUESSES = {"asked": 0, "right": 0}
+
+
+class ForwardPlayer(ModuleKGWidget):
+    """One forward pass `model(*args, **kwargs)` to play, pause and step through: `display(ForwardPlayer(model, x))`.
+
+    The pass runs once in the model's own mode, without gradients, and the model stays as it is; where it raises, the
+    steps end there and `error` says why. Pictures of a step's output come on request: from outputs that are kept (up
+    to 64 MiB), else the pass runs again with the same random states, once the kernel is idle.
+
+    These can be read and set at any time, here and in the browser: `step` (0 to `len(player) - 1`), `selected` (a
+    dotted path or None; setting it goes to the module's first step), `playing`, `speed` (steps a second), `hide_shapes`
+    (shapes are asked instead of shown; `quiz` counts the guesses as {"asked": …, "right": …}), `sample` (the item of
+    the batch that is drawn) and `page` (of its channels, 64 each).
+    Raises `NotAModuleError`, `UnknownKeywordError`, `UnknownPathError`, `TraceError`, `UninitializedModuleError` and
+    `WidgetValueError`.
+    """
+
+    _model_name = Unicode("ForwardPlayerModel").tag(sync=True)
+    _view_name = Unicode("ForwardPlayerView").tag(sync=True)
+
+    payload = Dict().tag(sync=True)
+    step = Int(0).tag(sync=True)
+    selected = Unicode(None, allow_none=True).tag(sync=True, to_json=lambda v, w: None if v is None else text(v))
+    playing = Bool(False).tag(sync=True)
+    speed = Float(2.0).tag(sync=True)
+    hide_shapes = Bool(False).tag(sync=True)
+    sample = Int(0).tag(sync=True)
+    page = Int(0).tag(sync=True)
+    quiz = Dict(NO_GUESSES).tag(sync=True)
+
+    def __init__(
+        self,
+        model: Any,
+        args: Any = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        step: int = 0,
+        selected: str | None = None,
+        playing: bool = False,
+        speed: float = 2.0,
+        hide_shapes: bool = False,
+        sample: int = 0,
+        page: int = 0,
+        layout: Any = None,
+        **unknown: Any,
+    ) -> None:
+        check_keywords("ForwardPlayer", unknown, KEYWORDS)
+        self._model: Any = model
+        self._wanted: dict[str, Any] | None = None
+        self._asking = threading.Lock()
+        self._runs = 1
+        self._take(Playback(model, args, kwargs))
+        if selected is not None and step == 0:
+            step = self._played.first(selected) or 0
+        super().__init__(
+            payload=forward_payload(self._played, self._runs),
+            step=step,
+            selected=self._path_of(step) if selected is None else selected,
+            playing=playing,
+            speed=speed,
+            hide_shapes=hide_shapes,
+            sample=sample,
+            page=page,
+            **({} if layout is None else {"layout": layout}),
+        )
+        self.on_msg(self._heard)
+
+    def __len__(self) -> int:
+        return len(self._played)
+
+    def __repr__(self) -> str:
+        where = f"step={self.step} of {len(self)}, selected={self.selected!r}"
+        return f"<ForwardPlayer of {shown(self._played.title)}: {where}>"
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The calls in order, with `path`, `inputs` and `outputs` (their `sizes`), `statistics` and `top`."""
+        return tuple(self._played.steps)
+
+    @property
+    def error(self) -> str | None:
+        """What the forward pass raised; None when it went through."""
+        return self._played.error
+
+    # -------------------------------------------------------------- running
+
+    def run(self, *args: Any, **kwargs: Any) -> None:
+        """Run the forward pass anew with another input, or with the one before where none is given.
+
+        The quiz starts anew; the step stays where the calls are the same. Raises `TraceError`.
+        """
+        if self._model is None:
+            raise WidgetValueError("this player is closed: make a new one")
+        before = self._played
+        given = (args, kwargs) if args or kwargs else before.given
+        played = Playback(self._model, *given)
+        before.close()
+        self._take(played)
+        self._runs += 1
+        is_alike = [step.path for step in played.steps] == [step.path for step in before.steps]
+        with self.hold_sync():
+            self.payload = forward_payload(played, self._runs)
+            self.quiz = NO_GUESSES
+            if not is_alike:
+                self.playing = False
+                self.step = self.page = 0
+                self.selected = self._path_of(0)
+
+    def close(self) -> None:
+        """Remove the widget and let go of the model and its inputs."""
+        played = vars(self).get("_played")  # a constructor that raised has none
+        if played is not None:
+            played.close()
+        self._model = None
+        super().close()
+
+    def _take(self, played: Playback) -> None:
+        self._played = played
+        # a path with a lone surrogate comes back from the browser as its escape
+        self._escaped = {text(step.path): step.path for step in played.steps if text(step.path) != step.path}
+
+    # -------------------------------------------------------------- checks
+
+    @validate("step")
+    def _check_step(self, proposal: Any) -> int:
+        value = proposal["value"]
+        if not 0 <= value < max(1, len(self)):
+            raise WidgetValueError(f"there is no step {value}: they are 0 to {len(self) - 1}")
+        return value
+
+    @validate("selected")
+    def _check_selected(self, proposal: Any) -> str | None:
+        value: str | None = proposal["value"]
+        return None if value is None else self._played.known(self._escaped.get(value) or value)
+
+    @validate("speed")
+    def _check_speed(self, proposal: Any) -> float:
+        value = proposal["value"]
+        if not 0 < value <= FASTEST:
+            raise WidgetValueError(f"the speed is above 0 and at most {FASTEST:g} steps a second: {value} was passed")
+        return value
+
+    @validate("sample", "page")
+    def _check_count(self, proposal: Any) -> int:
+        if proposal["value"] < 0:
+            raise WidgetValueError(f"{proposal['trait'].name} counts from 0: {proposal['value']} was passed")
+        return proposal["value"]
+
+    @validate("quiz")
+    def _check_quiz(self, proposal: Any) -> dict[str, int]:
+        value = proposal["value"]
+        if set(value) != set(NO_GUESSES) or not all(type(count) is int for count in value.values()):
+            raise WidgetValueError('the quiz is {"asked": …, "right": …}, two counts')
+        if not 0 <= value["right"] <= value["asked"]:
+            raise WidgetValueError(f"of {value['asked']} guesses {value['right']} cannot be right")
+        return dict(value)
+
+    # -------------------------------------------- step and selection go together
+
+    @observe("step")
+    def _step_changed(self, change: Any) -> None:
+        self._follow(change, "selected", self._path_of(change["new"]))
+        self._follow(change, "page", 0)
+
+    @observe("selected")
+    def _selected_changed(self, change: Any) -> None:
+        path = change["new"]
+        if path is None or path == self._path_of(self.step):
+            return
+        first = self._played.first(path)
+        if first is not None:
+            self._follow(change, "step", first)
+
+    def _follow(self, change: Any, name: str, value: Any) -> None:
+        """Set a trait that goes with another one; what comes from the page is left to the page, which may be ahead."""
+        if change["name"] in self._property_lock:
+            if name in self._property_lock:
+                return
+            self._property_lock[name] = text(value) if isinstance(value, str) else value
+        self.set_trait(name, value)
+
+    def _path_of(self, step: int) -> str | None:
+        return self._played.steps[step].path if step < len(self) else None
+
+    # -------------------------------------------------------------- pictures
+
+    def _heard(self, widget: Any, content: Any, buffers: Any) -> None:
+        """The page asks for pictures; the latest question counts.
+
+        Messages are heard beside a running cell, in a subshell: the model runs in the main thread alone, between cells.
+        """
+        question = _question(content)
+        if question is None:
+            return
+        if not self._answer(question, may_run=in_main_thread()):
+            with self._asking:
+                is_waiting, self._wanted = self._wanted is not None, question
+            if not is_waiting:
+                when_idle(self._answer_waiting)
+
+    def _answer_waiting(self) -> None:
+        with self._asking:
+            question, self._wanted = self._wanted, None
+        if question is not None and self.comm is not None:
+            self._answer(question, may_run=True)
+
+    def _answer(self, question: dict[str, Any], may_run: bool) -> bool:
+        """Send the pictures; False where the model would have to run and may not."""
+        reply, pixels = {"kind": "maps", **question}, []
+        if question["run"] != self._runs or question["step"] >= len(self):
+            self.send({**reply, "error": "this is a step of another run"})
+            return True
+        try:
+            found = self._played.picture(question["step"], question["sample"], question["page"], may_run)
+            if found is None:
+                return False
+            maps, pixels = maps_message(*found)
+            reply["maps"] = maps
+        except ModuleKGError as error:
+            reply["error"] = text(str(error))
+        except KeyboardInterrupt:
+            reply["error"] = "the forward pass was interrupted"
+        except Exception as error:  # noqa: BLE001 - the page waits for an answer
+            reply["error"] = text(error_text(error))
+        self.send(reply, pixels)
+        return True
+
+    def _static_picture(self) -> str:
+        return svg(self._played, self.step, self.hide_shapes)
+
+
+def _question(content: Any) -> dict[str, int] | None:
+    """The numbers of a request for pictures; None for anything else."""
+    if not isinstance(content, Mapping) or content.get("kind") != "maps":
+        return None
+    numbers = {name: content.get(name) for name in ("run", "step", "sample", "page")}
+    is_right = all(type(value) is int and value >= 0 for value in numbers.values())
+    return numbers if is_right else None  # type: ignore[return-value]

@@ -1,0 +1,1 @@
+"""KnowledgeExplorer: the graph of many models."""

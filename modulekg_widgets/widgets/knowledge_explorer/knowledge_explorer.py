@@ -1,0 +1,151 @@
+"""KnowledgeExplorer: the graph of many models to look at, search, rank and compare."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ipywidgets import widget_serialization
+from traitlets import Dict, List, Unicode, validate
+
+from modulekg_widgets.engine.errors import TooLargeError, UnknownNameError, UnknownPathError, nearest, shown
+from modulekg_widgets.engine.views.knowledge_findings import findings_of
+from modulekg_widgets.engine.views.knowledge_payload import knowledge_payload, selectable
+from modulekg_widgets.engine.views.payload import text
+from modulekg_widgets.engine.views.pictures.knowledge import svg
+from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
+
+VIEWS = ("graph", "ranking", "communities", "types", "overlap", "frequency", "jobs")
+COLOURS = ("community", "class", "uses", "importance", "none")
+MOST_STRUCTURES = 50_000  # torchvision's 121 models have 6,380, which are one megabyte
+KEYWORDS = ("selected", "view", "color_by", "query")
+
+
+class KnowledgeExplorer(ModuleKGWidget):
+    """The models of a knowledge graph and all structures in them, in the browser: `display(KnowledgeExplorer(kg))`.
+
+    It shows what `kg` holds now; `refresh()` shows what was added since. Nothing of it needs the kernel any more.
+
+    These can be read and set at any time, here and in the browser: `selected` (the fingerprint of a structure,
+    "Model:resnet18", "Family:…", "Community:…", "Type:…", or None), `view` ("graph", "ranking", "communities", "types",
+    "overlap", "frequency" or "jobs"), `color_by` ("community", "class", "uses", "importance" or "none") and `query`
+    (text, `class:Conv2d`, `params>1M`, `models>5`, `model:resnet18`; several terms must all hold).
+    Raises `TooLargeError` beyond 50,000 structures, `UnknownKeywordError`, `UnknownNameError`, `UnknownPathError` and
+    `WidgetValueError`.
+    """
+
+    _model_name = Unicode("KnowledgeExplorerModel").tag(sync=True)
+    _view_name = Unicode("KnowledgeExplorerView").tag(sync=True)
+
+    payload = Dict().tag(sync=True)
+    selected = Unicode(None, allow_none=True).tag(sync=True, to_json=lambda v, w: None if v is None else text(v))
+    view = Unicode("graph").tag(sync=True)
+    color_by = Unicode("community").tag(sync=True)
+    query = Unicode("").tag(sync=True, to_json=lambda v, w: text(v))
+    graphs = List().tag(sync=True, **widget_serialization)  # linked ones, see linking.py
+
+    def __init__(
+        self,
+        kg: Any,
+        *,
+        selected: str | None = None,
+        view: str = "graph",
+        color_by: str = "community",
+        query: str = "",
+        layout: Any = None,
+        **unknown: Any,
+    ) -> None:
+        check_keywords("KnowledgeExplorer", unknown, KEYWORDS)
+        self._kg: Any = kg
+        super().__init__(
+            payload=self._read(),
+            selected=selected,
+            view=view,
+            color_by=color_by,
+            query=query,
+            **({} if layout is None else {"layout": layout}),
+        )
+
+    def _read(self) -> dict[str, Any]:
+        if not callable(getattr(self._kg, "contents", None)):
+            kind = shown(type(self._kg).__name__)
+            raise WidgetValueError(f"KnowledgeExplorer shows a KnowledgeGraph: a {kind} was passed")
+        contents = self._kg.contents()
+        if len(contents.modules) > MOST_STRUCTURES:
+            raise TooLargeError(
+                f"the graph has {len(contents.modules):,} structures, and a page holds {MOST_STRUCTURES:,} at most: "
+                "explore a graph of fewer models"
+            )
+        payload = knowledge_payload(contents, findings_of(contents))
+        self._keys = selectable(payload)
+        # a name with a lone surrogate comes back from the browser as its escape
+        named = [*contents.modules, *(f"Model:{name}" for name in contents.models)]
+        self._escaped = {text(key): key for key in named if text(key) != key}
+        return payload
+
+    def refresh(self) -> None:
+        """Show what the graph holds now; the selection stays where it still exists."""
+        payload = self._read()
+        with self.hold_sync():
+            self.payload = payload
+            if self.selected is not None and text(self.selected) not in self._keys:
+                self.selected = None
+            if self.view == "jobs" and not payload["jobs"]["name"]:
+                self.view = "graph"
+
+    def _root_of(self, key: str | None) -> str | None:
+        """The fingerprint of the model that a key as "Model:resnet18" names; None for any other key."""
+        models = self.payload["models"]
+        kind, _, name = ("", "", "") if key is None else text(key).partition(":")
+        if kind != "Model" or name not in models["name"]:
+            return None
+        return self.payload["entities"]["digest"][models["root"][models["name"].index(name)]]
+
+    def __repr__(self) -> str:
+        models, structures = (len(self.payload[part]["name"]) for part in ("models", "entities"))
+        selected = None if self.selected is None else shown(self.selected)
+        return f"<KnowledgeExplorer of {models:,} models: {structures:,} structures, selected={selected!r}>"
+
+    def close(self) -> None:
+        """Remove the explorer from the kernel and from every page; the graph stays."""
+        self._kg = None
+        super().close()
+
+    # -------------------------------------------------------------- checks
+
+    @validate("selected")
+    def _check_selected(self, proposal: Any) -> str | None:
+        value = proposal["value"]
+        if value is None:
+            return None
+        if text(value) not in self._keys:
+            raise UnknownPathError(f"the graph has no {shown(value)!r}: {nearest(value, self._near(value))}")
+        return self._escaped.get(value, value)
+
+    def _near(self, key: str) -> list[str]:
+        """The keys among which a wrong one is looked for: of its kind, and the models."""
+        kind, colon, _ = key.partition(":")
+        models = [known for known in self._keys if known.startswith("Model:")]
+        return [known for known in self._keys if colon and known.startswith(kind + colon)] or models
+
+    @validate("view")
+    def _check_view(self, proposal: Any) -> str:
+        value = proposal["value"]
+        lacking = [] if self.payload["jobs"]["name"] else ["jobs"]
+        if value in lacking:
+            raise UnknownNameError(f"there is no view {shown(value)!r}: the graph has no jobs yet, see add_job")
+        return _one_of("view", value, VIEWS)
+
+    @validate("color_by")
+    def _check_color_by(self, proposal: Any) -> str:
+        return _one_of("colour", proposal["value"], COLOURS)
+
+    # -------------------------------------------------------------- other forms
+
+    def _static_picture(self) -> str:
+        return svg(self.payload)
+
+
+def _one_of(what: str, value: str, known: tuple[str, ...]) -> str:
+    if value not in known:
+        raise UnknownNameError(f"there is no {what} {shown(value)!r}: {nearest(value, known)}")
+    return value

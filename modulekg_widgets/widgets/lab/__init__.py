@@ -1,0 +1,1 @@
+"""What JupyterLab asks of a kernel: its objects, and tabs that show them."""

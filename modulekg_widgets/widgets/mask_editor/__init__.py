@@ -1,0 +1,1 @@
+"""MaskEditor: the axes of a model, edited by hand."""

@@ -1,0 +1,370 @@
+"""MaskEditor: the axes of a model to edit by hand, with the consequences beside, and to mask or cut for real."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ipywidgets import widget_serialization
+from traitlets import Bytes, Dict, Int, List, TraitError, Unicode, observe, validate
+
+from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
+from modulekg_widgets.engine.errors import CutError, ModuleKGError, UnknownNameError, UnknownPathError, nearest, shown
+from modulekg_widgets.engine.identity.hierarchy import hierarchy
+from modulekg_widgets.engine.pruning.importance.importance import criteria
+from modulekg_widgets.engine.pruning.plan.draft import AxisMasks
+from modulekg_widgets.engine.pruning.plan.plan_file import load_plan
+from modulekg_widgets.engine.pruning.plan.plan_folder import PlanFolder
+from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
+from modulekg_widgets.engine.views.mask_payload import failed_report, mask_payload, report_payload
+from modulekg_widgets.engine.views.payload import text
+from modulekg_widgets.engine.views.pictures.masks import svg
+from modulekg_widgets.widgets.mask_editor.messages import MaskMessages
+from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
+from modulekg_widgets.widgets.shared.main_thread import in_main_thread, when_idle
+
+SCOPES = ("local", "global")
+KEYWORDS = (
+    "args", "kwargs", "optimizer", "plan", "importance", "scope", "locked", "axis", "selected", "path", "folder",
+)  # fmt: skip
+IN_MESSAGES = {"dropped", "revision"}  # edits travel as messages; these traits are for a page that comes later
+MASKED, CUT = "masked", "cut"
+
+
+class Operation(NamedTuple):
+    """What has been done to the model."""
+
+    stage: str
+    receipt: Any
+    plan: PruningPlan
+
+
+class MaskEditor(ModuleKGWidget):
+    """Which indices of each axis of `model` go: brush them out, see what it saves, mask or cut: `MaskEditor(model, x)`.
+
+    `args` and `kwargs` are what its forward takes; the model is traced, and changes only by `mask`, `cut` and `undo`
+    (the state of `optimizer` is cut along). `plan` is what the editor starts with, `importance` a registered name, a
+    criterion or a function of a group.
+
+    These can be read and set at any time, here and in the browser: `plan` (a `PruningPlan`, or None where nothing
+    goes), `importance` (a name), `scope` of the ratio ("local" or "global"), `locked` (names of axes that gestures
+    leave alone), `axis` (a name from `graph.axes`, or None), `selected` (a dotted path or None) and `path` (the file
+    that the page offers). The page writes and reads plans below `folder` alone, by names that end in .json; without
+    it that is the folder of an absolute `path`, or else the working folder.
+    Raises `TraceError`, `CutError`, `UnknownKeywordError`, `UnknownAxisError`, `UnknownNameError`, `UnknownPathError`.
+    """
+
+    of_kernel = frozenset({"payload", "dropped", "scores", "revision", "report", "stage", "operations", "graphs"})
+    _model_name = Unicode("MaskEditorModel").tag(sync=True)
+    _view_name = Unicode("MaskEditorView").tag(sync=True)
+
+    payload = Dict().tag(sync=True)
+    dropped = Bytes().tag(sync=True)
+    scores = Bytes().tag(sync=True)
+    revision = Int(0).tag(sync=True)
+    report = Dict().tag(sync=True)
+    stage = Unicode("").tag(sync=True)
+    operations = Int(0).tag(sync=True)
+    importance = Unicode("l1").tag(sync=True, to_json=lambda v, w: text(v))
+    scope = Unicode("local").tag(sync=True)
+    locked = List(Unicode()).tag(sync=True, to_json=lambda v, w: [text(name) for name in v])
+    axis = Unicode(None, allow_none=True).tag(sync=True, to_json=lambda v, w: None if v is None else text(v))
+    selected = Unicode(None, allow_none=True).tag(sync=True, to_json=lambda v, w: None if v is None else text(v))
+    path = Unicode("plan.modulekg.json").tag(sync=True, to_json=lambda v, w: text(v))
+    graphs = List().tag(sync=True, **widget_serialization)
+
+    def __init__(
+        self,
+        model: Any,
+        args: Any = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        optimizer: Any = None,
+        plan: PruningPlan | None = None,
+        importance: Any = "l1",
+        scope: str = "local",
+        locked: Sequence[str] = (),
+        axis: str | None = None,
+        selected: str | None = None,
+        path: str | Path = "plan.modulekg.json",
+        folder: str | Path | None = None,
+        layout: Any = None,
+        **unknown: Any,
+    ) -> None:
+        check_keywords("MaskEditor", unknown, KEYWORDS)
+        self._model, self._args, self._kwargs, self._optimizer = model, args, kwargs, optimizer
+        self._title = hierarchy(model).root.class_name
+        self._applied: list[Operation] = []
+        self._criteria: dict[str, Any] = {name: name for name in criteria}
+        self._scored: tuple[str, bytes] = ("", b"")
+        self._plans = PlanFolder(Path(path).parent if folder is None and Path(path).is_absolute() else folder)
+        self._path_of_page: str | None = None
+        self._masks, self._generation = AxisMasks(trace(model, args, kwargs)), 1
+        if plan is not None:
+            self._masks.take(_checked(plan))
+        name = self._offered(importance)
+        super().__init__(
+            **self._contents(),
+            importance=name,
+            scope=scope,
+            locked=[locked] if isinstance(locked, str) else list(locked),
+            axis=axis,
+            selected=selected,
+            path=str(path),
+            **({} if layout is None else {"layout": layout}),
+        )
+        if plan is not None:
+            self._check()
+        self.on_msg(MaskMessages(self).heard)
+
+    def __repr__(self) -> str:
+        masks = vars(self).get("_masks")
+        if masks is None:
+            return "<MaskEditor, closed>"
+        before, after = masks.sizes()
+        gone = f"{len(masks.dropped)} axes lose indices, parameters {before.params:,} → {after.params:,}"
+        return f"<MaskEditor of {shown(self._title)}: {gone}{self.stage and f', {self.stage}'}>"
+
+    # ------------------------------------------------------------ the plan
+
+    @property
+    def plan(self) -> PruningPlan | None:
+        """What goes, corrected by a dry run; None where nothing goes. Raises `CutError` when no plan runs."""
+        return self._check()
+
+    @plan.setter
+    def plan(self, plan: PruningPlan | None) -> None:
+        self._masks.take(None if plan is None else _checked(plan))
+        self._show_draft()
+        self._check()
+
+    @property
+    def graph(self) -> DataflowGraph:
+        """The traced model as it is now; a cut makes another one."""
+        return self._masks.graph
+
+    def mask(self) -> None:
+        """Set what goes to zero in the model; what an earlier mask had set is put back. `undo` takes it back."""
+        plan = self._wanted()
+        before = self._applied[-1] if self.stage == MASKED else None
+        if before is not None:
+            before.receipt.restore()
+            self._applied.pop()
+        try:
+            self._put_mask(plan)
+        except BaseException:
+            if before is not None:
+                self._put_mask(before.plan)
+            raise
+        self._tell_stage()
+
+    def _put_mask(self, plan: PruningPlan) -> None:
+        self._applied.append(Operation(MASKED, plan.mask(self._model), plan))
+
+    def cut(self) -> None:
+        """Cut the model, and the optimizer's state along; the editor goes on with the smaller model."""
+        plan = self._wanted()
+        self._applied.append(Operation(CUT, plan.cut(self._model, self._optimizer), plan))
+        self._tell_stage()
+        self._start_anew()
+
+    def undo(self) -> None:
+        """Make the model byte for byte as before the last `mask` or `cut`; the plan of that cut comes back.
+
+        Raises `CutError` where there was none, or when the model is not as that left it.
+        """
+        if not self._applied:
+            raise CutError("there is nothing to undo: neither mask() nor cut() has changed the model")
+        self._applied[-1].receipt.undo()
+        undone = self._applied.pop()
+        self._tell_stage()
+        if undone.stage == CUT:
+            self._start_anew(undone.plan)
+
+    def save(self, path: str | Path | None = None) -> None:
+        """Write the plan as JSON; `mk.load_plan` reads it. Raises `CutError` and `PlanFileError`."""
+        plan = self._wanted()
+        if path is None and self.path == self._path_of_page:
+            self._plans.save(plan, self.path)
+        else:
+            plan.save(self._plans.path(self.path) if path is None else path)
+
+    def load(self, path: str | Path | None = None) -> None:
+        """Take the plan that `save` or `plan.save` wrote. Raises `PlanFileError`, and `CutError` for another model."""
+        if path is None and self.path == self._path_of_page:
+            self.plan = self._plans.load(self.path)
+        else:
+            self.plan = load_plan(self._plans.path(self.path) if path is None else path)
+
+    def _name_by_page(self, path: Any) -> None:
+        """From now on `path` is the page's choice, also where Python saves without a name of its own."""
+        if path != self.path:
+            self._path_of_page = self._plans.checked(path)
+
+    def rank_by(self, importance: Any) -> None:
+        """Shade and choose by a registered name, a criterion or a function of a group; raises `CutError`."""
+        known = dict(self._criteria)
+        name = self._offered(importance)
+        self._scored = ("", b"")
+        try:
+            self._score(name)
+        except BaseException:
+            self._criteria = known  # what cannot rank is not offered
+            raise
+        self.payload = {**self.payload, "importances": [text(each) for each in self._criteria]}
+        self.importance, self.scores = name, self._scored[1]
+
+    def close(self) -> None:
+        """Remove the widget with its links and let go of the model, its trace and what could be undone."""
+        for name in ("_model", "_args", "_kwargs", "_optimizer", "_masks"):
+            setattr(self, name, None)
+        self._applied = []
+        super().close()
+
+    def _wanted(self) -> PruningPlan:
+        plan = self._check()
+        if plan is None:
+            raise CutError("nothing goes: drop indices first, in the browser or by editor.plan = mk.plan(…)")
+        return plan
+
+    def _check(self) -> PruningPlan | None:
+        """The plan of the draft; the page is told what the dry run made of it."""
+        masks = self._masks
+        try:
+            report = masks.report()
+        except CutError as error:
+            self.report = failed_report(masks.revision, error)
+            raise
+        self.report = {} if report is None else report_payload(masks.revision, report, masks.axes)
+        return None if report is None else report.plan
+
+    # ----------------------------------------------------------- the state
+
+    def _contents(self) -> dict[str, Any]:
+        masks = self._masks
+        return {
+            "payload": mask_payload(masks, self._title, self._criteria, self._generation),
+            "dropped": masks.packed(),
+            "revision": masks.revision,
+            "report": {},
+        }
+
+    def _start_anew(self, plan: PruningPlan | None = None) -> None:
+        """Trace the model as it has become, and show it here and in the graphs that are linked."""
+        masks = AxisMasks(trace(self._model, self._args, self._kwargs))
+        masks.take(plan)
+        self._masks, self._generation = masks, self._generation + 1
+        known = {axis.name for axis in masks.axes}
+        self._scored = ("", b"")
+        self._score(self.importance)
+        with self.hold_sync():
+            self.locked = [name for name in self.locked if name in known]
+            self.axis = self.axis if self.axis in known else None
+            for name, value in {**self._contents(), "scores": self._scored[1]}.items():
+                self.set_trait(name, value)
+        self.send_state(list(IN_MESSAGES))
+        if plan is not None:
+            self._check()
+        for graph in self.graphs:
+            graph.refresh(self._model, self._args, self._kwargs)
+
+    def _show_draft(self, refused: str | None = None, why: str | None = None) -> None:
+        """Send the whole draft."""
+        self._keep_draft()
+        content = {"type": "mask", "revision": self.revision, "refused": refused, "text": why}
+        self.send(content, [self.dropped])
+
+    def _keep_draft(self) -> None:
+        self.set_trait("dropped", self._masks.packed())
+        self.set_trait("revision", self._masks.revision)
+
+    def _tell_stage(self) -> None:
+        self.stage = self._applied[-1].stage if self._applied else ""
+        self.operations = len(self._applied)
+
+    def _should_send_property(self, key: str, value: Any) -> bool:
+        return key not in IN_MESSAGES and super()._should_send_property(key, value)
+
+    def set_state(self, sync_data: dict[str, Any]) -> None:
+        """Take what the page has set; what cannot be is put back, and said there."""
+        wanted = dict(sync_data)
+        if "importance" in wanted and not in_main_thread():  # beside a running cell: some importances run the model
+            name = wanted.pop("importance")
+            when_idle(lambda: self.set_state({"importance": name}))
+        try:
+            if "path" in wanted:
+                self._name_by_page(wanted["path"])
+            super().set_state(wanted)
+        except (ModuleKGError, TraitError) as error:
+            self.send_state([name for name in wanted if name in self.keys])
+            self.send({"type": "failed", "action": "set", "text": text(str(error))})
+
+    # ---------------------------------------------------------- importance
+
+    def _offered(self, importance: Any) -> str:
+        """The name of an importance, which is from now on one of those that the page offers."""
+        if isinstance(importance, str):
+            return importance
+        name = getattr(importance, "__name__", type(importance).__name__)
+        self._criteria[name] = importance
+        return name
+
+    def _score(self, name: str) -> None:
+        if self._scored[0] != name:
+            if name not in self._criteria:
+                raise UnknownNameError(f"there is no importance {shown(name)!r}: {nearest(name, self._criteria)}")
+            self._scored = (name, self._masks.scores(self._criteria[name]))
+
+    @validate("importance")
+    def _check_importance(self, proposal: Any) -> str:
+        self._score(proposal["value"])
+        return proposal["value"]
+
+    @observe("importance")
+    def _show_scores(self, change: Any) -> None:
+        self.scores = self._scored[1]
+
+    # -------------------------------------------------------------- checks
+
+    @validate("scope")
+    def _check_scope(self, proposal: Any) -> str:
+        value = proposal["value"]
+        if value not in SCOPES:
+            raise UnknownNameError(f"there is no scope {shown(value)!r}: {nearest(value, SCOPES)}")
+        return value
+
+    @validate("axis")
+    def _check_axis(self, proposal: Any) -> str | None:
+        value = proposal["value"]
+        return None if value is None else self._known_axis(value)
+
+    @validate("locked")
+    def _check_locked(self, proposal: Any) -> list[str]:
+        return [self._known_axis(name) for name in dict.fromkeys(proposal["value"])]
+
+    def _known_axis(self, name: str) -> str:
+        masks = self._masks
+        escaped = {text(axis.name): axis.name for axis in masks.axes}
+        return masks.axes[masks.number(escaped.get(name, name))].name
+
+    @validate("selected")
+    def _check_selected(self, proposal: Any) -> str | None:
+        value = proposal["value"]
+        if value is None:
+            return None
+        modules = self._masks.graph.modules
+        known = {text(path): path for path in modules}
+        found = known.get(text(value))
+        if found is None:
+            raise UnknownPathError(f"there is no module {shown(value)!r}: {nearest(value, modules)}")
+        return found
+
+    def _static_picture(self) -> str:
+        return svg(self._masks, self._title)
+
+
+def _checked(plan: Any) -> PruningPlan:
+    if not isinstance(plan, PruningPlan):
+        raise WidgetValueError(f"the plan is a PruningPlan or None: a {shown(type(plan).__name__)} was passed")
+    return plan

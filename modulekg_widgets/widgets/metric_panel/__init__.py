@@ -1,0 +1,1 @@
+"""MetricPanel: the values of trainings, live."""

@@ -1,0 +1,290 @@
+"""MetricPanel: the values of one or several trainings to look at while they run."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from traitlets import Bool, Dict, Int, List, Unicode, observe, validate
+
+from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError, nearest, shown
+from modulekg_widgets.engine.monitoring.readings import PHASES, Slot
+from modulekg_widgets.engine.monitoring.run import Run
+from modulekg_widgets.engine.views.metric_reader import Updates
+from modulekg_widgets.engine.views.metric_update import MOST_POINTS, parts
+from modulekg_widgets.engine.views.payload import text
+from modulekg_widgets.engine.views.pictures.metrics import Shown, svg
+from modulekg_widgets.widgets.metric_panel.links import Colouring
+from modulekg_widgets.widgets.metric_panel.stream import MetricStream
+from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
+from modulekg_widgets.widgets.workbench.linking import join
+
+if TYPE_CHECKING:
+    from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
+
+SCHEMA_VERSION = 1
+VIEWS = ("lines", "heatmap", "histogram")
+SHOWN_PHASES = (*PHASES, "both")
+KEYWORDS = ("metric", "modules", "selected", "view", "window", "log_scale", "paused", "phase")
+
+Source: TypeAlias = "Run | str | Path"
+
+
+class MetricPanel(ModuleKGWidget):
+    """The values of trainings as lines, heat map or histograms, also while they run: `display(MetricPanel(monitor))`.
+
+    `runs` is a monitor, a recorded run, the path of a recorded file, or several of these.
+
+    These can be read and set at any time, here and in the browser: `metric` ("" is the first that comes), `modules`
+    (the dotted paths that are drawn; [] is the selected module, or the first eight), `selected` (a dotted path or
+    None), `view` ("lines", "heatmap" or "histogram"), `window` (the last steps only, or None), `log_scale`, `paused`
+    and `phase` ("train", "eval" or "both"). `metric` and `modules` take what the runs have values of so far, and any
+    name before there is a value; `selected` takes any module, as a model has more of them than are measured.
+    Raises `UnknownKeywordError`, `UnknownNameError`, `UnknownPathError` and `WidgetValueError`.
+    """
+
+    _model_name = Unicode("MetricPanelModel").tag(sync=True)
+    _view_name = Unicode("MetricPanelView").tag(sync=True)
+
+    payload = Dict().tag(sync=True)
+    selected = Unicode(None, allow_none=True).tag(sync=True, to_json=lambda v, w: None if v is None else text(v))
+    metric = Unicode("").tag(sync=True, to_json=lambda v, w: text(v))
+    modules = List(Unicode()).tag(sync=True, to_json=lambda v, w: [text(path) for path in v])
+    view = Unicode("lines").tag(sync=True)
+    window = Int(None, allow_none=True).tag(sync=True)
+    log_scale = Bool(False).tag(sync=True)
+    paused = Bool(False).tag(sync=True)
+    phase = Unicode("train").tag(sync=True)
+
+    def __init__(
+        self,
+        runs: Source | Iterable[Source],
+        *,
+        metric: str | None = None,
+        modules: Sequence[str] | None = None,
+        selected: str | None = None,
+        view: str = "lines",
+        window: int | None = None,
+        log_scale: bool = False,
+        paused: bool = False,
+        phase: str = "train",
+        layout: Any = None,
+        **unknown: Any,
+    ) -> None:
+        check_keywords("MetricPanel", unknown, KEYWORDS)
+        self._runs = _opened(runs)
+        self._colourings: list[Colouring] = []
+        self._stream = MetricStream(self._runs, self._send_update, self._looked)
+        weakref.finalize(self, self._stream.stop)
+        super().__init__(
+            payload={
+                "schema_version": SCHEMA_VERSION,
+                "kind": "metric_panel",
+                "runs": _told_apart([text(run.name) for run in self._runs]),
+                "limit": MOST_POINTS,
+            },
+            metric=metric or "",
+            modules=[modules] if isinstance(modules, str) else list(modules or ()),
+            selected=selected,
+            view=view,
+            window=window,
+            log_scale=log_scale,
+            paused=paused,
+            phase=phase,
+            **({} if layout is None else {"layout": layout}),
+        )
+        if getattr(self.comm, "kernel", None) is not None:
+            self._stream.start()
+
+    def __repr__(self) -> str:
+        names = ", ".join(shown(run.name, 30) for run in self._runs[:3]) + (", …" if len(self._runs) > 3 else "")
+        series = sum(len(run.history.slots) for run in self._runs)
+        return f"<MetricPanel of {names}: {series} series, metric={self.metric!r}, selected={self.selected!r}>"
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The runs that the panel shows."""
+        return tuple(self._runs)
+
+    # -------------------------------------------------------------- checks
+
+    @validate("metric")
+    def _check_metric(self, proposal: Any) -> str:
+        return self._known_metric(proposal["value"])
+
+    @validate("selected")
+    def _check_selected(self, proposal: Any) -> str | None:
+        value = proposal["value"]
+        return None if value is None else self._known_modules().get(text(value), value)  # an escape is a name again
+
+    @validate("modules")
+    def _check_modules(self, proposal: Any) -> list[str]:
+        known, paths = self._known_modules(), list[str](proposal["value"])
+        for path in paths:
+            if known and text(path) not in known:
+                raise UnknownPathError(f"no run has values of module {shown(path)!r} so far: {nearest(path, known)}")
+        return [known.get(text(path), path) for path in paths]
+
+    @validate("view", "phase")
+    def _check_option(self, proposal: Any) -> str:
+        name, value = proposal["trait"].name, proposal["value"]
+        options = VIEWS if name == "view" else SHOWN_PHASES
+        if value not in options:
+            raise UnknownNameError(f"there is no {name} {shown(value)!r}: {nearest(value, options)}")
+        return value
+
+    @validate("window")
+    def _check_window(self, proposal: Any) -> int | None:
+        value = proposal["value"]
+        if value is not None and value < 1:
+            raise WidgetValueError(f"the window is a count of steps, or None for all of them: {value} was passed")
+        return value
+
+    def _known_metric(self, name: str) -> str:
+        known = {text(part.metric): part.metric for slot in self._slots() for part in parts(slot.metric, slot.form)}
+        if name and known and text(name) not in known:
+            raise UnknownNameError(f"no run has values of {shown(name)!r} so far: {nearest(name, known)}")
+        return known.get(text(name), name)
+
+    def _known_modules(self) -> dict[str, str]:
+        """The modules that have values, by their names as the browser has them."""
+        return {text(slot.module): slot.module for slot in self._slots()}
+
+    def _slots(self) -> list[Slot]:
+        return [slot for run in self._runs for slot in list(run.history.slots)]
+
+    # -------------------------------------------------------------- what goes on
+
+    def replay(self, speed: float | None = 20.0) -> None:
+        """Show the runs once more from their beginning, `speed` recorded steps a second; None: all at once.
+
+        Raises `WidgetValueError` for a speed that is not above 0.
+        """
+        if speed is not None and (isinstance(speed, bool) or not isinstance(speed, int | float) or not speed > 0):
+            raise WidgetValueError(f"the speed is a number of steps a second above 0, or None: {speed!r} was passed")
+        self._stream.replay(speed)
+
+    def link(self, graph: ModelGraph) -> None:
+        """Join `selected` of the panel and of a `ModelGraph`, both ways; in the page also while the kernel is busy.
+
+        Raises `WidgetValueError` for anything else than a `ModelGraph`.
+        """
+        _check_graph(graph)
+        join("selected", graph, self)
+
+    def colour(self, graph: ModelGraph, metric: str | None = None, phase: str = "train") -> None:
+        """Colour a `ModelGraph` by the latest value of `metric` of each module, twice a second while values come.
+
+        None is the metric that the panel shows. With several runs the first one that has the metric counts. A second
+        call with the same graph replaces the first. Raises `UnknownNameError` and `WidgetValueError`.
+        """
+        _check_graph(graph)
+        if metric is not None:
+            metric = self._known_metric(metric)
+        if phase not in PHASES:
+            raise UnknownNameError(f"there is no phase {shown(phase)!r}: {nearest(phase, PHASES)}")
+        kept = [one for one in self._colourings if one.graph is not None and one.graph is not graph]
+        colouring = Colouring(graph, metric, phase)
+        known = Updates(self._runs)
+        known.next()
+        self._colour(colouring, known)  # what is there already needs no page that looks
+        self._colourings = [*kept, colouring]
+        graph.color_by = "overlay"
+
+    def close(self) -> None:
+        """Stop the thread and remove the widget and its links; the runs and the graphs stay."""
+        stream = vars(self).get("_stream")  # a constructor that raised has none
+        if stream is not None:
+            stream.stop()
+        super().close()
+
+    # -------------------------------------------------------------- the stream
+
+    def _send_update(self, content: Mapping[str, Any], buffers: list[bytes]) -> None:
+        self.send(content, buffers)
+
+    def _looked(self, updates: Updates) -> None:
+        """Bring the colours up to date; this runs in the stream's thread."""
+        for colouring in self._colourings:
+            self._colour(colouring, updates)
+
+    def _colour(self, colouring: Colouring, updates: Updates) -> None:
+        colouring.update(lambda one: updates.latest(self.metric if one.metric is None else one.metric, one.phase))
+
+    @observe("comm")
+    def _hear(self, change: Any) -> None:
+        comm = change["new"]
+        if comm is None:
+            return
+        self.on_msg(self._heard, remove=True)
+        self.on_msg(self._heard)
+        if hasattr(comm, "handle_msg"):
+            comm.handle_msg = partial(_handle, weakref.ref(self), comm.handle_msg)
+
+    def _heard(self, widget: Any, content: Any, buffers: Any) -> None:
+        self._stream.start()  # a page has it, whatever it was displayed in
+        self._stream.heard(content)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        self._stream.start()
+        return super()._repr_mimebundle_(**kwargs)
+
+    def _static_picture(self) -> str:
+        return svg(
+            self._runs,
+            Shown(self.metric, self.modules, self.selected, self.phase, self.window, self.log_scale),
+        )
+
+
+def _handle(panel: weakref.ref[MetricPanel], handle: Callable[[Any], None], message: Any) -> None:
+    """Take the page's answers without what IPython does around a cell.
+
+    Where they are heard beside a running cell, in a subshell, its half-drawn figures would be shown and lost.
+    """
+    owner, data = panel(), message["content"]["data"]
+    if owner is not None and data.get("method") == "custom":
+        owner._handle_msg(message)
+    else:
+        handle(message)
+
+
+def _opened(runs: Source | Iterable[Source]) -> list[Run]:
+    sources = [runs] if isinstance(runs, Run | str | Path) or not isinstance(runs, Iterable) else list(runs)
+    if not sources:
+        raise WidgetValueError("MetricPanel shows one run at least: pass a monitor or the path of a recorded file")
+    return [_run(source) for source in sources]
+
+
+def _run(source: Any) -> Run:
+    if isinstance(source, Run):
+        return source
+    if isinstance(source, str | Path):
+        from modulekg_widgets.engine.monitoring.sinks.recording import load_recording
+
+        return load_recording(source)
+    kind = shown(type(source).__name__)
+    raise WidgetValueError(
+        f"MetricPanel shows monitors, recorded runs and the paths of recorded files: {kind} was passed"
+    )
+
+
+def _told_apart(names: Sequence[str]) -> list[str]:
+    """The names, a later one of two that are equal with its number."""
+    found: list[str] = []
+    for name in names:
+        unique, count = name, 1
+        while unique in found:
+            count += 1
+            unique = f"{name} ({count})"
+        found.append(unique)
+    return found
+
+
+def _check_graph(graph: Any) -> None:
+    from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
+
+    if not isinstance(graph, ModelGraph):
+        raise WidgetValueError(f"a ModelGraph is wanted: a {shown(type(graph).__name__)} was passed")

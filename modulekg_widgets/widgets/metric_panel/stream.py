@@ -1,0 +1,178 @@
+"""Sends a MetricPanel's updates from a thread of its own, no faster than the page takes them."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from modulekg_widgets.engine.monitoring.run import Run
+from modulekg_widgets.engine.views.metric_reader import Updates
+from modulekg_widgets.engine.views.metric_update import Update
+
+PERIOD = 0.05  # seconds between two looks at the runs, and between two messages at least
+IDLE_PERIOD = 0.25  # where nothing has come for a while
+IDLE_AFTER = 5.0
+UNHEARD_PERIOD = 0.1  # between two messages when the page's answers are not heard: the kernel is busy
+IN_FLIGHT = 8  # messages that may be unanswered while answers are heard
+PATIENCE = 0.5  # seconds without an answer after which none is expected
+MOST_ANSWERS = 2  # between two looks, to messages that went out one by one
+READING = 0.015  # seconds of the thread's own time for one message
+
+Send: TypeAlias = Callable[[dict[str, Any], list[bytes]], None]
+
+log = logging.getLogger("modulekg_widgets")
+
+
+class MetricStream:
+    """Looks at `runs` and gives `send` what is new; `looked` is called after each look that has read all there is.
+
+    Both are bound methods, and held weakly: the thread ends with their owner.
+    """
+
+    def __init__(self, runs: Sequence[Run], send: Send, looked: Callable[[Updates], None]) -> None:
+        self.updates = Updates(runs)
+        self._send = weakref.WeakMethod(send)
+        self._looked = weakref.WeakMethod(looked)
+        self._seq = self._heard = self._counted = 0
+        self._sent_at = self._heard_at = self._news_at = -math.inf
+        self._is_reset = True  # what is sent next begins anew
+        self._reset_seq = 0  # the last message that began anew
+        self._asked_at: float | None = None  # when the page asked for everything
+        self._must_rewind = False
+        self._replay: tuple[float, float | None] | None = None  # steps a second, since when
+        self._thread: threading.Thread | None = None
+        self._is_stopped = False
+        self._has_failed = False
+        self._starting = threading.Lock()
+        self._wake = threading.Event()
+        self._process = os.getpid()
+
+    # -------------------------------------------------------------- from any thread
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        """Start the thread; a stopped stream stays stopped."""
+        with self._starting:  # the page may be heard in a thread of its own
+            if self._thread is None and not self._is_stopped:
+                self._thread = threading.Thread(target=_run, args=(weakref.ref(self), self._wake), daemon=True)
+                self._thread.name = "modulekg-metrics"
+                self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and wait until it has ended."""
+        self._is_stopped = True
+        if self._thread is None or os.getpid() != self._process:  # a forked process has the object without the thread
+            return
+        self._wake.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join(5)
+
+    def heard(self, message: Any, now: float | None = None) -> None:
+        """Take the page's answer: {"kind": "ack", "seq": n} or {"kind": "resync"}; anything else is nothing."""
+        kind = message.get("kind") if isinstance(message, dict) else None
+        now = time.monotonic() if now is None else now
+        if kind == "resync":
+            self._asked_at = now
+        elif kind == "ack" and type(message.get("seq")) is int and self._heard < message["seq"] <= self._seq:
+            if self._heard < self._reset_seq <= message["seq"]:
+                self._asked_at = None  # the page asked before it had this one, which gave it everything
+            self._heard, self._heard_at = message["seq"], now
+
+    def replay(self, speed: float | None) -> None:
+        """Begin anew, with `speed` recorded steps a second; None: with all of them."""
+        self._replay = None if speed is None or math.isinf(speed) else (speed, None)
+        self._must_rewind = True
+        self._wake.set()
+
+    # -------------------------------------------------------------- in the thread
+
+    def look(self, now: float) -> float:
+        """Send what is new, if anything is and the page may take it; seconds until the next look."""
+        answers, self._counted = self._heard - self._counted, self._heard
+        if not self._may_send(now, answers):
+            return PERIOD
+        must_answer = self._must_rewind or self._is_asked(now)
+        if must_answer:
+            self._must_rewind, self._asked_at, self._is_reset = False, None, True
+            self.updates.rewind()
+        update = self.updates.next(READING, self._due(now))
+        if update is not None or must_answer:
+            self._seq, self._sent_at, self._news_at = self._seq + 1, now, now
+            is_reset, self._is_reset = self._is_reset, False
+            if is_reset:
+                self._reset_seq = self._seq
+            self._give(update or Update({}, []), is_reset)
+        looked = self._looked()
+        if looked is not None and self.updates.behind == 0:
+            looked(self.updates)
+        return PERIOD if now - self._news_at < IDLE_AFTER else IDLE_PERIOD
+
+    def _give(self, update: Update, is_reset: bool) -> None:
+        send = self._send()
+        if send is not None:
+            try:
+                send({"kind": "update", "seq": self._seq, "reset": is_reset, **update.content}, update.buffers)
+            except Exception:
+                self._must_rewind = True  # what was lost is in none of the later messages
+                raise
+
+    def _may_send(self, now: float, answers: int) -> bool:
+        """Whether it is time, given how many messages were answered since the last look."""
+        if self._seq - self._heard < IN_FLIGHT:
+            return now - self._sent_at >= PERIOD
+        # a kernel that was busy hears the old answers faster than messages can be sent: the page is not slow
+        if now - self._heard_at < PATIENCE and answers <= MOST_ANSWERS:
+            return False
+        return now - self._sent_at >= UNHEARD_PERIOD
+
+    def _is_asked(self, now: float) -> bool:
+        """Whether the page wants everything, and no message is on its way to it that has everything already.
+
+        A kernel that was busy hears late what a page asked for before its first message came.
+        """
+        if self._asked_at is None:
+            return False
+        return self._heard >= self._reset_seq or now - self._asked_at >= PATIENCE
+
+    def _due(self, now: float) -> float:
+        """How many steps of each run may have been sent by now."""
+        if self._replay is None:
+            return math.inf
+        speed, since = self._replay
+        if since is None:
+            self._replay = speed, now
+            return 1
+        if self.updates.behind == 0:
+            self._replay = None
+        return 1 + math.floor((now - since) * speed)
+
+    def fail(self) -> None:
+        """Say once why an update could not be made or sent."""
+        if not self._has_failed:
+            log.warning("a MetricPanel could not be brought up to date", exc_info=True)
+        self._has_failed = True
+
+
+def _run(reference: weakref.ref[MetricStream], wake: threading.Event) -> None:
+    """Look again and again, without keeping the stream alive in between."""
+    while True:
+        stream = reference()
+        if stream is None or stream._is_stopped:
+            return
+        try:
+            pause = stream.look(time.monotonic())
+        except Exception:  # noqa: BLE001 - whatever goes wrong with a picture, the training goes on
+            stream.fail()
+            pause = IDLE_PERIOD
+        del stream
+        wake.wait(pause)
+        wake.clear()

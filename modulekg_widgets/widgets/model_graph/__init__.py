@@ -1,0 +1,1 @@
+"""ModelGraph: the hierarchy of a model."""

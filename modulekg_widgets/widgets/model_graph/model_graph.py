@@ -1,0 +1,252 @@
+"""ModelGraph: the hierarchy of a model to look at, click through, search and colour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from traitlets import Dict, List, Unicode, validate
+
+from modulekg_widgets.engine.errors import UnknownAxisError, UnknownNameError, UnknownPathError, nearest, shown
+from modulekg_widgets.engine.identity.diff import HierarchyDiff
+from modulekg_widgets.engine.identity.hierarchy import hierarchy
+from modulekg_widgets.engine.views.opening import first_opening
+from modulekg_widgets.engine.views.payload import model_payload, number, text
+from modulekg_widgets.engine.views.pictures.hierarchy import svg
+from modulekg_widgets.widgets.model_graph.tracing import add_trace
+from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
+
+if TYPE_CHECKING:
+    from ipycytoscape import CytoscapeWidget
+
+VIEWS = ("hierarchy", "dataflow", "operators", "deduplicated", "diff")
+TRACED_VIEWS = ("dataflow", "operators")
+LARGEST_PICTURE = 90_000  # characters of the picture that goes into every saved notebook
+KEYWORDS = ("args", "kwargs", "compare", "selected", "axis", "expanded", "color_by", "query", "view", "overlay")
+
+
+class ModelGraph(ModuleKGWidget):
+    """The hierarchy of `model` as a graph: `display(ModelGraph(model))`.
+
+    Runs no code of the model and keeps no reference to it. With `args` or `kwargs`, what its forward takes, one forward
+    pass is traced (`mk.trace`): data edges with shapes, FLOPs, axes, and the views "dataflow" and "operators"; where it
+    fails, `error` says why and the graph ends there. `compare` is a second model for `view="diff"`.
+
+    These can be read and set at any time, here and in the browser: `selected` (a dotted path or None), `axis` (a name
+    from `graph.axes`, or None), `expanded` (the paths of the open containers), `color_by` (a column, "occurrences",
+    "overlay" or "pruned", what a linked `MaskEditor` drops), `query`, `view` and `overlay` ({path: number}).
+    Raises `NotAModuleError`, `UnknownKeywordError`, `UnknownPathError` and `UnknownAxisError`.
+    """
+
+    _model_name = Unicode("ModelGraphModel").tag(sync=True)
+    _view_name = Unicode("ModelGraphView").tag(sync=True)
+
+    payload = Dict().tag(sync=True)
+    selected = Unicode(None, allow_none=True).tag(sync=True, to_json=lambda v, w: None if v is None else text(v))
+    axis = Unicode(None, allow_none=True).tag(sync=True)
+    expanded = List(Unicode()).tag(sync=True, to_json=lambda v, w: [text(path) for path in v])
+    color_by = Unicode("none").tag(sync=True)
+    query = Unicode("").tag(sync=True, to_json=lambda v, w: text(v))
+    view = Unicode("hierarchy").tag(sync=True)
+    overlay = Dict().tag(sync=True, to_json=lambda v, w: {text(path): number(value) for path, value in v.items()})
+
+    def __init__(
+        self,
+        model: Any,
+        args: Any = None,
+        kwargs: Any = None,
+        *,
+        compare: Any = None,
+        selected: str | None = None,
+        axis: str | None = None,
+        expanded: Sequence[str] | None = None,
+        color_by: str = "none",
+        query: str = "",
+        view: str = "hierarchy",
+        overlay: Mapping[str, Any] | None = None,
+        layout: Any = None,
+        **unknown: Any,
+    ) -> None:
+        check_keywords("ModelGraph", unknown, KEYWORDS)
+        payload = self._read(model, args, kwargs, compare)
+        opened = [self._paths.path(node) for node in first_opening(payload)] if expanded is None else list(expanded)
+        super().__init__(
+            payload=payload,
+            selected=selected,
+            axis=axis,
+            expanded=opened,
+            color_by=color_by,
+            query=query,
+            view=view,
+            overlay=dict(overlay or {}),
+            **({} if layout is None else {"layout": layout}),
+        )
+
+    def _read(self, model: Any, args: Any, kwargs: Any, compare: Any = None) -> dict[str, Any]:
+        """The payload of a model, whose paths are from now on those that exist."""
+        modules = hierarchy(model)
+        difference = None if compare is None else HierarchyDiff(modules, hierarchy(compare))
+        payload = model_payload(modules, difference)
+        if args is not None or kwargs is not None:
+            add_trace(payload, modules, model, () if args is None else args, kwargs)
+        self._paths = modules.walk.paths_alone()
+        # a path with a lone surrogate comes back from the browser as its escape
+        self._escaped = {text(path): path for path in map(self._paths.path, self._paths_with_surrogates())}
+        return payload
+
+    def refresh(self, model: Any, args: Any = None, kwargs: Any = None) -> None:
+        """Show `model` instead, as after a cut; selection, open containers and axis stay where they still exist."""
+        payload = self._read(model, args, kwargs)
+        with self.hold_sync():
+            self.payload = payload
+            self.expanded = [path for path in self.expanded if self._paths.find(path) is not None]
+            self.overlay = {path: value for path, value in self.overlay.items() if self._paths.find(path) is not None}
+            if self.selected is not None and self._paths.find(self.selected) is None:
+                self.selected = None
+            if self.axis not in (payload["axes"] or {"name": ()})["name"]:
+                self.axis = None
+            if (not payload["flow"] and self.view in TRACED_VIEWS) or self.view == "diff":
+                self.view = "hierarchy"
+
+    def __repr__(self) -> str:
+        title, count = shown(self.payload.get("title", "")), len(self._paths)
+        return f"<ModelGraph of {title}: {count} modules, selected={self.selected!r}>"
+
+    @property
+    def error(self) -> str | None:
+        """Why the forward pass could not be traced to its end; None when it was, or when there were no inputs."""
+        return self.payload.get("error")
+
+    def _fingerprint_of(self, path: str | None) -> str | None:
+        """The fingerprint of the module at `path`; None where there is no such module."""
+        index = None if path is None else self._paths.find(path)
+        return None if index is None else self._digests[self.payload["nodes"]["entity"][index]]
+
+    def _path_of(self, fingerprint: str) -> str | None:
+        """The first path with this fingerprint; None where no module has it."""
+        if fingerprint not in self._digests:
+            return None
+        entity = self._digests.index(fingerprint)
+        return self._paths.path(self.payload["nodes"]["entity"].index(entity))
+
+    @property
+    def _digests(self) -> list[str]:
+        return self.payload["entities"]["digest"]
+
+    def _paths_with_surrogates(self) -> list[int]:
+        odd = {i for i, name in enumerate(self._paths.names) if text(name) != name}
+        # what is below such a name has it in its path
+        for index, parent in enumerate(self._paths.parents):
+            if odd and parent in odd:
+                odd.add(index)
+        return sorted(odd)
+
+    # -------------------------------------------------------------- checks
+
+    @validate("selected")
+    def _check_selected(self, proposal: Any) -> str | None:
+        value = proposal["value"]
+        return None if value is None else self._known_path(value)
+
+    @validate("axis")
+    def _check_axis(self, proposal: Any) -> str | None:
+        value, known = proposal["value"], self.payload.get("axes")
+        if value is None:
+            return None
+        if not known:
+            why = "the forward pass failed, see .error" if self.error else "pass the model's inputs as args="
+            raise UnknownAxisError(f"there is no axis {shown(value)!r}: {why}")
+        if text(value) not in known["name"]:
+            raise UnknownAxisError(f"there is no axis {shown(value)!r}: {nearest(value, known['name'])}")
+        return text(value)
+
+    @validate("expanded")
+    def _check_expanded(self, proposal: Any) -> list[str]:
+        return [self._known_path(path) for path in proposal["value"]]
+
+    @validate("overlay")
+    def _check_overlay(self, proposal: Any) -> dict[str, float | int | None]:
+        return {self._known_path(path): _plain_number(path, value) for path, value in proposal["value"].items()}
+
+    @validate("view")
+    def _check_view(self, proposal: Any) -> str:
+        value = proposal["value"]
+        lacking = {} if self.payload.get("compare") else {"diff": "pass a second model as compare="}
+        if not self.payload.get("flow"):
+            why = "the forward pass failed, see .error" if self.error else "pass the model's inputs as args="
+            lacking.update(dict.fromkeys(TRACED_VIEWS, why))
+        if value not in VIEWS or value in lacking:
+            hint = lacking.get(value) or nearest(value, [view for view in VIEWS if view not in lacking])
+            raise UnknownNameError(f"there is no view {shown(value)!r}: {hint}")
+        return value
+
+    @validate("color_by")
+    def _check_color_by(self, proposal: Any) -> str:
+        value = proposal["value"]
+        offered = ("none", "occurrences", "overlay", "pruned", *self.payload.get("columns", ()))
+        if value not in offered:
+            raise UnknownNameError(f"there is no column {shown(value)!r} to colour by: {nearest(value, offered)}")
+        return value
+
+    def _known_path(self, path: str) -> str:
+        real = self._escaped.get(path, path)
+        index = self._paths.find(real)
+        if index is None:
+            raise UnknownPathError(f"there is no module {shown(real)!r}: {nearest(real, self._paths.near(real))}")
+        return self._paths.path(index)  # a shared module is drawn at the first of its paths
+
+    # -------------------------------------------------------------- opening and closing
+
+    def expand(self, *paths: str) -> None:
+        """Open the containers at `paths` and all that they stand in."""
+        opened = dict.fromkeys(self.expanded)
+        for path in paths:
+            index = self._paths.find(self._known_path(path)) or 0
+            inner_first = []
+            while index > 0:
+                inner_first.append(self._paths.path(index))
+                index = self._paths.parents[index]
+            opened.update(dict.fromkeys(reversed(inner_first)))
+        self.expanded = list(opened)
+
+    def collapse(self, *paths: str) -> None:
+        """Close the containers at `paths`; without any, all of them."""
+        closed = {self._known_path(path) for path in paths} or set(self.expanded)
+        self.expanded = [path for path in self.expanded if path not in closed]
+
+    # -------------------------------------------------------------- other forms
+
+    def _static_picture(self) -> str:
+        picture = svg(self.payload, self._opened())
+        return picture if len(picture) <= LARGEST_PICTURE else svg(self.payload, first_opening(self.payload))
+
+    def _opened(self) -> list[int]:
+        return [self._paths.find(path) or 0 for path in self.expanded]
+
+    def export(self, path: str | Path) -> Path:
+        """Write the graph in the format of the extension; the file appears whole or not at all; returns the path.
+
+        `.html` is the whole explorer as one page that opens offline; `.svg` and `.png` show what is open, without
+        colours and selection; `.dot` is the folded hierarchy for Graphviz; `.json` the payload. Raises
+        `UnknownNameError` for another extension and `UnknownPathError` where there is no folder.
+        """
+        from modulekg_widgets.widgets.model_graph.export import export_model_graph
+
+        return export_model_graph(self, Path(path))
+
+    def to_ipycytoscape(self) -> CytoscapeWidget:
+        """The open part of the graph, at most 200 nodes, as a styled `ipycytoscape.CytoscapeWidget`."""
+        from modulekg_widgets.widgets.model_graph.ipycytoscape import cytoscape_widget
+
+        return cytoscape_widget(self.payload, self._opened())
+
+
+def _plain_number(path: str, value: Any) -> float | int | None:
+    if value is None or type(value) in (int, float):
+        return value
+    try:
+        return float(value)  # numpy scalars and tensors of one element
+    except (TypeError, ValueError):
+        kind = shown(type(value).__name__)
+        raise WidgetValueError(f"the overlay of {shown(path)!r} must be a number: a {kind} was passed") from None

@@ -1,0 +1,1 @@
+"""Widgets as one HTML file that opens offline."""

@@ -1,0 +1,152 @@
+"""Widgets as one HTML file that opens offline: their state, and the script that shows it (js/src/standalone.ts)."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from ipywidgets import Box, DOMWidget, GridBox, HBox, Layout, Tab, VBox, Widget
+from ipywidgets.embed import dependency_state
+from ipywidgets.widgets.widget_link import DirectionalLink, Link
+
+from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, shown
+from modulekg_widgets.engine.registry import Registry
+from modulekg_widgets.engine.safe_files import write_whole
+from modulekg_widgets.engine.views.pictures.hierarchy import clean
+from modulekg_widgets.widgets.pages.answers import answers, updates
+from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError
+
+SCHEMA_VERSION = 1  # of the page's data
+# of ipywidgets itself: containers, and what joins widgets (js/src/standalone/controls.ts)
+CONTAINERS = (Box, GridBox, HBox, VBox, Tab)
+HELPERS = (Layout, Link, DirectionalLink)
+
+
+def save_html(widget: DOMWidget, path: str | Path) -> Path:
+    """Write `widget` as one page that opens offline, without Jupyter and without Python; returns the path.
+
+    `widget` is one of this package, or a `Box`, `HBox`, `VBox`, `GridBox` or `Tab` of them. The page holds what they
+    show now: all values of a `MetricPanel`, thinned as in the notebook. What is linked in the browser (`mk.link`,
+    `jslink`) stays linked. The file appears whole or not at all. Raises `WidgetValueError` for another widget,
+    `UnknownNameError` for an extension that is not .html, and `UnknownPathError` where there is no folder.
+    """
+    target = Path(path)
+    if target.suffix.lower() != ".html":
+        raise UnknownNameError(f"save_html writes a page: name the file .html, {shown(target.name)!r} was passed")
+    write_whole(target, page_of(widget))
+    return target
+
+
+def page_of(widget: DOMWidget) -> bytes:
+    """The page of `widget`: the views' own code and the data, with no access to any network."""
+    data = page_data(widget)
+    code = _script()
+    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data: blob:; "
+        "worker-src blob:; base-uri 'none'; form-action 'none'"
+    )
+    page = [
+        "<!doctype html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="generator" content="modulekg-widgets">',
+        f'<title>{clean(_title(data))}</title></head><body class="mkg-saved">',
+        "<noscript>This page is drawn with JavaScript: allow it for this file.</noscript>",
+        f'<script type="application/json" id="mkg-page">{_embedded(data)}</script>',
+        f"<script>{code}</script>",
+        "</body></html>",
+    ]
+    return "\n".join(page).encode("utf-8", "backslashreplace")
+
+
+def page_data(widget: DOMWidget) -> dict[str, Any]:
+    """What the page's script reads: the widgets by kind, id, state, binary buffers and messages."""
+    _check(widget, "")
+    saved = dependency_state(widget, drop_defaults=False)
+    every = _open_widgets()
+    widgets = {id: every[id] for id in saved}
+    for one in widgets.values():
+        _check(one, f" in a {type(widget).__name__}")
+    # ids of the same length in each run of the same code: the same page
+    names = {id: f"widget-{place}" for place, id in enumerate(saved)}
+    entries = [_entry(widgets[id], state, names) for id, state in saved.items()]
+    return {"schema_version": SCHEMA_VERSION, "views": [names[str(widget.model_id)]], "widgets": entries}
+
+
+def _entry(widget: Widget, saved: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    state = {key: _renamed(value, names) for key, value in saved["state"].items()}
+    kind = str(saved["model_name"]).removesuffix("Model")
+    return {
+        "kind": kind,
+        "id": names[str(widget.model_id)],
+        "state": state | ({"playing": False} if "playing" in state else {}),  # a page does nothing on its own
+        "buffers": [{"path": one["path"], "data": one["data"]} for one in saved.get("buffers", ())],
+        "messages": [_packed({"content": content}, buffers) for content, buffers in _made(updates, kind, widget)],
+        "answers": [
+            _packed({"question": question, "content": content}, buffers)
+            for question, content, buffers in _made(answers, kind, widget)
+        ],
+    }
+
+
+def _check(widget: Any, where: str) -> None:
+    kind = shown(type(widget).__name__)
+    if not isinstance(widget, ModuleKGWidget) and type(widget) not in (*CONTAINERS, *(HELPERS if where else ())):
+        known = ", ".join(one.__name__ for one in CONTAINERS)
+        raise WidgetValueError(
+            f"save_html writes widgets of this package, and {known} of them: {kind} was passed{where}"
+        )
+    if widget.comm is None:
+        raise WidgetValueError(f"this {kind} has been closed{where}: make it anew")
+
+
+def _open_widgets() -> dict[str, Widget]:
+    from ipywidgets.widgets.widget import _instances
+
+    return dict(_instances)
+
+
+def _renamed(value: Any, names: dict[str, str]) -> Any:
+    """`value` with the ids of widgets as the page has them."""
+    if isinstance(value, str) and value.startswith("IPY_MODEL_"):
+        id = value.removeprefix("IPY_MODEL_")
+        return f"IPY_MODEL_{names[id]}" if id in names else value
+    return [_renamed(item, names) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _made(registry: Registry[Any], kind: str, widget: Widget) -> Iterable[Any]:
+    return registry[kind](widget) if kind in registry else ()
+
+
+def _packed(entry: dict[str, Any], buffers: Iterable[bytes] | None) -> dict[str, Any]:
+    """`entry` with its buffers; without any where they are None."""
+    packed = None if buffers is None else [base64.b64encode(part).decode("ascii") for part in buffers]
+    return entry if packed is None else {**entry, "buffers": packed}
+
+
+def _title(data: dict[str, Any]) -> str:
+    """What the first widget that has a name shows."""
+    payloads = [entry["state"].get("payload", {}) for entry in data["widgets"]]
+    titles = [payload.get("title") or ", ".join(payload.get("runs", ())) for payload in payloads]
+    return next(filter(None, titles), "modulekg-widgets")
+
+
+def _script() -> str:
+    script = files("modulekg_widgets") / "static" / "standalone.js"
+    if not script.is_file():
+        raise ModuleKGError(
+            "the page's code has not been built: install the package from a wheel, or with Node present"
+        )
+    # within a script element only these can end it
+    return script.read_text("utf-8").replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def _embedded(data: dict[str, Any]) -> str:
+    return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")

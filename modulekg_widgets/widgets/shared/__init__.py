@@ -1,0 +1,1 @@
+"""What all widgets have in common."""

@@ -1,0 +1,150 @@
+"""What all widgets have in common: the front-end module, strict keywords, and leaving nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from ipywidgets import DOMWidget
+from traitlets import TraitError, Unicode
+
+from modulekg_widgets._version import __version__
+from modulekg_widgets.engine.errors import (
+    ModuleKGError,
+    UnknownAttributeError,
+    UnknownKeywordError,
+    nearest,
+    shown,
+)
+from modulekg_widgets.engine.views.pictures.raster import saved_pictures
+from modulekg_widgets.widgets.shared.box_picture import add_box_pictures, note_captured
+
+FRONT_END = "modulekg-widgets"
+
+
+class WidgetValueError(ModuleKGError, TraitError):
+    """A value of the wrong kind for a widget's attribute."""
+
+
+class ModuleKGWidget(DOMWidget):
+    """Base of the widgets: the browser finds its counterpart by module, name and version.
+
+    A public attribute that does not exist cannot be set: a typo would pass unnoticed otherwise.
+    """
+
+    _model_module = Unicode(FRONT_END).tag(sync=True)
+    _model_module_version = Unicode(f"^{__version__}").tag(sync=True)
+    _view_module = Unicode(FRONT_END).tag(sync=True)
+    _view_module_version = Unicode(f"^{__version__}").tag(sync=True)
+
+    _owns_layout = False  # until the constructor has run to its end
+
+    of_kernel: ClassVar[frozenset[str]] = frozenset({"payload"})  # traits of which no page is believed
+
+    def __init__(self, **state: Any) -> None:
+        try:
+            super().__init__(**state)
+        except TraitError as error:
+            raise _own(error) from None
+        self._owns_layout = "layout" not in state
+        _add_box_pictures()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_") and self._owns_layout and not hasattr(type(self), name):
+            owner = type(self).__name__
+            raise UnknownAttributeError(f"{owner} has no attribute {shown(name)!r}: {nearest(name, self.keys)}")
+        try:
+            super().__setattr__(name, value)
+        except TraitError as error:
+            raise _own(error) from None
+
+    def set_state(self, sync_data: dict[str, Any]) -> None:
+        """Take what a page has set, but for what the kernel alone sets; what cannot be is put back, here and there."""
+        wanted = {name: value for name, value in sync_data.items() if name in self.keys and name not in self.of_kernel}
+        before = {name: getattr(self, name) for name in wanted}
+        try:
+            super().set_state(wanted)
+        except (ModuleKGError, TraitError):
+            for name, value in before.items():
+                self.set_trait(name, value)
+            self.send_state(list(before))
+            raise
+
+    def close(self) -> None:
+        """Remove the widget from the kernel and from every page, with its links and the layout made for it."""
+        for joint in tuple(vars(self).get("_joints", ())):
+            joint.close()
+        layout = self.layout if self._owns_layout else None
+        super().close()
+        if layout is not None:
+            layout.close()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        bundle: dict[str, Any] = super()._repr_mimebundle_(**kwargs) or {}
+        _displayed(self)
+        picture = self._static_picture()
+        if picture:
+            bundle |= saved_pictures(picture)
+        return bundle
+
+    def _static_picture(self) -> str | None:
+        return None
+
+
+def _add_box_pictures() -> None:
+    """Where there is IPython, boxes of ipywidgets are displayed with the pictures of the widgets in them."""
+    from IPython.core.formatters import DisplayFormatter
+    from IPython.core.getipython import get_ipython
+
+    formatter = getattr(get_ipython(), "display_formatter", None)
+    if isinstance(formatter, DisplayFormatter):
+        add_box_pictures(formatter, lambda box: note_captured(box, _current_run()[1]))
+
+
+def _own(error: TraitError) -> TraitError:
+    return error if isinstance(error, ModuleKGError) else WidgetValueError(str(error))
+
+
+def check_keywords(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise `UnknownKeywordError` for the first of `given` that is not `known`."""
+    options = sorted(known)
+    for name in given:
+        if name not in options:
+            raise UnknownKeywordError(f"{owner} takes no keyword {shown(name)!r}: {nearest(name, options)}")
+
+
+# ------------------------------------------------------------------ a cell that runs again replaces its widgets
+
+_CELLS = "_mkg_cells"  # on the widget: the cells whose output shows it -> the run that did
+
+
+def _displayed(widget: ModuleKGWidget) -> None:
+    """Note the cell that shows `widget`, and close what an earlier run of the same cell alone has shown."""
+    cell, run = _current_run()
+    note_captured(widget, run)
+    if cell is None:
+        return
+    for other in list(_open_widgets()):
+        cells = vars(other).get(_CELLS, {})
+        if other is not widget and cells.get(cell, run) != run:
+            del cells[cell]
+            if not cells:
+                other.close()
+    vars(widget).setdefault(_CELLS, {})[cell] = run
+
+
+def _open_widgets() -> Iterable[ModuleKGWidget]:
+    from ipywidgets.widgets.widget import _instances
+
+    return [w for w in _instances.values() if isinstance(w, ModuleKGWidget)]
+
+
+def _current_run() -> tuple[str | None, str | None]:
+    """The id of the running cell and of this run of it; (None, None) where the front end does not tell."""
+    try:
+        from IPython.core.getipython import get_ipython
+
+        parent = get_ipython().kernel.get_parent("shell")  # type: ignore[union-attr]
+        return parent["metadata"].get("cellId"), parent["header"]["msg_id"]
+    except (ImportError, AttributeError, KeyError, TypeError):
+        return None, None

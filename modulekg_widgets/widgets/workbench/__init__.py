@@ -1,0 +1,1 @@
+"""Workbench: the widgets of one model, linked."""

@@ -1,0 +1,205 @@
+"""`mk.link`: widgets of one model share the selection, the axis, the masks and the colours."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+from ipywidgets import jslink
+
+from modulekg_widgets.engine.errors import ModuleKGError, shown
+from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError
+
+SHARED = ("selected", "axis")
+
+
+class Joint:
+    """What joins two widgets, until it or one of them is closed."""
+
+    name = ""
+
+    def __init__(self, one: ModuleKGWidget, other: ModuleKGWidget) -> None:
+        self._pair = weakref.ref(one), weakref.ref(other)
+        for widget in (one, other):
+            joints_of(widget).append(self)
+
+    @property
+    def widgets(self) -> list[ModuleKGWidget]:
+        """Those of the two that are still there."""
+        return [widget for reference in self._pair if (widget := reference()) is not None]
+
+    def close(self) -> None:
+        """Let the widgets go their own ways."""
+        for widget in self.widgets:
+            joints_of(widget).remove(self)
+        self._pair = ()
+
+
+class SharedTrait(Joint):
+    """One trait of two widgets, kept equal: in the page, and in the kernel for what Python sets.
+
+    What comes from the page is left to the page: the kernel may hear it late, and would send it back as news.
+    """
+
+    def __init__(self, name: str, one: ModuleKGWidget, other: ModuleKGWidget) -> None:
+        self.name = name
+        super().__init__(one, other)
+        first, second = (other, one) if getattr(one, name) is None else (one, other)
+        self._set(second, getattr(first, name))
+        self._in_page = jslink((one, name), (other, name))
+        for widget in (one, other):
+            widget.observe(self._changed, name)
+
+    def close(self) -> None:
+        self._in_page.close()
+        for widget in self.widgets:
+            widget.unobserve(self._changed, self.name)
+        super().close()
+
+    def _changed(self, change: Any) -> None:
+        owner = change["owner"]
+        is_from_page = self.name in owner._property_lock
+        for other in self.widgets:
+            if other is not owner and not is_from_page:
+                self._set(other, change["new"])
+
+    def _set(self, widget: ModuleKGWidget, value: Any) -> None:
+        with contextlib.suppress(ModuleKGError):  # a module or axis that this widget's model or run lacks
+            setattr(widget, self.name, value)
+
+
+class PrunedShare(Joint):
+    """The share of each module that an editor drops, as a colouring of a graph; the page computes it."""
+
+    name = "pruned"
+
+    def __init__(self, editor: Any, graph: Any) -> None:
+        super().__init__(editor, graph)
+        editor.graphs = [*editor.graphs, graph]
+
+    def close(self) -> None:
+        if len(self.widgets) == 2:
+            editor, graph = self.widgets
+            editor.graphs = [other for other in editor.graphs if other is not graph]  # type: ignore[attr-defined]
+        super().close()
+
+
+class SharedStructure(Joint):
+    """The selection of an explorer and of a graph: a fingerprint here, the first path that has it there.
+
+    The page translates what is clicked (js/src/core/knowledge/structure_link.ts), the kernel what Python sets.
+    """
+
+    name = "structure"
+
+    def __init__(self, explorer: Any, graph: Any) -> None:
+        super().__init__(explorer, graph)
+        if explorer.selected is not None:
+            self._tell_graph(explorer, graph)
+        elif graph.selected is not None:
+            self._tell_explorer(explorer, graph)
+        explorer.graphs = [*explorer.graphs, graph]
+        for widget in (explorer, graph):
+            widget.observe(self._changed, "selected")
+
+    def close(self) -> None:
+        for widget in self.widgets:
+            widget.unobserve(self._changed, "selected")
+        if len(self.widgets) == 2:
+            explorer, graph = self.widgets
+            explorer.graphs = [other for other in explorer.graphs if other is not graph]  # type: ignore[attr-defined]
+        super().close()
+
+    def _changed(self, change: Any) -> None:
+        owner = change["owner"]
+        if "selected" in owner._property_lock or len(self.widgets) < 2:  # what comes from the page is left to the page
+            return
+        explorer, graph = self.widgets
+        (self._tell_graph if owner is explorer else self._tell_explorer)(explorer, graph)
+
+    def _tell_graph(self, explorer: Any, graph: Any) -> None:
+        key = explorer.selected
+        digest = key if key is None else explorer._root_of(key) or key
+        if digest is not None and digest != graph._fingerprint_of(graph.selected):
+            path = graph._path_of(digest)
+            if path is not None:
+                graph.selected = path
+
+    def _tell_explorer(self, explorer: Any, graph: Any) -> None:
+        digest = graph._fingerprint_of(graph.selected)
+        if digest is not None and digest != (explorer._root_of(explorer.selected) or explorer.selected):
+            with contextlib.suppress(ModuleKGError):  # the graph of models does not know this structure
+                explorer.selected = digest
+
+
+def joints_of(widget: ModuleKGWidget) -> list[Joint]:
+    """What joins a widget to others; all of it is closed with the widget."""
+    return vars(widget).setdefault("_joints", [])
+
+
+def join(name: str, one: ModuleKGWidget, other: ModuleKGWidget) -> Joint:
+    """Keep a trait of two widgets equal, which is done once however often it is asked for."""
+    for joint in joints_of(one):
+        if joint.name == name and other in joint.widgets:
+            return joint
+    kinds = {PrunedShare.name: PrunedShare, SharedStructure.name: SharedStructure}
+    return kinds[name](one, other) if name in kinds else SharedTrait(name, one, other)
+
+
+class Link:
+    """What `mk.link` has joined; `close()` parts it again, and the widgets stay."""
+
+    def __init__(self, joints: Iterable[Joint]) -> None:
+        self._joints = list(joints)
+
+    def close(self) -> None:
+        """Let every widget go its own way."""
+        for joint in self._joints:
+            if joint.widgets:  # else it went with one of them
+                joint.close()
+        self._joints.clear()
+
+    def __repr__(self) -> str:
+        return f"<Link of {', '.join(sorted({joint.name for joint in self._joints})) or 'nothing'}>"
+
+
+def link(*widgets: Any) -> Link:
+    """Join widgets of one model: a selection in one is a selection in all, and so is an axis.
+
+    With a `ModelGraph` the indices that a `MaskEditor` drops and the values of a `MetricPanel` colour it; what the
+    editor cuts is cut in the graph as well. A `KnowledgeExplorer` shares its selection with graphs in which the
+    structure occurs. Raises `WidgetValueError` for fewer than two widgets of this package.
+    """
+    from modulekg_widgets.widgets.knowledge_explorer.knowledge_explorer import KnowledgeExplorer
+    from modulekg_widgets.widgets.mask_editor.mask_editor import MaskEditor
+    from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel
+    from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
+
+    for widget in widgets:
+        if not isinstance(widget, ModuleKGWidget):
+            kind = shown(type(widget).__name__)
+            raise WidgetValueError(f"link joins widgets of this package, as ModelGraph and MaskEditor: got a {kind}")
+    if len(set(widgets)) < 2:
+        raise WidgetValueError(f"link joins two widgets at least: {len(set(widgets))} was passed")
+    every: list[Any] = list(dict.fromkeys(widgets))
+    graphs = [widget for widget in every if isinstance(widget, ModelGraph)]
+    editors = [widget for widget in every if isinstance(widget, MaskEditor)]
+    panels = [widget for widget in every if isinstance(widget, MetricPanel)]
+    explorers = [widget for widget in every if isinstance(widget, KnowledgeExplorer)]
+    joints = [join("selected", explorers[0], other) for other in explorers[1:]]
+    for name in SHARED:
+        # the graph has all modules and axes: what it lacks, the others need not hear of
+        able = sorted(
+            (w for w in every if w.has_trait(name) and w not in explorers), key=lambda w: not isinstance(w, ModelGraph)
+        )
+        joints += [join(name, able[0], other) for other in able[1:]]
+    for graph in graphs:
+        joints += [join(SharedStructure.name, explorer, graph) for explorer in explorers]
+        joints += [join(PrunedShare.name, editor, graph) for editor in editors]
+        if editors and graph.color_by == "none":
+            graph.color_by = PrunedShare.name
+        for panel in panels:
+            panel.colour(graph)
+    return Link(joints)

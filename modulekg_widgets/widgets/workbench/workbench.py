@@ -1,0 +1,95 @@
+"""Workbench: graph, mask editor, metric panel and knowledge explorer around one model, linked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ipywidgets import widget_serialization
+from traitlets import Dict, Instance, Unicode, validate
+
+from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.widgets.knowledge_explorer.knowledge_explorer import KnowledgeExplorer
+from modulekg_widgets.widgets.mask_editor.mask_editor import MaskEditor
+from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel
+from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
+from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
+from modulekg_widgets.widgets.workbench.linking import link
+
+KEYWORDS = ("args", "kwargs", "monitor", "kg", "optimizer", "split")
+PARTS = ("graph", "editor", "panel", "explorer")
+SPLIT = {"rows": 0.5, "columns": 0.6}  # the share of the graph above, and of the editor beside the panel
+LEAST = 0.1
+
+
+class Workbench(ModuleKGWidget):
+    """A `ModelGraph`, a `MaskEditor` and a `MetricPanel` of one model that share what is chosen: `Workbench(model, x)`.
+
+    `args` and `kwargs` are what forward takes; `monitor` is a monitor, a recorded run, or several of them; `kg` a
+    knowledge graph of many models; with `optimizer` its state is cut along. The parts are `graph`, `editor`, `panel`
+    (None without a monitor) and `explorer` (None without a graph); `split` has the shares of the page,
+    {"rows": 0 … 1, "columns": 0 … 1}, here and in the browser.
+    Raises what its parts raise.
+    """
+
+    _model_name = Unicode("WorkbenchModel").tag(sync=True)
+    _view_name = Unicode("WorkbenchView").tag(sync=True)
+
+    graph = Instance(ModelGraph).tag(sync=True, **widget_serialization)
+    editor = Instance(MaskEditor).tag(sync=True, **widget_serialization)
+    panel = Instance(MetricPanel, allow_none=True).tag(sync=True, **widget_serialization)
+    explorer = Instance(KnowledgeExplorer, allow_none=True).tag(sync=True, **widget_serialization)
+    split = Dict().tag(sync=True)
+
+    def __init__(
+        self,
+        model: Any,
+        args: Any = (),
+        kwargs: Mapping[str, Any] | None = None,
+        monitor: Any = None,
+        *,
+        kg: Any = None,
+        optimizer: Any = None,
+        split: Mapping[str, float] | None = None,
+        layout: Any = None,
+        **unknown: Any,
+    ) -> None:
+        check_keywords("Workbench", unknown, KEYWORDS)
+        parts: dict[str, Any] = {}
+        try:
+            parts["editor"] = MaskEditor(model, args, kwargs, optimizer=optimizer)
+            parts["graph"] = ModelGraph(model, args, kwargs)
+            parts["panel"] = None if monitor is None else MetricPanel(monitor)
+            parts["explorer"] = None if kg is None else KnowledgeExplorer(kg)
+            super().__init__(**parts, split=dict(split or {}), **({} if layout is None else {"layout": layout}))
+        except BaseException:
+            for part in parts.values():
+                if part is not None:
+                    part.close()  # nothing is left of a workbench that could not be made
+            raise
+        link(*self._parts())
+
+    def __repr__(self) -> str:
+        return f"<Workbench: {', '.join(map(repr, self._parts()))}>"
+
+    def _parts(self) -> list[ModuleKGWidget]:
+        return [part for name in PARTS if (part := self._trait_values.get(name)) is not None]
+
+    def close(self) -> None:
+        """Remove the workbench and its parts; the monitor, the model and the knowledge graph stay."""
+        parts = self._parts()
+        super().close()
+        for part in parts:
+            part.close()
+
+    @validate("split")
+    def _check_split(self, proposal: Any) -> dict[str, float]:
+        for name, share in proposal["value"].items():
+            if name not in SPLIT:
+                raise UnknownNameError(f"there is no split {shown(str(name))!r}: {nearest(str(name), SPLIT)}")
+            if isinstance(share, bool) or not isinstance(share, int | float) or not LEAST <= share <= 1 - LEAST:
+                raise WidgetValueError(f"split[{name!r}] is a share of {LEAST} … {1 - LEAST}: got {shown(repr(share))}")
+        return {**SPLIT, **proposal["value"]}
+
+    def _static_picture(self) -> str | None:
+        return self.graph._static_picture()
