@@ -109,7 +109,7 @@ def test_the_checks_see_what_they_forbid(tmp_path: Path, monkeypatch: pytest.Mon
     path.parent.mkdir(parents=True)
     path.write_text("from ..pruning import plan\nfrom . import folding\ndef f():\n    import torchvision.models\n")
     assert set(imports(path)) == {
-        ("modulekg_widgets.engine.pruning.plan.plan", False),
+        ("modulekg_widgets.engine.pruning.plan", False),
         ("modulekg_widgets.engine.identity.folding", False),
         ("torchvision.models", True),
     }

@@ -17,7 +17,7 @@ FEWEST_TEXTS = 8
 LOOKS = 5
 THEMES = ("JupyterLab Light", "JupyterLab Dark")
 
-# the theme is there when its colours are; canvases are painted a frame or two later
+# the theme is there when its colors are; canvases are painted a frame or two later
 THEME_SHOWN = """isLight => {
   const pen = new OffscreenCanvas(1, 1).getContext('2d');
   pen.fillStyle = getComputedStyle(document.body).getPropertyValue('--jp-layout-color1').trim();
@@ -32,7 +32,7 @@ UNCLIPPED = "() => { document.body.style.minHeight = '100vh'; }"
 
 
 def set_theme(notebook: NotebookPage, theme: str) -> None:
-    """Change JupyterLab's theme and wait until the page has its colours."""
+    """Change JupyterLab's theme and wait until the page has its colors."""
     notebook.command("apputils:change-theme", theme=theme)
     notebook.wait_for(THEME_SHOWN, theme.endswith("Light"))
     notebook.page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done, 150)))")

@@ -138,7 +138,7 @@ class MetricsPage:
         )
 
     def wait_until_painted(self, canvas: str) -> None:
-        """Wait until a canvas has several colours."""
+        """Wait until a canvas has several colors."""
         self.notebook.wait_for(
             """selector => {
               const canvas = document.querySelector(selector);

@@ -36,8 +36,8 @@ before = [tensor.clone() for tensor in model.state_dict().values()]
 SHOW = "player = mk.ForwardPlayer(model, x)\ndisplay(player)"
 UNCHANGED = "all(torch.equal(a, b) for a, b in zip(before, model.state_dict().values()))"
 
-# the number of colours of a canvas
-COLOURS = """canvas => {
+# the number of colors of a canvas
+COLORS = """canvas => {
   const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
   return new Set(new Uint32Array(data.buffer)).size;
 }"""
@@ -86,7 +86,7 @@ def test_stepping_playing_and_pictures(notebook: NotebookPage) -> None:
     player.wait_for_maps(1)
     maps = player.find(".mkg-forward-map canvas")
     assert maps.count() == 64
-    assert all(maps.nth(index).evaluate(COLOURS) > 20 for index in range(0, 64, 9))
+    assert all(maps.nth(index).evaluate(COLORS) > 20 for index in range(0, 64, 9))
     assert player.find(".mkg-forward-top li").count() == 5
     notebook.screenshot("forward-player")
 
@@ -99,7 +99,7 @@ def test_stepping_playing_and_pictures(notebook: NotebookPage) -> None:
     player.wait_for_maps(1, sample=2, page=1)
     notebook.wait_for_value("player.sample", 2)
     player.find(".mkg-forward-map").nth(3).click()
-    assert player.find(".mkg-forward-large canvas").evaluate(COLOURS) > 20
+    assert player.find(".mkg-forward-large canvas").evaluate(COLORS) > 20
 
     # the page plays, and stops at the end; the kernel hears of it
     player.find(".mkg-forward-speed").select_option("20")
@@ -210,7 +210,7 @@ def test_themes_and_a_narrow_page(notebook: NotebookPage) -> None:
     )
     step = notebook.value("player.step")
     player.wait_for_maps(step)
-    assert player.find(".mkg-forward-map canvas").evaluate(COLOURS) > 20
+    assert player.find(".mkg-forward-map canvas").evaluate(COLORS) > 20
     notebook.command("apputils:change-theme", theme="JupyterLab Dark")
     notebook.wait_for("() => document.body.dataset.jpThemeLight === 'false'")
     notebook.pause(300)

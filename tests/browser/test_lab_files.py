@@ -110,9 +110,9 @@ def test_settings_act_at_once(plugin: LabPlugin) -> None:
     plugin.notebook.wait_for(READY)
     light = plugin.page.evaluate(SURFACE)
     try:
-        for theme, colour in {"dark": "rgb(27, 31, 36)", "high-contrast": "rgb(0, 0, 0)", "light": light}.items():
+        for theme, color in {"dark": "rgb(27, 31, 36)", "high-contrast": "rgb(0, 0, 0)", "light": light}.items():
             plugin.set("theme", theme)
-            plugin.notebook.wait_for(f"colour => ({SURFACE})() === colour", colour)
+            plugin.notebook.wait_for(f"color => ({SURFACE})() === color", color)
             plugin.notebook.screenshot(f"lab-theme-{theme}")
         plugin.set("theme", "lab")
         plugin.notebook.wait_for("() => !/mkg-theme/.test(document.body.className)")

@@ -24,7 +24,7 @@ model = nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(16, 16),
 monitor = mk.Monitor(model)
 panel, graph = mk.MetricPanel(monitor), mk.ModelGraph(model)
 panel.link(graph)
-panel.colour(graph, "OutputSndNorm")
+panel.color(graph, "OutputSndNorm")
 stop = pathlib.Path("stop")
 """
 

@@ -154,13 +154,13 @@ def test_a_click_on_an_instance_selects_exactly_it(notebook: NotebookPage) -> No
 
 
 @in_shared_page
-def test_colour_and_view(notebook: NotebookPage) -> None:
+def test_color_and_view(notebook: NotebookPage) -> None:
     graph = GraphPage.show(notebook, "resnet18")
-    colours = f"() => {CY}.nodes().map(node => node.style('background-color')).join()"
-    plain = graph.evaluate(colours)
+    colors = f"() => {CY}.nodes().map(node => node.style('background-color')).join()"
+    plain = graph.evaluate(colors)
     graph.find(".mkg-color-by select").select_option("params")
     notebook.wait_for_value("graph.color_by", "params")
-    notebook.wait_for(f"plain => ({colours})() !== plain", plain)
+    notebook.wait_for(f"plain => ({colors})() !== plain", plain)
     assert graph.find(".mkg-legend").inner_text().strip()
     graph.find(".mkg-view select").select_option("deduplicated")
     notebook.wait_for_value("graph.view", "deduplicated")
@@ -171,7 +171,7 @@ def test_colour_and_view(notebook: NotebookPage) -> None:
 
 
 @in_shared_page
-def test_an_overlay_from_python_colours_the_graph(notebook: NotebookPage) -> None:
+def test_an_overlay_from_python_colors_the_graph(notebook: NotebookPage) -> None:
     graph = GraphPage.show(notebook, "resnet18")
     notebook.execute("graph.overlay = {'conv1': 1.5, 'fc': float('nan'), 'layer1': 3}")
     graph.find(".mkg-color-by select").select_option("overlay")

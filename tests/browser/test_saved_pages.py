@@ -187,8 +187,8 @@ def test_a_dark_page(browser: Browser, tmp_path: Path) -> None:
     with saved_page(browser, written(ipywidgets.VBox([graph, panel]), tmp_path), color_scheme="dark") as page:
         looked_at(page, MetricsPage)
         style = "element => getComputedStyle(element).backgroundColor"
-        colours = [page.page.locator(root).evaluate(style) for root in (graphs.ROOT, metrics.ROOT)]
-        assert colours == ["rgb(27, 31, 36)"] * 2
+        colors = [page.page.locator(root).evaluate(style) for root in (graphs.ROOT, metrics.ROOT)]
+        assert colors == ["rgb(27, 31, 36)"] * 2
         page.screenshot("saved-dark")
 
 

@@ -3,10 +3,10 @@
 from browser.graph import ROOT, GraphPage
 from browser.page import NotebookPage
 
-# mean of red, green and blue of a CSS colour in any notation, as the browser paints it; null where it is transparent
-MEAN = """colour => {
+# mean of red, green and blue of a CSS color in any notation, as the browser paints it; null where it is transparent
+MEAN = """color => {
   const pen = new OffscreenCanvas(1, 1).getContext('2d');
-  pen.fillStyle = colour;
+  pen.fillStyle = color;
   pen.fillRect(0, 0, 1, 1);
   const [r, g, b, a] = pen.getImageData(0, 0, 1, 1).data;
   return a === 0 ? null : (r + g + b) / 765;

@@ -25,7 +25,7 @@ with monitor:
 SHOW = "bench = mk.Workbench(model, x, monitor=monitor)\ngraph, editor = bench.graph, bench.editor\nbench"
 ALL_READY = f"""() => [{GRAPH!r}, {ROOT!r}, {PANEL!r}].every(
   root => document.querySelector('{BENCH} ' + root + '[data-mkg-ready]') !== null)"""
-COLOUR = f"path => {CY}.getElementById(path).style('background-color')"
+COLOR = f"path => {CY}.getElementById(path).style('background-color')"
 LIT = f"""() => Array.from(document.querySelectorAll('{GRAPH} .mkg-active-axis [data-mkg-target] bdi'),
   name => name.textContent)"""
 
@@ -38,7 +38,7 @@ def show(notebook: NotebookPage) -> tuple[GraphPage, MasksPage, MetricsPage]:
 
 
 @in_shared_page
-def test_selection_axis_masks_and_colours_are_shared(notebook: NotebookPage) -> None:
+def test_selection_axis_masks_and_colors_are_shared(notebook: NotebookPage) -> None:
     graph, masks, panel = show(notebook)
     graph.find('[role=treeitem][data-mkg-path="2"]').click()
     graph.wait_for_selection("2")
@@ -48,12 +48,12 @@ def test_selection_axis_masks_and_colours_are_shared(notebook: NotebookPage) -> 
     panel.row("0").locator("input").press("Enter")
     notebook.wait_for(f"() => document.querySelector('{GRAPH} .mkg-side-panel').dataset.mkgPath === '0'")
 
-    # while the kernel is busy, the members of an axis light up and the dropped share colours the graph
+    # while the kernel is busy, the members of an axis light up and the dropped share colors the graph
     notebook.execute("bench.graph.color_by = 'pruned'")
     notebook.page.evaluate(f"() => {{ void {KERNEL}.requestExecute({{ code: 'import time; time.sleep(4)' }}); }}")
-    before = notebook.page.evaluate(COLOUR, "2")
+    before = notebook.page.evaluate(COLOR, "2")
     masks.drag(HIDDEN, 0, 11)
-    notebook.wait_for(f"before => ({COLOUR})('2') !== before", before, timeout=2500)
+    notebook.wait_for(f"before => ({COLOR})('2') !== before", before, timeout=2500)
     notebook.wait_for(f"() => ({LIT})().length === 3", timeout=2500)
     assert notebook.page.evaluate(LIT) == ["0.weight", "0.bias", "2.weight"]
     masks.wait_for_dropped({HIDDEN: list(range(12))})

@@ -80,7 +80,7 @@ def test_what_other_tools_add_does_not_hurt(ending: str, tmp_path: Path) -> None
         nodes = document["elements"]["nodes"] if ending == "cyjs" else document["@graph"]
         for node in nodes:
             node.update(position={"x": 1.5, "y": 2})
-            node.get("data", node)["colour"] = "#fff"
+            node.get("data", node)["color"] = "#fff"
         text = json.dumps(document, indent=1)
     path.write_text(text)
     assert read_contents(path) == zoo_contents(("resnet18",))

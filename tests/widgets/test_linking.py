@@ -1,4 +1,4 @@
-"""What joins widgets: selection, axis, masks and colours, and a workbench of them."""
+"""What joins widgets: selection, axis, masks and colors, and a workbench of them."""
 
 from __future__ import annotations
 

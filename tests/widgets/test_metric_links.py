@@ -1,4 +1,4 @@
-"""What joins a MetricPanel to a ModelGraph: the selection and the colours."""
+"""What joins a MetricPanel to a ModelGraph: the selection and the colors."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def test_what_the_page_has_joined_is_not_sent_back(run: Run, kernel: list[FakeCo
     assert panel.comm.states[-1] == {"selected": "0"}
 
 
-def test_colours_follow_the_latest_values(run: Run, panel: MetricPanel, graph: Any) -> None:
+def test_colors_follow_the_latest_values(run: Run, panel: MetricPanel, graph: Any) -> None:
     panel._repr_mimebundle_()
-    panel.colour(graph, metric="OutputSndNorm")
+    panel.color(graph, metric="OutputSndNorm")
     assert graph.color_by == "overlay"
     wait_until(lambda: graph.overlay == {"layer1.0": 1.0, "layer2": 2.0})
     changes: list[float] = []
@@ -96,26 +96,32 @@ def test_colours_follow_the_latest_values(run: Run, panel: MetricPanel, graph: A
     assert len(changes) == count
 
 
-def test_colours_follow_the_shown_metric_and_the_phase(run: Run, panel: MetricPanel, graph: Any) -> None:
+def test_colors_follow_the_shown_metric_and_the_phase(run: Run, panel: MetricPanel, graph: Any) -> None:
     put(run, 1, {("layer1", "OutputSndNorm"): 9.0}, phase="eval")
     panel._repr_mimebundle_()
-    panel.colour(graph)
+    panel.color(graph)
     wait_until(lambda: graph.overlay == {"layer1.0": 1.0, "layer2": 2.0})
     panel.metric = "WeightNorm"
     wait_until(lambda: graph.overlay == {"layer2": 3.0})
-    panel.colour(graph, "OutputSndNorm", phase="eval")
+    panel.color(graph, "OutputSndNorm", phase="eval")
     wait_until(lambda: graph.overlay == {"layer1": 9.0})
-    assert len(panel._colourings) == 1
+    assert len(panel._colorings) == 1
 
 
-def test_what_cannot_be_linked_or_coloured_is_refused(panel: MetricPanel, graph: Any) -> None:
+def test_the_former_name_of_color_warns_and_colors(panel: MetricPanel, graph: Any) -> None:
+    with pytest.warns(FutureWarning, match="MetricPanel.color$"):
+        panel.colour(graph)
+    assert graph.color_by == "overlay"
+
+
+def test_what_cannot_be_linked_or_colored_is_refused(panel: MetricPanel, graph: Any) -> None:
     for wrong in (panel, nn.Linear(2, 2), None):
         with pytest.raises(mk.ModuleKGError, match="a ModelGraph is wanted"):
             panel.link(wrong)  # type: ignore[arg-type]
         with pytest.raises(mk.ModuleKGError, match="a ModelGraph is wanted"):
-            panel.colour(wrong)  # type: ignore[arg-type]
+            panel.color(wrong)  # type: ignore[arg-type]
     with pytest.raises(mk.ModuleKGError, match="did you mean 'WeightNorm'"):
-        panel.colour(graph, "WeightNrm")
+        panel.color(graph, "WeightNrm")
     with pytest.raises(mk.ModuleKGError, match="no phase 'both'"):
-        panel.colour(graph, phase="both")
+        panel.color(graph, phase="both")
     assert graph.color_by == "none"

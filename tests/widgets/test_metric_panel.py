@@ -244,7 +244,7 @@ def test_a_recorded_run_replays(run: Run, kernel: list[FakeComm]) -> None:
 def test_closing_leaves_no_comm_and_no_thread(run: Run, kernel: list[FakeComm]) -> None:
     panel, graph = MetricPanel(run), mk.ModelGraph(nn.Sequential(nn.Linear(2, 2)))
     panel.link(graph)
-    panel.colour(graph)
+    panel.color(graph)
     wait_for_values(panel)
     alive = weakref.ref(panel)
     panel.close()
@@ -288,7 +288,7 @@ def test_no_model_is_kept_alive_by_a_panel_and_its_graph() -> None:
     put(run, 0, {("0", "WeightNorm"): 1.0})
     panel = MetricPanel(run)
     panel.link(graph)
-    panel.colour(graph, "WeightNorm")
+    panel.color(graph, "WeightNorm")
     alive = weakref.ref(model)
     del model
     gc.collect()

@@ -141,7 +141,7 @@ export class DiffView {
       const side = status === "added" ? compare.right : compare.left;
       const count = side.filter(other => other === status).length;
       const mark = el("span", "mkg-diff-mark", STATUS_STYLE[status].glyph);
-      mark.style.backgroundColor = STATUS_STYLE[status].colour;
+      mark.style.backgroundColor = STATUS_STYLE[status].color;
       const entry = el("span", "mkg-diff-entry");
       entry.dataset.mkgStatus = status;
       entry.classList.toggle("mkg-is-none", count === 0);

@@ -1,11 +1,11 @@
-// How the cards look at the moment: values as colours, selection, search hits, marks of a comparison.
+// How the cards look at the moment: values as colors, selection, search hits, marks of a comparison.
 
 import { axesOf } from "./axes";
-import { colourOf } from "./colour";
+import { colorOf } from "./color";
 import { dataflowOf } from "./dataflow";
 import type { Look } from "./elements";
 import type { PaintItem } from "./graph_paint";
-import { familyColour, mix, type Theme } from "./graph_style";
+import { familyColor, mix, type Theme } from "./graph_style";
 import type { Hierarchy } from "./hierarchy";
 import type { MinimapItem } from "./minimap";
 import type { EdgePaint } from "./paint_edges";
@@ -57,7 +57,7 @@ export class GraphDecor {
   }
 
   update({ scene, boxes, routes }: Placed, theme: Theme): void {
-    const colour = colourOf(this.h, this.store);
+    const color = colorOf(this.h, this.store);
     const depth = depths(scene.nodes);
     const hits = this.findHits(scene.nodes);
     const members = this.findMembers(scene.nodes);
@@ -74,7 +74,7 @@ export class GraphDecor {
         depth: depth[place],
         container: index >= 0 && this.options.view !== "deduplicated" && (node.opens ?? this.h.isContainer(index)),
         family: this.familyOf(node),
-        fill: index < 0 ? null : colour(index),
+        fill: index < 0 ? null : color(index),
         status: index < 0 ? null : (this.options.status?.[index] ?? null),
         flag: this.flag(index),
         dim: sought !== null && node.kind !== "group" && !sought.has(place) && !selected.has(place),
@@ -91,7 +91,7 @@ export class GraphDecor {
     });
   }
 
-  /** The colour of a card's or frame's ground, and whether the chosen axis runs there. */
+  /** The color of a card's or frame's ground, and whether the chosen axis runs there. */
   look(place: number, theme: Theme): Look {
     const { node, fill, depth, onAxis } = this.painted[place];
     return { fill: node.kind === "group" ? theme.frame(depth) : (fill ?? theme.surface), onAxis };
@@ -111,9 +111,9 @@ export class GraphDecor {
 
   private familyOf({ index, kind, title, step }: SceneNode): string {
     if (index < 0) {
-      return kind === "operator" ? familyColour(title, false) : "";
+      return kind === "operator" ? familyColor(title, false) : "";
     }
-    return familyColour(title, step === undefined && this.h.isContainer(index));
+    return familyColor(title, step === undefined && this.h.isContainer(index));
   }
 
   private flag(index: number): string {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { contrast, inkOn, MISSING_COLOUR, NOT_FINITE_COLOUR, sample } from "./colour";
-import { badgeColours, inksOn } from "./graph_paint";
+import { contrast, inkOn, MISSING_COLOR, NOT_FINITE_COLOR, sample } from "./color";
+import { badgeColors, inksOn } from "./graph_paint";
 import { AXIS, mix, readTheme, STATUS_STYLE, type Theme } from "./graph_style";
 
 // what JupyterLab's own themes say, without their transparency
@@ -11,37 +11,37 @@ const THEMES = {
 const READABLE = 4.5;
 const SHARES = [1, 0.6, 0.4]; // of a card: as it is, the same in both models, not searched for
 
-function themeOf(colours: Record<string, string>): Theme {
+function themeOf(colors: Record<string, string>): Theme {
   const element = document.createElement("div");
-  for (const [name, colour] of Object.entries(colours)) element.style.setProperty(`--mkg-${name}`, colour);
+  for (const [name, color] of Object.entries(colors)) element.style.setProperty(`--mkg-${name}`, color);
   document.body.append(element);
   return readTheme(element);
 }
 
-/** Everything that text stands on, coloured values aside. */
+/** Everything that text stands on, colored values aside. */
 function groundsOf(theme: Theme): string[] {
   const frames = [0, 1, 2, 3, 4, 9].map(depth => theme.frame(depth));
-  const marks = [AXIS, ...Object.values(STATUS_STYLE).map(({ colour }) => colour)];
+  const marks = [AXIS, ...Object.values(STATUS_STYLE).map(({ color }) => color)];
   const tinted = [...frames, theme.surface].flatMap(ground => marks.map(mark => mix(ground, mark, 0.22)));
   return [theme.canvas, theme.ground, theme.surface, ...frames, ...tinted];
 }
 
-const values = [...Array.from({ length: 101 }, (_, percent) => sample(percent / 100)), MISSING_COLOUR, NOT_FINITE_COLOUR];
+const values = [...Array.from({ length: 101 }, (_, percent) => sample(percent / 100)), MISSING_COLOR, NOT_FINITE_COLOR];
 
-describe.each(Object.entries(THEMES))("texts of the canvas, %s", (_, colours) => {
-  const theme = themeOf(colours);
+describe.each(Object.entries(THEMES))("texts of the canvas, %s", (_, colors) => {
+  const theme = themeOf(colors);
   const least = (pairs: [string, string][]) => Math.min(...pairs.map(([ground, ink]) => contrast(ground, ink)));
 
-  it("takes the page's colours", () => {
-    expect([theme.surface, theme.text, theme.muted]).toEqual([colours.surface, colours.text, colours.muted]);
-    expect(theme.quiet(theme.surface)).toBe(colours.muted);
+  it("takes the page's colors", () => {
+    expect([theme.surface, theme.text, theme.muted]).toEqual([colors.surface, colors.text, colors.muted]);
+    expect(theme.quiet(theme.surface)).toBe(colors.muted);
   });
 
   it("can be read on every ground", () => {
     expect(least(groundsOf(theme).map(ground => [ground, theme.text]))).toBeGreaterThanOrEqual(READABLE);
     expect(least(groundsOf(theme).map(ground => [ground, theme.quiet(ground)]))).toBeGreaterThanOrEqual(READABLE);
-    expect(least([[...badgeColours(theme)]])).toBeGreaterThanOrEqual(READABLE);
-    const marks = Object.values(STATUS_STYLE).map(({ colour }): [string, string] => [colour, inkOn(colour)]);
+    expect(least([[...badgeColors(theme)]])).toBeGreaterThanOrEqual(READABLE);
+    const marks = Object.values(STATUS_STYLE).map(({ color }): [string, string] => [color, inkOn(color)]);
     expect(least(marks)).toBeGreaterThanOrEqual(READABLE);
   });
 

@@ -2,7 +2,7 @@
 // the hit tests; its own renderer takes ten times as long for the same scene.
 
 import { FONT, fontOf, type Measure } from "./cards";
-import { inkOn } from "./colour";
+import { inkOn } from "./color";
 import { AXIS, mix, readable, STATUS_STYLE, type Theme } from "./graph_style";
 import type { Box } from "./layout";
 import { type EdgePaint, paintEdges } from "./paint_edges";
@@ -17,7 +17,7 @@ export interface PaintItem {
   depth: number; // frames around it
   container: boolean;
   family: string; // hue of the mark at the left
-  fill: string | null; // colour of the value shown, if any
+  fill: string | null; // color of the value shown, if any
   status: Status | null;
   flag: string; // "!" something to know; "" nothing
   dim: boolean;
@@ -169,7 +169,7 @@ export class Painter {
   private badge(text: string, right: number, middle: number, theme: Theme): number {
     const { context } = this;
     const width = this.measure(text, FONT.text, true) + 10;
-    const [ground, ink] = badgeColours(theme);
+    const [ground, ink] = badgeColors(theme);
     this.shape(right - width, middle - 8, width, 16, 8, ground);
     context.font = fontOf(FONT.text, true);
     context.textAlign = "center";
@@ -183,11 +183,11 @@ export class Painter {
       return;
     }
     const { context } = this;
-    const { colour, glyph } = STATUS_STYLE[status];
-    this.shape(box[0] - 9, box[1] - 9, 22, 22, 11, colour);
+    const { color, glyph } = STATUS_STYLE[status];
+    this.shape(box[0] - 9, box[1] - 9, 22, 22, 11, color);
     context.font = fontOf(12, true);
     context.textAlign = "center";
-    context.fillStyle = inkOn(colour);
+    context.fillStyle = inkOn(color);
     context.fillText(glyph, box[0] + 2, box[1] + 2.5);
   }
 
@@ -213,7 +213,7 @@ export class Painter {
     }
   }
 
-  private chevron(x: number, y: number, open: boolean, colour: string): void {
+  private chevron(x: number, y: number, open: boolean, color: string): void {
     const { context } = this;
     context.beginPath();
     if (open) {
@@ -228,13 +228,13 @@ export class Painter {
     context.lineWidth = 1.8;
     context.lineCap = "round";
     context.lineJoin = "round";
-    context.strokeStyle = colour;
+    context.strokeStyle = color;
     context.stroke();
   }
 }
 
 /** Ground and ink of the small signs. */
-export function badgeColours({ surface, accent, dark }: Theme): readonly [ground: string, ink: string] {
+export function badgeColors({ surface, accent, dark }: Theme): readonly [ground: string, ink: string] {
   return [mix(surface, accent, dark ? 0.3 : 0.14), mix(accent, dark ? "#ffffff" : "#000000", dark ? 0.6 : 0.35)];
 }
 
@@ -263,7 +263,7 @@ function tinted({ status, onAxis, node }: PaintItem, ground: string, share: numb
   if (onAxis && node.kind !== "group") {
     return mix(ground, AXIS, 0.2);
   }
-  return status && status !== "same" ? mix(ground, STATUS_STYLE[status].colour, share) : ground;
+  return status && status !== "same" ? mix(ground, STATUS_STYLE[status].color, share) : ground;
 }
 
 function strokeOf({ node, fill, status, selected, hit, onAxis }: PaintItem, theme: Theme): string {
@@ -274,7 +274,7 @@ function strokeOf({ node, fill, status, selected, hit, onAxis }: PaintItem, them
     return theme.accent;
   }
   if (status && status !== "same") {
-    return STATUS_STYLE[status].colour;
+    return STATUS_STYLE[status].color;
   }
   return fill && node.kind !== "group" ? mix(fill, theme.text, 0.3) : theme.border;
 }

@@ -1,8 +1,8 @@
-// Colours of the theme, the hue of each family of modules, and the style sheet of the canvas.
+// Colors of the theme, the hue of each family of modules, and the style sheet of the canvas.
 
 import type { StylesheetStyle } from "cytoscape";
 import { canvasContext } from "./cards";
-import { contrast } from "./colour";
+import { contrast } from "./color";
 import type { Status } from "./payload";
 
 export interface Theme {
@@ -59,7 +59,7 @@ export const AXIS = "#d55e00";
 
 type Rgba = [number, number, number, number];
 
-/** A CSS colour as the browser writes it, "#rrggbb" or "rgba(…)". */
+/** A CSS color as the browser writes it, "#rrggbb" or "rgba(…)". */
 function normalised(value: string, fallback: string): string {
   const context = canvasContext();
   const trimmed = value.trim();
@@ -67,17 +67,17 @@ function normalised(value: string, fallback: string): string {
     return trimmed.startsWith("#") ? trimmed : fallback;
   }
   context.fillStyle = fallback;
-  context.fillStyle = trimmed; // ignored when it is no colour
+  context.fillStyle = trimmed; // ignored when it is no color
   return String(context.fillStyle);
 }
 
-function channels(colour: string): Rgba {
-  const hex = /^#([\da-f]{6})/i.exec(colour)?.[1];
+function channels(color: string): Rgba {
+  const hex = /^#([\da-f]{6})/i.exec(color)?.[1];
   if (hex) {
     const value = Number.parseInt(hex, 16);
     return [value >> 16, (value >> 8) & 255, value & 255, 1];
   }
-  const [red = 0, green = 0, blue = 0, alpha = 1] = colour.match(/[\d.]+/g)?.map(Number) ?? [];
+  const [red = 0, green = 0, blue = 0, alpha = 1] = color.match(/[\d.]+/g)?.map(Number) ?? [];
   return [red, green, blue, alpha];
 }
 
@@ -88,31 +88,31 @@ export function mix(base: string, top: string, share: number): string {
   return `#${mixed.map(channel => channel.toString(16).padStart(2, "0")).join("")}`;
 }
 
-/** The colour, moved towards `end` until it can be read. */
-export function readable(colour: string, end: string, ground: string, least = READABLE): string {
+/** The color, moved towards `end` until it can be read. */
+export function readable(color: string, end: string, ground: string, least = READABLE): string {
   for (let share = 0; share < 1; share += 0.1) {
-    const moved = mix(colour, end, share);
+    const moved = mix(color, end, share);
     if (contrast(moved, ground) >= least) return moved;
   }
   return end;
 }
 
-function opaque(colour: string, base: string): string {
-  return mix(base, colour, channels(colour)[3]);
+function opaque(color: string, base: string): string {
+  return mix(base, color, channels(color)[3]);
 }
 
 /** The one that stands out more; themes of high contrast have lines that do. */
 function stronger(one: string, other: string, ground: string): string {
-  const distance = (colour: string) => Math.abs(brightness(colour) - brightness(ground));
+  const distance = (color: string) => Math.abs(brightness(color) - brightness(ground));
   return distance(other) > distance(one) ? other : one;
 }
 
-function brightness(colour: string): number {
-  const [red, green, blue] = channels(colour);
+function brightness(color: string): number {
+  const [red, green, blue] = channels(color);
   return 0.3 * red + 0.59 * green + 0.11 * blue;
 }
 
-// Okabe and Ito's set: told apart by every kind of colour vision.
+// Okabe and Ito's set: told apart by every kind of color vision.
 const FAMILIES: [RegExp, string][] = [
   [/conv/i, "#0072b2"],
   [/norm/i, "#009e73"],
@@ -128,20 +128,20 @@ const OTHER_LEAF = "#7a828c";
 const CONTAINER = "#5b6b8c";
 
 /** The hue of a card's edge: what sort of module it is. The name always says it too. */
-export function familyColour(className: string, container: boolean): string {
+export function familyColor(className: string, container: boolean): string {
   if (container && !/attention/i.test(className)) {
     return CONTAINER; // "ConvBlock" is no convolution; attention is what its name says, whatever it holds
   }
   return FAMILIES.find(([pattern]) => pattern.test(className))?.[1] ?? OTHER_LEAF;
 }
 
-export const STATUS_STYLE: Readonly<Record<Status, { colour: string; glyph: string; label: string }>> = {
-  same: { colour: "#7a828c", glyph: "=", label: "same" },
-  renamed: { colour: "#56b4e9", glyph: "Aa", label: "renamed" },
-  moved: { colour: "#009e73", glyph: "⇄", label: "moved" },
-  changed: { colour: "#e69f00", glyph: "≠", label: "changed" },
-  added: { colour: "#0072b2", glyph: "+", label: "added" },
-  removed: { colour: "#d55e00", glyph: "−", label: "removed" }
+export const STATUS_STYLE: Readonly<Record<Status, { color: string; glyph: string; label: string }>> = {
+  same: { color: "#7a828c", glyph: "=", label: "same" },
+  renamed: { color: "#56b4e9", glyph: "Aa", label: "renamed" },
+  moved: { color: "#009e73", glyph: "⇄", label: "moved" },
+  changed: { color: "#e69f00", glyph: "≠", label: "changed" },
+  added: { color: "#0072b2", glyph: "+", label: "added" },
+  removed: { color: "#d55e00", glyph: "−", label: "removed" }
 };
 
 /** For cytoscape's own purposes: places and shapes to hit. The painter draws, so nothing here is to be seen. */
@@ -179,7 +179,7 @@ export function stylesheet(): StylesheetStyle[] {
   return rules as unknown as StylesheetStyle[];
 }
 
-/** Calls back after every change of JupyterLab's theme or of the system's colours. Returns the disposer. */
+/** Calls back after every change of JupyterLab's theme or of the system's colors. Returns the disposer. */
 export function watchTheme(changed: () => void): () => void {
   let frame = 0;
   const later = () => {

@@ -2,7 +2,7 @@
 
 import cytoscape, { type Core, type EventObject } from "cytoscape";
 import { canvasContext, measurer } from "./cards";
-import { colourOf } from "./colour";
+import { colorOf } from "./color";
 import { Disposers, el, listen } from "./dom";
 import { applyScene, selectOnly } from "./elements";
 import type { Scene as PlainScene } from "./export/scene";
@@ -95,7 +95,7 @@ export class GraphView {
 
   /** What is on the canvas, with absolute centres. */
   scene(): PlainScene {
-    return this.placed ? plainScene(this.placed, colourOf(this.h, this.store)) : { nodes: [], edges: [] };
+    return this.placed ? plainScene(this.placed, colorOf(this.h, this.store)) : { nodes: [], edges: [] };
   }
 
   exportPng(): Promise<Blob> {
@@ -288,7 +288,7 @@ export class GraphView {
     }
   }
 
-  /** Colours, selection and hits of what is already laid out. */
+  /** Colors, selection and hits of what is already laid out. */
   private applyDecor(): void {
     if (!this.placed) {
       return;

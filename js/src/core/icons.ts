@@ -1,4 +1,4 @@
-// Line icons of the buttons, 16 by 16, in the colour of the text beside them.
+// Line icons of the buttons, 16 by 16, in the color of the text beside them.
 
 import { svg } from "./dom";
 

@@ -1,6 +1,6 @@
-// What the colours mean: scale, ends, how containers got their value, what has none.
+// What the colors mean: scale, ends, how containers got their value, what has none.
 
-import { MISSING_COLOUR, NOT_FINITE_COLOUR, sample, Scale, scaleOf } from "./colour";
+import { MISSING_COLOR, NOT_FINITE_COLOR, sample, Scale, scaleOf } from "./color";
 import { Disposers, el, svg } from "./dom";
 import { counted, exactNumber, shortColumn } from "./format";
 import type { Hierarchy } from "./hierarchy";
@@ -18,7 +18,7 @@ export class Legend {
   ) {
     host.classList.add("mkg-legend");
     host.setAttribute("role", "group");
-    host.setAttribute("aria-label", "Colour legend");
+    host.setAttribute("aria-label", "Color legend");
     this.disposers.add(
       store.on("colorBy", () => this.render()),
       store.on("overlay", () => this.render()),
@@ -44,8 +44,8 @@ function parts(scale: Scale): HTMLElement[] {
   if (scale.logarithmic) title.append(el("span", "mkg-legend-note", " logarithmic"));
   const found = [title, ...(Number.isNaN(scale.min) ? [] : rampWithEnds(scale))];
   if (scale.aggregation) found.push(el("div", "mkg-legend-note", `containers: ${scale.aggregation}`));
-  if (scale.missing) found.push(key(MISSING_COLOUR, `no value: ${counted(scale.missing, "module")}`));
-  if (scale.notFinite) found.push(key(NOT_FINITE_COLOUR, `NaN or infinite: ${counted(scale.notFinite, "module")}`));
+  if (scale.missing) found.push(key(MISSING_COLOR, `no value: ${counted(scale.missing, "module")}`));
+  if (scale.notFinite) found.push(key(NOT_FINITE_COLOR, `NaN or infinite: ${counted(scale.notFinite, "module")}`));
   return found;
 }
 
@@ -74,10 +74,10 @@ function end(scale: Scale, value: number): HTMLElement {
   return mark;
 }
 
-function key(colour: string, text: string): HTMLElement {
+function key(color: string, text: string): HTMLElement {
   const line = el("div", "mkg-legend-key");
   const swatch = el("span", "mkg-swatch");
-  swatch.style.backgroundColor = colour;
+  swatch.style.backgroundColor = color;
   line.append(swatch, el("span", "", text));
   return line;
 }

@@ -40,7 +40,7 @@ export function paintEdges(
 function stroke(
   context: CanvasRenderingContext2D,
   routes: readonly Route[],
-  colour: string,
+  color: string,
   width: number,
   dash: number[]
 ): void {
@@ -49,14 +49,14 @@ function stroke(
   }
   context.beginPath();
   routes.forEach(({ points }) => line(context, points));
-  context.strokeStyle = colour;
+  context.strokeStyle = color;
   context.lineWidth = width;
   context.setLineDash(dash);
   context.stroke();
   context.setLineDash([]);
   context.beginPath();
   routes.forEach(({ points }) => arrow(context, points));
-  context.fillStyle = colour;
+  context.fillStyle = color;
   context.fill();
 }
 

@@ -221,7 +221,7 @@ describe("the views of a traced model", () => {
   it("are offered for what ran of a forward pass", () => expect(offered("stopped")).toContain("operators"));
   it("are not offered otherwise", () => expect(offered("folded")).toEqual(["hierarchy", "deduplicated"]));
 
-  it("come with columns to colour by", () => {
+  it("come with columns to color by", () => {
     mounted = new Toolbar(host, new Hierarchy(golden("traced")), storeOf());
     const columns = all(".mkg-color-by option").map(option => (option as HTMLOptionElement).value);
     expect(columns).toEqual(expect.arrayContaining(["flops", "bytes", "output_bytes"]));

@@ -182,7 +182,7 @@ describe("toolbar", () => {
     await settle(120);
   };
 
-  it("offers the views and colours that there are", () => {
+  it("offers the views and colors that there are", () => {
     const store = storeOf();
     mount(Toolbar, smallNet(), store);
     expect(texts(".mkg-view option")).toEqual(["Hierarchy", "Each structure once"]);

@@ -3,7 +3,7 @@
 import type { Scene as PlainScene } from "./export/scene";
 import type { Placed } from "./routes";
 
-export function plainScene({ scene, boxes }: Placed, colour: (node: number) => string | null): PlainScene {
+export function plainScene({ scene, boxes }: Placed, color: (node: number) => string | null): PlainScene {
   const nodes = scene.nodes.map((node, place) => {
     const [x, y, width, height] = boxes[place];
     const parts = [node.subtitle, node.detail, node.badge].filter(text => text !== "");
@@ -15,7 +15,7 @@ export function plainScene({ scene, boxes }: Placed, colour: (node: number) => s
       y: y + height / 2,
       width,
       height,
-      colour: node.index < 0 ? null : colour(node.index),
+      color: node.index < 0 ? null : color(node.index),
       kind: node.kind
     };
   });

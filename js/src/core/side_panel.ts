@@ -2,7 +2,7 @@
 
 import "../../style/side_panel.css";
 import { axesOf } from "./axes";
-import { labelOf, valueOf } from "./colour";
+import { labelOf, valueOf } from "./color";
 import { Counterparts } from "./counterparts";
 import { dataflowOf } from "./dataflow";
 import { button, copyText, Disposers, el, listen, nameSpan, setAttribute } from "./dom";

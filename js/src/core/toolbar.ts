@@ -1,7 +1,7 @@
-// View, colour, search and the three buttons that act on the whole picture.
+// View, color, search and the three buttons that act on the whole picture.
 
 import "../../style/toolbar.css";
-import { labelOf } from "./colour";
+import { labelOf } from "./color";
 import { button, Disposers, el, listen, option, widgetRoot } from "./dom";
 import { counted } from "./format";
 import type { Hierarchy } from "./hierarchy";
@@ -28,7 +28,7 @@ const SEARCH: SearchTexts = {
 export class Toolbar {
   private readonly disposers = new Disposers();
   private readonly view = el("select");
-  private readonly colour = el("select");
+  private readonly color = el("select");
   private readonly search: SearchBox;
 
   constructor(
@@ -38,19 +38,19 @@ export class Toolbar {
   ) {
     host.classList.add("mkg-toolbar");
     host.setAttribute("role", "toolbar");
-    host.setAttribute("aria-label", "View, colour and search");
+    host.setAttribute("aria-label", "View, color and search");
     this.search = new SearchBox(widgetRoot(host), SEARCH, {
       search: query => store.set("query", query),
       step: direction => this.step(direction)
     });
     host.append(
       labelled("mkg-view", "View", this.view),
-      labelled("mkg-color-by", "Colour", this.colour),
+      labelled("mkg-color-by", "Color", this.color),
       this.search.element,
       this.buttons()
     );
     this.fillViews();
-    this.fillColours();
+    this.fillColors();
     this.listen();
     this.followQuery();
   }
@@ -80,11 +80,11 @@ export class Toolbar {
     const { store } = this;
     this.disposers.add(
       listen(this.view, "change", () => store.set("view", this.view.value as ViewName)),
-      listen(this.colour, "change", () => store.set("colorBy", this.colour.value)),
+      listen(this.color, "change", () => store.set("colorBy", this.color.value)),
       store.on("view", () => this.fillViews()),
-      store.on("colorBy", () => this.fillColours()),
-      store.on("overlay", () => this.fillColours()),
-      store.on("pruned", () => this.fillColours()),
+      store.on("colorBy", () => this.fillColors()),
+      store.on("overlay", () => this.fillColors()),
+      store.on("pruned", () => this.fillColors()),
       store.on("query", () => this.followQuery()),
       store.on("selected", () => this.showCount())
     );
@@ -96,15 +96,15 @@ export class Toolbar {
     this.view.value = this.store.get("view");
   }
 
-  private fillColours(): void {
+  private fillColors(): void {
     const chosen = this.store.get("colorBy");
     const columns = [...Object.keys(this.h.payload.columns), "occurrences"];
     for (const given of ["overlay", "pruned"] as const) {
       if (Object.keys(this.store.get(given)).length > 0 || chosen === given) columns.push(given);
     }
-    this.colour.replaceChildren(option("none", "none"));
-    for (const column of new Set(columns)) this.colour.append(option(column, labelOf(this.h, column)));
-    this.colour.value = chosen;
+    this.color.replaceChildren(option("none", "none"));
+    for (const column of new Set(columns)) this.color.append(option(column, labelOf(this.h, column)));
+    this.color.value = chosen;
   }
 
   /** Select the next or previous match, in tree order and around the ends. */

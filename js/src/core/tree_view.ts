@@ -2,7 +2,7 @@
 
 import "../../style/tree.css";
 import { axesOf } from "./axes";
-import { colourOf } from "./colour";
+import { colorOf } from "./color";
 import { Disposers, el, listen, nameSpan, setAttribute } from "./dom";
 import type { Hierarchy } from "./hierarchy";
 import { reveal, toggle } from "./reveal";
@@ -29,7 +29,7 @@ export class TreeView {
   private readonly disposers = new Disposers();
   private readonly elements = new Map<number, RowElement>();
   private readonly nodes = new WeakMap<Element, number>();
-  private readonly colour: (node: number) => string | null;
+  private readonly color: (node: number) => string | null;
   private listed: TreeRow[] = [];
   private readonly places = new Map<number, number>(); // node -> index in `listed`
   private stale = true;
@@ -43,7 +43,7 @@ export class TreeView {
     private readonly h: Hierarchy,
     private readonly store: Store
   ) {
-    this.colour = colourOf(h, store);
+    this.color = colorOf(h, store);
     this.tree.setAttribute("role", "tree");
     this.tree.setAttribute("aria-label", "Modules");
     this.space.setAttribute("role", "none");
@@ -277,13 +277,13 @@ export class TreeView {
     const at = below(found.nodes, row.node);
     const matched = found.nodes[at] === row.node;
     const hidden = hiddenMatches(this.h, row, found.nodes);
-    const colour = this.colour(row.node);
+    const color = this.color(row.node);
     const status = this.store.get("view") === "diff" ? this.h.payload.compare?.left[row.node] : undefined;
     const label = accessibleName(this.h, row);
     const members = this.axisMembers();
     const onAxis = members[below(members, row.node)] === row.node;
     const holds = !onAxis && hiddenMatches(this.h, row, members) > 0;
-    const look = [colour, status, onAxis, holds];
+    const look = [color, status, onAxis, holds];
     const content = JSON.stringify([matched && found.needles, hidden, look, label, row.open === null]);
     if (content === drawn.content) return;
     drawn.content = content;
@@ -295,7 +295,7 @@ export class TreeView {
     element.classList.toggle("mkg-is-on-axis", onAxis);
     element.classList.toggle("mkg-holds-axis", holds);
     element.classList.toggle("mkg-is-leaf", row.open === null || row.node === 0); // the root cannot be closed
-    element.replaceChildren(...this.parts(row, matched ? found.needles : [], hidden, colour));
+    element.replaceChildren(...this.parts(row, matched ? found.needles : [], hidden, color));
   }
 
   /** The modules that the chosen axis runs along, in tree order. */
@@ -305,12 +305,12 @@ export class TreeView {
     return axes && axis !== undefined ? axes.nodes(axis) : [];
   }
 
-  private parts(row: TreeRow, needles: readonly string[], hidden: number, colour: string | null): HTMLElement[] {
+  private parts(row: TreeRow, needles: readonly string[], hidden: number, color: string | null): HTMLElement[] {
     const { h } = this;
     const parts: HTMLElement[] = [el("span", "mkg-twisty")];
-    if (colour) {
+    if (color) {
       const chip = el("span", "mkg-chip");
-      chip.style.backgroundColor = colour;
+      chip.style.backgroundColor = color;
       parts.push(chip);
     }
     parts.push(marked("mkg-row-name", row.node === 0 ? h.payload.title : h.name(row.node), needles));

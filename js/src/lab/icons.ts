@@ -3,7 +3,7 @@
 import { LabIcon } from "@jupyterlab/ui-components";
 import { MODULE } from "./version";
 
-// three linked cards, in the colour that JupyterLab's icons have
+// three linked cards, in the color that JupyterLab's icons have
 const PICTURE = `<svg xmlns="http://www.w3.org/2000/svg" width="16" height="16" viewBox="0 0 16 16">
   <g class="jp-icon3" fill="#616161">
     <rect x="1" y="2" width="6" height="4" rx="1"/>

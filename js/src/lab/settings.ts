@@ -1,4 +1,4 @@
-// The settings: colours, limits and motion of all our views on the page.
+// The settings: colors, limits and motion of all our views on the page.
 
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
@@ -8,7 +8,7 @@ import { MODULE } from "./version";
 
 const ID = `${MODULE}:settings`; // js/schema/settings.json
 
-/** Classes of the body, which style/lab.css gives the colours of a theme. */
+/** Classes of the body, which style/lab.css gives the colors of a theme. */
 const THEMES = ["light", "dark", "high-contrast"].map(theme => [theme, `mkg-theme-${theme}`] as const);
 const CALM = "mkg-reduced-motion";
 

@@ -108,7 +108,7 @@ describe("MaskEditorModel", () => {
     expect([copy.byteLength, copy.getUint8(0)]).toEqual([2, 2]);
   });
 
-  it("colours linked explorers in the page alone", async () => {
+  it("colors linked explorers in the page alone", async () => {
     const graph = new DOMWidgetModel({}, null);
     const model = createModel({ graphs: [graph] });
     await after(150);

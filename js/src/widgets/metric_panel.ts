@@ -3,7 +3,7 @@
 import { DOMWidgetModel } from "@jupyter-widgets/base";
 import { Feed } from "../core/metrics/feed";
 import { MetricData } from "../core/metrics/metric_data";
-import { ColourBook } from "../core/metrics/palette";
+import { ColorBook } from "../core/metrics/palette";
 import { createMetricPanel, type MetricPanel } from "../core/metrics/panel";
 import { limitOf } from "../core/metrics/panel_payload";
 import { type PanelState, PanelStore } from "../core/metrics/state";
@@ -13,7 +13,7 @@ import { areTexts, type Binding, BoundView, isCount, isFlag, isText, isTextOrNul
 export class MetricPanelModel extends DOMWidgetModel {
   // set in initialize(), which the base class calls before field initializers would run
   declare feed: Feed;
-  declare colours: ColourBook;
+  declare colors: ColorBook;
 
   override defaults(): ReturnType<DOMWidgetModel["defaults"]> {
     return {
@@ -34,7 +34,7 @@ export class MetricPanelModel extends DOMWidgetModel {
   override initialize(...options: Parameters<DOMWidgetModel["initialize"]>): void {
     super.initialize(...options);
     const isLive = () => this.comm_live;
-    this.colours = new ColourBook();
+    this.colors = new ColorBook();
     this.feed = new Feed(new MetricData(limitOf(this.get("payload"))), {
       get isLive() {
         return isLive();
@@ -79,8 +79,8 @@ export class MetricPanelView extends BoundView<PanelState, MetricPanel> {
   }
 
   protected create(store: PanelStore): MetricPanel {
-    const { feed, colours } = this.series;
-    return createMetricPanel(this.el, this.model.get("payload"), feed.data, colours, store);
+    const { feed, colors } = this.series;
+    return createMetricPanel(this.el, this.model.get("payload"), feed.data, colors, store);
   }
 
   private get series(): MetricPanelModel {

@@ -15,7 +15,7 @@ from modulekg_widgets.engine.views.pictures.knowledge import svg
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
 
 VIEWS = ("graph", "ranking", "communities", "types", "overlap", "frequency", "jobs")
-COLOURS = ("community", "class", "uses", "importance", "none")
+COLORS = ("community", "class", "uses", "importance", "none")
 MOST_STRUCTURES = 50_000  # torchvision's 121 models have 6,380, which are one megabyte
 KEYWORDS = ("selected", "view", "color_by", "query")
 
@@ -137,7 +137,7 @@ class KnowledgeExplorer(ModuleKGWidget):
 
     @validate("color_by")
     def _check_color_by(self, proposal: Any) -> str:
-        return _one_of("colour", proposal["value"], COLOURS)
+        return _one_of("color", proposal["value"], COLORS)
 
     # -------------------------------------------------------------- other forms
 

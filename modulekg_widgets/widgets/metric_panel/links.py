@@ -1,4 +1,4 @@
-"""What a MetricPanel makes of a ModelGraph: colours by the latest values."""
+"""What a MetricPanel makes of a ModelGraph: colors by the latest values."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from modulekg_widgets.engine.errors import UnknownPathError
 if TYPE_CHECKING:
     from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
 
-PERIOD = 0.5  # seconds between two changes of the colours
+PERIOD = 0.5  # seconds between two changes of the colors
 
 
-class Colouring:
-    """A graph that is coloured by a metric."""
+class Coloring:
+    """A graph that is colored by a metric."""
 
     def __init__(self, graph: ModelGraph, metric: str | None, phase: str) -> None:
         self._graph = weakref.ref(graph)
@@ -30,8 +30,8 @@ class Colouring:
         graph = self._graph()
         return None if graph is None or graph.comm is None else graph
 
-    def update(self, latest: Callable[[Colouring], dict[str, float]]) -> None:
-        """Colour the graph anew where values have changed, at most twice a second."""
+    def update(self, latest: Callable[[Coloring], dict[str, float]]) -> None:
+        """Color the graph anew where values have changed, at most twice a second."""
         graph, now = self.graph, time.monotonic()
         if graph is None or now - self._set_at < PERIOD:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -17,7 +18,7 @@ from modulekg_widgets.engine.views.metric_reader import Updates
 from modulekg_widgets.engine.views.metric_update import MOST_POINTS, parts
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.engine.views.pictures.metrics import Shown, svg
-from modulekg_widgets.widgets.metric_panel.links import Colouring
+from modulekg_widgets.widgets.metric_panel.links import Coloring
 from modulekg_widgets.widgets.metric_panel.stream import MetricStream
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
 from modulekg_widgets.widgets.workbench.linking import join
@@ -76,7 +77,7 @@ class MetricPanel(ModuleKGWidget):
     ) -> None:
         check_keywords("MetricPanel", unknown, KEYWORDS)
         self._runs = _opened(runs)
-        self._colourings: list[Colouring] = []
+        self._colorings: list[Coloring] = []
         self._stream = MetricStream(self._runs, self._send_update, self._looked)
         weakref.finalize(self, self._stream.stop)
         super().__init__(
@@ -175,8 +176,8 @@ class MetricPanel(ModuleKGWidget):
         _check_graph(graph)
         join("selected", graph, self)
 
-    def colour(self, graph: ModelGraph, metric: str | None = None, phase: str = "train") -> None:
-        """Colour a `ModelGraph` by the latest value of `metric` of each module, twice a second while values come.
+    def color(self, graph: ModelGraph, metric: str | None = None, phase: str = "train") -> None:
+        """Color a `ModelGraph` by the latest value of `metric` of each module, twice a second while values come.
 
         None is the metric that the panel shows. With several runs the first one that has the metric counts. A second
         call with the same graph replaces the first. Raises `UnknownNameError` and `WidgetValueError`.
@@ -186,13 +187,18 @@ class MetricPanel(ModuleKGWidget):
             metric = self._known_metric(metric)
         if phase not in PHASES:
             raise UnknownNameError(f"there is no phase {shown(phase)!r}: {nearest(phase, PHASES)}")
-        kept = [one for one in self._colourings if one.graph is not None and one.graph is not graph]
-        colouring = Colouring(graph, metric, phase)
+        kept = [one for one in self._colorings if one.graph is not None and one.graph is not graph]
+        coloring = Coloring(graph, metric, phase)
         known = Updates(self._runs)
         known.next()
-        self._colour(colouring, known)  # what is there already needs no page that looks
-        self._colourings = [*kept, colouring]
+        self._color(coloring, known)  # what is there already needs no page that looks
+        self._colorings = [*kept, coloring]
         graph.color_by = "overlay"
+
+    def colour(self, graph: ModelGraph, metric: str | None = None, phase: str = "train") -> None:
+        """The name of `color` until 0.2; it warns."""
+        warnings.warn("MetricPanel.colour is now MetricPanel.color", FutureWarning, stacklevel=2)
+        self.color(graph, metric, phase)
 
     def close(self) -> None:
         """Stop the thread and remove the widget and its links; the runs and the graphs stay."""
@@ -207,12 +213,12 @@ class MetricPanel(ModuleKGWidget):
         self.send(content, buffers)
 
     def _looked(self, updates: Updates) -> None:
-        """Bring the colours up to date; this runs in the stream's thread."""
-        for colouring in self._colourings:
-            self._colour(colouring, updates)
+        """Bring the colors up to date; this runs in the stream's thread."""
+        for coloring in self._colorings:
+            self._color(coloring, updates)
 
-    def _colour(self, colouring: Colouring, updates: Updates) -> None:
-        colouring.update(lambda one: updates.latest(self.metric if one.metric is None else one.metric, one.phase))
+    def _color(self, coloring: Coloring, updates: Updates) -> None:
+        coloring.update(lambda one: updates.latest(self.metric if one.metric is None else one.metric, one.phase))
 
     @observe("comm")
     def _hear(self, change: Any) -> None:

@@ -60,7 +60,7 @@ def _png(graph: ModelGraph) -> bytes:
         if box.kind == "pill":
             axes.text(box.x + box.width / 2, box.y + box.height / 2, box.title, ha="center", va="center", fontsize=9)
             continue
-        axes.plot([box.x + 2, box.x + 2], [box.y + 3, middle * 2 - box.y - 3], color=box.colour, linewidth=3)
+        axes.plot([box.x + 2, box.x + 2], [box.y + 3, middle * 2 - box.y - 3], color=box.color, linewidth=3)
         # matplotlib reads dollar signs as mathematics
         axes.text(box.x + 12, middle, _literal(box.title), va="center", fontsize=9, parse_math=False)
         axes.text(box.x + box.width - 10, middle, box.detail, ha="right", va="center", fontsize=9, color="#59636e")

@@ -1,4 +1,4 @@
-"""ModelGraph: the hierarchy of a model to look at, click through, search and colour."""
+"""ModelGraph: the hierarchy of a model to look at, click through, search and color."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class ModelGraph(ModuleKGWidget):
         value = proposal["value"]
         offered = ("none", "occurrences", "overlay", "pruned", *self.payload.get("columns", ()))
         if value not in offered:
-            raise UnknownNameError(f"there is no column {shown(value)!r} to colour by: {nearest(value, offered)}")
+            raise UnknownNameError(f"there is no column {shown(value)!r} to color by: {nearest(value, offered)}")
         return value
 
     def _known_path(self, path: str) -> str:
@@ -228,7 +228,7 @@ class ModelGraph(ModuleKGWidget):
         """Write the graph in the format of the extension; the file appears whole or not at all; returns the path.
 
         `.html` is the whole explorer as one page that opens offline; `.svg` and `.png` show what is open, without
-        colours and selection; `.dot` is the folded hierarchy for Graphviz; `.json` the payload. Raises
+        colors and selection; `.dot` is the folded hierarchy for Graphviz; `.json` the payload. Raises
         `UnknownNameError` for another extension and `UnknownPathError` where there is no folder.
         """
         from modulekg_widgets.widgets.model_graph.export import export_model_graph

@@ -1,4 +1,4 @@
-"""`mk.link`: widgets of one model share the selection, the axis, the masks and the colours."""
+"""`mk.link`: widgets of one model share the selection, the axis, the masks and the colors."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class SharedTrait(Joint):
 
 
 class PrunedShare(Joint):
-    """The share of each module that an editor drops, as a colouring of a graph; the page computes it."""
+    """The share of each module that an editor drops, as a coloring of a graph; the page computes it."""
 
     name = "pruned"
 
@@ -168,7 +168,7 @@ class Link:
 def link(*widgets: Any) -> Link:
     """Join widgets of one model: a selection in one is a selection in all, and so is an axis.
 
-    With a `ModelGraph` the indices that a `MaskEditor` drops and the values of a `MetricPanel` colour it; what the
+    With a `ModelGraph` the indices that a `MaskEditor` drops and the values of a `MetricPanel` color it; what the
     editor cuts is cut in the graph as well. A `KnowledgeExplorer` shares its selection with graphs in which the
     structure occurs. Raises `WidgetValueError` for fewer than two widgets of this package.
     """
@@ -201,5 +201,5 @@ def link(*widgets: Any) -> Link:
         if editors and graph.color_by == "none":
             graph.color_by = PrunedShare.name
         for panel in panels:
-            panel.colour(graph)
+            panel.color(graph)
     return Link(joints)

@@ -1,6 +1,6 @@
 // The picture as a Graphviz graph; containers become clusters.
 
-import { inkOn } from "../colour";
+import { inkOn } from "../color";
 import { hoverText, printable, Scene, SceneNode } from "./scene";
 
 /**
@@ -64,7 +64,7 @@ function body(inside: ReadonlyMap<Box | undefined, readonly Box[]>): string[] {
 
 function card({ node, name }: Box): string {
   const label = quoted(node.sublabel ? `${node.label}\n${node.sublabel}` : node.label);
-  const fill = node.colour ? `, fillcolor=${quoted(node.colour)}, fontcolor=${quoted(inkOn(node.colour))}` : "";
+  const fill = node.color ? `, fillcolor=${quoted(node.color)}, fontcolor=${quoted(inkOn(node.color))}` : "";
   const double = node.kind === "fold" ? ", peripheries=2" : "";
   return `  ${name} [label=${label}, tooltip=${quoted(hoverText(node))}${fill}${double}];`;
 }

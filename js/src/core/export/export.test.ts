@@ -16,7 +16,7 @@ const node = (id: string, more: Partial<SceneNode> = {}): SceneNode => ({
   y: 0,
   width: 120,
   height: 40,
-  colour: null,
+  color: null,
   kind: "module",
   ...more
 });
@@ -25,8 +25,8 @@ const scene: Scene = {
   nodes: [
     node("\u0000input", { label: "input", kind: "pseudo" }),
     node("layer1", { kind: "group", y: 150, width: 300, height: 200, sublabel: "Sequential" }),
-    node("layer1.0", { kind: "fold", y: 150, label: "0", sublabel: "Block ×4", colour: "#440154" }),
-    node("fc", { y: 320, colour: "#fde725" })
+    node("layer1.0", { kind: "fold", y: 150, label: "0", sublabel: "Block ×4", color: "#440154" }),
+    node("fc", { y: 320, color: "#fde725" })
   ],
   edges: [
     { source: "\u0000input", target: "layer1", kind: "order", label: "" },

@@ -8,7 +8,7 @@ export interface SceneNode {
   readonly y: number;
   readonly width: number;
   readonly height: number;
-  readonly colour: string | null;
+  readonly color: string | null;
   readonly kind: "module" | "group" | "fold" | "pseudo" | "operator";
 }
 

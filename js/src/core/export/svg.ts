@@ -1,6 +1,6 @@
 // The picture as SVG: our own writer, every text escaped, nothing fetched from anywhere.
 
-import { inkOn } from "../colour";
+import { inkOn } from "../color";
 import { hoverText, printable, Scene, SceneEdge, SceneNode } from "./scene";
 
 const MARGIN = 24;
@@ -70,7 +70,7 @@ function drawGroup(node: SceneNode): string {
   return (
     `<g><title>${xml(hoverText(node))}</title>` +
     `<rect x="${x}" y="${y}" width="${round(node.width)}" height="${round(node.height)}" rx="8" ` +
-    `fill="#f4f6f8" stroke="${node.colour ?? "#b6bec8"}"/>` +
+    `fill="#f4f6f8" stroke="${node.color ?? "#b6bec8"}"/>` +
     clipped(x, y, node.width, 24, [groupLabel(x + 10, y + 16, node)]) +
     "</g>"
   );
@@ -87,8 +87,8 @@ function groupLabel(x: number, y: number, { label, sublabel }: SceneNode): strin
 function drawCard(node: SceneNode): string {
   const x = round(node.x - node.width / 2);
   const y = round(node.y - node.height / 2);
-  const fill = node.colour ?? CARD;
-  const ink = node.colour ? inkOn(node.colour) : "#1b1f24";
+  const fill = node.color ?? CARD;
+  const ink = node.color ? inkOn(node.color) : "#1b1f24";
   const radius = node.kind === "pseudo" ? round(node.height / 2) : 6;
   const below = wrapped(node);
   const first = node.y + 4 - (below.length * LINE) / 2;

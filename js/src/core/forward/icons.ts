@@ -1,4 +1,4 @@
-// The icons of the player's buttons, 16 by 16, in the colour of the text beside them.
+// The icons of the player's buttons, 16 by 16, in the color of the text beside them.
 
 import { svg } from "../dom";
 

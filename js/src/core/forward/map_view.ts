@@ -1,6 +1,6 @@
 // The pictures of the current step: one canvas per channel, a heat map, or a strip; one of them can be shown large.
 
-import { NOT_FINITE_COLOUR, sample } from "../colour";
+import { NOT_FINITE_COLOR, sample } from "../color";
 import { button, Disposers, el, listen, setAttribute } from "../dom";
 import { shortNumber } from "../format";
 import { icon } from "../icons";
@@ -221,7 +221,7 @@ function rangeOf({ ranges }: MapPage, at: number): string {
   return low === high ? `${shortNumber(low)} throughout` : `${shortNumber(low)} to ${shortNumber(high)}`;
 }
 
-/** The colours between the least and the greatest value. */
+/** The colors between the least and the greatest value. */
 function scaleOf(page: MapPage, at: number): HTMLElement {
   const scale = el("span", "mkg-forward-scale");
   const [low, high] = page.ranges[at].map(toNum);
@@ -235,12 +235,12 @@ function scaleOf(page: MapPage, at: number): HTMLElement {
 const NOT_FINITE = 255;
 let ramp: Uint8ClampedArray | undefined;
 
-/** The colour of each byte, as four bytes. */
-function colours(): Uint8ClampedArray {
+/** The color of each byte, as four bytes. */
+function colors(): Uint8ClampedArray {
   if (ramp) return ramp;
   const made = new Uint8ClampedArray(4 * (NOT_FINITE + 1));
   for (let code = 0; code <= NOT_FINITE; code += 1) {
-    const value = Number.parseInt((code === NOT_FINITE ? NOT_FINITE_COLOUR : sample(code / (NOT_FINITE - 1))).slice(1), 16);
+    const value = Number.parseInt((code === NOT_FINITE ? NOT_FINITE_COLOR : sample(code / (NOT_FINITE - 1))).slice(1), 16);
     made.set([value >> 16, (value >> 8) & 255, value & 255, 255], 4 * code);
   }
   ramp = made;
@@ -253,7 +253,7 @@ export function pixelsOf(page: MapPage, at: number): Uint8ClampedArray {
   const filled = page.form === "strip" ? Math.min(size, page.sizes[0] ?? size) : size;
   const bytes = page.pixels.subarray(at * size, at * size + filled);
   const found = new Uint8ClampedArray(4 * size);
-  const table = colours();
+  const table = colors();
   bytes.forEach((code, i) => found.set(table.subarray(4 * code, 4 * code + 4), 4 * i));
   return found;
 }

@@ -97,7 +97,7 @@ describe("pixelsOf", () => {
     return (feed.get(wish(1)) as Exclude<Answer, { error: string }>).page;
   };
 
-  it("colours every byte", () => {
+  it("colors every byte", () => {
     const first = pixelsOf(page(), 0);
     expect(Array.from(first.slice(0, 4))).toEqual([0x44, 0x01, 0x54, 255]);
     expect(Array.from(first.slice(12))).toEqual([0xfd, 0xe7, 0x25, 255]);

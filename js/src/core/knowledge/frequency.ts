@@ -189,9 +189,9 @@ export class FrequencyChart {
 
   private drawKey(theme: ChartTheme): void {
     const key = el("div", "mkg-kg-chart-key");
-    const entry = (colour: string, dash: readonly number[], text: string) => {
+    const entry = (color: string, dash: readonly number[], text: string) => {
       const line = el("span", "mkg-kg-chart-entry");
-      line.append(keyLine(colour, [...dash]), nameSpan("", text));
+      line.append(keyLine(color, [...dash]), nameSpan("", text));
       key.append(line);
     };
     entry(theme.line(0), [1, 3], "structures");

@@ -1,15 +1,15 @@
-// The colour of every circle, and what the colours mean.
+// The color of every circle, and what the colors mean.
 
-import { MISSING_COLOUR, sample } from "../colour";
+import { MISSING_COLOR, sample } from "../color";
 import { shortNumber } from "../format";
-import { familyColour, mix } from "../graph_style";
-import { lineColour } from "../metrics/palette";
+import { familyColor, mix } from "../graph_style";
+import { lineColor } from "../metrics/palette";
 import type { Knowledge } from "./data";
 import type { Item } from "./picture";
-import type { ColourBy, ExplorerStore } from "./state";
+import type { ColorBy, ExplorerStore } from "./state";
 
 export interface LegendEntry {
-  readonly colour: string;
+  readonly color: string;
   readonly text: string;
 }
 
@@ -19,7 +19,7 @@ export interface Ramp {
   readonly high: string;
 }
 
-/** Either a few colours by name or a scale of numbers. */
+/** Either a few colors by name or a scale of numbers. */
 export interface Inks {
   readonly title: string;
   readonly entries: readonly LegendEntry[];
@@ -27,7 +27,7 @@ export interface Inks {
   of(item: Item): string;
 }
 
-const NAMED = 7; // communities with a colour of their own; an eighth colour is the rest's
+const NAMED = 7; // communities with a color of their own; an eighth color is the rest's
 const SORTS: readonly [string, string][] = [
   ["Conv2d", "convolutions"],
   ["BatchNorm2d", "normalisations"],
@@ -51,33 +51,33 @@ export function inksOf(data: Knowledge, store: ExplorerStore, dark: boolean): In
 
 const neutral = (dark: boolean): string => (dark ? "#6c7683" : "#b9c2cc");
 const rest = (dark: boolean): string => (dark ? "#8b949e" : "#a3abb4");
-const lightened = (colour: string, dark: boolean): string =>
-  mix(colour, dark ? "#000000" : "#ffffff", dark ? 0.1 : 0.18);
+const lightened = (color: string, dark: boolean): string =>
+  mix(color, dark ? "#000000" : "#ffffff", dark ? 0.1 : 0.18);
 
 function byCommunity(data: Knowledge, dark: boolean): Inks {
   const { count } = data.payload.communities;
   const size = (index: number) => data.members({ kind: "community", index, level: 0 }).length;
   const largest = Array.from({ length: count }, (_, i) => i).sort((a, b) => size(b) - size(a) || a - b);
-  const colours = new Map(
-    largest.slice(0, NAMED).map((index, slot) => [index, lightened(lineColour(slot, dark), dark)])
+  const colors = new Map(
+    largest.slice(0, NAMED).map((index, slot) => [index, lightened(lineColor(slot, dark), dark)])
   );
-  const entries = [...colours].map(([index, colour]) => ({ colour, text: data.communityTitle(index) }));
-  if (count > NAMED) entries.push({ colour: rest(dark), text: `${count - NAMED} smaller ones` });
+  const entries = [...colors].map(([index, color]) => ({ color, text: data.communityTitle(index) }));
+  if (count > NAMED) entries.push({ color: rest(dark), text: `${count - NAMED} smaller ones` });
   return {
     title: "community",
     entries,
     ramp: null,
     of: ({ thing, members }) => {
       const index = thing?.kind === "community" ? thing.index : data.mainCommunity(members);
-      return colours.get(index) ?? rest(dark);
+      return colors.get(index) ?? rest(dark);
     }
   };
 }
 
 function byClass(data: Knowledge, dark: boolean): Inks {
-  const ink = (className: string, container: boolean) => lightened(familyColour(className, container), dark);
-  const entries = SORTS.map(([className, text]) => ({ colour: ink(className, false), text }));
-  entries.push({ colour: ink("", true), text: "containers" }, { colour: ink("", false), text: "others" });
+  const ink = (className: string, container: boolean) => lightened(familyColor(className, container), dark);
+  const entries = SORTS.map(([className, text]) => ({ color: ink(className, false), text }));
+  entries.push({ color: ink("", true), text: "containers" }, { color: ink("", false), text: "others" });
   return {
     title: "sort of class",
     entries,
@@ -85,10 +85,10 @@ function byClass(data: Knowledge, dark: boolean): Inks {
     of: ({ members }) => {
       const counts = new Map<string, number>();
       for (const entity of members) {
-        const colour = ink(data.className(entity), data.isContainer(entity));
-        counts.set(colour, (counts.get(colour) ?? 0) + 1);
+        const color = ink(data.className(entity), data.isContainer(entity));
+        counts.set(color, (counts.get(color) ?? 0) + 1);
       }
-      return [...counts].reduce((best, next) => (next[1] > best[1] ? next : best), [MISSING_COLOUR, 0] as [
+      return [...counts].reduce((best, next) => (next[1] > best[1] ? next : best), [MISSING_COLOR, 0] as [
         string,
         number
       ])[0];
@@ -97,7 +97,7 @@ function byClass(data: Knowledge, dark: boolean): Inks {
 }
 
 /** Groups have the value of the member that has most. */
-function byNumber(data: Knowledge, colorBy: Exclude<ColourBy, "community" | "class" | "none">): Inks {
+function byNumber(data: Knowledge, colorBy: Exclude<ColorBy, "community" | "class" | "none">): Inks {
   const measure = colorBy === "uses" ? "uses" : mainMeasure(data);
   const column = (measure && data.column(measure)) || [];
   let [low, high] = [Infinity, -Infinity];
@@ -114,7 +114,7 @@ function byNumber(data: Knowledge, colorBy: Exclude<ColourBy, "community" | "cla
     ramp: low <= high ? { label, low: shortNumber(low), high: shortNumber(high) } : null,
     of: ({ members }) => {
       const most = Math.max(...members.map(entity => column[entity] ?? 0));
-      return most > 0 ? sample(Math.log(most / low) / span) : MISSING_COLOUR;
+      return most > 0 ? sample(Math.log(most / low) / span) : MISSING_COLOR;
     }
   };
 }

@@ -1,6 +1,6 @@
-// What colours and shapes mean.
+// What colors and shapes mean.
 
-import { sample } from "../colour";
+import { sample } from "../color";
 import { Disposers, el, svg } from "../dom";
 import type { Knowledge } from "./data";
 import { inksOf } from "./ink";
@@ -42,7 +42,7 @@ export class ExplorerLegend {
     for (const [shape, text] of SHAPES) shapes.append(key(text, `mkg-kg-shape mkg-is-${shape}`));
     const parts: HTMLElement[] = [];
     if (title) parts.push(el("div", "mkg-legend-title", title));
-    for (const { colour, text } of entries) parts.push(key(text, "mkg-kg-swatch", colour));
+    for (const { color, text } of entries) parts.push(key(text, "mkg-kg-swatch", color));
     if (ramp) {
       const picture = el("div", "mkg-legend-ramp");
       picture.append(rampPicture());
@@ -53,11 +53,11 @@ export class ExplorerLegend {
   }
 }
 
-function key(text: string, className: string, colour = ""): HTMLElement {
+function key(text: string, className: string, color = ""): HTMLElement {
   const line = el("div", "mkg-legend-key");
   const mark = el("span", className);
   mark.setAttribute("aria-hidden", "true");
-  if (colour) mark.style.backgroundColor = colour;
+  if (color) mark.style.backgroundColor = color;
   line.append(mark, el("bdi", "", text));
   return line;
 }

@@ -177,13 +177,13 @@ export class MapView {
     const { store } = this;
     this.disposers.add(
       store.on(["expanded", "query"], () => this.invalidate()),
-      store.on("colorBy", () => this.recolour()),
+      store.on("colorBy", () => this.recolor()),
       store.on("selected", () => this.followSelection()),
       store.on("item", () => this.redecorate()),
       onPreferences(() => this.invalidate()),
       watchTheme(() => {
         this.theme = readTheme(this.wrap);
-        this.recolour();
+        this.recolor();
       }),
       listen(this.host, "focus", () =>
         this.host.classList.toggle("mkg-by-keyboard", this.host.matches(":focus-visible"))
@@ -245,7 +245,7 @@ export class MapView {
     });
   }
 
-  private recolour(): void {
+  private recolor(): void {
     this.inks = inksOf(this.data, this.store, this.theme.dark);
     this.redecorate();
   }

@@ -31,7 +31,7 @@ export class OverlapMatrix {
   private readonly scroller = el("div", "mkg-kg-matrix-scroller");
   private readonly space = el("div", "mkg-kg-matrix-space");
   private readonly canvas = el("canvas");
-  private readonly rampColours = el("span", "mkg-kg-ramp-colours");
+  private readonly rampColors = el("span", "mkg-kg-ramp-colors");
   private readonly measure = measurer();
   private readonly order: MatrixOrder;
   private readonly tip: Tip;
@@ -97,8 +97,8 @@ export class OverlapMatrix {
 
   private ramp(): HTMLElement {
     const ramp = el("span", "mkg-kg-ramp");
-    this.rampColours.setAttribute("aria-hidden", "true");
-    ramp.append(el("span", "", "nothing in common"), this.rampColours, el("span", "", "the same structures"));
+    this.rampColors.setAttribute("aria-hidden", "true");
+    ramp.append(el("span", "", "nothing in common"), this.rampColors, el("span", "", "the same structures"));
     return ramp;
   }
 
@@ -166,7 +166,7 @@ export class OverlapMatrix {
     if (!this.theme) {
       this.theme = readChartTheme(this.host);
       const stops = stopsOf(this.theme.dark).join(", ");
-      this.rampColours.style.backgroundImage = `linear-gradient(to right, ${stops})`;
+      this.rampColors.style.backgroundImage = `linear-gradient(to right, ${stops})`;
     }
     return this.theme;
   }
@@ -191,8 +191,8 @@ export class OverlapMatrix {
 
   private paintMarks(context: CanvasRenderingContext2D, theme: ChartTheme): void {
     const { cell, count, at } = this;
-    const line = (place: number, isRow: boolean, colour: string) => {
-      context.strokeStyle = colour;
+    const line = (place: number, isRow: boolean, color: string) => {
+      context.strokeStyle = color;
       context.lineWidth = 1.6;
       if (isRow) context.strokeRect(-1, place * cell - 0.5, count * cell + 2, cell + 1);
       else context.strokeRect(place * cell - 0.5, -1, cell + 1, count * cell + 2);

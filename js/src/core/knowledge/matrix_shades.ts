@@ -1,4 +1,4 @@
-// The colours of the overlap matrix.
+// The colors of the overlap matrix.
 
 import { mix } from "../graph_style";
 
@@ -9,7 +9,7 @@ const SHADES = 64; // each stop of the above included
 
 export const stopsOf = (dark: boolean): readonly string[] => (dark ? DARK : LIGHT);
 
-/** Colours from nothing in common to the same. */
+/** Colors from nothing in common to the same. */
 export function shadesOf(dark: boolean): string[] {
   const stops = stopsOf(dark);
   return Array.from({ length: SHADES + 1 }, (_, i) => {

@@ -1,7 +1,7 @@
 // The picture of the graph on a canvas: links, open groups, circles, and as many names as there is room for.
 
 import { fitted, fontOf, type Measure } from "../cards";
-import { inkOn } from "../colour";
+import { inkOn } from "../color";
 import { shortNumber } from "../format";
 import type { Viewport } from "../graph_paint";
 import { mix, readable, type Theme } from "../graph_style";

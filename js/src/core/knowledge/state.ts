@@ -5,8 +5,8 @@ import type { Level } from "./payload";
 
 export const VIEWS = ["graph", "ranking", "communities", "types", "overlap", "frequency", "jobs"] as const;
 export type ExplorerView = (typeof VIEWS)[number];
-export const COLOURS = ["community", "class", "uses", "importance", "none"] as const;
-export type ColourBy = (typeof COLOURS)[number];
+export const COLORS = ["community", "class", "uses", "importance", "none"] as const;
+export type ColorBy = (typeof COLORS)[number];
 
 export interface Sorting {
   readonly column: string;
@@ -16,7 +16,7 @@ export interface Sorting {
 export interface ExplorerState {
   selected: string | null; // a fingerprint, or "Model:…", "Family:…", "Community:…", "Type:…"
   view: ExplorerView;
-  colorBy: ColourBy;
+  colorBy: ColorBy;
   query: string;
   // The rest stays in the browser.
   expanded: readonly string[]; // ids of the open groups of the graph

@@ -1,4 +1,4 @@
-// Which view, which colours, and the search.
+// Which view, which colors, and the search.
 
 import { button, Disposers, el, listen, option, setAttribute, widgetRoot } from "../dom";
 import { exactNumber } from "../format";
@@ -6,7 +6,7 @@ import { icon } from "../icons";
 import { SearchBox, type SearchTexts } from "../search_box";
 import type { Knowledge } from "./data";
 import { search } from "./search";
-import { COLOURS, type ColourBy, type ExplorerStore, type ExplorerView, VIEWS } from "./state";
+import { COLORS, type ColorBy, type ExplorerStore, type ExplorerView, VIEWS } from "./state";
 
 const LABELS: Readonly<Record<ExplorerView, string>> = {
   graph: "Graph",
@@ -28,8 +28,8 @@ const SEARCH: SearchTexts = {
 export class ExplorerToolbar {
   private readonly disposers = new Disposers();
   private readonly tabs = el("div", "mkg-kg-views");
-  private readonly colour = el("select");
-  private readonly colourLabel = el("label", "mkg-color-by");
+  private readonly color = el("select");
+  private readonly colorLabel = el("label", "mkg-color-by");
   private readonly search: SearchBox;
   private readonly fit = button("mkg-button mkg-fit", "", "Fit to the window (f)");
 
@@ -41,9 +41,9 @@ export class ExplorerToolbar {
   ) {
     host.classList.add("mkg-toolbar");
     host.setAttribute("role", "toolbar");
-    host.setAttribute("aria-label", "View, colour and search");
+    host.setAttribute("aria-label", "View, color and search");
     this.addTabs();
-    this.colourLabel.append(el("span", "mkg-label", "Colour"), this.colour);
+    this.colorLabel.append(el("span", "mkg-label", "Color"), this.color);
     this.fit.setAttribute("aria-label", "Fit to the window");
     this.fit.append(icon("fit"));
     const buttons = el("div", "mkg-buttons");
@@ -52,8 +52,8 @@ export class ExplorerToolbar {
       search: query => store.set("query", query),
       step: () => events.first()
     });
-    host.append(this.tabs, this.colourLabel, buttons, this.search.element);
-    this.fillColours();
+    host.append(this.tabs, this.colorLabel, buttons, this.search.element);
+    this.fillColors();
     this.listen();
     this.followQuery();
     this.showView();
@@ -80,17 +80,17 @@ export class ExplorerToolbar {
   private listen(): void {
     const { store } = this;
     this.disposers.add(
-      listen(this.colour, "change", () => store.set("colorBy", this.colour.value as ColourBy)),
+      listen(this.color, "change", () => store.set("colorBy", this.color.value as ColorBy)),
       listen(this.fit, "click", () => this.events.fit()),
-      store.on("colorBy", () => void (this.colour.value = store.get("colorBy"))),
+      store.on("colorBy", () => void (this.color.value = store.get("colorBy"))),
       store.on("query", () => this.followQuery()),
       store.on("view", () => this.showView())
     );
   }
 
-  private fillColours(): void {
-    this.colour.replaceChildren(...COLOURS.map(name => option(name, name === "class" ? "sort of class" : name)));
-    this.colour.value = this.store.get("colorBy");
+  private fillColors(): void {
+    this.color.replaceChildren(...COLORS.map(name => option(name, name === "class" ? "sort of class" : name)));
+    this.color.value = this.store.get("colorBy");
   }
 
   private showView(): void {
@@ -98,7 +98,7 @@ export class ExplorerToolbar {
     for (const tab of this.tabs.querySelectorAll<HTMLElement>("button")) {
       setAttribute(tab, "aria-pressed", String(tab.dataset.mkgView === view));
     }
-    this.colourLabel.hidden = this.fit.hidden = view !== "graph";
+    this.colorLabel.hidden = this.fit.hidden = view !== "graph";
   }
 
   private followQuery(): void {

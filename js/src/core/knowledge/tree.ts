@@ -41,8 +41,8 @@ export class KnowledgeTree {
       listen(host, "dblclick", event => this.doubleClicked(event)),
       listen(host, "keydown", event => this.key(event)),
       store.on(["selected", "item"], () => this.mark(true)),
-      store.on("colorBy", () => this.colour()),
-      onPreferences(() => this.colour())
+      store.on("colorBy", () => this.color()),
+      onPreferences(() => this.color())
     );
   }
 
@@ -71,7 +71,7 @@ export class KnowledgeTree {
     const ids = new Set(this.items.map(({ id }) => id));
     for (const id of this.cache.keys()) if (!ids.has(id)) this.cache.delete(id);
     this.host.replaceChildren(...parts);
-    this.colour();
+    this.color();
     this.mark(false);
     if (hadFocus) this.focus(this.current);
   }
@@ -108,7 +108,7 @@ export class KnowledgeTree {
     return row;
   }
 
-  private colour(): void {
+  private color(): void {
     const inks = inksOf(this.data, this.store, this.dark);
     this.items.forEach((item, i) => {
       const chip = this.rows[i].children[1] as HTMLElement;

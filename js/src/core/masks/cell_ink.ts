@@ -1,6 +1,6 @@
-// The colours of the cells under the page's theme.
+// The colors of the cells under the page's theme.
 
-import { contrast, sample } from "../colour";
+import { contrast, sample } from "../color";
 import { mix, readTheme } from "../graph_style";
 import { LEVELS } from "./shades";
 
@@ -19,14 +19,14 @@ export interface CellInk {
 /** Where viridis begins and ends: what is nearer to the ground would hardly be seen on it. */
 export const RAMP = { light: [0, 0.94], dark: [0.22, 1] } as const;
 
-export function rampColour(share: number, dark: boolean): string {
+export function rampColor(share: number, dark: boolean): string {
   const [low, high] = dark ? RAMP.dark : RAMP.light;
   return sample(low + (high - low) * share);
 }
 
 export function readCellInk(element: HTMLElement): CellInk {
   const { surface, text, muted, accent, axis, dark } = readTheme(element);
-  const shades = Array.from({ length: LEVELS }, (_, level) => rampColour(level / (LEVELS - 1), dark));
+  const shades = Array.from({ length: LEVELS }, (_, level) => rampColor(level / (LEVELS - 1), dark));
   const fills = [...shades, mix(surface, text, 0.22)];
   return {
     dark,

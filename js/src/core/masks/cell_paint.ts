@@ -20,7 +20,7 @@ export class CellPainter {
 
   constructor(readonly canvas: HTMLCanvasElement) {}
 
-  /** A new size, or new colours: all cells are drawn with the next `paint`. */
+  /** A new size, or new colors: all cells are drawn with the next `paint`. */
   reset(layout: CellLayout): void {
     this.layout = layout;
     this.ratio = pixelRatio();

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { contrast } from "../colour";
+import { contrast } from "../color";
 import { readCellInk } from "./cell_ink";
 import { cellLayout, corner, indexAt, indicesBetween, pitchFor } from "./cell_layout";
 import { CellPainter, GOES } from "./cell_paint";
@@ -62,7 +62,7 @@ describe("CellPainter", () => {
     expect(painter.paint(looks, ink)).toBe(2048);
   });
 
-  it("has colours of the theme that stand out from each other", () => {
+  it("has colors of the theme that stand out from each other", () => {
     const { fills, edges, ground } = readCellInk(document.body);
     expect(fills).toHaveLength(LEVELS + 1);
     expect(edges.every(edge => contrast(edge, ground) >= 3)).toBe(true);

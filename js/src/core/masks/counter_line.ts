@@ -2,7 +2,7 @@
 
 import { Disposers, el } from "../dom";
 import { exactNumber } from "../format";
-import { rampColour } from "./cell_ink";
+import { rampColor } from "./cell_ink";
 import type { Amount } from "./counters";
 import type { Scene } from "./scene";
 import { amountText, axesText, changeText, type Counter, COUNTERS, indicesText } from "./words";
@@ -29,7 +29,7 @@ export class CounterLine {
     host.append(...this.gauges.map(({ element }) => element), this.dropped, this.legend());
     this.disposers.add(scene.data.draft.onChange(() => scene.frames.add(this.draw)));
     this.draw();
-    this.recolour();
+    this.recolor();
   }
 
   dispose(): void {
@@ -37,10 +37,10 @@ export class CounterLine {
     this.host.replaceChildren();
   }
 
-  recolour(): void {
+  recolor(): void {
     const { dark } = this.scene.ink;
-    const colours = Array.from({ length: STOPS }, (_, stop) => rampColour(stop / (STOPS - 1), dark));
-    this.ramp.style.background = `linear-gradient(to right, ${colours.join(", ")})`;
+    const colors = Array.from({ length: STOPS }, (_, stop) => rampColor(stop / (STOPS - 1), dark));
+    this.ramp.style.background = `linear-gradient(to right, ${colors.join(", ")})`;
   }
 
   private readonly draw = (): void => {

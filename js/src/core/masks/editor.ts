@@ -107,7 +107,7 @@ class Editor implements MaskEditor {
     ];
     for (const part of parts) this.disposers.add(() => part.dispose());
     this.listen();
-    this.recolour();
+    this.recolor();
     this.tellPending();
     this.followKernel();
     host.dataset.mkgReady = "true";
@@ -127,11 +127,11 @@ class Editor implements MaskEditor {
     this.host.addEventListener("keydown", onKey);
     this.disposers.add(
       () => this.host.removeEventListener("keydown", onKey),
-      store.on("scope", () => this.recolour()),
+      store.on("scope", () => this.recolor()),
       store.on("connected", () => this.followKernel()),
-      scene.session.events.on("scores", () => this.recolour()),
+      scene.session.events.on("scores", () => this.recolor()),
       scene.session.events.on("report", () => this.tellPending()),
-      watchTheme(() => this.recolour())
+      watchTheme(() => this.recolor())
     );
   }
 
@@ -140,10 +140,10 @@ class Editor implements MaskEditor {
     this.host.dataset.mkgPending = String(this.scene.data.draft.pending.length);
   }
 
-  private recolour(): void {
+  private recolor(): void {
     this.scene.forget();
     this.host.classList.toggle("mkg-is-dark", this.scene.ink.dark);
-    this.counters.recolour();
+    this.counters.recolor();
     this.rows.repaint();
   }
 

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { openSession } from "../../testing/masks";
 import { smallNet } from "../../testing/sample";
-import { colourOf, MISSING_COLOUR, scaleOf, valueOf } from "../colour";
+import { colorOf, MISSING_COLOR, scaleOf, valueOf } from "../color";
 import { Store } from "../store";
 import { Toolbar } from "../toolbar";
 import { GraphLink } from "./graph_link";
@@ -45,16 +45,16 @@ describe("the column of an explorer", () => {
   const h = smallNet(); // 1 is conv1, 4 to 13 the blocks with a conv and a relu each
   const pruned = { conv1: 0.5, layer1: 0.25, "layer1.0": 0.25, "layer1.0.conv": 0.25, "": 0.4 };
 
-  it("colours by the shares, containers by their own", () => {
+  it("colors by the shares, containers by their own", () => {
     const store = new Store({ colorBy: "pruned", pruned });
     expect(scaleOf(h, store)).toMatchObject({ label: "share pruned", min: 0.25, max: 0.5, aggregation: "" });
     expect(valueOf(h, store, h.find("layer1") ?? -1)).toEqual({ value: 0.25, note: "" });
-    const colour = colourOf(h, store);
-    const [conv1, block, relu] = ["conv1", "layer1.0", "layer1.0.relu"].map(path => colour(h.find(path) ?? -1));
+    const color = colorOf(h, store);
+    const [conv1, block, relu] = ["conv1", "layer1.0", "layer1.0.relu"].map(path => color(h.find(path) ?? -1));
     expect(conv1).not.toBe(block);
-    expect(relu).toBe(MISSING_COLOUR);
+    expect(relu).toBe(MISSING_COLOR);
     store.set("pruned", { conv1: 0.5, layer1: 0.5 });
-    expect(colour(h.find("layer1") ?? -1)).toBe(colour(h.find("conv1") ?? -1));
+    expect(color(h.find("layer1") ?? -1)).toBe(color(h.find("conv1") ?? -1));
   });
 
   it("is offered while there are shares", () => {

@@ -1,4 +1,4 @@
-// Linked explorers colour their modules by the share of parameters that the draft drops; this stays in the page.
+// Linked explorers color their modules by the share of parameters that the draft drops; this stays in the page.
 
 import type { PlanData } from "./plan_data";
 

@@ -67,7 +67,7 @@ export class RowList implements StripOwner {
     for (const { row } of this.slots) if (row) this.scene.frames.add(row.draw);
   }
 
-  /** Colours, shades or the width have changed. */
+  /** Colors, shades or the width have changed. */
   repaint(): void {
     for (const { row } of this.slots) row?.strip?.fit(this.room, true);
     this.drawAll();

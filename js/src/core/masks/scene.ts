@@ -1,4 +1,4 @@
-// What all parts of one view share: the model's session, the view's state, colours and the next frame.
+// What all parts of one view share: the model's session, the view's state, colors and the next frame.
 
 import { type CellInk, readCellInk } from "./cell_ink";
 import type { CellTip } from "./cell_tip";

@@ -74,7 +74,7 @@ export class Strip implements BrushTarget {
     return this.pressed;
   }
 
-  /** Into so many pixels; again with `anew` when the colours have changed. */
+  /** Into so many pixels; again with `anew` when the colors have changed. */
   fit(room: number, anew = false): void {
     const layout = cellLayout(this.looks.length, room);
     if (!anew && layout.columns === this.layout?.columns) return;

@@ -1,7 +1,7 @@
 // What is drawn over the lines: where alerts were, and where values were not finite.
 
 import type uPlot from "uplot";
-import { NOT_FINITE_COLOUR } from "../colour";
+import { NOT_FINITE_COLOR } from "../color";
 import { el } from "../dom";
 import type { ChartMark, ChartPicture } from "./chart_picture";
 import { pixelRatio } from "./theme";
@@ -38,7 +38,7 @@ export function drawBroken(plot: uPlot, { lines }: ChartPicture): void {
   const ratio = pixelRatio();
   const size = SIZE * ratio;
   ctx.save();
-  ctx.strokeStyle = NOT_FINITE_COLOUR;
+  ctx.strokeStyle = NOT_FINITE_COLOR;
   ctx.lineWidth = 1.8 * ratio;
   ctx.setLineDash([]);
   ctx.beginPath();

@@ -13,7 +13,7 @@ export interface ChartLine {
   readonly suffix: string; // the end of the label
   readonly data: LineData;
   readonly range: Range; // the points in the span
-  readonly colour: string;
+  readonly color: string;
   readonly dash: readonly number[];
   readonly width: number;
   readonly hasDots: boolean; // a dot at every value

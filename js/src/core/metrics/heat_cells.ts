@@ -69,7 +69,7 @@ function hold(cells: Cells, from: number, to: number): void {
 
 export interface HeatScale {
   readonly log: boolean;
-  readonly least: number; // both NaN when there is nothing to colour
+  readonly least: number; // both NaN when there is nothing to color
   readonly greatest: number;
 }
 
@@ -82,7 +82,7 @@ export function heatPosition({ log, least, greatest }: HeatScale, value: number)
   return span > 0 ? Math.min(1, Math.max(0, (own / 2 - low / 2) / span)) : 0.5;
 }
 
-/** Colours as a canvas stores them (one number for each pixel), by kind and position. */
+/** Colors as a canvas stores them (one number for each pixel), by kind and position. */
 export interface HeatInk {
   readonly ramp: Uint32Array;
   readonly empty: number;

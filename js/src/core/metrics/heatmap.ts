@@ -1,6 +1,6 @@
-// Layers × steps as colours: a canvas as large as what is seen, over rows that may be scrolled.
+// Layers × steps as colors: a canvas as large as what is seen, over rows that may be scrolled.
 
-import { NOT_FINITE_COLOUR, sample } from "../colour";
+import { NOT_FINITE_COLOR, sample } from "../color";
 import { Disposers, el, listen } from "../dom";
 import { columnCount, fillCells, type HeatInk, type HeatRow, type HeatScale, paintCells } from "./heat_cells";
 import { type HeatLayout, heatLayout, HEADING, rowAt, topOf, visibleRows } from "./heat_layout";
@@ -354,14 +354,14 @@ let known: { empty: string; ink: HeatInk } | undefined;
 function inkOf({ empty }: ChartTheme): HeatInk {
   if (known?.empty !== empty) {
     const ramp = Uint32Array.from({ length: SHADES }, (_, i) => pixelOf(sample(i / (SHADES - 1))));
-    known = { empty, ink: { ramp, empty: pixelOf(empty), broken: pixelOf(NOT_FINITE_COLOUR) } };
+    known = { empty, ink: { ramp, empty: pixelOf(empty), broken: pixelOf(NOT_FINITE_COLOR) } };
   }
   return known.ink;
 }
 
 /** #rrggbb as a pixel: its bytes are red, green, blue and alpha. */
-function pixelOf(colour: string): number {
-  const value = Number.parseInt(colour.slice(1), 16);
+function pixelOf(color: string): number {
+  const value = Number.parseInt(color.slice(1), 16);
   const bytes = new Uint8Array([value >> 16, (value >> 8) & 255, value & 255, 255]);
   return new Uint32Array(bytes.buffer)[0];
 }

@@ -75,7 +75,7 @@ describe("paintBars", () => {
       plot,
       item(0, 4, [0, 10, 5, 0]),
       { low: 0, high: 4 },
-      { theme: THEME, colour: "#0072b2", log: false }
+      { theme: THEME, color: "#0072b2", log: false }
     );
     const bodies = bars.filter(([, , , height]) => height > 1);
     expect(bodies.map(([x, , width, height]) => [x, width, height])).toEqual([

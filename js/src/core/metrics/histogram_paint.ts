@@ -1,6 +1,6 @@
 // One cell of the histogram view: the bars of one step, or the outlines of all steps one behind the other.
 
-import { sample } from "../colour";
+import { sample } from "../color";
 import { shortNumber } from "../format";
 import { mix } from "../graph_style";
 import type { Histogram } from "./histogram_data";
@@ -22,7 +22,7 @@ export interface Domain {
 
 export interface BarStyle {
   readonly theme: ChartTheme;
-  readonly colour: string;
+  readonly color: string;
   readonly log: boolean; // heights
 }
 
@@ -111,8 +111,8 @@ export function paintBars(
 ): void {
   const most = item.counts.reduce((found, count) => Math.max(found, count), 0);
   const bottom = plot.y + plot.height;
-  context.fillStyle = mix(style.theme.ground, style.colour, 0.72);
-  context.strokeStyle = style.colour;
+  context.fillStyle = mix(style.theme.ground, style.color, 0.72);
+  context.strokeStyle = style.color;
   context.lineWidth = 1;
   item.counts.forEach((count, bin) => {
     if (!(count > 0)) return;

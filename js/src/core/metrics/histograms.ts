@@ -28,7 +28,7 @@ export interface HistogramCell {
   readonly data: HistogramData;
   readonly first: number; // earlier and later steps are not shown
   readonly last: number;
-  readonly colour: string;
+  readonly color: string;
 }
 
 export interface HistogramPicture {
@@ -182,7 +182,7 @@ export class Histograms {
     const domain = domainOf(items);
     const plot = plotBox(box, isRidge);
     const item = this.itemOf(cell);
-    const style = { theme, colour: cell.colour, log };
+    const style = { theme, color: cell.color, log };
     if (isRidge) paintTitle(context, box, cell.label, `${items.length} steps`, theme);
     else paintTitle(context, box, cell.label, item ? sampleNote(item) : "", theme);
     if (!domain || (!isRidge && (!item || !isDrawable(item)))) {

@@ -4,7 +4,7 @@ import { nameSpan, svg } from "../dom";
 
 const WIDTH = 22;
 
-export function keyLine(colour: string, dash: readonly number[], isThick = false): SVGSVGElement {
+export function keyLine(color: string, dash: readonly number[], isThick = false): SVGSVGElement {
   const picture = svg("svg", {
     viewBox: `0 0 ${WIDTH} 10`,
     width: WIDTH,
@@ -12,7 +12,7 @@ export function keyLine(colour: string, dash: readonly number[], isThick = false
     class: "mkg-metric-key",
     "aria-hidden": "true"
   });
-  const stroke = { stroke: colour, "stroke-width": isThick ? 3.5 : 2.5, "stroke-dasharray": dash.join(" ") || "none" };
+  const stroke = { stroke: color, "stroke-width": isThick ? 3.5 : 2.5, "stroke-dasharray": dash.join(" ") || "none" };
   picture.append(svg("line", { x1: 0, y1: 5, x2: WIDTH, y2: 5, ...stroke }));
   return picture;
 }

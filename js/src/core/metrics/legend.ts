@@ -1,6 +1,6 @@
-// The legends: of lines their strokes, names and values; of a heat map its colours.
+// The legends: of lines their strokes, names and values; of a heat map its colors.
 
-import { NOT_FINITE_COLOUR, sample } from "../colour";
+import { NOT_FINITE_COLOR, sample } from "../color";
 import { button, Disposers, el, listen, setAttribute, svg } from "../dom";
 import { type ChartLine, readingAt } from "./chart_picture";
 import type { HeatScale } from "./heat_cells";
@@ -43,7 +43,7 @@ export class LineLegend {
 
   draw(lines: readonly ChartLine[]): void {
     this.lines = lines;
-    const built = JSON.stringify(lines.map(({ label, colour, dash, width }) => [label, colour, dash, width]));
+    const built = JSON.stringify(lines.map(({ label, color, dash, width }) => [label, color, dash, width]));
     if (built !== this.built) {
       this.built = built;
       this.build();
@@ -64,7 +64,7 @@ export class LineLegend {
       const element = button("mkg-metric-legend-item", "");
       const value = el("span", "mkg-metric-legend-value");
       const isSelected = line.module === store.get("selected");
-      element.append(keyLine(line.colour, line.dash, isSelected), ...nameParts(line), value);
+      element.append(keyLine(line.color, line.dash, isSelected), ...nameParts(line), value);
       element.title = `${line.label}: click to select the module`;
       setAttribute(element, "aria-pressed", String(isSelected));
       const point = () => store.set("pointed", line.series);
@@ -97,18 +97,18 @@ export class LineLegend {
   }
 }
 
-/** The colours of a heat map with the ends of its scale. */
+/** The colors of a heat map with the ends of its scale. */
 export class HeatLegend {
   private readonly low = el("span", "mkg-legend-end");
   private readonly high = el("span", "mkg-legend-end");
   private readonly note = el("span", "mkg-legend-note");
   private readonly ramp = el("span", "mkg-legend-ramp");
-  private readonly keys = [key(NOT_FINITE_COLOUR, "NaN or infinite"), key("transparent", "no value")];
+  private readonly keys = [key(NOT_FINITE_COLOR, "NaN or infinite"), key("transparent", "no value")];
 
   constructor(private readonly host: HTMLElement) {
     host.classList.add("mkg-metric-legend", "mkg-metric-heat-legend");
     host.setAttribute("role", "group");
-    host.setAttribute("aria-label", "Colour legend");
+    host.setAttribute("aria-label", "Color legend");
     this.ramp.append(rampPicture());
     host.append(this.low, this.ramp, this.high, this.note, ...this.keys);
   }
@@ -137,10 +137,10 @@ function rampPicture(): SVGElement {
   return picture;
 }
 
-function key(colour: string, text: string): HTMLElement {
+function key(color: string, text: string): HTMLElement {
   const line = el("span", "mkg-legend-key");
   const swatch = el("span", "mkg-metric-swatch");
-  swatch.style.backgroundColor = colour;
+  swatch.style.backgroundColor = color;
   line.append(swatch, el("span", "", text));
   return line;
 }

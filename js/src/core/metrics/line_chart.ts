@@ -152,12 +152,12 @@ export class LineChart {
     };
   }
 
-  private series({ colour, dash, width }: ChartLine, i: number): uPlot.Series {
+  private series({ color, dash, width }: ChartLine, i: number): uPlot.Series {
     return {
       auto: false,
       pxAlign: 0,
-      stroke: colour,
-      fill: colour,
+      stroke: color,
+      fill: color,
       width,
       dash: dash.map(part => part * pixelRatio()),
       points: { show: false },
@@ -167,7 +167,7 @@ export class LineChart {
 
   private stepAxis(theme: ChartTheme): uPlot.Axis {
     return {
-      ...axisColours(theme),
+      ...axisColors(theme),
       size: 30,
       label: "step",
       labelSize: 16,
@@ -182,7 +182,7 @@ export class LineChart {
     const ticks = (plot: uPlot, min: number, max: number) =>
       this.picture?.axis.ticks(min, max, Math.max(2, plot.bbox.height / pixelRatio() / 44)) ?? [];
     return {
-      ...axisColours(theme),
+      ...axisColors(theme),
       size: (plot, texts) => this.widthFor(plot, texts ?? [], theme),
       splits: (plot, _axis, min, max) => ticks(plot, min, max),
       values: (_plot, found) => this.picture?.axis.texts(found) ?? []
@@ -307,7 +307,7 @@ export class LineChart {
         name: reading.line.label,
         suffix: reading.line.suffix,
         value: valueText(reading.value) + (reading.step === step ? "" : ` (step ${stepText(reading.step)})`),
-        colour: reading.line.colour,
+        color: reading.line.color,
         dash: reading.line.dash,
         isNearest: reading === nearest
       })),
@@ -331,7 +331,7 @@ export class LineChart {
       const place = reading ? picture.axis.plot(reading.value) : Number.NaN;
       dot.hidden = !Number.isFinite(place);
       if (dot.hidden) return;
-      dot.style.borderColor = reading.line.colour;
+      dot.style.borderColor = reading.line.color;
       dot.style.transform = `translate(${plot.valToPos(reading.step, "x")}px, ${plot.valToPos(place, "y")}px)`;
     });
   }
@@ -346,7 +346,7 @@ function closest(readings: readonly Reading[], nearest: Reading | null, most: nu
   return byValue.slice(start, start + most);
 }
 
-function axisColours(theme: ChartTheme): uPlot.Axis {
+function axisColors(theme: ChartTheme): uPlot.Axis {
   return {
     stroke: theme.muted,
     font: `${AXIS_FONT}px ${theme.font}`,
@@ -366,7 +366,7 @@ function ends({ span, lines }: ChartPicture): uPlot.AlignedData {
 function isSameKind(a: ChartPicture, b: ChartPicture): boolean {
   const isSame = (one: ChartLine, other: ChartLine | undefined) =>
     one.series === other?.series &&
-    one.colour === other.colour &&
+    one.color === other.color &&
     one.width === other.width &&
     one.dash.join() === other.dash.join();
   return (

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { contrast } from "../colour";
-import { COLOURS, ColourBook, lineColour, runDash } from "./palette";
+import { contrast } from "../color";
+import { COLORS, ColorBook, lineColor, runDash } from "./palette";
 
-const slots = Array.from({ length: COLOURS }, (_, slot) => slot);
+const slots = Array.from({ length: COLORS }, (_, slot) => slot);
 
 // Machado, Oliveira and Fernandes 2009, at full strength
 const VISIONS: Record<string, number[][]> = {
@@ -31,9 +31,9 @@ const VISIONS: Record<string, number[][]> = {
 const times = (matrix: number[][], vector: number[]) =>
   matrix.map(row => row.reduce((sum, factor, i) => sum + factor * vector[i], 0));
 
-function linear(colour: string): number[] {
+function linear(color: string): number[] {
   return [1, 3, 5].map(at => {
-    const share = Number.parseInt(colour.slice(at, at + 2), 16) / 255;
+    const share = Number.parseInt(color.slice(at, at + 2), 16) / 255;
     return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
   });
 }
@@ -57,17 +57,17 @@ function oklab(rgb: number[]): number[] {
   );
 }
 
-describe("lineColour", () => {
+describe("lineColor", () => {
   it.each([
     ["light", false, "#ffffff"],
     ["dark", true, "#212121"]
   ] as const)("stands out from %s ground", (_, dark, ground) => {
-    expect(Math.min(...slots.map(slot => contrast(lineColour(slot, dark), ground)))).toBeGreaterThanOrEqual(3);
+    expect(Math.min(...slots.map(slot => contrast(lineColor(slot, dark), ground)))).toBeGreaterThanOrEqual(3);
   });
 
-  it.each(Object.keys(VISIONS))("can be told apart with %s of colour vision", vision => {
+  it.each(Object.keys(VISIONS))("can be told apart with %s of color vision", vision => {
     for (const dark of [false, true]) {
-      const places = slots.map(slot => oklab(times(VISIONS[vision], linear(lineColour(slot, dark)))));
+      const places = slots.map(slot => oklab(times(VISIONS[vision], linear(lineColor(slot, dark)))));
       const distances = places.flatMap((a, i) =>
         places.slice(i + 1).map(b => Math.hypot(...a.map((x, k) => x - b[k])))
       );
@@ -83,20 +83,20 @@ describe("runDash", () => {
   });
 });
 
-describe("ColourBook", () => {
+describe("ColorBook", () => {
   it("gives different slots while there are any, then the least used", () => {
-    const keys = Array.from({ length: COLOURS + 2 }, (_, i) => `m${i}`);
-    expect(new ColourBook().slotsOf(keys)).toEqual([...slots, 0, 1]);
+    const keys = Array.from({ length: COLORS + 2 }, (_, i) => `m${i}`);
+    expect(new ColorBook().slotsOf(keys)).toEqual([...slots, 0, 1]);
   });
 
   it("keeps the slots of what stays and gives free ones to what comes", () => {
-    const book = new ColourBook();
+    const book = new ColorBook();
     book.slotsOf(["a", "b", "c"]);
     expect(book.slotsOf(["c", "d", "a"])).toEqual([2, 1, 0]);
     expect(book.slotsOf(["e"])).toEqual([0]);
   });
 
   it("gives one key one slot", () => {
-    expect(new ColourBook().slotsOf(["a", "b", "a"])).toEqual([0, 1, 0]);
+    expect(new ColorBook().slotsOf(["a", "b", "a"])).toEqual([0, 1, 0]);
   });
 });

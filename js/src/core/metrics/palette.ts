@@ -1,14 +1,14 @@
-// Colours of modules and dashes of runs: told apart by every kind of colour vision, on light and on dark ground.
+// Colors of modules and dashes of runs: told apart by every kind of color vision, on light and on dark ground.
 
 // Found by search: the least distance in OKLab under simulated protanopia, deuteranopia and tritanopia is 0.11
 // (Okabe and Ito's set on the same measure: 0.02), and each stands out from its ground by 3 to 1.
 const LIGHT = ["#1a97f4", "#d8732d", "#05441d", "#6521c9", "#7e5d1d", "#790a6b", "#0c78a4", "#929292"];
 const DARK = ["#5b9cf6", "#ef8a40", "#bdfac8", "#824cef", "#f7d22a", "#c14a91", "#6fd6fd", "#a8a8a8"];
 
-export const COLOURS = LIGHT.length;
+export const COLORS = LIGHT.length;
 
-/** The colour in a slot of the book below. */
-export function lineColour(slot: number, dark: boolean): string {
+/** The color in a slot of the book below. */
+export function lineColor(slot: number, dark: boolean): string {
   const set = dark ? DARK : LIGHT;
   return set[slot % set.length];
 }
@@ -20,15 +20,15 @@ export function runDash(run: number): readonly number[] {
   return DASHES[run % DASHES.length];
 }
 
-/** Remembers which module has which colour, for as long as it is drawn. */
-export class ColourBook {
+/** Remembers which module has which color, for as long as it is drawn. */
+export class ColorBook {
   private readonly slots = new Map<string, number>();
 
   /** The slots of the keys that are drawn now; those that were drawn before keep theirs. */
   slotsOf(keys: readonly string[]): number[] {
     const drawn = new Set(keys);
     for (const key of [...this.slots.keys()]) if (!drawn.has(key)) this.slots.delete(key);
-    const used = new Array<number>(COLOURS).fill(0);
+    const used = new Array<number>(COLORS).fill(0);
     for (const slot of this.slots.values()) used[slot] += 1;
     for (const key of drawn) {
       if (this.slots.has(key)) continue;

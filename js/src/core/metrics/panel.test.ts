@@ -4,7 +4,7 @@ import { message, numbers, panelPayload, type Parts, series, until } from "../..
 import { OTHER_VERSION } from "../payload";
 import { Feed } from "./feed";
 import { MetricData, MOST_SERIES } from "./metric_data";
-import { ColourBook } from "./palette";
+import { ColorBook } from "./palette";
 import { createMetricPanel, type MetricPanel } from "./panel";
 import { type PanelState, PanelStore } from "./state";
 
@@ -32,7 +32,7 @@ function open(state: Partial<PanelState> = {}, payload: unknown = panelPayload([
   const element = document.createElement("div");
   document.body.append(element);
   store = new PanelStore(state);
-  panel = createMetricPanel(element, payload, feed.data, new ColourBook(), store);
+  panel = createMetricPanel(element, payload, feed.data, new ColorBook(), store);
 }
 
 function receive(parts: Parts): void {
@@ -318,7 +318,7 @@ describe("the picture", () => {
     expect(find(".mkg-metric-remarks").textContent).toContain("at most 4,000 series");
   });
 
-  it("compares runs by their dash, with one colour for a module", async () => {
+  it("compares runs by their dash, with one color for a module", async () => {
     const entries = [...numbers("Loss", [""], 0), ...numbers("Loss", [""], 1)];
     await drawn(
       {},

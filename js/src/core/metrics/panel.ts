@@ -10,7 +10,7 @@ import { AlertList } from "./alert_list";
 import { metricOf } from "./choice";
 import type { MetricData } from "./metric_data";
 import { Pacer } from "./pacer";
-import type { ColourBook } from "./palette";
+import type { ColorBook } from "./palette";
 import { type PanelPayload, readPanel } from "./panel_payload";
 import { Picker } from "./picker";
 import type { Source } from "./pictures";
@@ -46,7 +46,7 @@ export function createMetricPanel(
   host: HTMLElement,
   raw: unknown,
   data: MetricData,
-  colours: ColourBook,
+  colors: ColorBook,
   store: PanelStore
 ): MetricPanel {
   host.classList.add("mkg-widget", "mkg-metric-panel");
@@ -55,7 +55,7 @@ export function createMetricPanel(
   delete host.dataset.mkgReady;
   const payload = readOrExplain(host, raw, readPanel);
   try {
-    if (payload) return new Panel(host, payload, data, colours, store);
+    if (payload) return new Panel(host, payload, data, colors, store);
   } catch (error) {
     console.error("modulekg-widgets", error); // not thrown on: its text would reach the page as HTML
     explain(host, "This panel cannot be drawn.");
@@ -92,7 +92,7 @@ class Panel implements MetricPanel {
     private readonly host: HTMLElement,
     private readonly payload: PanelPayload,
     private readonly data: MetricData,
-    private readonly colours: ColourBook,
+    private readonly colors: ColorBook,
     private readonly store: PanelStore
   ) {
     const [toolbar, picker, alerts, status] = ["toolbar", "picker", "alerts", "status"].map(name =>
@@ -193,10 +193,10 @@ class Panel implements MetricPanel {
   }
 
   private source(): Source {
-    const { data, store, colours, frozen, payload } = this;
+    const { data, store, colors, frozen, payload } = this;
     this.theme ??= readChartTheme(this.host);
     const until = (run: number) => (frozen ? (frozen.get(run) ?? -Infinity) : Infinity);
-    return { data, store, colours, runs: payload.runs, theme: this.theme, until };
+    return { data, store, colors, runs: payload.runs, theme: this.theme, until };
   }
 
   private draw(): void {
@@ -204,7 +204,7 @@ class Panel implements MetricPanel {
     const view = this.viewFor();
     const outcome = view.draw(source);
     if (this.isStale || this.structure !== this.data.structure) {
-      this.picker.draw(outcome.colours);
+      this.picker.draw(outcome.colors);
       this.structure = this.data.structure;
       this.isStale = false;
     }

@@ -54,11 +54,11 @@ export class Picker {
     this.host.replaceChildren();
   }
 
-  /** Shows what there is to choose from; `colours` are those of the drawn modules. */
-  draw(colours: ReadonlyMap<string, string>): void {
+  /** Shows what there is to choose from; `colors` are those of the drawn modules. */
+  draw(colors: ReadonlyMap<string, string>): void {
     this.fillMetrics();
     this.fillModules();
-    this.showChosen(colours);
+    this.showChosen(colors);
   }
 
   private metricField(): HTMLElement {
@@ -150,7 +150,7 @@ export class Picker {
     this.all.disabled = found.length === 0;
   }
 
-  private showChosen(colours: ReadonlyMap<string, string>): void {
+  private showChosen(colors: ReadonlyMap<string, string>): void {
     const { data, store } = this;
     const { modules, isOwn } = chosenModules(data, store);
     const chosen = new Set(modules);
@@ -160,10 +160,10 @@ export class Picker {
       const isChosen = chosen.has(module);
       if (box.checked !== isChosen) box.checked = isChosen;
       setAttribute(element, "aria-current", module === selected ? "true" : null);
-      const colour = isChosen && !isHeat ? (colours.get(module) ?? "") : "";
-      if (swatch.dataset.mkgColour !== colour) {
-        swatch.dataset.mkgColour = colour;
-        swatch.style.backgroundColor = colour || "transparent";
+      const color = isChosen && !isHeat ? (colors.get(module) ?? "") : "";
+      if (swatch.dataset.mkgColor !== color) {
+        swatch.dataset.mkgColor = color;
+        swatch.style.backgroundColor = color || "transparent";
       }
     }
     const total = modulesOf(data, store).length;

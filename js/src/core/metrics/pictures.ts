@@ -8,7 +8,7 @@ import type { HeatLine, HeatPicture } from "./heatmap";
 import { type HistogramCell, type HistogramPicture, MOST_CELLS } from "./histograms";
 import { emptyExtent, type Extent, measure, type Range, rangeOf } from "./line_path";
 import { MOST_SERIES, type MetricData } from "./metric_data";
-import { type ColourBook, runDash } from "./palette";
+import { type ColorBook, runDash } from "./palette";
 import { valueAxis } from "./scale";
 import type { PanelStore, Span } from "./state";
 import type { ChartTheme } from "./theme";
@@ -18,7 +18,7 @@ export interface Source {
   readonly data: MetricData;
   readonly store: PanelStore;
   readonly runs: readonly string[];
-  readonly colours: ColourBook;
+  readonly colors: ColorBook;
   readonly theme: ChartTheme;
   /** The last step of each run that may be drawn: those after a pause wait. */
   until(run: number): number;
@@ -43,7 +43,7 @@ export function linePicture(source: Source): Drawn<ChartPicture> {
   const span = spanOf(source, shown);
   const log = store.get("logScale");
   const extent = emptyExtent();
-  const slots = source.colours.slotsOf(shown.map(({ entry }) => `${entry.module}\n${entry.call}`));
+  const slots = source.colors.slotsOf(shown.map(({ entry }) => `${entry.module}\n${entry.call}`));
   const lines = shown.map((one, i) => chartLine(source, one, slots[i], span, extent));
   const axis = valueAxis(extent.least, extent.greatest, log);
   const marks = lineMarks(source, shown);
@@ -92,7 +92,7 @@ function chartLine(
     suffix,
     data: line,
     range,
-    colour: theme.line(slot),
+    color: theme.line(slot),
     dash: runDash(entry.run),
     width: isSelected ? WIDTH_SELECTED : isEval ? EVAL_WIDTH : WIDTH,
     hasDots: isEval,
@@ -211,13 +211,13 @@ export function histogramPicture(source: Source): Drawn<HistogramPicture> {
   const window = store.get("window");
   const wanted = shownSeries(data, store, runs).filter(({ series }) => data.histogram(series)?.length);
   const shown = wanted.slice(0, MOST_CELLS);
-  const slots = source.colours.slotsOf(shown.map(({ entry }) => `${entry.module}\n${entry.call}`));
+  const slots = source.colors.slotsOf(shown.map(({ entry }) => `${entry.module}\n${entry.call}`));
   const cells: HistogramCell[] = shown.flatMap(({ series, entry, label }, i) => {
     const histograms = data.histogram(series);
     if (!histograms) return [];
     const last = Math.min(source.until(entry.run), histograms.items[histograms.length - 1].step);
     const first = window === null ? -Infinity : last - window + 1;
-    return [{ label, data: histograms, first, last, colour: theme.line(slots[i]) }];
+    return [{ label, data: histograms, first, last, color: theme.line(slots[i]) }];
   });
   const tooMany = wanted.length - shown.length;
   const cut = tooMany > 0 ? [`Only the first ${MOST_CELLS} histograms are drawn; ${tooMany} more are ticked.`] : [];

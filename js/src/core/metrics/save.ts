@@ -1,17 +1,17 @@
 // The picture with its title and legend as a PNG, and files to the disk.
 
-import { sample } from "../colour";
+import { sample } from "../color";
 import { el } from "../dom";
 import { canDraw, type ChartTheme, pixelRatio } from "./theme";
 
 export interface LegendEntry {
   readonly text: string;
-  readonly colour: string;
+  readonly color: string;
   readonly dash: readonly number[];
 }
 
-/** The colours of a heat map, and what they begin and end with. */
-export interface ColourRamp {
+/** The colors of a heat map, and what they begin and end with. */
+export interface ColorRamp {
   readonly low: string;
   readonly high: string;
   readonly note: string;
@@ -21,7 +21,7 @@ export interface PictureFile {
   readonly title: string;
   readonly canvas: HTMLCanvasElement;
   readonly legend: readonly LegendEntry[];
-  readonly ramp: ColourRamp | null;
+  readonly ramp: ColorRamp | null;
   readonly notes: readonly string[];
   readonly theme: ChartTheme;
 }
@@ -90,8 +90,8 @@ function wrapped(entries: readonly LegendEntry[], room: number, widthOf: (text: 
 }
 
 function paintRow(context: CanvasRenderingContext2D, row: readonly Placed[], y: number, theme: ChartTheme): void {
-  for (const { text, colour, dash, x } of row) {
-    context.strokeStyle = colour;
+  for (const { text, color, dash, x } of row) {
+    context.strokeStyle = color;
     context.lineWidth = 2.5;
     context.setLineDash([...dash]);
     context.beginPath();
@@ -105,7 +105,7 @@ function paintRow(context: CanvasRenderingContext2D, row: readonly Placed[], y: 
 
 function paintRamp(
   context: CanvasRenderingContext2D,
-  { low, high, note }: ColourRamp,
+  { low, high, note }: ColorRamp,
   y: number,
   theme: ChartTheme
 ): void {

@@ -1,8 +1,8 @@
-// The colours of the charts: those of the page's theme, made strong enough to be read.
+// The colors of the charts: those of the page's theme, made strong enough to be read.
 
-import { MISSING_COLOUR } from "../colour";
+import { MISSING_COLOR } from "../color";
 import { mix, readable, readTheme } from "../graph_style";
-import { lineColour } from "./palette";
+import { lineColor } from "./palette";
 
 export interface ChartTheme {
   readonly dark: boolean;
@@ -29,11 +29,11 @@ export function readChartTheme(element: HTMLElement): ChartTheme {
     muted: readable(muted, text, ground),
     grid: mix(ground, text, 0.09),
     axis: mix(ground, text, 0.3),
-    empty: mix(ground, MISSING_COLOUR, dark ? 0.16 : 0.45),
+    empty: mix(ground, MISSING_COLOR, dark ? 0.16 : 0.45),
     warn: readable(WARN, text, ground, 3),
     accent: readable(accent, text, ground),
     font: getComputedStyle(element).fontFamily || "sans-serif",
-    line: slot => lineColour(slot, dark)
+    line: slot => lineColor(slot, dark)
   };
 }
 

@@ -7,7 +7,7 @@ export interface TipRow {
   readonly name: string;
   readonly suffix?: string; // the end of the name, which is never cut off
   readonly value: string;
-  readonly colour?: string;
+  readonly color?: string;
   readonly dash?: readonly number[];
   readonly isNearest?: boolean;
 }
@@ -44,10 +44,10 @@ export class Tip {
   }
 }
 
-function tipRow({ name, suffix = "", value, colour, dash, isNearest }: TipRow): HTMLElement {
+function tipRow({ name, suffix = "", value, color, dash, isNearest }: TipRow): HTMLElement {
   const row = el("div", "mkg-metric-tip-row");
   if (isNearest) row.classList.add("mkg-is-nearest");
-  if (colour) row.append(keyLine(colour, dash ?? []));
+  if (color) row.append(keyLine(color, dash ?? []));
   row.append(...nameParts({ label: name, suffix }), el("span", "mkg-metric-tip-value", value));
   return row;
 }

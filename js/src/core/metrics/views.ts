@@ -9,7 +9,7 @@ import { LineChart } from "./line_chart";
 import { HeatLegend, LineLegend } from "./legend";
 import { type Drawn, heatPicture, heldPoints, histogramPicture, linePicture, type Source, widened } from "./pictures";
 import { readingsAt } from "./chart_picture";
-import type { ColourRamp, LegendEntry } from "./save";
+import type { ColorRamp, LegendEntry } from "./save";
 import { stepText, valueText } from "./scale";
 import type { PanelView } from "./state";
 
@@ -18,7 +18,7 @@ export interface Outcome {
   readonly held: number;
   readonly last: number | null; // the last drawn value of the first drawn series
   readonly isEmpty: boolean;
-  readonly colours: ReadonlyMap<string, string>; // of the drawn modules
+  readonly colors: ReadonlyMap<string, string>; // of the drawn modules
   readonly label: string; // what is drawn, in words
 }
 
@@ -32,7 +32,7 @@ export interface View {
   point(series: number | null): void;
   csv(source: Source): string;
   legend(): readonly LegendEntry[];
-  ramp(): ColourRamp | null;
+  ramp(): ColorRamp | null;
   dispose(): void;
 }
 
@@ -82,9 +82,9 @@ class LineView implements View {
     this.lines.draw(lines);
     const [first] = lines;
     const last = first && first.range.end > first.range.start ? first.data.values[first.range.end - 1] : null;
-    const colours = new Map(lines.map(({ module, colour }) => [module, colour]));
+    const colors = new Map(lines.map(({ module, color }) => [module, color]));
     const label = `Line chart of ${metricOf(source.data, source.store)}, ${lines.length} lines. ${HELP}`;
-    return { ...outcome(drawn), last, colours, label };
+    return { ...outcome(drawn), last, colors, label };
   }
 
   held({ data }: Source): number {
@@ -103,7 +103,7 @@ class LineView implements View {
 
   legend(): readonly LegendEntry[] {
     const lines = this.drawn?.picture.lines ?? [];
-    return lines.map(({ label, colour, dash }) => ({ text: label, colour, dash }));
+    return lines.map(({ label, color, dash }) => ({ text: label, color, dash }));
   }
 
   ramp(): null {
@@ -129,7 +129,7 @@ class LineView implements View {
 class HeatView implements View {
   readonly kind = "heatmap";
   private readonly map: Heatmap;
-  private readonly colours: HeatLegend;
+  private readonly colors: HeatLegend;
   private drawn?: ReturnType<typeof heatPicture>;
 
   constructor(places: Places, { store }: Pick<Source, "store">) {
@@ -137,7 +137,7 @@ class HeatView implements View {
       pick: module => store.set("selected", module),
       say: text => places.say(text)
     });
-    this.colours = new HeatLegend(places.legend);
+    this.colors = new HeatLegend(places.legend);
   }
 
   get canvas(): HTMLCanvasElement {
@@ -150,11 +150,11 @@ class HeatView implements View {
     const { rows, scale } = drawn.picture;
     this.map.draw(drawn.picture);
     const hasBroken = drawn.remarks.some(text => text.includes("NaN"));
-    this.colours.draw(scale, hasBroken, drawn.picture.theme.empty);
+    this.colors.draw(scale, hasBroken, drawn.picture.theme.empty);
     const [first] = rows;
     const last = first && first.range.end > first.range.start ? first.data.values[first.range.end - 1] : null;
     const label = `Heat map of ${metricOf(source.data, source.store)}, ${rows.length} rows. ${HEAT_HELP}`;
-    return { ...outcome(drawn), last, colours: new Map(), label };
+    return { ...outcome(drawn), last, colors: new Map(), label };
   }
 
   held({ data }: Source): number {
@@ -173,7 +173,7 @@ class HeatView implements View {
     return [];
   }
 
-  ramp(): ColourRamp | null {
+  ramp(): ColorRamp | null {
     const scale = this.drawn?.picture.scale;
     if (!scale || Number.isNaN(scale.least)) return null;
     return { low: valueText(scale.least), high: valueText(scale.greatest), note: scale.log ? "logarithmic" : "linear" };
@@ -181,7 +181,7 @@ class HeatView implements View {
 
   dispose(): void {
     this.map.dispose();
-    this.colours.dispose();
+    this.colors.dispose();
   }
 }
 
@@ -208,8 +208,8 @@ class HistogramView implements View {
     const heights = drawn.picture.log ? "logarithms of counts" : "counts";
     this.note.textContent = `Heights are ${heights}; each histogram is as high as its highest bar.`;
     const label = `Histograms of ${metricOf(source.data, source.store)}`;
-    const colours = new Map(drawn.shown.map(({ entry }, i) => [entry.module, drawn.picture.cells[i].colour]));
-    return { ...outcome(drawn), last: null, colours, label };
+    const colors = new Map(drawn.shown.map(({ entry }, i) => [entry.module, drawn.picture.cells[i].color]));
+    return { ...outcome(drawn), last: null, colors, label };
   }
 
   held({ data }: Source): number {

@@ -43,10 +43,10 @@ def titled(axes: Axes, title: str, xlabel: str = "", ylabel: str = "") -> None:
     axes.set_ylabel(ylabel, **PLAIN)
 
 
-def bars(axes: Axes, names: Sequence[Any], values: Sequence[float], notes: Sequence[str], colours: Any = INK) -> None:
+def bars(axes: Axes, names: Sequence[Any], values: Sequence[float], notes: Sequence[str], colors: Any = INK) -> None:
     """One horizontal bar for each name, the first on top, with a note at its end."""
     places = range(len(names))
-    axes.barh(places, values, color=colours)
+    axes.barh(places, values, color=colors)
     axes.set_yticks(places, labels=[label(name) for name in names], **PLAIN)
     axes.invert_yaxis()
     axes.spines[["top", "right"]].set_visible(False)

@@ -24,7 +24,7 @@ Drawing = Callable[[Any], None]
 PLOTS: Registry[Callable[..., Any]] = Registry("plot")  # by the name of the question
 MOST = 20  # bars
 MOST_TICKS = 60
-# what the table of `difference` calls them, in words and colours
+# what the table of `difference` calls them, in words and colors
 SIDES = {
     "first": ("only in the first", "#0b5394"),
     "both": ("in both", "0.75"),
@@ -73,8 +73,8 @@ def plot_communities(result: pd.DataFrame, ax: Any = None) -> Any:
     classes = [", ".join(name for name, _ in Counter(group["class"]).most_common(3)) for group in groups[:MOST]]
     title = f"{len(groups):,} communities, modularity {result.attrs.get('modularity', float('nan')):.3f}"
     names = [f"community {number}" for number in range(len(groups))]
-    colours = [colormaps["tab20"](number % 20) for number in range(min(len(groups), MOST))]
-    return _bars(names, [len(group) for group in groups], ax, title, "structures", classes, colours)
+    colors = [colormaps["tab20"](number % 20) for number in range(min(len(groups), MOST))]
+    return _bars(names, [len(group) for group in groups], ax, title, "structures", classes, colors)
 
 
 @PLOTS.register("difference")
@@ -87,9 +87,9 @@ def plot_difference(result: pd.DataFrame, ax: Any = None) -> Any:
 
     def draw(axes: Any) -> None:
         left = [0] * len(classes)
-        for side, (text, colour) in SIDES.items():
+        for side, (text, color) in SIDES.items():
             widths = [counts[side][name] for name in classes]
-            axes.barh(range(len(classes)), widths, left=left, label=text, color=colour)
+            axes.barh(range(len(classes)), widths, left=left, label=text, color=color)
             left = [start + width for start, width in zip(left, widths, strict=True)]
         axes.set_yticks(range(len(classes)), labels=[label(name) for name in classes], **PLAIN)
         axes.invert_yaxis()
@@ -106,7 +106,7 @@ def _all_of(counts: dict[str, Counter[str]], name: str) -> int:
 
 @PLOTS.register("overlap")
 def plot_overlap(result: pd.DataFrame, ax: Any = None) -> Any:
-    """The matrix as colours, given the table of `overlap`."""
+    """The matrix as colors, given the table of `overlap`."""
     from modulekg_widgets.engine.knowledge.analysis.figures import PLAIN, label, titled
 
     names = [label(name) for name in result.index]
@@ -175,7 +175,7 @@ def _write_cells(axes: Any, values: Any, form: str) -> None:
 
 
 def _bars(
-    names: Any, values: Any, ax: Any, title: str, unit: str, notes: list[str] | None = None, colours: Any = None
+    names: Any, values: Any, ax: Any, title: str, unit: str, notes: list[str] | None = None, colors: Any = None
 ) -> Any:
     """Bars of the first names, which the results rank by themselves."""
     from modulekg_widgets.engine.knowledge.analysis.figures import INK, bars, label, titled
@@ -186,7 +186,7 @@ def _bars(
         texts = [f"{text} · {label(note)}" for text, note in zip(texts, notes, strict=False)]
 
     def draw(axes: Any) -> None:
-        bars(axes, names, values, texts, INK if colours is None else colours)
+        bars(axes, names, values, texts, INK if colors is None else colors)
         titled(axes, title, unit)
 
     return _drawn(draw, ax, 8, 1.5 + 0.27 * max(len(names), 3))

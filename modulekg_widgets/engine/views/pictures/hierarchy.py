@@ -14,7 +14,7 @@ WIDTH, ROW, GAP, INSET, HEADER, MARGIN = 460, 30, 12, 12, 26, 16
 _LONGEST = 62  # characters of one line
 _CHARACTER = 7  # pixels, as most fonts have it at this size
 
-# Okabe and Ito's colours, told apart by every kind of colour vision; the same as on the canvas
+# Okabe and Ito's colors, told apart by every kind of color vision; the same as on the canvas
 _FAMILIES = (
     ("conv", "#0072b2"),
     ("norm", "#009e73"),
@@ -36,7 +36,7 @@ class Box:
     height: float
     title: str
     detail: str
-    colour: str
+    color: str
     kind: str  # "card", "frame" or "pill"
     stacked: bool = False
 
@@ -65,7 +65,7 @@ def layout(
                 y - start.y,
                 start.title,
                 start.detail,
-                start.colour,
+                start.color,
                 "frame",
                 start.stacked,
             )
@@ -105,12 +105,12 @@ def _box(
     detail = " · ".join(filter(None, (shape, _short(params) if params else "")))
     x = MARGIN + INSET * depth
     width = WIDTH - 2 * x
-    return Box(x, y, width, HEADER if is_open else ROW, title, detail, _colour(class_name), "card", fold is not None)
+    return Box(x, y, width, HEADER if is_open else ROW, title, detail, _color(class_name), "card", fold is not None)
 
 
-def _colour(class_name: str) -> str:
+def _color(class_name: str) -> str:
     lowered = class_name.lower()
-    return next((colour for family, colour in _FAMILIES if family in lowered), _OTHER)
+    return next((color for family, color in _FAMILIES if family in lowered), _OTHER)
 
 
 def _short(value: int | float | str) -> str:
@@ -151,7 +151,7 @@ def _svg_box(box: Box) -> Iterator[str]:
         middle = box.x + box.width / 2
         yield f'<text x="{middle:g}" y="{box.y + 16:g}" text-anchor="middle" fill="#59636e">{clean(box.title)}</text>'
         return
-    yield f'<rect x="{box.x:g}" y="{box.y:g}" width="4" height="{min(box.height, ROW):g}" fill="{box.colour}"/>'
+    yield f'<rect x="{box.x:g}" y="{box.y:g}" width="4" height="{min(box.height, ROW):g}" fill="{box.color}"/>'
     baseline = box.y + (18 if box.kind == "frame" else 19)
     room = int((box.width - 22) / _CHARACTER) - (len(box.detail) + 2 if box.detail else 0)
     yield f'<text x="{box.x + 12:g}" y="{baseline:g}" fill="#1f2328">{clean(box.title, max(room, 8))}</text>'

@@ -22,9 +22,9 @@ def svg(payload: Mapping[str, Any]) -> str:
     title = f"{payload['title']}: {structures:,} structures in {payload['communities']['count']:,} communities"
     lines = [f'<text x="{MARGIN}" y="30" font-size="15" font-weight="600" fill="#1f2328">{clean(title)}</text>']
     height = 48.0
-    for heading, bars, colour in (("Most used", used, _BAR), ("Families of models", families, _OTHER_BAR)):
+    for heading, bars, color in (("Most used", used, _BAR), ("Families of models", families, _OTHER_BAR)):
         if bars:
-            lines += _chart(heading, bars, colour, height)
+            lines += _chart(heading, bars, color, height)
             height += 24 + len(bars) * ROW + 14
     return "\n".join(
         [
@@ -38,7 +38,7 @@ def svg(payload: Mapping[str, Any]) -> str:
     )
 
 
-def _chart(heading: str, bars: list[tuple[str, int]], colour: str, top: float) -> Iterator[str]:
+def _chart(heading: str, bars: list[tuple[str, int]], color: str, top: float) -> Iterator[str]:
     yield f'<text x="{MARGIN}" y="{top + 14:g}" font-weight="600" fill="#59636e">{clean(heading)}</text>'
     longest = max(value for _, value in bars) or 1
     room = WIDTH - 2 * MARGIN - _LABEL - _VALUE
@@ -48,7 +48,7 @@ def _chart(heading: str, bars: list[tuple[str, int]], colour: str, top: float) -
         width = max(1.0, room * value / longest)
         label = name if len(name) <= 34 else name[:33] + "…"
         yield f'<text x="{left - 10}" y="{y + 14:g}" text-anchor="end" fill="#1f2328">{clean(label)}</text>'
-        yield f'<rect x="{left}" y="{y + 3:g}" width="{width:g}" height="{ROW - 8}" rx="2" fill="{colour}"/>'
+        yield f'<rect x="{left}" y="{y + 3:g}" width="{width:g}" height="{ROW - 8}" rx="2" fill="{color}"/>'
         yield f'<text x="{left + width + 8:g}" y="{y + 14:g}" fill="#59636e">{value:,}</text>'
 
 

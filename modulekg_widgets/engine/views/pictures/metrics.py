@@ -20,8 +20,8 @@ MOST_MODULES, MOST_LINES, POINTS = 8, 12, 300
 SECONDS = 1.0  # of reading; a picture must not keep a cell waiting
 SLICE = 0.02
 
-# Okabe and Ito's colours, told apart by every kind of colour vision
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8b7a00", "#000000")
+# Okabe and Ito's colors, told apart by every kind of color vision
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8b7a00", "#000000")
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def svg(runs: Sequence[Run], shown: Shown) -> str:
     ]
     for at, line in enumerate(lines):
         y = HEIGHT + ROW * at + 10
-        parts.append(f'<rect x="{LEFT}" y="{y - 9}" width="10" height="10" fill="{COLOURS[at % len(COLOURS)]}"/>')
+        parts.append(f'<rect x="{LEFT}" y="{y - 9}" width="10" height="10" fill="{COLORS[at % len(COLORS)]}"/>')
         parts.append(_text(LEFT + 16, y, line.name, "#1f2328"))
     if note:
         parts.append(_text(LEFT, height - 6, note, "#59636e"))
@@ -144,8 +144,8 @@ def _plot(lines: Sequence[Line], is_log: bool) -> Iterator[str]:
             y = bottom - (line.values - low) / (high - low or 1.0) * (bottom - TOP)
         path = " ".join(_strokes(x, y))
         if path:
-            colour = COLOURS[at % len(COLOURS)]
-            yield f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.5" stroke-linecap="round"/>'
+            color = COLORS[at % len(COLORS)]
+            yield f'<path d="{path}" fill="none" stroke="{color}" stroke-width="1.5" stroke-linecap="round"/>'
 
 
 def _figure(value: float, is_log: bool) -> str:
@@ -162,5 +162,5 @@ def _strokes(x: np.ndarray, y: np.ndarray) -> Iterator[str]:
         is_drawn = math.isfinite(down)
 
 
-def _text(x: float, y: float, words: str, colour: str, anchor: str = "start") -> str:
-    return f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="{colour}">{clean(words)}</text>'
+def _text(x: float, y: float, words: str, color: str, anchor: str = "start") -> str:
+    return f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="{color}">{clean(words)}</text>'

@@ -1,4 +1,4 @@
-// Colour by number: a perceptual, colour-blind-safe scale and the values it shows.
+// Color by number: a perceptual, color-blind-safe scale and the values it shows.
 
 import { counted } from "./format";
 import type { Hierarchy } from "./hierarchy";
@@ -23,11 +23,11 @@ export interface NodeValue {
   readonly note: string; // "sum of subtree", "mean of 12 modules", ""
 }
 
-/** Colour of modules without a value, and of those whose value is NaN or infinite. */
-export const MISSING_COLOUR = "#d9d9d9";
-export const NOT_FINITE_COLOUR = "#e8308c";
+/** Color of modules without a value, and of those whose value is NaN or infinite. */
+export const MISSING_COLOR = "#d9d9d9";
+export const NOT_FINITE_COLOR = "#e8308c";
 
-// viridis at 0, 0.1, … 1: lightness rises evenly, for every kind of colour vision
+// viridis at 0, 0.1, … 1: lightness rises evenly, for every kind of color vision
 const ANCHORS = [
   "#440154",
   "#482475",
@@ -44,18 +44,18 @@ const ANCHORS = [
 
 type Rgb = [number, number, number];
 
-function channels(colour: string): Rgb {
-  const hex = /^#([\da-f]{3}|[\da-f]{6})$/i.exec(colour.trim())?.[1];
+function channels(color: string): Rgb {
+  const hex = /^#([\da-f]{3}|[\da-f]{6})$/i.exec(color.trim())?.[1];
   if (hex) {
     const wide = hex.length === 3 ? hex.replace(/./g, "$&$&") : hex;
     const value = Number.parseInt(wide, 16);
     return [value >> 16, (value >> 8) & 255, value & 255];
   }
-  const parts = colour.match(/\d+(?:\.\d+)?/g)?.map(Number) ?? [];
+  const parts = color.match(/\d+(?:\.\d+)?/g)?.map(Number) ?? [];
   return [parts[0] ?? 255, parts[1] ?? 255, parts[2] ?? 255];
 }
 
-/** The scale's colour at a position between 0 and 1, as #rrggbb. */
+/** The scale's color at a position between 0 and 1, as #rrggbb. */
 export function sample(position: number): string {
   const place = Math.min(1, Math.max(0, position)) * (ANCHORS.length - 1);
   const low = Math.min(Math.floor(place), ANCHORS.length - 2);
@@ -65,8 +65,8 @@ export function sample(position: number): string {
 }
 
 /** Relative luminance as WCAG defines it. */
-export function luminance(colour: string): number {
-  const [red, green, blue] = channels(colour).map(channel => {
+export function luminance(color: string): number {
+  const [red, green, blue] = channels(color).map(channel => {
     const share = channel / 255;
     return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
   });
@@ -79,29 +79,29 @@ export function contrast(one: string, other: string): number {
 }
 
 /** Black or white, whichever is easier to read: never below 4.5 to 1. */
-export function inkOn(colour: string): "#000000" | "#ffffff" {
-  return contrast(colour, "#000000") >= contrast(colour, "#ffffff") ? "#000000" : "#ffffff";
+export function inkOn(color: string): "#000000" | "#ffffff" {
+  return contrast(color, "#000000") >= contrast(color, "#ffffff") ? "#000000" : "#ffffff";
 }
 
-/** Colour of every node under the store's present choice; follows the store. Null: not coloured. */
-export function colourOf(h: Hierarchy, store: Store): (node: number) => string | null {
+/** Color of every node under the store's present choice; follows the store. Null: not colored. */
+export function colorOf(h: Hierarchy, store: Store): (node: number) => string | null {
   return node => {
-    const shown = coloured(h, store);
+    const shown = colored(h, store);
     if (!shown) return null;
     const value = shown.values[node];
-    if (value === null) return MISSING_COLOUR;
-    return Number.isFinite(value) ? sample(shown.scale.position(value)) : NOT_FINITE_COLOUR;
+    if (value === null) return MISSING_COLOR;
+    return Number.isFinite(value) ? sample(shown.scale.position(value)) : NOT_FINITE_COLOR;
   };
 }
 
-/** The legend's data; null when nothing is coloured. */
+/** The legend's data; null when nothing is colored. */
 export function scaleOf(h: Hierarchy, store: Store): Scale | null {
-  return coloured(h, store)?.scale ?? null;
+  return colored(h, store)?.scale ?? null;
 }
 
-/** The value a node is coloured by, with how it came about; null when nothing is coloured. */
+/** The value a node is colored by, with how it came about; null when nothing is colored. */
 export function valueOf(h: Hierarchy, store: Store, node: number): NodeValue | null {
-  const shown = coloured(h, store);
+  const shown = colored(h, store);
   if (!shown) return null;
   const own = shown.given[node];
   const value = shown.values[node];
@@ -113,18 +113,18 @@ export function valueOf(h: Hierarchy, store: Store, node: number): NodeValue | n
   };
 }
 
-interface Coloured {
+interface Colored {
   colorBy: string;
-  overlay: Readonly<Record<string, Value>> | null; // what is coloured, where it is no column of the payload
+  overlay: Readonly<Record<string, Value>> | null; // what is colored, where it is no column of the payload
   given: readonly (number | null)[]; // as the kernel sent them
   values: readonly (number | null)[]; // with containers filled in from below
   counts: readonly number[]; // how many given values a container's mean has
   scale: Scale;
 }
 
-const latest = new WeakMap<Hierarchy, Coloured>();
+const latest = new WeakMap<Hierarchy, Colored>();
 
-function coloured(h: Hierarchy, store: Store): Coloured | null {
+function colored(h: Hierarchy, store: Store): Colored | null {
   const colorBy = store.get("colorBy");
   if (colorBy === "none") return null;
   const overlay = colorBy === "overlay" || colorBy === "pruned" ? store.get(colorBy) : null;

@@ -1,16 +1,16 @@
 import { describe, expect, it } from "vitest";
 import { hierarchyOf, smallNet, storeOf } from "../testing/sample";
 import {
-  colourOf,
+  colorOf,
   contrast,
   inkOn,
   luminance,
-  MISSING_COLOUR,
-  NOT_FINITE_COLOUR,
+  MISSING_COLOR,
+  NOT_FINITE_COLOR,
   sample,
   scaleOf,
   valueOf
-} from "./colour";
+} from "./color";
 
 const steps = Array.from({ length: 257 }, (_, i) => i / 256);
 
@@ -24,15 +24,15 @@ describe("scale", () => {
   });
 
   it("keeps text readable everywhere", () => {
-    for (const colour of [
+    for (const color of [
       ...steps.map(sample),
-      MISSING_COLOUR,
-      NOT_FINITE_COLOUR,
+      MISSING_COLOR,
+      NOT_FINITE_COLOR,
       "#777777",
       "#fff",
       "rgb(10, 20, 30)"
     ]) {
-      expect(contrast(colour, inkOn(colour))).toBeGreaterThanOrEqual(4.5);
+      expect(contrast(color, inkOn(color))).toBeGreaterThanOrEqual(4.5);
     }
   });
 
@@ -65,31 +65,31 @@ describe("scale", () => {
   });
 });
 
-describe("colour of nodes", () => {
-  it("is null when nothing is coloured or the column is unknown", () => {
+describe("color of nodes", () => {
+  it("is null when nothing is colored or the column is unknown", () => {
     for (const colorBy of ["none", "speed", "__proto__", "constructor"]) {
-      expect(colourOf(smallNet(), storeOf({ colorBy }))(1)).toBeNull();
+      expect(colorOf(smallNet(), storeOf({ colorBy }))(1)).toBeNull();
     }
   });
 
   it("follows the store", () => {
     const store = storeOf();
-    const colour = colourOf(smallNet(), store);
-    expect(colour(1)).toBeNull();
+    const color = colorOf(smallNet(), store);
+    expect(color(1)).toBeNull();
     store.set("colorBy", "params");
-    expect(colour(1)).toBe(sample(1));
+    expect(color(1)).toBe(sample(1));
     store.set("colorBy", "overlay");
     store.set("overlay", { fc: 1, conv1: 2 });
-    expect(colour(1)).toBe(sample(1));
+    expect(color(1)).toBe(sample(1));
     store.set("overlay", { fc: 2, conv1: 1 });
-    expect(colour(1)).toBe(sample(0));
+    expect(color(1)).toBe(sample(0));
   });
 
   it("tells missing from not finite, and counts both", () => {
     const h = smallNet();
     const store = storeOf({ colorBy: "overlay", overlay: { conv1: 1, bn1: "NaN", fc: "Infinity", nowhere: 3 } });
-    const colour = colourOf(h, store);
-    expect([colour(2), colour(16), colour(5)]).toEqual([NOT_FINITE_COLOUR, NOT_FINITE_COLOUR, MISSING_COLOUR]);
+    const color = colorOf(h, store);
+    expect([color(2), color(16), color(5)]).toEqual([NOT_FINITE_COLOR, NOT_FINITE_COLOR, MISSING_COLOR]);
     const scale = scaleOf(h, store);
     expect([scale?.notFinite, scale?.missing]).toEqual([2, 8]);
   });
