@@ -9,7 +9,7 @@ const constant = (key, value) => `export const ${key} = ${JSON.stringify(value)}
 write(join(generated, "version.ts"), constant("MODULE", name) + constant("VERSION", version));
 write(
   join(generated, "layout_worker_source.ts"),
-  constant("LAYOUT_WORKER", await bundle(join(source, "core", "layout_worker.ts")))
+  constant("LAYOUT_WORKER", await bundle(join(source, "core", "graph", "layout_worker.ts")))
 );
 const page = await bundlePage(source);
 write(join(generated, "standalone_source.ts"), constant("STANDALONE_JS", page));

@@ -1,9 +1,9 @@
 // The offline page: reads its widgets from its own document and shows them.
 
 import "../style/saved_page.css";
-import { el } from "./core/dom";
+import { el } from "./core/shared/dom";
 import { PAGE_ID, PAGE_VERSION, type SavedPage, SCRIPT_ID } from "./core/export/html";
-import { isObject } from "./core/payload_checks";
+import { isObject } from "./core/shared/payload_checks";
 import { KINDS } from "./standalone/kinds";
 import { Page } from "./standalone/page";
 

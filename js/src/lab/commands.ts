@@ -38,7 +38,9 @@ export function addCommands(tools: CommandTools): void {
   const add = app.commands.addCommand.bind(app.commands);
   add(COMMANDS.explore, {
     label: args =>
-      args.beside ? trans.__("Explore a Model Beside the Active Notebook") : trans.__("Explore a Model of the Active Notebook"),
+      args.beside
+        ? trans.__("Explore a Model Beside the Active Notebook")
+        : trans.__("Explore a Model of the Active Notebook"),
     caption: trans.__("The modules of a model as a graph, in a tab of its own"),
     icon: graphIcon,
     execute: args => showModel(tools, "graph", args)
@@ -87,7 +89,11 @@ export function addToLauncher(launcher: ILauncher): void {
 }
 
 /** A model of the active notebook; which one is asked where there are several. */
-async function showModel(tools: CommandTools, kind: TabKind, args: ReadonlyPartialJSONObject): Promise<ObjectTab | void> {
+async function showModel(
+  tools: CommandTools,
+  kind: TabKind,
+  args: ReadonlyPartialJSONObject
+): Promise<ObjectTab | void> {
   const { hosts, trans } = tools;
   const host = hosts.current;
   if (!host) {

@@ -49,7 +49,8 @@ export class Hosts {
   private follow(): void {
     const focused = this.hostOf(this.shell.currentWidget);
     const stays = this.last && !this.last.widget.isDisposed ? this.last : null;
-    const next = focused ?? stays ?? this.hostOf(this.notebooks?.currentWidget) ?? this.hostOf(this.consoles?.currentWidget);
+    const next =
+      focused ?? stays ?? this.hostOf(this.notebooks?.currentWidget) ?? this.hostOf(this.consoles?.currentWidget);
     this.last = next?.widget === this.last?.widget ? this.last : next;
     this.changed.emit();
   }

@@ -40,11 +40,7 @@ const viewer: JupyterFrontEndPlugin<void> = {
   description: "Opens saved graphs and plans.",
   autoStart: true,
   optional: [ILayoutRestorer, ITranslator],
-  activate: async (
-    app: JupyterFrontEnd,
-    restorer: ILayoutRestorer | null,
-    translator: ITranslator | null
-  ) => {
+  activate: async (app: JupyterFrontEnd, restorer: ILayoutRestorer | null, translator: ITranslator | null) => {
     if (app.docRegistry) {
       (await import("./viewer")).addViewer(app, restorer, translator);
     }

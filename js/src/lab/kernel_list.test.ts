@@ -24,7 +24,9 @@ describe("the list of a kernel", () => {
     { ...NET, name: 'a"); import os #' },
     { ...NET, kind: "constructor" },
     { ...NET, kind: undefined },
-    null, "net", [NET]
+    null,
+    "net",
+    [NET]
   ])("leaves out %j", entry => {
     expect(read(listOf(entry, NET))).toMatchObject({ objects: [{ name: "net" }] });
   });
@@ -37,6 +39,11 @@ describe("the list of a kernel", () => {
 
   it("of another version is told apart from no list", () => {
     expect(read({ ...listOf(), schema_version: 2 })).toBe(OTHER_VERSION);
-    expect([read(null), read([]), read({ schema_version: 1 }), read({ ...listOf(), objects: {} })]).toEqual([null, null, null, null]);
+    expect([read(null), read([]), read({ schema_version: 1 }), read({ ...listOf(), objects: {} })]).toEqual([
+      null,
+      null,
+      null,
+      null
+    ]);
   });
 });

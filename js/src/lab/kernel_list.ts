@@ -27,7 +27,10 @@ const isFields = (value: unknown): value is Fields =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** The list, without the entries that are none; null for something else altogether. */
-export function readKernelList(raw: unknown, isName: (name: unknown) => boolean): KernelList | typeof OTHER_VERSION | null {
+export function readKernelList(
+  raw: unknown,
+  isName: (name: unknown) => boolean
+): KernelList | typeof OTHER_VERSION | null {
   if (!isFields(raw) || !Array.isArray(raw.objects)) {
     return null;
   }

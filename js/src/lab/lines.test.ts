@@ -7,8 +7,26 @@ describe("names that may stand in a line", () => {
   });
 
   it.each([
-    "", "2net", "a.b", "a b", "a\n", "a;b", "a(b)", "a,b", 'a"', "a#b", "lambda", "None", "𝐢𝐟", "a\u2028b", "x".repeat(101), 3, null,
-    undefined, ["net"], { toString: () => "net" }
+    "",
+    "2net",
+    "a.b",
+    "a b",
+    "a\n",
+    "a;b",
+    "a(b)",
+    "a,b",
+    'a"',
+    "a#b",
+    "lambda",
+    "None",
+    "𝐢𝐟",
+    "a\u2028b",
+    "x".repeat(101),
+    3,
+    null,
+    undefined,
+    ["net"],
+    { toString: () => "net" }
   ])("refuses %j", name => {
     expect(isPlainName(name)).toBe(false);
   });
@@ -35,7 +53,12 @@ describe("lines", () => {
   });
 
   it("knows its kinds of tabs", () => {
-    expect(["graph", "masks", "panel", "plan", "constructor", "", 1].filter(isTabKind)).toEqual(["graph", "masks", "panel", "plan"]);
+    expect(["graph", "masks", "panel", "plan", "constructor", "", 1].filter(isTabKind)).toEqual([
+      "graph",
+      "masks",
+      "panel",
+      "plan"
+    ]);
     expect([isTabId("mkg-0a_b"), isTabId("a b"), isTabId("x".repeat(81))]).toEqual([true, false, false]);
   });
 });

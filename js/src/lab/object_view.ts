@@ -4,7 +4,7 @@ import { OutputAreaModel, SimplifiedOutputArea } from "@jupyterlab/outputarea";
 import type { Kernel, KernelMessage } from "@jupyterlab/services";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { Panel, Widget } from "@lumino/widgets";
-import { button, el, nameSpan } from "../core/dom";
+import { button, el, nameSpan } from "../core/shared/dom";
 import type { Host, Hosts } from "./hosts";
 import { tellKernel } from "./kernel_objects";
 import { againLine, lineFor, NOTHING_SHOWN, type TabKind } from "./lines";

@@ -3,9 +3,9 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 import type { CommandRegistry } from "@lumino/commands";
 import { Widget } from "@lumino/widgets";
-import { button, el, nameSpan } from "../core/dom";
-import { exactNumber, shortNumber } from "../core/format";
-import { icon } from "../core/icons";
+import { button, el, nameSpan } from "../core/shared/dom";
+import { exactNumber, shortNumber } from "../core/shared/format";
+import { icon } from "../core/shared/icons";
 import { COMMANDS } from "./commands";
 import type { Host, Hosts } from "./hosts";
 import { graphIcon } from "./icons";
@@ -75,7 +75,8 @@ export class ObjectPanel extends Widget {
     this.heading.title = path;
     this.node.dataset.mkgPath = path;
     this.node.dataset.mkgKnown = followed?.known ?? "";
-    const focused = document.activeElement instanceof HTMLElement ? document.activeElement.dataset.mkgAction : undefined;
+    const focused =
+      document.activeElement instanceof HTMLElement ? document.activeElement.dataset.mkgAction : undefined;
     this.body.replaceChildren(...this.content());
     if (focused) {
       this.body.querySelector<HTMLElement>(`[data-mkg-action="${CSS.escape(focused)}"]`)?.focus();
@@ -98,7 +99,12 @@ export class ObjectPanel extends Widget {
       return [el("p", "mkg-lab-empty", trans.__("modulekg_widgets has not been imported here yet.")), wake];
     }
     const { objects, leftOut } = followed.list;
-    const sections = OBJECT_KINDS.map(kind => this.section(kind, objects.filter(object => object.kind === kind)));
+    const sections = OBJECT_KINDS.map(kind =>
+      this.section(
+        kind,
+        objects.filter(object => object.kind === kind)
+      )
+    );
     if (objects.length === 0) {
       sections.push(el("p", "mkg-lab-empty", trans.__("No variable of the kernel is a model, a plan or a training.")));
     }

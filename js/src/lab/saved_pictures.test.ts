@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 
 vi.mock("@jupyterlab/rendermime", () => ({ IRenderMimeRegistry: {} }));
 
-import { VIEW_TYPE, WORDS } from "../core/saved_picture";
+import { VIEW_TYPE, WORDS } from "../core/shared/saved_picture";
 import { showSavedPictures } from "./saved_pictures";
 
 const SVG = '<svg class="mkg-saved-picture"></svg>';

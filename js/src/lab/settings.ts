@@ -3,7 +3,7 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
 import "../../style/lab.css";
-import { DEFAULT_LIMITS, setPreferences } from "../core/preferences";
+import { DEFAULT_LIMITS, setPreferences } from "../core/shared/preferences";
 import { MODULE } from "./version";
 
 const ID = `${MODULE}:settings`; // js/schema/settings.json

@@ -7,11 +7,11 @@ import type { ITranslator, TranslationBundle } from "@jupyterlab/translation";
 import { Widget } from "@lumino/widgets";
 import "../../style/graph.css";
 import "../../style/panels.css";
-import { el } from "../core/dom";
-import { FileProblem, sentence } from "../core/file_problem";
-import type { ModelGraph } from "../core/model_graph";
-import { showPlan } from "../core/plan_view";
-import { readSavedFile, type SavedFile } from "../core/saved_file";
+import { el } from "../core/shared/dom";
+import { FileProblem, sentence } from "../core/shared/file_problem";
+import type { ModelGraph } from "../core/graph/model_graph";
+import { showPlan } from "../core/panel/plan_view";
+import { readSavedFile, type SavedFile } from "../core/shared/saved_file";
 import { graphIcon } from "./icons";
 import { MODULE } from "./version";
 import { bundleOf } from "./words";
@@ -22,7 +22,11 @@ const EXTENSION = ".modulekg.json";
 
 type Document = DocumentWidget<SavedView, DocumentRegistry.IModel>;
 
-export function addViewer(app: JupyterFrontEnd, restorer: ILayoutRestorer | null, translator: ITranslator | null): void {
+export function addViewer(
+  app: JupyterFrontEnd,
+  restorer: ILayoutRestorer | null,
+  translator: ITranslator | null
+): void {
   const trans = bundleOf(translator);
   const tracker = new WidgetTracker<Document>({ namespace: `${MODULE}-files` });
   app.docRegistry.addFileType({
@@ -119,7 +123,9 @@ class SavedView extends Widget {
       this.draw();
     } catch (error) {
       this.file = null;
-      this.explain(error instanceof FileProblem ? sentence(error, this.trans) : this.trans.__("This file cannot be shown."));
+      this.explain(
+        error instanceof FileProblem ? sentence(error, this.trans) : this.trans.__("This file cannot be shown.")
+      );
     }
   }
 
@@ -138,7 +144,10 @@ class SavedView extends Widget {
   }
 
   private async drawGraph(host: HTMLElement, payload: unknown): Promise<void> {
-    const [{ createModelGraph }, { Store }] = await Promise.all([import("../core/model_graph"), import("../core/store")]);
+    const [{ createModelGraph }, { Store }] = await Promise.all([
+      import("../core/graph/model_graph"),
+      import("../core/shared/store")
+    ]);
     if (host.isConnected) {
       this.graph = createModelGraph(host, payload, new Store());
     }

@@ -1,7 +1,7 @@
 // What stands for @jupyter-widgets/base in a saved page: models and views without a kernel.
 // Only what the views use is here; the build says so when one uses more.
 
-import { isEqual } from "../core/state_store";
+import { isEqual } from "../core/shared/state_store";
 import { Events } from "./events";
 
 type Attributes = Record<string, unknown>;
@@ -26,7 +26,9 @@ const REFERENCE = "IPY_MODEL_";
 export async function unpack_models(value: unknown, manager: Manager): Promise<unknown> {
   if (Array.isArray(value)) return Promise.all(value.map(item => unpack_models(item, manager)));
   if (typeof value === "object" && value !== null) {
-    const entries = Object.entries(value).map(async ([key, item]) => [key, await unpack_models(item, manager)] as const);
+    const entries = Object.entries(value).map(
+      async ([key, item]) => [key, await unpack_models(item, manager)] as const
+    );
     return Object.fromEntries(await Promise.all(entries));
   }
   const isReference = typeof value === "string" && value.startsWith(REFERENCE);

@@ -1,6 +1,6 @@
 // The boxes, tabs and links of ipywidgets that a saved page may hold.
 
-import { el } from "../core/dom";
+import { el } from "../core/shared/dom";
 import { DOMWidgetModel, DOMWidgetView, type Serializers, unpack_models, WidgetModel } from "./base";
 
 export class LayoutModel extends WidgetModel {}

@@ -89,7 +89,14 @@ describe("Page", () => {
   });
 
   it("shows boxes within boxes", async () => {
-    await show("v", box("VBox", "v", ["a", "h"]), box("HBox", "h", ["b", "c"]), note("a", "1"), note("b", "2"), note("c", "3"));
+    await show(
+      "v",
+      box("VBox", "v", ["a", "h"]),
+      box("HBox", "h", ["b", "c"]),
+      note("a", "1"),
+      note("b", "2"),
+      note("c", "3")
+    );
     expect(texts()).toEqual(["1", "2", "3"]);
     expect(host.querySelector(".mkg-page-vbox > .mkg-page-hbox")?.childElementCount).toBe(2);
   });
@@ -163,7 +170,10 @@ describe("Page", () => {
     expect(tabs.map(tab => tab.textContent)).toEqual(["A", "2"]);
     expect(shown()).toEqual([true, false]);
     tabs[1].click();
-    expect([shown(), tabs.map(tab => tab.tabIndex)]).toEqual([[false, true], [-1, 0]]);
+    expect([shown(), tabs.map(tab => tab.tabIndex)]).toEqual([
+      [false, true],
+      [-1, 0]
+    ]);
     tabs[1].dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true, cancelable: true }));
     expect(shown()).toEqual([true, false]);
     expect(document.activeElement).toBe(tabs[0]);

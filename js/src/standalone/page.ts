@@ -3,7 +3,9 @@
 import type { SavedBuffer, SavedPage, SavedWidget } from "../core/export/html";
 import { type DOMWidgetView, type Manager, type Serializers, WidgetModel } from "./base";
 
-type ModelClass = (new (...args: ConstructorParameters<typeof WidgetModel>) => WidgetModel) & { serializers: Serializers };
+type ModelClass = (new (...args: ConstructorParameters<typeof WidgetModel>) => WidgetModel) & {
+  serializers: Serializers;
+};
 type ViewClass = new (options: { model: WidgetModel; options?: object }) => DOMWidgetView;
 
 /** Classes by name: `<kind>Model` and `<kind>View`. */

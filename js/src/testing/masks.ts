@@ -13,7 +13,14 @@ export interface AxisSample {
 }
 
 export const THREE: readonly AxisSample[] = [
-  { name: "conv1.weight[0]", scores: [3, 1, 2, 1], members: [["conv1.weight", 0], ["conv2.weight", 1]] },
+  {
+    name: "conv1.weight[0]",
+    scores: [3, 1, 2, 1],
+    members: [
+      ["conv1.weight", 0],
+      ["conv2.weight", 1]
+    ]
+  },
   {
     name: "conv2.weight[0]",
     scores: [1, 1, 1, 1, 1, 1, 2, 1, 1, 1],

@@ -3,8 +3,8 @@
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { type Comparison, type FoldRecord, type ModelPayload, readPayload, type Scalar } from "../core/payload";
-import type { FlowPayload } from "../core/payload_flow";
+import { type Comparison, type FoldRecord, type ModelPayload, readPayload, type Scalar } from "../core/shared/payload";
+import type { FlowPayload } from "../core/shared/payload_flow";
 
 /** A golden payload by the name of its file; `change` works on a copy of its own. */
 export function golden(name: string, change: (payload: ModelPayload) => void = () => {}): ModelPayload {
@@ -152,7 +152,7 @@ class PayloadWriter {
   }
 
   private fold(siblings: Written[]): void {
-    for (let at = 0; at < siblings.length; ) {
+    for (let at = 0; at < siblings.length;) {
       const exact = runLength(siblings, at, "key");
       const family = siblings[at].family.includes("],[") ? runLength(siblings, at, "family") : 1;
       const count = Math.max(exact, family);

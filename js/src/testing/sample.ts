@@ -3,9 +3,9 @@
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { Hierarchy } from "../core/hierarchy";
-import { type ModelPayload, readPayload, type Scalar, type Tensor, type Value } from "../core/payload";
-import { type GraphState, Store } from "../core/store";
+import { Hierarchy } from "../core/shared/hierarchy";
+import { type ModelPayload, readPayload, type Scalar, type Tensor, type Value } from "../core/shared/payload";
+import { type GraphState, Store } from "../core/shared/store";
 
 export interface Sample {
   name?: string;

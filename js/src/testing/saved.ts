@@ -9,7 +9,12 @@ export function savedPlan() {
     flops: [2000000, 1500000],
     macs: [1000000, 750000],
     axes: [
-      { name: "conv1.weight[0]", size: 8, dropped: [0, 1, 2, 5], members: ["conv1.weight[0]", "bn1.weight[0]", "fc.weight[1]", "bn1.bias[0]"] },
+      {
+        name: "conv1.weight[0]",
+        size: 8,
+        dropped: [0, 1, 2, 5],
+        members: ["conv1.weight[0]", "bn1.weight[0]", "fc.weight[1]", "bn1.bias[0]"]
+      },
       { name: "fc.weight[0]", size: 10, dropped: [] as number[], members: ["fc.weight[0]"] }
     ],
     changes: [{ kind: "argument", what: "view(-1, 8) → view(-1, 4)", source: "model.py:12" }],

@@ -1,7 +1,7 @@
 // A view whose state is bound to the traits of its model, key by key.
 
 import { DOMWidgetView } from "@jupyter-widgets/base";
-import type { StateStore } from "../core/state_store";
+import type { StateStore } from "../core/shared/state_store";
 import { Connection, TraitWriter } from "./_base";
 
 export interface Binding<State> {

@@ -13,7 +13,11 @@ type View = ForwardPlayerView & { el: HTMLElement };
 const after = (ms: number) => new Promise(resolve => setTimeout(resolve, ms));
 let views: View[];
 
-function createModel(traits: Record<string, unknown> = {}, kernel: FakeKernel | null = new FakeKernel(), live = true): Model {
+function createModel(
+  traits: Record<string, unknown> = {},
+  kernel: FakeKernel | null = new FakeKernel(),
+  live = true
+): Model {
   const Class = ForwardPlayerModel as unknown as new (state: object, kernel: FakeKernel | null) => Model;
   const defaults = new Class({}, null).defaults();
   const model = new Class({ ...defaults, payload: golden("residual").payload, ...traits }, kernel);

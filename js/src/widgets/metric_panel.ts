@@ -39,7 +39,8 @@ export class MetricPanelModel extends DOMWidgetModel {
       get isLive() {
         return isLive();
       },
-      send: (content, taken) => this.send(content, { iopub: { status: (message: unknown) => whenIdle(message, taken) } })
+      send: (content, taken) =>
+        this.send(content, { iopub: { status: (message: unknown) => whenIdle(message, taken) } })
     });
     this.on("msg:custom", (content: unknown, buffers: unknown) => this.feed.receive(content, buffers));
     this.on("change:payload", () => this.feed.data.setLimit(limitOf(this.get("payload"))));

@@ -24,7 +24,8 @@ const show = async (...options: Parameters<typeof open>) => {
   return shown;
 };
 
-const row = (el: HTMLElement, path: string) => el.querySelector<HTMLElement>(`[role=treeitem][data-mkg-path="${path}"]`);
+const row = (el: HTMLElement, path: string) =>
+  el.querySelector<HTMLElement>(`[role=treeitem][data-mkg-path="${path}"]`);
 
 beforeEach(() => {
   shown = undefined;
@@ -90,7 +91,9 @@ describe("ModelGraphView", () => {
     model.receive({ axis: "left.in" });
     await after(50);
     expect(el.querySelector(".mkg-active-axis")?.textContent).toContain("left.in");
-    expect(Array.from(el.querySelectorAll<HTMLElement>(".mkg-is-on-axis"), found => found.dataset.mkgPath)).toEqual(["left"]);
+    expect(Array.from(el.querySelectorAll<HTMLElement>(".mkg-is-on-axis"), found => found.dataset.mkgPath)).toEqual([
+      "left"
+    ]);
     model.receive({ payload: resnet() }); // has no axes
     await after(50);
     expect(el.querySelector(".mkg-active-axis")).toBeNull();
@@ -125,17 +128,20 @@ describe("ModelGraphView", () => {
     expect(model.sent).toEqual([]);
   });
 
-  it.each(["restarting", "autorestarting", "dead", "terminating"])("is disconnected for good after %j", async status => {
-    const { el, kernel } = await show();
-    const lost = () => el.classList.contains("mkg-is-disconnected");
-    expect(lost()).toBe(false);
-    kernel?.setStatus("busy");
-    expect(lost()).toBe(false);
-    kernel?.setStatus(status);
-    expect(lost()).toBe(true);
-    kernel?.setStatus("idle");
-    expect(lost()).toBe(true);
-  });
+  it.each(["restarting", "autorestarting", "dead", "terminating"])(
+    "is disconnected for good after %j",
+    async status => {
+      const { el, kernel } = await show();
+      const lost = () => el.classList.contains("mkg-is-disconnected");
+      expect(lost()).toBe(false);
+      kernel?.setStatus("busy");
+      expect(lost()).toBe(false);
+      kernel?.setStatus(status);
+      expect(lost()).toBe(true);
+      kernel?.setStatus("idle");
+      expect(lost()).toBe(true);
+    }
+  );
 
   it("is disconnected while the connection is down", async () => {
     const { el, kernel } = await show();

@@ -1,8 +1,8 @@
 // ModelGraph: the explorer's state bound to the traits of the Python widget.
 
 import { DOMWidgetModel } from "@jupyter-widgets/base";
-import { createModelGraph, type ModelGraph } from "../core/model_graph";
-import { type GraphState, Store } from "../core/store";
+import { createModelGraph, type ModelGraph } from "../core/graph/model_graph";
+import { type GraphState, Store } from "../core/shared/store";
 import { modelDefaults } from "./_base";
 import { type Binding, BoundView, isText, isTextOrNull, oneOf } from "./bound_view";
 

@@ -2,7 +2,7 @@
 
 import { DOMWidgetModel, DOMWidgetView } from "@jupyter-widgets/base";
 import "../../style/workbench.css";
-import { readSplit, type Split, WorkbenchView as Panes } from "../core/workbench";
+import { readSplit, type Split, WorkbenchView as Panes } from "../core/shared/workbench";
 import { Connection, modelDefaults, otherModels, TraitWriter } from "./_base";
 
 const PARTS = ["graph", "editor", "panel", "explorer"] as const;

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from torch import nn
 
+import modulekg_widgets.engine.monitoring.metrics  # noqa: F401 - registers the built-in ones
 from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.hierarchy import Walk, class_name, is_script, unwrapped, walk
 from modulekg_widgets.engine.monitoring.metric import METRICS, ConfigError, ConfiguredMetric, MetricKind

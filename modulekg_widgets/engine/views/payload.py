@@ -1,4 +1,4 @@
-"""What is sent to the browser: one JSON object for a whole hierarchy (js/src/core/payload.ts reads it)."""
+"""What is sent to the browser: one JSON object for a whole hierarchy (js/src/core/shared/payload.ts reads it)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 // The picture as a Graphviz graph; containers become clusters.
 
-import { inkOn } from "../color";
+import { inkOn } from "../shared/color";
 import { hoverText, printable, Scene, SceneNode } from "./scene";
 
 /**

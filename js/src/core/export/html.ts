@@ -1,7 +1,7 @@
 // A page that opens without a network, a kernel or a server: the widgets as data, and one script that shows them.
 
-import type { ModelPayload } from "../payload";
-import type { Store } from "../store";
+import type { ModelPayload } from "../shared/payload";
+import type { Store } from "../shared/store";
 import { printable } from "./scene";
 import { xml } from "./svg";
 

@@ -1,9 +1,9 @@
 // The export menu: what is on the canvas, or all of the model, as a file.
 
-import { button, Disposers, el, listen } from "../dom";
-import type { Hierarchy } from "../hierarchy";
-import { icon } from "../icons";
-import type { Store } from "../store";
+import { button, Disposers, el, listen } from "../shared/dom";
+import type { Hierarchy } from "../shared/hierarchy";
+import { icon } from "../shared/icons";
+import type { Store } from "../shared/store";
 import { sceneToDot } from "./dot";
 import { graphPage, newNonce, SCRIPT_ID, standaloneHtml } from "./html";
 import { payloadToJson } from "./json";

@@ -1,6 +1,6 @@
 // The picture as SVG: our own writer, every text escaped, nothing fetched from anywhere.
 
-import { inkOn } from "../color";
+import { inkOn } from "../shared/color";
 import { hoverText, printable, Scene, SceneEdge, SceneNode } from "./scene";
 
 const MARGIN = 24;

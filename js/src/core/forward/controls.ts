@@ -1,6 +1,6 @@
 // The line of controls on top: where in the pass, play and pause, speed, item of the batch, and the quiz.
 
-import { button, Debounced, Disposers, el, listen, option, setAttribute } from "../dom";
+import { button, Debounced, Disposers, el, listen, option, setAttribute } from "../shared/dom";
 import { togglePlaying } from "./clock";
 import { type PlayerIcon, playerIcon } from "./icons";
 import { type Forward, itemCount } from "./payload";
@@ -104,7 +104,8 @@ export class Controls {
   private setSample(): void {
     this.typed.cancel();
     const item = Number(this.sample.value);
-    if (this.sample.value !== "" && Number.isInteger(item) && item >= 0) this.store.set("sample", Math.min(item, this.items() - 1));
+    if (this.sample.value !== "" && Number.isInteger(item) && item >= 0)
+      this.store.set("sample", Math.min(item, this.items() - 1));
     this.show();
   }
 

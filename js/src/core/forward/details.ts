@@ -1,7 +1,7 @@
 // What is known of the current step: shapes or the question for them, statistics, and the largest outputs.
 
-import { button, Disposers, el, listen, nameSpan } from "../dom";
-import { exactNumber, shortNumber } from "../format";
+import { button, Disposers, el, listen, nameSpan } from "../shared/dom";
+import { exactNumber, shortNumber } from "../shared/format";
 import { type Figures, type Forward, shapesText, type Step, type TensorShape, toNum, type Top } from "./payload";
 import type { FoundOut, Quiz } from "./quiz";
 import type { ForwardStore } from "./state";
@@ -135,7 +135,8 @@ export class Details {
   private showFigures(figures: Figures | null, isOpen: boolean): void {
     this.figures.replaceChildren();
     this.figures.hidden = figures === null;
-    this.note.textContent = figures === null && this.step().outputs.length ? "This output has no numbers to sum up." : "";
+    this.note.textContent =
+      figures === null && this.step().outputs.length ? "This output has no numbers to sum up." : "";
     this.note.hidden = this.note.textContent === "";
     if (!figures) return;
     const [min, max, mean, std, zeros, nonFinite, count] = figures;

@@ -1,6 +1,6 @@
 // The icons of the player's buttons, 16 by 16, in the color of the text beside them.
 
-import { svg } from "../dom";
+import { svg } from "../shared/dom";
 
 const PATHS = {
   first: "M3.5 3v10M13 3L6 8l7 5z",

@@ -1,9 +1,9 @@
 // The pictures of the current step: one canvas per channel, a heat map, or a strip; one of them can be shown large.
 
-import { NOT_FINITE_COLOR, sample } from "../color";
-import { button, Disposers, el, listen, setAttribute } from "../dom";
-import { shortNumber } from "../format";
-import { icon } from "../icons";
+import { NOT_FINITE_COLOR, sample } from "../shared/color";
+import { button, Disposers, el, listen, setAttribute } from "../shared/dom";
+import { shortNumber } from "../shared/format";
+import { icon } from "../shared/icons";
 import { topList } from "./details";
 import type { MapPage, MapsFeed, Wish } from "./maps_feed";
 import { type Forward, toNum, type Top } from "./payload";
@@ -240,7 +240,10 @@ function colors(): Uint8ClampedArray {
   if (ramp) return ramp;
   const made = new Uint8ClampedArray(4 * (NOT_FINITE + 1));
   for (let code = 0; code <= NOT_FINITE; code += 1) {
-    const value = Number.parseInt((code === NOT_FINITE ? NOT_FINITE_COLOR : sample(code / (NOT_FINITE - 1))).slice(1), 16);
+    const value = Number.parseInt(
+      (code === NOT_FINITE ? NOT_FINITE_COLOR : sample(code / (NOT_FINITE - 1))).slice(1),
+      16
+    );
     made.set([value >> 16, (value >> 8) & 255, value & 255, 255], 4 * code);
   }
   ramp = made;

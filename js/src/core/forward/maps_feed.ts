@@ -1,6 +1,6 @@
 // Pictures from the kernel: one question at a time, the latest wish wins, and pages that came are kept for a while.
 
-import { type Fields, isArrayOf, isCount, isObject, isString, tuple } from "../payload_checks";
+import { type Fields, isArrayOf, isCount, isObject, isString, tuple } from "../shared/payload_checks";
 import { isTop, type Num, type Top } from "./payload";
 
 /** Which pictures are wanted. */

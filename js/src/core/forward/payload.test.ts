@@ -13,7 +13,13 @@ describe("Forward", () => {
       inputs: [["[0]", [2, 1, 2, 2], "float32"]],
       outputs: [["", [2, 2, 2, 2], "float32"]],
       figures: [-8, 4, -0.64286, 3.4766, 0.125, 2, 16],
-      top: ["channel", [[[0, 1, 1], 4, null], [[1, 0, 1], 4, null]]],
+      top: [
+        "channel",
+        [
+          [[0, 1, 1], 4, null],
+          [[1, 0, 1], 4, null]
+        ]
+      ],
       error: null
     });
     expect([forward.first("relu"), forward.first("conv"), forward.first("nowhere")]).toEqual([2, 1, undefined]);
@@ -31,7 +37,13 @@ describe("Forward", () => {
 
   it("names a module by its path below the step around it", () => {
     const raw = longPayload(3);
-    Object.assign(raw, { modules: [["", "Long"], ["layers", "Block"], ["layers.0", "Linear"]] });
+    Object.assign(raw, {
+      modules: [
+        ["", "Long"],
+        ["layers", "Block"],
+        ["layers.0", "Linear"]
+      ]
+    });
     (raw.steps as Record<string, unknown>).depth = [0, 1, 2];
     const forward = new Forward(raw);
     expect([0, 1, 2].map(index => forward.name(index))).toEqual(["the model", "layers", "0"]);

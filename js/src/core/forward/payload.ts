@@ -1,7 +1,7 @@
 // The steps of a forward pass as the kernel sent them, checked, with the questions that the views ask.
 
-import { shapeText } from "../dataflow";
-import { OTHER_VERSION } from "../payload";
+import { shapeText } from "../shared/dataflow";
+import { OTHER_VERSION } from "../shared/payload";
 import {
   below,
   type Check,
@@ -15,7 +15,7 @@ import {
   need,
   PayloadError,
   tuple
-} from "../payload_checks";
+} from "../shared/payload_checks";
 
 export const FORWARD_VERSION = 1;
 

@@ -83,10 +83,12 @@ describe("keys and buttons", () => {
   it("steps, and plays with space", () => {
     show(golden("residual").payload);
     const row = () => find("[aria-selected=true]");
-    const visited = ["ArrowDown", "ArrowRight", "ArrowLeft", "End", "ArrowDown", "Home", "ArrowUp", "PageDown"].map(key => {
-      press(row(), key);
-      return store.get("step");
-    });
+    const visited = ["ArrowDown", "ArrowRight", "ArrowLeft", "End", "ArrowDown", "Home", "ArrowUp", "PageDown"].map(
+      key => {
+        press(row(), key);
+        return store.get("step");
+      }
+    );
     expect(visited).toEqual([1, 2, 1, 3, 3, 0, 0, 1]);
     press(row(), " ");
     expect(store.get("playing")).toBe(true);

@@ -2,9 +2,9 @@
 
 import "../../../style/forward_player.css";
 import "../../../style/forward_details.css";
-import { Disposers, el, keepKeys, listen } from "../dom";
-import { PayloadError } from "../payload_checks";
-import { DISCONNECTED } from "../status";
+import { Disposers, el, keepKeys, listen } from "../shared/dom";
+import { PayloadError } from "../shared/payload_checks";
+import { DISCONNECTED } from "../shared/status";
 import { Clock, togglePlaying } from "./clock";
 import { Controls } from "./controls";
 import { Details } from "./details";

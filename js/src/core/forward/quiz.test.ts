@@ -74,11 +74,7 @@ describe("Quiz", () => {
     found.onChange(() => (changes += 1));
     quiz.guess(forward.step(1), "2,2,2,2");
     quiz.restart();
-    expect([store.get("quiz"), quiz.showsOutput(forward.step(1)), changes]).toEqual([
-      { asked: 0, right: 0 },
-      false,
-      2
-    ]);
+    expect([store.get("quiz"), quiz.showsOutput(forward.step(1)), changes]).toEqual([{ asked: 0, right: 0 }, false, 2]);
   });
 
   it("forgets the answers of another run, not those of another view", () => {

@@ -105,7 +105,10 @@ export class Quiz {
 
 /** The sizes in "1, 64, 56, 56", "(1×64)" or "[3]"; "()" and "scalar" have none. Null when it is no shape. */
 export function parseShape(text: string): readonly number[] | null {
-  const trimmed = text.trim().replace(/^(torch\.)?size/i, "").trim();
+  const trimmed = text
+    .trim()
+    .replace(/^(torch\.)?size/i, "")
+    .trim();
   if (/^(\(\s*\)|\[\s*\]|scalar)$/i.test(trimmed)) return [];
   if (!/^[([\s]*\d+(\s*[,x×*;\s]\s*\d+)*[,\s]*[)\]\s]*$/i.test(trimmed)) return null;
   const sizes = (trimmed.match(/\d+/g) ?? []).map(Number);

@@ -1,6 +1,6 @@
 // What is chosen in a player; step and selection go together.
 
-import { StateStore } from "../state_store";
+import { StateStore } from "../shared/state_store";
 import type { Forward } from "./payload";
 
 export interface ForwardState {

@@ -1,7 +1,7 @@
 // The steps as an indented list: what flows in stands on the line into each step. Only the rows in sight are in the page.
 
-import { Disposers, el, listen, nameSpan, setAttribute } from "../dom";
-import { familyColor } from "../graph_style";
+import { Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
+import { familyColor } from "../graph/style";
 import { type Forward, shapesText, type Step } from "./payload";
 import type { FoundOut, Quiz } from "./quiz";
 import { type ForwardStore, goTo } from "./state";
@@ -157,7 +157,11 @@ export class StepList {
     const head = el("span", "mkg-forward-module");
     const chip = el("span", "mkg-chip");
     chip.style.backgroundColor = familyColor(step.className, false);
-    head.append(chip, nameSpan("mkg-row-name", this.forward.name(step.index)), nameSpan("mkg-row-class", step.className));
+    head.append(
+      chip,
+      nameSpan("mkg-row-name", this.forward.name(step.index)),
+      nameSpan("mkg-row-class", step.className)
+    );
     if (step.error !== null) head.append(el("span", "mkg-row-mark", "!"));
     const takes = edge === HIDDEN ? "its input is hidden" : `takes ${edge}`;
     const broke = step.error === null ? "" : ", it raised an error";

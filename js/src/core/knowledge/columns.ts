@@ -1,8 +1,8 @@
 // The columns of the tables.
 
-import { hyperLine, oneLine } from "../cards";
-import { exactNumber, shortBytes, shortNumber } from "../format";
-import { toNumber, type Value } from "../payload";
+import { hyperLine, oneLine } from "../graph/cards";
+import { exactNumber, shortBytes, shortNumber } from "../shared/format";
+import { toNumber, type Value } from "../shared/payload";
 import type { Knowledge, Kind } from "./data";
 import { day, percent } from "./panel_jobs";
 import { LEVELS } from "./payload";

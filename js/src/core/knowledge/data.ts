@@ -1,6 +1,6 @@
 // The payload as a graph: who uses what, who contains what, and which group it belongs to.
 
-import { type Scalar, toNumber, type Value } from "../payload";
+import { type Scalar, toNumber, type Value } from "../shared/payload";
 import type { KnowledgePayload, TypeTable } from "./payload";
 
 export interface Count {

@@ -2,15 +2,15 @@
 
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { oneLine } from "../cards";
-import { button, Disposers, el, listen, nameSpan, setAttribute } from "../dom";
-import { exactNumber, shortNumber } from "../format";
-import { watchTheme } from "../graph_style";
+import { oneLine } from "../graph/cards";
+import { button, Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
+import { exactNumber, shortNumber } from "../shared/format";
+import { watchTheme } from "../graph/style";
 import { keyLine } from "../metrics/key_line";
 import { canDraw, type ChartTheme, readChartTheme } from "../metrics/theme";
 import { Tip } from "../metrics/tip";
-import { table } from "../panel_parts";
-import { toNumber } from "../payload";
+import { table } from "../panel/parts";
+import { toNumber } from "../shared/payload";
 import type { Knowledge } from "./data";
 import { chartColumns, decades, type Law, laws, type RankedUses, rankedUses } from "./frequency_data";
 import type { ExplorerStore } from "./state";

@@ -1,6 +1,6 @@
 // Ranks and uses as points, and the laws that were fitted to them. Pure arithmetic.
 
-import { toNumber } from "../payload";
+import { toNumber } from "../shared/payload";
 import type { Knowledge } from "./data";
 
 export interface RankedUses {

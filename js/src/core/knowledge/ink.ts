@@ -1,8 +1,8 @@
 // The color of every circle, and what the colors mean.
 
-import { MISSING_COLOR, sample } from "../color";
-import { shortNumber } from "../format";
-import { familyColor, mix } from "../graph_style";
+import { MISSING_COLOR, sample } from "../shared/color";
+import { shortNumber } from "../shared/format";
+import { familyColor, mix } from "../graph/style";
 import { lineColor } from "../metrics/palette";
 import type { Knowledge } from "./data";
 import type { Item } from "./picture";
@@ -51,16 +51,13 @@ export function inksOf(data: Knowledge, store: ExplorerStore, dark: boolean): In
 
 const neutral = (dark: boolean): string => (dark ? "#6c7683" : "#b9c2cc");
 const rest = (dark: boolean): string => (dark ? "#8b949e" : "#a3abb4");
-const lightened = (color: string, dark: boolean): string =>
-  mix(color, dark ? "#000000" : "#ffffff", dark ? 0.1 : 0.18);
+const lightened = (color: string, dark: boolean): string => mix(color, dark ? "#000000" : "#ffffff", dark ? 0.1 : 0.18);
 
 function byCommunity(data: Knowledge, dark: boolean): Inks {
   const { count } = data.payload.communities;
   const size = (index: number) => data.members({ kind: "community", index, level: 0 }).length;
   const largest = Array.from({ length: count }, (_, i) => i).sort((a, b) => size(b) - size(a) || a - b);
-  const colors = new Map(
-    largest.slice(0, NAMED).map((index, slot) => [index, lightened(lineColor(slot, dark), dark)])
-  );
+  const colors = new Map(largest.slice(0, NAMED).map((index, slot) => [index, lightened(lineColor(slot, dark), dark)]));
   const entries = [...colors].map(([index, color]) => ({ color, text: data.communityTitle(index) }));
   if (count > NAMED) entries.push({ color: rest(dark), text: `${count - NAMED} smaller ones` });
   return {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { goldenKnowledge, largeKnowledge, rawKnowledge } from "../../testing/knowledge";
-import { OTHER_VERSION } from "../payload";
-import { DEFAULT_LIMITS, setPreferences } from "../preferences";
+import { OTHER_VERSION } from "../shared/payload";
+import { DEFAULT_LIMITS, setPreferences } from "../shared/preferences";
 import { columnsOf } from "../../testing/knowledge_columns";
 import { Knowledge } from "./data";
 import { chartColumns, decades, laws, rankedUses } from "./frequency_data";

@@ -1,7 +1,7 @@
 // What colors and shapes mean.
 
-import { sample } from "../color";
-import { Disposers, el, svg } from "../dom";
+import { sample } from "../shared/color";
+import { Disposers, el, svg } from "../shared/dom";
 import type { Knowledge } from "./data";
 import { inksOf } from "./ink";
 import type { ExplorerStore } from "./state";

@@ -1,17 +1,17 @@
 // The graph on the canvas: cytoscape has the camera and finds what is pointed at, the painter draws.
 
 import cytoscape, { type Core, type ElementDefinition, type StylesheetStyle } from "cytoscape";
-import { canvasContext, measurer } from "../cards";
-import { Debounced, Disposers, el, listen } from "../dom";
-import { GraphCamera } from "../graph_camera";
-import { readTheme, type Theme, watchTheme } from "../graph_style";
-import type { Box } from "../layout";
+import { canvasContext, measurer } from "../graph/cards";
+import { Debounced, Disposers, el, listen } from "../shared/dom";
+import { GraphCamera } from "../graph/camera";
+import { readTheme, type Theme, watchTheme } from "../graph/style";
+import type { Box } from "../graph/layout";
 import { Tip } from "../metrics/tip";
 import { pixelRatio } from "../metrics/theme";
-import { Minimap } from "../minimap";
-import { onPreferences } from "../preferences";
-import { boundsOf } from "../routes";
-import { WheelGuard } from "../wheel";
+import { Minimap } from "../graph/minimap";
+import { onPreferences } from "../shared/preferences";
+import { boundsOf } from "../graph/routes";
+import { WheelGuard } from "../shared/wheel";
 import type { Knowledge } from "./data";
 import { type Inks, inksOf } from "./ink";
 import { type Circle, homesOf, layoutCircles, type Home } from "./layout";

@@ -1,9 +1,9 @@
 // How much each two models have in common, as a matrix on a canvas as large as what is seen.
 
-import { fitted, fontOf, measurer, oneLine } from "../cards";
-import { button, Disposers, el, listen } from "../dom";
-import { counted } from "../format";
-import { mix, watchTheme } from "../graph_style";
+import { fitted, fontOf, measurer, oneLine } from "../graph/cards";
+import { button, Disposers, el, listen } from "../shared/dom";
+import { counted } from "../shared/format";
+import { mix, watchTheme } from "../graph/style";
 import { canDraw, type ChartTheme, pixelRatio, readChartTheme } from "../metrics/theme";
 import { Tip } from "../metrics/tip";
 import type { Knowledge } from "./data";

@@ -1,10 +1,10 @@
 // The picture of the graph on a canvas: links, open groups, circles, and as many names as there is room for.
 
-import { fitted, fontOf, type Measure } from "../cards";
-import { inkOn } from "../color";
-import { shortNumber } from "../format";
-import type { Viewport } from "../graph_paint";
-import { mix, readable, type Theme } from "../graph_style";
+import { fitted, fontOf, type Measure } from "../graph/cards";
+import { inkOn } from "../shared/color";
+import { shortNumber } from "../shared/format";
+import type { Viewport } from "../graph/paint";
+import { mix, readable, type Theme } from "../graph/style";
 import type { Circle } from "./layout";
 import type { Link } from "./links";
 import type { Item } from "./picture";

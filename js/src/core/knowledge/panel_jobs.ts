@@ -1,9 +1,9 @@
 // Who trained what, on which data, and how well it went.
 
-import { el, nameSpan } from "../dom";
-import { counted, shortNumber } from "../format";
-import { foldedWhenLong, section } from "../panel_parts";
-import { toNumber, type Value } from "../payload";
+import { el, nameSpan } from "../shared/dom";
+import { counted, shortNumber } from "../shared/format";
+import { foldedWhenLong, section } from "../panel/parts";
+import { toNumber, type Value } from "../shared/payload";
 import type { Knowledge, Thing } from "./data";
 
 /** The jobs of some models, the best first; of all for null. */

@@ -1,6 +1,6 @@
 // The payload of a knowledge graph: its types and its checks.
 
-import { OTHER_VERSION, type Scalar, type Value } from "../payload";
+import { OTHER_VERSION, type Scalar, type Value } from "../shared/payload";
 import {
   below,
   type Check,
@@ -17,7 +17,7 @@ import {
   need,
   PayloadError,
   tuple
-} from "../payload_checks";
+} from "../shared/payload_checks";
 
 export const SCHEMA_VERSION = 1;
 export const LEVELS = ["model", "stage", "block", "op"] as const;

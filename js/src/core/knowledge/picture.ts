@@ -1,8 +1,8 @@
 // What the graph shows: groups, those that are open with their members in them, and what joins them.
 
-import { hyperLine, oneLine } from "../cards";
-import { counted, shortNumber } from "../format";
-import { preferences } from "../preferences";
+import { hyperLine, oneLine } from "../graph/cards";
+import { counted, shortNumber } from "../shared/format";
+import { preferences } from "../shared/preferences";
 import type { Kind, Knowledge, Thing } from "./data";
 import { groupLinks, type Link, memberLinks } from "./links";
 import { search } from "./search";

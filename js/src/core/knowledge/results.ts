@@ -1,9 +1,9 @@
 // What a search has found, best first, in place of the tree.
 
-import { Disposers, el, listen, nameSpan, setAttribute } from "../dom";
-import { exactNumber } from "../format";
-import { oneLine } from "../cards";
-import { highlight } from "../search";
+import { Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
+import { exactNumber } from "../shared/format";
+import { oneLine } from "../graph/cards";
+import { highlight } from "../shared/search";
 import type { Knowledge, Thing } from "./data";
 import { search } from "./search";
 import type { ExplorerStore } from "./state";

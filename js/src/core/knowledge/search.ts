@@ -1,6 +1,6 @@
 // Searches over all models and structures: the terms of the model graph's search, and the answers by rank.
 
-import { COMPARISONS, CONDITION, readNumber, shortened, split, type Term } from "../query";
+import { COMPARISONS, CONDITION, readNumber, shortened, split, type Term } from "../shared/query";
 import type { Knowledge, Thing } from "./data";
 
 export interface Answer {

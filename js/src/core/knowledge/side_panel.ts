@@ -1,9 +1,9 @@
 // Everything that is known of what is selected; with nothing selected, of the whole graph.
 
-import { button, copyText, Disposers, el, listen, nameSpan, setAttribute } from "../dom";
-import { counted, exactNumber, shortNumber } from "../format";
-import { copyButton, Facts, foldedWhenLong, section, settingText, table } from "../panel_parts";
-import { toNumber } from "../payload";
+import { button, copyText, Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
+import { counted, exactNumber, shortNumber } from "../shared/format";
+import { copyButton, Facts, foldedWhenLong, section, settingText, table } from "../panel/parts";
+import { toNumber } from "../shared/payload";
 import type { Count, Knowledge, Thing } from "./data";
 import { jobSection, jobsOf } from "./panel_jobs";
 import { LEVELS } from "./payload";

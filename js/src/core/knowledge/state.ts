@@ -1,6 +1,6 @@
 // What is chosen in a knowledge explorer.
 
-import { StateStore } from "../state_store";
+import { StateStore } from "../shared/state_store";
 import type { Level } from "./payload";
 
 export const VIEWS = ["graph", "ranking", "communities", "types", "overlap", "frequency", "jobs"] as const;

@@ -1,8 +1,8 @@
 // The last line: a lost kernel first, then what has to be said, and what is drawn.
 
-import { button, Disposers, el, listen } from "../dom";
-import { icon } from "../icons";
-import { DISCONNECTED } from "../status";
+import { button, Disposers, el, listen } from "../shared/dom";
+import { icon } from "../shared/icons";
+import { DISCONNECTED } from "../shared/status";
 import type { ExplorerStore } from "./state";
 
 export class ExplorerStatus {

@@ -1,7 +1,7 @@
 // A structure selected in an explorer is selected in linked model graphs, at its first path, and the other way round.
 
-import { Hierarchy } from "../hierarchy";
-import { readPayload } from "../payload";
+import { Hierarchy } from "../shared/hierarchy";
+import { readPayload } from "../shared/payload";
 import { readKnowledge } from "./payload";
 
 /** The part of a widget's model that is used. */

@@ -1,6 +1,6 @@
 // A table of thousands of rows: sortable by its heads, walked by keys, and only what is in view is in the page.
 
-import { button, Disposers, el, listen, nameSpan, setAttribute } from "../dom";
+import { button, Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
 import type { Sorting } from "./state";
 
 export interface Cell {

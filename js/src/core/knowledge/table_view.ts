@@ -1,7 +1,7 @@
 // The views that are tables: the ranking of structures and models, communities, types and jobs.
 
-import { Disposers, el, listen, option } from "../dom";
-import { counted, exactNumber } from "../format";
+import { Disposers, el, listen, option } from "../shared/dom";
+import { counted, exactNumber } from "../shared/format";
 import {
   communityColumns,
   jobColumns,

@@ -1,9 +1,9 @@
 // Which view, which colors, and the search.
 
-import { button, Disposers, el, listen, option, setAttribute, widgetRoot } from "../dom";
-import { exactNumber } from "../format";
-import { icon } from "../icons";
-import { SearchBox, type SearchTexts } from "../search_box";
+import { button, Disposers, el, listen, option, setAttribute, widgetRoot } from "../shared/dom";
+import { exactNumber } from "../shared/format";
+import { icon } from "../shared/icons";
+import { SearchBox, type SearchTexts } from "../shared/search_box";
 import type { Knowledge } from "./data";
 import { search } from "./search";
 import { COLORS, type ColorBy, type ExplorerStore, type ExplorerView, VIEWS } from "./state";
@@ -21,7 +21,7 @@ const SEARCH: SearchTexts = {
   placeholder: "Search: text, class:Conv2d, params>1M",
   help:
     "Text finds names, classes and settings.\nclass:Conv2d finds a class; model:resnet18, family:ResNet and community:3 what is in them.\n" +
-  "params>1M, uses>=10, models>5 compare numbers.\nSeveral terms must all hold.",
+    "params>1M, uses>=10, models>5 compare numbers.\nSeveral terms must all hold.",
   label: "Search models and structures"
 };
 

@@ -1,8 +1,8 @@
 // The twin of the graph for the keyboard and for those who do not see: the same groups and members as rows.
 
-import { Disposers, el, listen, nameSpan, setAttribute } from "../dom";
-import { exactNumber } from "../format";
-import { onPreferences } from "../preferences";
+import { Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
+import { exactNumber } from "../shared/format";
+import { onPreferences } from "../shared/preferences";
 import type { Knowledge } from "./data";
 import { inksOf } from "./ink";
 import type { Item, Picture } from "./picture";

@@ -1,7 +1,7 @@
 // What a thing is, in a few words: for the box beside the pointer, and for lists.
 
-import { oneLine } from "../cards";
-import { counted, exactNumber, shortNumber } from "../format";
+import { oneLine } from "../graph/cards";
+import { counted, exactNumber, shortNumber } from "../shared/format";
 import type { TipRow } from "../metrics/tip";
 import type { Kind, Knowledge, Thing } from "./data";
 import type { Item } from "./picture";

@@ -1,6 +1,6 @@
 // What the kernel is asked to do: check, mask, cut, take back, save and load.
 
-import { button, Disposers, el, listen, setAttribute } from "../dom";
+import { button, Disposers, el, listen, setAttribute } from "../shared/dom";
 import { CutDialog } from "./cut_dialog";
 import type { Scene } from "./scene";
 

@@ -1,6 +1,6 @@
 // Pointer gestures on the cells of one axis: click, brush along, shift-click a range.
 
-import { Disposers, listen } from "../dom";
+import { Disposers, listen } from "../shared/dom";
 import { type CellLayout, indexAt, indicesBetween } from "./cell_layout";
 
 export interface BrushTarget {

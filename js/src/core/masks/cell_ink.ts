@@ -1,7 +1,7 @@
 // The colors of the cells under the page's theme.
 
-import { contrast, sample } from "../color";
-import { mix, readTheme } from "../graph_style";
+import { contrast, sample } from "../shared/color";
+import { mix, readTheme } from "../graph/style";
 import { LEVELS } from "./shades";
 
 export interface CellInk {

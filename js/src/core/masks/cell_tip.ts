@@ -1,6 +1,6 @@
 // The box beside the pointer: what a cell is.
 
-import { el } from "../dom";
+import { el } from "../shared/dom";
 
 const GAP = 14;
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { contrast } from "../color";
+import { contrast } from "../shared/color";
 import { readCellInk } from "./cell_ink";
 import { cellLayout, corner, indexAt, indicesBetween, pitchFor } from "./cell_layout";
 import { CellPainter, GOES } from "./cell_paint";
@@ -34,7 +34,13 @@ describe("cellLayout", () => {
     const layout = cellLayout(20, 140); // eight a line
     expect(layout.columns).toBe(8);
     const { width, height } = layout;
-    for (const [x, y] of [[-1, 5], [5, -1], [width + 9, 5], [5, height + 1], [width - 2, height - 2]])
+    for (const [x, y] of [
+      [-1, 5],
+      [5, -1],
+      [width + 9, 5],
+      [5, height + 1],
+      [width - 2, height - 2]
+    ])
       expect(indexAt(layout, x, y)).toBe(-1);
   });
 

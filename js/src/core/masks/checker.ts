@@ -1,6 +1,6 @@
 // When a dry run is asked for: by the user at any time, by itself after an edit while dry runs are quick.
 
-import { Debounced } from "../dom";
+import { Debounced } from "../shared/dom";
 
 const CALM = 600; // ms without an edit
 const QUICK = 2000; // ms that a dry run may take to be repeated unasked

@@ -1,7 +1,7 @@
 // Parameters, FLOPs and bytes, before and after, as the draft stands; and what the shades mean.
 
-import { Disposers, el } from "../dom";
-import { exactNumber } from "../format";
+import { Disposers, el } from "../shared/dom";
+import { exactNumber } from "../shared/format";
 import { rampColor } from "./cell_ink";
 import type { Amount } from "./counters";
 import type { Scene } from "./scene";

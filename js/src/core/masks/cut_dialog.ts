@@ -1,6 +1,6 @@
 // Asks once, inside the widget, before the model is cut, and says what will change.
 
-import { button, Disposers, el, listen } from "../dom";
+import { button, Disposers, el, listen } from "../shared/dom";
 import type { Scene } from "./scene";
 import { amountText, axesText, changeText, COUNTERS, indicesText } from "./words";
 

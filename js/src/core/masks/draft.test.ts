@@ -53,9 +53,7 @@ describe("a gesture", () => {
     draft.set(2, [9, 10], true);
     draft.set(0, [4], true);
     draft.set(0, [4], false);
-    expect(draft.commit()).toEqual([
-      { axis: 2, start: 0, before: Uint8Array.of(0, 0), after: Uint8Array.of(2, 6) }
-    ]);
+    expect(draft.commit()).toEqual([{ axis: 2, start: 0, before: Uint8Array.of(0, 0), after: Uint8Array.of(2, 6) }]);
     expect([draft.dropped(2), draft.kept(0), draft.isOpen]).toEqual([3, 10, false]);
   });
 
@@ -85,7 +83,10 @@ describe("a gesture", () => {
     draft.dropFirst(0, Uint32Array.of(3, 4, 5), 2);
     stop();
     draft.set(2, [2], true);
-    expect([told, indices(draft, 0)]).toEqual([[[2], [0]], [3, 4]]);
+    expect([told, indices(draft, 0)]).toEqual([
+      [[2], [0]],
+      [3, 4]
+    ]);
   });
 });
 

@@ -109,8 +109,7 @@ export class Draft {
     for (const [axis, before] of [...touched].sort(([a], [b]) => a - b)) {
       const after = this.table.of(this.bits, axis);
       const range = difference(before, after);
-      if (range)
-        patches.push({ axis, start: range[0], before: before.slice(...range), after: after.slice(...range) });
+      if (range) patches.push({ axis, start: range[0], before: before.slice(...range), after: after.slice(...range) });
     }
     return patches;
   }

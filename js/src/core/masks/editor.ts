@@ -2,9 +2,9 @@
 
 import "../../../style/mask_editor.css";
 import "../../../style/mask_rows.css";
-import { Disposers, el, keepKeys } from "../dom";
-import { explain, NO_DATA } from "../explain";
-import { watchTheme } from "../graph_style";
+import { Disposers, el, keepKeys } from "../shared/dom";
+import { explain, NO_DATA } from "../shared/explain";
+import { watchTheme } from "../graph/style";
 import { Actions } from "./actions";
 import { CellTip } from "./cell_tip";
 import { CounterLine } from "./counter_line";

@@ -1,9 +1,9 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { openSession } from "../../testing/masks";
 import { smallNet } from "../../testing/sample";
-import { colorOf, MISSING_COLOR, scaleOf, valueOf } from "../color";
-import { Store } from "../store";
-import { Toolbar } from "../toolbar";
+import { colorOf, MISSING_COLOR, scaleOf, valueOf } from "../shared/color";
+import { Store } from "../shared/store";
+import { Toolbar } from "../graph/toolbar";
 import { GraphLink } from "./graph_link";
 
 function graph() {

@@ -1,6 +1,6 @@
 // Line icons of the editor's buttons, 16 by 16, in the color of the text beside them.
 
-import { svg } from "../dom";
+import { svg } from "../shared/dom";
 
 const PATHS = {
   lock: "M4 7.5h8v6H4zM5.5 7.5V5a2.5 2.5 0 0 1 5 0v2.5",

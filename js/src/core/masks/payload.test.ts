@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { maskPayload } from "../../testing/masks";
-import { OTHER_VERSION } from "../payload";
-import { PayloadError } from "../payload_checks";
+import { OTHER_VERSION } from "../shared/payload";
+import { PayloadError } from "../shared/payload_checks";
 import { readMasks } from "./payload";
 import { readReport } from "./report";
 

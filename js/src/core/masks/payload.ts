@@ -1,6 +1,6 @@
 // The payload of the mask editor: its types and its checks.
 
-import { OTHER_VERSION } from "../payload";
+import { OTHER_VERSION } from "../shared/payload";
 import {
   below,
   type Check,
@@ -16,7 +16,7 @@ import {
   oneOf,
   PayloadError,
   tuple
-} from "../payload_checks";
+} from "../shared/payload_checks";
 
 /** a ≥ 0: how many indices of axis a stay; -n: the number n; or a product or sum of such. */
 export type Expression = number | readonly ["*" | "+", ...Expression[]];

@@ -6,9 +6,16 @@ import { argsort, normalised, readScores } from "./scores";
 type Case = [axes: string, scope: Scope, ratio: number, indices: number[][]];
 
 const AXES: Record<string, number[][]> = {
-  ties: [[3, 1, 2, 1], [1, 1, 1, 1, 1, 1], [0, 0, 0]],
+  ties: [
+    [3, 1, 2, 1],
+    [1, 1, 1, 1, 1, 1],
+    [0, 0, 0]
+  ],
   scales: [[0.5, 0.25, 4, 8], [100, 200, 300, 400, 500, 600, 700, 800, 900, 1000], [7]],
-  signs: [[-1, 2, -3, 4], [0.1, 0.2, 0.3, 0.2, 0.1]]
+  signs: [
+    [-1, 2, -3, 4],
+    [0.1, 0.2, 0.3, 0.2, 0.1]
+  ]
 };
 
 // what mk.plan's counts_by_ratio and counts_by_rank choose
@@ -16,16 +23,59 @@ const CASES: Case[] = [
   ["ties", "local", 0.25, [[1], [0], []]],
   ["ties", "global", 0.25, [[1], [], [0, 1]]],
   ["ties", "local", 0.5, [[1, 3], [0, 1, 2], [0]]],
-  ["ties", "global", 0.5, [[1, 3], [0, 1], [0, 1]]],
-  ["ties", "global", 0.7, [[1, 3], [0, 1, 2, 3, 4], [0, 1]]],
-  ["ties", "local", 0.99, [[1, 2, 3], [0, 1, 2, 3, 4], [0, 1]]],
+  [
+    "ties",
+    "global",
+    0.5,
+    [
+      [1, 3],
+      [0, 1],
+      [0, 1]
+    ]
+  ],
+  [
+    "ties",
+    "global",
+    0.7,
+    [
+      [1, 3],
+      [0, 1, 2, 3, 4],
+      [0, 1]
+    ]
+  ],
+  [
+    "ties",
+    "local",
+    0.99,
+    [
+      [1, 2, 3],
+      [0, 1, 2, 3, 4],
+      [0, 1]
+    ]
+  ],
   ["scales", "local", 0.29, [[1], [0, 1], []]],
   ["scales", "global", 0.25, [[0, 1], [0], []]],
   ["scales", "global", 0.7, [[0, 1, 2], [0, 1, 2, 3, 4, 5, 6], []]],
   ["scales", "global", 0.99, [[0, 1, 2], [0, 1, 2, 3, 4, 5, 6, 7, 8], []]],
-  ["signs", "local", 0.7, [[0, 2], [0, 1, 4]]],
+  [
+    "signs",
+    "local",
+    0.7,
+    [
+      [0, 2],
+      [0, 1, 4]
+    ]
+  ],
   ["signs", "global", 0.25, [[0, 2], []]],
-  ["signs", "global", 0.7, [[0, 1, 2], [0, 1, 4]]],
+  [
+    "signs",
+    "global",
+    0.7,
+    [
+      [0, 1, 2],
+      [0, 1, 4]
+    ]
+  ],
   ["signs", "global", 0, [[], []]]
 ];
 
@@ -105,7 +155,11 @@ describe("scores", () => {
     const bytes = new Uint8Array(Float64Array.of(0.1, 2).buffer);
     expect([...(readScores(new DataView(bytes.buffer), 2) ?? [])]).toEqual([0.1, 2]);
     expect(readScores(new Float32Array([0.5, 2]), 2)?.[0]).toBe(0.5);
-    for (const [raw, count] of [[bytes, 3], [undefined, 2], [new Uint8Array(), 2]] as const)
+    for (const [raw, count] of [
+      [bytes, 3],
+      [undefined, 2],
+      [new Uint8Array(), 2]
+    ] as const)
       expect(readScores(raw, count)).toBeNull();
   });
 });

@@ -1,6 +1,6 @@
 // The share of all indices that goes: a slider with a number field, and a gesture while either is moved.
 
-import { Disposers, el, listen } from "../dom";
+import { Disposers, el, listen } from "../shared/dom";
 import type { Scene } from "./scene";
 
 const GREATEST = 0.99;

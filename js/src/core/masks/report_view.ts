@@ -1,7 +1,7 @@
 // What the dry run came to: its sizes, what it had to change and why, or why the draft does not run.
 
-import { button, Disposers, el, listen, nameSpan } from "../dom";
-import { counted, exactNumber } from "../format";
+import { button, Disposers, el, listen, nameSpan } from "../shared/dom";
+import { counted, exactNumber } from "../shared/format";
 import type { Change, Report } from "./report";
 import type { Scene } from "./scene";
 import { amountText, COUNTERS } from "./words";

@@ -1,7 +1,7 @@
 // One axis: its name, how many stay, lock, slider, members, and its cells; a frozen one says why.
 
-import { button, Disposers, el, listen, nameSpan, setAttribute } from "../dom";
-import { counted, exactNumber } from "../format";
+import { button, Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
+import { counted, exactNumber } from "../shared/format";
 import { maskIcon } from "./mask_icons";
 import type { Member } from "./payload";
 import type { Scene } from "./scene";

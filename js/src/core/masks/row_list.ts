@@ -1,6 +1,6 @@
 // All axes, free ones first; only the rows near the window have contents.
 
-import { Disposers, el, setAttribute } from "../dom";
+import { Disposers, el, setAttribute } from "../shared/dom";
 import { cellLayout } from "./cell_layout";
 import { Row } from "./row";
 import type { Scene } from "./scene";

@@ -1,6 +1,6 @@
 // What one view of the editor shows.
 
-import { StateStore } from "../state_store";
+import { StateStore } from "../shared/state_store";
 import type { Scope } from "./ratio";
 
 export type Stage = "" | "masked" | "cut";

@@ -1,8 +1,8 @@
 // The last line: a lost kernel first, then what is waited for, then the latest notice.
 
-import { button, Disposers, el, listen } from "../dom";
-import { icon } from "../icons";
-import { DISCONNECTED } from "../status";
+import { button, Disposers, el, listen } from "../shared/dom";
+import { icon } from "../shared/icons";
+import { DISCONNECTED } from "../shared/status";
 import type { Scene } from "./scene";
 import type { Action } from "./session";
 

@@ -1,7 +1,7 @@
 // The cells of one axis: a canvas with a cursor, for the mouse and for the keyboard.
 
-import { Disposers, el, listen, setAttribute } from "../dom";
-import { shortNumber } from "../format";
+import { Disposers, el, listen, setAttribute } from "../shared/dom";
+import { shortNumber } from "../shared/format";
 import { bit } from "./bits";
 import { Brush, type BrushTarget, range } from "./brush";
 import { type CellLayout, cellLayout, corner } from "./cell_layout";

@@ -1,7 +1,7 @@
 // The first line: importance, scope, ratio, undo and redo, search.
 
-import { button, Debounced, Disposers, el, listen, option } from "../dom";
-import { icon } from "../icons";
+import { button, Debounced, Disposers, el, listen, option } from "../shared/dom";
+import { icon } from "../shared/icons";
 import { maskIcon } from "./mask_icons";
 import type { Scope } from "./ratio";
 import { RatioControl } from "./ratio_control";

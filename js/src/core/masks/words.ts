@@ -1,6 +1,6 @@
 // Numbers in the words of the editor.
 
-import { exactNumber, shortBytes, shortNumber } from "../format";
+import { exactNumber, shortBytes, shortNumber } from "../shared/format";
 import type { Totals } from "./counters";
 
 export function axesText(count: number): string {

@@ -1,7 +1,7 @@
 // The alerts below the picture, the latest first; a click shows the metric and selects the module.
 
-import { button, Disposers, el, nameSpan } from "../dom";
-import { counted } from "../format";
+import { button, Disposers, el, nameSpan } from "../shared/dom";
+import { counted } from "../shared/format";
 import { runName } from "./choice";
 import type { AlertMark, MetricData } from "./metric_data";
 import { stepText } from "./scale";

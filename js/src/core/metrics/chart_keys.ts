@@ -1,6 +1,6 @@
 // The line chart with the keyboard: arrows read values, + and − zoom, Escape shows all.
 
-import { type Disposer, listen } from "../dom";
+import { type Disposer, listen } from "../shared/dom";
 import { type ChartPicture, stepBeside } from "./chart_picture";
 import type { Span } from "./state";
 

@@ -1,8 +1,8 @@
 // What is drawn over the lines: where alerts were, and where values were not finite.
 
 import type uPlot from "uplot";
-import { NOT_FINITE_COLOR } from "../color";
-import { el } from "../dom";
+import { NOT_FINITE_COLOR } from "../shared/color";
+import { el } from "../shared/dom";
 import type { ChartMark, ChartPicture } from "./chart_picture";
 import { pixelRatio } from "./theme";
 

@@ -1,6 +1,15 @@
 // One message of new values: its checks, and its numbers as typed arrays.
 
-import { type Check, type Fields, isArrayOf, isCount, isObject, isString, oneOf, tuple } from "../payload_checks";
+import {
+  type Check,
+  type Fields,
+  isArrayOf,
+  isCount,
+  isObject,
+  isString,
+  oneOf,
+  tuple
+} from "../shared/payload_checks";
 
 export type Form = "number" | "vector" | "histogram";
 export type RawEntry = [run: number, module: string, metric: string, call: number, phase: string, form: Form];

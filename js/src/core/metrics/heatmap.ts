@@ -1,7 +1,7 @@
 // Layers × steps as colors: a canvas as large as what is seen, over rows that may be scrolled.
 
-import { NOT_FINITE_COLOR, sample } from "../color";
-import { Disposers, el, listen } from "../dom";
+import { NOT_FINITE_COLOR, sample } from "../shared/color";
+import { Disposers, el, listen } from "../shared/dom";
 import { columnCount, fillCells, type HeatInk, type HeatRow, type HeatScale, paintCells } from "./heat_cells";
 import { type HeatLayout, heatLayout, HEADING, rowAt, topOf, visibleRows } from "./heat_layout";
 import { stepText, stepTicks, tickTexts, valueText } from "./scale";

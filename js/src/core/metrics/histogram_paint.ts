@@ -1,8 +1,8 @@
 // One cell of the histogram view: the bars of one step, or the outlines of all steps one behind the other.
 
-import { sample } from "../color";
-import { shortNumber } from "../format";
-import { mix } from "../graph_style";
+import { sample } from "../shared/color";
+import { shortNumber } from "../shared/format";
+import { mix } from "../graph/style";
 import type { Histogram } from "./histogram_data";
 import { roundTicks, stepText, tickTexts } from "./scale";
 import type { ChartTheme } from "./theme";

@@ -1,7 +1,7 @@
 // The histograms of a few modules side by side: of one step, which a slider chooses, or of all steps.
 
-import { Disposers, el, listen, option } from "../dom";
-import { exactNumber } from "../format";
+import { Disposers, el, listen, option } from "../shared/dom";
+import { exactNumber } from "../shared/format";
 import type { Histogram, HistogramData } from "./histogram_data";
 import {
   binAt,

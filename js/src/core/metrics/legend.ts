@@ -1,7 +1,7 @@
 // The legends: of lines their strokes, names and values; of a heat map its colors.
 
-import { NOT_FINITE_COLOR, sample } from "../color";
-import { button, Disposers, el, listen, setAttribute, svg } from "../dom";
+import { NOT_FINITE_COLOR, sample } from "../shared/color";
+import { button, Disposers, el, listen, setAttribute, svg } from "../shared/dom";
 import { type ChartLine, readingAt } from "./chart_picture";
 import type { HeatScale } from "./heat_cells";
 import { keyLine, nameParts } from "./key_line";

@@ -2,7 +2,7 @@
 
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { Debounced, Disposers, el, listen } from "../dom";
+import { Debounced, Disposers, el, listen } from "../shared/dom";
 import { bindChartKeys } from "./chart_keys";
 import { drawBroken, drawMarks, Flags, textsNear } from "./chart_marks";
 import {

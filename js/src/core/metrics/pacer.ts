@@ -1,6 +1,6 @@
 // When the page is drawn: at most once a frame, only when it is seen, and never for most of the time.
 
-import { isCalm } from "../preferences";
+import { isCalm } from "../shared/preferences";
 
 const FRAME = 16; // ms
 const REST = 1.5; // so many times as long as a drawing took, the page is left alone

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { contrast } from "../color";
+import { contrast } from "../shared/color";
 import { COLORS, ColorBook, lineColor, runDash } from "./palette";
 
 const slots = Array.from({ length: COLORS }, (_, slot) => slot);

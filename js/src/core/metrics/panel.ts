@@ -2,10 +2,10 @@
 
 import "../../../style/metric_panel.css";
 import "../../../style/metric_charts.css";
-import { button, Disposers, el, keepKeys, listen, setAttribute } from "../dom";
-import { explain, readOrExplain } from "../explain";
+import { button, Disposers, el, keepKeys, listen, setAttribute } from "../shared/dom";
+import { explain, readOrExplain } from "../shared/explain";
 import { fileName } from "../export/scene";
-import { watchTheme } from "../graph_style";
+import { watchTheme } from "../graph/style";
 import { AlertList } from "./alert_list";
 import { metricOf } from "./choice";
 import type { MetricData } from "./metric_data";

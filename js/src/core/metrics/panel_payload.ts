@@ -1,7 +1,7 @@
 // The panel's fixed data: the names of its runs and how many points a series may hold.
 
-import { OTHER_VERSION } from "../payload";
-import { isObject, isStrings, need, PayloadError } from "../payload_checks";
+import { OTHER_VERSION } from "../shared/payload";
+import { isObject, isStrings, need, PayloadError } from "../shared/payload_checks";
 
 export interface PanelPayload {
   readonly runs: readonly string[];

@@ -1,8 +1,8 @@
 // Metric × module: the metric's select, and the modules that have it as a list that can be searched.
 
-import { button, Debounced, Disposers, el, listen, nameSpan, option, setAttribute } from "../dom";
-import { counted } from "../format";
-import { icon } from "../icons";
+import { button, Debounced, Disposers, el, listen, nameSpan, option, setAttribute } from "../shared/dom";
+import { counted } from "../shared/format";
+import { icon } from "../shared/icons";
 import { chosenModules, isFound, kindOf, metricOf, modulesOf, nameOf } from "./choice";
 import type { Kind, MetricData } from "./metric_data";
 import type { PanelStore } from "./state";

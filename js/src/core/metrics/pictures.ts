@@ -1,6 +1,6 @@
 // From the series and what is chosen to the pictures that are drawn, with the remarks that belong to them.
 
-import { counted, exactNumber } from "../format";
+import { counted, exactNumber } from "../shared/format";
 import { sentence } from "./alert_list";
 import type { ChartLine, ChartPicture } from "./chart_picture";
 import { heatRows, MOST_LINES, metricOf, runName, type Shown, shownSeries } from "./choice";

@@ -1,7 +1,7 @@
 // The picture with its title and legend as a PNG, and files to the disk.
 
-import { sample } from "../color";
-import { el } from "../dom";
+import { sample } from "../shared/color";
+import { el } from "../shared/dom";
 import { canDraw, type ChartTheme, pixelRatio } from "./theme";
 
 export interface LegendEntry {

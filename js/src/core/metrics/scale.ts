@@ -1,6 +1,6 @@
 // The axes: from values to places on a plain axis of moderate numbers, the ticks on it, and their texts.
 
-import { exactNumber, shortNumber } from "../format";
+import { exactNumber, shortNumber } from "../shared/format";
 
 /** A value axis: `plot` numbers are what the chart library sees, whatever the size of the values. */
 export interface ValueAxis {

@@ -1,6 +1,6 @@
 // What is chosen in a panel.
 
-import { StateStore } from "../state_store";
+import { StateStore } from "../shared/state_store";
 
 export type PanelView = "lines" | "heatmap" | "histogram";
 export type Phase = "train" | "eval" | "both";

@@ -1,8 +1,8 @@
 // The last line: whether values come, and how many there are.
 
-import { Disposers, el } from "../dom";
-import { counted, exactNumber } from "../format";
-import { DISCONNECTED } from "../status";
+import { Disposers, el } from "../shared/dom";
+import { counted, exactNumber } from "../shared/format";
+import { DISCONNECTED } from "../shared/status";
 import type { MetricData } from "./metric_data";
 import type { PanelStore } from "./state";
 

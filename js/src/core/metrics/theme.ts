@@ -1,7 +1,7 @@
 // The colors of the charts: those of the page's theme, made strong enough to be read.
 
-import { MISSING_COLOR } from "../color";
-import { mix, readable, readTheme } from "../graph_style";
+import { MISSING_COLOR } from "../shared/color";
+import { mix, readable, readTheme } from "../graph/style";
 import { lineColor } from "./palette";
 
 export interface ChartTheme {

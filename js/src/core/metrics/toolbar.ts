@@ -1,7 +1,7 @@
 // The line of controls on top: view, phase, window, logarithm, pause, and the two files.
 
-import { button, Debounced, Disposers, el, listen, option } from "../dom";
-import { icon } from "../icons";
+import { button, Debounced, Disposers, el, listen, option } from "../shared/dom";
+import { icon } from "../shared/icons";
 import type { PanelStore, PanelView, Phase } from "./state";
 
 const VIEWS: readonly [PanelView, string][] = [

@@ -1,6 +1,6 @@
 // The three views behind one face: each draws itself, and can be saved as a table and as a picture.
 
-import { el } from "../dom";
+import { el } from "../shared/dom";
 import { type Shown, metricOf, runName } from "./choice";
 import { histogramsToCsv, linesToCsv, type Named } from "./csv";
 import { Heatmap } from "./heatmap";

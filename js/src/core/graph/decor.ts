@@ -1,0 +1,227 @@
+// How the cards look at the moment: values as colors, selection, search hits, marks of a comparison.
+
+import { axesOf } from "../shared/axes";
+import { colorOf } from "../shared/color";
+import { dataflowOf } from "../shared/dataflow";
+import type { Look } from "./elements";
+import type { PaintItem } from "./paint";
+import { familyColor, mix, type Theme } from "./style";
+import type { Hierarchy } from "../shared/hierarchy";
+import type { MinimapItem } from "./minimap";
+import type { EdgePaint } from "./paint_edges";
+import type { Status } from "../shared/payload";
+import type { Placed } from "./routes";
+import type { SceneNode } from "./scene";
+import { matches } from "../shared/search";
+import type { Store, ViewName } from "../shared/store";
+
+interface Options {
+  view?: ViewName;
+  status?: readonly Status[];
+}
+
+export class GraphDecor {
+  private painted: PaintItem[] = [];
+  private lines: EdgePaint[] = [];
+  private places = new Map<string, number>();
+  private theme?: Theme;
+  private selected: readonly number[] = []; // places; several where a module is called several times
+
+  constructor(
+    private readonly h: Hierarchy,
+    private readonly store: Store,
+    private readonly options: Options
+  ) {}
+
+  items(): readonly PaintItem[] {
+    return this.painted;
+  }
+
+  edges(): readonly EdgePaint[] {
+    return this.lines;
+  }
+
+  itemOf(id: string): PaintItem | undefined {
+    return this.painted[this.places.get(id) ?? -1];
+  }
+
+  idOfSelected(): string | null {
+    return this.painted[this.selected[0]]?.node.id ?? null;
+  }
+
+  /** The first card or frame that differs by itself, not for what is drawn inside it. */
+  firstDifference(): PaintItem | undefined {
+    const differs = this.painted.filter(({ status }) => status !== null && status !== "same");
+    const around = new Set(differs.map(({ node }) => node.parent));
+    return differs.find(({ node }) => !around.has(this.places.get(node.id) ?? -1));
+  }
+
+  update({ scene, boxes, routes }: Placed, theme: Theme): void {
+    const color = colorOf(this.h, this.store);
+    const depth = depths(scene.nodes);
+    const hits = this.findHits(scene.nodes);
+    const members = this.findMembers(scene.nodes);
+    const sought = hits ?? members;
+    this.theme = theme;
+    this.places = new Map(scene.nodes.map(({ id }, place) => [id, place]));
+    this.selected = this.findSelected(scene.nodes);
+    const selected = new Set(this.selected);
+    this.painted = scene.nodes.map((node, place) => {
+      const { index } = node;
+      return {
+        node,
+        box: boxes[place],
+        depth: depth[place],
+        container: index >= 0 && this.options.view !== "deduplicated" && (node.opens ?? this.h.isContainer(index)),
+        family: this.familyOf(node),
+        fill: index < 0 ? null : color(index),
+        status: index < 0 ? null : (this.options.status?.[index] ?? null),
+        flag: this.flag(index),
+        dim: sought !== null && node.kind !== "group" && !sought.has(place) && !selected.has(place),
+        hit: hits?.has(place) ?? false,
+        onAxis: members?.has(place) ?? false,
+        selected: selected.has(place)
+      };
+    });
+    const carries = this.carrying();
+    this.lines = routes.map(route => {
+      const { source, target, values } = route.edge;
+      const lit = selected.has(source) || selected.has(target);
+      return { route, lit, depth: Math.min(depth[source], depth[target]), onAxis: values?.some(carries) ?? false };
+    });
+  }
+
+  /** The color of a card's or frame's ground, and whether the chosen axis runs there. */
+  look(place: number, theme: Theme): Look {
+    const { node, fill, depth, onAxis } = this.painted[place];
+    return { fill: node.kind === "group" ? theme.frame(depth) : (fill ?? theme.surface), onAxis };
+  }
+
+  minimapItems(): MinimapItem[] {
+    const { theme } = this;
+    if (!theme) {
+      return [];
+    }
+    return this.painted.map(({ node, box, depth, family, fill, selected }) => {
+      const frame = node.kind === "group";
+      const own = fill ?? (family ? mix(family, theme.surface, 0.25) : theme.border);
+      return { box, fill: frame ? theme.frame(depth) : selected ? theme.accent : own, frame };
+    });
+  }
+
+  private familyOf({ index, kind, title, step }: SceneNode): string {
+    if (index < 0) {
+      return kind === "operator" ? familyColor(title, false) : "";
+    }
+    return familyColor(title, step === undefined && this.h.isContainer(index));
+  }
+
+  private flag(index: number): string {
+    if (index < 0) {
+      return "";
+    }
+    return this.h.marks(index).length > 0 ? "!" : this.h.tied(index).length > 0 ? "tied" : "";
+  }
+
+  /** Drawn cards that match, or that hold a match out of sight. */
+  private findHits(nodes: readonly SceneNode[]): Set<number> | null {
+    const query = this.store.get("query");
+    if (query.trim() === "") {
+      return null;
+    }
+    return this.standing(nodes, matches(this.h, query));
+  }
+
+  /** The cards that stand for modules: their own, or what hides them. An open frame stands for itself alone. */
+  private standing(nodes: readonly SceneNode[], wanted: Iterable<number>): Set<number> {
+    const byIndex = new Map<number, number[]>();
+    nodes.forEach(({ index }, place) => {
+      const same = byIndex.get(index) ?? [];
+      same.push(place);
+      byIndex.set(index, same);
+    });
+    const found = new Set<number>();
+    const seen = new Set<number>();
+    for (const node of wanted) {
+      for (let at = node; at >= 0 && !seen.has(at); at = this.h.parent(at)) {
+        seen.add(at);
+        const places = byIndex.get(at) ?? byIndex.get(this.standIn(at));
+        if (places) {
+          places.filter(place => at === node || nodes[place].kind !== "group").forEach(place => found.add(place));
+          break;
+        }
+      }
+    }
+    return found;
+  }
+
+  /** The member that is drawn for a folded one, the first module for its structure. */
+  private standIn(node: number): number {
+    if (this.options.view === "deduplicated") {
+      return this.firstOf(this.h.entity(node));
+    }
+    const fold = this.h.fold(node);
+    if (!fold || this.store.get("unfolded").has(fold.first)) {
+      return node;
+    }
+    return this.store.get("shown").get(fold.first) ?? fold.first;
+  }
+
+  private firsts?: Map<number, number>;
+
+  private firstOf(entity: number): number {
+    if (!this.firsts) {
+      this.firsts = new Map();
+      for (let node = this.h.size - 1; node >= 0; node--) {
+        this.firsts.set(this.h.entity(node), node);
+      }
+    }
+    return this.firsts.get(entity) ?? -1;
+  }
+
+  private findSelected(nodes: readonly SceneNode[]): number[] {
+    const path = this.store.get("selected");
+    const node = path === null ? undefined : this.h.find(path);
+    if (node === undefined) {
+      return [];
+    }
+    const step = this.store.get("operator");
+    const operator = nodes.findIndex(other => other.step === step && (other.owner ?? other.index) === node);
+    if (step !== null && operator >= 0) {
+      return [operator];
+    }
+    const drawn = this.options.view === "deduplicated" ? this.standIn(node) : node;
+    return nodes.flatMap(({ index }, place) => (index === drawn ? [place] : []));
+  }
+
+  /** Whether the chosen axis runs through a value. */
+  private carrying(): (value: number) => boolean {
+    const axis = axesOf(this.h)?.find(this.store.get("axis"));
+    const flow = dataflowOf(this.h);
+    return value => axis !== undefined && flow !== null && flow.axes(value).includes(axis);
+  }
+
+  /** Drawn cards that the chosen axis runs along, or that hold such a module out of sight. */
+  private findMembers(nodes: readonly SceneNode[]): Set<number> | null {
+    const axes = axesOf(this.h);
+    const axis = axes?.find(this.store.get("axis"));
+    if (!axes || axis === undefined) {
+      return null;
+    }
+    const places = this.standing(nodes, axes.nodes(axis));
+    const tensors = axes.tensorsOn(axis);
+    const flow = dataflowOf(this.h);
+    nodes.forEach(({ kind, step }, place) => {
+      if (kind === "operator" && step !== undefined && flow?.tensors(step).some(tensor => tensors.has(tensor))) {
+        places.add(place);
+      }
+    });
+    return places;
+  }
+}
+
+function depths(nodes: readonly SceneNode[]): number[] {
+  const found: number[] = [];
+  nodes.forEach(({ parent }, place) => (found[place] = parent < 0 ? 0 : found[parent] + 1));
+  return found;
+}

@@ -1,0 +1,98 @@
+// The deduplicated view: every distinct structure once, with how often it occurs and what it contains.
+
+import { cardSize, cardText, type Measure } from "./cards";
+import type { Hierarchy } from "../shared/hierarchy";
+import type { LayoutGroup } from "./layout";
+import { hardLimit } from "./reveal";
+import { idOf, type Scene, type SceneEdge, type SceneNode } from "./scene";
+
+const DEEPEST = 12; // containers below it share a rank
+
+interface Structure {
+  entity: number;
+  first: number; // its first module in tree order
+  count: number;
+}
+
+export function buildDedupScene(h: Hierarchy, measure: Measure): Scene {
+  const all = structures(h);
+  const kept = mostUsed(all);
+  const places = new Map(kept.map((structure, place) => [structure.entity, place]));
+  const nodes = kept.map(structure => card(h, structure, measure));
+  const edges = containment(h, places, nodes);
+  const items = nodes.map((_, place) => place);
+  const links = edges.map(({ source, target }, k) => [source, target, k] as LayoutGroup["edges"][number]);
+  const groups: LayoutGroup[] = [{ node: -1, items, edges: links, ranks: ranksOf(h, kept, places) }];
+  return { nodes, edges, groups, count: nodes.length, capped: kept.length < all.length };
+}
+
+function structures(h: Hierarchy): Structure[] {
+  const found = new Map<number, Structure>();
+  for (let node = 0; node < h.size; node++) {
+    const entity = h.entity(node);
+    const known = found.get(entity);
+    if (known) {
+      known.count++;
+    } else {
+      found.set(entity, { entity, first: node, count: 1 });
+    }
+  }
+  return [...found.values()];
+}
+
+/** The root and the most used ones, in tree order. */
+function mostUsed(all: readonly Structure[]): Structure[] {
+  const [root, ...others] = all;
+  const kept = [...others].sort((a, b) => b.count - a.count || a.first - b.first).slice(0, hardLimit() - 1);
+  return [root, ...kept.sort((a, b) => a.first - b.first)];
+}
+
+function card(h: Hierarchy, { first, count }: Structure, measure: Measure): SceneNode {
+  const text = { ...cardText(h, first), subtitle: h.entityName(first).slice(0, 120) };
+  const badge = count > 1 ? `×${count}` : "";
+  return {
+    id: idOf(h, first),
+    index: first,
+    path: h.path(first),
+    parent: -1,
+    kind: count > 1 ? "fold" : "module",
+    ...text,
+    badge,
+    size: cardSize(text, badge, false, measure)
+  };
+}
+
+/** One edge for each pair of container and content, labelled with how often the pair occurs. */
+function containment(h: Hierarchy, places: ReadonlyMap<number, number>, nodes: readonly SceneNode[]): SceneEdge[] {
+  const pairs = new Map<number, { source: number; target: number; count: number }>();
+  for (let node = 1; node < h.size; node++) {
+    const source = places.get(h.entity(h.parent(node)));
+    const target = places.get(h.entity(node));
+    if (source !== undefined && target !== undefined && source !== target) {
+      const key = source * nodes.length + target;
+      const pair = pairs.get(key) ?? { source, target, count: 0 };
+      pair.count++;
+      pairs.set(key, pair);
+    }
+  }
+  return [...pairs.values()].map(({ source, target, count }) => ({
+    id: `\u0000edge:${nodes[source].id}\u0000${nodes[target].id}`,
+    source,
+    target,
+    kind: "data",
+    faint: true,
+    label: count > 1 ? `×${count}` : ""
+  }));
+}
+
+/** Containers by their greatest depth; what contains nothing comes last. */
+function ranksOf(h: Hierarchy, kept: readonly Structure[], places: ReadonlyMap<number, number>): number[] {
+  const ranks = kept.map(() => 0);
+  for (let node = 0; node < h.size; node++) {
+    const place = places.get(h.entity(node));
+    if (place !== undefined) {
+      ranks[place] = Math.max(ranks[place], Math.min(h.depth(node), DEEPEST));
+    }
+  }
+  return ranks.map((rank, place) => (h.isContainer(kept[place].first) ? rank : DEEPEST + 1));
+}

@@ -1,0 +1,264 @@
+import { describe, expect, it } from "vitest";
+import { container, golden, leaf, lineOf, payloadOf, sequence } from "../../testing/payloads";
+import { measurer } from "./cards";
+import { type Dataflow, dataflowOf } from "../shared/dataflow";
+import { buildFlowScene, type FlowLevel, REST } from "./flow_scene";
+import { MOST_CALLS } from "./flow_units";
+import { Hierarchy } from "../shared/hierarchy";
+import { type Box, Layouter } from "./layout";
+import type { FlowPayload } from "../shared/payload_flow";
+import { placed } from "./routes";
+import { INPUT, OUTPUT, type Scene } from "./scene";
+import { type GraphState, Store } from "../shared/store";
+
+const traced = new Hierarchy(golden("traced"));
+
+function draw(h: Hierarchy, level: FlowLevel, state: Partial<GraphState> = {}): Scene {
+  const scene = buildFlowScene(h, dataflowOf(h) as Dataflow, new Store(state), measurer(), level);
+  if (!scene) {
+    throw new Error("no scene");
+  }
+  return scene;
+}
+
+const withFlow = (payload: ReturnType<typeof payloadOf>, flow: FlowPayload) =>
+  new Hierarchy({ ...payload, traced: true, flow });
+const names = ({ nodes }: Scene) => nodes.map(node => node.subtitle || node.title);
+const links = ({ nodes, edges }: Scene) =>
+  edges.map(({ source, target, label }) => [
+    nodes[source].subtitle || nodes[source].title,
+    nodes[target].subtitle || nodes[target].title,
+    label
+  ]);
+const byId = ({ nodes }: Scene, id: string) => nodes.find(node => node.id === id);
+
+describe("the data flow between modules", () => {
+  const scene = draw(traced, "dataflow");
+
+  it("goes from every input to every output, by way of the calls and the code between them", () => {
+    expect(names(scene)).toEqual([
+      "input x",
+      "input y",
+      "left",
+      "act · call 1 of 2",
+      "right",
+      "act · call 2 of 2",
+      "cat",
+      "drop",
+      "blocks",
+      "head",
+      "output 1",
+      "output 2"
+    ]);
+    expect(links(scene)).toEqual(
+      expect.arrayContaining([
+        ["input x", "left", "2×3"],
+        ["left", "act · call 1 of 2", "2×4"],
+        ["act · call 1 of 2", "cat", "2×4"],
+        ["act · call 2 of 2", "cat", "2×4"],
+        ["cat", "drop", "2×8"],
+        ["head", "output 1", "2×2"]
+      ])
+    );
+  });
+
+  it("passes what only looks at its input, with the shape that arrives", () => {
+    expect(names(scene)).not.toContain("view");
+    expect(links(scene)).toContainEqual(["drop", "blocks", "2×1×2×4"]);
+    expect(links(scene)).toContainEqual(["blocks", "head", "2×8"]);
+  });
+
+  it("has the dotted path as id of a module's first call", () => {
+    expect(byId(scene, "act")?.subtitle).toBe("act · call 1 of 2");
+    expect(scene.nodes.filter(node => node.path === "act")).toHaveLength(2);
+    expect(scene.nodes[0].id).toBe(INPUT);
+    expect(scene.nodes[scene.nodes.length - 2].id).toBe(OUTPUT);
+    expect(byId(scene, "spare")).toBeUndefined();
+  });
+
+  it("folds a run of alike modules, and opens one of them", () => {
+    const open = draw(traced, "dataflow", { expanded: ["blocks", "blocks.0"] });
+    expect(byId(open, "blocks.0")).toMatchObject({ kind: "group", badge: "×3" });
+    expect(byId(open, "blocks.1")).toBeUndefined();
+    expect(links(open)).toEqual(
+      expect.arrayContaining([
+        ["conv", "act", "2×1×2×4"],
+        ["act", "add", "2×1×2×4"],
+        ["drop", "conv", "2×1×2×4"]
+      ])
+    );
+    const other = draw(traced, "dataflow", { expanded: ["blocks"], shown: new Map([[6, 9]]) });
+    expect(byId(other, "blocks.1")).toMatchObject({ kind: "fold" });
+    const all = draw(traced, "dataflow", { expanded: ["blocks"], unfolded: new Set([6]) });
+    expect(links(all)).toContainEqual(["0", "1", "2×1×2×4"]);
+  });
+
+  it("folds no modules that stand beside each other in the flow", () => {
+    const net = payloadOf(
+      sequence(
+        "Net",
+        Array.from({ length: 3 }, () => leaf("ReLU"))
+      )
+    );
+    const chain = withFlow(net, lineOf([1, 2, 3]));
+    expect(names(draw(chain, "dataflow"))).toEqual(["input x", "0", "output"]);
+    const beside = lineOf([1, 2, 3]);
+    beside.steps.inputs = [[0], [0], [0]];
+    expect(names(draw(withFlow(net, beside), "dataflow"))).toEqual(["input x", "0", "1", "2", "output"]);
+    const store = new Store({ selected: "1" });
+    expect(buildFlowScene(chain, dataflowOf(chain) as Dataflow, store, measurer(), "dataflow")?.nodes[1].badge).toBe(
+      "×3"
+    );
+  });
+
+  it("folds modules that follow each other by way of the code between them", () => {
+    const net = payloadOf(
+      sequence(
+        "Net",
+        Array.from({ length: 2 }, () => leaf("ReLU"))
+      )
+    );
+    const line = lineOf([1, 2]);
+    line.steps = { ...line.steps, name: [0, 0, 0], call: [1, 0, 2], inputs: [[0], [1], [2]], flops: [1, 1, 1] };
+    line.steps = { ...line.steps, tensors: [[], [], []], source: [-1, -1, -1] };
+    line.values = { step: [-1, 0, 1, 2], shape: [0, 0, 0, 0], dtype: [0, 0, 0, 0], axes: [[], [], [], []] };
+    line.outputs = [3];
+    const scene = draw(withFlow(net, line), "dataflow");
+    expect(scene.nodes.filter(node => node.kind === "fold")).toHaveLength(1);
+  });
+
+  it("shows the inside of the focus between one input and one output", () => {
+    const inside = draw(traced, "dataflow", { focus: traced.find("blocks.1") });
+    expect(names(inside)).toEqual(["input", "conv", "act", "add", "output"]);
+    expect(links(inside)).toContainEqual(["input", "conv", "2×1×2×4"]);
+    expect(links(inside)).toContainEqual(["add", "output", "2×1×2×4"]);
+    expect(
+      buildFlowScene(traced, dataflowOf(traced) as Dataflow, new Store({ focus: 16 }), measurer(), "dataflow")
+    ).toBeNull();
+  });
+
+  it("shows the operators of a model that is one module", () => {
+    const one = withFlow(payloadOf(leaf("ReLU")), {
+      ...lineOf([]),
+      steps: { name: [0], call: [0], inputs: [[0]], tensors: [[]], source: [-1], flops: [1], view: [] },
+      values: { step: [-1, 0], shape: [0, 0], dtype: [0, 0], axes: [[], []] },
+      outputs: [1]
+    });
+    expect(names(draw(one, "dataflow"))).toEqual(["input x", "relu", "output"]);
+  });
+
+  it("has one card for a module that is called very often", () => {
+    const net = payloadOf(container("Net", [["act", leaf("ReLU")]]));
+    const often = draw(withFlow(net, lineOf(new Array(MOST_CALLS + 1).fill(1))), "dataflow");
+    expect(byId(often, "act")?.badge).toBe(`${MOST_CALLS + 1} calls`);
+    expect(links(often)).toEqual([
+      ["input x", "act", "2×3"],
+      ["act", "output", "2×3"]
+    ]);
+    expect(names(draw(withFlow(net, lineOf([1, 1])), "dataflow"))).toContain("act · call 2 of 2");
+  });
+
+  it("pools what one frame has too much of", () => {
+    const net = payloadOf(
+      container(
+        "Net",
+        Array.from({ length: 400 }, (_, i) => [`m${i}`, leaf(`C${i}`)])
+      )
+    );
+    const many = draw(withFlow(net, lineOf(Array.from({ length: 400 }, (_, i) => i + 1))), "dataflow");
+    expect(many.capped).toBe(true);
+    expect(many.nodes.length).toBeLessThan(200);
+    const rest = many.nodes.findIndex(node => node.id.startsWith(REST));
+    expect(many.edges.some(edge => edge.target === rest) && many.edges.some(edge => edge.source === rest)).toBe(true);
+  });
+});
+
+describe("operators", () => {
+  it("are cards, those of a module with one of them in place of it", () => {
+    const scene = draw(traced, "operators", { expanded: ["blocks", "blocks.0"] });
+    expect(byId(scene, "left")).toMatchObject({
+      kind: "operator",
+      title: "addmm",
+      subtitle: "left",
+      detail: "weight, bias"
+    });
+    expect(byId(scene, "blocks.0.conv")).toMatchObject({ kind: "operator", title: "convolution", opens: false });
+    expect(names(scene)).toEqual(expect.arrayContaining(["cat", "view", "add"]));
+    expect(names(scene)).not.toContain("t");
+    const add = scene.nodes.find(node => node.title === "add");
+    expect(scene.nodes[add?.parent ?? -1].id).toBe("blocks.0");
+    expect(traced.path(add?.owner ?? -1)).toBe("blocks.0");
+  });
+
+  it("stay inside closed containers", () => {
+    const scene = draw(traced, "operators");
+    expect(byId(scene, "blocks")).toMatchObject({ kind: "module", detail: "9 operators" });
+    expect(names(scene)).not.toContain("add");
+  });
+
+  const longLeaf = (count: number) => {
+    const line = lineOf(new Array(count).fill(1));
+    line.calls = { node: [0, 1], parent: [-1, 0], inputs: [[0], [0]], outputs: [[count], [count]] };
+    line.steps.call = line.steps.call.map(() => 1);
+    return withFlow(payloadOf(container("Net", [["rnn", leaf("LSTM")]])), line);
+  };
+
+  it("stand in a frame where one module has several", () => {
+    const scene = draw(longLeaf(3), "operators");
+    expect(byId(scene, "rnn")).toMatchObject({ kind: "group", detail: "3 operators", opens: false });
+    expect(scene.capped).toBe(false);
+  });
+
+  it("of one module are not drawn by the hundred, unless it is the focus", () => {
+    const scene = draw(longLeaf(150), "operators");
+    expect(byId(scene, "rnn")?.kind).toBe("module");
+    expect(scene.capped).toBe(true);
+    expect(draw(longLeaf(150), "operators", { focus: 1 }).nodes.length).toBe(152);
+  });
+});
+
+describe("the picture of a data flow", () => {
+  const laid = (scene: Scene) =>
+    placed(
+      scene,
+      new Layouter().run({
+        sizes: scene.nodes.map(node => node.size),
+        groups: scene.groups,
+        aspect: 1.5,
+        maxWidth: 1000
+      })
+    );
+
+  it("leads edges that pass a frame's border around the cards inside", () => {
+    const scene = draw(traced, "dataflow", { expanded: ["blocks", "blocks.0"] });
+    const { boxes, routes } = laid(scene);
+    const [drop, add, conv, act] = ["drop", "add", "conv", "act"].map(name =>
+      scene.nodes.findIndex((node, place) => (node.subtitle || node.title) === name && (place > 8 || name === "drop"))
+    );
+    const skip = routes.find(({ edge }) => edge.source === drop && edge.target === add);
+    expect(skip).toBeDefined();
+    for (const place of [conv, act]) {
+      expect(skip?.points.slice(1).some((to, i) => crosses(skip.points[i], to, boxes[place]))).toBe(false);
+    }
+  });
+
+  it("has room for shapes on edges between neighbours", () => {
+    const scene = draw(traced, "dataflow");
+    const { boxes, routes } = laid(scene);
+    const labelled = routes.filter(route => route.label !== undefined);
+    expect(labelled.length).toBeGreaterThan(8);
+    for (const { label } of labelled) {
+      expect(
+        boxes.some(([x, y, w, h]) => label && label[0] > x && label[0] < x + w && label[1] > y && label[1] < y + h)
+      ).toBe(false);
+    }
+  });
+});
+
+/** Whether a line passes through a box, seen at 200 points. */
+function crosses([x0, y0]: readonly [number, number], [x1, y1]: readonly [number, number], [x, y, w, h]: Box): boolean {
+  return Array.from({ length: 201 }, (_, i) => i / 200).some(share => {
+    const [px, py] = [x0 + (x1 - x0) * share, y0 + (y1 - y0) * share];
+    return px > x && px < x + w && py > y && py < y + h;
+  });
+}

@@ -1,0 +1,112 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { type LayoutRequest, Layouter, NO_EDGE } from "./layout";
+import { LayoutClient } from "./layout_client";
+
+class FakeWorker {
+  static made: FakeWorker[] = [];
+  onmessage: ((event: { data: unknown }) => void) | null = null;
+  onerror: (() => void) | null = null;
+  sent: { id: number; request: LayoutRequest }[] = [];
+  stopped = false;
+
+  constructor() {
+    FakeWorker.made.push(this);
+  }
+
+  postMessage(message: { id: number; request: LayoutRequest }): void {
+    this.sent.push(message);
+  }
+
+  terminate(): void {
+    this.stopped = true;
+  }
+
+  answer(place = 0): void {
+    const { id, request } = this.sent[place];
+    this.onmessage?.({ data: { id, result: new Layouter().run(request) } });
+  }
+}
+
+function requestOf(count: number): LayoutRequest {
+  const items = Array.from({ length: count }, (_, i) => i);
+  const edges = items.slice(2).flatMap(
+    i =>
+      [
+        [i - 2, i, NO_EDGE],
+        [i - 1, i, NO_EDGE]
+      ] as [number, number, number][]
+  );
+  return { sizes: items.map(() => [100, 50]), groups: [{ node: -1, items, edges }], aspect: 1, maxWidth: 900 };
+}
+
+describe("LayoutClient", () => {
+  beforeEach(() => {
+    FakeWorker.made = [];
+    vi.stubGlobal("Worker", FakeWorker);
+    vi.stubGlobal("URL", { createObjectURL: () => "blob:layout", revokeObjectURL: vi.fn() });
+  });
+  afterEach(() => {
+    vi.unstubAllGlobals();
+    vi.restoreAllMocks();
+  });
+
+  it("does at once what is cheap", () => {
+    const client = new LayoutClient();
+    expect(client.runNow(requestOf(5))?.boxes).toHaveLength(5);
+    expect(client.runNow(requestOf(90))).toBeUndefined();
+    expect(FakeWorker.made).toHaveLength(0);
+  });
+
+  it("leaves the rest to a worker", async () => {
+    const client = new LayoutClient();
+    const done = client.run(requestOf(90));
+    FakeWorker.made[0].answer();
+    expect((await done)?.boxes).toHaveLength(90);
+    client.dispose();
+    expect(FakeWorker.made[0].stopped).toBe(true);
+  });
+
+  it("drops an answer that a newer request has overtaken", async () => {
+    const client = new LayoutClient();
+    const [first, second] = [client.run(requestOf(90)), client.run(requestOf(91))];
+    expect(await first).toBeNull();
+    FakeWorker.made[0].answer(0);
+    FakeWorker.made[0].answer(1);
+    expect((await second)?.boxes).toHaveLength(91);
+  });
+
+  it("replaces a worker that is stuck", async () => {
+    const now = vi.spyOn(performance, "now").mockReturnValue(0);
+    const client = new LayoutClient();
+    const first = client.run(requestOf(90));
+    now.mockReturnValue(1000);
+    const second = client.run(requestOf(91));
+    expect(await first).toBeNull();
+    expect(FakeWorker.made.map(({ stopped }) => stopped)).toEqual([true, false]);
+    FakeWorker.made[1].answer();
+    expect((await second)?.boxes).toHaveLength(91);
+  });
+
+  it("lays out by itself where a worker fails or is forbidden", async () => {
+    const client = new LayoutClient();
+    const failing = client.run(requestOf(90));
+    FakeWorker.made[0].onerror?.();
+    expect((await failing)?.boxes).toHaveLength(90);
+    vi.stubGlobal(
+      "Worker",
+      class {
+        constructor() {
+          throw new Error("forbidden");
+        }
+      }
+    );
+    expect((await new LayoutClient().run(requestOf(90)))?.boxes).toHaveLength(90);
+  });
+
+  it("leaves nothing waiting when it goes", async () => {
+    const client = new LayoutClient();
+    const waiting = client.run(requestOf(90));
+    client.dispose();
+    expect(await waiting).toBeNull();
+  });
+});

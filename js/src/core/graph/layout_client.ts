@@ -1,0 +1,113 @@
+// Asks a worker for layouts; a newer request supersedes the one before.
+
+import { LAYOUT_WORKER } from "../../generated/layout_worker_source";
+import { isChain, Layouter, type LayoutRequest, type LayoutResult } from "./layout";
+
+const STUCK_AFTER = 250; // ms: a worker that is still busy then is replaced, not waited for
+const SMALL = 40; // dagre nodes and edges that cost less than a message
+
+interface Pending {
+  id: number;
+  since: number;
+  request: LayoutRequest;
+  resolve: (result: LayoutResult | null) => void;
+}
+
+export class LayoutClient {
+  private worker?: Worker;
+  private url?: string;
+  private pending?: Pending;
+  private count = 0;
+  private disposed = false;
+  private readonly local = new Layouter();
+
+  /** Null when a newer request came first. */
+  run(request: LayoutRequest): Promise<LayoutResult | null> {
+    this.supersede();
+    if (weight(request) <= SMALL) {
+      return Promise.resolve(this.local.run(request));
+    }
+    const worker = this.ensureWorker();
+    if (!worker) {
+      return Promise.resolve(this.local.run(request));
+    }
+    return new Promise(resolve => {
+      this.pending = { id: ++this.count, since: performance.now(), request, resolve };
+      worker.postMessage({ id: this.count, request });
+    });
+  }
+
+  /** The layout at once when it is cheap, else undefined. */
+  runNow(request: LayoutRequest): LayoutResult | undefined {
+    if (weight(request) > SMALL) {
+      return undefined;
+    }
+    this.supersede();
+    return this.local.run(request);
+  }
+
+  dispose(): void {
+    this.disposed = true;
+    this.supersede();
+    this.stop();
+  }
+
+  private supersede(): void {
+    const { pending } = this;
+    if (!pending) {
+      return;
+    }
+    this.pending = undefined;
+    if (performance.now() - pending.since > STUCK_AFTER) {
+      this.stop();
+    }
+    pending.resolve(null);
+  }
+
+  private stop(): void {
+    this.worker?.terminate();
+    this.worker = undefined;
+    if (this.url) {
+      URL.revokeObjectURL(this.url);
+      this.url = undefined;
+    }
+  }
+
+  /** Undefined where workers do not exist or a page's policy forbids them. */
+  private ensureWorker(): Worker | undefined {
+    if (this.worker || this.disposed || typeof Worker === "undefined") {
+      return this.worker;
+    }
+    try {
+      this.url = URL.createObjectURL(new Blob([LAYOUT_WORKER], { type: "text/javascript" }));
+      this.worker = new Worker(this.url);
+      this.worker.onmessage = event => this.receive(event.data as { id: number; result: LayoutResult | null });
+      this.worker.onerror = () => this.fallBack();
+    } catch {
+      this.stop();
+    }
+    return this.worker;
+  }
+
+  private receive({ id, result }: { id: number; result: LayoutResult | null }): void {
+    const { pending } = this;
+    if (pending?.id === id) {
+      this.pending = undefined;
+      pending.resolve(result ?? this.local.run(pending.request));
+    }
+  }
+
+  private fallBack(): void {
+    const { pending } = this;
+    this.pending = undefined;
+    this.stop();
+    pending?.resolve(this.local.run(pending.request));
+  }
+}
+
+/** What dagre will have to do: chains cost nothing. */
+function weight(request: LayoutRequest): number {
+  return request.groups
+    .filter(group => group.ports || (!isChain(group.items.length, group.edges) && group.edges.length > 0))
+    .reduce((sum, group) => sum + group.items.length + group.edges.length, 0);
+}

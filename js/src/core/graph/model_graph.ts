@@ -1,0 +1,164 @@
+// The whole explorer: canvas, tree, panels and toolbar around one store.
+
+import { axesOf } from "../shared/axes";
+import { Breadcrumb } from "./breadcrumb";
+import { DiffView } from "../panel/diff_view";
+import { Disposers, el, keepKeys } from "../shared/dom";
+import { explain, readOrExplain } from "../shared/explain";
+import { ExportMenu } from "../export/menu";
+import { bindKeys } from "./keys";
+import { GraphView } from "./view";
+import { Hierarchy } from "../shared/hierarchy";
+import { Legend } from "./legend";
+import { readPayload } from "../shared/payload";
+import { SidePanel } from "../panel/side_panel";
+import { StatusLine } from "../shared/status";
+import type { Store } from "../shared/store";
+import { Strip } from "./strip";
+import { isOffered, Toolbar } from "./toolbar";
+import { TraceNotice } from "./trace_notice";
+import { TreeView } from "../tree/view";
+
+export interface ModelGraph {
+  dispose(): void;
+  readonly graph?: GraphView;
+}
+
+let created = 0;
+
+export function createModelGraph(host: HTMLElement, raw: unknown, store: Store): ModelGraph {
+  host.classList.add("mkg-widget", "mkg-model-graph");
+  host.dataset.mkgId ??= `model-graph-${++created}`;
+  keepKeys(host);
+  delete host.dataset.mkgReady;
+  const payload = readOrExplain(host, raw, readPayload);
+  try {
+    if (payload) {
+      return new Explorer(host, new Hierarchy(payload), store);
+    }
+  } catch (error) {
+    console.error("modulekg-widgets", error); // not thrown on: its text would reach the page as HTML
+    explain(host, "This model cannot be drawn.");
+  }
+  return { dispose: () => clear(host) };
+}
+
+function clear(host: HTMLElement): void {
+  host.replaceChildren();
+  delete host.dataset.mkgReady;
+}
+
+class Explorer implements ModelGraph {
+  private readonly disposers = new Disposers();
+  private readonly stage = el("div", "mkg-stage");
+  private view?: GraphView | DiffView;
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly h: Hierarchy,
+    private readonly store: Store
+  ) {
+    prune(h, store);
+    this.build();
+    this.disposers.add(
+      store.on("view", () => this.showView()),
+      store.on("connected", () => this.followKernel()),
+      bindKeys(host, h, store, () => this.graph)
+    );
+    const fit = () => this.graph?.fit();
+    host.addEventListener("mkg-fit", fit);
+    this.disposers.add(() => host.removeEventListener("mkg-fit", fit));
+    this.showView();
+    this.followKernel();
+  }
+
+  /** The canvas; of a comparison the left one. */
+  get graph(): GraphView | undefined {
+    return this.view instanceof DiffView ? this.view.active : this.view;
+  }
+
+  dispose(): void {
+    this.view?.dispose();
+    this.disposers.dispose();
+    clear(this.host);
+    this.host.classList.remove("mkg-is-disconnected");
+  }
+
+  private build(): void {
+    const { h, store } = this;
+    const slot = (name: string) => el("div", `mkg-slot mkg-slot-${name}`);
+    const [toolbar, exports, error, breadcrumb, tree, legend, strip, panel, status] = [
+      "toolbar",
+      "export",
+      "error",
+      "breadcrumb",
+      "tree",
+      "legend",
+      "strip",
+      "panel",
+      "status"
+    ].map(slot);
+    const bar = box("mkg-bar", toolbar, exports);
+    const centre = box("mkg-centre", this.stage, legend, strip);
+    const main = box("mkg-main", box("mkg-left", tree), centre, box("mkg-right", panel));
+    this.host.replaceChildren(bar, error, breadcrumb, main, status);
+    const parts = [
+      new Toolbar(toolbar, h, store),
+      new ExportMenu(exports, h, store, { graph: () => this.graph }),
+      new TraceNotice(error, h),
+      new Breadcrumb(breadcrumb, h, store),
+      new TreeView(tree, h, store),
+      new Legend(legend, h, store),
+      new Strip(strip, h, store),
+      new SidePanel(panel, h, store),
+      new StatusLine(status, h, store)
+    ];
+    parts.forEach(part => this.disposers.add(() => part.dispose()));
+  }
+
+  private showView(): void {
+    const view = this.store.get("view");
+    const canvas = el("div");
+    this.view?.dispose();
+    this.stage.querySelector(":scope > .mkg-canvas-wrap, :scope > .mkg-diff")?.remove();
+    this.stage.prepend(canvas);
+    const onReady = () => void (this.host.dataset.mkgReady = "true");
+    if (view === "diff" && this.h.payload.compare) {
+      this.view = new DiffView(canvas, this.h, this.store, this.h.payload.compare, onReady);
+    } else {
+      const kind = view === "diff" || !isOffered(this.h, view) ? "hierarchy" : view;
+      this.view = new GraphView(canvas, this.h, this.store, { view: kind, onReady });
+    }
+  }
+
+  private followKernel(): void {
+    const connected = this.store.get("connected");
+    this.host.classList.toggle("mkg-is-disconnected", !connected);
+    for (const element of this.host.querySelectorAll("[data-mkg-needs-kernel]")) {
+      element.toggleAttribute("disabled", !connected);
+    }
+  }
+}
+
+/** Drops what a former payload had and this one has not. */
+function prune(h: Hierarchy, store: Store): void {
+  const selected = store.get("selected");
+  if (selected !== null && h.find(selected) === undefined) {
+    store.set("selected", null);
+  }
+  const expanded = store.get("expanded");
+  if (axesOf(h)?.find(store.get("axis")) === undefined) {
+    store.set("axis", null);
+  }
+  store.set("operator", null);
+  store.set(
+    "expanded",
+    expanded.filter(path => h.find(path) !== undefined)
+  );
+}
+
+function box(className: string, ...children: HTMLElement[]): HTMLElement {
+  const element = el("div", className);
+  element.append(...children);
+  return element;
+}

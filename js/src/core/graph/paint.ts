@@ -1,0 +1,318 @@
+// The picture: frames, edges, cards and their text on one canvas. cytoscape keeps the graph, the camera and
+// the hit tests; its own renderer takes ten times as long for the same scene.
+
+import { FONT, fontOf, type Measure } from "./cards";
+import { inkOn } from "../shared/color";
+import { AXIS, mix, readable, STATUS_STYLE, type Theme } from "./style";
+import type { Box } from "./layout";
+import { type EdgePaint, paintEdges } from "./paint_edges";
+import { HEADER, type Line, linesOf, TITLE } from "./paint_lines";
+import type { Status } from "../shared/payload";
+import type { SceneNode } from "./scene";
+import { LABEL_SIZE } from "./scene_groups";
+
+export interface PaintItem {
+  node: SceneNode;
+  box: Box;
+  depth: number; // frames around it
+  container: boolean;
+  family: string; // hue of the mark at the left
+  fill: string | null; // color of the value shown, if any
+  status: Status | null;
+  flag: string; // "!" something to know; "" nothing
+  dim: boolean;
+  hit: boolean;
+  onAxis: boolean; // the chosen axis runs along something in it
+  selected: boolean;
+}
+
+export interface Viewport {
+  x: number;
+  y: number;
+  zoom: number;
+  width: number; // CSS pixels
+  height: number;
+  ratio: number; // device pixels to one
+}
+
+const LEGIBLE = 4.2; // CSS pixels: smaller text is noise and costs time
+const DIM = 0.4; // of what was not searched for
+const QUIET = 0.6; // opacity of what two models have in common
+const RADIUS = 8;
+const ROUND = 18; // operators are no modules, and are to look it
+const STACK = 5; // how far the card behind a stack peeps out
+
+interface Prepared {
+  item: PaintItem;
+  lines: Line[];
+}
+
+export class Painter {
+  private cards: Prepared[] = [];
+  private frames: Prepared[] = [];
+  private edges: { paint: EdgePaint; bounds: Box }[] = [];
+
+  constructor(
+    private readonly context: CanvasRenderingContext2D,
+    private readonly measure: Measure
+  ) {}
+
+  setPicture(items: readonly PaintItem[], edges: readonly EdgePaint[]): void {
+    const prepared = items.map(item => ({ item, lines: linesOf(item, this.measure) }));
+    this.frames = prepared.filter(({ item }) => item.node.kind === "group");
+    this.cards = prepared.filter(({ item }) => item.node.kind !== "group");
+    this.edges = edges.map(paint => ({ paint, bounds: around(paint.route.points) }));
+  }
+
+  paint(view: Viewport, theme: Theme): void {
+    const { context } = this;
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, context.canvas.width, context.canvas.height);
+    const scale = view.zoom * view.ratio;
+    context.setTransform(scale, 0, 0, scale, view.x * view.ratio, view.y * view.ratio);
+    context.textBaseline = "middle";
+    const legible = ({ size }: Line) => size * view.zoom >= LEGIBLE;
+    const visible = ({ item }: Prepared) => isInView(item.box, view);
+    const frames = this.frames.filter(visible);
+    frames.forEach(({ item }) => this.body(item, tinted(item, theme.frame(item.depth), 0.1), theme));
+    const edges = this.edges.filter(({ bounds }) => isInView(bounds, view));
+    paintEdges(
+      context,
+      edges.map(({ paint }) => paint),
+      theme,
+      LABEL_SIZE * view.zoom >= LEGIBLE
+    );
+    frames.forEach(frame => this.header(frame, theme, legible));
+    this.cards.filter(visible).forEach(card => this.card(card, theme, legible));
+  }
+
+  /** Over the edges that lead into the frame. */
+  private header({ item, lines }: Prepared, theme: Theme, legible: (line: Line) => boolean): void {
+    const { box, fill } = item;
+    if (fill) {
+      this.shape(box[0] + box[2] - 26, box[1] + HEADER - 6, 12, 12, 3, fill);
+    }
+    const ground = tinted(item, theme.frame(item.depth), 0.1);
+    this.write(item, lines.filter(legible), theme.text, theme.quiet(ground), ground);
+    if (lines.some(legible)) {
+      if (item.container) {
+        this.chevron(box[0] + 16, box[1] + HEADER, true, theme.muted);
+      }
+      this.badges(item, box[0] + box[2] - (fill ? 34 : 12), box[1] + HEADER, theme);
+    }
+    this.statusMark(item);
+  }
+
+  private card({ item, lines }: Prepared, theme: Theme, legible: (line: Line) => boolean): void {
+    const { context } = this;
+    const { node, box, fill } = item;
+    const share = shareOf(item);
+    context.globalAlpha = share;
+    const ground = node.kind === "pseudo" ? theme.canvas : (fill ?? tinted(item, theme.surface, 0.22));
+    this.body(item, ground, theme);
+    const { ink, quiet } = inksOn(mix(theme.canvas, ground, share), share, fill !== null, theme);
+    if (node.kind !== "pseudo") {
+      const hue = theme.dark ? mix(item.family, "#ffffff", 0.25) : item.family;
+      this.shape(box[0] + 7, box[1] + 9, 4, box[3] - 18, 2, fill ? ink : hue);
+    }
+    context.globalAlpha = 1; // texts are never too faint to be read
+    this.write(item, lines.filter(legible), ink, quiet);
+    if (lines.some(legible)) {
+      if (item.container) {
+        this.chevron(box[0] + box[2] - 15, box[1] + TITLE, false, ink);
+      }
+      this.badges(item, box[0] + box[2] - (item.container ? 26 : 10), box[1] + TITLE, theme);
+    }
+    this.statusMark(item);
+  }
+
+  /** Outline and fill, with the card behind a stack and the glow of the selection. */
+  private body(item: PaintItem, fill: string, theme: Theme): void {
+    const { context } = this;
+    const { node, box, selected } = item;
+    const [x, y, width, height] = box;
+    const link = node.target !== undefined;
+    const radius = node.kind === "pseudo" && !link ? height / 2 : node.kind === "operator" ? ROUND : RADIUS;
+    const stroke = strokeOf(item, theme);
+    if (selected) {
+      const glow = mix(theme.canvas, theme.accent, 0.28);
+      this.shape(x - 5, y - 5, width + 10, height + 10, radius + 4, glow);
+    }
+    if (node.kind === "fold") {
+      this.shape(
+        x + STACK,
+        y + STACK,
+        width,
+        height,
+        radius,
+        mix(theme.canvas, fill, 0.75),
+        mix(theme.canvas, stroke, 0.6)
+      );
+    }
+    context.setLineDash(link ? [4, 3] : []);
+    this.shape(x, y, width, height, radius, fill, stroke, lineWidth(item));
+    context.setLineDash([]);
+  }
+
+  /** `halo`: the ground, where lines may run under the text. */
+  private write({ box }: PaintItem, lines: readonly Line[], strong: string, weak: string, halo = ""): void {
+    const { context } = this;
+    for (const line of lines) {
+      context.font = line.font;
+      context.textAlign = line.centred ? "center" : "left";
+      if (halo !== "") {
+        context.strokeStyle = halo;
+        context.lineWidth = 5;
+        context.lineJoin = "round";
+        context.strokeText(line.text, box[0] + line.x, box[1] + line.y);
+      }
+      context.fillStyle = line.strong ? strong : weak;
+      context.fillText(line.text, box[0] + line.x, box[1] + line.y);
+    }
+  }
+
+  private badges({ node, flag }: PaintItem, right: number, middle: number, theme: Theme): void {
+    const used = node.badge === "" ? 0 : this.badge(node.badge, right, middle, theme) + 4;
+    if (flag !== "") {
+      this.badge(flag, right - used, middle, theme);
+    }
+  }
+
+  /** Returns its width. */
+  private badge(text: string, right: number, middle: number, theme: Theme): number {
+    const { context } = this;
+    const width = this.measure(text, FONT.text, true) + 10;
+    const [ground, ink] = badgeColors(theme);
+    this.shape(right - width, middle - 8, width, 16, 8, ground);
+    context.font = fontOf(FONT.text, true);
+    context.textAlign = "center";
+    context.fillStyle = ink;
+    context.fillText(text, right - width / 2, middle + 0.5);
+    return width;
+  }
+
+  private statusMark({ status, box }: PaintItem): void {
+    if (!status || status === "same") {
+      return;
+    }
+    const { context } = this;
+    const { color, glyph } = STATUS_STYLE[status];
+    this.shape(box[0] - 9, box[1] - 9, 22, 22, 11, color);
+    context.font = fontOf(12, true);
+    context.textAlign = "center";
+    context.fillStyle = inkOn(color);
+    context.fillText(glyph, box[0] + 2, box[1] + 2.5);
+  }
+
+  private shape(
+    x: number,
+    y: number,
+    width: number,
+    height: number,
+    radius: number,
+    fill: string,
+    stroke?: string,
+    line = 1.2
+  ): void {
+    const { context } = this;
+    context.beginPath();
+    context.roundRect(x, y, width, height, radius);
+    context.fillStyle = fill;
+    context.fill();
+    if (stroke) {
+      context.strokeStyle = stroke;
+      context.lineWidth = line;
+      context.stroke();
+    }
+  }
+
+  private chevron(x: number, y: number, open: boolean, color: string): void {
+    const { context } = this;
+    context.beginPath();
+    if (open) {
+      context.moveTo(x - 4, y - 2);
+      context.lineTo(x, y + 2.5);
+      context.lineTo(x + 4, y - 2);
+    } else {
+      context.moveTo(x - 2, y - 4);
+      context.lineTo(x + 2.5, y);
+      context.lineTo(x - 2, y + 4);
+    }
+    context.lineWidth = 1.8;
+    context.lineCap = "round";
+    context.lineJoin = "round";
+    context.strokeStyle = color;
+    context.stroke();
+  }
+}
+
+/** Ground and ink of the small signs. */
+export function badgeColors({ surface, accent, dark }: Theme): readonly [ground: string, ink: string] {
+  return [mix(surface, accent, dark ? 0.3 : 0.14), mix(accent, dark ? "#ffffff" : "#000000", dark ? 0.6 : 0.35)];
+}
+
+/** How much of a card shines through to the eye. */
+function shareOf({ dim, status, selected, hit }: PaintItem): number {
+  return dim ? DIM : status === "same" && !selected && !hit ? QUIET : 1;
+}
+
+/** Inks of the name and of the rest, on a ground of which `share` is the card's own. */
+export function inksOn(ground: string, share: number, isFilled: boolean, theme: Theme): { ink: string; quiet: string } {
+  const full = isFilled ? inkOn(ground) : theme.text;
+  const ink = share < 1 ? readable(mix(ground, full, share), full, ground) : full;
+  return { ink, quiet: isFilled || share < 1 ? ink : theme.quiet(ground) };
+}
+
+function lineWidth(item: PaintItem): number {
+  return item.selected || item.onAxis ? 2.4 : item.hit || differs(item) ? 2 : 1.2;
+}
+
+function differs({ status }: PaintItem): boolean {
+  return status !== null && status !== "same";
+}
+
+/** The ground of a card or frame, with a touch of what a comparison says of it. */
+function tinted({ status, onAxis, node }: PaintItem, ground: string, share: number): string {
+  if (onAxis && node.kind !== "group") {
+    return mix(ground, AXIS, 0.2);
+  }
+  return status && status !== "same" ? mix(ground, STATUS_STYLE[status].color, share) : ground;
+}
+
+function strokeOf({ node, fill, status, selected, hit, onAxis }: PaintItem, theme: Theme): string {
+  if (onAxis) {
+    return theme.axis;
+  }
+  if (selected || hit) {
+    return theme.accent;
+  }
+  if (status && status !== "same") {
+    return STATUS_STYLE[status].color;
+  }
+  return fill && node.kind !== "group" ? mix(fill, theme.text, 0.3) : theme.border;
+}
+
+/** Where a click opens or closes: the chevron and a little around it. */
+export function isOnChevron({ box, node, container }: PaintItem, x: number, y: number): boolean {
+  const group = node.kind === "group";
+  const centre = group ? box[0] + 16 : box[0] + box[2] - 15;
+  const middle = box[1] + (group ? HEADER : TITLE);
+  return container && Math.abs(x - centre) <= 12 && Math.abs(y - middle) <= 14;
+}
+
+function around(points: readonly (readonly [number, number])[]): Box {
+  const [xs, ys] = [points.map(([x]) => x), points.map(([, y]) => y)];
+  const [left, top] = [Math.min(...xs), Math.min(...ys)];
+  return [left, top, Math.max(...xs) - left, Math.max(...ys) - top];
+}
+
+function isInView([left, top, width, height]: Box, view: Viewport): boolean {
+  const margin = 12;
+  const [x, y] = [left * view.zoom + view.x, top * view.zoom + view.y];
+  return (
+    x < view.width + margin &&
+    y < view.height + margin &&
+    x + width * view.zoom > -margin &&
+    y + height * view.zoom > -margin
+  );
+}

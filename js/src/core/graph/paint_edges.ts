@@ -1,0 +1,155 @@
+// Edges on a canvas: one path for all lines of a sort, one for their arrowheads.
+
+import { fontOf } from "./cards";
+import { mix, type Theme } from "./style";
+import type { Point, Route } from "./routes";
+import { LABEL_SIZE } from "./scene_groups";
+
+const ROUNDING = 10;
+const ARROW = { length: 8, half: 4 };
+
+export interface EdgePaint {
+  route: Route;
+  lit: boolean; // belongs to the selected card
+  onAxis: boolean; // the chosen axis runs through what it carries
+  depth: number; // of the frame that it runs in; 0 is the canvas
+}
+
+/** `legible`: labels can be read at this zoom. */
+export function paintEdges(
+  context: CanvasRenderingContext2D,
+  edges: readonly EdgePaint[],
+  theme: Theme,
+  legible: boolean
+): void {
+  const sort = (keep: (paint: EdgePaint) => boolean) => edges.filter(keep).map(({ route }) => route);
+  const faint = mix(theme.canvas, theme.edge, 0.3);
+  const plain = (paint: EdgePaint) => !paint.lit && !paint.onAxis && paint.route.edge.kind === "data";
+  stroke(
+    context,
+    sort(paint => plain(paint) && paint.route.edge.faint === true),
+    faint,
+    1,
+    []
+  );
+  stroke(
+    context,
+    sort(({ route: { edge } }) => edge.kind === "order"),
+    theme.edge,
+    1.5,
+    [5, 4]
+  );
+  stroke(
+    context,
+    sort(paint => plain(paint) && !paint.route.edge.faint),
+    theme.edge,
+    1.5,
+    []
+  );
+  stroke(
+    context,
+    sort(paint => paint.onAxis && !paint.lit),
+    theme.axis,
+    2.4,
+    []
+  );
+  const lit = edges.filter(paint => paint.lit && paint.route.edge.kind === "data");
+  stroke(
+    context,
+    lit.map(({ route }) => route),
+    theme.accent,
+    2,
+    []
+  );
+  if (legible) {
+    edges.filter(paint => !paint.lit && paint.route.label).forEach(paint => label(context, paint, theme));
+    lit.forEach(paint => label(context, paint, theme));
+  }
+}
+
+function stroke(
+  context: CanvasRenderingContext2D,
+  routes: readonly Route[],
+  color: string,
+  width: number,
+  dash: number[]
+): void {
+  if (routes.length === 0) {
+    return;
+  }
+  context.beginPath();
+  routes.forEach(({ points }) => line(context, points));
+  context.strokeStyle = color;
+  context.lineWidth = width;
+  context.setLineDash(dash);
+  context.stroke();
+  context.setLineDash([]);
+  context.beginPath();
+  routes.forEach(({ points }) => arrow(context, points));
+  context.fillStyle = color;
+  context.fill();
+}
+
+function line(context: CanvasRenderingContext2D, points: readonly Point[]): void {
+  const last = points.length - 1;
+  context.moveTo(points[0][0], points[0][1]);
+  for (let i = 1; i < last; i++) {
+    const [x, y] = points[i];
+    const room = Math.min(distance(points[i - 1], points[i]), distance(points[i], points[i + 1])) / 2;
+    if (turnsBack(points[i - 1], points[i], points[i + 1])) {
+      context.lineTo(x, y); // an arc would make a loop of it
+    } else {
+      context.arcTo(x, y, points[i + 1][0], points[i + 1][1], Math.min(ROUNDING, room));
+    }
+  }
+  const [x, y] = backedOff(points);
+  context.lineTo(x, y);
+}
+
+function turnsBack(before: Point, at: Point, after: Point): boolean {
+  return (at[0] - before[0]) * (after[0] - at[0]) + (at[1] - before[1]) * (after[1] - at[1]) < -1;
+}
+
+/** The end of the line, under the arrowhead. */
+function backedOff(points: readonly Point[]): Point {
+  const [end, before] = [points[points.length - 1], points[points.length - 2]];
+  const length = distance(before, end) || 1;
+  const share = Math.max(0, length - ARROW.length + 1) / length;
+  return [before[0] + (end[0] - before[0]) * share, before[1] + (end[1] - before[1]) * share];
+}
+
+function arrow(context: CanvasRenderingContext2D, points: readonly Point[]): void {
+  const [end, before] = [points[points.length - 1], points[points.length - 2]];
+  const length = distance(before, end) || 1;
+  const [dx, dy] = [(end[0] - before[0]) / length, (end[1] - before[1]) / length];
+  const [x, y] = [end[0] - dx * ARROW.length, end[1] - dy * ARROW.length];
+  context.moveTo(end[0], end[1]);
+  context.lineTo(x - dy * ARROW.half, y + dx * ARROW.half);
+  context.lineTo(x + dy * ARROW.half, y - dx * ARROW.half);
+  context.closePath();
+}
+
+/** On the ground that the line runs over; without a place of its own in the middle of the line. */
+function label(context: CanvasRenderingContext2D, { route, lit, depth }: EdgePaint, theme: Theme): void {
+  const { edge, points } = route;
+  if (edge.label === "") {
+    return;
+  }
+  const middle = (points.length - 1) >> 1;
+  const x = route.label?.[0] ?? (points[middle][0] + points[middle + 1][0]) / 2;
+  const y = route.label?.[1] ?? (points[middle][1] + points[middle + 1][1]) / 2;
+  context.font = fontOf(LABEL_SIZE, lit);
+  context.textAlign = "center";
+  const width = context.measureText(edge.label).width + 6;
+  context.beginPath();
+  context.roundRect(x - width / 2, y - 7, width, 14, 4);
+  const ground = depth > 0 ? theme.frame(depth - 1) : theme.ground;
+  context.fillStyle = ground;
+  context.fill();
+  context.fillStyle = lit ? theme.text : theme.quiet(ground);
+  context.fillText(edge.label, x, y + 0.5);
+}
+
+function distance(a: Point, b: Point): number {
+  return Math.hypot(b[0] - a[0], b[1] - a[1]);
+}

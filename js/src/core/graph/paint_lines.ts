@@ -1,0 +1,90 @@
+// The lines of text on cards and frames, cut to their room once and not at every frame.
+
+import { CARD, FONT, fitted, fontOf, type Measure } from "./cards";
+import type { PaintItem } from "./paint";
+
+export interface Line {
+  text: string;
+  x: number; // from the card's corner
+  y: number;
+  font: string;
+  size: number;
+  strong: boolean;
+  centred: boolean;
+}
+
+export const HEADER = 21; // middle line of a frame's header
+export const TITLE = 16; // middle line of a card's title
+const LEFT = 18; // text begins right of the family mark
+const PILL_SIZE = 12;
+
+export function linesOf(item: PaintItem, measure: Measure): Line[] {
+  const { node } = item;
+  if (node.kind === "group") {
+    return headerLines(item, measure);
+  }
+  return node.kind === "pseudo" && node.subtitle === "" ? [pillLine(item)] : cardLines(item, measure);
+}
+
+function pillLine({ node, box }: PaintItem): Line {
+  const font = fontOf(PILL_SIZE, false);
+  const [x, y] = [box[2] / 2, box[3] / 2 + 0.5];
+  return { text: node.title, x, y, font, size: PILL_SIZE, strong: false, centred: true };
+}
+
+function cardLines(item: PaintItem, measure: Measure): Line[] {
+  const { node, box } = item;
+  const room = box[2] - LEFT - 10;
+  const titleRoom = room - badgesWidth(item, measure) - (item.container ? CARD.chevron - 4 : 0);
+  const rows = [node.subtitle, node.detail].filter(text => text !== "");
+  const top = rows.length === 0 ? box[3] / 2 : TITLE;
+  return [
+    line(node.title, LEFT, top, FONT.title, true, true, titleRoom, measure),
+    ...rows.map((text, i) => line(text, LEFT, 33 + 15 * i, FONT.text, false, false, room, measure))
+  ];
+}
+
+/** slot · class · what is inside */
+function headerLines(item: PaintItem, measure: Measure): Line[] {
+  const { node, box } = item;
+  const right = box[2] - badgesWidth(item, measure) - (item.fill ? 36 : 14);
+  const lines: Line[] = [];
+  let x = 30;
+  const add = (text: string, size: number, bold: boolean, strong: boolean) => {
+    if (text !== "" && right - x > 24) {
+      const next = line(text, x, HEADER, size, bold, strong, right - x, measure);
+      lines.push(next);
+      x += measure(next.text, size, bold) + 8;
+    }
+  };
+  add(node.subtitle || node.title, FONT.title, true, true);
+  add(node.subtitle ? node.title : "", 12, false, true);
+  add(node.detail, FONT.text, false, false);
+  return lines;
+}
+
+function badgesWidth({ node, flag }: PaintItem, measure: Measure): number {
+  const width = (text: string) => (text === "" ? 0 : measure(text, FONT.text, true) + 14);
+  return width(node.badge) + width(flag);
+}
+
+function line(
+  text: string,
+  x: number,
+  y: number,
+  size: number,
+  bold: boolean,
+  strong: boolean,
+  room: number,
+  measure: Measure
+): Line {
+  return {
+    text: fitted(text, room, size, bold, measure),
+    x,
+    y,
+    font: fontOf(size, bold),
+    size,
+    strong,
+    centred: false
+  };
+}

@@ -1,0 +1,26 @@
+// Which builder makes the picture of a view.
+
+import type { Measure } from "./cards";
+import { dataflowOf } from "../shared/dataflow";
+import { buildDedupScene } from "./dedup";
+import { buildFlowScene } from "./flow_scene";
+import type { Hierarchy } from "../shared/hierarchy";
+import { buildScene, type Scene } from "./scene";
+import type { Store, ViewName } from "../shared/store";
+
+/** A view of one model; `isCompared`: it stands beside another, where what both have, their order, is shown. */
+export function sceneOf(
+  view: ViewName,
+  h: Hierarchy,
+  store: Store,
+  measure: Measure,
+  pages: ReadonlyMap<number, number>,
+  isCompared: boolean
+): Scene {
+  if (view === "deduplicated") {
+    return buildDedupScene(h, measure);
+  }
+  const flow = view === "dataflow" || view === "operators" ? dataflowOf(h) : null;
+  const scene = flow && buildFlowScene(h, flow, store, measure, view === "operators" ? "operators" : "dataflow");
+  return scene ?? buildScene(h, store, measure, pages, h.payload.traced && !isCompared);
+}

@@ -1,0 +1,202 @@
+// Colors of the theme, the hue of each family of modules, and the style sheet of the canvas.
+
+import type { StylesheetStyle } from "cytoscape";
+import { canvasContext } from "./cards";
+import { contrast } from "../shared/color";
+import type { Status } from "../shared/payload";
+
+export interface Theme {
+  canvas: string;
+  ground: string; // behind the picture, as graph.css paints it
+  surface: string; // cards
+  text: string;
+  muted: string; // on a surface; elsewhere see quiet()
+  border: string;
+  accent: string;
+  edge: string;
+  axis: string; // members of the chosen axis
+  dark: boolean;
+  frame(depth: number): string;
+  quiet(ground: string): string; // muted text that can be read on that ground
+}
+
+const FALLBACK = { surface: "#ffffff", text: "#1f2328", muted: "#59636e", border: "#c4cbd3", accent: "#0969da" };
+const READABLE = 4.5;
+type Token = keyof typeof FALLBACK;
+
+/** What the CSS variables of `element` say now; graph.css maps JupyterLab's onto them. */
+export function readTheme(element: HTMLElement): Theme {
+  const style = getComputedStyle(element);
+  const read = (token: Token) => normalised(style.getPropertyValue(`--mkg-${token}`), FALLBACK[token]);
+  const surface = opaque(read("surface"), "#ffffff");
+  const text = opaque(read("text"), surface);
+  const dark = brightness(surface) < brightness(text);
+  const muted = opaque(read("muted"), surface);
+  const inks = new Map<string, string>();
+  const canvas = dark ? mix(surface, "#000000", 0.28) : mix(surface, text, 0.035);
+  return {
+    canvas,
+    ground: mix(surface, text, 0.035),
+    surface,
+    text,
+    muted,
+    border: stronger(mix(surface, text, 0.26), opaque(read("border"), surface), surface),
+    accent: opaque(read("accent"), surface),
+    edge: mix(canvas, text, 0.48),
+    axis: dark ? mix(AXIS, "#ffffff", 0.15) : mix(AXIS, "#000000", 0.1),
+    dark,
+    frame: depth => mix(canvas, text, 0.025 + 0.02 * Math.min(depth, 4)),
+    quiet: ground => {
+      const ink = inks.get(ground) ?? readable(muted, text, ground);
+      inks.set(ground, ink);
+      return ink;
+    }
+  };
+}
+
+/** Vermillion, from the same set as the families below. */
+export const AXIS = "#d55e00";
+
+type Rgba = [number, number, number, number];
+
+/** A CSS color as the browser writes it, "#rrggbb" or "rgba(…)". */
+function normalised(value: string, fallback: string): string {
+  const context = canvasContext();
+  const trimmed = value.trim();
+  if (!context || trimmed === "") {
+    return trimmed.startsWith("#") ? trimmed : fallback;
+  }
+  context.fillStyle = fallback;
+  context.fillStyle = trimmed; // ignored when it is no color
+  return String(context.fillStyle);
+}
+
+function channels(color: string): Rgba {
+  const hex = /^#([\da-f]{6})/i.exec(color)?.[1];
+  if (hex) {
+    const value = Number.parseInt(hex, 16);
+    return [value >> 16, (value >> 8) & 255, value & 255, 1];
+  }
+  const [red = 0, green = 0, blue = 0, alpha = 1] = color.match(/[\d.]+/g)?.map(Number) ?? [];
+  return [red, green, blue, alpha];
+}
+
+/** `share` of `top` over `base`. */
+export function mix(base: string, top: string, share: number): string {
+  const [a, b] = [channels(base), channels(top)];
+  const mixed = [0, 1, 2].map(i => Math.round(a[i] + (b[i] - a[i]) * share));
+  return `#${mixed.map(channel => channel.toString(16).padStart(2, "0")).join("")}`;
+}
+
+/** The color, moved towards `end` until it can be read. */
+export function readable(color: string, end: string, ground: string, least = READABLE): string {
+  for (let share = 0; share < 1; share += 0.1) {
+    const moved = mix(color, end, share);
+    if (contrast(moved, ground) >= least) return moved;
+  }
+  return end;
+}
+
+function opaque(color: string, base: string): string {
+  return mix(base, color, channels(color)[3]);
+}
+
+/** The one that stands out more; themes of high contrast have lines that do. */
+function stronger(one: string, other: string, ground: string): string {
+  const distance = (color: string) => Math.abs(brightness(color) - brightness(ground));
+  return distance(other) > distance(one) ? other : one;
+}
+
+function brightness(color: string): number {
+  const [red, green, blue] = channels(color);
+  return 0.3 * red + 0.59 * green + 0.11 * blue;
+}
+
+// Okabe and Ito's set: told apart by every kind of color vision.
+const FAMILIES: [RegExp, string][] = [
+  [/conv/i, "#0072b2"],
+  [/norm/i, "#009e73"],
+  [/attention/i, "#d55e00"],
+  [/linear|bilinear|addmm|\bmm\b|bmm/i, "#cc79a7"],
+  [/pool/i, "#56b4e9"],
+  [/embedding/i, "#8b7a00"],
+  [/relu|gelu|silu|mish|elu|swish|sigmoid|tanh|softmax|softplus|hardtanh|activation/i, "#e69f00"],
+  [/lstm|gru|rnn/i, "#7a5195"],
+  [/dropout|identity|stochasticdepth|flatten|permute/i, "#9aa3ad"]
+];
+const OTHER_LEAF = "#7a828c";
+const CONTAINER = "#5b6b8c";
+
+/** The hue of a card's edge: what sort of module it is. The name always says it too. */
+export function familyColor(className: string, container: boolean): string {
+  if (container && !/attention/i.test(className)) {
+    return CONTAINER; // "ConvBlock" is no convolution; attention is what its name says, whatever it holds
+  }
+  return FAMILIES.find(([pattern]) => pattern.test(className))?.[1] ?? OTHER_LEAF;
+}
+
+export const STATUS_STYLE: Readonly<Record<Status, { color: string; glyph: string; label: string }>> = {
+  same: { color: "#7a828c", glyph: "=", label: "same" },
+  renamed: { color: "#56b4e9", glyph: "Aa", label: "renamed" },
+  moved: { color: "#009e73", glyph: "⇄", label: "moved" },
+  changed: { color: "#e69f00", glyph: "≠", label: "changed" },
+  added: { color: "#0072b2", glyph: "+", label: "added" },
+  removed: { color: "#d55e00", glyph: "−", label: "removed" }
+};
+
+/** For cytoscape's own purposes: places and shapes to hit. The painter draws, so nothing here is to be seen. */
+export function stylesheet(): StylesheetStyle[] {
+  const rules = [
+    {
+      selector: "node",
+      style: {
+        shape: "round-rectangle",
+        width: "data(width)",
+        height: "data(height)",
+        "background-color": "data(fill)",
+        "overlay-opacity": 0,
+        opacity: 0
+      }
+    },
+    {
+      selector: "node:parent",
+      style: {
+        padding: "0px",
+        "min-width": "data(width)",
+        "min-height": "data(height)",
+        "min-width-bias-left": "data(left)",
+        "min-width-bias-right": "data(right)",
+        "min-height-bias-top": "data(top)",
+        "min-height-bias-bottom": "data(bottom)",
+        "compound-sizing-wrt-labels": "exclude"
+      }
+    },
+    { selector: "node:active", style: { "overlay-opacity": 0 } },
+    { selector: "edge", style: { "curve-style": "haystack", events: "no", "overlay-opacity": 0, opacity: 0 } },
+    { selector: "edge[kind = 'order']", style: { "line-style": "dashed" } }
+  ];
+  // the typings know fewer properties than the library does
+  return rules as unknown as StylesheetStyle[];
+}
+
+/** Calls back after every change of JupyterLab's theme or of the system's colors. Returns the disposer. */
+export function watchTheme(changed: () => void): () => void {
+  let frame = 0;
+  const later = () => {
+    cancelAnimationFrame(frame);
+    frame = requestAnimationFrame(changed); // style sheets apply with the next frame
+  };
+  const observer = new MutationObserver(later);
+  const attributeFilter = ["data-jp-theme-name", "data-jp-theme-light", "class", "style"];
+  observer.observe(document.body, { attributes: true, attributeFilter });
+  observer.observe(document.documentElement, { attributes: true, attributeFilter });
+  const queries = ["(prefers-color-scheme: dark)", "(forced-colors: active)", "(prefers-contrast: more)"]
+    .filter(() => typeof matchMedia === "function")
+    .map(query => matchMedia(query));
+  queries.forEach(query => query.addEventListener("change", later));
+  return () => {
+    cancelAnimationFrame(frame);
+    observer.disconnect();
+    queries.forEach(query => query.removeEventListener("change", later));
+  };
+}

@@ -1,0 +1,37 @@
+// What a click on the canvas means.
+
+import { isOnChevron, type PaintItem } from "./paint";
+import type { Hierarchy } from "../shared/hierarchy";
+
+export interface TapActions {
+  /** `step`: the operator that was clicked; `inView`: the camera has no reason to move. */
+  select(path: string, step: number | null, inView: boolean): void;
+  toggle(node: number): void;
+  turn(id: string): void;
+}
+
+interface At {
+  x: number;
+  y: number;
+}
+
+export function tapped(item: PaintItem, { x, y }: At, h: Hierarchy, actions: TapActions): void {
+  const { node } = item;
+  if (node.target !== undefined) {
+    actions.select(h.path(node.target), null, false);
+  } else if (node.owner !== undefined) {
+    actions.select(h.path(node.owner), node.step ?? null, true);
+  } else if (node.index < 0) {
+    actions.turn(node.id);
+  } else if (isOnChevron(item, x, y)) {
+    actions.toggle(node.index);
+  } else {
+    actions.select(h.path(node.index), node.step ?? null, true);
+  }
+}
+
+export function doubleTapped(item: PaintItem, { x, y }: At, actions: TapActions): void {
+  if (item.node.index >= 0 && !isOnChevron(item, x, y)) {
+    actions.toggle(item.node.index);
+  }
+}

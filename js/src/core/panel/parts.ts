@@ -1,0 +1,88 @@
+// The pieces that the side panel is built of.
+
+import { button, el, nameSpan } from "../shared/dom";
+import { counted, exactNumber, isBytes, shortColumn, shortNumber } from "../shared/format";
+import { icon } from "../shared/icons";
+import type { Scalar, Value } from "../shared/payload";
+
+const MANY = 12; // longer lists start folded up
+
+/** A list of label and value. */
+export class Facts {
+  readonly list = el("dl", "mkg-facts");
+
+  add(label: string, value: HTMLElement, help = ""): void {
+    const term = el("dt", "", label);
+    const body = el("dd");
+    if (help) term.title = help;
+    body.append(value);
+    this.list.append(term, body);
+  }
+
+  text(label: string, value: string, className = ""): void {
+    this.add(label, nameSpan(className, value));
+  }
+
+  number(label: string, value: number, column: string, note = "", raw: Value = value, help = ""): void {
+    const shown = el("span", "", shortColumn(column, value));
+    shown.title = exactNumber(raw) + (isBytes(column) ? " bytes" : "");
+    const line = el("span");
+    line.append(shown);
+    if (note) line.append(el("span", "mkg-dim", ` ${note}`));
+    this.add(label, line, help);
+  }
+}
+
+export function section(title: string, ...content: HTMLElement[]): HTMLElement {
+  const element = el("section", "mkg-panel-section");
+  if (title) element.append(el("h4", "", title));
+  element.append(...content);
+  return element;
+}
+
+export function table(heads: readonly string[], rows: readonly (readonly HTMLElement[])[]): HTMLElement {
+  const element = el("table", "mkg-table");
+  const head = el("tr");
+  for (const text of heads) {
+    const cell = el("th", "", text);
+    cell.scope = "col";
+    head.append(cell);
+  }
+  element.append(el("thead"), el("tbody"));
+  element.tHead?.append(head);
+  for (const cells of rows) {
+    const line = element.tBodies[0].insertRow();
+    for (const content of cells) line.insertCell().append(content);
+  }
+  return foldedWhenLong(rows.length, "row", element);
+}
+
+/** A list of more than a dozen lines starts folded up. */
+export function foldedWhenLong(count: number, noun: string, content: HTMLElement): HTMLElement {
+  return count > MANY ? folded(counted(count, noun), content) : content;
+}
+
+export function folded(summary: string, content: HTMLElement): HTMLElement {
+  const details = el("details", "mkg-folded");
+  details.append(el("summary", "", summary), content);
+  return details;
+}
+
+export function copyButton(label: string, text: string): HTMLButtonElement {
+  const element = button("mkg-icon-button mkg-copy", "", label);
+  element.setAttribute("aria-label", label);
+  element.append(icon("copy"));
+  element.dataset.mkgCopy = text;
+  return element;
+}
+
+export function shapeText(shape: readonly number[] | null): string {
+  if (shape === null) return "not set";
+  return shape.length ? shape.join("×") : "a single number";
+}
+
+export function settingText(value: Scalar): string {
+  if (typeof value === "number") return Number.isInteger(value) ? String(value) : shortNumber(value);
+  if (typeof value === "boolean") return value ? "True" : "False"; // as in the Python call
+  return value;
+}

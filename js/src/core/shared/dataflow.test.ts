@@ -1,0 +1,54 @@
+import { describe, expect, it } from "vitest";
+import { golden } from "../../testing/payloads";
+import { type Dataflow, dataflowOf } from "./dataflow";
+import { Hierarchy } from "./hierarchy";
+
+const h = new Hierarchy(golden("traced"));
+const flow = dataflowOf(h) as Dataflow;
+const node = (path: string) => h.find(path) ?? -1;
+const stepsOf = (name: string) => Array.from({ length: flow.size }, (_, i) => i).filter(i => flow.name(i) === name);
+
+describe("a forward pass", () => {
+  it("is not there in a payload without one", () => {
+    expect(dataflowOf(new Hierarchy(golden("folded")))).toBeNull();
+  });
+
+  it("knows the calls of a module and what ran in them", () => {
+    expect(flow.callsOf(node("act"))).toHaveLength(2);
+    expect(flow.callsOf(node("spare"))).toEqual([]);
+    const [block] = flow.callsOf(node("blocks.1"));
+    expect(flow.isLeaf(block)).toBe(false);
+    expect(flow.end(block) - block).toBe(3);
+    expect(flow.operators(block)).toBe(3);
+  });
+
+  it("has shapes as text", () => {
+    const [call] = flow.callsOf(node("left"));
+    const { inputs, outputs } = flow.payload.calls;
+    expect(inputs[call].map(value => flow.shape(value))).toEqual(["2×3"]);
+    expect(outputs[call].map(value => [flow.shape(value), flow.dtype(value)])).toEqual([["2×4", "float32"]]);
+  });
+
+  it("counts the look at a parameter to the operator that reads it", () => {
+    const [transpose] = stepsOf("t");
+    const [addmm] = stepsOf("addmm");
+    expect(flow.isAside(transpose)).toBe(true);
+    expect(flow.isAside(addmm)).toBe(false);
+    expect(flow.tensorNames(addmm)).toEqual(["weight", "bias"]);
+  });
+
+  it("lists what has no formula, in a module and below", () => {
+    const broken = new Hierarchy(
+      golden("traced", ({ flow: raw }) => {
+        raw?.steps.name.forEach((name, step) => {
+          if (raw.names[name] === "aten::convolution") {
+            raw.steps.flops[step] = null;
+          }
+        });
+      })
+    );
+    const found = dataflowOf(broken)?.uncounted(node("blocks"));
+    expect([...(found ?? [])]).toEqual([["aten::convolution", 3]]);
+    expect(dataflowOf(broken)?.uncounted(node("head")).size).toBe(0);
+  });
+});

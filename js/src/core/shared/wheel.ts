@@ -1,0 +1,44 @@
+// The wheel over a canvas: zooms where the user is at work or asks for it, else scrolls the page as everywhere.
+
+import { Debounced, Disposers, el, widgetRoot } from "./dom";
+
+const HINT = "Click the graph, or hold Ctrl, to zoom";
+const SHOWN = 1400; // ms
+
+export class WheelGuard {
+  private readonly hint = el("div", "mkg-wheel-hint", HINT);
+  private readonly disposers = new Disposers();
+  private readonly fade = new Debounced(() => this.hint.classList.remove("mkg-is-shown"), SHOWN);
+
+  /** `wrap` is around the canvas, so that it sees the wheel before cytoscape does. */
+  constructor(private readonly wrap: HTMLElement) {
+    this.hint.setAttribute("aria-hidden", "true"); // whoever does not see it has no use for it
+    wrap.append(this.hint);
+    const options = { capture: true, passive: true };
+    const handler = (event: WheelEvent) => this.handle(event);
+    wrap.addEventListener("wheel", handler, options);
+    this.disposers.add(() => wrap.removeEventListener("wheel", handler, options));
+  }
+
+  dispose(): void {
+    this.fade.cancel();
+    this.disposers.dispose();
+    this.hint.remove();
+  }
+
+  private handle(event: WheelEvent): void {
+    const zooms = event.ctrlKey || event.metaKey || this.isAtWork();
+    if (!zooms) {
+      event.stopPropagation(); // what cytoscape does not hear of scrolls the page
+      this.fade.call();
+    } else {
+      this.fade.cancel();
+    }
+    this.hint.classList.toggle("mkg-is-shown", !zooms);
+  }
+
+  /** The focus is in the widget, or the widget is the whole page. */
+  private isAtWork(): boolean {
+    return this.wrap.closest(".mkg-standalone") !== null || widgetRoot(this.wrap).contains(document.activeElement);
+  }
+}
