@@ -31,7 +31,8 @@ from modulekg_widgets.engine.axes.algebra import Term, atoms, find
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.axes.precision import In
-from modulekg_widgets.engine.axes.proved import FILE, base_name
+from modulekg_widgets.engine.axes.proved import FILE
+from modulekg_widgets.engine.operators.signature import base_name
 from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_tensors
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 

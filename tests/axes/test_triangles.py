@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 import modulekg_widgets as mk
 from axes.checks import proved, seeded
-from modulekg_widgets.engine.axes.triangles import READERS
+from modulekg_widgets.engine.operators.traits import operators_with
 
+READERS = operators_with("triangle")
 # how a schema says that one triangle is read
 SAYS_SO = {"hermitian", "upper", "UPLO"}
 # an upper bound, and no upper triangle

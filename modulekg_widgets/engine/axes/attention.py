@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from math import prod
 
 from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, SUM, Term, atoms, find, flat
-from modulekg_widgets.engine.axes.attention_search import CARRIERS, REACH, SOFTMAX, Core, core
+from modulekg_widgets.engine.axes.attention_search import REACH, Core, carries, core
 from modulekg_widgets.engine.axes.call import Dims
-from modulekg_widgets.engine.axes.layers import PRODUCTS, Layer, Layers, Sources
+from modulekg_widgets.engine.axes.layers import Layer, Layers, Sources
+from modulekg_widgets.engine.operators.traits import MATRIX_PRODUCT
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
 
@@ -146,7 +147,7 @@ def _before_expansion(layers: Layers, node: DataNode) -> DataNode:
     """What a key was made of that is repeated for several queries: a form of it that is as large or smaller."""
     for _ in range(REACH):
         operator = node.producer
-        if operator is None or layers.rule(operator) not in CARRIERS:
+        if operator is None or not carries(layers.traits(operator)):
             break
         above = next((n for n in operator.inputs if layers.is_activation(n) and n.numel() <= node.numel()), None)
         if above is None:
@@ -164,7 +165,8 @@ def _below(layers: Layers, context: DataNode) -> tuple[Layer, ...]:
             own = layers.at.get(operator.index)
             if own and not own[0].depthwise:
                 return tuple(own)
-            if layers.rule(operator) is SOFTMAX or (layers.rule(operator) in PRODUCTS and not own):
+            traits = layers.traits(operator)
+            if traits.is_softmax or (traits.layer == MATRIX_PRODUCT and not own):
                 continue  # it is read by another attention before any layer
             for result in operator.outputs:
                 if result.index not in seen:

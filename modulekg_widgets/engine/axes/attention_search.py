@@ -7,15 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from modulekg_widgets.engine.axes.algebra import Algebra, Term, atoms
-from modulekg_widgets.engine.axes.call import Call, Dims, rules
-from modulekg_widgets.engine.axes.layers import CONVOLUTIONS, POINTWISE, PRODUCTS, REORDERINGS, VIEWS, Layers
+from modulekg_widgets.engine.axes.call import Call, Dims
+from modulekg_widgets.engine.axes.inference import find_rule
+from modulekg_widgets.engine.axes.layers import Layers
+from modulekg_widgets.engine.operators.traits import CONVOLUTION, MATRIX_PRODUCT, Traits
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
 REACH = 64  # values looked at on the way between a softmax and its products: bounds the cost per attention
-SOFTMAX = rules["aten::_softmax"]
-CARRIERS = VIEWS | POINTWISE  # what scores pass through
-_FUSED = rules["aten::scaled_dot_product_attention"]
-_SUM = rules["aten::sum"]
+EXPONENTIALS = ("exp", "exp2", "expm1")
 
 
 @dataclass(slots=True)
@@ -43,10 +42,15 @@ class _Scores:
     of_right: set[int]
 
 
+def carries(traits: Traits) -> bool:
+    """Whether scores pass through an operator."""
+    return traits.moves or traits.pointwise
+
+
 def core(layers: Layers, operator: OperatorNode) -> Core | None:
-    rule = layers.rule(operator)
-    if rule is _FUSED and operator.outputs and len(operator.inputs) > 2:
-        query, key, value = operator.inputs[:3]
+    if layers.traits(operator).is_attention and operator.outputs:
+        call = layers.call(operator)
+        query, key, value = (call[name] for name in ("query", "key", "value"))
         *batch, _, contracted = layers.inference.dims(query)
         return Core(operator, query, key, value, [contracted], batch)
     normalised = _softmax(layers, operator)
@@ -67,19 +71,20 @@ def _softmax(layers: Layers, operator: OperatorNode) -> tuple[DataNode, int] | N
     """What a softmax normalises, and along which dimension; also one written as `e / e.sum(dim)` with `e = x.exp()`."""
     if not operator.outputs:
         return None
-    if layers.rule(operator) is SOFTMAX and "log" not in operator.name:
-        call, node = layers.call(operator), operator.inputs[0]
-        dim = call["dim"] if call.has("dim") and isinstance(call["dim"], int) else -1
-        return node, dim % max(node.dim(), 1)
-    if operator.name not in ("aten::div", "aten::div_") or len(operator.inputs) != 2:
+    if layers.traits(operator).is_softmax:
+        call = layers.call(operator)
+        node, dim = call.inputs[0], call.get("dim")
+        return node, (dim if isinstance(dim, int) else -1) % max(node.dim(), 1)
+    if layers.name(operator) != "div" or len(operator.inputs) != 2:
         return None
-    node, below = operator.inputs
-    if below.producer is not None and len(below.producer.inputs) == 1 and layers.rule(below.producer) in POINTWISE:
-        below = below.producer.inputs[0]  # a small number added, or a clamp
+    node, below = layers.call(operator).inputs
+    made = below.producer
+    if made is not None and len(made.inputs) == 1 and layers.traits(made).pointwise:
+        below = made.inputs[0]  # a small number added, or a clamp
     summed, over = below.producer, node.producer
-    if summed is None or over is None or summed.name != "aten::sum" or not over.name.startswith("aten::exp"):
+    if summed is None or over is None or layers.name(summed) != "sum" or layers.name(over) not in EXPONENTIALS:
         return None
-    dims = layers.call(summed)["dim"] if summed.inputs[0] is node and layers.call(summed).has("dim") else None
+    dims = layers.call(summed).get("dim") if summed.inputs[0] is node else None
     return (node, dims[0] % node.dim()) if dims and len(dims) == 1 else None
 
 
@@ -96,7 +101,7 @@ def _weighted_sum(layers: Layers, weights: DataNode) -> tuple[OperatorNode, Data
             if found is not None:
                 return found
             mixes = _mixes_heads(layers, operator)
-            if not (layers.rule(operator) in CARRIERS or (mixes and not mixed)):
+            if not (carries(layers.traits(operator)) or (mixes and not mixed)):
                 continue
             for result in operator.outputs:
                 if result.index not in seen:
@@ -106,13 +111,13 @@ def _weighted_sum(layers: Layers, weights: DataNode) -> tuple[OperatorNode, Data
 
 
 def _product_with(layers: Layers, operator: OperatorNode, weights: DataNode) -> tuple[OperatorNode, DataNode] | None:
-    if layers.rule(operator) in PRODUCTS:
-        others = [node for node in operator.inputs[-2:] if node is not weights]
+    if layers.traits(operator).layer == MATRIX_PRODUCT:
+        others = [node for node in layers.call(operator).inputs[-2:] if node is not weights]
         if len(others) == 1 and layers.is_activation(others[0]):
             return operator, others[0]
-    elif operator.name.startswith("aten::mul"):
+    elif layers.traits(operator).multiplies:
         others = [node for node in operator.inputs if node is not weights and layers.is_activation(node)]
-        summed = [user for node in operator.outputs for user in node.consumers if user.name == "aten::sum"]
+        summed = [user for node in operator.outputs for user in node.consumers if layers.name(user) == "sum"]
         if others and summed and summed[0].outputs[0].dim() > 0:
             return summed[0], others[0]
     return None
@@ -120,7 +125,7 @@ def _product_with(layers: Layers, operator: OperatorNode, weights: DataNode) -> 
 
 def _mixes_heads(layers: Layers, operator: OperatorNode) -> bool:
     """Whether a layer makes as many scores of the scores: heads that talk to each other."""
-    if operator.index not in layers.at or layers.rule(operator) not in PRODUCTS | CONVOLUTIONS:
+    if operator.index not in layers.at or layers.traits(operator).layer not in (MATRIX_PRODUCT, CONVOLUTION):
         return False
     read = [node for node in operator.inputs if layers.is_activation(node)]
     return len(read) == 1 and read[0].numel() == operator.outputs[0].numel()
@@ -144,7 +149,7 @@ def _scores(layers: Layers, start: DataNode) -> tuple[_Scores, Path] | None:
         if scores is not None:
             return scores, list(_downwards(node, below))
         mixes = _mixes_heads(layers, operator)
-        carried = layers.rule(operator) in CARRIERS or (mixes and not mixed)
+        carried = carries(layers.traits(operator)) or (mixes and not mixed)
         bearers = _bearers(layers, operator, node) if carried else []
         if node.previous is not None:
             bearers.append(node.previous)  # something was written into the scores
@@ -167,28 +172,28 @@ def _bearers(layers: Layers, operator: OperatorNode, node: DataNode) -> list[Dat
     inputs = [above for above in operator.inputs if layers.is_activation(above)]
     if len(inputs) < 2:
         return inputs
-    if layers.rule(operator) in VIEWS:
+    if layers.traits(operator).moves:
         return [max(inputs, key=DataNode.numel)]
     return [above for above in inputs if above.numel() == node.numel()]
 
 
 def _product_of_activations(layers: Layers, operator: OperatorNode) -> _Scores | None:
-    rule = layers.rule(operator)
-    if rule in PRODUCTS and operator.index not in layers.at:
-        left, right = operator.inputs[-2:]
+    if layers.traits(operator).layer == MATRIX_PRODUCT and operator.index not in layers.at:
+        left, right = layers.call(operator).inputs[-2:]
         if not (layers.is_activation(left) and layers.is_activation(right)) or left.dim() < 2 or right.dim() < 2:
             return None
         result = operator.outputs[0]
         *batch, _, contracted = layers.inference.dims(left)
         return _Scores(result, left, right, [contracted], batch, {result.dim() - 2}, {result.dim() - 1})
-    return _summed_product(layers, operator) if rule is _SUM and operator.name == "aten::sum" else None
+    return _summed_product(layers, operator) if layers.name(operator) == "sum" else None
 
 
 def _summed_product(layers: Layers, operator: OperatorNode) -> _Scores | None:
     """`(q * k).sum(dim)`: dimensions where one factor is broadcast belong to the other."""
-    multiplied, call = operator.inputs[0], layers.call(operator)
+    call = layers.call(operator)
+    multiplied = call.inputs[0]
     above = multiplied.producer
-    if above is None or not above.name.startswith("aten::mul") or len(above.inputs) != 2:
+    if above is None or not layers.traits(above).multiplies or len(above.inputs) != 2:
         return None
     if not call.has("dim") or call["dim"] is None:
         return None
@@ -214,7 +219,7 @@ def _several(value: int | Sequence[int]) -> Sequence[int]:
 def _dimension_of_keys(layers: Layers, scores: _Scores, path: Path, normalised: DataNode, over: int) -> int:
     """Which dimension of the product the softmax runs over."""
     result = scores.result
-    if over == normalised.dim() - 1 and not any(layers.rule(operator) in REORDERINGS for operator in path):
+    if over == normalised.dim() - 1 and not any(layers.traits(operator).reorders for operator in path):
         return result.dim() - 1
     # the same positions may stand on both sides, so the path is followed once more with a new axis for each dimension
     own = [Term(size) for size in result.shape]
@@ -233,7 +238,7 @@ def _followed(layers: Layers, own: Dims, start: DataNode, path: Path, end: DataN
         return known.setdefault(node.index, [Term(size) for size in node.shape])
 
     for operator in path:
-        rule = layers.rule(operator)
+        rule = find_rule(operator.overload)
         assert rule is not None
         found = rule(Call(operator, algebra, dims, {}))
         several = [found] if found and isinstance(found[0], Term) else found

@@ -6,7 +6,7 @@ import html
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,8 @@ from modulekg_widgets.engine.axes.expression import positions, written
 from modulekg_widgets.engine.axes.inference import Inference, holds_values
 from modulekg_widgets.engine.axes.names import axis_names, short_name
 from modulekg_widgets.engine.errors import UnknownAxisError, nearest, shown
-from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, Unknown
-
-if TYPE_CHECKING:
-    from modulekg_widgets.engine.axes.verify import Verification
+from modulekg_widgets.engine.operators.recorded import Unknown
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 
 
 class Member(NamedTuple):
@@ -243,12 +241,6 @@ class Axes:
                 if any(a.frozen is None and a.size > 1 for term in self.inference.dims(node) for a in atoms(term)):
                     free += node.numel()
         return free / total if total else 1.0
-
-    def verify(self, *args: Any, **options: Any) -> Verification:
-        """Prove the free axes by permutation; see `modulekg_widgets.engine.axes.verify.verify`."""
-        from modulekg_widgets.engine.axes.verify import verify
-
-        return verify(self, *args, **options)
 
     def __repr__(self) -> str:
         unknown = f", {len(self.unknown)} unknown operators" if self.unknown else ""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from modulekg_widgets.engine.axes.algebra import (
-    ONE,
     PRODUCT,
     SUM,
     Algebra,
-    Reason,
     Term,
     atoms,
     find,
@@ -19,21 +16,21 @@ from modulekg_widgets.engine.axes.algebra import (
     reordered,
     total,
 )
-from modulekg_widgets.engine.errors import UnknownNameError, shown
-from modulekg_widgets.engine.operators.user_operators import user_operators
+from modulekg_widgets.engine.axes.index_buffers import IndexBuffers
+from modulekg_widgets.engine.operators.arguments import OperatorCall
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
-
-if TYPE_CHECKING:
-    from modulekg_widgets.engine.axes.index_buffers import IndexBuffers
 
 Dims = list[Term]
 
 
-class Call:
-    """One call as its rule sees it; tensors are `DataNode`s, their dimensions are lists of terms."""
+class Call(OperatorCall):
+    """One call as its rule sees it; tensors are `DataNode`s, their dimensions are lists of terms.
 
-    __slots__ = ("_algebra", "_dims", "_indices", "_roles", "operator")
+    Of a user's operator that is like another one it reads as a call of that one, which is what its rule knows.
+    """
+
+    __slots__ = ("_algebra", "_dims", "_indices", "_roles")
 
     def __init__(
         self,
@@ -43,53 +40,11 @@ class Call:
         roles: dict[Term, str],
         indices: IndexBuffers | None = None,
     ) -> None:
-        self.operator = operator
+        super().__init__(operator)
         self._algebra = algebra
         self._dims = dims
         self._roles = roles
         self._indices = indices
-
-    # ---------------------------------------------------------- arguments
-
-    def __getitem__(self, name: str) -> Any:
-        """The argument of that name in the operator's schema, or its default."""
-        operator = self.operator
-        if name in operator.kwargs:
-            return operator.kwargs[name]
-        known = _schema_arguments(operator.overload).get(name)
-        if known is None:
-            raise UnknownNameError(f"{operator.overload._schema} has no argument {shown(name)!r}: its rule asks for it")
-        position, default = known
-        return operator.args[position] if position < len(operator.args) else default
-
-    def has(self, name: str) -> bool:
-        """Whether the schema has an argument of that name."""
-        return name in _schema_arguments(self.operator.overload)
-
-    @property
-    def name(self) -> str:
-        """The operator's name without namespace, overload and the underscore of writing in place.
-
-        Of a user's operator that is like another one: the other one's, which is what its rule knows.
-        """
-        name = self.operator.name
-        user = user_operators.get(name)
-        return plain_name(name if user is None or user.like is None else user.like)
-
-    @property
-    def inputs(self) -> list[DataNode]:
-        """The tensors among the arguments, in order."""
-        return self.operator.inputs
-
-    @property
-    def results(self) -> list[DataNode]:
-        """The tensors that the call returned, in order."""
-        return nodes_in(self.operator.result)
-
-    @property
-    def output(self) -> DataNode:
-        """The first tensor that the call returned."""
-        return self.results[0]
 
     def is_read(self, node: DataNode) -> bool:
         """Whether anything is made of a result, or the model returns it."""
@@ -188,31 +143,6 @@ class Call:
         return index % count if count else 0
 
 
-@cache
-def _schema_arguments(overload: Any) -> dict[str, tuple[int, Any]]:
-    """The arguments of an operator by name, with position and default: reading a schema takes long."""
-    return {
-        argument.name: (position, argument.default_value if argument.has_default_value() else None)
-        for position, argument in enumerate(overload._schema.arguments)
-    }
-
-
 Rule = Callable[[Call], Any]
 rules: Registry[Rule] = Registry("axis rule")
 rule = rules.register
-
-
-def plain_name(name: str) -> str:
-    """`aten::relu_` as `relu`."""
-    short = name.rpartition("::")[2]
-    return short[:-1] if short.endswith("_") and not short.endswith("__") else short
-
-
-def nodes_in(value: Any) -> list[DataNode]:
-    """The nodes in a recorded structure, in order."""
-    if isinstance(value, DataNode):
-        return [value]
-    return [node for part in value for node in nodes_in(part)] if isinstance(value, list | tuple) else []
-
-
-__all__ = ["ONE", "Call", "Dims", "Reason", "Rule", "nodes_in", "plain_name", "rule", "rules"]

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.algebra import ATOM, SUM, Algebra, Term, atoms, find, flat
 from modulekg_widgets.engine.axes.attributes import changed_attributes
-from modulekg_widgets.engine.axes.call import Call, Dims, nodes_in
+from modulekg_widgets.engine.axes.call import Call, Dims
 from modulekg_widgets.engine.axes.expression import kept
 from modulekg_widgets.engine.axes.inference import find_rule
 from modulekg_widgets.engine.errors import CutError, UnknownPathError, nearest, shown
+from modulekg_widgets.engine.operators.recorded import nodes_in
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.algebra import Algebra, Term
-from modulekg_widgets.engine.axes.call import plain_name
+from modulekg_widgets.engine.operators.arguments import OperatorCall
+from modulekg_widgets.engine.operators.traits import traits_of
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.execution import constant_value
 
@@ -17,12 +18,6 @@ if TYPE_CHECKING:
     import torch
 
 Ints = NDArray[np.int64]
-# operators that read or write where an index says, with the name of that argument
-_PICKING = {"index": "indices", "index_put": "indices", "index_select": "index", "gather": "index",
-            "index_copy": "index", "index_add": "index", "index_fill": "index", "index_reduce": "index"}  # fmt: skip
-# operators after which the indices are still those of the buffer, in another shape
-_CARRYING = {"aten::alias", "aten::detach", "aten::clone", "aten::_to_copy", "aten::unsqueeze", "aten::squeeze",
-             "aten::expand", "aten::view", "aten::_unsafe_view", "aten::lift_fresh"}  # fmt: skip
 
 
 class IndexBuffers:
@@ -84,7 +79,7 @@ def _uses(node: DataNode) -> set[OperatorNode]:
         if now.is_output or now.previous is not None:
             return set()
         for operator in now.consumers:
-            if operator.name in _CARRYING:
+            if traits_of(operator.overload).keeps_indices:
                 waiting.extend(operator.outputs)
             elif _is_index(operator, now):
                 found.add(operator)
@@ -94,14 +89,14 @@ def _uses(node: DataNode) -> set[OperatorNode]:
 
 
 def _is_index(operator: OperatorNode, node: DataNode) -> bool:
-    name = _PICKING.get(plain_name(operator.name))
-    index = None if name is None else operator.arguments.get(name)
+    call, name = OperatorCall(operator), traits_of(operator.overload).index
+    index = call.get(name) if name else None
     given = index if isinstance(index, list | tuple) else [index]
     return any(each is node for each in given) and operator.inputs.count(node) == 1
 
 
 def source(node: DataNode) -> DataNode:
     """What the indices come from, through operators that only reshape them."""
-    while node.producer is not None and node.producer.name in _CARRYING and node.previous is None:
-        node = node.producer.inputs[0]
+    while node.producer is not None and traits_of(node.producer.overload).keeps_indices and node.previous is None:
+        node = OperatorCall(node.producer).inputs[0]
     return node

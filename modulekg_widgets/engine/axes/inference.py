@@ -24,14 +24,16 @@ from modulekg_widgets.engine.axes.algebra import (
     reordered,
     total,
 )
-from modulekg_widgets.engine.axes.call import Call, Dims, Rule, nodes_in, plain_name, rules
+from modulekg_widgets.engine.axes.call import Call, Dims, Rule, rules
 from modulekg_widgets.engine.axes.index_buffers import IndexBuffers
 from modulekg_widgets.engine.axes.liveness import live_operators
 from modulekg_widgets.engine.axes.triangles import tie_triangles
 from modulekg_widgets.engine.axes.unreached import unreached
-from modulekg_widgets.engine.operators.signature import signature_of
+from modulekg_widgets.engine.operators.recorded import Unknown, nodes_in
+from modulekg_widgets.engine.operators.signature import base_name, signature_of
+from modulekg_widgets.engine.operators.traits import is_tagged_pointwise, traits_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
-from modulekg_widgets.engine.tracing.dataflow import INPUT, PARAMETER, Dataflow, DataNode, OperatorNode, Unknown
+from modulekg_widgets.engine.tracing.dataflow import INPUT, PARAMETER, Dataflow, DataNode, OperatorNode
 
 log = logging.getLogger("modulekg_widgets")
 REMEDY = "register a rule with @mk.axis_rule({name!r}), or mk.axis_rule({name!r}, like='aten::…')"
@@ -259,19 +261,15 @@ def find_rule(overload: Any) -> Rule | None:
     if user is not None and user.like is not None:
         return rule_named(user.like)
     rule = rule_named(name)
-    return rules["aten::clone"] if rule is None and torch.Tag.pointwise in overload.tags else rule
+    return rules["aten::clone"] if rule is None and traits_of(overload).pointwise else rule
 
 
 def rule_named(name: str) -> Rule | None:
     """The rule of an operator by its name, as `aten::relu_`."""
-    namespace, plain = name.partition("::")[0], plain_name(name)
-    for candidate in (name, f"{namespace}::{plain}"):
+    for candidate in (name, base_name(name)):
         if candidate in rules:
             return rules[candidate]
-    # torch tags few of the operators that write in place; their namesakes tell
-    packet = getattr(getattr(torch.ops, namespace), plain, None)
-    namesakes = [] if packet is None else [getattr(packet, overload) for overload in packet.overloads()]
-    return rules["aten::clone"] if any(torch.Tag.pointwise in each.tags for each in namesakes) else None
+    return rules["aten::clone"] if is_tagged_pointwise(name) else None
 
 
 def holds_values(dtype: torch.dtype) -> bool:

@@ -4,34 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from modulekg_widgets.engine.axes import rules as _registered
 from modulekg_widgets.engine.axes.algebra import ONE, Term
-from modulekg_widgets.engine.axes.call import Call, Rule, rules
-from modulekg_widgets.engine.axes.inference import find_rule
+from modulekg_widgets.engine.axes.call import Call
+from modulekg_widgets.engine.operators import traits as kinds
+from modulekg_widgets.engine.operators.arguments import reading_of
+from modulekg_widgets.engine.operators.signature import plain_name
+from modulekg_widgets.engine.operators.traits import (
+    CONVOLUTION,
+    EMBEDDING,
+    LENGTH,
+    LINEAR,
+    RECURRENT,
+    Traits,
+    traits_of,
+)
 from modulekg_widgets.engine.tracing.dataflow import BUFFER, INPUT, PARAMETER, DataNode, OperatorNode
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.inference import Inference
-
-LINEAR, CONVOLUTION, EMBEDDING, RECURRENT = "linear", "convolution", "embedding", "recurrent"
-_ = _registered  # importing the rules registers them, and here they are told apart by their functions
-
-
-def _functions(*names: str) -> frozenset[Rule]:
-    return frozenset(rules[f"aten::{name}"] for name in names)
-
-
-VIEWS = _functions(
-    "view", "permute", "transpose", "t", "movedim", "squeeze", "unsqueeze", "expand", "repeat", "repeat_interleave",
-    "cat", "split", "slice", "select", "unbind", "constant_pad_nd", "as_strided",
-)  # fmt: skip
-REORDERINGS = _functions("permute", "transpose", "t", "movedim")
-POINTWISE = _functions("clone")
-PRODUCTS = _functions("mm", "addmm")
-CONVOLUTIONS = _functions("convolution")
-_KEEPS_A_WEIGHT = VIEWS | POINTWISE | _functions("_weight_norm_interface")
 
 Found = tuple[str, DataNode, Term, Term]  # kind, weight, and the terms on both sides
 Sources = tuple["Layer", ...]
@@ -70,7 +62,7 @@ class Layers:
         self.inference = inference
         self.at: dict[int, list[Layer]] = {}  # by the index of the operator
         self._every: dict[tuple[int, str], Layer] = {}
-        self._rules = _rules_of(inference.graph.operators)
+        self._traits = [traits_of(operator.overload) for operator in inference.graph.operators]
         values = inference.graph.values
         # what is made of parameters and constants alone: the parameter that it is a form of, or None
         self._bare: dict[int, DataNode | None] = {
@@ -88,9 +80,13 @@ class Layers:
     def __len__(self) -> int:
         return len(self._every)
 
-    def rule(self, operator: OperatorNode) -> Rule | None:
-        """The axis rule of an operator, which says what family it belongs to."""
-        return self._rules[operator.index]
+    def traits(self, operator: OperatorNode) -> Traits:
+        """What an operator is known to do, of a user's operator what the one does that it is like."""
+        return self._traits[operator.index]
+
+    def name(self, operator: OperatorNode) -> str:
+        """The plain name of an operator, or of the one that it is like."""
+        return plain_name(reading_of(operator.overload).overload._schema.name)
 
     def call(self, operator: OperatorNode) -> Call:
         """An operator's call with its arguments by name."""
@@ -103,7 +99,7 @@ class Layers:
 
     def owner(self, operator: OperatorNode) -> str:
         """The module of a normalisation: that of what it has learnt or counted, else the one that called it."""
-        own = (node.label for node in operator.inputs[1:] if node.kind in (PARAMETER, BUFFER))
+        own = (node.label for node in self.call(operator).inputs[1:] if node.kind in (PARAMETER, BUFFER))
         return next((owner_and_attribute(label)[0] for label in own), operator.module)
 
     def sources(self) -> list[Sources | None]:
@@ -121,10 +117,9 @@ class Layers:
     # ---------------------------------------------------------- following
 
     def _follow(self, operator: OperatorNode) -> None:
-        rule = self._rules[operator.index]
-        finder = _FINDERS.get(rule)  # type: ignore[arg-type]
-        if finder is not None:
-            found = finder(self, operator)
+        traits = self._traits[operator.index]
+        if traits.layer:
+            found = _FINDERS[traits.layer](self, self.call(operator))
             if found:
                 self.at[operator.index] = [self._layer(operator, entry) for entry in found]
                 return
@@ -133,7 +128,7 @@ class Layers:
             if node.index not in bare:
                 return
         kept = None
-        if rule in _KEEPS_A_WEIGHT:
+        if traits.moves or traits.pointwise or traits.normalizes == LENGTH:
             forms = [form for node in operator.inputs if (form := bare[node.index]) is not None]
             kept = max(forms, key=DataNode.numel, default=None)
         for node in operator.outputs:
@@ -169,8 +164,8 @@ class Layers:
 
     # ------------------------------------------------- one finder a family
 
-    def _of_product(self, operator: OperatorNode) -> list[Found]:
-        left, right = operator.inputs[-2:]
+    def _of_product(self, call: Call) -> list[Found]:
+        left, right = call.inputs[-2:]
         if left.dim() < 2 or right.dim() < 2:
             return []
         weight = self.weight(right)
@@ -183,41 +178,41 @@ class Layers:
             return [(LINEAR, weight, into, out)]
         return []
 
-    def _of_matrix_and_vector(self, operator: OperatorNode) -> list[Found]:
-        matrix, _ = operator.inputs[-2:]
+    def _of_matrix_and_vector(self, call: Call) -> list[Found]:
+        matrix, _ = call.inputs[-2:]
         weight = self.weight(matrix)
         out, into = self._dims(matrix)
         return [] if weight is None else [(LINEAR, weight, into, out)]
 
-    def _of_linear(self, operator: OperatorNode) -> list[Found]:
-        node = operator.inputs[1]
+    def _of_linear(self, call: Call) -> list[Found]:
+        node = call.inputs[1]
         weight, dims = self.weight(node), self._dims(node)
         return [] if weight is None else [(LINEAR, weight, dims[-1], dims[0] if len(dims) > 1 else ONE)]
 
-    def _of_convolution(self, operator: OperatorNode) -> list[Found]:
-        x, node = operator.inputs[:2]
+    def _of_convolution(self, call: Call) -> list[Found]:
+        x, node = call.inputs[:2]
         weight = self.weight(node)
-        if weight is None or not operator.outputs or operator.outputs[0].dim() != x.dim():
+        if weight is None or call.output.dim() != x.dim():
             return []
         channels = x.dim() - (node.dim() - 2) - 1
-        return [(CONVOLUTION, weight, self._dims(x)[channels], self._dims(operator.outputs[0])[channels])]
+        return [(CONVOLUTION, weight, self._dims(x)[channels], self._dims(call.output)[channels])]
 
-    def _of_bilinear(self, operator: OperatorNode) -> list[Found]:
-        node = operator.inputs[1]
+    def _of_bilinear(self, call: Call) -> list[Found]:
+        node = call.inputs[1]
         weight, dims = self.weight(node), self._dims(node)
         return [] if weight is None else [(LINEAR, weight, dims[-2], dims[0])]
 
-    def _of_embedding(self, operator: OperatorNode) -> list[Found]:
-        node = operator.inputs[0]
+    def _of_embedding(self, call: Call) -> list[Found]:
+        node = call.inputs[0]
         weight = self.weight(node)
         if weight is None or node.dim() != 2:
             return []
         rows, width = self._dims(node)
         return [(EMBEDDING, weight, rows, width)]
 
-    def _of_recurrent(self, operator: OperatorNode) -> list[Found]:
+    def _of_recurrent(self, call: Call) -> list[Found]:
         found: list[Found] = []
-        for node in operator.inputs:
+        for node in call.inputs:
             weight = self.weight(node)
             if weight is not None and node.dim() == 2:
                 out, into = self._dims(node)
@@ -225,26 +220,15 @@ class Layers:
         return found
 
 
-_FINDERS: dict[Rule, Callable[[Layers, OperatorNode], list[Any]]] = {
-    **dict.fromkeys(PRODUCTS, Layers._of_product),
-    **dict.fromkeys(_functions("mv"), Layers._of_matrix_and_vector),
-    **dict.fromkeys(_functions("linear"), Layers._of_linear),
-    **dict.fromkeys([*CONVOLUTIONS, rules["torchvision::deform_conv2d"]], Layers._of_convolution),
-    **dict.fromkeys(_functions("_trilinear"), Layers._of_bilinear),
-    **dict.fromkeys(_functions("embedding", "embedding_bag"), Layers._of_embedding),
-    **dict.fromkeys(_functions("lstm", "gru", "mkldnn_rnn_layer"), Layers._of_recurrent),
+_FINDERS: dict[str, Callable[[Layers, Call], list[Found]]] = {
+    kinds.MATRIX_PRODUCT: Layers._of_product,
+    kinds.VECTOR_PRODUCT: Layers._of_matrix_and_vector,
+    LINEAR: Layers._of_linear,
+    CONVOLUTION: Layers._of_convolution,
+    kinds.BILINEAR: Layers._of_bilinear,
+    EMBEDDING: Layers._of_embedding,
+    RECURRENT: Layers._of_recurrent,
 }
-
-
-def _rules_of(operators: list[OperatorNode]) -> list[Rule | None]:
-    known: dict[int, Rule | None] = {}
-    found: list[Rule | None] = []
-    for operator in operators:
-        key = id(operator.overload)  # hashing an overload costs more than all the rest here
-        if key not in known:
-            known[key] = find_rule(operator.overload)
-        found.append(known[key])
-    return found
 
 
 def _merged(every: list[Sources | None]) -> Sources | None:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import logging
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from modulekg_widgets.engine.axes.algebra import Reason, Term, atoms
-from modulekg_widgets.engine.axes.call import plain_name
+from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.axes.verify import WRONG, verify
 from modulekg_widgets.engine.errors import TraceError
+from modulekg_widgets.engine.operators.signature import base_name
 from modulekg_widgets.engine.tracing.dataflow import OperatorNode
-
-if TYPE_CHECKING:
-    from modulekg_widgets.engine.axes.axis import Axes, Axis
 
 log = logging.getLogger("modulekg_widgets")
 # written by `python tests/axes/operator_samples.py --write`, from torch's operator samples and our own examples
@@ -26,11 +23,6 @@ REFUTED = "its indices may not change places, a permutation shows, though the ru
 def proved_operators() -> frozenset[str]:
     """The names of the operators, as `aten::relu`, whose axes held under permutation in every sample of torch's."""
     return frozenset(FILE.read_text(encoding="utf-8").split())
-
-
-def base_name(name: str) -> str:
-    """`aten::relu_` as `aten::relu`: what writes in place has the rule of its namesake."""
-    return f"{name.partition('::')[0]}::{plain_name(name)}"
 
 
 def unproved(axes: Axes) -> dict[Axis, OperatorNode]:

@@ -6,41 +6,20 @@ say; where nothing tells, the order says which half is read, and the axis keeps 
 
 from __future__ import annotations
 
-from modulekg_widgets.engine.axes.call import Call, plain_name
-from modulekg_widgets.engine.operators.user_operators import user_operators
-from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
+from modulekg_widgets.engine.axes.call import Call
+from modulekg_widgets.engine.operators.arguments import OperatorCall
+from modulekg_widgets.engine.operators.traits import MATRIX_PRODUCT, traits_of
+from modulekg_widgets.engine.tracing.dataflow import DataNode
 
-# per operator the argument of which a triangle is read, and the flag that says so, where there is one
-READERS: dict[str, tuple[str, str | None]] = {
-    "aten::linalg_pinv": ("self", "hermitian"),
-    "aten::linalg_matrix_rank": ("input", "hermitian"),
-    "aten::_linalg_eigh": ("A", None),
-    "aten::linalg_eigh": ("self", None),
-    "aten::linalg_eigvalsh": ("self", None),
-    "aten::linalg_cholesky": ("self", None),
-    "aten::linalg_cholesky_ex": ("self", None),
-    "aten::cholesky": ("self", None),
-    "aten::cholesky_inverse": ("self", None),
-    "aten::cholesky_solve": ("input2", None),
-    "aten::_cholesky_solve_helper": ("A", None),
-    "aten::linalg_ldl_factor": ("self", None),
-    "aten::linalg_ldl_factor_ex": ("self", None),
-    "aten::linalg_ldl_solve": ("LD", None),
-    "aten::linalg_solve_triangular": ("self", None),
-    "aten::triangular_solve": ("A", None),
-    "aten::linalg_matrix_sqrth": ("self", None),
-}
 TEXT = "only one triangle of the matrix is read, which the order of rows and columns tells"
 
 
 def tie_triangles(call: Call) -> None:
     """Make rows and columns of a matrix one axis where the operator, or the one that it is like, reads a triangle."""
-    name = call.operator.name
-    user = user_operators.get(name)
-    name = name if user is None or user.like is None else user.like
-    if name not in READERS:
+    triangle = traits_of(call.overload).triangle
+    if triangle is None:
         return
-    argument, flag = READERS[name]
+    argument, flag = triangle
     if flag is not None and not call[flag]:
         return
     matrix: DataNode = call[argument]
@@ -52,13 +31,7 @@ def tie_triangles(call: Call) -> None:
 
 # ------------------------------------------------------- symmetric as it is made
 
-_TRANSPOSE = {"t", "transpose", "swapaxes", "swapdims", "permute"}
-_COMMUTATIVE = {"add", "mul", "maximum", "minimum"}
-_ELEMENTWISE = _COMMUTATIVE | {"sub", "div", "neg", "abs", "exp", "relu", "clone", "detach", "_to_copy", "pow", "tanh",
-                               "sigmoid", "alias", "contiguous", "square", "sqrt"}  # fmt: skip
-_PRODUCTS = {"mm", "bmm", "matmul"}
-_KEEPING = {"linalg_inv_ex", "linalg_matrix_exp", "linalg_pinv"}  # what these make of a symmetric matrix is symmetric
-_MADE = {"eye", "diag_embed"}
+_MADE = ("eye", "diag_embed")
 
 
 def is_symmetric(node: DataNode) -> bool:
@@ -72,24 +45,23 @@ def is_symmetric(node: DataNode) -> bool:
         or node.shape[-1] != node.shape[-2]
     ):
         return False
-    name = plain_name(made.name)
-    given = made.inputs
-    if name in _MADE:
-        return _is_main_diagonal(made)
-    if name in _COMMUTATIVE and len(given) == 2 and _are_transposes(*given):
+    call, traits = OperatorCall(made), traits_of(made.overload)
+    given = call.inputs
+    if call.name in _MADE:
+        return _is_main_diagonal(call)
+    if traits.commutes and len(given) == 2 and _are_transposes(*given):
         return True
-    if name in _PRODUCTS:
-        return _are_transposes(*given[:2])
-    if name in _KEEPING:
-        return is_symmetric(given[0])
-    if name == "view" or name == "_unsafe_view":  # batches of matrices, put together otherwise
+    if traits.layer == MATRIX_PRODUCT and len(given) == 2:
+        return _are_transposes(*given)
+    if traits.asks_for_sizes:  # batches of matrices, put together otherwise
         return given[0].shape[-2:] == node.shape[-2:] and is_symmetric(given[0])
-    return name in _ELEMENTWISE and bool(given) and all(_is_alike(each) for each in given)
+    if not traits.pointwise:
+        return traits.keeps_symmetry and is_symmetric(given[0])
+    return traits.keeps_symmetry and bool(given) and all(_is_alike(each) for each in given)
 
 
-def _is_main_diagonal(made: OperatorNode) -> bool:
-    arguments = made.arguments
-    return not arguments.get("offset") and {arguments.get("dim1", -2), arguments.get("dim2", -1)} == {-2, -1}
+def _is_main_diagonal(call: OperatorCall) -> bool:
+    return not call.get("offset") and {call.get("dim1", -2), call.get("dim2", -1)} == {-2, -1}
 
 
 def _is_alike(node: DataNode) -> bool:
@@ -107,22 +79,23 @@ def _untransposed(node: DataNode) -> tuple[DataNode, bool]:
     """The value below the transpositions of the last two dimensions, and whether their number is odd."""
     odd = False
     while (made := node.producer) is not None and node.previous is None:
-        name = plain_name(made.name)
-        if name in _TRANSPOSE and _exchanges_last(made):
-            odd = not odd
-        elif not (name in ("alias", "expand", "view", "_unsafe_view", "detach") and made.inputs[0].shape == node.shape):
+        call, traits = OperatorCall(made), traits_of(made.overload)
+        above = call.inputs[0] if call.inputs else None
+        if above is None:
             break
-        node = made.inputs[0]
+        if traits.reorders and _exchanges_last(call):
+            odd = not odd
+        elif not ((traits.copies or traits.asks_for_sizes) and above.shape == node.shape):
+            break
+        node = above
     return node, odd
 
 
-def _exchanges_last(made: OperatorNode) -> bool:
-    count, arguments = made.inputs[0].dim(), made.arguments
+def _exchanges_last(call: OperatorCall) -> bool:
+    count = call.inputs[0].dim()
     if count < 2:
         return False
-    if plain_name(made.name) == "permute":
-        return [at % count for at in arguments["dims"]] == [*range(count - 2), count - 1, count - 2]
-    if plain_name(made.name) == "t":
-        return count == 2
-    pair = [arguments[name] for name in arguments if name in ("dim0", "dim1", "axis0", "axis1")]
-    return {at % count for at in pair} == {count - 2, count - 1}
+    if call.has("dims"):
+        return [at % count for at in call["dims"]] == [*range(count - 2), count - 1, count - 2]
+    pair = [call[name] for name in ("dim0", "dim1", "axis0", "axis1") if call.has(name)]
+    return {at % count for at in pair} == {count - 2, count - 1} if pair else call.name == "t" and count == 2

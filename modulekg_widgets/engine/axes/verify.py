@@ -10,12 +10,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from modulekg_widgets.engine.axes.algebra import Term
+from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.axes.expression import rearranged
 from modulekg_widgets.engine.axes.inference import holds_values
 from modulekg_widgets.engine.axes.precision import BatchNormByHand, In, State, cast, rescaled
@@ -28,10 +30,6 @@ from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
 from modulekg_widgets.engine.tracing.dataflow import ATTRIBUTE, DataNode
 from modulekg_widgets.engine.tracing.plain_tensors import put_tables
 from modulekg_widgets.engine.tracing.state import on_stage
-
-if TYPE_CHECKING:
-    from modulekg_widgets.engine.axes.algebra import Term
-    from modulekg_widgets.engine.axes.axis import Axes, Axis
 
 log = logging.getLogger("modulekg_widgets")
 Tensor = torch.Tensor

@@ -8,41 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
+from modulekg_widgets.engine.operators.arguments import OperatorCall
 
-
-class Arguments:
-    """The arguments of a recorded call by the names in a schema, and its first result."""
-
-    def __init__(self, operator: OperatorNode, name: str, schema: Any) -> None:
-        self.name = name
-        names = [argument.name for argument in schema.arguments]
-        given = dict(zip(names, operator.args, strict=False)) | operator.kwargs
-        defaults = {argument.name: argument.default_value for argument in schema.arguments}
-        self._values: dict[str, Any] = {**defaults, **given}
-        results = nodes_in(operator.result)
-        self.input = operator.inputs[0]
-        self.output = results[0] if results else self.input
-
-    def __getitem__(self, name: str) -> Any:
-        return self._values[name]
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """The argument, or `default` when the operator has none of this name."""
-        return self._values.get(name, default)
-
-
-Formula = Callable[[Arguments], "float | None"]
+Formula = Callable[[OperatorCall], "float | None"]
 F = TypeVar("F", bound=Formula)
-
-
-def nodes_in(value: Any) -> list[DataNode]:
-    """The nodes in an argument or a result of an operator."""
-    if isinstance(value, DataNode):
-        return [value]
-    return [node for part in value for node in nodes_in(part)] if isinstance(value, list | tuple) else []
 
 
 def _aten(names: str) -> list[str]:
@@ -119,52 +90,52 @@ def _formula(*names: str, pairs: bool = False) -> Callable[[F], F]:
 
 
 @_formula(*_aten("mv addmv dot vdot"), pairs=True)
-def _with_vector(call: Arguments) -> float:
-    return 2 * call.get("mat", call.input).numel()
+def _with_vector(call: OperatorCall) -> float:
+    return 2 * call.get("mat", call.inputs[0]).numel()
 
 
 @_formula("aten::addr", pairs=True)
-def _outer_product(call: Arguments) -> float:
+def _outer_product(call: OperatorCall) -> float:
     return 2 * call.output.numel()
 
 
 @_formula(*_aten("_int_mm _addmm_activation addbmm _grouped_mm _weight_int8pack_mm"), pairs=True)
-def _matrices(call: Arguments) -> float:
-    left = call.get("mat1", call.get("batch1", call.input))
+def _matrices(call: OperatorCall) -> float:
+    left = call.get("mat1", call.get("batch1", call.inputs[0]))
     return 2 * left.numel() * call.output.shape[-1]
 
 
 @_formula(*_aten("linear matmul"), pairs=True)
-def _with_rows(call: Arguments) -> float:
-    return 2 * call.output.numel() * call.input.shape[-1]
+def _with_rows(call: OperatorCall) -> float:
+    return 2 * call.output.numel() * call.inputs[0].shape[-1]
 
 
 @_formula("aten::_trilinear", pairs=True)
-def _trilinear(call: Arguments) -> float:
+def _trilinear(call: OperatorCall) -> float:
     # nn.Bilinear: the first input with the weight, then what that gave with the second input
     batch, left, right = call["i1"].shape[0], call["i1"].shape[-1], call["i3"].shape[-1]
     return 2 * batch * call["i2"].shape[0] * right * (left + 1)
 
 
 @_formula(*_aten("mkldnn_convolution miopen_convolution _conv_depthwise2d conv1d conv2d conv3d"), pairs=True)
-def _convolution(call: Arguments) -> int:
+def _convolution(call: OperatorCall) -> int:
     return 2 * call.output.numel() * math.prod(call["weight"].shape[1:])
 
 
 @_formula("torchvision::deform_conv2d", pairs=True)
-def _deformed_convolution(call: Arguments) -> float:
+def _deformed_convolution(call: OperatorCall) -> float:
     batch, _, height, width = call.output.shape
-    samples = batch * height * width * call.input.shape[1] * math.prod(call["weight"].shape[2:])
+    samples = batch * height * width * call.inputs[0].shape[1] * math.prod(call["weight"].shape[2:])
     return _convolution(call) + 8 * samples  # each sample is read between four points
 
 
 @_formula(*_aten("_cdist_forward _euclidean_dist"))
-def _distances(call: Arguments) -> float:
-    return 3 * call.output.numel() * call.input.shape[-1]
+def _distances(call: OperatorCall) -> float:
+    return 3 * call.output.numel() * call.inputs[0].shape[-1]
 
 
 @_formula(*_aten("_embedding_bag _embedding_bag_forward_only"))
-def _embedding_bag(call: Arguments) -> float:
+def _embedding_bag(call: OperatorCall) -> float:
     return call["indices"].numel() * call["weight"].shape[1]
 
 
@@ -175,21 +146,21 @@ def _embedding_bag(call: Arguments) -> float:
     "native_batch_norm cudnn_batch_norm miopen_batch_norm _native_batch_norm_legit _batch_norm_with_update"
     " _native_batch_norm_legit_functional _native_batch_norm_legit_no_training _batch_norm_no_update"
 ))  # fmt: skip
-def _batch_norm(call: Arguments) -> float:
+def _batch_norm(call: OperatorCall) -> float:
     """With running statistics a scale and a shift, which hold weight and bias; else as any normalisation."""
     fixed = call.name.endswith(("no_training", "no_update")) or call.get("training") is False
-    return 2 * call.input.numel() if fixed else _normalisation(call)
+    return 2 * call.inputs[0].numel() if fixed else _normalisation(call)
 
 
 @_formula(*_aten("native_layer_norm native_group_norm layer_norm group_norm"))
-def _normalisation(call: Arguments) -> int:
+def _normalisation(call: OperatorCall) -> int:
     """Sum, subtract, square, sum, scale, then the weight and the bias."""
-    return call.input.numel() * (5 + sum(call.get(name) is not None for name in ("weight", "bias")))
+    return call.inputs[0].numel() * (5 + sum(call.get(name) is not None for name in ("weight", "bias")))
 
 
 @_formula("aten::_fused_rms_norm")
-def _rms_norm(call: Arguments) -> float:
-    return call.input.numel() * (3 + (call["weight"] is not None))
+def _rms_norm(call: OperatorCall) -> float:
+    return call.inputs[0].numel() * (3 + (call["weight"] is not None))
 
 
 # ------------------------------------------------------- windows and interpolation
@@ -199,7 +170,7 @@ def _rms_norm(call: Arguments) -> float:
     "avg_pool1d avg_pool2d avg_pool3d max_pool1d max_pool2d max_pool3d max_pool2d_with_indices"
     " max_pool3d_with_indices mkldnn_max_pool2d mkldnn_max_pool3d fractional_max_pool2d fractional_max_pool3d"
 ))  # fmt: skip
-def _pool(call: Arguments) -> float:
+def _pool(call: OperatorCall) -> float:
     kernel = call["kernel_size"]
     spatial = int(call.name.partition("pool")[2][0])
     return call.output.numel() * math.prod(kernel if len(kernel) == spatial else kernel * spatial)
@@ -209,59 +180,59 @@ def _pool(call: Arguments) -> float:
     "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d"
     " adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d"
 ))  # fmt: skip
-def _adaptive_pool(call: Arguments) -> float:
+def _adaptive_pool(call: OperatorCall) -> float:
     spatial = len(call["output_size"])
-    sizes = zip(call.input.shape[-spatial:], call.output.shape[-spatial:], strict=True)
+    sizes = zip(call.inputs[0].shape[-spatial:], call.output.shape[-spatial:], strict=True)
     return call.output.numel() * math.prod(-(-before // after) for before, after in sizes)
 
 
 @_formula(*_aten("grid_sampler_2d grid_sampler_3d cudnn_grid_sampler"))
-def _grid_sampler(call: Arguments) -> float:
+def _grid_sampler(call: OperatorCall) -> float:
     dims = call["grid"].shape[-1]
-    taps = {0: 2**dims, 1: 1, 2: 4**dims}[call.get("interpolation_mode", 0)]
-    return call.output.numel() * (2 * taps - 1 if taps > 1 else 0)
+    points = {0: 2**dims, 1: 1, 2: 4**dims}[call.get("interpolation_mode", 0)]
+    return call.output.numel() * (2 * points - 1 if points > 1 else 0)
 
 
 @_formula(*_aten("_upsample_bilinear2d_aa _upsample_bicubic2d_aa"))
-def _smooth_resize(call: Arguments) -> float:
-    """First along the width, then along the height; the taps grow with the step."""
-    (height, width), (new_height, new_width) = call.input.shape[-2:], call.output.shape[-2:]
+def _smooth_resize(call: OperatorCall) -> float:
+    """First along the width, then along the height; more points count where the step is larger."""
+    (height, width), (new_height, new_width) = call.inputs[0].shape[-2:], call.output.shape[-2:]
     support = 2 if "bilinear" in call.name else 4
     across, down = (math.ceil(support * max(a / b, 1.0)) for a, b in ((width, new_width), (height, new_height)))
-    planes = math.prod(call.input.shape[:-2])
+    planes = math.prod(call.inputs[0].shape[:-2])
     return planes * new_width * (height * (2 * across - 1) + new_height * (2 * down - 1))
 
 
 @_formula("torchvision::roi_align")
-def _roi_align(call: Arguments) -> float | None:
+def _roi_align(call: OperatorCall) -> float | None:
     ratio = call["sampling_ratio"]
     return call.output.numel() * ratio**2 * 8 if ratio > 0 else None  # else it depends on the boxes
 
 
 @_formula("aten::affine_grid_generator")
-def _affine_grid(call: Arguments) -> float:
-    return call.output.numel() * (2 * call.input.shape[-1] - 1)
+def _affine_grid(call: OperatorCall) -> float:
+    return call.output.numel() * (2 * call.inputs[0].shape[-1] - 1)
 
 
 # ---------------------------------------------------- accumulating, sorting, searching
 
 
 @_formula(*_aten("index_add scatter_add scatter_reduce index_reduce _unsafe_masked_index_put_accumulate"))
-def _accumulate(call: Arguments) -> float:
+def _accumulate(call: OperatorCall) -> float:
     return call.get("source", call.get("src", call.get("values"))).numel()
 
 
 @_formula(*_aten("sort msort argsort _unique _unique2 unique_dim"))
-def _sort(call: Arguments) -> float:
+def _sort(call: OperatorCall) -> float:
     """n log2(n) comparisons of each row."""
-    shape = call.input.shape or (1,)
+    shape = call.inputs[0].shape or (1,)
     whole = "unique" in call.name
-    length = call.input.numel() if whole else shape[0 if call.name == "aten::msort" else call.get("dim", -1)]
-    return call.input.numel() * math.ceil(math.log2(max(length, 2)))
+    length = call.inputs[0].numel() if whole else shape[0 if call.name == "msort" else call.get("dim", -1)]
+    return call.inputs[0].numel() * math.ceil(math.log2(max(length, 2)))
 
 
 @_formula(*_aten("searchsorted bucketize isin"))
-def _search(call: Arguments) -> float:
+def _search(call: OperatorCall) -> float:
     among = call.get("sorted_sequence", call.get("boundaries", call.get("test_elements")))
     return call.output.numel() * math.ceil(math.log2(among.shape[-1] + 1))
 
@@ -270,11 +241,11 @@ def _search(call: Arguments) -> float:
 
 
 @_formula(*_aten("_fft_c2c _fft_r2c _fft_c2r"))
-def _fft(call: Arguments) -> float:
+def _fft(call: OperatorCall) -> float:
     """5 n log2(n) for n complex numbers, half of it where one side is real, as FFTW reports its speed."""
-    whole = call.output if call.name == "aten::_fft_c2r" else call.input
+    whole = call.output if call.name == "_fft_c2r" else call.inputs[0]
     length = math.prod(whole.shape[dim] for dim in call["dim"])
-    return (5 if call.name == "aten::_fft_c2c" else 2.5) * whole.numel() * math.log2(max(length, 2))
+    return (5 if call.name == "_fft_c2c" else 2.5) * whole.numel() * math.log2(max(length, 2))
 
 
 _CUBIC = {"linalg_inv_ex": 2, "_linalg_det": 2 / 3, "_linalg_slogdet": 2 / 3, "linalg_lu_factor_ex": 2 / 3,
@@ -282,14 +253,14 @@ _CUBIC = {"linalg_inv_ex": 2, "_linalg_det": 2 / 3, "_linalg_slogdet": 2 / 3, "l
 
 
 @_formula(*(f"aten::{name}" for name in _CUBIC))
-def _factorisation(call: Arguments) -> float:
+def _factorisation(call: OperatorCall) -> float:
     """The leading term for a matrix of n rows, and 2 n² for each right-hand side."""
-    size = call.input.shape[-1]
+    size = call.inputs[0].shape[-1]
     right_hand = call.get("B")
     solving = 2 * size * right_hand.numel() if right_hand is not None else 0
-    return _CUBIC[call.name.partition("::")[2]] * size**2 * call.input.numel() / max(size, 1) + solving
+    return _CUBIC[call.name] * size**2 * call.inputs[0].numel() / max(size, 1) + solving
 
 
 @_formula("aten::linalg_solve_triangular")
-def _triangular(call: Arguments) -> float:
-    return call.input.shape[-1] * call["B"].numel()
+def _triangular(call: OperatorCall) -> float:
+    return call.inputs[0].shape[-1] * call["B"].numel()

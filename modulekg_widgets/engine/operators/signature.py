@@ -73,6 +73,24 @@ class Signature:
         return not self.writes and not self.writes_named
 
 
+def plain_name(name: str) -> str:
+    """`aten::relu_` as `relu`."""
+    return base_name(name).rpartition("::")[2]
+
+
+def base_name(name: str) -> str:
+    """`aten::relu_` as `aten::relu`: what writes in place is, but for that, its namesake."""
+    return name[:-1] if name.endswith("_") and not name.endswith("__") else name
+
+
+def overloads_of(name: str) -> list[Any]:
+    """The overloads of an operator by its name, without those that write into results that are given."""
+    namespace, _, operator = name.partition("::")
+    packet = getattr(getattr(torch.ops, namespace), operator, None) if namespace and operator else None
+    every = [] if packet is None else [getattr(packet, overload) for overload in packet.overloads()]
+    return [each for each in every if not any(argument.is_out for argument in each._schema.arguments)]
+
+
 @cache
 def signature_of(overload: Any) -> Signature:
     """The facts about an overload, read from its schema once."""

@@ -1,9 +1,9 @@
-"""What a user tells of an operator of their own: its shape, its value and its cost."""
+"""What users say of operators of their own: shape, value and cost, and which operator one is like."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -17,7 +17,8 @@ class UserOperator:
     value: Callable[..., Any] | None = None
     flops: Callable[..., int] | None = None
     like: str | None = None  # the operator that this one behaves as
-    home: str | None = None  # the module that told of it
+    home: str | None = None  # the module that registered it
+    args: Mapping[str, str] = field(default_factory=dict)  # arguments of `like` by other names here: theirs → own
 
     def run(self, func: Any, args: list[Any], kwargs: dict[str, Any], on_meta: bool) -> Any:
         """Run by the user's function where there is one, else by the operator itself.

@@ -12,7 +12,7 @@ from modulekg_widgets.engine.tracing.dataflow import DataNode
 Tensor = torch.Tensor
 
 
-class Arguments:
+class ArgumentRecorder:
     """One pass over the arguments of a call: what is recorded, and what tells layouts apart."""
 
     __slots__ = ("key", "known", "node", "nodes", "recorded")

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.hierarchy import is_script, module_state
+from modulekg_widgets.engine.operators.arguments import own_arguments
+from modulekg_widgets.engine.operators.cost import operator_flops
+from modulekg_widgets.engine.operators.recorded import Unknown, Value
+from modulekg_widgets.engine.tracing.flops import Flops, count_flops
+from modulekg_widgets.engine.tracing.outputs import following_outputs
 from modulekg_widgets.engine.tracing.source import Source
-
-if TYPE_CHECKING:
-    from modulekg_widgets.engine.tracing.flops import Flops
 
 INPUT, PARAMETER, BUFFER, CONSTANT, RESULT = "input", "parameter", "buffer", "constant", "result"
 ATTRIBUTE = "attribute"  # a tensor of the model that is neither parameter nor buffer
@@ -31,7 +33,7 @@ class Storage:
         self.written = -1
 
 
-class DataNode:
+class DataNode(Value):
     """One tensor of the forward pass; writing in place makes a new one, whose `previous` is the tensor before."""
 
     __slots__ = (
@@ -55,7 +57,7 @@ class DataNode:
         self.storage = storage
         self.stamp = len(graph.operators) - 1  # of the last operator that it has seen
         self.tensor: torch.Tensor | None = None  # of what the model holds: the real tensor
-        self.value: torch.Tensor | None = None  # filled by Dataflow.forward
+        self.value: torch.Tensor | None = None  # filled by DataflowGraph.forward
         graph.values.append(self)
 
     @property
@@ -89,15 +91,6 @@ class DataNode:
     def nbytes(self) -> int:
         """The size of the tensor in bytes."""
         return self.numel() * self.dtype.itemsize
-
-    def dim(self) -> int:
-        return len(self.shape)
-
-    def numel(self) -> int:
-        count = 1
-        for size in self.shape:
-            count *= size
-        return count
 
     def cut_analysis(self, index: Sequence[int], dim: int = 0) -> Any:
         """What else must change when the positions `index` of dimension `dim` go; nothing is changed."""
@@ -135,9 +128,7 @@ class OperatorNode:
     @property
     def arguments(self) -> dict[str, Any]:
         """All arguments of the call by their names in the operator's schema, as `stride` and `groups`."""
-        known = self.overload._schema.arguments
-        given = {**{each.name: value for each, value in zip(known, self.args, strict=False)}, **self.kwargs}
-        return {each.name: given.get(each.name, each.default_value) for each in known}
+        return own_arguments(self.overload, self.args, self.kwargs)
 
     @property
     def where(self) -> str:
@@ -155,8 +146,6 @@ class OperatorNode:
 
     def flops(self) -> int | None:
         """Floating-point operations of this call, a multiply-add counted as 2; None when no formula is known."""
-        from modulekg_widgets.engine.tracing.flops import operator_flops
-
         return operator_flops(self)
 
 
@@ -222,8 +211,6 @@ class ModuleNode:
 
     def flops(self) -> Flops:
         """The cost of what ran in this module and below."""
-        from modulekg_widgets.engine.tracing.flops import count_flops
-
         return count_flops(self.operators)
 
     def __repr__(self) -> str:
@@ -266,16 +253,6 @@ class Values(list[DataNode]):
         raise UnknownPathError(f"no value {shown(key)!r}: {nearest(key, (node.name for node in self))}")
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """A call that no rule or formula knows, or that made shapes or Python values of data."""
-
-    operator: str
-    module: str
-    source: str
-    remedy: str = field(default="", repr=False)
-
-
 class Dataflow:
     """What one forward pass did, as `DataNode`s, `OperatorNode`s and `ModuleNode`s in the order they came."""
 
@@ -308,8 +285,6 @@ class Dataflow:
     @cached_property
     def following(self) -> dict[str, DataNode]:
         """The outputs that do not count, by name: they follow a cut, the others keep their shape."""
-        from modulekg_widgets.engine.tracing.outputs import following_outputs
-
         return following_outputs(self.result, self.wanted)
 
     @property
@@ -335,15 +310,7 @@ class Dataflow:
 
     def flops(self) -> Flops:
         """The cost of the forward pass; `.unknown` lists the operators that have no formula."""
-        from modulekg_widgets.engine.tracing.flops import count_flops
-
         return count_flops(self.operators)
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the recorded operators on real inputs and fill `value` of every node; gives the outputs' values."""
-        from modulekg_widgets.engine.tracing.execution import fill_values
-
-        return fill_values(self, args, kwargs)
 
     def cut_analysis(self, what: Any, index: Sequence[int], dim: int = 0) -> Any:
         raise NotImplementedError  # engine/axes knows

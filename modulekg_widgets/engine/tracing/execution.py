@@ -10,6 +10,7 @@ import torch
 
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, shown
 from modulekg_widgets.engine.identity.hierarchy import module_state
+from modulekg_widgets.engine.operators.traits import traits_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.torch_runtime.inputs import input_tensors
 from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_leaves
@@ -19,10 +20,6 @@ from modulekg_widgets.engine.tracing.state import own_tensors
 
 Tensor = torch.Tensor
 LARGEST_CONSTANT = 1 << 22  # elements
-# these write the running statistics that they are given, and their schema does not say so
-_WRITES_BUFFERS = {"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"}
-
-
 Devices = Callable[[torch.device], torch.device]
 
 
@@ -97,13 +94,13 @@ def fill_values(graph: Dataflow, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     """
     if graph.error is not None:
         raise TraceError("the graph ends where its forward pass stopped: trace with inputs that go through", graph)
-    values = _Run(graph, args, kwargs).values_of_all()
+    values = _ForwardReplay(graph, args, kwargs).values_of_all()
     for node in graph.values:
         node.value = values[node]
     return with_leaves(graph.result, DataNode, values.__getitem__)
 
 
-class _Run:
+class _ForwardReplay:
     """One pass over the operators, on tensors that share memory as those of the model do."""
 
     def __init__(self, graph: Dataflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -174,7 +171,8 @@ class _Run:
         for previous in versions.values():
             for node in self.sharing.pop(_address(self.values[previous]), ()):
                 self.before[node] = self.values[node].clone()
-        results = run(operator, self._copy if operator.name in _WRITES_BUFFERS else self._value, self._device)
+        value_of = self._copy if traits_of(operator.overload).writes_buffers else self._value
+        results = run(operator, value_of, self._device)
         for node, previous in versions.items():
             self._take(node, self.values[previous])
         traced = [node for _, node in leaves(operator.result, DataNode)]

@@ -1,34 +1,27 @@
-"""The cost of a forward pass in floating-point operations, a multiply-add counted as 2."""
+"""The cost of a forward pass in floating-point operations: the sums over its operators."""
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from functools import cache
-from typing import Any
+from collections.abc import Iterable
+from typing import Protocol
 
-import torch
-from torch.utils.flop_counter import flop_registry
+from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.operators.cost import flops_and_kind
+from modulekg_widgets.engine.operators.recorded import RecordedCall, Unknown
 
-from modulekg_widgets.engine.errors import TraceError, shown
-from modulekg_widgets.engine.operators.formulas import (
-    FREE,
-    PER_INPUT,
-    PER_OUTPUT,
-    Arguments,
-    formulas,
-    multiply_adds,
-    nodes_in,
-)
-from modulekg_widgets.engine.operators.signature import signature_of
-from modulekg_widgets.engine.operators.user_operators import user_operators
-from modulekg_widgets.engine.torch_runtime.structure import with_leaves
-from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode, Unknown
-
-log = logging.getLogger("modulekg_widgets")
 REMEDY = "tell its cost with mk.axis_rule({name!r}, flops=lambda *args: …), or name a like operator"
-Count = Callable[[OperatorNode], "float | None"]
+
+
+class CallInModule(RecordedCall, Protocol):
+    """A call of an operator that a module made."""
+
+    module: str
+
+    @property
+    def name(self) -> str: ...
+
+    def record(self, remedy: str = "") -> Unknown: ...
 
 
 class Flops(int):
@@ -59,14 +52,14 @@ class Flops(int):
         return "\n".join(lines)
 
 
-def count_flops(operators: Iterable[OperatorNode]) -> Flops:
+def count_flops(operators: Iterable[CallInModule]) -> Flops:
     """The sums over the operators."""
     total = macs = 0
     by_operator: dict[str, int] = defaultdict(int)
     by_module: dict[str, int] = defaultdict(int)
     unknown = []
     for operator in operators:
-        found, pairs = _cost(operator)
+        found, pairs = flops_and_kind(operator)
         if found is None:
             unknown.append(operator.record(REMEDY.format(name=operator.name)))
             continue
@@ -97,109 +90,3 @@ def _readable(count: int) -> str:
         if count >= 1000**power:
             return f"{count / 1000**power:.2f} {prefix}"
     return f"{int(count)} "
-
-
-def operator_flops(operator: OperatorNode) -> int | None:
-    """The cost of one call, None when no formula is known."""
-    return _cost(operator)[0]
-
-
-def _cost(operator: OperatorNode) -> tuple[int | None, bool]:
-    """The cost of a call, and whether it is made of multiply-adds."""
-    overload = operator.overload
-    user = user_operators.get(operator.name)
-    if user is not None and user.flops is not None:
-        return _told_by_user(user.flops, operator), False
-    if user is not None and user.like is not None:
-        overload = _overload_of(user.like)
-    count, pairs = _way_to_count(overload)
-    try:
-        found = count(operator)
-    except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError):
-        log.debug("the formula of %s failed", operator.where, exc_info=True)
-        found = None
-    return (None if found is None else round(found)), pairs
-
-
-def _told_by_user(flops: Callable[..., int], operator: OperatorNode) -> int:
-    try:
-        return int(flops(*operator.args, **operator.kwargs))
-    except Exception as error:
-        raise TraceError(
-            f"the flops function of {operator.where} raised {type(error).__name__}: {shown(str(error), 300)}; it gets "
-            "the operator's arguments, with nodes that have a shape in the tensors' places, and returns a number"
-        ) from error
-
-
-@cache
-def _way_to_count(overload: Any) -> tuple[Count, bool]:
-    """How to count the calls of an overload, and whether they are made of multiply-adds."""
-    name, twin = _functional(overload)
-    tags = {*overload.tags, *twin.tags}
-    if name in FREE or _moves_nothing(overload, tags):
-        return _nothing, False
-    if name in PER_OUTPUT:
-        return lambda operator: PER_OUTPUT[name] * _result(operator).numel(), False
-    if name in PER_INPUT:
-        return lambda operator: PER_INPUT[name] * operator.inputs[0].numel(), False
-    if name in formulas:
-        return lambda operator: formulas[name](Arguments(operator, name, overload._schema)), name in multiply_adds
-    if twin._overloadpacket in flop_registry:
-        return _by_torch(flop_registry[twin._overloadpacket]), True
-    if torch.Tag.pointwise in tags:
-        return lambda operator: _result(operator).numel(), False
-    if torch.Tag.reduction in tags:
-        return lambda operator: operator.inputs[0].numel(), False
-    return _unknown, False
-
-
-def _functional(overload: Any) -> tuple[str, Any]:
-    """For `relu_` the name and the overload of `relu`, which has the formula, and tags that the former lacks."""
-    full = overload._schema.name
-    if not full.endswith("_") or full.endswith("__"):
-        return full, overload
-    namespace, _, name = full[:-1].partition("::")
-    packet = getattr(getattr(torch.ops, namespace), name, None)
-    return full[:-1], getattr(packet, overload._overloadname, overload)
-
-
-def _overload_of(name: str) -> Any:
-    namespace, _, operator = name.partition("::")
-    packet = getattr(getattr(torch.ops, namespace), operator)
-    overloads = [getattr(packet, overload) for overload in packet.overloads()]
-    return next((o for o in overloads if {torch.Tag.pointwise, torch.Tag.reduction} & {*o.tags}), overloads[0])
-
-
-def _moves_nothing(overload: Any, tags: set[torch.Tag]) -> bool:
-    """Views, their copies, and what makes a tensor of no tensor."""
-    signature = signature_of(overload)
-    view = signature.views is not None and signature.is_pure
-    makes = overload.namespace == "aten" and "Tensor" not in str(overload._schema).partition("->")[0]
-    return view or makes or torch.Tag.inplace_view in tags or torch.Tag.view_copy in tags
-
-
-def _nothing(operator: OperatorNode) -> float:
-    return 0
-
-
-def _unknown(operator: OperatorNode) -> None:
-    return None
-
-
-def _result(operator: OperatorNode) -> DataNode:
-    results = nodes_in(operator.result)
-    return results[0] if results else operator.inputs[0]
-
-
-def _by_torch(formula: Callable[..., int]) -> Count:
-    def count(operator: OperatorNode) -> int:
-        args, kwargs, result = with_leaves(
-            (list(operator.args), operator.kwargs, operator.result), DataNode, _without_data
-        )
-        return formula(*args, **kwargs, out_val=result)
-
-    return count
-
-
-def _without_data(node: DataNode) -> torch.Tensor:
-    return torch.empty(node.shape, dtype=node.dtype, device="meta")

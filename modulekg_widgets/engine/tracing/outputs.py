@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.operators.recorded import Value
 from modulekg_widgets.engine.torch_runtime.structure import entries, leaves
-from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 Wanted = Sequence[str | int]
 NEXT_CALL = {"past_key_values", "past_buckets_states", "cache_params", "mems"}  # what serves the next call
@@ -28,12 +28,12 @@ def wanted_outputs(outputs: Any) -> Wanted | None:
     return every
 
 
-def following_outputs(result: Any, wanted: Wanted | None) -> dict[str, DataNode]:
+def following_outputs(result: Any, wanted: Wanted | None) -> dict[str, Any]:
     """The outputs that do not count, by name: what is not wanted, by default what serves the next call or the inside.
 
     Raises `UnknownNameError` for a name or an index that the outputs do not have.
     """
-    named = [(_bare(name), node) for name, node in leaves(result, DataNode)]
+    named = [(_bare(name), node) for name, node in leaves(result, Value)]
     counts = set(output_names(result))
     if wanted is not None:
         counts = set().union(*(_meant(one, result, list(counts)) for one in wanted))
@@ -45,7 +45,7 @@ def following_outputs(result: Any, wanted: Wanted | None) -> dict[str, DataNode]
 
 def output_names(result: Any) -> list[str]:
     """The names of all tensors in what forward returned."""
-    return [_bare(name) for name, _ in leaves(result, DataNode)]
+    return [_bare(name) for name, _ in leaves(result, Value)]
 
 
 def _bare(name: str) -> str:
@@ -62,7 +62,7 @@ def _inside(result: Any) -> set[str]:
 
 
 def _below(name: str, value: Any) -> list[str]:
-    return [_bare(place) for place, _ in leaves(value, DataNode, name)]
+    return [_bare(place) for place, _ in leaves(value, Value, name)]
 
 
 def _meant(one: str | int, result: Any, names: list[str]) -> list[str]:

@@ -16,13 +16,14 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from modulekg_widgets.engine.operators.recorded import Unknown
 from modulekg_widgets.engine.operators.signature import Signature, on_meta, signature_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.torch_runtime.caches import kept_result
 from modulekg_widgets.engine.torch_runtime.calls import Given, hearing_calls
 from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.torch_runtime.structure import is_plain, tensors, with_tensors
-from modulekg_widgets.engine.tracing.call_arguments import Arguments, flat_tensors, replaced
+from modulekg_widgets.engine.tracing.call_arguments import ArgumentRecorder, flat_tensors, replaced
 from modulekg_widgets.engine.tracing.dataflow import (
     ATTRIBUTE,
     CONSTANT,
@@ -32,7 +33,6 @@ from modulekg_widgets.engine.tracing.dataflow import (
     ModuleCall,
     OperatorNode,
     Storage,
-    Unknown,
 )
 from modulekg_widgets.engine.tracing.execution import constant_value
 from modulekg_widgets.engine.tracing.layouts import remembered
@@ -211,7 +211,7 @@ class Recorder(TorchDispatchMode):
             kept = kept_result(func, args, kwargs)
             if kept is not None:
                 return kept
-        read = Arguments(self._nodes, self.node)
+        read = ArgumentRecorder(self._nodes, self.node)
         for argument in args:
             read.enter(argument)
         key: list[Any] = [func, *read.key]
@@ -264,7 +264,7 @@ class Recorder(TorchDispatchMode):
         return func(*args, **kwargs)
 
     def _record(
-        self, operator: OperatorNode, signature: Signature, results: Any, read: Arguments, args: Any, kwargs: Any
+        self, operator: OperatorNode, signature: Signature, results: Any, read: ArgumentRecorder, args: Any, kwargs: Any
     ) -> Any:
         """Take the results into the graph, and give them back with the user's own tensors where these were written."""
         flat = [results] if isinstance(results, Tensor) else flat_tensors(results)

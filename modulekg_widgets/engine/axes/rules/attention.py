@@ -5,15 +5,11 @@ from __future__ import annotations
 from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.call import Call, Dims, rule
 from modulekg_widgets.engine.axes.rules.elementwise import broadcast
+from modulekg_widgets.engine.operators.traits import ATTENTION
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 
-@rule(
-    "aten::scaled_dot_product_attention", "aten::_scaled_dot_product_flash_attention_for_cpu",
-    "aten::_scaled_dot_product_flash_attention", "aten::_scaled_dot_product_efficient_attention",
-    "aten::_scaled_dot_product_cudnn_attention", "aten::_scaled_dot_product_fused_attention_overrideable",
-    "aten::_scaled_dot_product_attention_math", "aten::_scaled_dot_product_attention_math_for_mps",
-)  # fmt: skip
+@rule(*ATTENTION)
 def attention(call: Call) -> list[Dims]:
     """q.D = k.D, key length = value length, v.D → out.D; heads and batch meet, and a mask meets the scores.
 

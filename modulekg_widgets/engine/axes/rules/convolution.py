@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from modulekg_widgets.engine.axes.call import ONE, Call, Dims, rule
+from modulekg_widgets.engine.axes.algebra import ONE
+from modulekg_widgets.engine.axes.call import Call, Dims, rule
 from modulekg_widgets.engine.axes.rules.spatial import moving
+from modulekg_widgets.engine.operators.traits import CONVOLUTIONS
 
 
-@rule("aten::convolution", "aten::_convolution", "aten::mkldnn_convolution", "aten::cudnn_convolution",
-      "aten::convolution_overrideable")  # fmt: skip
+@rule(*CONVOLUTIONS)
 def convolution(call: Call) -> Dims:
     """x.C = G·(I/G) and y.C = G·(O/G) with one G; a kernel of more than one position walks the other dimensions."""
     x, weight = call.axes(call.inputs[0]), call.axes(call.inputs[1])

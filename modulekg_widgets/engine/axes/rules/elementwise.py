@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from modulekg_widgets.engine.axes.call import ONE, Call, Dims, rule
-
-# pointwise in effect, though torch tags neither them nor, for those that write in place, their namesakes
-_NAMES = [
-    "__and__", "__iand__", "__ior__", "__irshift__", "__or__", "_add_relu", "_conj", "_conj_copy",
-    "_fake_quantize_learnable_per_tensor_affine", "_masked_scale", "_neg_view", "_neg_view_copy", "_pin_memory",
-    "_to_copy", "alias", "alias_copy", "clone", "complex", "contiguous", "copy", "detach", "detach_copy", "empty_like",
-    "fake_quantize_per_tensor_affine_cachemask", "fill", "floor_divide", "full_like", "hardswish", "lift", "lift_fresh",
-    "lift_fresh_copy", "ones_like", "polar", "resolve_conj", "resolve_neg", "zero", "zeros_like",
-]  # fmt: skip
+from modulekg_widgets.engine.axes.algebra import ONE
+from modulekg_widgets.engine.axes.call import Call, Dims, rule
+from modulekg_widgets.engine.operators.traits import ELEMENTWISE
 
 
-@rule(*(f"aten::{name}" for name in _NAMES))
+@rule(*ELEMENTWISE)
 def elementwise(call: Call) -> list[Dims]:
     """Equal dimensions are one; a dimension of one index that is broadcast says nothing."""
     dims = broadcast(call, *(call.axes(node) for node in call.inputs))

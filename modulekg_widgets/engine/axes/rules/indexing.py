@@ -6,17 +6,26 @@ from collections.abc import Sequence
 
 import torch
 
-from modulekg_widgets.engine.axes.algebra import Term, find
-from modulekg_widgets.engine.axes.call import ONE, Call, Dims, rule
+from modulekg_widgets.engine.axes.algebra import ONE, Term, find
+from modulekg_widgets.engine.axes.call import Call, Dims, rule
 from modulekg_widgets.engine.axes.index_buffers import source
 from modulekg_widgets.engine.axes.rules.elementwise import broadcast
+from modulekg_widgets.engine.operators.traits import (
+    EMBEDDING_BAG,
+    EMBEDDING_TABLE,
+    GATHER,
+    INDEX,
+    INDEX_PUT,
+    INDEX_SELECT,
+    INDEX_WRITE,
+)
 from modulekg_widgets.engine.tracing.dataflow import CONSTANT, DataNode
 
 TEXT = "looked up by index"
 CODE = "looked up by indices that the code makes, and that a cut cannot write anew"
 
 
-@rule("aten::embedding")
+@rule(*EMBEDDING_TABLE)
 def embedding(call: Call) -> Dims:
     """Rows of a table."""
     rows, width = call.axes(call["weight"])
@@ -33,7 +42,7 @@ def embedding_renorm(call: Call) -> Dims:
     return dims
 
 
-@rule("aten::embedding_bag", "aten::_embedding_bag", "aten::_embedding_bag_forward_only")
+@rule(*EMBEDDING_BAG)
 def embedding_bag(call: Call) -> list[Dims]:
     """Rows of a table, joined to bags."""
     table, *walked = call.inputs
@@ -51,7 +60,7 @@ def _per_bag(call: Call, node: DataNode, width: Term) -> Dims:
     return call.frozen_all(node.shape, "bags in order")
 
 
-@rule("aten::index", "aten::_unsafe_index", "aten::_unsafe_masked_index")
+@rule(*INDEX)
 def index(call: Call) -> Dims:
     """Advanced indexing: where the indices stand side by side the result does too, else it comes first."""
     dims, shape = call.axes(call["self"]), call.output.shape
@@ -113,8 +122,7 @@ def _index_dims(call: Call, entries: list[DataNode], shape: Sequence[int]) -> Di
     return broadcast(call, *every)
 
 
-@rule("aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index_put",
-      "aten::_unsafe_masked_index_put_accumulate")  # fmt: skip
+@rule(*INDEX_PUT)
 def index_put(call: Call) -> Dims:
     """Values written by advanced indexing; they meet what indexing would have given."""
     dims, values = call.axes(call["self"]), call["values"]
@@ -166,7 +174,7 @@ def masked_scatter(call: Call) -> Dims:
     return broadcast(call, dims, mask)
 
 
-@rule("aten::index_select")
+@rule(*INDEX_SELECT)
 def index_select(call: Call) -> Dims:
     """Some indices of one dimension."""
     dims = call.axes(call["self"])
@@ -179,7 +187,7 @@ def index_select(call: Call) -> Dims:
     return [*dims[:at], *(call.axes(call["index"]) or [ONE]), *dims[at + 1 :]]
 
 
-@rule("aten::gather")
+@rule(*GATHER)
 def gather(call: Call) -> Dims:
     """One dimension is looked up; along the others index and source go together where they are as long."""
     dims, picked = call.axes(call["self"]) or [ONE], call.axes(call["index"])
@@ -217,7 +225,7 @@ def scatter(call: Call) -> Dims:
     return dims
 
 
-@rule("aten::index_add", "aten::index_copy", "aten::index_reduce", "aten::index_fill")
+@rule(*INDEX_WRITE)
 def index_write(call: Call) -> Dims:
     """Slices written along one dimension; the others meet."""
     own = call.axes(call["self"])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from modulekg_widgets.engine.axes.algebra import SUM, Term, find, flat
-from modulekg_widgets.engine.axes.call import ONE, Call, Dims, rule
+from modulekg_widgets.engine.axes.algebra import ONE, SUM, Term, find, flat
+from modulekg_widgets.engine.axes.call import Call, Dims, rule
+from modulekg_widgets.engine.operators.traits import CAT, PAD, SELECT, SLICE, SPLIT, UNBIND
 
 
-@rule("aten::cat", "aten::concat", "aten::concatenate")
+@rule(*CAT)
 def cat(call: Call) -> Dims:
     """A sum along one dimension; the others meet. An empty one-dimensional tensor is skipped, as torch does."""
     nodes = [node for node in call["tensors"] if node.shape != (0,)]
@@ -55,9 +56,7 @@ def stack(call: Call) -> Dims:
     return [*dims[:at], call.frozen(len(every), "stacked"), *dims[at:]]
 
 
-@rule("aten::split", "aten::split_with_sizes", "aten::chunk", "aten::unsafe_split", "aten::unsafe_chunk",
-      "aten::unsafe_split_with_sizes", "aten::split_copy", "aten::split_with_sizes_copy",
-      "aten::tensor_split")  # fmt: skip
+@rule(*SPLIT)
 def split(call: Call) -> list[Dims]:
     """A sum taken apart."""
     dims = call.axes(call["self"])
@@ -68,7 +67,7 @@ def split(call: Call) -> list[Dims]:
     return [[*dims[:at], part, *dims[at + 1 :]] for part in parts]
 
 
-@rule("aten::slice", "aten::slice_copy", "aten::narrow", "aten::narrow_copy")
+@rule(*SLICE)
 def slice_(call: Call) -> Dims:
     """A piece of a sum; with a step that divides the size, one index of an inner factor."""
     dims = call.axes(call["self"])
@@ -103,7 +102,7 @@ def _piece(call: Call, term: Term, start: int, count: int, step: int) -> Term:
     return call.frozen(count, "taken in strides")
 
 
-@rule("aten::select", "aten::select_copy")
+@rule(*SELECT)
 def select(call: Call) -> Dims:
     """One index, chosen by the code: the part that it stands in may not change."""
     dims = call.axes(call["self"])
@@ -123,7 +122,7 @@ def _fix_index(call: Call, term: Term, index: int) -> None:
     call.freeze(term, "one index is chosen by the code")
 
 
-@rule("aten::unbind", "aten::unbind_copy")
+@rule(*UNBIND)
 def unbind(call: Call) -> list[Dims]:
     """Every index on its own."""
     dims = call.axes(call["self"])
@@ -152,7 +151,7 @@ def scatter_into(call: Call) -> Dims:
     return dims
 
 
-@rule("aten::constant_pad_nd", "aten::pad")
+@rule(*PAD)
 def constant_pad(call: Call) -> Dims:
     """A sum with frozen ends; a negative pad takes a piece away."""
     dims = call.axes(call["self"])

@@ -39,7 +39,7 @@ _FACTORS = {"cholesky_solve": ("input2", "self"), "linalg_solve_triangular": ("s
       "aten::triangular_solve")  # fmt: skip
 def solve_factored(call: Call) -> list[Dims]:
     """A matrix that was factored, in the order of its factors, and right-hand sides, each for itself."""
-    factors, sides = _FACTORS.get(call.name, (call.operator.overload._schema.arguments[0].name, "B"))
+    factors, sides = _FACTORS.get(call.name, (call.overload._schema.arguments[0].name, "B"))
     matrix, given = call.axes(call[factors]), call.axes(call[sides])
     batch = broadcast(call, matrix[:-2], given[:-2])
     if call.has("pivots"):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from modulekg_widgets.engine.axes.call import ONE, Call, Dims, rule
+from modulekg_widgets.engine.axes.algebra import ONE
+from modulekg_widgets.engine.axes.call import Call, Dims, rule
 from modulekg_widgets.engine.axes.rules.elementwise import broadcast
 
 CLASSES = "classes"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from modulekg_widgets.engine.axes.call import Call, Dims, rule
 from modulekg_widgets.engine.axes.rules.elementwise import broadcast
+from modulekg_widgets.engine.operators.traits import ADDMM, LINEAR_LAYER, MATMUL, MATVEC, TRILINEAR
 
 
-@rule("aten::mm", "aten::bmm", "aten::matmul", "aten::_int_mm")
+@rule(*MATMUL)
 def matmul(call: Call) -> Dims:
     """(batch, n, k) times (batch, k, m); a vector is one row or one column."""
     a, b = (call.axes(node) for node in call.inputs[:2])
@@ -15,7 +16,7 @@ def matmul(call: Call) -> Dims:
     return [*broadcast(call, a[:-2], b[:-2]), *rows, *columns]
 
 
-@rule("aten::addmm", "aten::baddbmm", "aten::addbmm", "aten::_addmm_activation")
+@rule(*ADDMM)
 def addmm(call: Call) -> Dims:
     """A product and a bias that is broadcast onto it."""
     bias, first, second = call.inputs[:3]
@@ -29,7 +30,7 @@ def addmm(call: Call) -> Dims:
     return dims
 
 
-@rule("aten::mv", "aten::addmv")
+@rule(*MATVEC)
 def matvec(call: Call) -> Dims:
     """(n, k) times (k,), perhaps onto (n,)."""
     *bias, matrix, vector = call.inputs
@@ -57,7 +58,7 @@ def addr(call: Call) -> Dims:
     return dims
 
 
-@rule("aten::linear")
+@rule(*LINEAR_LAYER)
 def linear(call: Call) -> Dims:
     """y = x·wᵀ + b, where it comes undecomposed."""
     x, weight = call.axes(call["input"]), call.axes(call["weight"])
@@ -67,7 +68,7 @@ def linear(call: Call) -> Dims:
     return [*x[:-1], *weight[:-1]]
 
 
-@rule("aten::_trilinear")
+@rule(*TRILINEAR)
 def trilinear(call: Call) -> Dims:
     """What `bilinear` is made of: three factors, expanded, multiplied, and summed over some dimensions."""
     factors = []

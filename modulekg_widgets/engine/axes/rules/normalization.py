@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from modulekg_widgets.engine.axes.call import ONE, Call, Dims, rule
+from modulekg_widgets.engine.axes.algebra import ONE
+from modulekg_widgets.engine.axes.call import Call, Dims, rule
+from modulekg_widgets.engine.operators.traits import (
+    BATCH_NORM,
+    GROUP_NORM,
+    GROUPS,
+    INSTANCE_NORM,
+    LAYER_NORM,
+    WEIGHT_NORM,
+    size_argument,
+)
 
 
-@rule(
-    "aten::native_batch_norm", "aten::_native_batch_norm_legit", "aten::_native_batch_norm_legit_no_training",
-    "aten::_native_batch_norm_legit_functional", "aten::batch_norm", "aten::cudnn_batch_norm",
-    "aten::miopen_batch_norm", "aten::_batch_norm_no_update", "aten::_batch_norm_with_update",
-    "aten::_batch_norm_impl_index", "aten::batch_norm_elemt", "aten::batch_norm_stats",
-    "aten::batch_norm_update_stats", "aten::_batch_norm_with_update_functional",
-)  # fmt: skip
+@rule(*BATCH_NORM)
 def batch_norm(call: Call) -> list[Dims]:
     """Everything that is learnt or counted has one entry per channel."""
     x, *learnt = call.inputs
@@ -33,7 +37,7 @@ def _like(call: Call, shape: tuple[int, ...], dims: Dims) -> Dims:
     return call.frozen_all(shape, "a statistic")
 
 
-@rule("aten::native_layer_norm", "aten::layer_norm", "aten::_fused_rms_norm", "aten::rms_norm")
+@rule(*LAYER_NORM)
 def layer_norm(call: Call) -> list[Dims]:
     """Gain and bias have the shape of the last dimensions; means and scales keep the others."""
     x, *learnt = call.inputs
@@ -45,12 +49,12 @@ def layer_norm(call: Call) -> list[Dims]:
     return [dims, *([*kept, *([ONE] * (node.dim() - len(kept)))] for node in call.results[1:])]
 
 
-@rule("aten::native_group_norm", "aten::group_norm")
+@rule(*GROUP_NORM)
 def group_norm(call: Call) -> list[Dims]:
     """Channels are groups of equal size."""
     x, *learnt = call.inputs
     dims = call.axes(x)
-    groups = call["group"] if call.has("group") else call["num_groups"]
+    groups = call[size_argument(call, GROUPS)]
     for node in learnt:
         call.unify(call.axes(node)[0], dims[1])
     group = call.factors(dims[1], groups, dims[1].size // groups)[0]
@@ -59,13 +63,13 @@ def group_norm(call: Call) -> list[Dims]:
     return [dims, *([dims[0], group if groups > 1 else ONE] for _ in call.results[1:])]
 
 
-@rule("aten::instance_norm")
+@rule(*INSTANCE_NORM)
 def instance_norm(call: Call) -> Dims:
     """As a batch normalisation, but per sample."""
     return batch_norm(call)[0]
 
 
-@rule("aten::_weight_norm_interface", "aten::_weight_norm")
+@rule(*WEIGHT_NORM)
 def weight_norm(call: Call) -> list[Dims]:
     """w = g·v/|v|, the length taken over all dimensions but one."""
     v, g = call.inputs

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from modulekg_widgets.engine.axes.call import Call, Dims, rule
+from modulekg_widgets.engine.operators.traits import CUMULATE, SORT
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 
-@rule("aten::cumsum", "aten::cumprod", "aten::cummax", "aten::cummin", "aten::logcumsumexp", "aten::_cummax_helper",
-      "aten::_cummin_helper", "aten::_logcumsumexp")  # fmt: skip
+@rule(*CUMULATE)
 def cumulate(call: Call) -> list[Dims]:
     """What comes earlier goes into what comes later."""
     dims = call.axes(call.inputs[0])
@@ -32,7 +32,7 @@ def diff(call: Call) -> Dims:
     return [*dims[:at], call.frozen(call.output.shape[at], "neighbours are compared"), *dims[at + 1 :]]
 
 
-@rule("aten::sort", "aten::topk", "aten::argsort", "aten::msort")
+@rule(*SORT)
 def sort(call: Call) -> list[Dims]:
     """Sorted values are in an order of their own, and indices are returned."""
     dims = call.axes(call.inputs[0])

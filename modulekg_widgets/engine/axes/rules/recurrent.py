@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.call import Call, Dims, rule
+from modulekg_widgets.engine.operators.traits import MKLDNN_RNN, RECURRENT_LAYER
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
@@ -11,7 +12,7 @@ WALKED = "walked in time"
 PACKED = "packed by lengths"
 
 
-@rule(*(f"aten::{name}" for name in GATES))
+@rule(*RECURRENT_LAYER)
 def recurrent(call: Call) -> list[Dims]:
     """Per layer and direction: w_ih (gates·H, in), w_hh (gates·H, H); the outputs of both directions lie end to end.
 
@@ -75,7 +76,7 @@ def _cell(call: Call, weights: list[DataNode], below: Term, gates: int) -> tuple
     return hidden[0], end
 
 
-@rule("aten::mkldnn_rnn_layer")
+@rule(*MKLDNN_RNN)
 def mkldnn_rnn(call: Call) -> list[Dims]:
     """One layer in one direction over (time, batch, features)."""
     time, batch, features = call.axes(call["input"])

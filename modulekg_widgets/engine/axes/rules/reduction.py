@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modulekg_widgets.engine.axes.call import ONE, Call, Dims, rule
+from modulekg_widgets.engine.axes.algebra import ONE
+from modulekg_widgets.engine.axes.call import Call, Dims, rule
 from modulekg_widgets.engine.axes.rules.elementwise import broadcast, elementwise
+from modulekg_widgets.engine.operators.traits import LOG_SOFTMAX, REDUCE, SOFTMAX
 
 _WITH_INDEX = ("max", "min", "median", "nanmedian", "mode", "kthvalue")
 
 
-@rule(
-    "aten::mean", "aten::sum", "aten::nansum", "aten::nanmean", "aten::amax", "aten::amin", "aten::aminmax",
-    "aten::prod", "aten::var", "aten::std", "aten::var_mean", "aten::std_mean", "aten::any", "aten::all",
-    "aten::logsumexp", "aten::linalg_vector_norm", "aten::norm", "aten::count_nonzero", "aten::linalg_norm",
-    "aten::max", "aten::min", "aten::median", "aten::nanmedian", "aten::mode", "aten::kthvalue", "aten::_aminmax",
-    "aten::linalg__powsum", "aten::_is_all_true", "aten::_is_any_true", "aten::hash_tensor",
-)  # fmt: skip
+@rule(*REDUCE)
 def reduce(call: Call) -> list[Dims]:
     """Reduced dimensions vanish or keep one index; where an index is returned and read, the order matters."""
     if call.has("other"):
@@ -52,7 +48,7 @@ def _kept(dims: Dims, gone: set[int], count: int) -> Dims:
     return [term for at, term in enumerate(dims) if at not in gone]
 
 
-@rule("aten::_softmax", "aten::_log_softmax", "aten::_safe_softmax", "aten::softmax", "aten::log_softmax")
+@rule(*SOFTMAX, *LOG_SOFTMAX)
 def softmax(call: Call) -> Dims:
     """Every index along the dimension is treated alike."""
     return call.axes(call.inputs[0])

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modulekg_widgets.engine.axes.algebra import Term
-from modulekg_widgets.engine.axes.call import ONE, Call, Dims, rule
+from modulekg_widgets.engine.axes.algebra import ONE, Term
+from modulekg_widgets.engine.axes.call import Call, Dims, rule
+from modulekg_widgets.engine.operators.traits import (
+    AS_STRIDED,
+    EXPAND,
+    MOVEDIM,
+    PERMUTE,
+    REPEAT,
+    REPEAT_INTERLEAVE,
+    REVERSE,
+    SQUEEZE,
+    TRANSPOSE,
+    UNSQUEEZE,
+    VIEW,
+)
 
 
-@rule("aten::view", "aten::_unsafe_view", "aten::reshape", "aten::_reshape_alias", "aten::view_copy",
-      "aten::_reshape_copy")  # fmt: skip
+@rule(*VIEW)
 def view(call: Call) -> Dims:
     """Runs of equal products meet: several → one is a product, one → several takes it apart."""
     source = call.inputs[0]
     dims, shape = call.axes(source), call.output.shape
-    if source.numel() == 0 or "dtype" in call.operator.overload._overloadname:
+    if source.numel() == 0 or "dtype" in call.overload._overloadname:
         return _bytes_view(call, dims, shape)
     out: Dims = []
     left, right = 0, 0
@@ -60,14 +72,14 @@ def _merged(call: Call, dims: Sequence[Term]) -> Term:
     return call.product(*real)
 
 
-@rule("aten::permute", "aten::permute_copy")
+@rule(*PERMUTE)
 def permute(call: Call) -> Dims:
     """Dimensions in another order."""
     dims = call.axes(call["self"])
     return [dims[at] for at in call["dims"]]
 
 
-@rule("aten::transpose", "aten::swapaxes", "aten::swapdims", "aten::transpose_copy")
+@rule(*TRANSPOSE)
 def transpose(call: Call) -> Dims:
     """Two dimensions change places."""
     dims = call.axes(call["self"])
@@ -77,13 +89,13 @@ def transpose(call: Call) -> Dims:
     return dims
 
 
-@rule("aten::t", "aten::numpy_T", "aten::t_copy")
+@rule(*REVERSE)
 def t(call: Call) -> Dims:
     """All dimensions in reverse."""
     return call.axes(call["self"])[::-1]
 
 
-@rule("aten::movedim")
+@rule(*MOVEDIM)
 def movedim(call: Call) -> Dims:
     """Some dimensions move, the others keep their order."""
     dims = call.axes(call["self"])
@@ -97,7 +109,7 @@ def _several(value: int | Sequence[int]) -> Sequence[int]:
     return [value] if isinstance(value, int) else value
 
 
-@rule("aten::squeeze", "aten::squeeze_copy")
+@rule(*SQUEEZE)
 def squeeze(call: Call) -> Dims:
     """Dimensions of one index go."""
     dims = call.axes(call["self"])
@@ -106,7 +118,7 @@ def squeeze(call: Call) -> Dims:
     return [term for at, term in enumerate(dims) if not (at in gone and term.size == 1)]
 
 
-@rule("aten::unsqueeze", "aten::unsqueeze_copy")
+@rule(*UNSQUEEZE)
 def unsqueeze(call: Call) -> Dims:
     """A new dimension of one index."""
     dims = call.axes(call["self"])
@@ -114,7 +126,7 @@ def unsqueeze(call: Call) -> Dims:
     return dims
 
 
-@rule("aten::expand", "aten::expand_as", "aten::expand_copy", "aten::broadcast_to")
+@rule(*EXPAND)
 def expand(call: Call) -> Dims:
     """What is expanded is equal along the new indices."""
     dims, shape = call.axes(call.inputs[0]), call.output.shape
@@ -125,7 +137,7 @@ def expand(call: Call) -> Dims:
     ]
 
 
-@rule("aten::repeat", "aten::tile")
+@rule(*REPEAT)
 def repeat(call: Call) -> Dims:
     """Copies laid end to end: a frozen outer factor; copies of one index are an expansion."""
     times = call["repeats"] if call.has("repeats") else call["dims"]
@@ -140,7 +152,7 @@ def repeat(call: Call) -> Dims:
     ]
 
 
-@rule("aten::repeat_interleave")
+@rule(*REPEAT_INTERLEAVE)
 def repeat_interleave(call: Call) -> Dims:
     """Every index several times in a row: a frozen inner factor."""
     shape, counts, text = call.output.shape, call["repeats"], "repeated by counts that differ"
@@ -159,7 +171,7 @@ def repeat_interleave(call: Call) -> Dims:
     return dims
 
 
-@rule("aten::as_strided", "aten::as_strided_copy")
+@rule(*AS_STRIDED)
 def as_strided(call: Call) -> Dims:
     """The same shape and steps are a plain alias; else a dimension stays that is walked whole, apart from the others.
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.call import Call, Dims, rule
+from modulekg_widgets.engine.operators.traits import CHANNEL_SHUFFLE, COL2IM, IM2COL, PIXEL_SHUFFLE, PIXEL_UNSHUFFLE
 
 _WALKED = {
     1: ["max_pool1d", "max_pool1d_with_indices", "avg_pool1d", "adaptive_max_pool1d", "adaptive_avg_pool1d",
@@ -85,7 +86,7 @@ def affine_grid(call: Call) -> Dims:
     return [theta[0], *call.frozen_all(call.output.shape[1:], "coordinates")]
 
 
-@rule("aten::im2col")
+@rule(*IM2COL)
 def im2col(call: Call) -> Dims:
     """(N, C, H, W) → (N, C·kernel, positions)."""
     dims = call.axes(call["self"])
@@ -96,7 +97,7 @@ def im2col(call: Call) -> Dims:
     return [*dims[:-3], merged, call.frozen(call.output.shape[-1], "positions after a window")]
 
 
-@rule("aten::col2im")
+@rule(*COL2IM)
 def col2im(call: Call) -> Dims:
     """(N, C·kernel, positions) → (N, C, H, W)."""
     *batch, merged, positions = call.axes(call["self"])
@@ -122,7 +123,7 @@ def unfold(call: Call) -> Dims:
     ]  # fmt: skip
 
 
-@rule("aten::pixel_shuffle")
+@rule(*PIXEL_SHUFFLE)
 def pixel_shuffle(call: Call) -> Dims:
     """C·r² channels become C, r times as wide and high."""
     *batch, channels, height, width = call.axes(call["self"])
@@ -132,7 +133,7 @@ def pixel_shuffle(call: Call) -> Dims:
     return [*batch, kept, call.product(height, down), call.product(width, across)]
 
 
-@rule("aten::pixel_unshuffle")
+@rule(*PIXEL_UNSHUFFLE)
 def pixel_unshuffle(call: Call) -> Dims:
     """C channels become C·r², r times less wide and high."""
     *batch, channels, height, width = call.axes(call["self"])
@@ -142,7 +143,7 @@ def pixel_unshuffle(call: Call) -> Dims:
     return [*batch, call.product(channels, *(inner for _, inner in sides)), *(outer for outer, _ in sides)]
 
 
-@rule("aten::channel_shuffle", "aten::native_channel_shuffle")
+@rule(*CHANNEL_SHUFFLE)
 def channel_shuffle(call: Call) -> Dims:
     """(G·C) channels become (C·G)."""
     dims = call.axes(call.inputs[0])

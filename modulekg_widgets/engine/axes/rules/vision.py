@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from modulekg_widgets.engine.axes.call import Call, Dims, rule
+from modulekg_widgets.engine.operators.traits import DEFORMABLE
 
 
 @rule("torchvision::roi_align", "torchvision::roi_pool")
@@ -26,7 +27,7 @@ def ps_roi_align(call: Call) -> list[Dims]:
     return [[boxes[0], kept, *call.frozen_all(node.shape[2:], "positions in a box")] for node in call.results]
 
 
-@rule("torchvision::deform_conv2d")
+@rule(*DEFORMABLE)
 def deform_conv(call: Call) -> Dims:
     """A convolution whose offsets have a frozen channel per kernel position."""
     x, weight, offset, mask = (call.axes(node) for node in call.inputs[:4])

@@ -11,8 +11,7 @@ import torch
 
 from modulekg_widgets.engine.axes.algebra import Term, atoms, find
 from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.axes.call import rules
-from modulekg_widgets.engine.axes.layers import VIEWS, Layers
+from modulekg_widgets.engine.axes.layers import Layers
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.importance.calibration import (
     ONE_BATCH,
@@ -106,21 +105,16 @@ def or_magnitude(tally: Tally) -> Scores:
     return {**found, **L1().scores(tally.axes, silent)} if silent else found
 
 
-NORMALISATIONS = {rules[f"aten::{name}"] for name in ("batch_norm", "layer_norm", "group_norm", "instance_norm")}
-_MULTIPLICATIONS = {"aten::mul", "aten::mul_"}
-_COPIES = {"aten::_to_copy", "aten::clone", "aten::detach", "aten::alias"}
-
-
 def gains(axes: Axes) -> list[DataNode]:
     """The parameters that normalisations scale with, or that a value is multiplied with element by element."""
     layers = Layers(axes.inference)
     found: dict[DataNode, None] = {}
     for operator in axes.graph.operators:
         gain = None
-        if layers.rule(operator) in NORMALISATIONS:
-            call = layers.call(operator)
-            gain = call["weight"] if call.has("weight") else None
-        elif operator.name in _MULTIPLICATIONS:
+        traits = layers.traits(operator)
+        if traits.scales:
+            gain = layers.call(operator).get("weight")
+        elif traits.multiplies:
             learnt = [node for node in operator.inputs if not layers.is_activation(node)]
             gain = learnt[0] if len(learnt) == 1 < len(operator.inputs) else None
         own = None if gain is None else _parameter_behind(gain, layers)
@@ -140,7 +134,8 @@ def _parameter_behind(node: DataNode, layers: Layers) -> DataNode | None:
 
 
 def _moves_only(operator: OperatorNode, layers: Layers) -> bool:
-    return operator.name in _COPIES or layers.rule(operator) in VIEWS
+    traits = layers.traits(operator)
+    return traits.copies or traits.moves
 
 
 # ----------------------------------------------------------------- distances

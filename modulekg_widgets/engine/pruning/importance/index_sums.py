@@ -46,7 +46,7 @@ def marginals(element: Element, given: Sequence[Tensor], dims: Iterable[int]) ->
     return found
 
 
-class Layout:
+class IndexLayout:
     """Where the positions of one dimension belong: to which indices of the wanted atoms.
 
     `slots` are places in the common vector of a `Tally`; position `positions[i]`, or i where that is None, belongs to
@@ -128,29 +128,29 @@ class Tally:
         self.size = sum(atom.size for atom in self.atoms)
         self.total = np.zeros(self.size)
         self.votes = np.zeros(len(self.atoms))
-        self._layouts: dict[Term, Layout | None] = {}
+        self._layouts: dict[Term, IndexLayout | None] = {}
 
-    def layout(self, term: Term) -> Layout | None:
+    def layout(self, term: Term) -> IndexLayout | None:
         """The layout of a dimension; None when no wanted atom runs along it."""
         term = find(term)
         if term not in self._layouts:
-            layout = Layout(self, term)
+            layout = IndexLayout(self, term)
             self._layouts[term] = layout if layout.atoms else None
         return self._layouts[term]
 
-    def layouts(self, node: DataNode) -> dict[int, Layout]:
+    def layouts(self, node: DataNode) -> dict[int, IndexLayout]:
         """The layouts of the dimensions of a value along which a wanted atom runs."""
         every = ((at, self.layout(term)) for at, term in enumerate(self.axes.inference.dims(node)))
         return {at: layout for at, layout in every if layout is not None}
 
     # -------------------------------------------------------------- counting
 
-    def add(self, layout: Layout, folded: Vector, depth: int) -> None:
+    def add(self, layout: IndexLayout, folded: Vector, depth: int) -> None:
         """Count the sums of one member, every element for one; `depth` elements stand at each position."""
         self.total[layout.places] += folded
         self.votes[layout.numbers] += layout.times * depth
 
-    def share(self, layout: Layout, folded: Vector, depth: int = 1) -> None:
+    def share(self, layout: IndexLayout, folded: Vector, depth: int = 1) -> None:
         """Count them relative to the member's mean over the atom.
 
         A member's say grows with the logarithm of the elements that an index has in it: a large member does not drown
@@ -166,10 +166,10 @@ class Tally:
         self,
         element: Element,
         given: Mapping[DataNode, Sequence[Tensor]],
-        count: Callable[[Layout, Vector, int], None],
+        count: Callable[[IndexLayout, Vector, int], None],
     ) -> None:
         """Hand `count` the folded sums of `element` for every dimension of every tensor, and their depth."""
-        found: list[tuple[Layout, int]] = []
+        found: list[tuple[IndexLayout, int]] = []
         vectors: list[Tensor] = []
         for node, tensors in given.items():
             layouts = self.layouts(node)

@@ -11,10 +11,9 @@ import numpy as np
 import torch
 
 from modulekg_widgets.engine.axes.algebra import Term, atoms
-from modulekg_widgets.engine.axes.call import plain_name
 from modulekg_widgets.engine.axes.cut_analysis import Masks
 from modulekg_widgets.engine.axes.expression import kept
-from modulekg_widgets.engine.axes.layers import VIEWS, Layer, Layers
+from modulekg_widgets.engine.axes.layers import Layer, Layers
 from modulekg_widgets.engine.axes.liveness import live_operators
 from modulekg_widgets.engine.pruning.nni.mask_files import INPUT, MaskReading, TensorMask
 from modulekg_widgets.engine.pruning.nni.mask_sides import Flags, Side, through_groups, whole_indices
@@ -22,13 +21,6 @@ from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
 Tensor = torch.Tensor
 Zeros = dict[Term, Flags]  # of an axis the indices that are zeroed
-_ZERO_STAYS_ZERO = {"mul", "clone", "contiguous", "_to_copy", "detach", "alias"}
-_NORMS = {
-    "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "batch_norm",
-    "_native_batch_norm_legit_functional", "cudnn_batch_norm", "miopen_batch_norm", "_batch_norm_with_update",
-    "native_layer_norm", "layer_norm", "native_group_norm", "group_norm", "instance_norm", "rms_norm",
-    "_fused_rms_norm",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,15 +143,14 @@ def _scaled_by(node: DataNode, layers: Layers) -> Iterator[OperatorNode]:
     while waiting:
         form = waiting.pop()
         for operator in form.consumers:
-            name = plain_name(operator.name)
-            if name in _NORMS:
-                call = layers.call(operator)
-                if call.has("weight") and call["weight"] is form:
+            traits = layers.traits(operator)
+            if traits.scales:
+                if layers.call(operator).get("weight") is form:
                     yield operator
             elif any(layers.is_activation(other) for other in operator.inputs):
-                if name == "mul":
+                if traits.multiplies:
                     yield operator
-            elif name in _ZERO_STAYS_ZERO or layers.rule(operator) in VIEWS:
+            elif traits.keeps_zero or traits.moves:
                 waiting += [out for out in operator.outputs if out not in seen]
                 seen.update(operator.outputs)
 
@@ -242,7 +233,7 @@ class _Ways:
                 continue
             if atom in crossing.reads:
                 _add(self.read, {atom: flags & ~crossing.reads[atom]})
-            elif atom not in going and self.layers.rule(operator) not in VIEWS:
+            elif atom not in going and not self.layers.traits(operator).moves:
                 _add(self.read, {atom: flags})
 
     def _crossing(self, layers: Iterable[Layer]) -> _Crossing:

@@ -14,6 +14,8 @@ from modulekg_widgets.engine.axes.call import Call
 from modulekg_widgets.engine.axes.expression import occurrences
 from modulekg_widgets.engine.axes.inference import Inference
 from modulekg_widgets.engine.axes.layers import CONVOLUTION, EMBEDDING, Layer
+from modulekg_widgets.engine.operators.arguments import OperatorCall
+from modulekg_widgets.engine.operators.traits import LINEAR, traits_of
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 Side = Literal["out", "into"]
@@ -107,13 +109,13 @@ def _of_matrix(layer: Layer, inference: Inference, sizes: tuple[int, int]) -> tu
 
 def _operand(layer: Layer) -> tuple[int, int] | None:
     """The strides of the outputs and inputs in the form of the weight that the operator is called with."""
-    operator = layer.calls[0]
-    if operator.name == "aten::linear":
-        form, out, into = operator.inputs[1], 0, -1
-    elif operator.name == "aten::mv" or not operator.outputs:
+    call = OperatorCall(layer.calls[0])
+    if traits_of(call.overload).layer == LINEAR:
+        form, out, into = call.inputs[1], 0, -1
+    elif call.name == "mv" or not layer.calls[0].outputs:
         return None
     else:
-        x, form = operator.inputs[-2:]
+        x, form = call.inputs[-2:]
         out, into = -1, -2
         if _is_form(x, layer) and not _is_form(form, layer):
             form, out, into = x, -2, -1

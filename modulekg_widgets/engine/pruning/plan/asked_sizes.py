@@ -7,10 +7,8 @@ from typing import Any
 
 from torch.overrides import TorchFunctionMode
 
+from modulekg_widgets.engine.operators.traits import traits_named
 from modulekg_widgets.engine.tracing.dataflow import DataNode
-
-VIEWS = {"view", "reshape", "_unsafe_view", "expand"}
-SPLITS = {"split", "split_with_sizes"}
 
 
 class FailedCall(TorchFunctionMode):
@@ -32,15 +30,15 @@ class FailedCall(TorchFunctionMode):
 def asked_by(name: str, sizes: Any, results: list[DataNode], dim: int) -> list[tuple[DataNode, list[int | None]]]:
     """The sizes that a view or a split asks for, by dimension of each result; None where it leaves them open."""
     given = [size for size in flattened(sizes) if isinstance(size, int)]
-    dims = results[0].dim()
-    if name in VIEWS and len(given) == dims:
+    dims, traits = results[0].dim(), traits_named(f"aten::{name}")
+    if traits.asks_for_sizes and len(given) == dims:
         return [(results[0], [size if size >= 0 else None for size in given])]
     if name == "unflatten" and len(given) > 1:
         at = given[0] % (dims - len(given) + 2)
         asked: list[int | None] = [None] * dims
         asked[at : at + len(given) - 1] = [size if size >= 0 else None for size in given[1:]]
         return [(results[0], asked[:dims])]
-    if name in SPLITS and len(given) == len(results) > 1:
+    if traits.splits and len(given) == len(results) > 1:
         return [(node, [size if at == dim % dims else None for at in range(dims)])
                 for node, size in zip(results, given, strict=True)]  # fmt: skip
     return []

@@ -13,7 +13,7 @@ from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.expression import neighbours, parts_of
 from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, TIE, WHOLE, Change, Draft
 from modulekg_widgets.engine.pruning.plan.attribute_sizes import Attribute, attributes_of
-from modulekg_widgets.engine.pruning.plan.dry_run import Mismatch, Rehearsal, Request
+from modulekg_widgets.engine.pruning.plan.dry_run import Mismatch, Rehearsal, SizeRequest
 from modulekg_widgets.engine.pruning.plan.read_names import names_read
 from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.pruning.plan.size_constraints import Tie, solved
@@ -242,7 +242,7 @@ class Corrections:
             if draft.selection.free(request.term):
                 yield Tie(request.term, None, request.asked)
 
-    def _likely(self, draft: Draft, mismatch: Mismatch) -> list[Request]:
+    def _likely(self, draft: Draft, mismatch: Mismatch) -> list[SizeRequest]:
         """Where the code does not tell what it asked for: each dimension to be as long as others that were as long."""
         if mismatch.operator is None:
             return []
@@ -254,7 +254,7 @@ class Corrections:
                     if term.size > 1 and other.size % term.size == 0:
                         asked = selection.size(other) // (other.size // term.size)
                         if asked != selection.size(term):
-                            found.append(Request(term, selection.size(term), asked))
+                            found.append(SizeRequest(term, selection.size(term), asked))
         return found
 
     def _nearby(self, draft: Draft, mismatch: Mismatch) -> list[Term]:

@@ -20,7 +20,7 @@ from modulekg_widgets.engine.pruning.plan.modes import widest
 from modulekg_widgets.engine.pruning.plan.plan import plan
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.plan.request import Importance
-from modulekg_widgets.engine.pruning.plan.size_terms import Sizes, SizeTerms, size_terms
+from modulekg_widgets.engine.pruning.plan.size_terms import ModelSizes, SizeTerms, size_terms
 from modulekg_widgets.engine.tracing.trace import REAL
 
 Bits = NDArray[np.bool_]
@@ -39,7 +39,7 @@ class Report:
     """What the dry run made of a draft."""
 
     plan: PruningPlan
-    sizes: tuple[Sizes, Sizes]  # before and after
+    sizes: tuple[ModelSizes, ModelSizes]  # before and after
     kept: dict[int, list[int]]  # per axis the indices that the draft drops and the plan keeps
     taken: dict[int, list[int]]  # per axis those that the plan drops beside
 
@@ -95,7 +95,7 @@ class AxisMasks:
         """All bits, each axis from a byte of its own."""
         return self._bytes.tobytes()
 
-    def sizes(self) -> tuple[Sizes, Sizes]:
+    def sizes(self) -> tuple[ModelSizes, ModelSizes]:
         """The sizes of the model before and after, without a dry run."""
         full = [axis.size for axis in self.axes]
         left = {axis.number: axis.size - int(self.goes(axis.number).sum()) for axis in self.axes}

@@ -12,12 +12,14 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.axes.call import plain_name
 from modulekg_widgets.engine.axes.inference import said_equal, sizes_meet
 from modulekg_widgets.engine.errors import CutError, TraceError
 from modulekg_widgets.engine.identity.hierarchy import Walk
+from modulekg_widgets.engine.operators.arguments import OperatorCall
+from modulekg_widgets.engine.operators.signature import base_name
+from modulekg_widgets.engine.operators.traits import BEFORE_VIEWS, traits_of
 from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit, places, settings, slices
-from modulekg_widgets.engine.pruning.plan.asked_sizes import SPLITS, VIEWS, FailedCall, asked_by
+from modulekg_widgets.engine.pruning.plan.asked_sizes import FailedCall, asked_by
 from modulekg_widgets.engine.pruning.plan.recorded_calls import is_same_call, numbers, results
 from modulekg_widgets.engine.pruning.plan.resized import resizing
 from modulekg_widgets.engine.pruning.plan.selection import Selection
@@ -31,10 +33,10 @@ from modulekg_widgets.engine.tracing.state import held_tensors, module_places
 from modulekg_widgets.engine.tracing.trace import META, REAL, trace_dataflow
 
 Tensor = torch.Tensor
-_COPIES = {"clone", "empty", "copy", "unsqueeze", "as_strided"}
+SIZES = ("size", "shape", "split_size", "split_sizes")  # the arguments that views and splits have for them
 
 
-class Scale(NamedTuple):
+class ScaleChange(NamedTuple):
     """A number that the code computes from sizes, as attention's 1/sqrt(head_dim)."""
 
     operator: OperatorNode
@@ -42,7 +44,7 @@ class Scale(NamedTuple):
     after: float
 
 
-class Request(NamedTuple):
+class SizeRequest(NamedTuple):
     """A dimension for which the code asked another size than the plan has."""
 
     term: Term
@@ -56,7 +58,7 @@ class Mismatch:
 
     position: int  # of the operator among the recorded ones
     operator: OperatorNode | None  # the recorded call; None behind the last
-    requests: tuple[Request, ...]
+    requests: tuple[SizeRequest, ...]
     error: str = ""  # what the code raised, "" when it ran on
     where: str = ""
 
@@ -68,7 +70,7 @@ class Rehearsal:
     graph: Dataflow | None  # None where it was stopped
     mismatch: Mismatch | None
     whole: bool = True  # whether all ran, and not the surroundings of an operator alone
-    scales: list[Scale] = field(default_factory=list)  # numbers of the code that changed
+    scales: list[ScaleChange] = field(default_factory=list)  # numbers of the code that changed
     explained: bool = True  # whether it was the recorded pass, call by call, on the planned sizes
 
 
@@ -217,7 +219,7 @@ class _Lockstep:
         self.device = "meta" if axes.graph.traced_on == META else _home(axes.graph)
         self.parted = False
         self.explained = True
-        self.scales: list[Scale] = []
+        self.scales: list[ScaleChange] = []
 
     def given(self, path: str) -> Given | None:
         """What a module that is called now gives, in the planned sizes, where its call need not run."""
@@ -257,12 +259,12 @@ class _Lockstep:
         if self.near is not None and self.at > self.near.until:
             raise _Parted(None)
         self.explained = self.explained and is_same_call(before, now, self.axes.inference.dims, self.selection)
-        self.scales += [Scale(before, old, new) for old, new in numbers(before, now) if old != new]
-        if is_attention(before) and before.kwargs.get("scale") is None:
-            old, new = before.inputs[0].shape[-1], now.inputs[0].shape[-1]
-            self.scales += [Scale(before, old**-0.5, new**-0.5)] if old != new else []
+        self.scales += [ScaleChange(before, old, new) for old, new in numbers(before, now) if old != new]
+        if goes_by_root_of_size(before):
+            old, new = (OperatorCall(call)["query"].shape[-1] for call in (before, now))
+            self.scales += [ScaleChange(before, old**-0.5, new**-0.5)] if old != new else []
 
-    def _requested_by(self, before: OperatorNode, now: OperatorNode) -> list[Request]:
+    def _requested_by(self, before: OperatorNode, now: OperatorNode) -> list[SizeRequest]:
         pairs = zip(results(before), results(now), strict=False)
         return [request for old, new in pairs for request in self._requests(old, list(new.shape))]
 
@@ -270,7 +272,7 @@ class _Lockstep:
         """What is to be said when the forward pass came to its end."""
         if self.by_data and self.parted:
             return None
-        outputs: list[Request] = []
+        outputs: list[SizeRequest] = []
         for old, new in zip(self.axes.graph.outputs, tried.outputs, strict=False):
             outputs += self._requests(old, list(new.shape))
         same = len(self.axes.graph.outputs) == len(tried.outputs)
@@ -286,12 +288,13 @@ class _Lockstep:
         operator = self.recorded[self.at] if self.at < len(self.recorded) else None
         viewed = self._view_to_come()
         attempt = tried.attempt if tried.attempt and tried.attempt.index == len(tried.operators) else None
-        found: list[Request] = []
+        found: list[SizeRequest] = []
         if viewed is not None:
             name, sizes = ("", ()) if calls is None else (calls.name, calls.arguments[1:])
             if attempt is not None:
-                name, sizes = plain_name(attempt.name), attempt.args[1:2]
-            dim = viewed.args[2] if len(viewed.args) > 2 else viewed.kwargs.get("dim", 0)
+                call = OperatorCall(attempt)
+                name, sizes = call.name, [call[size] for size in SIZES if call.has(size)]
+            dim = OperatorCall(viewed).get("dim", 0)
             for node, asked in asked_by(name, sizes, results(viewed), dim if isinstance(dim, int) else 0):
                 found += self._requests(node, asked)
         if operator is not None and operator in self.idle and not found:
@@ -313,23 +316,24 @@ class _Lockstep:
         count, known = len(alike(tried.operators)), alike(self.recorded)
         return known[min(count, len(known)) - 1].index + 1 if known else self.at
 
-    def _unequal(self, operator: OperatorNode) -> list[Request]:
+    def _unequal(self, operator: OperatorNode) -> list[SizeRequest]:
         """The dimensions that meet in an idle operator, which couples none, and whose planned sizes differ."""
         pairs = said_equal(operator, self.axes.inference.dims)
         sizes = ((term, self.selection.size(term), self.selection.size(other))
                  for a, b in pairs for term, other in ((a, b), (b, a)))  # fmt: skip
-        return [Request(*entry) for entry in sizes if entry[1] != entry[2]]
+        return [SizeRequest(*entry) for entry in sizes if entry[1] != entry[2]]
 
     def _view_to_come(self) -> OperatorNode | None:
         """The view that a call which raised would have made: a reshape may copy first."""
         for operator in self.recorded[self.at : self.at + 3]:
-            if plain_name(operator.name) in VIEWS | SPLITS:
+            traits = traits_of(operator.overload)
+            if traits.asks_for_sizes or traits.splits:
                 return operator
-            if plain_name(operator.name) not in _COPIES:
+            if base_name(operator.name) not in BEFORE_VIEWS:
                 return None
         return None
 
-    def _requests(self, node: DataNode, asked: list[int] | list[int | None]) -> list[Request]:
+    def _requests(self, node: DataNode, asked: list[int] | list[int | None]) -> list[SizeRequest]:
         terms = self.axes.inference.dims(node)
         if len(asked) != len(terms) or not (node.consumers or node.is_output):
             return []
@@ -340,7 +344,7 @@ class _Lockstep:
                 continue
             planned = self.selection.size(term)
             if planned != size:
-                found.append(Request(term, planned, size))
+                found.append(SizeRequest(term, planned, size))
         return found
 
 
@@ -356,6 +360,6 @@ def _several_changed(before: OperatorNode, now: OperatorNode) -> bool:
     return any(old.shape != new.shape for old, new in zip(before.inputs, now.inputs, strict=False))
 
 
-def is_attention(operator: OperatorNode) -> bool:
-    """Whether an operator divides by the root of the query's size unless it is told a scale."""
-    return "scaled_dot_product" in operator.name
+def goes_by_root_of_size(operator: OperatorNode) -> bool:
+    """Whether an operator divides by the root of the query's size, for it is told no scale."""
+    return traits_of(operator.overload).is_attention and OperatorCall(operator).get("scale") is None

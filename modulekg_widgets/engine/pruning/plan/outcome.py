@@ -14,6 +14,8 @@ from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.cut_analysis import Masks
 from modulekg_widgets.engine.axes.expression import kept
 from modulekg_widgets.engine.axes.layers import Layers
+from modulekg_widgets.engine.operators.arguments import OperatorCall
+from modulekg_widgets.engine.operators.traits import LENGTH, traits_of
 from modulekg_widgets.engine.pruning.cut.edits import Edits, Ints, TensorEdit, Whole
 from modulekg_widgets.engine.pruning.plan.choice import dimensions_read
 from modulekg_widgets.engine.pruning.plan.selection import Selection
@@ -38,8 +40,9 @@ class Outcome:
     @cached_property
     def _normalised(self) -> list[tuple[DataNode, DataNode, int]]:
         """The gains of weight_norm, with the direction and the dimension that its norm leaves out."""
-        operators = [op for op in self.axes.graph.operators if op.name == "aten::_weight_norm_interface"]
-        calls = {op.inputs[1]: (op.inputs[1], op.inputs[0], op.args[2] if len(op.args) > 2 else 0) for op in operators}
+        every = self.axes.graph.operators
+        norms = [OperatorCall(operator) for operator in every if traits_of(operator.overload).normalizes == LENGTH]
+        calls = {call["g"]: (call["g"], call["v"], call["dim"]) for call in norms}
         return [call for call in calls.values() if call[0].is_parameter and call[1].is_parameter]
 
     def edits(self, selection: Selection, attributes: Mapping[str, tuple[Whole, Whole]]) -> Edits:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import cache
 from itertools import accumulate
 from typing import Any
 
@@ -12,9 +11,10 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from modulekg_widgets.engine.axes.algebra import ATOM, SUM, Term, find, flat
-from modulekg_widgets.engine.axes.call import plain_name
 from modulekg_widgets.engine.axes.expression import parts_of
-from modulekg_widgets.engine.pruning.plan.asked_sizes import VIEWS, flattened
+from modulekg_widgets.engine.operators.arguments import OperatorCall, number_arguments
+from modulekg_widgets.engine.operators.traits import traits_of
+from modulekg_widgets.engine.pruning.plan.asked_sizes import flattened
 from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.torch_runtime.structure import leaves
 from modulekg_widgets.engine.tracing.dataflow import CONSTANT, DataNode, OperatorNode
@@ -30,8 +30,8 @@ def is_same_call(
 
     Floating-point numbers are no matter of this; the sizes that a view asks for were compared as its result's.
     """
-    if plain_name(before.name) in VIEWS:
-        return before.inputs[0].index == now.inputs[0].index
+    if traits_of(before.overload).asks_for_sizes:
+        return OperatorCall(before).inputs[0].index == OperatorCall(now).inputs[0].index
     changed: Pairs = set()
     for old, new in _arguments(before, now):
         if isinstance(old, DataNode) and isinstance(new, DataNode):
@@ -85,19 +85,12 @@ def computed_with(operator: OperatorNode) -> tuple[tuple[Any, ...], tuple[Any, .
     if not any(type(value) is int for value in (*args, *kwargs.values())) or not operator.inputs:
         return args, tuple(kwargs.values())
     names = [each.name for each in operator.overload._schema.arguments]
-    numbers = _number_names(operator.overload)
+    numbers = number_arguments(operator.overload)
     return (
         tuple(float(value) if type(value) is int and name in numbers else value
               for name, value in zip(names, args, strict=False)),
         tuple(float(value) if type(value) is int and name in numbers else value for name, value in kwargs.items()),
     )  # fmt: skip
-
-
-@cache
-def _number_names(overload: Any) -> frozenset[str]:
-    """The arguments of an operator that are numbers, or tensors for which a number may stand."""
-    kinds = ("number", "Tensor", "Optional[number]", "Optional[Tensor]")
-    return frozenset(each.name for each in overload._schema.arguments if str(each.type) in kinds)
 
 
 def numbers(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[float, float]]:

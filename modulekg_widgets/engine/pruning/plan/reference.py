@@ -18,9 +18,11 @@ from modulekg_widgets.engine.axes.precision import In, State, cast, rescaled
 from modulekg_widgets.engine.axes.verify import distance, largest
 from modulekg_widgets.engine.errors import TraceError
 from modulekg_widgets.engine.identity.hierarchy import Walk, walk
+from modulekg_widgets.engine.operators.arguments import OperatorCall
 from modulekg_widgets.engine.operators.signature import signature_of
+from modulekg_widgets.engine.operators.traits import CHANNELS, LAST, LENGTH, traits_of
 from modulekg_widgets.engine.pruning.cut.edits import Edits, slices
-from modulekg_widgets.engine.pruning.plan.dry_run import Scale, is_attention, put_in_place
+from modulekg_widgets.engine.pruning.plan.dry_run import ScaleChange, goes_by_root_of_size, put_in_place
 from modulekg_widgets.engine.pruning.plan.recorded_calls import computed_with, number_in
 from modulekg_widgets.engine.torch_runtime.draws import Draws
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
@@ -40,18 +42,9 @@ SEED = 0
 AGREES = 1e-5  # relative, in float32 with the model's own weights: more may be rounding, and float64 tells
 EXACT = 1e-9  # relative, in float64 with weights that hide nothing
 FEW = 64
-# what goes by all indices of a dimension, beside the operators that torch tags as reductions
-STATISTICS = {
-    "aten::_softmax", "aten::_log_softmax", "aten::_safe_softmax", "aten::native_layer_norm", "aten::native_group_norm",
-    "aten::rms_norm", "aten::_fused_rms_norm", "aten::std_mean", "aten::var_mean", "aten::std", "aten::var",
-    "aten::mean", "aten::logsumexp",
-}  # fmt: skip
-
-# a cut leaves what stays of such a weight as it is, so the norm runs over all of it here
-NORMALISING = {"aten::_weight_norm_interface"}
 
 
-def agrees(axes: Axes, masks: Masks, edits: Edits, scales: Sequence[Scale] = ()) -> bool | None:
+def agrees(axes: Axes, masks: Masks, edits: Edits, scales: Sequence[ScaleChange] = ()) -> bool | None:
     """Whether the cut model computes what the masked original does; None where nothing can be compared.
 
     That is so where the model has no data, where the data decide which way forward takes, where the recorded operators
@@ -75,7 +68,7 @@ def agrees(axes: Axes, masks: Masks, edits: Edits, scales: Sequence[Scale] = ())
         return False if edits.tensors and agrees(axes, {}, Edits(())) else None
 
 
-def disagreement(axes: Axes, masks: Masks, edits: Edits, scales: Sequence[Scale] = ()) -> float:
+def disagreement(axes: Axes, masks: Masks, edits: Edits, scales: Sequence[ScaleChange] = ()) -> float:
     """How far the cut model's output lies from the masked original's, relative to the largest output, in float64.
 
     The weights are random where the model's own would hide an error. `scales` are numbers that the code computes from
@@ -86,7 +79,7 @@ def disagreement(axes: Axes, masks: Masks, edits: Edits, scales: Sequence[Scale]
 
 
 def _disagreement(
-    axes: Axes, masks: Masks, edits: Edits, scales: Sequence[Scale], state: State, dtype: torch.dtype
+    axes: Axes, masks: Masks, edits: Edits, scales: Sequence[ScaleChange], state: State, dtype: torch.dtype
 ) -> float:
     expected = masked_outputs(axes, masks, state, dtype, scales)
     return distance(cut_outputs(axes, edits, state, dtype), expected) / max(largest(expected), 1e-300)
@@ -141,7 +134,7 @@ def _forget_results(walked: Walk) -> None:
 
 
 def masked_outputs(
-    axes: Axes, masks: Masks, state: State, dtype: torch.dtype, scales: Sequence[Scale] = ()
+    axes: Axes, masks: Masks, state: State, dtype: torch.dtype, scales: Sequence[ScaleChange] = ()
 ) -> list[Tensor]:
     """The outputs of the recorded operators when what goes is zero in every result, and left out of statistics."""
     replay = _Replay(axes, masks, state, dtype)
@@ -166,7 +159,8 @@ class _Replay:
         for node in graph.state.values():
             value = state[node.label]
             self.values[node] = value.clone() if node.storage in written or self.positions(node) else value
-            if not any(operator.name in NORMALISING for operator in node.consumers):
+            if not any(traits_of(operator.overload).normalizes == LENGTH for operator in node.consumers):
+                # a cut leaves what stays of such a weight as it is, so the norm runs over all of it here
                 self._silence(node, self.values[node])  # two weights may meet before any activation does
         for node in graph.values:
             if node.producer is None and node not in self.values:
@@ -176,7 +170,7 @@ class _Replay:
 
     def perform(self, operator: OperatorNode, call: OperatorNode) -> None:
         """Run an operator, by a call that may differ in its numbers, and set what goes to zero in what it made."""
-        reads_all = torch.Tag.reduction in operator.overload.tags or operator.name in STATISTICS
+        reads_all = torch.Tag.reduction in operator.overload.tags or traits_of(operator.overload).reads_whole
         compact = reads_all and any(self.positions(node) for node in operator.inputs)
         results = self._on_what_stays(operator) if compact else run(call, self._value, self._device)
         nodes = [node for _, node in leaves(operator.result, DataNode)]
@@ -251,23 +245,29 @@ class _Replay:
 
 def _with_compact_sizes(operator: OperatorNode, replay: _Replay) -> OperatorNode:
     """The call with the sizes that stand in its arguments made those of what stays."""
-    x = operator.inputs[0]
+    call = OperatorCall(operator)
+    x = call.inputs[0]
     stays = replay.positions(x)
     size = [len(stays[at]) if at in stays else length for at, length in enumerate(x.shape)]
-    args = list(operator.args)
-    if operator.name in ("aten::native_layer_norm", "aten::rms_norm", "aten::_fused_rms_norm"):
-        args[1] = size[len(size) - len(args[1]) :]
-    elif operator.name == "aten::native_group_norm":
-        batch, channels, positions, groups = args[3:7]
-        if 1 in stays:
-            inside: NDArray[np.bool_] = np.zeros(channels, dtype=bool)
-            inside[stays[1].numpy()] = True
-            groups = int(inside.reshape(groups, -1).any(axis=1).sum())
-        args[3:7] = [batch, size[1], positions, groups]
-    return _called(operator, args, operator.kwargs)
+    changed = {
+        name: _compact_size(call[name], counts, size, x.shape, stays)
+        for name, counts in traits_of(operator.overload).sizes if call.may_change(name)
+    }  # fmt: skip
+    return _called(operator, *call.changed(changed))
 
 
-def _with_new_scales(scales: Sequence[Scale]) -> dict[int, OperatorNode]:
+def _compact_size(value: Any, counts: str, size: list[int], shape: tuple[int, ...], stays: Kept) -> Any:
+    """What an argument says of what stays: the last sizes, the number of channels, or that of their groups."""
+    if counts == LAST:
+        return size[len(size) - len(value) :]
+    if counts == CHANNELS or 1 not in stays:
+        return size[1] if counts == CHANNELS else value
+    inside: NDArray[np.bool_] = np.zeros(shape[1], dtype=bool)
+    inside[stays[1].numpy()] = True
+    return int(inside.reshape(value, -1).any(axis=1).sum())
+
+
+def _with_new_scales(scales: Sequence[ScaleChange]) -> dict[int, OperatorNode]:
     """The calls whose numbers change, by the operator's index."""
     found: dict[int, OperatorNode] = {}
     for operator, before, after in scales:
@@ -276,8 +276,9 @@ def _with_new_scales(scales: Sequence[Scale]) -> dict[int, OperatorNode]:
         args = [_replaced(*pair, before, after) for pair in zip(call.args, numbers, strict=True)]
         kwargs = {name: _replaced(value, number, before, after)
                   for (name, value), number in zip(call.kwargs.items(), named, strict=True)}  # fmt: skip
-        if is_attention(operator) and operator.kwargs.get("scale") is None:
-            kwargs["scale"] = after
+        named_call = OperatorCall(_called(call, args, kwargs))
+        if goes_by_root_of_size(operator) and named_call.may_change("scale"):
+            args, kwargs = named_call.changed({"scale": after})
         found[operator.index] = _called(call, args, kwargs)
     return found
 

@@ -13,7 +13,7 @@ from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.cut.edits import Edits, MovedAttributeError
 from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, OUTPUT, SCALE, TIE, WHOLE, Change, Draft
 from modulekg_widgets.engine.pruning.plan.corrections import Corrections
-from modulekg_widgets.engine.pruning.plan.dry_run import Mismatch, Rehearsal, Scale, rehearse
+from modulekg_widgets.engine.pruning.plan.dry_run import Mismatch, Rehearsal, ScaleChange, rehearse
 from modulekg_widgets.engine.pruning.plan.outcome import Outcome
 from modulekg_widgets.engine.pruning.plan.precedents import Precedents
 from modulekg_widgets.engine.pruning.plan.reference import agrees
@@ -176,7 +176,7 @@ def _is_further(found: Rehearsal, before: Mismatch) -> bool:
     return now.position > before.position
 
 
-def scale_changes(scales: Iterable[Scale]) -> list[Change]:
+def scale_changes(scales: Iterable[ScaleChange]) -> list[Change]:
     """The numbers that the code computes from sizes, each once a line."""
     counted = Counter((f"{scale.before:.6g} becomes {scale.after:.6g}", scale.operator.source) for scale in scales)
     operators = {

@@ -13,9 +13,9 @@ import numpy as np
 
 from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Term, find, flat
 from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.operators.cost import operator_flops
 from modulekg_widgets.engine.pruning.plan.resized import resizing
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
-from modulekg_widgets.engine.tracing.flops import operator_flops
 
 Expression = int | tuple[Any, ...]  # an axis by its number, a constant n as -n, or ("*" | "+", parts …)
 POINTS = (1, 2, 3)  # no operator's cost is of a higher degree than 2 in one dimension
@@ -40,7 +40,7 @@ class Cost(NamedTuple):
     terms: tuple[int, ...]
 
 
-class Sizes(NamedTuple):
+class ModelSizes(NamedTuple):
     """What a model comes to; FLOPs count a multiply-add as 2."""
 
     params: int
@@ -57,7 +57,7 @@ class SizeTerms:
     flops: tuple[Cost, ...]
     is_exact: bool  # whether the FLOPs are; the cost of an operator without a formula in sizes counts as it is
 
-    def sizes(self, counts: Mapping[int, int], full: Sequence[int]) -> Sizes:
+    def sizes(self, counts: Mapping[int, int], full: Sequence[int]) -> ModelSizes:
         """The sizes when of each axis in `counts` so many indices stay; `full` has the sizes of all axes."""
         values = [_value(term, counts, full) for term in self.terms]
 
@@ -65,7 +65,7 @@ class SizeTerms:
             return math.prod(values[place] for place in places)
 
         elements = [(tensor, tensor.factor * product(tensor.terms)) for tensor in self.tensors]
-        return Sizes(
+        return ModelSizes(
             params=sum(count for tensor, count in elements if tensor.is_parameter),
             flops=round(sum(cost.factor * product(cost.terms) for cost in self.flops)),
             bytes=sum(tensor.itemsize * count for tensor, count in elements),
@@ -81,11 +81,11 @@ def _value(term: Expression, counts: Mapping[int, int], full: Sequence[int]) -> 
 
 def size_terms(axes: Axes, counted: Axes | None = None) -> SizeTerms:
     """The formulas of the traced model; `counted` are the axes of the pass whose FLOPs count, if it is another one."""
-    table = _Table()
-    own = _Writer(axes, {axis.term: axis.number for axis in axes.free})
+    table = _Expressions()
+    own = _SizeWriter(axes, {axis.term: axis.number for axis in axes.free})
     registered = [node for node in dict.fromkeys(axes.graph.state.values()) if node.is_parameter or node.is_buffer]
     tensors = [_tensor(node, own, table) for node in registered]
-    other = own if counted is None or counted is axes else _Writer(counted, _numbers(counted, axes))
+    other = own if counted is None or counted is axes else _SizeWriter(counted, _numbers(counted, axes))
     costs: dict[tuple[int, ...], float] = defaultdict(float)
     is_exact = True
     for operator in other.axes.graph.operators:
@@ -97,7 +97,7 @@ def size_terms(axes: Axes, counted: Axes | None = None) -> SizeTerms:
     return SizeTerms(tuple(table.places), tuple(tensors), flops, is_exact)
 
 
-class _Table:
+class _Expressions:
     """Expressions by their places."""
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class _Table:
         return self.places.setdefault(expression, len(self.places))
 
 
-class _Writer:
+class _SizeWriter:
     """Writes the dimensions of a traced pass as expressions; an atom that is not in `numbers` is a constant."""
 
     def __init__(self, axes: Axes, numbers: Mapping[Term, int]) -> None:
@@ -152,7 +152,7 @@ def _is_constant(expression: Expression) -> bool:
     return isinstance(expression, int) and expression < 0
 
 
-def _tensor(node: DataNode, writer: _Writer, table: _Table) -> TensorSize:
+def _tensor(node: DataNode, writer: _SizeWriter, table: _Expressions) -> TensorSize:
     dims = writer.dims(node)
     factor = math.prod(-dim for dim in dims if isinstance(dim, int) and dim < 0)
     places = tuple(table.place(dim) for dim in dims if not _is_constant(dim))
@@ -162,7 +162,7 @@ def _tensor(node: DataNode, writer: _Writer, table: _Table) -> TensorSize:
 # ------------------------------------------------------------------ the cost of one operator
 
 
-def _costs(operator: OperatorNode, writer: _Writer) -> dict[tuple[Expression, ...], float] | None:
+def _costs(operator: OperatorNode, writer: _SizeWriter) -> dict[tuple[Expression, ...], float] | None:
     """The FLOPs as factors of products of expressions; None where they are no polynomial in its dimensions."""
     asked = operator_flops(operator)
     if not asked:

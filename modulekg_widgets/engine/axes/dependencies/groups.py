@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import gcd, lcm, prod
-from typing import TYPE_CHECKING
 
 from modulekg_widgets.engine.axes.algebra import ATOM, SUM, Term, atoms, find, flat
-from modulekg_widgets.engine.axes.call import rules
-from modulekg_widgets.engine.axes.dependency_views import GroupDependency
+from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.dependencies.views import GroupDependency
 from modulekg_widgets.engine.axes.layers import CONVOLUTION, Layer, Layers
-
-if TYPE_CHECKING:
-    from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.operators.traits import GROUPS, size_argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +61,14 @@ def _of_convolution(layer: Layer) -> list[_Groups]:
 
 
 def _group_norms(layers: Layers) -> Iterator[tuple[int, str, _Groups]]:
-    rule, seen = rules["aten::native_group_norm"], set()
+    seen = set()
     for operator in layers.inference.graph.operators:
-        name = layers.owner(operator) if layers.rule(operator) is rule else None
+        name = layers.owner(operator) if layers.traits(operator).normalizes == GROUPS else None
         if name is not None and name not in seen:
             seen.add(name)
             call = layers.call(operator)
-            groups = call["group"] if call.has("group") else call["num_groups"]
-            channels = layers.inference.dims(operator.inputs[0])[1]
+            groups = call[size_argument(call, GROUPS)]
+            channels = layers.inference.dims(call.inputs[0])[1]
             # with a group for every channel the groups go with the channels
             number = 1 if groups == channels.size else groups
             yield operator.index, name, _Groups(number, channels, _outer(channels, number))

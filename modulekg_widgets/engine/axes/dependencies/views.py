@@ -45,7 +45,7 @@ class Dependency:
 
     def plot(self) -> Figure:
         """A picture: the sets on the left, their layers on the right."""
-        from modulekg_widgets.engine.axes.dependency_plot import plot_sets
+        from modulekg_widgets.engine.axes.dependencies.plot import plot_sets
 
         return plot_sets(self.subject, self.named_sets())
 

@@ -1,0 +1,222 @@
+"""Reading the arguments of a call by name, whether given by position, by keyword or by default.
+
+The names are those of the operator's schema. Of a user's operator that is like another one they are the other one's:
+`mk.axis_rule("mylib::norm", like="aten::layer_norm", args={"weight": "w"})` makes `call["weight"]` read `w`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+from modulekg_widgets.engine.errors import UnknownNameError, shown
+from modulekg_widgets.engine.operators.recorded import RecordedCall, nodes_in
+from modulekg_widgets.engine.operators.signature import overloads_of, plain_name
+from modulekg_widgets.engine.operators.user_operators import UserOperator, user_operators
+
+
+class Place(NamedTuple):
+    """Where a call has an argument: by its own name and position; by neither where it is the default."""
+
+    name: str | None
+    position: int
+    default: Any
+    is_list: bool = False  # one number here is a list of one for the operator that this one is like
+
+
+class Reading(NamedTuple):
+    """How the arguments of an overload are read: by the names of which overload, and where each stands."""
+
+    overload: Any
+    places: dict[str, Place]
+    is_own: bool  # False where the names are those of the operator that it is like
+
+
+class Arguments:
+    """The arguments of one call by name."""
+
+    __slots__ = ("_args", "_is_own", "_kwargs", "_places", "overload")
+
+    def __init__(self, overload: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self.overload, self._places, self._is_own = reading_of(overload)
+        self._args = args
+        self._kwargs = kwargs
+
+    def __getitem__(self, name: str) -> Any:
+        """The argument of that name in the operator's schema, or its default."""
+        place = self._places.get(name)
+        if place is None:
+            raise UnknownNameError(f"{self.overload._schema} has no argument {shown(name)!r}: its rule asks for it")
+        own, position, value, is_list = place
+        if own in self._kwargs:
+            value = self._kwargs[own]
+        elif 0 <= position < len(self._args):
+            value = self._args[position]
+        return [value] if is_list and isinstance(value, int) else value
+
+    def has(self, name: str) -> bool:
+        """Whether the schema has an argument of that name."""
+        return name in self._places
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The argument, or `default` when the operator has none of this name."""
+        return self[name] if name in self._places else default
+
+    def may_change(self, name: str) -> bool:
+        """Whether a call can be made with another value of an argument."""
+        return name in self._places and self._places[name].name is not None
+
+    def changed(self, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments and keywords of the call with other values of some, by name."""
+        args, kwargs = list(self._args), dict(self._kwargs)
+        for name, value in values.items():
+            own, position, _, is_list = self._places[name]
+            assert own is not None
+            value = value[0] if is_list and len(value) == 1 else value
+            if own not in kwargs and position < len(args):
+                args[position] = value
+            else:
+                kwargs[own] = value
+        return tuple(args), kwargs
+
+    def arranged(self) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments and keywords as the operator takes them whose names they have."""
+        if self._is_own:
+            return list(self._args), dict(self._kwargs)
+        args, kwargs = [], {}
+        for argument in self.overload._schema.arguments:
+            if argument.kwarg_only:
+                kwargs[argument.name] = self[argument.name]
+            else:
+                args.append(self[argument.name])
+        return args, kwargs
+
+
+class OperatorCall(Arguments):
+    """One recorded call as traits, formulas and rules see it; of an operator that is like another one, as of that."""
+
+    __slots__ = ("operator",)
+
+    def __init__(self, operator: RecordedCall) -> None:
+        super().__init__(operator.overload, operator.args, operator.kwargs)
+        self.operator = operator
+
+    @property
+    def name(self) -> str:
+        """The operator's name without namespace, overload and the underscore of writing in place."""
+        return plain_name(self.overload._schema.name)
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The values among the arguments, in order."""
+        given = self.operator.inputs
+        if self._is_own:
+            return given
+        found = [node for name in self._places for node in nodes_in(self[name])]
+        return found + [node for node in given if node not in found]
+
+    @property
+    def results(self) -> list[Any]:
+        """The values that the call returned, in order."""
+        return nodes_in(self.operator.result)
+
+    @property
+    def output(self) -> Any:
+        """The first value that the call returned; what went in first where it returned none."""
+        results = self.results
+        return results[0] if results else self.inputs[0]
+
+
+def own_arguments(overload: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """All arguments of a call by the names in the operator's own schema."""
+    return {
+        name: kwargs[name] if name in kwargs else args[at] if at < len(args) else default
+        for name, (_, at, default, _) in _own_places(overload).items()
+    }
+
+
+@cache
+def _own_places(overload: Any) -> dict[str, Place]:
+    """Reading a schema takes long."""
+    return {
+        argument.name: Place(argument.name, at, argument.default_value if argument.has_default_value() else None)
+        for at, argument in enumerate(overload._schema.arguments)
+    }
+
+
+_readings: dict[int, tuple[Any, UserOperator | None, Reading]] = {}  # by the overload's address: hashing takes long
+
+
+def reading_of(overload: Any) -> Reading:
+    """How the arguments of an overload are read; what a user says of an operator may change, so it is asked anew."""
+    user = user_operators.get(overload._schema.name) if user_operators else None
+    known = _readings.get(id(overload))
+    if known is None or known[0] is not overload or known[1] is not user:
+        alike = None if user is None or user.like is None else alike_reading(overload, user.like, user.args)
+        known = overload, user, alike or Reading(overload, _own_places(overload), True)
+        _readings[id(overload)] = known
+    return known[2]
+
+
+@cache
+def _numbers(overload: Any) -> frozenset[str]:
+    kinds = ("number", "Tensor", "Optional[number]", "Optional[Tensor]")
+    return frozenset(each.name for each in overload._schema.arguments if str(each.type) in kinds)
+
+
+def number_arguments(overload: Any) -> frozenset[str]:
+    """The arguments, by their own names, that are numbers to compute with, or tensors for which one may stand."""
+    read, places, is_own = reading_of(overload)
+    numbers = _numbers(read)
+    return numbers if is_own else frozenset(places[name].name or "" for name in numbers & places.keys())
+
+
+# ----------------------------------------------------------------- operators that are like others
+
+
+def alike_reading(overload: Any, like: str, args: Mapping[str, str]) -> Reading | None:
+    """How a call is read by the names of `like`, by its overload that fits best; None where torch has no such one.
+
+    An argument stands where `args` says (theirs → own), else under its name, else at its position.
+    """
+    every = [Reading(theirs, _paired(overload, theirs, args), False) for theirs in overloads_of(like)]
+    return max(every, key=lambda reading: _fitness(overload, reading, args), default=None)
+
+
+def missing_in(reading: Reading) -> list[str]:
+    """The arguments that the schema demands and a call does not have."""
+    known = reading.overload._schema.arguments
+    return [each.name for each in known if not each.has_default_value() and each.name not in reading.places]
+
+
+def _fitness(overload: Any, reading: Reading, args: Mapping[str, str]) -> tuple[int, ...]:
+    own = {place.name for place in reading.places.values()}
+    named = sum(name == place.name or name in args for name, place in reading.places.items())
+    unused = len(_own_places(overload).keys() - own)
+    return (len(args.keys() & reading.places.keys()), -len(missing_in(reading)), named, -unused,
+            len(reading.overload.tags))  # fmt: skip
+
+
+def _paired(overload: Any, theirs: Any, args: Mapping[str, str]) -> dict[str, Place]:
+    own, mine = _own_places(overload), overload._schema.arguments
+    known = theirs._schema.arguments
+    claimed = {*args.values(), *(each.name for each in known if each.name not in args)}
+    places: dict[str, Place] = {}
+    for at, each in enumerate(known):
+        name = args.get(each.name, each.name if each.name not in args.values() else None)
+        if name not in own and at < len(mine) and not each.kwarg_only and mine[at].name not in claimed:
+            name = mine[at].name if _kind(mine[at]) == _kind(each) else None
+        if name in own:
+            is_list = "List[int]" in str(each.type) and "List" not in str(mine[own[name].position].type)
+            places[each.name] = own[name]._replace(is_list=is_list)
+        elif each.has_default_value():
+            places[each.name] = Place(None, -1, each.default_value)
+    return places
+
+
+def _kind(argument: Any) -> str:
+    """Whether an argument is a tensor, or which sort of number: at one position only the same sort is the same."""
+    text = str(argument.type)
+    kinds = {"Tensor": "tensor", "bool": "flag", "int": "number", "float": "number", "number": "number"}
+    return next((kind for part, kind in kinds.items() if part in text), text)

@@ -1,0 +1,113 @@
+"""The cost of one call in floating-point operations, a multiply-add counted as 2."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import flop_registry
+
+from modulekg_widgets.engine.errors import TraceError, shown
+from modulekg_widgets.engine.operators.arguments import OperatorCall, reading_of
+from modulekg_widgets.engine.operators.formulas import FREE, PER_INPUT, PER_OUTPUT, formulas, multiply_adds
+from modulekg_widgets.engine.operators.recorded import RecordedCall, Value
+from modulekg_widgets.engine.operators.signature import base_name, signature_of
+from modulekg_widgets.engine.operators.user_operators import user_operators
+from modulekg_widgets.engine.torch_runtime.structure import with_leaves
+
+log = logging.getLogger("modulekg_widgets")
+Count = Callable[[OperatorCall], "float | None"]
+
+
+def operator_flops(operator: RecordedCall) -> int | None:
+    """The cost of a call, None when no formula is known."""
+    return flops_and_kind(operator)[0]
+
+
+def flops_and_kind(operator: RecordedCall) -> tuple[int | None, bool]:
+    """The cost of a call, and whether it is made of multiply-adds."""
+    user = user_operators.get(operator.overload._schema.name) if user_operators else None
+    if user is not None and user.flops is not None:
+        return _flops_of_user(user.flops, operator), False
+    count, pairs = _way_to_count(reading_of(operator.overload).overload)
+    try:
+        found = count(OperatorCall(operator))
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError):
+        log.debug("the formula of %s failed", operator.where, exc_info=True)
+        found = None
+    return (None if found is None else round(found)), pairs
+
+
+def _flops_of_user(flops: Callable[..., int], operator: RecordedCall) -> int:
+    try:
+        return int(flops(*operator.args, **operator.kwargs))
+    except Exception as error:
+        raise TraceError(
+            f"the flops function of {operator.where} raised {type(error).__name__}: {shown(str(error), 300)}; it gets "
+            "the operator's arguments, with nodes that have a shape in the tensors' places, and returns a number"
+        ) from error
+
+
+@cache
+def _way_to_count(overload: Any) -> tuple[Count, bool]:
+    """How to count the calls of an overload, and whether they are made of multiply-adds."""
+    name, twin = _functional(overload)
+    tags = {*overload.tags, *twin.tags}
+    if name in FREE or _moves_nothing(overload, tags):
+        return _nothing, False
+    if name in PER_OUTPUT:
+        return lambda call: PER_OUTPUT[name] * call.output.numel(), False
+    if name in PER_INPUT:
+        return lambda call: PER_INPUT[name] * call.inputs[0].numel(), False
+    if name in formulas:
+        return formulas[name], name in multiply_adds
+    if twin._overloadpacket in flop_registry:
+        return _by_torch(flop_registry[twin._overloadpacket]), True
+    if torch.Tag.pointwise in tags:
+        return lambda call: call.output.numel(), False
+    if torch.Tag.reduction in tags:
+        return lambda call: call.inputs[0].numel(), False
+    return _unknown, False
+
+
+def _functional(overload: Any) -> tuple[str, Any]:
+    """For `relu_` the name and the overload of `relu`, which has the formula, and tags that the former lacks."""
+    full = overload._schema.name
+    name = base_name(full)
+    if name == full:
+        return full, overload
+    namespace, _, short = name.partition("::")
+    packet = getattr(getattr(torch.ops, namespace), short, None)
+    return name, getattr(packet, overload._overloadname, overload)
+
+
+def _moves_nothing(overload: Any, tags: set[torch.Tag]) -> bool:
+    """Views, their copies, and what makes a tensor of no tensor."""
+    signature = signature_of(overload)
+    view = signature.views is not None and signature.is_pure
+    makes = overload.namespace == "aten" and "Tensor" not in str(overload._schema).partition("->")[0]
+    return view or makes or torch.Tag.inplace_view in tags or torch.Tag.view_copy in tags
+
+
+def _nothing(call: OperatorCall) -> float:
+    return 0
+
+
+def _unknown(call: OperatorCall) -> None:
+    return None
+
+
+def _by_torch(formula: Callable[..., int]) -> Count:
+    def count(call: OperatorCall) -> int:
+        arguments = (*call.arranged(), call.operator.result)
+        args, kwargs, result = with_leaves(arguments, Value, _without_data)
+        return formula(*args, **kwargs, out_val=result)
+
+    return count
+
+
+def _without_data(node: Value) -> torch.Tensor:
+    return torch.empty(node.shape, dtype=node.dtype, device="meta")

@@ -1,0 +1,242 @@
+"""What operators do with the values that they get, stated once: axis rules, dry run, masked reference and criteria ask.
+
+A row names operators of ATen (with the underscore of writing in place left out) and the traits that they have; rules
+are registered for the names of a row, so that a family of operators is listed in one place. An operator may stand in
+several rows. What stands in none is pointwise where torch tags it so, and has no other trait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from modulekg_widgets.engine.operators.arguments import Arguments, reading_of
+from modulekg_widgets.engine.operators.signature import base_name, overloads_of
+
+CHANNELS, LAST, GROUPS, LENGTH = "channels", "last dimensions", "groups", "length of a weight"  # what norms run over
+MATRIX_PRODUCT, VECTOR_PRODUCT, LINEAR, BILINEAR = "product", "vector product", "linear", "bilinear"
+CONVOLUTION, EMBEDDING, RECURRENT = "convolution", "embedding", "recurrent"
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What is known of one operator."""
+
+    pointwise: bool = False  # every element of the result comes of the elements at its place
+    copies: bool = False  # the result is the tensor that went in
+    moves: bool = False  # elements change places, none is computed
+    reorders: bool = False  # dimensions change places
+    reshapes: bool = False  # one dimension comes of several, or several of one
+    asks_for_sizes: bool = False  # the sizes of the result, or of its parts, are an argument
+    splits: bool = False  # into parts whose sizes are an argument
+    lifts_constants: bool = False  # a tensor that the code has made itself comes into the forward pass by it
+    keeps_indices: bool = False  # a tensor of indices holds the same ones after it, in another shape at most
+    keeps_zero: bool = False  # what is zero before is zero after
+    reads_whole: bool = False  # an element of the result depends on all indices of a dimension
+    is_softmax: bool = False
+    is_attention: bool = False  # divides by the root of the size of the query unless told a scale
+    multiplies: bool = False
+    normalizes: str = ""  # over CHANNELS, LAST dimensions or GROUPS of channels; a weight by its LENGTH
+    sizes: tuple[tuple[str, str], ...] = ()  # arguments that are sizes of the first tensor, with what they count
+    layer: str = ""  # how it carries activations across a weight
+    index: str = ""  # the argument whose indices say where it reads or writes
+    triangle: tuple[str, str | None] | None = None  # the argument whose triangle is read, and the flag that says so
+    commutes: bool = False
+    keeps_symmetry: bool = False  # of symmetric matrices, whatever their numbers, it makes a symmetric one
+    is_noise: bool = False  # the result, or its difference to what went in, is drawn at random
+    writes_buffers: bool = False  # running statistics that it is given, without a word in the schema
+
+    @property
+    def scales(self) -> bool:
+        """Whether it multiplies by a gain, the argument `weight`, what it has normalized."""
+        return self.normalizes in (CHANNELS, LAST, GROUPS)
+
+
+NO_TRAITS = Traits()
+POINTWISE = Traits(pointwise=True)
+_table: dict[str, Traits] = {}
+
+
+def row(names: str, **traits: Any) -> tuple[str, ...]:
+    """The full names of some operators, which from now on have these traits."""
+    found = tuple(name if "::" in name else f"aten::{name}" for name in names.split())
+    for name in found:
+        _table[name] = replace(_table.get(name, NO_TRAITS), **traits)
+    return found
+
+
+# ------------------------------------------------------------------- moving elements
+
+VIEW = row("view _unsafe_view reshape _reshape_alias view_copy _reshape_copy", moves=True, reshapes=True)
+EXPAND = row("expand expand_as expand_copy broadcast_to", moves=True)
+PERMUTE = row("permute permute_copy", moves=True, reorders=True)
+TRANSPOSE = row("transpose swapaxes swapdims transpose_copy", moves=True, reorders=True)
+REVERSE = row("t numpy_T t_copy", moves=True, reorders=True)
+MOVEDIM = row("movedim", moves=True, reorders=True)
+SQUEEZE = row("squeeze squeeze_copy", moves=True)
+UNSQUEEZE = row("unsqueeze unsqueeze_copy", moves=True)
+REPEAT = row("repeat tile", moves=True)
+REPEAT_INTERLEAVE = row("repeat_interleave", moves=True)
+AS_STRIDED = row("as_strided as_strided_copy", moves=True)
+CAT = row("cat concat concatenate", moves=True)
+SPLIT = row(
+    "split split_with_sizes chunk unsafe_split unsafe_chunk unsafe_split_with_sizes split_copy split_with_sizes_copy"
+    " tensor_split", moves=True,
+)  # fmt: skip
+SLICE = row("slice slice_copy narrow narrow_copy", moves=True)
+SELECT = row("select select_copy", moves=True)
+UNBIND = row("unbind unbind_copy", moves=True)
+PAD = row("constant_pad_nd pad", moves=True)
+PIXEL_SHUFFLE = row("pixel_shuffle", reshapes=True)
+PIXEL_UNSHUFFLE = row("pixel_unshuffle", reshapes=True)
+CHANNEL_SHUFFLE = row("channel_shuffle native_channel_shuffle", reshapes=True)
+IM2COL = row("im2col", reshapes=True)
+COL2IM = row("col2im", reshapes=True)
+row("view reshape _unsafe_view expand", asks_for_sizes=True)
+row("split split_with_sizes", splits=True)
+row("view _unsafe_view expand squeeze unsqueeze", keeps_indices=True)
+# what torch may run before the view of a reshape that has to copy
+BEFORE_VIEWS = row("clone empty copy unsqueeze as_strided")
+
+INDEX = row("index _unsafe_index _unsafe_masked_index")
+INDEX_PUT = row("index_put _index_put_impl _unsafe_index_put _unsafe_masked_index_put_accumulate")
+INDEX_SELECT = row("index_select", index="index")
+GATHER = row("gather", index="index")
+INDEX_WRITE = row("index_add index_copy index_reduce index_fill", index="index")
+row("index index_put", index="indices")
+
+# -------------------------------------------------------------- element by element
+
+# pointwise in effect, though torch tags neither them nor, for those that write in place, their namesakes
+ELEMENTWISE = row(
+    "__and__ __iand__ __ior__ __irshift__ __or__ _add_relu _conj _conj_copy _fake_quantize_learnable_per_tensor_affine"
+    " _masked_scale _neg_view _neg_view_copy _pin_memory _to_copy alias alias_copy clone complex contiguous copy detach"
+    " detach_copy empty_like fake_quantize_per_tensor_affine_cachemask fill floor_divide full_like hardswish lift"
+    " lift_fresh lift_fresh_copy ones_like polar resolve_conj resolve_neg zero zeros_like",
+    pointwise=True,
+)
+COPY = row("_to_copy clone detach alias", copies=True, keeps_zero=True, keeps_indices=True)
+row("lift_fresh detach alias", lifts_constants=True)
+row("contiguous", keeps_zero=True)
+row("lift_fresh", keeps_indices=True)
+row("equal")  # one answer for Python, though torch tags it as pointwise
+row("mul", pointwise=True, multiplies=True, keeps_zero=True)
+row("add mul maximum minimum", pointwise=True, commutes=True)
+row(
+    "add mul maximum minimum sub div neg abs exp relu pow tanh sigmoid square sqrt clone detach _to_copy alias"
+    " contiguous", pointwise=True, keeps_symmetry=True,
+)  # fmt: skip
+
+# --------------------------------------------------------- whole dimensions, normalisation
+
+REDUCE = row(
+    "mean sum nansum nanmean amax amin aminmax prod var std var_mean std_mean any all logsumexp linalg_vector_norm norm"
+    " count_nonzero linalg_norm max min median nanmedian mode kthvalue _aminmax linalg__powsum _is_all_true"
+    " _is_any_true hash_tensor",
+    reads_whole=True,
+)
+SOFTMAX = row("_softmax _safe_softmax softmax", reads_whole=True, is_softmax=True)
+LOG_SOFTMAX = row("_log_softmax log_softmax", reads_whole=True)
+CUMULATE = row(
+    "cumsum cumprod cummax cummin logcumsumexp _cummax_helper _cummin_helper _logcumsumexp", reads_whole=True
+)
+SORT = row("sort topk argsort msort", reads_whole=True)
+BATCH_NORM = row(
+    "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training"
+    " _native_batch_norm_legit_functional batch_norm cudnn_batch_norm miopen_batch_norm _batch_norm_no_update"
+    " _batch_norm_with_update _batch_norm_impl_index batch_norm_elemt batch_norm_stats batch_norm_update_stats"
+    " _batch_norm_with_update_functional",
+    normalizes=CHANNELS,
+)
+INSTANCE_NORM = row("instance_norm", normalizes=CHANNELS)
+LAYER_NORM = row("native_layer_norm layer_norm _fused_rms_norm rms_norm", normalizes=LAST, reads_whole=True,
+                 sizes=(("normalized_shape", LAST),))  # fmt: skip
+GROUP_NORM = row("native_group_norm group_norm", normalizes=GROUPS, reads_whole=True,
+                 sizes=(("C", CHANNELS), ("group", GROUPS), ("num_groups", GROUPS)))  # fmt: skip
+WEIGHT_NORM = row("_weight_norm_interface _weight_norm", normalizes=LENGTH)
+row("native_batch_norm batch_norm cudnn_batch_norm miopen_batch_norm", writes_buffers=True)
+
+# --------------------------------------------------------------------------- layers
+
+MATMUL = row("mm bmm matmul _int_mm", layer=MATRIX_PRODUCT)
+ADDMM = row("addmm baddbmm addbmm _addmm_activation", layer=MATRIX_PRODUCT)
+MATVEC = row("mv addmv", layer=VECTOR_PRODUCT)
+LINEAR_LAYER = row("linear", layer=LINEAR)
+TRILINEAR = row("_trilinear", layer=BILINEAR)
+CONVOLUTIONS = row(
+    "convolution _convolution mkldnn_convolution cudnn_convolution convolution_overrideable", layer=CONVOLUTION
+)
+DEFORMABLE = row("torchvision::deform_conv2d", layer=CONVOLUTION)
+EMBEDDING_TABLE = row("embedding", layer=EMBEDDING)
+EMBEDDING_BAG = row("embedding_bag _embedding_bag _embedding_bag_forward_only", layer=EMBEDDING)
+RECURRENT_LAYER = row("lstm gru rnn_tanh rnn_relu", layer=RECURRENT)
+MKLDNN_RNN = row("mkldnn_rnn_layer", layer=RECURRENT)
+ATTENTION = row(
+    "scaled_dot_product_attention _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention"
+    " _scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention"
+    " _scaled_dot_product_fused_attention_overrideable _scaled_dot_product_attention_math"
+    " _scaled_dot_product_attention_math_for_mps",
+    is_attention=True,
+)
+
+# --------------------------------------------------------- linear algebra, random numbers
+
+row("linalg_inv_ex linalg_matrix_exp linalg_pinv", keeps_symmetry=True)
+row("linalg_pinv", triangle=("self", "hermitian"))
+row("linalg_matrix_rank", triangle=("input", "hermitian"))
+row("_linalg_eigh _cholesky_solve_helper triangular_solve", triangle=("A", None))
+row(
+    "linalg_eigh linalg_eigvalsh linalg_cholesky linalg_cholesky_ex cholesky cholesky_inverse linalg_ldl_factor"
+    " linalg_ldl_factor_ex linalg_solve_triangular linalg_matrix_sqrth",
+    triangle=("self", None),
+)
+row("cholesky_solve", triangle=("input2", None))
+row("linalg_ldl_solve", triangle=("LD", None))
+row("native_dropout dropout bernoulli bernoulli_ uniform_ normal_ exponential_ rand_like randn_like", is_noise=True)
+
+# ----------------------------------------------------------------------------- look-up
+
+_known: dict[int, tuple[Any, Traits]] = {}  # by the address of the overload that a call is read as
+
+
+def traits_of(overload: Any) -> Traits:
+    """The traits of an operator, or of the one that it is said to be like."""
+    read = reading_of(overload).overload
+    known = _known.get(id(read))
+    if known is None or known[0] is not read:
+        known = _known[id(read)] = read, _traits(read)
+    return known[1]
+
+
+def size_argument(call: Arguments, counts: str) -> str:
+    """The argument of a call that says how many CHANNELS, GROUPS, or LAST dimensions there are."""
+    return next(name for name, meaning in traits_of(call.overload).sizes if meaning == counts and call.has(name))
+
+
+def traits_named(name: str) -> Traits:
+    """The traits that the table has for a name, as `aten::relu_`."""
+    return _table.get(name) or _table.get(base_name(name)) or NO_TRAITS
+
+
+def operators_with(trait: str) -> dict[str, Any]:
+    """The operators of the table that have a trait, each with what it says."""
+    return {name: getattr(traits, trait) for name, traits in _table.items() if getattr(traits, trait)}
+
+
+def has_traits(name: str) -> bool:
+    """Whether the table has a row for an operator."""
+    return name in _table or base_name(name) in _table
+
+
+def _traits(overload: Any) -> Traits:
+    name = overload._schema.name
+    if has_traits(name):
+        return traits_named(name)
+    return POINTWISE if torch.Tag.pointwise in overload.tags or is_tagged_pointwise(name) else NO_TRAITS
+
+
+def is_tagged_pointwise(name: str) -> bool:
+    """Whether torch tags an operator, or what it is the writing form of, as pointwise: it tags few of the latter."""
+    return any(torch.Tag.pointwise in each.tags for each in overloads_of(base_name(name)))
