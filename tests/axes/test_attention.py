@@ -271,9 +271,9 @@ class Counted(Layers):
 
     looks = 0
 
-    def rule(self, operator: OperatorNode) -> Any:
+    def traits(self, operator: OperatorNode) -> Any:
         self.looks += 1
-        return super().rule(operator)
+        return super().traits(operator)
 
 
 def test_the_cost_is_linear_in_the_number_of_operators() -> None:

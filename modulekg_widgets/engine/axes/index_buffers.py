@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.algebra import Algebra, Term
 from modulekg_widgets.engine.operators.arguments import OperatorCall
+from modulekg_widgets.engine.operators.recorded import RecordedCall
 from modulekg_widgets.engine.operators.traits import traits_of
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.execution import constant_value
@@ -25,7 +26,7 @@ class IndexBuffers:
 
     def __init__(self, graph: Dataflow) -> None:
         self._uses: dict[DataNode, set[OperatorNode]] = {}  # the operators that pick by each
-        self._noted: dict[DataNode, set[OperatorNode]] = {}
+        self._noted: dict[DataNode, set[RecordedCall]] = {}
         self.picked_from: dict[DataNode, Term] = {}
         for node in dict.fromkeys(graph.state.values()):
             if node.is_table and node.dim() == 1 and not _is_other(node.dtype) and node.shape[0] > 1:
@@ -56,7 +57,7 @@ class IndexBuffers:
         picks = np.bincount(first, minlength=size)
         return None if picks.max() > 1 else (buffer, np.concatenate([first, np.flatnonzero(picks == 0)]))
 
-    def note(self, buffer: DataNode, operator: OperatorNode, term: Term, algebra: Algebra) -> None:
+    def note(self, buffer: DataNode, operator: RecordedCall, term: Term, algebra: Algebra) -> None:
         """An operator picks by the buffer from `term`; all that do so pick from one index set."""
         self._noted.setdefault(buffer, set()).add(operator)
         algebra.unify(self.picked_from.setdefault(buffer, term), term)

@@ -1,15 +1,18 @@
-"""`mk.axis_rule`: telling of an operator of one's own, in one place."""
+"""`mk.axis_rule`: what is known of an operator of one's own, said in one place."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import Any
 
 from modulekg_widgets.engine.axes.call import Call, Rule, rules
 from modulekg_widgets.engine.axes.inference import rule_named
 from modulekg_widgets.engine.errors import DuplicateNameError, ModuleKGError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.operators.arguments import alike_reading, missing_in
+from modulekg_widgets.engine.operators.signature import overloads_of
 from modulekg_widgets.engine.operators.user_operators import UserOperator, user_operators
 from modulekg_widgets.engine.registry import check_function, is_new_version
 
@@ -21,38 +24,100 @@ class AxisRuleError(ModuleKGError, ValueError):
 def axis_rule(
     *names: str,
     like: str | None = None,
+    args: Mapping[str, str] | None = None,
     shape: Callable[..., Any] | None = None,
     value: Callable[..., Any] | None = None,
     flops: Callable[..., int] | None = None,
 ) -> Callable[[Rule], Rule]:
-    """Register the rule of operators such as `"mylib::my_op"`; the rule gets a `Call` and returns the result's terms.
+    """Register the rule of operators such as `"mylib::my_op"`: the axes of their results, and how they run and cost.
 
-    `@mk.axis_rule("mylib::scale")` over `def scale(call): return call.axes(call.inputs[0])` says that the result has
-    the axes of the first tensor. `like` names an operator that behaves the same, and no rule is needed:
-    `mk.axis_rule("mylib::pool", like="aten::max_pool2d")`. `shape(*args)` gives a result's shape where the operator
-    cannot run without data, `value(*args)` its value where it cannot run at all, `flops(*args)` its cost from the
-    shapes of its tensors. What a notebook registered it may register again, as when a cell runs a second time.
-    A rule that fails freezes what its operator touches, and `graph.unknown` lists it.
-    Raises `DuplicateNameError` and `UnknownNameError`.
+    Put it over a function that gets a `Call` and returns the terms of the result's dimensions, or name an operator that
+    behaves the same, and no function is needed. What a notebook registered it may register again, as when a cell runs
+    a second time. A rule that fails freezes what its operator touches, and `graph.unknown` lists it.
+
+    Parameters
+    ----------
+    *names
+        The operators, as `"namespace::name"`.
+    like
+        An operator that behaves the same, as `"aten::layer_norm"`: its rule, its traits and its FLOPs hold.
+    args
+        The arguments of `like` that have other names here, theirs → yours. What has the same name, or else the same
+        place, needs no entry.
+    shape
+        `shape(*args)` gives the shape of a result where the operator cannot run without data.
+    value
+        `value(*args)` gives its value where it cannot run at all.
+    flops
+        `flops(*args)` gives its cost in floating-point operations, from the shapes of its tensors.
+
+    Returns
+    -------
+    Callable
+        The decorator of the rule; with `like` it need not be used.
+
+    Raises
+    ------
+    DuplicateNameError
+        When another module, or this project, has a rule for the operator.
+    UnknownNameError
+        For a name without namespace, an unknown `like`, and arguments in `args` that one of the operators has not.
+
+    Examples
+    --------
+    >>> import torch, modulekg_widgets as mk
+    >>> @torch.library.custom_op("mkgdoc::norm", mutates_args=())
+    ... def norm(w: torch.Tensor, x: torch.Tensor, sizes: list[int]) -> torch.Tensor:
+    ...     return torch.nn.functional.layer_norm(x, sizes, w)
+    >>> norm.register_fake(lambda w, x, sizes: torch.empty_like(x))
+    >>> names = {"input": "x", "normalized_shape": "sizes", "weight": "w"}
+    >>> rule = mk.axis_rule("mkgdoc::norm", like="aten::layer_norm", args=names)
     """
     home = sys._getframe(1).f_globals.get("__name__")
     if not names or not all(isinstance(name, str) and "::" in name for name in names):
         raise UnknownNameError(f"operators are named as 'namespace::name', got {shown(str(names))}")
-    told = UserOperator(shape, value, flops, like, home)
-    _refuse_taken(names, told)
+    user = UserOperator(shape, value, flops, like, home, dict(args or {}))
+    _refuse_taken(names, user)
     if like is not None and rule_named(like) is None:
         raise UnknownNameError(f"like={shown(like)!r} has no rule: {nearest(like, rules)}")
+    if args:
+        for name in names:
+            _check_arguments(name, like, user.args)
     if any(part is not None for part in (shape, value, flops, like)):
-        user_operators.update(dict.fromkeys(names, told))
+        user_operators.update(dict.fromkeys(names, user))
 
     def decorate(rule: Rule) -> Rule:
         check_function(rule, f"the rule of {shown(names[0])}")
-        _refuse_taken(names, told)
+        _refuse_taken(names, user)
         rules.replace(_named(rule), names)
-        user_operators.update(dict.fromkeys(names, told))
+        user_operators.update(dict.fromkeys(names, user))
         return rule
 
     return decorate
+
+
+def _check_arguments(name: str, like: str | None, args: Mapping[str, str]) -> None:
+    """Raise `UnknownNameError` where `args` names what one of the operators does not have, or leaves a tensor open."""
+    if like is None:
+        raise UnknownNameError("args says which arguments of another operator yours are: name that one with like='…'")
+    if not all(isinstance(each, str) for pair in args.items() for each in pair):
+        raise UnknownNameError(f"args={shown(str(args))}: give names, as {{'weight': 'w'}}, theirs → yours")
+    own = overloads_of(name)
+    if not own:
+        raise UnknownNameError(f"there is no operator {shown(name)!r} yet, whose arguments args names: define it first")
+    for operator, every, given in ((like, overloads_of(like), args.keys()), (name, own, args.values())):
+        known = {argument.name for overload in every for argument in overload._schema.arguments}
+        for argument in given:
+            if argument not in known:
+                hint = nearest(argument, known)
+                raise UnknownNameError(f"args: {shown(operator)} has no argument {shown(argument)!r}: {hint}")
+    twice = [argument for argument, count in Counter(args.values()).items() if count > 1]
+    if twice:
+        raise UnknownNameError(f"args: {shown(name)}'s {shown(twice[0])!r} stands for several arguments of {like}")
+    for overload in own:
+        reading = alike_reading(overload, like, args)
+        if reading is not None and (left := missing_in(reading, tensors=True)):
+            raise UnknownNameError(f"args: nothing of {shown(name)} is the {left[0]!r} of {like}: name it as well")
 
 
 def _named(rule: Rule) -> Rule:
@@ -64,15 +129,15 @@ def _named(rule: Rule) -> Rule:
             return rule(call)
         except Exception as error:
             name = shown(str(getattr(rule, "__name__", type(rule).__name__)))
-            told = f"{type(error).__name__}: {shown(str(error), 300)}"
-            raise AxisRuleError(f"{name} stopped, {told}") from error
+            reason = f"{type(error).__name__}: {shown(str(error), 300)}"
+            raise AxisRuleError(f"{name} stopped, {reason}") from error
 
     return named
 
 
-def _refuse_taken(names: Iterable[str], told: UserOperator) -> None:
+def _refuse_taken(names: Iterable[str], new: UserOperator) -> None:
     for name in names:
         user = user_operators.get(name)
-        taken = rule_named(name) is not None if user is None else not is_new_version(user.home, told.home)
-        if taken and user is not told:
+        taken = rule_named(name) is not None if user is None else not is_new_version(user.home, new.home)
+        if taken and user is not new:
             raise DuplicateNameError(f"{shown(name)} has a rule already: choose another operator")

@@ -49,7 +49,7 @@ class Arguments:
         if place is None:
             raise UnknownNameError(f"{self.overload._schema} has no argument {shown(name)!r}: its rule asks for it")
         own, position, value, is_list = place
-        if own in self._kwargs:
+        if own is not None and own in self._kwargs:
             value = self._kwargs[own]
         elif 0 <= position < len(self._args):
             value = self._args[position]
@@ -184,9 +184,9 @@ def alike_reading(overload: Any, like: str, args: Mapping[str, str]) -> Reading 
     return max(every, key=lambda reading: _fitness(overload, reading, args), default=None)
 
 
-def missing_in(reading: Reading) -> list[str]:
-    """The arguments that the schema demands and a call does not have."""
-    known = reading.overload._schema.arguments
+def missing_in(reading: Reading, tensors: bool = False) -> list[str]:
+    """The arguments, or the tensors among them, that the schema demands and a call does not have."""
+    known = [each for each in reading.overload._schema.arguments if not tensors or _kind(each) == "tensor"]
     return [each.name for each in known if not each.has_default_value() and each.name not in reading.places]
 
 
