@@ -187,7 +187,11 @@ def alike_reading(overload: Any, like: str, args: Mapping[str, str]) -> Reading 
 def missing_in(reading: Reading, tensors: bool = False) -> list[str]:
     """The arguments, or the tensors among them, that the schema demands and a call does not have."""
     known = [each for each in reading.overload._schema.arguments if not tensors or _kind(each) == "tensor"]
-    return [each.name for each in known if not each.has_default_value() and each.name not in reading.places]
+    return [each.name for each in known if _is_demanded(each) and each.name not in reading.places]
+
+
+def _is_demanded(argument: Any) -> bool:
+    return not argument.has_default_value() and not str(argument.type).startswith("Optional")
 
 
 def _fitness(overload: Any, reading: Reading, args: Mapping[str, str]) -> tuple[int, ...]:
@@ -210,7 +214,7 @@ def _paired(overload: Any, theirs: Any, args: Mapping[str, str]) -> dict[str, Pl
         if name in own:
             is_list = "List[int]" in str(each.type) and "List" not in str(mine[own[name].position].type)
             places[each.name] = own[name]._replace(is_list=is_list)
-        elif each.has_default_value():
+        elif not _is_demanded(each):
             places[each.name] = Place(None, -1, each.default_value)
     return places
 

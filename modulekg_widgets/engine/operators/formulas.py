@@ -122,6 +122,13 @@ def _convolution(call: OperatorCall) -> int:
     return 2 * call.output.numel() * math.prod(call["weight"].shape[1:])
 
 
+@_formula(*_aten("scaled_dot_product_attention _scaled_dot_product_attention_math"), pairs=True)
+def _attention(call: OperatorCall) -> float:
+    """The scores, and the sums of values that they weigh."""
+    query, value = call["query"], call["value"]
+    return 2 * query.numel() * value.shape[-2] + 2 * call.output.numel() * value.shape[-2]
+
+
 @_formula("torchvision::deform_conv2d", pairs=True)
 def _deformed_convolution(call: OperatorCall) -> float:
     batch, _, height, width = call.output.shape
@@ -143,7 +150,7 @@ def _embedding_bag(call: OperatorCall) -> float:
 
 
 @_formula(*_aten(
-    "native_batch_norm cudnn_batch_norm miopen_batch_norm _native_batch_norm_legit _batch_norm_with_update"
+    "batch_norm native_batch_norm cudnn_batch_norm miopen_batch_norm _native_batch_norm_legit _batch_norm_with_update"
     " _native_batch_norm_legit_functional _native_batch_norm_legit_no_training _batch_norm_no_update"
 ))  # fmt: skip
 def _batch_norm(call: OperatorCall) -> float:
@@ -152,13 +159,13 @@ def _batch_norm(call: OperatorCall) -> float:
     return 2 * call.inputs[0].numel() if fixed else _normalisation(call)
 
 
-@_formula(*_aten("native_layer_norm native_group_norm layer_norm group_norm"))
+@_formula(*_aten("native_layer_norm native_group_norm layer_norm group_norm instance_norm"))
 def _normalisation(call: OperatorCall) -> int:
     """Sum, subtract, square, sum, scale, then the weight and the bias."""
     return call.inputs[0].numel() * (5 + sum(call.get(name) is not None for name in ("weight", "bias")))
 
 
-@_formula("aten::_fused_rms_norm")
+@_formula(*_aten("_fused_rms_norm rms_norm"))
 def _rms_norm(call: OperatorCall) -> float:
     return call.inputs[0].numel() * (3 + (call["weight"] is not None))
 
