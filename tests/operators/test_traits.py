@@ -24,7 +24,8 @@ def of_aten() -> list[Any]:
 
 
 def test_every_operator_in_it_exists() -> None:
-    missing = {name for name in traits._table if not overloads_of(name) and not overloads_of(f"{name}_")}
+    ours = [name for name in traits._table if name.startswith("aten::")]
+    missing = {name for name in ours if not overloads_of(name) and not overloads_of(f"{name}_")}
     assert missing - OTHER_VERSIONS == set()
 
 
