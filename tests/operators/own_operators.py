@@ -144,6 +144,14 @@ def fused_attention(v: Tensor, q: Tensor, k: Tensor, factor: float | None) -> Te
     return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, scale=factor)[0]
 
 
+def plain_attention(v: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v)
+
+
+def fused_plain_attention(v: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    return fused_attention(v, q, k, None)
+
+
 def reshape(sizes: list[int], x: Tensor) -> Tensor:
     return x.reshape(sizes).clone()
 
@@ -209,17 +217,10 @@ def pool(x: Tensor, size: int) -> Tensor:
 # ---------------------------------------------------------------------------- the models
 
 
-def _heads(of: Callable[..., Any]) -> Callable[[nn.Module, Tensor], Tensor]:
-    def run(model: nn.Module, x: Tensor) -> Tensor:
-        head = model.a.out_features // 6
-        q, k, v = (part.reshape(2, 5, 2, head).transpose(1, 2) for part in x.chunk(3, -1))
-        return of(v, q, k, None).transpose(1, 2).reshape(2, 5, 2 * head)
-
-    return run
-
-
 class Heads(nn.Module):
-    """Two heads, whose size the shapes tell."""
+    """Two heads, whose size the shapes tell; `rest` is what else the operator takes."""
+
+    rest: tuple[Any, ...] = (None,)
 
     def __init__(self, of: Callable[..., Any]) -> None:
         super().__init__()
@@ -228,7 +229,11 @@ class Heads(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = (layer(x).unflatten(-1, (2, -1)).transpose(1, 2) for layer in (self.q, self.k, self.v))
-        return self.out(self.of(v, q, k, None).transpose(1, 2).flatten(2))
+        return self.out(self.of(v, q, k, *self.rest).transpose(1, 2).flatten(2))
+
+
+class PlainHeads(Heads):
+    rest = ()
 
 
 class Reads(nn.Module):
@@ -297,6 +302,8 @@ OWN = [
         rows),
     Own("attention", "aten::scaled_dot_product_attention", {"query": "q", "key": "k", "value": "v", "scale": "factor"},
         attention, fused_attention, Heads, lambda: torch.randn(2, 5, 8)),
+    Own("plain_attention", "aten::scaled_dot_product_attention", {"query": "q", "key": "k", "value": "v"},
+        plain_attention, fused_plain_attention, PlainHeads, lambda: torch.randn(2, 5, 8)),
     Own("reshape", "aten::reshape", {"self": "x", "shape": "sizes"}, reshape, reshape,
         through(lambda of: lambda m, h: of([3, h.shape[-1]], of([1, 3, h.shape[-1]], h).relu()), dense()), rows),
     Own("permute", "aten::permute", {"self": "x", "dims": "order"}, permute, permute,

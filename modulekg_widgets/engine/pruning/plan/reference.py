@@ -170,8 +170,7 @@ class _Replay:
 
     def perform(self, operator: OperatorNode, call: OperatorNode) -> None:
         """Run an operator, by a call that may differ in its numbers, and set what goes to zero in what it made."""
-        reads_all = torch.Tag.reduction in operator.overload.tags or traits_of(operator.overload).reads_whole
-        compact = reads_all and any(self.positions(node) for node in operator.inputs)
+        compact = _reads_all(operator) and any(self.positions(node) for node in operator.inputs)
         results = self._on_what_stays(operator) if compact else run(call, self._value, self._device)
         nodes = [node for _, node in leaves(operator.result, DataNode)]
         is_view = signature_of(operator.overload).views is not None
@@ -241,6 +240,13 @@ class _Replay:
 
     def output(self, node: DataNode) -> Tensor:
         return self._compact(node, self.values[node])
+
+
+def _reads_all(operator: OperatorNode) -> bool:
+    """Whether an operator goes by all indices of a dimension: what goes has to be left out, zeros would count."""
+    traits = traits_of(operator.overload)
+    by_itself = traits.is_attention and not OperatorCall(operator).may_change("scale")
+    return torch.Tag.reduction in operator.overload.tags or traits.reads_whole or by_itself
 
 
 def _with_compact_sizes(operator: OperatorNode, replay: _Replay) -> OperatorNode:
