@@ -11,8 +11,8 @@ from torch import nn
 import modulekg_widgets as mk
 from modulekg_widgets.engine.monitoring.config import Measurement
 from modulekg_widgets.engine.monitoring.hooks import module_hooks as taps
-from modulekg_widgets.engine.monitoring.hooks.active_metrics import Rota
-from modulekg_widgets.engine.monitoring.hooks.entry import Entry, Journal
+from modulekg_widgets.engine.monitoring.hooks.active_metrics import ActiveMetrics
+from modulekg_widgets.engine.monitoring.hooks.module_metric import Entry, ValueWriter
 from modulekg_widgets.engine.monitoring.metric import METRICS
 from modulekg_widgets.engine.monitoring.schedule import Linear
 from monitoring.surroundings import own_metrics
@@ -167,19 +167,19 @@ class Odd:
 
 
 def entry(schedule: Any, name: str = "WeightNorm") -> Entry:
-    return Entry(Measurement("m", nn.Linear(1, 1), METRICS[name](), schedule), Journal(print, lambda *_: 0), 0)
+    return Entry(Measurement("m", nn.Linear(1, 1), METRICS[name](), schedule), ValueWriter(print, lambda *_: 0), 0)
 
 
 def test_entries_watch_when_their_schedules_say_so() -> None:
     entries = [entry(Linear(2)), entry(Odd()), entry(Linear(2)), entry(Linear(3)), entry(Odd())]
-    rota = Rota(entries)
+    rota = ActiveMetrics(entries)
     for step in range(12):
         assert rota.watching(step) == [one for one in entries if one.schedule.due(step)]
 
 
 def test_the_list_is_the_same_while_nothing_changes() -> None:
     one = entry(Linear())
-    rota = Rota([one, entry(Linear())])
+    rota = ActiveMetrics([one, entry(Linear())])
     assert rota.watching(1) is rota.watching(2)
     one.is_stopped = True
     assert len(rota.watching(3)) == 1
@@ -194,5 +194,5 @@ def test_a_schedule_is_asked_once_however_many_share_it() -> None:
             return True
 
     shared = Asked()
-    Rota([entry(shared) for _ in range(5)]).watching(7)
+    ActiveMetrics([entry(shared) for _ in range(5)]).watching(7)
     assert asked == [7]

@@ -17,18 +17,18 @@ from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.monitoring.alerts import ORIGIN, Bound, first_origin
 from modulekg_widgets.engine.monitoring.config import Config, measurements, opaque_paths, root_of
 from modulekg_widgets.engine.monitoring.hessian import hessian
-from modulekg_widgets.engine.monitoring.hooks.active_metrics import Rota
-from modulekg_widgets.engine.monitoring.hooks.entry import Entry, Journal
-from modulekg_widgets.engine.monitoring.hooks.gather import TRACK, WEIGHTS, Observation
-from modulekg_widgets.engine.monitoring.hooks.module_hooks import Watcher
+from modulekg_widgets.engine.monitoring.hooks.active_metrics import ActiveMetrics
+from modulekg_widgets.engine.monitoring.hooks.module_hooks import ModuleHooks
+from modulekg_widgets.engine.monitoring.hooks.module_metric import Entry, ValueWriter
+from modulekg_widgets.engine.monitoring.hooks.observation import TRACK, WEIGHTS, Observation
 from modulekg_widgets.engine.monitoring.hooks.quick import Unscaled
-from modulekg_widgets.engine.monitoring.hooks.ring import PackedRow, Ring
 from modulekg_widgets.engine.monitoring.hooks.without_data import WithoutData
 from modulekg_widgets.engine.monitoring.merge.distributed import Ranks, is_distributed
 from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Row, Slot
+from modulekg_widgets.engine.monitoring.ring import PackedRow, Ring
 from modulekg_widgets.engine.monitoring.run import Alert, Run
 from modulekg_widgets.engine.monitoring.schedule import events_of
-from modulekg_widgets.engine.monitoring.sinks.sink_set import Outlets
+from modulekg_widgets.engine.monitoring.sinks.sink_set import SinkSet
 
 if TYPE_CHECKING:
     from torch import nn
@@ -76,8 +76,8 @@ class Monitor(Run):
         planned = measurements(root, config)
         super().__init__(name or class_name(root))
         self._ring = Ring()
-        self._journal = Journal(self._ring.put, self._slot_maker())
-        self._entries = [Entry(measurement, self._journal, rank) for rank, measurement in enumerate(planned)]
+        self._writer = ValueWriter(self._ring.put, self._slot_maker())
+        self._entries = [Entry(measurement, self._writer, rank) for rank, measurement in enumerate(planned)]
         self._events = events_of([entry.schedule for entry in self._entries])
         self._check_events()
         self._ranks = (
@@ -85,17 +85,17 @@ class Monitor(Run):
         )
         measured = self._entries + (self._ranks.entries if self._ranks is not None else [])
         at_track = [entry for entry in measured if entry.stage == TRACK and entry.needs != ("Loss",)]
-        self._at_track = Rota(at_track)
+        self._at_track = ActiveMetrics(at_track)
         self._readers = {entry: entry.reader() for entry in at_track if entry.is_quick}
-        self._of_losses = Rota([entry for entry in self._entries if entry.needs == ("Loss",)])
+        self._of_losses = ActiveMetrics([entry for entry in self._entries if entry.needs == ("Loss",)])
         self._ahead = [entry for entry in self._entries if entry.kind.before]
         self._seeks_origin = any(entry.name == ORIGIN for entry in self._entries)
         self.opaque_paths = opaque_paths(root)
         self._without_data = WithoutData(root, self._entries)
-        self._watcher = Watcher(root, measured, None if scaler is None else Unscaled(scaler))
+        self._hooks = ModuleHooks(root, measured, None if scaler is None else Unscaled(scaler))
         self._collecting = threading.RLock()  # a panel may read while the training tracks
         self._bounds: list[Bound] = []
-        self._outlets = Outlets(self.history, self.name, self._ranks is None or self._ranks.rank == 0)
+        self._sinks = SinkSet(self.history, self.name, self._ranks is None or self._ranks.rank == 0)
         self._next = 0 if start is None else _step(start)
         self._last: int | None = None
         self._logged: dict[str, int] = {}  # the step at which each name was logged last
@@ -103,7 +103,7 @@ class Monitor(Run):
         self._loss: float | None = None
         self.is_running = False
         if resume is not None:
-            self._next = self._outlets.resume(Path(resume), start)
+            self._next = self._sinks.resume(Path(resume), start)
         for sink in sinks:
             self.add_sink(sink)
 
@@ -130,7 +130,7 @@ class Monitor(Run):
         """Attach the hooks that the next step needs; a running monitor stays as it is."""
         if not self.is_running:
             self.is_running = True
-            self._outlets.open()
+            self._sinks.open()
             if self._ranks is not None:
                 self._ranks.announce()
             self._prepare()
@@ -140,14 +140,14 @@ class Monitor(Run):
         if not self.is_running:
             return
         self.is_running = False
-        self._watcher.release()
+        self._hooks.release()
         self._ring.clear()
         for entry in self._entries:
             entry.forget()
         self._collect(wait=True)
         if self._ranks is not None:
             self._ranks.leave()
-        self._outlets.close()
+        self._sinks.close()
 
     def track(self, step: int) -> None:
         """End a step: its values are read, and the hooks that the next one needs are attached.
@@ -158,7 +158,7 @@ class Monitor(Run):
         step = _step(step)
         if not self.is_running:
             raise MonitorError("the monitor is not running: call start(), or use it as `with Monitor(…) as m:`")
-        if step != self._watcher.step:
+        if step != self._hooks.step:
             self._drop_unscheduled(step)
         with torch.no_grad():
             for entry in self._at_track.watching(step):
@@ -187,21 +187,21 @@ class Monitor(Run):
             if entry.schedule.due(self._next):
                 with torch.no_grad():
                     entry.observe(self._at_step(entry))
-        self._watcher.arm(self._next)
+        self._hooks.arm(self._next)
 
     def _measure_at_track(self, entry: Entry, step: int) -> None:
         read = self._readers.get(entry)
         if read is not None:
             entry.read_made(WEIGHTS[entry.needs[0]], read)
             return
-        calls = self._watcher.kept(entry)
+        calls = self._hooks.kept(entry)
         for observation in calls or [self._at_step(entry)]:
             observation.found["Loss"] = self._loss
             entry.measure(observation, step)
 
     def _at_step(self, entry: Entry) -> Observation:
         """The observation of a metric that looks at weights, not at calls."""
-        return Observation(entry.module, 0, TRAIN, self._watcher.epoch)
+        return Observation(entry.module, 0, TRAIN, self._hooks.epoch)
 
     def _drop_unscheduled(self, step: int) -> None:
         """The hooks were there for another step than this: what this one does not ask for is not kept."""
@@ -217,7 +217,7 @@ class Monitor(Run):
                 rows = self._ranks.merged(rows, ended, self._next)
             for packed in rows:
                 self._take_in(packed)
-        self._outlets.nudge()
+        self._sinks.nudge()
 
     def _take_in(self, packed: PackedRow, is_merged: bool = True) -> None:
         if self._seeks_origin:
@@ -237,7 +237,7 @@ class Monitor(Run):
             is_crossed = any(
                 r.metric == event.metric and isinstance(r.value, float) and event.crossed(r.value) for r in readings
             )
-            if is_crossed and (is_merged or self._ranks is None or not self._ranks.tell(event)):
+            if is_crossed and (is_merged or self._ranks is None or not self._ranks.pass_on(event)):
                 event.due_at = max(self._next, step + 1)
 
     # -------------------------------------------------------------- what the user adds
@@ -263,7 +263,7 @@ class Monitor(Run):
         if "loss" in values:
             self._loss = numbers[list(values).index("loss")]
             self._measure_loss(at)
-        self._outlets.nudge()
+        self._sinks.nudge()
 
     def _measure_loss(self, step: int) -> None:
         """Metrics of the loss alone belong to the step that it was logged for, whenever `track` comes."""
@@ -292,12 +292,12 @@ class Monitor(Run):
         own = {
             e.path: [p for p in module_state(e.module)["_parameters"].values() if p is not None] for e in self._entries
         }
-        with self._watcher.paused():
+        with self._hooks.paused():
             found = hessian(loss, {path: parameters for path, parameters in own.items() if parameters}, **settings)
         for path, values in found.items():
             slots = [self.history.slot_number(Slot(path, name, 0, TRAIN, SCALAR)) for name in values]
             self.history.append(self._next, slots, np.array(list(values.values())))
-        self._outlets.nudge()
+        self._sinks.nudge()
         return found
 
     def alert(self, metric: str, *, above: float | None = None, below: float | None = None, module: str = "*") -> None:
@@ -317,7 +317,7 @@ class Monitor(Run):
 
         Of several ranks the first one sends.
         """
-        self._outlets.add(sink)
+        self._sinks.add(sink)
 
     # -------------------------------------------------------------- what was read
 
@@ -332,7 +332,7 @@ class Monitor(Run):
     @property
     def reasons(self) -> dict[tuple[str, str], str]:
         """Why a value is NaN, by (module, metric): the latest reason."""
-        return dict(self._journal.reasons)
+        return dict(self._writer.reasons)
 
     @property
     def step(self) -> int:

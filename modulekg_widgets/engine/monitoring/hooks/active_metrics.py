@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from modulekg_widgets.engine.monitoring.hooks.entry import Entry
+from modulekg_widgets.engine.monitoring.hooks.module_metric import Entry
 
 
-class Rota:
+class ActiveMetrics:
     """Which of `entries` watch a step."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:

@@ -24,10 +24,10 @@ from torch.nn.modules.module import (
 
 from modulekg_widgets.engine.identity.hierarchy import module_state
 from modulekg_widgets.engine.monitoring.hooks import uncompiled
-from modulekg_widgets.engine.monitoring.hooks.active_metrics import Rota
+from modulekg_widgets.engine.monitoring.hooks.active_metrics import ActiveMetrics
 from modulekg_widgets.engine.monitoring.hooks.attention import AttentionWatch, forget_interrupted
-from modulekg_widgets.engine.monitoring.hooks.entry import STEP_NEEDS, Entry
-from modulekg_widgets.engine.monitoring.hooks.gather import (
+from modulekg_widgets.engine.monitoring.hooks.module_metric import STEP_NEEDS, Entry
+from modulekg_widgets.engine.monitoring.hooks.observation import (
     AFTER,
     BACKWARD,
     BEFORE,
@@ -104,7 +104,7 @@ class Tap:
         self.without_graph.clear()
 
 
-class Watcher:
+class ModuleHooks:
     """Attaches the hooks for a step, measures, and detaches them."""
 
     def __init__(
@@ -114,7 +114,7 @@ class Watcher:
         unscaled: Callable[[torch.Tensor], torch.Tensor] | None = None,  # takes a loss scale out of a gradient
     ) -> None:
         self._root_state = module_state(root)
-        self._rota = Rota(entries)
+        self._active = ActiveMetrics(entries)
         self._watching: list[Entry] = []
         self._taps = {id(entry.module): Tap(entry.module) for entry in entries}
         self._armed: dict[int, Tap] = {}
@@ -144,7 +144,7 @@ class Watcher:
         self._drop_leaves()
         for tap in self._taps.values():
             tap.reset()
-        watching = self._rota.watching(step)
+        watching = self._active.watching(step)
         if watching is not self._watching:
             self._watching = watching
             self._regroup()
@@ -319,7 +319,7 @@ class Watcher:
             measure(tap.by_stage[stage], observation, self.step)
 
 
-def _hooks(watcher: Watcher) -> tuple[Callable[..., None], Callable[..., None]]:
+def _hooks(watcher: ModuleHooks) -> tuple[Callable[..., None], Callable[..., None]]:
     """The two hooks; they return None always, for any other value would replace the module's."""
     seen = weakref.ref(watcher)  # a monitor that is deleted takes its hooks away
 

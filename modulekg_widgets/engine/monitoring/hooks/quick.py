@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.identity.hierarchy import module_state
-from modulekg_widgets.engine.monitoring.hooks.entry import Entry, Read, observed
-from modulekg_widgets.engine.monitoring.hooks.gather import (
+from modulekg_widgets.engine.monitoring.hooks.module_metric import Entry, Read, observed
+from modulekg_widgets.engine.monitoring.hooks.observation import (
     SOURCES,
     Observation,
     channel_dim_of,
@@ -25,7 +25,7 @@ from modulekg_widgets.engine.monitoring.hooks.gather import (
     tracing_state,
     transforms,
 )
-from modulekg_widgets.engine.monitoring.hooks.gather import first_tensor as find_tensor
+from modulekg_widgets.engine.monitoring.hooks.observation import first_tensor as find_tensor
 from modulekg_widgets.engine.monitoring.measures.moments import Moments
 from modulekg_widgets.engine.monitoring.metric import ConfigError
 from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN

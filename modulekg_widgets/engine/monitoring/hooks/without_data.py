@@ -9,8 +9,8 @@ from torch import nn
 
 from modulekg_widgets.engine.identity.hierarchy import module_state, walk
 from modulekg_widgets.engine.identity.tensors import own_tensors
-from modulekg_widgets.engine.monitoring.hooks.active_metrics import Rota
-from modulekg_widgets.engine.monitoring.hooks.entry import Entry
+from modulekg_widgets.engine.monitoring.hooks.active_metrics import ActiveMetrics
+from modulekg_widgets.engine.monitoring.hooks.module_metric import Entry
 
 
 class WithoutData:
@@ -20,11 +20,13 @@ class WithoutData:
         own = {id(module): [t.is_meta for t in _tensors(module)] for module in walk(root).modules}
         is_all = any(map(any, own.values())) and all(map(all, own.values()))
         self._root = root
-        self._rota = Rota([e for e in entries if e.sees_calls and (is_all or any(own.get(id(e.module), ())))])
+        self._active = ActiveMetrics(
+            [e for e in entries if e.sees_calls and (is_all or any(own.get(id(e.module), ())))]
+        )
 
     def note(self, step: int) -> None:
         """Give NaN for those that are due at `step` and still have no data."""
-        for entry in self._rota.watching(step):
+        for entry in self._active.watching(step):
             held = list(_tensors(entry.module)) or _all_tensors(self._root)
             if any(tensor.is_meta for tensor in held):
                 entry.miss()

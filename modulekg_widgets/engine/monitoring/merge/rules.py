@@ -70,7 +70,7 @@ def is_beside(metric: str) -> bool:
 
 
 @dataclass
-class Table:
+class RankValues:
     """What all processes have read at a step: `amounts` of shape (P, slots), `numbers` of shape (P, columns).
 
     An amount says how much data a value stands for: NaN where a process has no value, 0 for one that does not count,
@@ -90,7 +90,7 @@ class Merged:
 
 
 @dataclass
-class Layout:
+class SharedLayout:
     """Where the value of each slot stands; the same in all processes."""
 
     world: int
@@ -117,12 +117,12 @@ class Layout:
                 self.columns.append(slice(self.width, self.width + slot.form.size))
         self._index()
 
-    def merge(self, table: Table) -> Merged:
+    def merge(self, table: RankValues) -> Merged:
         """One value for each slot out of those of the processes."""
         with np.errstate(all="ignore"):
             return self._merge(table)
 
-    def _merge(self, table: Table) -> Merged:
+    def _merge(self, table: RankValues) -> Merged:
         amounts = _counted(table.amounts)
         total = amounts.sum(0)
         weights = amounts[:, self._slot_of]

@@ -14,7 +14,7 @@ import torch
 
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.monitoring.config import Measurement
-from modulekg_widgets.engine.monitoring.hooks.gather import (
+from modulekg_widgets.engine.monitoring.hooks.observation import (
     SEEN_AT_ONCE,
     SOURCES,
     STAGES,
@@ -22,10 +22,10 @@ from modulekg_widgets.engine.monitoring.hooks.gather import (
     is_measurable,
     stage_of,
 )
-from modulekg_widgets.engine.monitoring.hooks.ring import Value
 from modulekg_widgets.engine.monitoring.measures.moments import Moments
 from modulekg_widgets.engine.monitoring.metric import NoDataError, NoValueError
 from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Form, Slot, vector
+from modulekg_widgets.engine.monitoring.ring import Value
 
 LINALG_ERROR: type[Exception] = vars(torch.linalg)["LinAlgError"]  # the stubs do not know it
 STEP_NEEDS = frozenset({"Weight", "WeightGrad", "Loss"})  # what is there without a call of the module
@@ -40,7 +40,7 @@ Take: TypeAlias = "Callable[[Moments, int, str], None]"  # the same of what seve
 Put: TypeAlias = "Callable[[int, Value, float], None]"  # slot, value, how much data it stands for
 
 
-class Journal:
+class ValueWriter:
     """Where entries write: values to slots, reasons for what has no value."""
 
     def __init__(self, put: Put, number: Callable[[Slot, int], int]) -> None:
@@ -78,7 +78,7 @@ class _Numbers(dict[Any, int]):
 class Entry:
     """A metric of a module: computes values from observations and puts them into slots."""
 
-    def __init__(self, measurement: Measurement, journal: Journal, rank: int) -> None:
+    def __init__(self, measurement: Measurement, journal: ValueWriter, rank: int) -> None:
         kind = measurement.metric.kind
         self.path = measurement.path
         self.module = measurement.module
@@ -92,7 +92,7 @@ class Entry:
         self.kind = kind
         self.rank = rank  # its place in the configuration
         self.is_stopped = False
-        self._journal = journal
+        self._writer = journal
         self._given = {"module": measurement.module} if kind.wants_module else {}
         self._instances: dict[tuple[int, str], Any] = {}
         self._slots: dict[tuple[int, str, Form], int] = {}
@@ -110,7 +110,7 @@ class Entry:
         """
         if self.is_stopped:
             return
-        put = put or self._journal.put
+        put = put or self._writer.put
         try:
             needed = [observation.get(need) for need in self.needs]
             for value in needed:
@@ -132,7 +132,7 @@ class Entry:
 
     def reader(self) -> Read:
         """What `measure` does, in as few steps as can be, for a metric that `is_quick`: of a detached tensor."""
-        put, quick = self._journal.put, self.kind.quick
+        put, quick = self._writer.put, self.kind.quick
         numbers = _Numbers(lambda key: self._slot(key[0], key[1], SCALAR))
 
         def read(tensor: torch.Tensor, call: int, phase: str) -> None:
@@ -150,7 +150,7 @@ class Entry:
 
     def taker(self) -> Take:
         """What `measure` does, in few steps, of the moments of a tensor: for metrics that `sees_one` and `is_plain`."""
-        put, made, settings = self._journal.put, self.kind.made, self.metric.settings
+        put, made, settings = self._writer.put, self.kind.made, self.metric.settings
         compute = functools.partial(made, **settings) if settings else made
         source = SOURCES[self.needs[0]]
         look = LOOKS[self.needs[0].removeprefix(source)]
@@ -180,7 +180,7 @@ class Entry:
         try:
             tensor = make(self.module)
         except Exception as error:  # noqa: BLE001 - a metric never stops the training
-            self._stop(Observation(self.module, 0, TRAIN, 0), error, self._journal.put)
+            self._stop(Observation(self.module, 0, TRAIN, 0), error, self._writer.put)
         else:
             if tensor is not None:
                 read(tensor, 0, TRAIN)
@@ -194,11 +194,11 @@ class Entry:
             if all(value is not None for value in needed):
                 self._instance(observation).observe(*needed)
         except Exception as error:  # noqa: BLE001
-            self._stop(observation, error, self._journal.put)
+            self._stop(observation, error, self._writer.put)
 
     def miss(self, call: int = 0, phase: str = TRAIN) -> None:
         """Note that a call has no value, for its tensors hold no data."""
-        self._fail(Observation(self.module, call, phase, 0), str(NoDataError()), self._journal.put, "meta")
+        self._fail(Observation(self.module, call, phase, 0), str(NoDataError()), self._writer.put, "meta")
 
     def forget(self) -> None:
         """Let go of every copy that was kept."""
@@ -239,14 +239,14 @@ class Entry:
         key = (call, phase, form)
         number = self._slots.get(key)
         if number is None:
-            number = self._slots[key] = self._journal.number(Slot(self.path, self.name, call, phase, form), self.rank)
+            number = self._slots[key] = self._writer.number(Slot(self.path, self.name, call, phase, form), self.rank)
         return number
 
     def _fail(self, observation: Observation, reason: str, put: Put, about: str = "") -> None:
         where = f" of {shown(self.path)!r}" if self.path else ""
-        self._journal.note(self.path, self.name, reason)
+        self._writer.note(self.path, self.name, reason)
         put(self._slot(observation.call, observation.phase, SCALAR), float("nan"), 0.0)
-        self._journal.warn(
+        self._writer.warn(
             about or self.name, f"the metric {self.name}{where} has no value: {reason}; the training goes on"
         )
 
