@@ -16,7 +16,8 @@ from modulekg_widgets.engine.axes import attributes
 from modulekg_widgets.engine.axes.call import rules
 from modulekg_widgets.engine.errors import DuplicateNameError
 from modulekg_widgets.engine.knowledge.exchange import exporters
-from modulekg_widgets.engine.monitoring.metric import METRICS, ConfigError
+from modulekg_widgets.engine.monitoring.metric import ConfigError
+from modulekg_widgets.engine.monitoring.metrics import METRICS
 from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.pruning.importance.importance import criteria
 

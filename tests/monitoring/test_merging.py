@@ -10,7 +10,8 @@ import pytest
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import UnknownNameError
 from modulekg_widgets.engine.monitoring.merge.rules import BESIDE, RULES, RankValues, SharedLayout, beside, rebinned
-from modulekg_widgets.engine.monitoring.metric import MERGED, METRICS, MetricKind
+from modulekg_widgets.engine.monitoring.metric import MERGED, MetricKind
+from modulekg_widgets.engine.monitoring.metrics import METRICS
 from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Form, Slot, flat
 
 NAN = float("nan")

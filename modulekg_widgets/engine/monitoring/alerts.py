@@ -6,8 +6,13 @@ import fnmatch
 import math
 from dataclasses import dataclass, field
 
-from modulekg_widgets.engine.monitoring.readings import TRAIN, Reading
+import numpy as np
+
+from modulekg_widgets.engine.monitoring.readings import TRAIN, Reading, Slot
+from modulekg_widgets.engine.monitoring.ring import PackedRow
 from modulekg_widgets.engine.monitoring.run import Alert
+
+ORIGIN = "NonFiniteOrigin"
 
 
 @dataclass
@@ -61,4 +66,11 @@ def first_origin(readings: list[Reading]) -> Alert | None:
     return None
 
 
-ORIGIN = "NonFiniteOrigin"
+def keep_first_origin(packed: PackedRow, slots: list[Slot]) -> None:
+    """Whatever contains the guilty module, or comes after it, is not guilty."""
+    places = np.cumsum([0, *packed.sizes[:-1]])
+    made = sorted(zip(packed.arrival, slots, places, strict=True))
+    guilty = [at for _, slot, at in made if slot.metric == ORIGIN and packed.numbers[at] == 1.0]
+    if guilty:
+        packed.numbers = packed.numbers.copy()
+        packed.numbers[guilty[1:]] = 0.0

@@ -66,7 +66,7 @@ class MetricKind:
     before: bool = False  # whether it must also see the step before the scheduled one
     made: Any = None  # the function or class that was registered
     quick: Callable[[Any], Any] | None = None  # the same value, straight from the tensor behind the one need
-    ranks: str = ""  # how the values of several processes are merged, where `merging.RULES` does not say it
+    ranks: str = ""  # how the values of several processes are merged, where `merge.rules.RULES` does not say it
 
     @property
     def keeps_state(self) -> bool:

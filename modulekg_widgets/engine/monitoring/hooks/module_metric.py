@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import logging
-import operator
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-import numpy as np
 import torch
 
 from modulekg_widgets.engine.errors import shown
@@ -18,71 +14,28 @@ from modulekg_widgets.engine.monitoring.hooks.observation import (
     SEEN_AT_ONCE,
     SOURCES,
     STAGES,
+    STEP_NEEDS,
     Observation,
-    is_measurable,
     stage_of,
 )
-from modulekg_widgets.engine.monitoring.measures.moments import Moments
+from modulekg_widgets.engine.monitoring.hooks.tensors import is_measurable
+from modulekg_widgets.engine.monitoring.hooks.value_writer import Put, ValueWriter, packable
 from modulekg_widgets.engine.monitoring.metric import NoDataError, NoValueError
-from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Form, Slot, vector
-from modulekg_widgets.engine.monitoring.ring import Value
+from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Form, Slot
 
 LINALG_ERROR: type[Exception] = vars(torch.linalg)["LinAlgError"]  # the stubs do not know it
-STEP_NEEDS = frozenset({"Weight", "WeightGrad", "Loss"})  # what is there without a call of the module
-LOOKS: dict[str, Callable[[Moments], Any]] = {
-    "": operator.attrgetter("tensor"),
-    "Moments": lambda seen: seen,
-    "EigOfCov": operator.attrgetter("eigenvalues"),
-}
 log = logging.getLogger("modulekg_widgets")
 Read: TypeAlias = "Callable[[torch.Tensor, int, str], None]"  # a detached tensor, the number of its call, and the phase
-Take: TypeAlias = "Callable[[Moments, int, str], None]"  # the same of what several metrics share
-Put: TypeAlias = "Callable[[int, Value, float], None]"  # slot, value, how much data it stands for
 
 
-class ValueWriter:
-    """Where entries write: values to slots, reasons for what has no value."""
-
-    def __init__(self, put: Put, number: Callable[[Slot, int], int]) -> None:
-        self.put = put
-        self.number = number
-        self.reasons: dict[tuple[str, str], str] = {}
-        self._warned: set[str] = set()
-
-    def note(self, module: str, metric: str, reason: str) -> None:
-        """Why a value of `metric` of `module` is NaN; the latest reason stays."""
-        self.reasons[module, metric] = reason
-
-    def warn(self, about: str, text: str) -> None:
-        """One warning for each metric, or for what all of them lack."""
-        if about not in self._warned:
-            self._warned.add(about)
-            try:
-                warnings.warn(text, RuntimeWarning, stacklevel=2)
-            except RuntimeWarning:  # the user makes errors of warnings: not of this one, in the middle of a training
-                log.warning(text)
-
-
-class _Numbers(dict[Any, int]):
-    """Slots by call, phase and what else tells them apart; made when they are first asked for."""
-
-    def __init__(self, make: Callable[[Any], int]) -> None:
-        super().__init__()
-        self._make = make
-
-    def __missing__(self, key: Any) -> int:
-        number = self[key] = self._make(key)
-        return number
-
-
-class Entry:
+class ModuleMetric:
     """A metric of a module: computes values from observations and puts them into slots."""
 
-    def __init__(self, measurement: Measurement, journal: ValueWriter, rank: int) -> None:
+    def __init__(self, measurement: Measurement, writer: ValueWriter, rank: int) -> None:
         kind = measurement.metric.kind
         self.path = measurement.path
         self.module = measurement.module
-        self.metric = measurement.metric
+        self.configured = measurement.metric
         self.schedule = measurement.schedule
         self.needs = kind.needs
         self.stage = stage_of(kind.needs)
@@ -92,7 +45,7 @@ class Entry:
         self.kind = kind
         self.rank = rank  # its place in the configuration
         self.is_stopped = False
-        self._writer = journal
+        self._writer = writer
         self._given = {"module": measurement.module} if kind.wants_module else {}
         self._instances: dict[tuple[int, str], Any] = {}
         self._slots: dict[tuple[int, str, Form], int] = {}
@@ -101,7 +54,6 @@ class Entry:
         self.sees_one = len(kind.needs) == 1 and kind.needs[0] in SEEN_AT_ONCE
         self._shared = None if kind.keeps_state else measurement.metric.instance()
         self.sees_calls = not STEP_NEEDS.issuperset(kind.needs)
-        self.is_plain = not (kind.keeps_state or kind.wants_module)
 
     def measure(self, observation: Observation, step: int, put: Put | None = None) -> None:
         """Take in a call that the schedule asks for; a failure is noted and never raised.
@@ -122,7 +74,8 @@ class Entry:
                 self._check_fresh(observation)
             value = self._value(needed, observation, step)
             if value is not None:
-                self._store(value, observation, put)
+                form, numbers = packable(value, observation)
+                put(self._slot(observation.call, observation.phase, form), numbers, observation.weight)
         except NoDataError as error:
             self._fail(observation, _line(error), put, "meta")
         except (NoValueError, LINALG_ERROR) as error:
@@ -131,59 +84,17 @@ class Entry:
             self._stop(observation, error, put)
 
     def reader(self) -> Read:
-        """What `measure` does, in as few steps as can be, for a metric that `is_quick`: of a detached tensor."""
+        """What `measure` does, straight from a detached tensor, for a metric that `is_quick`."""
         put, quick = self._writer.put, self.kind.quick
-        numbers = _Numbers(lambda key: self._slot(key[0], key[1], SCALAR))
 
         def read(tensor: torch.Tensor, call: int, phase: str) -> None:
             try:
-                put(numbers[call, phase], quick(tensor), tensor.numel())  # type: ignore[misc]
-                if tensor.is_meta:
-                    self.miss(call, phase)
-            except Exception:  # noqa: BLE001 - the long way meets it again, and knows what to say
+                put(self._slot(call, phase, SCALAR), quick(tensor), tensor.numel())  # type: ignore[misc]
+            except Exception:  # noqa: BLE001 - `measure` meets it again, and knows what to say
                 if is_measurable(tensor):
-                    observation = Observation(self.module, call, phase, 0)
-                    observation.see(SOURCES[self.needs[0]], tensor)
-                    self.measure(observation, 0)
+                    self.measure(Observation.of(SOURCES[self.needs[0]], tensor, self.module, call, phase), 0)
 
         return read
-
-    def taker(self) -> Take:
-        """What `measure` does, in few steps, of the moments of a tensor: for metrics that `sees_one` and `is_plain`."""
-        put, made, settings = self._writer.put, self.kind.made, self.metric.settings
-        compute = functools.partial(made, **settings) if settings else made
-        source = SOURCES[self.needs[0]]
-        look = LOOKS[self.needs[0].removeprefix(source)]
-        numbers = _Numbers(lambda key: self._slot(key[0], key[1], SCALAR if key[2] < 0 else vector(key[2])))
-
-        def take(seen: Moments, call: int, phase: str) -> None:
-            if self.is_stopped:
-                return
-            try:
-                value = compute(look(seen))
-                if type(value) is torch.Tensor and value.is_cpu and value.is_floating_point() and value.dim() < 2:
-                    if value.dim() == 0:
-                        put(numbers[call, phase, -1], value.item(), seen.count)
-                    else:
-                        put(numbers[call, phase, value.numel()], host_copy(value), seen.count)
-                elif value is not None:
-                    self._store(value, observed(self.module, source, seen, call, phase), put)
-            except (NoValueError, LINALG_ERROR) as error:
-                self._fail(observed(self.module, source, seen, call, phase), _line(error), put)
-            except Exception as error:  # noqa: BLE001 - a metric never stops the training
-                self._stop(observed(self.module, source, seen, call, phase), error, put)
-
-        return take
-
-    def read_made(self, make: Callable[[torch.nn.Module], torch.Tensor | None], read: Read) -> None:
-        """Let the `reader` read what is made of the module itself."""
-        try:
-            tensor = make(self.module)
-        except Exception as error:  # noqa: BLE001 - a metric never stops the training
-            self._stop(Observation(self.module, 0, TRAIN, 0), error, self._writer.put)
-        else:
-            if tensor is not None:
-                read(tensor, 0, TRAIN)
 
     def observe(self, observation: Observation) -> None:
         """Show the step before a scheduled one to a metric that compares."""
@@ -218,22 +129,13 @@ class Entry:
     def _instance(self, observation: Observation) -> Any:
         key = (observation.call, observation.phase)
         if key not in self._instances:
-            self._instances[key] = self.metric.instance()
+            self._instances[key] = self.configured.instance()
         return self._instances[key]
 
     def _check_fresh(self, observation: Observation) -> None:
         for source in self._earlier:
             if observation.is_stale(source):
                 raise NoValueError(f"{source} was overwritten in place before it could be read")
-
-    def _store(self, value: Any, observation: Observation, put: Put) -> None:
-        if type(value) is torch.Tensor and value.dim() == 0 and value.is_cpu and value.is_floating_point():
-            form, numbers = SCALAR, value.item()
-        else:
-            form, numbers = flat_tensor(value)
-            if isinstance(numbers, torch.Tensor):
-                numbers = _own(numbers, observation)
-        put(self._slot(observation.call, observation.phase, form), numbers, observation.weight)
 
     def _slot(self, call: int, phase: str, form: Form) -> int:
         key = (call, phase, form)
@@ -257,31 +159,23 @@ class Entry:
         self._fail(observation, f"{type(error).__name__}: {_line(error)}; it is not measured here any more", put)
 
 
-def host_copy(value: torch.Tensor) -> np.ndarray:
-    """The numbers of a tensor on the host, apart from its memory."""
-    wide = value if value.dtype in (torch.float32, torch.float64) else value.double()
-    return wide.detach().reshape(-1).numpy().astype(np.float64)
+def measure(metrics: Sequence[ModuleMetric], observation: Observation, step: int) -> None:
+    """Measure a call so that what is built is no part of the training's graph, nor of its autocast."""
+    grad_mode = torch.is_grad_enabled()
+    torch._C._set_grad_enabled(False)
+    try:
+        if torch._C._is_any_autocast_enabled():
+            with torch.autocast(observation.device_type, enabled=False):
+                _measure(metrics, observation, step)
+        else:
+            _measure(metrics, observation, step)
+    finally:
+        torch._C._set_grad_enabled(grad_mode)
 
 
-def observed(module: torch.nn.Module, source: str, seen: Moments, call: int, phase: str) -> Observation:
-    """The call as metrics see it that go the long way."""
-    observation = Observation(module, call, phase, 0)
-    observation.found = {source: seen.tensor, f"{source}Moments": seen}
-    observation.weight = seen.count
-    return observation
-
-
-def _own(value: torch.Tensor, observation: Observation) -> np.ndarray | torch.Tensor:
-    """A value that nothing changes before it is read: as numbers, or on its device apart from the training's data."""
-    if value.is_cpu:
-        return host_copy(value)
-    storage = value.untyped_storage()
-    is_part = storage.nbytes() != value.numel() * value.element_size()
-    is_shared = is_part or any(
-        isinstance(seen, torch.Tensor) and seen.untyped_storage().data_ptr() == storage.data_ptr()
-        for seen in observation.found.values()
-    )
-    return value.clone() if is_shared else value
+def _measure(metrics: Sequence[ModuleMetric], observation: Observation, step: int) -> None:
+    for metric in metrics:
+        metric.measure(observation, step)
 
 
 def _line(error: BaseException) -> str:
@@ -290,46 +184,3 @@ def _line(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - an error of the user's class may fail to print
         text = "(no message)"
     return shown(text.strip().partition("\n")[0], 300)
-
-
-def flat_tensor(value: Any) -> tuple[Form, torch.Tensor | float]:
-    """The form of what a metric returned and its numbers: a float, or one tensor of one dimension.
-
-    Raises `TypeError` for what is no number, no real tensor of at most one dimension and no dict of these.
-    """
-    if isinstance(value, dict):
-        parts: list[tuple[str, int | None]] = []
-        numbers: list[Any] = []
-        for key, part in value.items():
-            if isinstance(part, dict):
-                raise TypeError("it gave a dict in a dict: a value is a number, a vector, or a dict of these")
-            form, own = flat_tensor(part)
-            parts.append((str(key), form.parts[0][1]))
-            numbers.append(own)
-        return Form(tuple(parts)), _joined(numbers)
-    if isinstance(value, torch.Tensor):
-        return _flat(value.detach())
-    if isinstance(value, list | tuple) or (hasattr(value, "__array__") and getattr(value, "ndim", 0)):
-        return _flat(torch.as_tensor(value))
-    if isinstance(value, str | bytes):
-        raise TypeError("it gave a text: a value is a number, a vector, or a dict of these")
-    return SCALAR, float(value)
-
-
-def _flat(tensor: torch.Tensor) -> tuple[Form, torch.Tensor]:
-    if tensor.dim() > 1 or tensor.is_complex() or tensor.layout is not torch.strided or tensor.device.type == "meta":
-        shape, kind = tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
-        raise TypeError(f"it gave a {kind} tensor of shape {shape}: a value is real, with at most one dimension")
-    return (SCALAR, tensor) if tensor.dim() == 0 else (vector(tensor.numel()), tensor)
-
-
-def _joined(numbers: list[Any]) -> torch.Tensor:
-    """Numbers and tensors one after the other, on the device of the tensors."""
-    tensors = [number for number in numbers if isinstance(number, torch.Tensor)]
-    device = tensors[0].device if tensors else torch.device("cpu")
-    wide = torch.float32 if device.type == "mps" else torch.float64
-    parts = [
-        number.reshape(-1) if isinstance(number, torch.Tensor) else torch.full((1,), number, dtype=wide, device=device)
-        for number in numbers
-    ]
-    return torch.cat([part if part.is_floating_point() else part.to(wide) for part in parts])

@@ -47,10 +47,12 @@ from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.monitoring import schedule as schedules
 from modulekg_widgets.engine.monitoring.config import Measurement
 from modulekg_widgets.engine.monitoring.history import History
-from modulekg_widgets.engine.monitoring.hooks.module_metric import Entry, Put, ValueWriter
-from modulekg_widgets.engine.monitoring.hooks.observation import local, weight_of
+from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric
+from modulekg_widgets.engine.monitoring.hooks.tensors import local, weight_of
+from modulekg_widgets.engine.monitoring.hooks.value_writer import Put, ValueWriter
 from modulekg_widgets.engine.monitoring.merge.rules import BESIDE, Merged, RankValues, SharedLayout, beside, is_beside
-from modulekg_widgets.engine.monitoring.metric import METRICS, MetricKind
+from modulekg_widgets.engine.monitoring.metric import MetricKind
+from modulekg_widgets.engine.monitoring.metrics import METRICS
 from modulekg_widgets.engine.monitoring.readings import Slot
 from modulekg_widgets.engine.monitoring.ring import PackedRow
 
@@ -85,8 +87,8 @@ class Ranks:
         companions = _companions(planned)
         self._measured |= {(m.path, beside(m.metric.name)): m for m in companions}
         self._order = {name: at for at, name in enumerate(self._measured)}
-        journal = ValueWriter(put, self._hidden_number)
-        self.entries = [Entry(m, journal, len(planned)) for m in companions]
+        writer = ValueWriter(put, self._hidden_number)
+        self.metrics = [ModuleMetric(m, writer, len(planned)) for m in companions]
         self._layout = SharedLayout(self.world, self._kind_of)
         self._places: dict[int, int] = {}  # slot number -> place in the layout
         self._numbers: list[int] = []  # place -> slot number, below 0 for what is not shown

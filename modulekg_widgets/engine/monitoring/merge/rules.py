@@ -13,29 +13,8 @@ import numpy as np
 from modulekg_widgets.engine.monitoring.metric import BACKWARD, MetricKind
 from modulekg_widgets.engine.monitoring.readings import SCALAR, Slot
 
-# by metric; all others take the mean, weighted by how much data each process has measured
-RULES = {
-    "InputSndNorm": "norm",
-    "OutputSndNorm": "norm",
-    "OutputGradSndNorm": "norm",
-    "InputGradSndNorm": "norm",
-    "WeightNorm": "norm",
-    "WeightGradNorm": "norm",
-    "InputStd": "std",
-    "WeightStatistic": "statistic",
-    "UpdateRatio": "ratio",
-    "WeightParamJump": "sum",
-    "ActivationMax": "max",
-    "AttentionMaxLogit": "max",
-    "NonFiniteOrigin": "max",
-    "DeadNeuronFraction": "min",
-    "LinearDeadNeuronNum": "min",
-    "WeightHistogram": "histogram",
-    "WeightGradHistogram": "histogram",
-    "InputHistogram": "histogram",
-    "OutputHistogram": "histogram",
-    "OutputGradHistogram": "histogram",
-}
+# of metrics whose values are merged together with those of another, or part by part; all others say it themselves
+RULES = {"InputStd": "std", "WeightStatistic": "statistic", "UpdateRatio": "ratio"}
 # what has to be known beside a value so that it can be merged
 BESIDE = {"InputStd": "InputMean", "UpdateRatio": "WeightNorm"}
 _BESIDE = "beside "  # begins the names of slots that are measured for the sake of others

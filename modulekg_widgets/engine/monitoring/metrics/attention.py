@@ -21,7 +21,7 @@ def attention_entropy(attention: AttentionLogits) -> torch.Tensor:
     return attention.entropy()
 
 
-@metric("AttentionMaxLogit", needs="Attention")
+@metric("AttentionMaxLogit", needs="Attention", ranks="max")
 def attention_max_logit(attention: AttentionLogits) -> torch.Tensor:
     """The largest of q.k * scale + mask over the pairs that are not masked: its growth foretells divergence.
 

@@ -18,31 +18,31 @@ MOST = 1_000_000  # elements that are looked at
 SAFE = (1e-30, 1e30)  # ranges in which float32 can tell the bins
 
 
-@metric("WeightHistogram", needs="Weight")
+@metric("WeightHistogram", needs="Weight", ranks="histogram")
 def weight_histogram(w: torch.Tensor) -> HistogramParts:
     """64 counts over the range of the weight; see `histogram`."""
     return histogram(moments.Moments(w, -1))
 
 
-@metric("OutputHistogram", needs="ForwardOutputMoments")
+@metric("OutputHistogram", needs="ForwardOutputMoments", ranks="histogram")
 def output_histogram(y: moments.Moments) -> HistogramParts:
     """64 counts over the range of the output; see `histogram`."""
     return histogram(y)
 
 
-@metric("InputHistogram", needs="ForwardInputMoments")
+@metric("InputHistogram", needs="ForwardInputMoments", ranks="histogram")
 def input_histogram(x: moments.Moments) -> HistogramParts:
     """64 counts over the range of the input; see `histogram`."""
     return histogram(x)
 
 
-@metric("OutputGradHistogram", needs="BackwardOutputMoments")
+@metric("OutputGradHistogram", needs="BackwardOutputMoments", ranks="histogram")
 def output_gradient_histogram(g: moments.Moments) -> HistogramParts:
     """64 counts over the range of the gradient at the output; see `histogram`."""
     return histogram(g)
 
 
-@metric("WeightGradHistogram", needs="WeightGrad")
+@metric("WeightGradHistogram", needs="WeightGrad", ranks="histogram")
 def weight_gradient_histogram(g: torch.Tensor) -> HistogramParts:
     """64 counts over the range of the weight's gradient, of a sparse one over its values; see `histogram`."""
     return histogram(moments.Moments(values(g), -1))
