@@ -95,7 +95,7 @@ def test_each_is_watched_and_not_touched(name: str) -> None:
     assert hook_count() == 0
     monitor.get_output()
     monitor.frame()
-    assert set(monitor.reasons) <= {(e.path, e.name) for e in monitor._entries}
+    assert set(monitor.reasons) <= {(one.path, one.name) for one in monitor._metrics}
 
 
 @pytest.mark.parametrize("name", ["shared_submodule", "cycle_through_child", "slots", "getattr_raises_keyerror"])

@@ -1,18 +1,22 @@
-"""Bounds on metrics: what to say when a value crosses one, once for each time that it does."""
+"""Bounds on metrics: what to say when a value crosses one, once for each time that it does; and where NaN begins."""
 
 from __future__ import annotations
 
 import fnmatch
 import math
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from modulekg_widgets.engine.errors import UnknownNameError, nearest
 from modulekg_widgets.engine.monitoring.readings import TRAIN, Reading, Slot
 from modulekg_widgets.engine.monitoring.ring import PackedRow
 from modulekg_widgets.engine.monitoring.run import Alert
+from modulekg_widgets.engine.monitoring.schedule import OnEvent
 
 ORIGIN = "NonFiniteOrigin"
+MOST_ALERTS = 10_000  # that are kept: a value that flickers across its bound shall not fill the memory
 
 
 @dataclass
@@ -49,6 +53,31 @@ class Bound:
         if self.below is not None and value < self.below:
             return f"is {value:.4g}, below {self.below:g}"
         return None
+
+
+class Crossings:
+    """What is sought in the values of a step: bounds of alerts that they cross, and events that schedules wait for."""
+
+    def __init__(self, events: Sequence[OnEvent], measured: Set[str]) -> None:
+        self.bounds: list[Bound] = []
+        self._events = events
+        for event in events:
+            if event.metric not in measured:
+                hint = nearest(event.metric, measured)
+                raise UnknownNameError(f"on({event.metric}, …) waits for a metric that is not measured: {hint}")
+
+    @property
+    def are_sought(self) -> bool:
+        return bool(self.bounds or self._events)
+
+    def among(self, readings: list[Reading]) -> tuple[list[Alert], list[OnEvent]]:
+        """The alerts that these readings give, and the events that take place."""
+        alerts = [alert for bound in self.bounds for r in readings if (alert := bound.alert(r)) is not None]
+        return alerts, [event for event in self._events if any(_takes_place(event, r) for r in readings)]
+
+
+def _takes_place(event: OnEvent, reading: Reading) -> bool:
+    return reading.metric == event.metric and isinstance(reading.value, float) and event.crossed(reading.value)
 
 
 def _sentence(reading: Reading, said: str) -> str:

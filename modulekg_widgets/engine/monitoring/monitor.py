@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,14 @@ import torch
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
 from modulekg_widgets.engine.identity.hierarchy import class_name
 from modulekg_widgets.engine.keywords import called_as
-from modulekg_widgets.engine.monitoring.alerts import ORIGIN, Bound, first_origin, keep_first_origin
+from modulekg_widgets.engine.monitoring.alerts import (
+    MOST_ALERTS,
+    ORIGIN,
+    Bound,
+    Crossings,
+    first_origin,
+    keep_first_origin,
+)
 from modulekg_widgets.engine.monitoring.config import Config, measurements, opaque_paths, root_of
 from modulekg_widgets.engine.monitoring.hessian import hessian
 from modulekg_widgets.engine.monitoring.hooks.active_metrics import ActiveMetrics
@@ -21,7 +28,7 @@ from modulekg_widgets.engine.monitoring.hooks.gradients import Unscaled
 from modulekg_widgets.engine.monitoring.hooks.module_hooks import ModuleHooks
 from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric
 from modulekg_widgets.engine.monitoring.hooks.observation import TRACK, Observation
-from modulekg_widgets.engine.monitoring.hooks.value_writer import ValueWriter
+from modulekg_widgets.engine.monitoring.hooks.value_writer import ValueWriter, numbering
 from modulekg_widgets.engine.monitoring.hooks.without_data import WithoutData
 from modulekg_widgets.engine.monitoring.merge.distributed import Ranks, is_distributed
 from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Row, Slot
@@ -36,25 +43,51 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-MOST_ALERTS = 10_000  # that are kept: a value that flickers across its bound shall not fill the memory
-
-
 class Monitor(Run):
-    """Measures metrics of modules while a model trains: `with mk.Monitor(model, config) as m: … m.track(step)`.
+    """Measures metrics of modules while a model trains.
 
-    `config` is `{module: [metrics]}`: a module is a dotted name, a class, a class name or a pattern such as
-    `"layer*.conv*"`; a metric is `"WeightNorm"`, `["WeightNorm", "linear(5,2)"]` or a metric object. Without it, norms
-    and update ratio of every module with a weight. `sinks` are paths (.jsonl, .csv, .parquet), TensorBoard writers,
-    wandb runs or any object with `log`. `scaler` is the `torch.amp.GradScaler` in use: gradients at modules are divided
-    by its scale; weight gradients are read as they stand at `track`. `resume` is a recorded file to go on with from
-    the step `start`. The first forward belongs to step `start`, 0 by default. At most 64 calls of a module are measured
-    within a step. Under torch.distributed values are those of all ranks together, see `distributed.py`; with
-    `distributed=False` each rank has its own.
+    Hooks are there on scheduled steps only and hold no tensor of the graph; the model is never written to. A metric
+    that fails gives NaN, one warning and a reason in `reasons`. At most 64 calls of a module are measured in a step.
+    TorchScript modules, listed in `opaque_paths`, are seen from outside.
 
-    The model is never written to: hooks are there on scheduled steps only and hold no tensor of the graph; a metric
-    that fails gives NaN, one warning and a reason in `reasons`. TorchScript modules, listed in `opaque_paths`, are seen
-    from outside. Raises `UnknownPathError`, `UnknownNameError`, `ScheduleError` and `ConfigError` for a configuration
-    that does not fit.
+    Parameters
+    ----------
+    model : nn.Module
+        The model, also behind `torch.compile`, DistributedDataParallel or `fully_shard`.
+    config : dict, optional
+        `{module: [metrics]}`: a module is a dotted name, a class, a class name or a pattern such as `"layer*.conv*"`; a
+        metric is `"WeightNorm"`, `["WeightNorm", "linear(5,2)"]` with a schedule, or a metric object. By default norms
+        and update ratio of every module with a weight.
+    sinks : iterable, optional
+        Paths (.jsonl, .csv, .parquet), TensorBoard writers, wandb runs or any object with `log`.
+    name : str, optional
+        The name of the run, that of the model's class by default.
+    scaler : torch.amp.GradScaler, optional
+        The one in use: gradients at modules are divided by its scale. Weight gradients are read as they stand at
+        `track`.
+    resume : path, optional
+        A recorded file to go on with, from the step `start`.
+    start : int, optional
+        The step of the first forward pass; 0, or the one after the last in `resume`.
+    distributed : bool
+        Whether values under torch.distributed are those of all ranks together, see `merge.distributed`.
+
+    Raises
+    ------
+    UnknownPathError, UnknownNameError, ScheduleError, ConfigError
+        For a configuration that does not fit.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import modulekg_widgets as mk
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+    >>> with mk.Monitor(model, {"Linear": ["OutputSndNorm", ["WeightNorm", "linear(2)"]]}) as monitor:
+    ...     for step in range(3):
+    ...         model(torch.ones(2, 4)).sum().backward()
+    ...         monitor.track(step)
+    >>> {name: list(steps) for name, steps in monitor.get_output()["0"].items()}
+    {'OutputSndNorm': [0, 1, 2], 'WeightNorm': [0, 2]}
     """
 
     @called_as("mk.Monitor")
@@ -74,10 +107,10 @@ class Monitor(Run):
         planned = measurements(root, config)
         super().__init__(name or class_name(root))
         self._ring = Ring()
-        self._writer = ValueWriter(self._ring.put, self._slot_maker())
+        self._writer = ValueWriter(self._ring.put, numbering(self.history, self._ring.ranks))
         self._metrics = [ModuleMetric(measurement, self._writer, rank) for rank, measurement in enumerate(planned)]
         self._events = events_of([metric.schedule for metric in self._metrics])
-        self._check_events()
+        self._crossings = Crossings(self._events, {metric.name for metric in self._metrics})
         self._ranks = (
             Ranks(planned, self._events, self.history, self._ring.put) if distributed and is_distributed() else None
         )
@@ -91,7 +124,6 @@ class Monitor(Run):
         self._without_data = WithoutData(root, self._metrics)
         self._hooks = ModuleHooks(root, measured, None if scaler is None else Unscaled(scaler))
         self._collecting = threading.RLock()  # a panel may read while the training tracks
-        self._bounds: list[Bound] = []
         self._sinks = SinkSet(self.history, self.name, self._ranks is None or self._ranks.rank == 0)
         self._next = 0 if start is None else checked_step(start)
         self._last: int | None = None
@@ -148,8 +180,17 @@ class Monitor(Run):
     def track(self, step: int) -> None:
         """End a step: its values are read, and the hooks that the next one needs are attached.
 
-        Call it once a step, after the backward pass and before or after the optimizer's step. Raises `MonitorError`
-        for what is no count.
+        Call it once a step, after the backward pass and before or after the optimizer's step.
+
+        Parameters
+        ----------
+        step : int
+            The number of the step that ends, from 0 on.
+
+        Raises
+        ------
+        MonitorError
+            For what is no count, and where the monitor does not run.
         """
         step = checked_step(step)
         if not self.is_running:
@@ -166,17 +207,6 @@ class Monitor(Run):
         self._loss = None
         self._collect(wait=False, ended=step)
         self._prepare()
-
-    def _slot_maker(self) -> Callable[[Slot, int], int]:
-        """Numbers slots; made so that it does not hold the monitor."""
-        history, ranks = self.history, self._ring.ranks
-
-        def number(slot: Slot, rank: int) -> int:
-            found = history.slot_number(slot)
-            ranks[found] = rank
-            return found
-
-        return number
 
     def _prepare(self) -> None:
         for metric in self._ahead:
@@ -215,30 +245,35 @@ class Monitor(Run):
         if self._seeks_origin:
             keep_first_origin(packed, [self.history.slots[number] for number in packed.slots])
         self.history.append(packed.step, packed.slots, packed.numbers)
-        if self._bounds or self._events:
+        if self._crossings.are_sought:
             slots = [self.history.slots[number] for number in packed.slots]
             self._heed(packed.step, slots, packed.numbers, is_merged)
 
     def _heed(self, step: int, slots: list[Slot], numbers: np.ndarray, is_merged: bool) -> None:
         """Look for bounds that were crossed; ranks act together on what one of them alone has seen."""
-        readings = Row(step, slots, numbers).readings()
-        for bound in self._bounds:
-            found = [alert for reading in readings if (alert := bound.alert(reading)) is not None]
-            self.alerts += found[: MOST_ALERTS - len(self.alerts)]
-        for event in self._events:
-            is_crossed = any(
-                r.metric == event.metric and isinstance(r.value, float) and event.crossed(r.value) for r in readings
-            )
-            if is_crossed and (is_merged or self._ranks is None or not self._ranks.pass_on(event)):
+        alerts, crossed = self._crossings.among(Row(step, slots, numbers).readings())
+        self.alerts += alerts[: MOST_ALERTS - len(self.alerts)]
+        for event in crossed:
+            if is_merged or self._ranks is None or not self._ranks.pass_on(event):
                 event.due_at = max(self._next, step + 1)
 
     # -------------------------------------------------------------- what the user adds
 
     def log(self, values: Mapping[str, Any], step: int | None = None) -> None:
-        """Record numbers of your own beside the metrics, such as `{"loss": 0.3}`; a tensor of one element is read.
+        """Record numbers of your own beside the metrics.
 
-        Without `step` they belong to the step that `track` names next, or, where `track` comes first in your loop, to
-        the one that it named last; a name that comes again without a `track` between counts on by itself.
+        Parameters
+        ----------
+        values : dict
+            Numbers by name, such as `{"loss": 0.3}`; a tensor of one element is read.
+        step : int, optional
+            By default the step that `track` names next, or, where `track` comes first in your loop, the one that it
+            named last; a name that comes again without a `track` between counts on by itself.
+
+        Raises
+        ------
+        MonitorError
+            For a value that is no number, and a step that is no count.
         """
         at = self._logged.step_of(values, self._next, self._last) if step is None else checked_step(step)
         slots: list[int] = []
@@ -249,7 +284,7 @@ class Monitor(Run):
             self._logged.note(str(name), at)
         row = np.array(numbers)
         self.history.append(at, slots, row)
-        if self._bounds or self._events:
+        if self._crossings.are_sought:
             self._heed(at, [self.history.slots[slot] for slot in slots], row, is_merged=False)
         if "loss" in values:
             self._loss = numbers[list(values).index("loss")]
@@ -271,7 +306,17 @@ class Monitor(Run):
     def hessian(self, loss: torch.Tensor, **settings: int) -> dict[str, dict[str, float]]:
         """Trace and largest eigenvalue of the Hessian of each measured module's own parameters, recorded as well.
 
-        Call it before `loss.backward()`; see `mk.monitoring.hessian` for the settings, the cost and the errors.
+        Parameters
+        ----------
+        loss : Tensor
+            The loss, before `loss.backward()`.
+        **settings : int
+            `samples`, `iterations` and `seed` of `mk.monitoring.hessian`, which says the cost and the errors, too.
+
+        Returns
+        -------
+        dict
+            `{module: {"HessianTrace": …, "HessianMaxEig": …}}`.
         """
         own = {
             m.path: [p for p in module_state(m.module)["_parameters"].values() if p is not None] for m in self._metrics
@@ -285,21 +330,38 @@ class Monitor(Run):
         return found
 
     def alert(self, metric: str, *, above: float | None = None, below: float | None = None, module: str = "*") -> None:
-        """Note in `alerts` each time that a value crosses a bound; `module` is a dotted name or a pattern.
+        """Note in `alerts` each time that a value crosses a bound; NaN crosses each.
 
-        Raises `UnknownNameError` for a metric that is not configured, `MonitorError` without a bound.
+        Parameters
+        ----------
+        metric : str
+            The name of a measured metric or of a logged number.
+        above, below : float, optional
+            The bounds, one at least.
+        module : str
+            A dotted name or a pattern.
+
+        Raises
+        ------
+        UnknownNameError
+            For a metric that is not configured.
+        MonitorError
+            Without a bound.
         """
         if above is None and below is None:
             raise MonitorError(f"an alert on {shown(metric)} needs a bound: pass above= or below=")
         known = {each.name for each in self._metrics} | self._logged.names
         if metric not in known and module == "*":
             raise UnknownNameError(f"no module is measured by {shown(metric)!r}: {nearest(metric, known)}")
-        self._bounds.append(Bound(metric, module, above, below))
+        self._crossings.bounds.append(Bound(metric, module, above, below))
 
     def add_sink(self, sink: Any) -> None:
-        """Send every value to `sink` too, those read before included; see `sinks` of the constructor.
+        """Send every value to `sink` too, those read before included; of several ranks the first one sends.
 
-        Of several ranks the first one sends.
+        Parameters
+        ----------
+        sink : object
+            What `sinks` of the constructor may hold.
         """
         self._sinks.add(sink)
 
@@ -335,12 +397,3 @@ class Monitor(Run):
         """The first module that turned finite inputs into NaN or infinity, where `NonFiniteOrigin` is measured."""
         self._collect(wait=True)
         return first_origin(list(self.readings()))
-
-    # -------------------------------------------------------------- checks
-
-    def _check_events(self) -> None:
-        measured = {metric.name for metric in self._metrics}
-        for event in self._events:
-            if event.metric not in measured:
-                hint = nearest(event.metric, measured)
-                raise UnknownNameError(f"on({event.metric}, …) waits for a metric that is not measured: {hint}")

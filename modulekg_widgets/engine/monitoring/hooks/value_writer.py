@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
+from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.hooks.observation import Observation
 from modulekg_widgets.engine.monitoring.readings import SCALAR, Form, Slot, vector
 from modulekg_widgets.engine.monitoring.ring import Packable
@@ -39,6 +40,17 @@ class ValueWriter:
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
             except RuntimeWarning:  # the user makes errors of warnings: not of this one, in the middle of a training
                 log.warning(text)
+
+
+def numbering(history: History, ranks: dict[int, int]) -> Callable[[Slot, int], int]:
+    """Numbers slots as a history does, and notes the place in the configuration that each belongs to."""
+
+    def number(slot: Slot, rank: int) -> int:
+        found = history.slot_number(slot)
+        ranks[found] = rank
+        return found
+
+    return number
 
 
 def packable(value: Any, observation: Observation) -> tuple[Form, Packable]:
