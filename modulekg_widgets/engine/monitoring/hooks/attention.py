@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack,
 
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.monitoring.measures.attention_logits import AttentionCall, AttentionLogits
+from modulekg_widgets.engine.torch_runtime.modules import wrapper_classes
 
 Tensor = torch.Tensor
 FAST_PATH = (
@@ -258,7 +259,7 @@ def _is_compiled(module: nn.Module) -> bool:
     dynamo = sys.modules.get("torch._dynamo.eval_frame")
     if dynamo is None or dynamo._stance.stance == "force_eager":
         return False
-    return any(type(part).__name__ == "OptimizedModule" or part._compiled_call_impl for part in module.modules())
+    return any(isinstance(part, wrapper_classes()) or part._compiled_call_impl for part in module.modules())
 
 
 def _may_take_fast_path(module: nn.Module) -> bool:

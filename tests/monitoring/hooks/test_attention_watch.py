@@ -18,7 +18,21 @@ from torch.overrides import _get_current_function_mode_stack
 from modulekg_widgets.engine.monitoring.hooks.attention import forget_interrupted
 from modulekg_widgets.engine.monitoring.measures.attention_logits import AttentionLogits
 from modulekg_widgets.engine.monitoring.metric import NoValueError
-from monitoring.attention_samples import B, E, Fused, H, L, N, S, W, check, projected, random, reference, watched
+from monitoring.measures.attention_samples import (
+    B,
+    E,
+    Fused,
+    H,
+    L,
+    N,
+    S,
+    W,
+    check,
+    projected,
+    random,
+    reference,
+    watched,
+)
 
 
 class Twice(nn.Module):

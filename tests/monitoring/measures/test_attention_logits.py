@@ -16,7 +16,21 @@ from modulekg_widgets.engine.monitoring.measures import attention_logits
 from modulekg_widgets.engine.monitoring.measures.attention_logits import AttentionCall, AttentionLogits
 from modulekg_widgets.engine.monitoring.metric import NoValueError
 from modulekg_widgets.engine.monitoring.metrics import METRICS
-from monitoring.attention_samples import B, E, Fused, H, L, N, S, W, check, projected, random, reference, watched
+from monitoring.measures.attention_samples import (
+    B,
+    E,
+    Fused,
+    H,
+    L,
+    N,
+    S,
+    W,
+    check,
+    projected,
+    random,
+    reference,
+    watched,
+)
 
 SHOWN = torch.rand(B, H, L, S, generator=torch.Generator().manual_seed(1)) > 0.4
 SHOWN[0, 1, 2] = False  # a query that sees nothing
