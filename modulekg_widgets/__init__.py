@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.knowledge.loading import load_graph
     from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
     from modulekg_widgets.engine.monitoring import tools as monitoring
-    from modulekg_widgets.engine.monitoring.metric import metric
+    from modulekg_widgets.engine.monitoring.metrics import metric
     from modulekg_widgets.engine.monitoring.monitor import Monitor
     from modulekg_widgets.engine.monitoring.sinks.recording import load_recording
     from modulekg_widgets.engine.plugins import plugins
@@ -72,7 +72,7 @@ _HOMES = {
     "load_graph": "engine.knowledge.loading",
     "load_plan": "engine.pruning.plan.plan_file",
     "load_recording": "engine.monitoring.sinks.recording",
-    "metric": "engine.monitoring.metric",
+    "metric": "engine.monitoring.metrics",
     "monitoring": "engine.monitoring.tools",
     "plan": "engine.pruning.plan.plan",
     "plugins": "engine.plugins",

@@ -15,7 +15,7 @@ from modulekg_widgets.engine.axes import attributes, inference
 from modulekg_widgets.engine.axes.call import rules
 from modulekg_widgets.engine.knowledge.exchange import READERS, exporters
 from modulekg_widgets.engine.monitoring import metrics
-from modulekg_widgets.engine.monitoring.metric import METRICS
+from modulekg_widgets.engine.monitoring.metrics import METRICS
 from modulekg_widgets.engine.pruning.importance.importance import criteria
 from monitoring.metrics.metric_references import REFERENCES
 from pruning.importance_samples import CRITERIA

@@ -9,7 +9,7 @@ import pytest
 from modulekg_widgets.engine.axes import attributes
 from modulekg_widgets.engine.axes.call import rules
 from modulekg_widgets.engine.knowledge.exchange import exporters
-from modulekg_widgets.engine.monitoring.metric import METRICS
+from modulekg_widgets.engine.monitoring.metrics import METRICS
 from modulekg_widgets.engine.operators import user_operators as operators
 from modulekg_widgets.engine.pruning.importance.importance import criteria
 

@@ -9,7 +9,7 @@ import torch
 from modulekg_widgets.engine.axes import attributes
 from modulekg_widgets.engine.axes.call import rules
 from modulekg_widgets.engine.knowledge.exchange import exporters
-from modulekg_widgets.engine.monitoring.metric import METRICS
+from modulekg_widgets.engine.monitoring.metrics import METRICS
 from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.pruning.importance.importance import criteria
 

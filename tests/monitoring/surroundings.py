@@ -12,7 +12,7 @@ from torch import nn
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from modulekg_widgets.engine.monitoring.metric import METRICS
+from modulekg_widgets.engine.monitoring.metrics import METRICS
 
 read_dict = nn.Module.__dict__["__dict__"].__get__
 

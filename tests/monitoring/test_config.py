@@ -15,7 +15,7 @@ from torch import nn
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError
 from modulekg_widgets.engine.monitoring.config import measurements, root_of
-from modulekg_widgets.engine.monitoring.metric import METRICS
+from modulekg_widgets.engine.monitoring.metrics import METRICS
 from modulekg_widgets.engine.monitoring.schedule import ScheduleError, schedule
 from monitoring.surroundings import global_hooks, own_metrics
 

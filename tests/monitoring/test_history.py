@@ -205,7 +205,7 @@ def run_all(works: list[Callable[[], None]]) -> None:
     def guarded(work: Callable[[], None]) -> None:
         try:
             work()
-        except BaseException as error:  # noqa: BLE001 - it is told below, in the thread of the test
+        except BaseException as error:  # noqa: BLE001 - it is raised below, in the thread of the test
             failed.append(error)
 
     threads = [threading.Thread(target=guarded, args=(work,)) for work in works]

@@ -61,7 +61,7 @@ def test_a_schedule_attaches_hooks_on_its_steps_only() -> None:
     with monitor:
         attached = []
         for step in range(6):
-            attached.append(monitor._watcher.is_attached)
+            attached.append(monitor._hooks.is_attached)
             steps(model, monitor, 1, first=step)
     assert attached == [False, True, False, False, True, False]
     assert list(monitor.get_output()["0"]["OutputSndNorm"]) == [1, 4]

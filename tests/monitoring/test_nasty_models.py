@@ -16,8 +16,8 @@ from torch import nn
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
 from identity.samples import nasty_module
-from modulekg_widgets.engine.monitoring.hooks.gather import first_tensor
-from modulekg_widgets.engine.monitoring.metric import METRICS
+from modulekg_widgets.engine.monitoring.hooks.tensors import first_tensor
+from modulekg_widgets.engine.monitoring.metrics import METRICS
 from monitoring.surroundings import contents, hook_count, identities, own_metrics, process_state
 
 # some of each stage: before the forward, after it, in the backward pass, at `track`
@@ -95,7 +95,7 @@ def test_each_is_watched_and_not_touched(name: str) -> None:
     assert hook_count() == 0
     monitor.get_output()
     monitor.frame()
-    assert set(monitor.reasons) <= {(e.path, e.name) for e in monitor._entries}
+    assert set(monitor.reasons) <= {(one.path, one.name) for one in monitor._metrics}
 
 
 @pytest.mark.parametrize("name", ["shared_submodule", "cycle_through_child", "slots", "getattr_raises_keyerror"])

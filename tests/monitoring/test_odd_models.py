@@ -190,7 +190,7 @@ def test_many_threads_call_the_model() -> None:
         try:
             for _ in range(10):
                 model(torch.randn(2, 4)).sum().backward()
-        except BaseException as error:  # noqa: BLE001 - it is told below, in the thread of the test
+        except BaseException as error:  # noqa: BLE001 - it is raised below, in the thread of the test
             failed.append(error)
 
     with mk.Monitor(model, {"*": NORMS}) as monitor:

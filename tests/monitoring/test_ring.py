@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from modulekg_widgets.engine.monitoring.hooks import ring as module
-from modulekg_widgets.engine.monitoring.hooks.ring import ROWS, PackedRow, Ring
+from modulekg_widgets.engine.monitoring import ring as module
+from modulekg_widgets.engine.monitoring.ring import ROWS, PackedRow, Ring
 
 BIG = 2**24 + 1  # the first whole number that float32 has not
 
@@ -217,7 +217,7 @@ class Event:
 
 
 class Device(module._DeviceRing):
-    """A device whose copies arrive when it is told so."""
+    """A device whose copies arrive when it is asked to."""
 
     is_slow = True
     waits = 0
@@ -353,7 +353,7 @@ def test_two_readers_at_once_share_the_rows(slow: tuple[Ring, Device], monkeypat
     def take() -> None:
         try:
             found.append([by_slot(row) for row in ring.take(wait=True)])
-        except BaseException as error:  # noqa: BLE001 - it is told below, in the thread of the test
+        except BaseException as error:  # noqa: BLE001 - it is raised below, in the thread of the test
             found.append(error)
 
     readers = [threading.Thread(target=take) for _ in range(2)]

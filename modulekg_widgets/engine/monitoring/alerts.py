@@ -1,13 +1,22 @@
-"""Bounds on metrics: what to say when a value crosses one, once for each time that it does."""
+"""Bounds on metrics: what to say when a value crosses one, once for each time that it does; and where NaN begins."""
 
 from __future__ import annotations
 
 import fnmatch
 import math
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 
-from modulekg_widgets.engine.monitoring.readings import TRAIN, Reading
+import numpy as np
+
+from modulekg_widgets.engine.errors import UnknownNameError, nearest
+from modulekg_widgets.engine.monitoring.readings import TRAIN, Reading, Slot
+from modulekg_widgets.engine.monitoring.ring import PackedRow
 from modulekg_widgets.engine.monitoring.run import Alert
+from modulekg_widgets.engine.monitoring.schedule import OnEvent
+
+ORIGIN = "NonFiniteOrigin"
+MOST_ALERTS = 10_000  # that are kept: a value that flickers across its bound shall not fill the memory
 
 
 @dataclass
@@ -46,6 +55,31 @@ class Bound:
         return None
 
 
+class Crossings:
+    """What is sought in the values of a step: bounds of alerts that they cross, and events that schedules wait for."""
+
+    def __init__(self, events: Sequence[OnEvent], measured: Set[str]) -> None:
+        self.bounds: list[Bound] = []
+        self._events = events
+        for event in events:
+            if event.metric not in measured:
+                hint = nearest(event.metric, measured)
+                raise UnknownNameError(f"on({event.metric}, …) waits for a metric that is not measured: {hint}")
+
+    @property
+    def are_sought(self) -> bool:
+        return bool(self.bounds or self._events)
+
+    def among(self, readings: list[Reading]) -> tuple[list[Alert], list[OnEvent]]:
+        """The alerts that these readings give, and the events that take place."""
+        alerts = [alert for bound in self.bounds for r in readings if (alert := bound.alert(r)) is not None]
+        return alerts, [event for event in self._events if any(_takes_place(event, r) for r in readings)]
+
+
+def _takes_place(event: OnEvent, reading: Reading) -> bool:
+    return reading.metric == event.metric and isinstance(reading.value, float) and event.crossed(reading.value)
+
+
 def _sentence(reading: Reading, said: str) -> str:
     where = f" of {reading.module}" if reading.module else ""
     return f"{reading.metric}{where} {said} at step {reading.step}"
@@ -61,4 +95,11 @@ def first_origin(readings: list[Reading]) -> Alert | None:
     return None
 
 
-ORIGIN = "NonFiniteOrigin"
+def keep_first_origin(packed: PackedRow, slots: list[Slot]) -> None:
+    """Whatever contains the guilty module, or comes after it, is not guilty."""
+    places = np.cumsum([0, *packed.sizes[:-1]])
+    made = sorted(zip(packed.arrival, slots, places, strict=True))
+    guilty = [at for _, slot, at in made if slot.metric == ORIGIN and packed.numbers[at] == 1.0]
+    if guilty:
+        packed.numbers = packed.numbers.copy()
+        packed.numbers[guilty[1:]] = 0.0

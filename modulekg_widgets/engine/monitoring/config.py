@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 
 from torch import nn
 
-import modulekg_widgets.engine.monitoring.metrics  # noqa: F401 - registers the built-in ones
 from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.hierarchy import Walk, class_name, is_script, unwrapped, walk
-from modulekg_widgets.engine.monitoring.metric import METRICS, ConfigError, ConfiguredMetric, MetricKind
+from modulekg_widgets.engine.monitoring.metric import ConfigError, ConfiguredMetric, MetricKind
+from modulekg_widgets.engine.monitoring.metrics import METRICS
 from modulekg_widgets.engine.monitoring.schedule import EVERY_STEP, Schedule, looks_like_schedule, schedule, united
 
 ModuleKey: TypeAlias = "str | type[nn.Module]"

@@ -27,21 +27,50 @@ def hessian(
     iterations: int = 50,
     seed: int = 0,
 ) -> dict[str, dict[str, float]]:
-    """`{name: {"HessianTrace": …, "HessianMaxEig": …}}`: of the block of the Hessian along each module's parameters.
+    """Trace and largest eigenvalue of the Hessian of a loss, of the block along each module's parameters.
 
-    The trace is Hutchinson's estimate, the mean of v·Hv over `samples` Rademacher vectors; its variance is
-    2 / samples · the sum of the squares of H off the diagonal. The eigenvalue is the largest algebraic one, the
-    sharpness that bounds the learning rate by 2/λ; it is negative where all are. It comes from at most `iterations`
-    steps of power iteration, and as many on H + ρ where H has a negative eigenvalue as large as ρ; it never lies above
-    the true one, but for rounding. Parameters that need no gradient do not count; a module of which no other has
-    entered the loss has NaN. `modules` are lists of parameters by any name. Each of the products Hv costs about two
-    backward passes.
-
-    Call it before `loss.backward()`, with the loss unscaled. Gradients, parameters, random states and the graph stay
+    Each of the products Hv costs about two backward passes. Gradients, parameters, random states and the graph stay
     as they are; hooks on tensors of the graph run as in any backward pass.
 
-    Raises `HessianError` for a loss that is no scalar, that has no graph, or that cannot be differentiated twice.
-    Sources: Hutchinson 1990, doi 10.1080/03610919008812866; power iteration as in arXiv 1912.07145.
+    Parameters
+    ----------
+    loss : Tensor
+        One real number, unscaled, before `loss.backward()`.
+    modules : dict
+        Lists of parameters by any name. Those that need no gradient do not count; a name of which no other has entered
+        the loss has NaN.
+    samples : int
+        Rademacher vectors v, over which the mean of v·Hv is the trace (Hutchinson's estimate); its variance is
+        2 / samples · the sum of the squares of H off the diagonal.
+    iterations : int
+        The most steps of power iteration, and as many on H + ρ where H has a negative eigenvalue as large as ρ.
+    seed : int
+        That of the vectors.
+
+    Returns
+    -------
+    dict
+        `{name: {"HessianTrace": …, "HessianMaxEig": …}}`. The eigenvalue is the largest algebraic one, the sharpness
+        that bounds the learning rate by 2/λ; it is negative where all are, and never above the true one, but for
+        rounding.
+
+    Raises
+    ------
+    HessianError
+        For a loss that is no scalar, that has no graph, or that cannot be differentiated twice.
+
+    References
+    ----------
+    Hutchinson 1990, doi 10.1080/03610919008812866; power iteration as in arXiv 1912.07145.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import modulekg_widgets as mk
+    >>> x = torch.nn.Parameter(torch.ones(2))
+    >>> found = mk.monitoring.hessian((torch.tensor([1.0, 3.0]) * x**2).sum(), {"x": [x]})
+    >>> [round(value, 3) for value in found["x"].values()]
+    [8.0, 6.0]
     """
     _check(loss, samples, iterations)
     blocks = {name: _trained(name, parameters) for name, parameters in modules.items()}

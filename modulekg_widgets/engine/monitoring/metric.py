@@ -66,7 +66,7 @@ class MetricKind:
     before: bool = False  # whether it must also see the step before the scheduled one
     made: Any = None  # the function or class that was registered
     quick: Callable[[Any], Any] | None = None  # the same value, straight from the tensor behind the one need
-    ranks: str = ""  # how the values of several processes are merged, where `merging.RULES` does not say it
+    ranks: str = ""  # how the values of several processes are merged, where `merge.rules.RULES` does not say it
 
     @property
     def keeps_state(self) -> bool:
@@ -124,23 +124,58 @@ def metric(
     ranks: str = "",
     quick: Callable[[Any], Any] | None = None,
 ) -> Callable[[Made], Made]:
-    """Register a metric under `names`; the values of `needs` are its arguments, in that order.
+    """Register a metric: a function for values of one step, or a class for what keeps something between steps.
 
-    `@mk.metric("NegativeShare", needs="ForwardOutput")` over `def negative(output): return (output < 0).float().mean()`
-    makes `mk.Monitor(model, {"Linear": ["NegativeShare"]})` measure it.
+    A function is `fn(*needed) -> value`. A class is one object per module and call: `compute(self, *needed)` for one
+    step, or `update(self, *needed)` for each step of a window and `compute(self)` at its end. With a parameter
+    `module`, the module is passed by that name. A value is a number, a tensor of one or no dimension, or a dict of
+    these; None is no value at this step. The tensors are the training's own: read them, never change them. Keyword
+    parameters with defaults are settings. A metric that fails in training gives NaN, one warning and a reason.
 
-    A function is a metric of one step: `fn(*needed) -> value`. A class is one object per module and call:
-    `compute(self, *needed)` for one step, or `update(self, *needed)` for each step of a window and `compute(self)` at
-    its end; `keeps` says which copy it keeps between steps. With a parameter `module`, the module is passed by that
-    name. A value is a number, a tensor of one or no dimension, or a dict of these; None is no value at this step.
-    The tensors are the training's own: read them, never change them. Keyword parameters with defaults are settings.
-    With `before=True` a class also has `observe(self, *needed)`, called at the step before a scheduled one. `ranks`
-    says how values are merged under torch.distributed: "mean" (by default, weighted by the amount of data), "norm",
-    "sum", "min", "max" or "histogram". `quick` gives the same value of the tensor behind the one need, as a new tensor
-    without dimensions, where nothing else asks for its moments.
+    Parameters
+    ----------
+    *names : str
+        The names under which configurations find it.
+    needs : str or iterable of str
+        What it is given, in that order; `mk.monitoring.NEEDS` lists what there is.
+    keeps : str
+        Which copy a class keeps between steps, in words.
+    before : bool
+        Whether a class also has `observe(self, *needed)`, called at the step before a scheduled one.
+    ranks : str
+        How values are merged under torch.distributed: "mean" (by default, weighted by the amount of data), "norm",
+        "sum", "min", "max" or "histogram".
+    quick : callable, optional
+        Gives the same value of the tensor behind the one need, as a new tensor without dimensions, where nothing else
+        asks for its moments.
 
-    Raises `UnknownNameError` without a name or for what cannot be needed, `DuplicateNameError` for a taken name,
-    `ConfigError` for a class without `compute`. A metric that fails in training gives NaN, one warning and a reason.
+    Returns
+    -------
+    callable
+        A decorator that gives the function or class back.
+
+    Raises
+    ------
+    UnknownNameError
+        Without a name, or for what cannot be needed.
+    DuplicateNameError
+        For a taken name.
+    ConfigError
+        For a class without `compute`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import modulekg_widgets as mk
+    >>> @mk.metric("NegativeShare", needs="ForwardOutput")
+    ... def negative_share(output):
+    ...     return (output < 0).float().mean()
+    >>> model = torch.nn.Identity()
+    >>> with mk.Monitor(model, {"": ["NegativeShare"]}) as monitor:
+    ...     _ = model(torch.tensor([-1.0, 2.0]))
+    ...     monitor.track(0)
+    >>> monitor.get_output()[""]["NegativeShare"]
+    {0: 0.5}
     """
     if not names or not all(isinstance(name, str) and name for name in names):
         raise UnknownNameError('a metric is registered under a name: write @mk.metric("Name", needs="Weight")')

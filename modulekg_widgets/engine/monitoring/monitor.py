@@ -2,61 +2,92 @@
 
 from __future__ import annotations
 
-import operator
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.identity.hierarchy import class_name, module_state
+from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.identity.hierarchy import class_name
 from modulekg_widgets.engine.keywords import called_as
-from modulekg_widgets.engine.monitoring.alerts import ORIGIN, Bound, first_origin
+from modulekg_widgets.engine.monitoring.alerts import (
+    MOST_ALERTS,
+    ORIGIN,
+    Bound,
+    Crossings,
+    first_origin,
+    keep_first_origin,
+)
 from modulekg_widgets.engine.monitoring.config import Config, measurements, opaque_paths, root_of
 from modulekg_widgets.engine.monitoring.hessian import hessian
-from modulekg_widgets.engine.monitoring.hooks.active_metrics import Rota
-from modulekg_widgets.engine.monitoring.hooks.entry import Entry, Journal
-from modulekg_widgets.engine.monitoring.hooks.gather import TRACK, WEIGHTS, Observation
-from modulekg_widgets.engine.monitoring.hooks.module_hooks import Watcher
-from modulekg_widgets.engine.monitoring.hooks.quick import Unscaled
-from modulekg_widgets.engine.monitoring.hooks.ring import PackedRow, Ring
+from modulekg_widgets.engine.monitoring.hooks.active_metrics import ActiveMetrics
+from modulekg_widgets.engine.monitoring.hooks.gradients import Unscaled
+from modulekg_widgets.engine.monitoring.hooks.module_hooks import ModuleHooks
+from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric
+from modulekg_widgets.engine.monitoring.hooks.observation import TRACK, Observation
+from modulekg_widgets.engine.monitoring.hooks.value_writer import ValueWriter, numbering
 from modulekg_widgets.engine.monitoring.hooks.without_data import WithoutData
 from modulekg_widgets.engine.monitoring.merge.distributed import Ranks, is_distributed
 from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Row, Slot
+from modulekg_widgets.engine.monitoring.ring import PackedRow, Ring
 from modulekg_widgets.engine.monitoring.run import Alert, Run
 from modulekg_widgets.engine.monitoring.schedule import events_of
-from modulekg_widgets.engine.monitoring.sinks.sink_set import Outlets
+from modulekg_widgets.engine.monitoring.sinks.sink_set import SinkSet
+from modulekg_widgets.engine.monitoring.user_values import LoggedSteps, MonitorError, checked_step, logged_number
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 
 if TYPE_CHECKING:
     from torch import nn
 
 
-MOST_ALERTS = 10_000  # that are kept: a value that flickers across its bound shall not fill the memory
-
-
-class MonitorError(ModuleKGError, ValueError):
-    """A call of a monitor that does not fit: a step that is no count, a number that is none."""
-
-
 class Monitor(Run):
-    """Measures metrics of modules while a model trains: `with mk.Monitor(model, config) as m: … m.track(step)`.
+    """Measures metrics of modules while a model trains.
 
-    `config` is `{module: [metrics]}`: a module is a dotted name, a class, a class name or a pattern such as
-    `"layer*.conv*"`; a metric is `"WeightNorm"`, `["WeightNorm", "linear(5,2)"]` or a metric object. Without it, norms
-    and update ratio of every module with a weight. `sinks` are paths (.jsonl, .csv, .parquet), TensorBoard writers,
-    wandb runs or any object with `log`. `scaler` is the `torch.amp.GradScaler` in use: gradients at modules are divided
-    by its scale; weight gradients are read as they stand at `track`. `resume` is a recorded file to go on with from
-    the step `start`. The first forward belongs to step `start`, 0 by default. At most 64 calls of a module are measured
-    within a step. Under torch.distributed values are those of all ranks together, see `distributed.py`; with
-    `distributed=False` each rank has its own.
+    Hooks are there on scheduled steps only and hold no tensor of the graph; the model is never written to. A metric
+    that fails gives NaN, one warning and a reason in `reasons`. At most 64 calls of a module are measured in a step.
+    TorchScript modules, listed in `opaque_paths`, are seen from outside.
 
-    The model is never written to: hooks are there on scheduled steps only and hold no tensor of the graph; a metric
-    that fails gives NaN, one warning and a reason in `reasons`. TorchScript modules, listed in `opaque_paths`, are seen
-    from outside. Raises `UnknownPathError`, `UnknownNameError`, `ScheduleError` and `ConfigError` for a configuration
-    that does not fit.
+    Parameters
+    ----------
+    model : nn.Module
+        The model, also behind `torch.compile`, DistributedDataParallel or `fully_shard`.
+    config : dict, optional
+        `{module: [metrics]}`: a module is a dotted name, a class, a class name or a pattern such as `"layer*.conv*"`; a
+        metric is `"WeightNorm"`, `["WeightNorm", "linear(5,2)"]` with a schedule, or a metric object. By default norms
+        and update ratio of every module with a weight.
+    sinks : iterable, optional
+        Paths (.jsonl, .csv, .parquet), TensorBoard writers, wandb runs or any object with `log`.
+    name : str, optional
+        The name of the run, that of the model's class by default.
+    scaler : torch.amp.GradScaler, optional
+        The one in use: gradients at modules are divided by its scale. Weight gradients are read as they stand at
+        `track`.
+    resume : path, optional
+        A recorded file to go on with, from the step `start`.
+    start : int, optional
+        The step of the first forward pass; 0, or the one after the last in `resume`.
+    distributed : bool
+        Whether values under torch.distributed are those of all ranks together, see `merge.distributed`.
+
+    Raises
+    ------
+    UnknownPathError, UnknownNameError, ScheduleError, ConfigError
+        For a configuration that does not fit.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import modulekg_widgets as mk
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+    >>> with mk.Monitor(model, {"Linear": ["OutputSndNorm", ["WeightNorm", "linear(2)"]]}) as monitor:
+    ...     for step in range(3):
+    ...         model(torch.ones(2, 4)).sum().backward()
+    ...         monitor.track(step)
+    >>> {name: list(steps) for name, steps in monitor.get_output()["0"].items()}
+    {'OutputSndNorm': [0, 1, 2], 'WeightNorm': [0, 2]}
     """
 
     @called_as("mk.Monitor")
@@ -76,42 +107,39 @@ class Monitor(Run):
         planned = measurements(root, config)
         super().__init__(name or class_name(root))
         self._ring = Ring()
-        self._journal = Journal(self._ring.put, self._slot_maker())
-        self._entries = [Entry(measurement, self._journal, rank) for rank, measurement in enumerate(planned)]
-        self._events = events_of([entry.schedule for entry in self._entries])
-        self._check_events()
+        self._writer = ValueWriter(self._ring.put, numbering(self.history, self._ring.ranks))
+        self._metrics = [ModuleMetric(measurement, self._writer, rank) for rank, measurement in enumerate(planned)]
+        self._events = events_of([metric.schedule for metric in self._metrics])
+        self._crossings = Crossings(self._events, {metric.name for metric in self._metrics})
         self._ranks = (
             Ranks(planned, self._events, self.history, self._ring.put) if distributed and is_distributed() else None
         )
-        measured = self._entries + (self._ranks.entries if self._ranks is not None else [])
-        at_track = [entry for entry in measured if entry.stage == TRACK and entry.needs != ("Loss",)]
-        self._at_track = Rota(at_track)
-        self._readers = {entry: entry.reader() for entry in at_track if entry.is_quick}
-        self._of_losses = Rota([entry for entry in self._entries if entry.needs == ("Loss",)])
-        self._ahead = [entry for entry in self._entries if entry.kind.before]
-        self._seeks_origin = any(entry.name == ORIGIN for entry in self._entries)
+        measured = self._metrics + (self._ranks.metrics if self._ranks is not None else [])
+        at_track = [metric for metric in measured if metric.stage == TRACK and metric.needs != ("Loss",)]
+        self._at_track = ActiveMetrics(at_track)
+        self._of_losses = ActiveMetrics([metric for metric in self._metrics if metric.needs == ("Loss",)])
+        self._ahead = [metric for metric in self._metrics if metric.kind.before]
+        self._seeks_origin = any(metric.name == ORIGIN for metric in self._metrics)
         self.opaque_paths = opaque_paths(root)
-        self._without_data = WithoutData(root, self._entries)
-        self._watcher = Watcher(root, measured, None if scaler is None else Unscaled(scaler))
+        self._without_data = WithoutData(root, self._metrics)
+        self._hooks = ModuleHooks(root, measured, None if scaler is None else Unscaled(scaler))
         self._collecting = threading.RLock()  # a panel may read while the training tracks
-        self._bounds: list[Bound] = []
-        self._outlets = Outlets(self.history, self.name, self._ranks is None or self._ranks.rank == 0)
-        self._next = 0 if start is None else _step(start)
+        self._sinks = SinkSet(self.history, self.name, self._ranks is None or self._ranks.rank == 0)
+        self._next = 0 if start is None else checked_step(start)
         self._last: int | None = None
-        self._logged: dict[str, int] = {}  # the step at which each name was logged last
-        self._logs_follow_track: bool | None = None
+        self._logged = LoggedSteps()
         self._loss: float | None = None
         self.is_running = False
         if resume is not None:
-            self._next = self._outlets.resume(Path(resume), start)
+            self._next = self._sinks.resume(Path(resume), start)
         for sink in sinks:
             self.add_sink(sink)
 
     def __repr__(self) -> str:
-        modules = len({entry.path for entry in self._entries})
+        modules = len({metric.path for metric in self._metrics})
         state = f"next step {self._next}" if self.is_running else "stopped"
         opaque = f", {len(self.opaque_paths)} opaque" if self.opaque_paths else ""
-        return f"<Monitor of {shown(self.name)}: {len(self._entries)} metrics of {modules} modules{opaque}, {state}>"
+        return f"<Monitor of {shown(self.name)}: {len(self._metrics)} metrics of {modules} modules{opaque}, {state}>"
 
     # -------------------------------------------------------------- running
 
@@ -130,7 +158,7 @@ class Monitor(Run):
         """Attach the hooks that the next step needs; a running monitor stays as it is."""
         if not self.is_running:
             self.is_running = True
-            self._outlets.open()
+            self._sinks.open()
             if self._ranks is not None:
                 self._ranks.announce()
             self._prepare()
@@ -140,29 +168,38 @@ class Monitor(Run):
         if not self.is_running:
             return
         self.is_running = False
-        self._watcher.release()
+        self._hooks.release()
         self._ring.clear()
-        for entry in self._entries:
-            entry.forget()
+        for metric in self._metrics:
+            metric.forget()
         self._collect(wait=True)
         if self._ranks is not None:
             self._ranks.leave()
-        self._outlets.close()
+        self._sinks.close()
 
     def track(self, step: int) -> None:
         """End a step: its values are read, and the hooks that the next one needs are attached.
 
-        Call it once a step, after the backward pass and before or after the optimizer's step. Raises `MonitorError`
-        for what is no count.
+        Call it once a step, after the backward pass and before or after the optimizer's step.
+
+        Parameters
+        ----------
+        step : int
+            The number of the step that ends, from 0 on.
+
+        Raises
+        ------
+        MonitorError
+            For what is no count, and where the monitor does not run.
         """
-        step = _step(step)
+        step = checked_step(step)
         if not self.is_running:
             raise MonitorError("the monitor is not running: call start(), or use it as `with Monitor(…) as m:`")
-        if step != self._watcher.step:
+        if step != self._hooks.step:
             self._drop_unscheduled(step)
         with torch.no_grad():
-            for entry in self._at_track.watching(step):
-                self._measure_at_track(entry, step)
+            for metric in self._at_track.at(step):
+                self._measure_at_track(metric, step)
             self._without_data.note(step)
         self._ring.close(step)
         self._next = step + (step - self._last if self._last is not None and step > self._last else 1)
@@ -171,41 +208,26 @@ class Monitor(Run):
         self._collect(wait=False, ended=step)
         self._prepare()
 
-    def _slot_maker(self) -> Callable[[Slot, int], int]:
-        """Numbers slots; made so that it does not hold the monitor."""
-        history, ranks = self.history, self._ring.ranks
-
-        def number(slot: Slot, rank: int) -> int:
-            found = history.slot_number(slot)
-            ranks[found] = rank
-            return found
-
-        return number
-
     def _prepare(self) -> None:
-        for entry in self._ahead:
-            if entry.schedule.due(self._next):
+        for metric in self._ahead:
+            if metric.schedule.due(self._next):
                 with torch.no_grad():
-                    entry.observe(self._at_step(entry))
-        self._watcher.arm(self._next)
+                    metric.observe(self._at_step(metric))
+        self._hooks.prepare(self._next)
 
-    def _measure_at_track(self, entry: Entry, step: int) -> None:
-        read = self._readers.get(entry)
-        if read is not None:
-            entry.read_made(WEIGHTS[entry.needs[0]], read)
-            return
-        calls = self._watcher.kept(entry)
-        for observation in calls or [self._at_step(entry)]:
+    def _measure_at_track(self, metric: ModuleMetric, step: int) -> None:
+        calls = self._hooks.kept(metric)
+        for observation in calls or [self._at_step(metric)]:
             observation.found["Loss"] = self._loss
-            entry.measure(observation, step)
+            metric.measure(observation, step)
 
-    def _at_step(self, entry: Entry) -> Observation:
+    def _at_step(self, metric: ModuleMetric) -> Observation:
         """The observation of a metric that looks at weights, not at calls."""
-        return Observation(entry.module, 0, TRAIN, self._watcher.epoch)
+        return Observation(metric.module, 0, TRAIN, self._hooks.epoch)
 
     def _drop_unscheduled(self, step: int) -> None:
         """The hooks were there for another step than this: what this one does not ask for is not kept."""
-        wanted = {(entry.path, entry.name) for entry in self._entries if entry.schedule.due(step)}
+        wanted = {(metric.path, metric.name) for metric in self._metrics if metric.schedule.due(step)}
         kept = {at for at, slot in enumerate(self.history.slots) if (slot.module, slot.metric) in wanted}
         self._ring.keep(kept if self._ranks is None else kept | self._ranks.numbers)
 
@@ -217,107 +239,131 @@ class Monitor(Run):
                 rows = self._ranks.merged(rows, ended, self._next)
             for packed in rows:
                 self._take_in(packed)
-        self._outlets.nudge()
+        self._sinks.nudge()
 
     def _take_in(self, packed: PackedRow, is_merged: bool = True) -> None:
         if self._seeks_origin:
-            _keep_first_origin(packed, [self.history.slots[number] for number in packed.slots])
+            keep_first_origin(packed, [self.history.slots[number] for number in packed.slots])
         self.history.append(packed.step, packed.slots, packed.numbers)
-        if self._bounds or self._events:
+        if self._crossings.are_sought:
             slots = [self.history.slots[number] for number in packed.slots]
             self._heed(packed.step, slots, packed.numbers, is_merged)
 
     def _heed(self, step: int, slots: list[Slot], numbers: np.ndarray, is_merged: bool) -> None:
         """Look for bounds that were crossed; ranks act together on what one of them alone has seen."""
-        readings = Row(step, slots, numbers).readings()
-        for bound in self._bounds:
-            found = [alert for reading in readings if (alert := bound.alert(reading)) is not None]
-            self.alerts += found[: MOST_ALERTS - len(self.alerts)]
-        for event in self._events:
-            is_crossed = any(
-                r.metric == event.metric and isinstance(r.value, float) and event.crossed(r.value) for r in readings
-            )
-            if is_crossed and (is_merged or self._ranks is None or not self._ranks.tell(event)):
+        alerts, crossed = self._crossings.among(Row(step, slots, numbers).readings())
+        self.alerts += alerts[: MOST_ALERTS - len(self.alerts)]
+        for event in crossed:
+            if is_merged or self._ranks is None or not self._ranks.pass_on(event):
                 event.due_at = max(self._next, step + 1)
 
     # -------------------------------------------------------------- what the user adds
 
     def log(self, values: Mapping[str, Any], step: int | None = None) -> None:
-        """Record numbers of your own beside the metrics, such as `{"loss": 0.3}`; a tensor of one element is read.
+        """Record numbers of your own beside the metrics.
 
-        Without `step` they belong to the step that `track` names next, or, where `track` comes first in your loop, to
-        the one that it named last; a name that comes again without a `track` between counts on by itself.
+        Parameters
+        ----------
+        values : dict
+            Numbers by name, such as `{"loss": 0.3}`; a tensor of one element is read.
+        step : int, optional
+            By default the step that `track` names next, or, where `track` comes first in your loop, the one that it
+            named last; a name that comes again without a `track` between counts on by itself.
+
+        Raises
+        ------
+        MonitorError
+            For a value that is no number, and a step that is no count.
         """
-        at = self._log_step(values) if step is None else _step(step)
+        at = self._logged.step_of(values, self._next, self._last) if step is None else checked_step(step)
         slots: list[int] = []
         numbers: list[float] = []
         for name, value in values.items():
-            form, own = _number(str(name), value)
-            slots.append(self.history.slot_number(Slot("", str(name), 0, TRAIN, form)))
-            numbers += own
-            self._logged[str(name)] = at
+            numbers.append(logged_number(str(name), value))
+            slots.append(self.history.slot_number(Slot("", str(name), 0, TRAIN, SCALAR)))
+            self._logged.note(str(name), at)
         row = np.array(numbers)
         self.history.append(at, slots, row)
-        if self._bounds or self._events:
+        if self._crossings.are_sought:
             self._heed(at, [self.history.slots[slot] for slot in slots], row, is_merged=False)
         if "loss" in values:
             self._loss = numbers[list(values).index("loss")]
             self._measure_loss(at)
-        self._outlets.nudge()
+        self._sinks.nudge()
 
     def _measure_loss(self, step: int) -> None:
         """Metrics of the loss alone belong to the step that it was logged for, whenever `track` comes."""
         ring = Ring()
-        for entry in self._of_losses.watching(step):
-            observation = self._at_step(entry)
+        for metric in self._of_losses.at(step):
+            observation = self._at_step(metric)
             observation.found["Loss"] = self._loss
             with torch.no_grad():
-                entry.measure(observation, step, ring.put)
+                metric.measure(observation, step, ring.put)
         ring.close(step)
         for packed in ring.take():
             self._take_in(packed, is_merged=False)
 
-    def _log_step(self, values: Mapping[str, Any]) -> int:
-        if self._logs_follow_track is None:
-            self._logs_follow_track = self._last is not None
-        at = self._last if self._logs_follow_track and self._last is not None else self._next
-        again = [self._logged[name] + 1 for name in values if self._logged.get(name, -1) >= at]
-        return max([at, *again])
-
     def hessian(self, loss: torch.Tensor, **settings: int) -> dict[str, dict[str, float]]:
         """Trace and largest eigenvalue of the Hessian of each measured module's own parameters, recorded as well.
 
-        Call it before `loss.backward()`; see `mk.monitoring.hessian` for the settings, the cost and the errors.
+        Parameters
+        ----------
+        loss : Tensor
+            The loss, before `loss.backward()`.
+        **settings : int
+            `samples`, `iterations` and `seed` of `mk.monitoring.hessian`, which says the cost and the errors, too.
+
+        Returns
+        -------
+        dict
+            `{module: {"HessianTrace": …, "HessianMaxEig": …}}`.
         """
         own = {
-            e.path: [p for p in module_state(e.module)["_parameters"].values() if p is not None] for e in self._entries
+            m.path: [p for p in module_state(m.module)["_parameters"].values() if p is not None] for m in self._metrics
         }
-        with self._watcher.paused():
+        with self._hooks.paused():
             found = hessian(loss, {path: parameters for path, parameters in own.items() if parameters}, **settings)
         for path, values in found.items():
             slots = [self.history.slot_number(Slot(path, name, 0, TRAIN, SCALAR)) for name in values]
             self.history.append(self._next, slots, np.array(list(values.values())))
-        self._outlets.nudge()
+        self._sinks.nudge()
         return found
 
     def alert(self, metric: str, *, above: float | None = None, below: float | None = None, module: str = "*") -> None:
-        """Note in `alerts` each time that a value crosses a bound; `module` is a dotted name or a pattern.
+        """Note in `alerts` each time that a value crosses a bound; NaN crosses each.
 
-        Raises `UnknownNameError` for a metric that is not configured, `MonitorError` without a bound.
+        Parameters
+        ----------
+        metric : str
+            The name of a measured metric or of a logged number.
+        above, below : float, optional
+            The bounds, one at least.
+        module : str
+            A dotted name or a pattern.
+
+        Raises
+        ------
+        UnknownNameError
+            For a metric that is not configured.
+        MonitorError
+            Without a bound.
         """
         if above is None and below is None:
             raise MonitorError(f"an alert on {shown(metric)} needs a bound: pass above= or below=")
-        known = {entry.name for entry in self._entries} | set(self._logged)
+        known = {each.name for each in self._metrics} | self._logged.names
         if metric not in known and module == "*":
             raise UnknownNameError(f"no module is measured by {shown(metric)!r}: {nearest(metric, known)}")
-        self._bounds.append(Bound(metric, module, above, below))
+        self._crossings.bounds.append(Bound(metric, module, above, below))
 
     def add_sink(self, sink: Any) -> None:
-        """Send every value to `sink` too, those read before included; see `sinks` of the constructor.
+        """Send every value to `sink` too, those read before included; of several ranks the first one sends.
 
-        Of several ranks the first one sends.
+        Parameters
+        ----------
+        sink : object
+            What `sinks` of the constructor may hold.
         """
-        self._outlets.add(sink)
+        self._sinks.add(sink)
 
     # -------------------------------------------------------------- what was read
 
@@ -332,7 +378,7 @@ class Monitor(Run):
     @property
     def reasons(self) -> dict[tuple[str, str], str]:
         """Why a value is NaN, by (module, metric): the latest reason."""
-        return dict(self._journal.reasons)
+        return dict(self._writer.reasons)
 
     @property
     def step(self) -> int:
@@ -344,47 +390,10 @@ class Monitor(Run):
         have no weight, or get no gradient."""
         self._collect(wait=True)
         known = {(slot.module, slot.metric) for slot in self.history.slots}
-        return [(e.path, e.name) for e in self._entries if (e.path, e.name) not in known]
+        return [(m.path, m.name) for m in self._metrics if (m.path, m.name) not in known]
 
     @property
     def non_finite_origin(self) -> Alert | None:
         """The first module that turned finite inputs into NaN or infinity, where `NonFiniteOrigin` is measured."""
         self._collect(wait=True)
         return first_origin(list(self.readings()))
-
-    # -------------------------------------------------------------- checks
-
-    def _check_events(self) -> None:
-        measured = {entry.name for entry in self._entries}
-        for event in self._events:
-            if event.metric not in measured:
-                hint = nearest(event.metric, measured)
-                raise UnknownNameError(f"on({event.metric}, …) waits for a metric that is not measured: {hint}")
-
-
-def _keep_first_origin(packed: PackedRow, slots: list[Slot]) -> None:
-    """Whatever contains the guilty module, or comes after it, is not guilty."""
-    places = np.cumsum([0, *packed.sizes[:-1]])
-    made = sorted(zip(packed.arrival, slots, places, strict=True))
-    guilty = [at for _, slot, at in made if slot.metric == ORIGIN and packed.numbers[at] == 1.0]
-    if guilty:
-        packed.numbers = packed.numbers.copy()
-        packed.numbers[guilty[1:]] = 0.0
-
-
-def _step(step: Any) -> int:
-    try:
-        count = operator.index(step)
-    except TypeError:
-        raise MonitorError(f"a step is a count: a {type(step).__name__} was passed") from None
-    if isinstance(step, bool) or not 0 <= count < 1 << 63:
-        raise MonitorError(f"a step is a count from 0 on, below 2**63: {shown(str(step))} was passed")
-    return count
-
-
-def _number(name: str, value: Any) -> tuple[Any, list[float]]:
-    try:
-        return SCALAR, [float(value.detach() if isinstance(value, torch.Tensor) else value)]
-    except (TypeError, ValueError, RuntimeError):
-        kind = type(value).__name__
-        raise MonitorError(f"{shown(name)!r} is logged as a number: a {kind} was passed") from None

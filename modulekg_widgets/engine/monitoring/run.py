@@ -36,9 +36,22 @@ class Run:
         self.alerts: list[Alert] = []
 
     def get_output(self, phase: str = TRAIN) -> dict[str, dict[str, dict[int, Any]]]:
-        """`{module: {metric: {step: value}}}`: floats, arrays or dicts; of a module called more than once, a list.
+        """All values by module, metric and step.
 
-        `phase` is "train" or "eval"; raises `UnknownNameError` for another.
+        Parameters
+        ----------
+        phase : str
+            "train" or "eval".
+
+        Returns
+        -------
+        dict
+            `{module: {metric: {step: value}}}`: floats, arrays or dicts; of a module called more than once, a list.
+
+        Raises
+        ------
+        UnknownNameError
+            For another phase.
         """
         found: dict[str, dict[str, dict[int, dict[int, Value]]]] = {}
         for reading in self.readings(phase):

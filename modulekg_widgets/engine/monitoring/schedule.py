@@ -133,7 +133,31 @@ EVERY_STEP = Linear()
 
 
 def schedule(text: str) -> Schedule:
-    """The schedule that `text` writes, such as `"linear(5, 2)"`; raises `ScheduleError` with the grammar."""
+    """The schedule that a text writes.
+
+    Parameters
+    ----------
+    text : str
+        One of linear(interval, offset=0), logarithmic(start, end, count), steps(a, b, …), range(start, stop,
+        interval=1), window(length, interval=length), on(Metric, above|below, bound); steps count from 0.
+
+    Returns
+    -------
+    Schedule
+        With `due(step)`, whether a value belongs to a step.
+
+    Raises
+    ------
+    ScheduleError
+        For a text that is none; it has the grammar.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> every_fifth = mk.monitoring.schedule("linear(5, 2)")
+    >>> [step for step in range(13) if every_fifth.due(step)]
+    [2, 7, 12]
+    """
     match = re.fullmatch(r"\s*(\w+)\s*\(([^()]*)\)\s*", text)
     if match is None:
         raise ScheduleError(f"{shown(text)!r} is no schedule: write {GRAMMAR}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from modulekg_widgets.engine.monitoring import metrics as _metrics
 from modulekg_widgets.engine.monitoring.hessian import hessian
 from modulekg_widgets.engine.monitoring.merge.rules import rule_of
-from modulekg_widgets.engine.monitoring.metric import METRICS, NEEDS, ConfigError, ConfiguredMetric, NoValueError
+from modulekg_widgets.engine.monitoring.metric import NEEDS, ConfigError, ConfiguredMetric, NoValueError
+from modulekg_widgets.engine.monitoring.metrics import METRICS
 from modulekg_widgets.engine.monitoring.readings import Reading
 from modulekg_widgets.engine.monitoring.run import Alert, Run
 from modulekg_widgets.engine.monitoring.schedule import schedule
@@ -29,21 +29,53 @@ __all__ = [
     "schedule",
 ]
 
-_ = _metrics  # importing the package registers all metrics
-
 
 def Metric(name: str, **settings: Any) -> ConfiguredMetric:  # noqa: N802 - stands in configurations like a class
-    """A metric with settings, for a configuration: `Metric("DeadNeuronFraction", threshold=0.1)`.
+    """A metric with settings, for a configuration.
 
-    Raises `UnknownNameError` for an unknown metric and `ConfigError` for a setting that it does not have.
+    Parameters
+    ----------
+    name : str
+        The name of a metric.
+    **settings
+        Its settings, the keyword parameters of its function or class.
+
+    Returns
+    -------
+    ConfiguredMetric
+        To stand in a configuration in place of the name.
+
+    Raises
+    ------
+    UnknownNameError
+        For an unknown metric.
+    ConfigError
+        For a setting that it does not have.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> mk.monitoring.Metric("DeadNeuronFraction", threshold=0.1).settings
+    {'threshold': 0.1}
     """
     return METRICS[name](**settings)
 
 
 def metrics() -> pd.DataFrame:
-    """All metrics, with the columns name, needs, steps ("one" or "several"), keeps, ranks and meaning.
+    """All metrics, those that are registered by users included.
 
-    `ranks` says how the values of several processes are merged: see `distributed.py`.
+    Returns
+    -------
+    DataFrame
+        With the columns name, needs, steps ("one" or "several"), keeps, ranks and meaning; `ranks` says how the values
+        of several processes are merged, see `merge.distributed`.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> table = mk.monitoring.metrics().set_index("name")
+    >>> table.loc["WeightNorm", "meaning"]
+    'The Euclidean norm of the weight.'
     """
     import pandas as pd
 

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.monitoring.measures.moments import Moments
-from modulekg_widgets.engine.monitoring.metric import METRICS, NoValueError
+from modulekg_widgets.engine.monitoring.metric import NoValueError
+from modulekg_widgets.engine.monitoring.metrics import METRICS
 from monitoring.metrics.metric_references import REFERENCES
 from monitoring.metrics.metric_samples import as_array
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from modulekg_widgets.engine.monitoring.measures.moments import Moments
-from modulekg_widgets.engine.monitoring.metric import METRICS, NoValueError
-from modulekg_widgets.engine.monitoring.metrics import histograms
+from modulekg_widgets.engine.monitoring.metric import NoValueError
+from modulekg_widgets.engine.monitoring.metrics import METRICS, histograms
 
 NAMES = ["WeightHistogram", "OutputHistogram", "InputHistogram", "OutputGradHistogram", "WeightGradHistogram"]
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.monitoring.metric import METRICS, NoValueError
+from modulekg_widgets.engine.monitoring.metric import NoValueError
+from modulekg_widgets.engine.monitoring.metrics import METRICS
 
 LAYERS: dict[str, Any] = {
     "linear": (lambda: nn.Linear(5, 7), (6, 5)),

@@ -11,7 +11,8 @@ from torch import nn
 
 from modulekg_widgets.engine.monitoring.measures.channels import channel_dim
 from modulekg_widgets.engine.monitoring.measures.moments import Moments
-from modulekg_widgets.engine.monitoring.metric import METRICS, NoValueError
+from modulekg_widgets.engine.monitoring.metric import NoValueError
+from modulekg_widgets.engine.monitoring.metrics import METRICS
 from monitoring.metrics.metric_samples import array, rows
 
 

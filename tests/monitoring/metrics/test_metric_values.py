@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from modulekg_widgets.engine.monitoring import metrics
-from modulekg_widgets.engine.monitoring.metric import METRICS, NoValueError
+from modulekg_widgets.engine.monitoring.metric import NoValueError
+from modulekg_widgets.engine.monitoring.metrics import METRICS
 from monitoring.metrics.metric_comparison import compare
 from monitoring.metrics.metric_references import REFERENCES
 from monitoring.metrics.metric_samples import DTYPES, SOURCES, Sample, as_array, has_weight, is_trained, samples, value

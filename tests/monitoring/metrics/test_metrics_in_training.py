@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.monitoring.metric import METRICS
+from modulekg_widgets.engine.monitoring.metrics import METRICS
 from monitoring.metrics.metric_comparison import compare
 from monitoring.metrics.metric_references import REFERENCES
 from monitoring.metrics.metric_samples import Sample, as_array, weight

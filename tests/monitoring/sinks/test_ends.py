@@ -17,13 +17,13 @@ import atexit, os, sys, time, warnings
 import numpy as np
 from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.readings import Slot
-from modulekg_widgets.engine.monitoring.sinks import open_sink
+from modulekg_widgets.engine.monitoring.sinks.targets import open_sink
 from modulekg_widgets.engine.monitoring.sinks import sink_thread as delivery
-from modulekg_widgets.engine.monitoring.sinks.sink_thread import Delivery
+from modulekg_widgets.engine.monitoring.sinks.sink_thread import SinkThreads
 
 history = History()
 slot = history.slot_number(Slot("layer", "M", 0, "train"))
-sinks = Delivery(history)
+sinks = SinkThreads(history)
 
 def train(start, stop):
     for step in range(start, stop):
@@ -116,15 +116,15 @@ for path in sys.argv[1:]:
 train(0, 300)
 pid = os.fork()
 if pid == 0:
-    for courier in sinks._couriers:
-        courier._sink.write(list(history.readings()))
+    for thread in sinks._threads:
+        thread._sink.write(list(history.readings()))
     sinks.nudge()
     assert sinks.flush(5)
     sinks.close()
-    other = Delivery(history)
+    other = SinkThreads(history)
     other.add(open_sink(sys.argv[1] + ".own.jsonl"))  # its own sinks are its own
     other.close()
-    del sinks, courier
+    del sinks, thread
     delivery._ACTIVE.clear()
     gc.collect()
     {leaves}

@@ -18,8 +18,9 @@ import pytest
 
 from modulekg_widgets.engine.errors import RecordingError
 from modulekg_widgets.engine.monitoring.readings import Reading
-from modulekg_widgets.engine.monitoring.sinks import lines, open_sink
+from modulekg_widgets.engine.monitoring.sinks import lines
 from modulekg_widgets.engine.monitoring.sinks.recording import load_recording
+from modulekg_widgets.engine.monitoring.sinks.targets import open_sink
 from monitoring.sinks.samples import HISTOGRAM, NAMES, assert_same, every_reading, record, scalars
 
 LINES = (".jsonl", ".csv")
@@ -130,7 +131,7 @@ def test_a_full_disk_raises(tmp_path: Path) -> None:
 WRITES_FOR_EVER = """
 import sys
 from modulekg_widgets.engine.monitoring.readings import Reading
-from modulekg_widgets.engine.monitoring.sinks import open_sink
+from modulekg_widgets.engine.monitoring.sinks.targets import open_sink
 sink = open_sink(sys.argv[1])
 for step in range(10**9):
     sink.write([Reading("layer", "M", step, step / 8)])

@@ -15,8 +15,8 @@ import pytest
 
 from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.readings import Reading
-from modulekg_widgets.engine.monitoring.sinks import open_sink
-from modulekg_widgets.engine.monitoring.sinks.sink_thread import Delivery
+from modulekg_widgets.engine.monitoring.sinks.sink_thread import SinkThreads
+from modulekg_widgets.engine.monitoring.sinks.targets import open_sink
 from monitoring.sinks.samples import HISTOGRAM, remember
 
 READINGS = [
@@ -36,26 +36,26 @@ STEP_4 = {"layer1.conv[1]/WeightNorm": 0.75, "eval/layer1.conv/WeightNorm": 1.5}
 
 
 class Board:
-    """An object as users write it; keeps what it was told."""
+    """An object as users write it; keeps what it was given."""
 
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.logged: list[Any] = []
 
     def log(self, values: dict[str, Any], step: int) -> None:
-        self.told.append((step, values))
+        self.logged.append((step, values))
 
     def finish(self) -> None:
-        self.told.append("finish")
+        self.logged.append("finish")
 
 
 class Stepless(Board):
     def log(self, values: dict[str, Any]) -> None:  # type: ignore[override]
-        self.told.append(values)
+        self.logged.append(values)
 
 
 class Keywords(Board):
     def log(self, *args: Any, **kwargs: Any) -> None:
-        self.told.append((args, kwargs))
+        self.logged.append((args, kwargs))
 
 
 def delivered(board: Any, portions: list[list[Reading]]) -> list[Any]:
@@ -63,7 +63,7 @@ def delivered(board: Any, portions: list[list[Reading]]) -> list[Any]:
     for portion in portions:
         sink.write(portion)
     sink.close()
-    return board.told
+    return board.logged
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
@@ -95,23 +95,23 @@ def test_flush_lets_the_last_step_go() -> None:
     board = Board()
     sink: Any = open_sink(board)
     sink.write(READINGS[:1])
-    assert board.told == []
+    assert board.logged == []
     sink.flush()
     sink.flush()
-    assert board.told == [(3, {"loss": 0.25})]
+    assert board.logged == [(3, {"loss": 0.25})]
 
 
 def test_a_module_is_not_finished_as_its_user_goes_on() -> None:
     board = Board()
     module = ModuleType("tracker")
-    module.log, module.finish, module.told = board.log, board.finish, board.told  # type: ignore[attr-defined]
+    module.log, module.finish, module.logged = board.log, board.finish, board.logged  # type: ignore[attr-defined]
     assert delivered(module, [READINGS]) == [(3, STEP_3), (4, STEP_4)]
 
 
 def test_an_object_needs_no_finish() -> None:
-    told: list[Any] = []
-    delivered(SimpleNamespace(log=lambda values, step: told.append((step, values)), told=told), [READINGS])
-    assert told == [(3, STEP_3), (4, STEP_4)]
+    logged: list[Any] = []
+    delivered(SimpleNamespace(log=lambda values, step: logged.append((step, values)), logged=logged), [READINGS])
+    assert logged == [(3, STEP_3), (4, STEP_4)]
 
 
 # ---------------------------------------------------------------- with wandb
@@ -182,7 +182,7 @@ def test_wandb_gets_every_value(wandb_run: Any, tmp_path: Path, passes_module: b
     import wandb
 
     history = History()
-    sinks = Delivery(history)
+    sinks = SinkThreads(history)
     sinks.add(open_sink(wandb if passes_module else wandb_run))
     vector = Reading("layer1.conv", "InputMean", 5, np.array([0.0, 1.0, 4.0, math.nan]))
     remember(history, [*READINGS, vector, Reading("layer1.conv", "WeightHistogram", 5, HISTOGRAM)])
@@ -224,9 +224,9 @@ def test_a_step_that_wandb_has_left_behind_is_said_once(wandb_run: Any, recwarn:
     for _ in range(3):
         sink.write(READINGS)
         sink.flush()
-    (told,) = [str(warning.message) for warning in recwarn if issubclass(warning.category, RuntimeWarning)]
-    assert told.startswith("wandb is at step 11 already and drops the values that the monitor has of step 3:")
-    assert "monitor.log({...})" in told
+    (message,) = [str(warning.message) for warning in recwarn if issubclass(warning.category, RuntimeWarning)]
+    assert message.startswith("wandb is at step 11 already and drops the values that the monitor has of step 3:")
+    assert "monitor.log({...})" in message
 
 
 def test_wandb_that_was_finished_raises(wandb_run: Any) -> None:

@@ -15,8 +15,9 @@ import pytest
 
 from modulekg_widgets.engine.errors import RecordingError
 from modulekg_widgets.engine.monitoring.readings import Reading
-from modulekg_widgets.engine.monitoring.sinks import open_sink, parquet
+from modulekg_widgets.engine.monitoring.sinks import parquet
 from modulekg_widgets.engine.monitoring.sinks.recording import load_recording
+from modulekg_widgets.engine.monitoring.sinks.targets import open_sink
 from monitoring.sinks.samples import assert_same, record, scalars
 
 

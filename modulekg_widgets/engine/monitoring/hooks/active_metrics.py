@@ -1,40 +1,40 @@
-"""Who is on duty at a step: each schedule is asked once, however many entries share it."""
+"""Which metrics are active at a step: each schedule is asked once, however many metrics share it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from modulekg_widgets.engine.monitoring.hooks.entry import Entry
+from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric
 
 
-class Rota:
-    """Which of `entries` watch a step."""
+class ActiveMetrics:
+    """Which of `metrics` look at a step."""
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
-        self._entries = entries
+    def __init__(self, metrics: Sequence[ModuleMetric]) -> None:
+        self._metrics = metrics
         places: dict[object, int] = {}
         self._asked: list[Callable[[int], bool]] = []
-        self._asks: list[int] = []  # for each entry, which answer counts
-        for entry in entries:
-            place = places.setdefault((_value_or_identity(entry.schedule), entry.kind.multi_step), len(places))
+        self._answer_of: list[int] = []  # for each metric, which answer counts
+        for metric in metrics:
+            place = places.setdefault((_value_or_identity(metric.schedule), metric.kind.multi_step), len(places))
             if place == len(self._asked):
-                self._asked.append(entry.schedule.watches if entry.kind.multi_step else entry.schedule.due)
-            self._asks.append(place)
+                self._asked.append(metric.schedule.watches if metric.kind.multi_step else metric.schedule.due)
+            self._answer_of.append(place)
         self._answers: tuple[list[bool], int] | None = None
-        self._watching: list[Entry] = []
+        self._active: list[ModuleMetric] = []
 
-    def watching(self, step: int) -> list[Entry]:
-        """Those that watch `step`: the very same list as before, where they are the same."""
-        stopped = [entry.is_stopped for entry in self._entries].count(True)
+    def at(self, step: int) -> list[ModuleMetric]:
+        """Those that look at `step`: the very same list as before, where they are the same."""
+        stopped = [metric.is_stopped for metric in self._metrics].count(True)
         answers = [watches(step) for watches in self._asked], stopped
         if answers != self._answers:
             self._answers = answers
-            self._watching = [
-                entry
-                for entry, ask in zip(self._entries, self._asks, strict=True)
-                if answers[0][ask] and not entry.is_stopped
+            self._active = [
+                metric
+                for metric, place in zip(self._metrics, self._answer_of, strict=True)
+                if answers[0][place] and not metric.is_stopped
             ]
-        return self._watching
+        return self._active
 
 
 def _value_or_identity(schedule: object) -> object:

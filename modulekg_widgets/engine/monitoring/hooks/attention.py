@@ -17,7 +17,8 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
 
 from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.monitoring.measures.attention_logits import Attention, Call
+from modulekg_widgets.engine.monitoring.measures.attention_logits import AttentionCall, AttentionLogits
+from modulekg_widgets.engine.torch_runtime.modules import wrapper_classes
 
 Tensor = torch.Tensor
 FAST_PATH = (
@@ -50,7 +51,7 @@ def _of_sdpa(
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
-) -> Call:
+) -> AttentionCall:
     """The call of `scaled_dot_product_attention` with these arguments."""
     query, key = _plain(query), _plain(key)
     causal = 0 if is_causal else None
@@ -64,7 +65,7 @@ def _of_sdpa(
         heads = key.size(-3)  # each serves the queries of as many heads that follow each other
         query, key = query.unflatten(-3, (heads, -1)), key.unsqueeze(-3)
         masks = tuple(_grouped(mask, heads) for mask in masks)
-    return Call(query, key, masks, causal, 1 / math.sqrt(query.size(-1)) if scale is None else scale)
+    return AttentionCall(query, key, masks, causal, 1 / math.sqrt(query.size(-1)) if scale is None else scale)
 
 
 def _grouped(mask: Tensor, heads: int) -> Tensor:
@@ -94,7 +95,7 @@ def _of_multihead(
     static_k: Tensor | None = None,
     is_causal: bool = False,
     **__: Any,
-) -> Call:
+) -> AttentionCall:
     """The call of `multi_head_attention_forward`, which projects (L, N, E): the projections are made once more."""
     query, key = (_plain(x if x.dim() == 3 else x.unsqueeze(1)) for x in (query, key))
     batch, width = query.shape[1:]
@@ -119,7 +120,7 @@ def _of_multihead(
     if key_padding_mask is not None:
         masks.append(_seen(key_padding_mask).view(batch, 1, 1, -1))
     masks = [F.pad(mask, (0, key.size(-2) - mask.size(-1)), value=mask.dtype is torch.bool) for mask in masks]
-    return Call(query, key, tuple(masks), 0 if hint else None, 1 / math.sqrt(query.size(-1)))
+    return AttentionCall(query, key, tuple(masks), 0 if hint else None, 1 / math.sqrt(query.size(-1)))
 
 
 def _seen(mask: Tensor) -> Tensor:
@@ -127,7 +128,7 @@ def _seen(mask: Tensor) -> Tensor:
     return ~_plain(mask) if mask.dtype is torch.bool else _plain(mask)
 
 
-READERS: dict[Any, Callable[..., Call]] = {
+READERS: dict[Any, Callable[..., AttentionCall]] = {
     F.scaled_dot_product_attention: _of_sdpa,
     torch.ops.aten.scaled_dot_product_attention: _of_sdpa,
     torch.ops.aten.scaled_dot_product_attention.default: _of_sdpa,
@@ -140,7 +141,7 @@ class _Listener(TorchFunctionMode):
 
     def __init__(self, module: nn.Module, reason: str = "") -> None:
         super().__init__()
-        self.calls: list[Call] = []
+        self.calls: list[AttentionCall] = []
         self.reason = reason
         marks = (mark for running, mark in _module_calls() if running is module and mark is not None)
         mark = next(marks, None)
@@ -152,7 +153,7 @@ class _Listener(TorchFunctionMode):
             self.note(READERS[func], args, kwargs or {})
         return result
 
-    def note(self, reader: Callable[..., Call], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    def note(self, reader: Callable[..., AttentionCall], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         try:
             with torch.no_grad():
                 self.calls.append(reader(*args, **kwargs))
@@ -227,7 +228,9 @@ class AttentionWatch:
         if not listener.reason:
             _push_mode(listener)
 
-    def leave(self, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any], output: Any) -> Attention | None:
+    def leave(
+        self, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any], output: Any
+    ) -> AttentionLogits | None:
         """The attentions of the call; None where there was none, or where it raised and `output` is None."""
         if torch.compiler.is_compiling():
             return None
@@ -241,7 +244,7 @@ class AttentionWatch:
         if listener.reason == FAST_PATH and self._is_multihead:
             listener.reason = ""
             listener.note(_of_module, (module, *args), kwargs)
-        return Attention(listener.calls, listener.reason) if listener.calls or listener.reason else None
+        return AttentionLogits(listener.calls, listener.reason) if listener.calls or listener.reason else None
 
 
 def _why_not(module: nn.Module) -> str:
@@ -256,7 +259,7 @@ def _is_compiled(module: nn.Module) -> bool:
     dynamo = sys.modules.get("torch._dynamo.eval_frame")
     if dynamo is None or dynamo._stance.stance == "force_eager":
         return False
-    return any(type(part).__name__ == "OptimizedModule" or part._compiled_call_impl for part in module.modules())
+    return any(isinstance(part, wrapper_classes()) or part._compiled_call_impl for part in module.modules())
 
 
 def _may_take_fast_path(module: nn.Module) -> bool:
@@ -284,7 +287,7 @@ def _of_module(
     attn_mask: Tensor | None = None,
     average_attn_weights: bool = True,
     is_causal: bool = False,
-) -> Call:
+) -> AttentionCall:
     """The call of a module whose fast path was open, by its own arguments: that path reads no hint."""
     masks = [mask for mask in (attn_mask, key_padding_mask) if mask is not None]
     quick = query is key and key is value and query.dim() == 3 and all(mask.dtype is torch.bool for mask in masks)

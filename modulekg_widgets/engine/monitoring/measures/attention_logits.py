@@ -18,7 +18,7 @@ BLOCK = 1 << 24  # on devices where small kernels cost more than memory
 NEGLIGIBLE = -200.0  # exp of it is 0 in fp32
 
 
-class Call(NamedTuple):
+class AttentionCall(NamedTuple):
     """One attention: `query` (..., L, E) and `key` (..., S, E), whose leading dimensions broadcast.
 
     The masks broadcast to (..., L, S): boolean ones are true where a query may look, the others are added to the
@@ -32,13 +32,13 @@ class Call(NamedTuple):
     scale: float
 
 
-class Attention:
+class AttentionLogits:
     """All attentions that a module computed in one call; the numbers run over all of them.
 
     Both raise `NoValueError` where the logits cannot be known, or where there is no query.
     """
 
-    def __init__(self, calls: Sequence[Call], reason: str = "") -> None:
+    def __init__(self, calls: Sequence[AttentionCall], reason: str = "") -> None:
         self.calls = tuple(calls)
         self.reason = reason  # why there is no value
         self._found: tuple[Tensor, Tensor] | None = None
@@ -66,7 +66,7 @@ class Attention:
         return self._found
 
 
-def _sums(call: Call) -> tuple[Tensor, Tensor, Tensor]:
+def _sums(call: AttentionCall) -> tuple[Tensor, Tensor, Tensor]:
     """The sum of the entropies, the count of the queries that see a key, and the largest logit."""
     query, key = call.query, call.key
     batch = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])

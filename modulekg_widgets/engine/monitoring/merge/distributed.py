@@ -23,7 +23,7 @@ all processes: with other layouts, such as pipelines, pass `distributed=False`.
 
 At `track` of a scheduled step all values go through one all_gather of float64 on the CPU, in a gloo group of our own,
 so that it never meets the training's collectives. Slots that the others do not know yet, as of a branch that one
-process took, are told to all at once, by a second exchange at that step only. Nothing else communicates; a process that
+process took, are sent to all at once, by a second exchange at that step only. Nothing else communicates; a process that
 stops closes its group, which wakes whoever waits for it. Where the processes do not agree on configuration or step, or
 one stays away for five minutes, each goes on with its own values after one warning.
 """
@@ -47,12 +47,14 @@ from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.monitoring import schedule as schedules
 from modulekg_widgets.engine.monitoring.config import Measurement
 from modulekg_widgets.engine.monitoring.history import History
-from modulekg_widgets.engine.monitoring.hooks.entry import Entry, Journal, Put
-from modulekg_widgets.engine.monitoring.hooks.gather import local, weight_of
-from modulekg_widgets.engine.monitoring.hooks.ring import PackedRow
-from modulekg_widgets.engine.monitoring.merge.rules import BESIDE, Layout, Merged, Table, beside, is_beside
-from modulekg_widgets.engine.monitoring.metric import METRICS, MetricKind
+from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric
+from modulekg_widgets.engine.monitoring.hooks.tensors import local, weight_of
+from modulekg_widgets.engine.monitoring.hooks.value_writer import Put, ValueWriter
+from modulekg_widgets.engine.monitoring.merge.rules import BESIDE, Merged, RankValues, SharedLayout, beside, is_beside
+from modulekg_widgets.engine.monitoring.metric import MetricKind
+from modulekg_widgets.engine.monitoring.metrics import METRICS
 from modulekg_widgets.engine.monitoring.readings import Slot
+from modulekg_widgets.engine.monitoring.ring import PackedRow
 
 MEETING = timedelta(seconds=10)  # for all to start their monitors: before a first read the training has synchronised
 CONNECTING = timedelta(seconds=60)
@@ -85,9 +87,9 @@ class Ranks:
         companions = _companions(planned)
         self._measured |= {(m.path, beside(m.metric.name)): m for m in companions}
         self._order = {name: at for at, name in enumerate(self._measured)}
-        journal = Journal(put, self._hidden_number)
-        self.entries = [Entry(m, journal, len(planned)) for m in companions]
-        self._layout = Layout(self.world, self._kind_of)
+        writer = ValueWriter(put, self._hidden_number)
+        self.metrics = [ModuleMetric(m, writer, len(planned)) for m in companions]
+        self._layout = SharedLayout(self.world, self._kind_of)
         self._places: dict[int, int] = {}  # slot number -> place in the layout
         self._numbers: list[int] = []  # place -> slot number, below 0 for what is not shown
         self._weighed: list[nn.Module | None] = []  # place -> module whose weight is measured
@@ -127,7 +129,7 @@ class Ranks:
             with contextlib.suppress(Exception):  # it may have gone with the user's groups
                 dist.destroy_process_group(group)
 
-    def tell(self, event: schedules.OnEvent) -> bool:
+    def pass_on(self, event: schedules.OnEvent) -> bool:
         """Pass an event that this process alone has seen on to the others, at the next read; not when it is alone."""
         if not self._is_alone:
             self._raised[self._events.index(event)] = 1.0
@@ -136,7 +138,7 @@ class Ranks:
     def merged(self, rows: list[PackedRow], ended: int | None, upcoming: int) -> list[PackedRow]:
         """The rows that have arrived, that of the step that has `ended` merged with those of the others.
 
-        Events that others have told of fall due at the `upcoming` step.
+        Events that others have seen fall due at the `upcoming` step.
         """
         if ended is not None and not self._is_alone and any(each.due(ended) for each in self._schedules):
             own = rows[-1] if rows and rows[-1].step == ended else _packed(ended, [], [], [])
@@ -165,7 +167,7 @@ class Ranks:
     def _meet(self, step: int) -> bool:
         """Whether all processes are there: the first one that knows decides for all."""
         here = [self._key(rank) for rank in range(self.world)]
-        self._layout = Layout(self.world, self._kind_of)
+        self._layout = SharedLayout(self.world, self._kind_of)
         self._places = {}
         self._extend([])
         verdict = "together"
@@ -196,7 +198,7 @@ class Ranks:
 
     # -------------------------------------------------------------- exchanging
 
-    def _gathered(self, own: PackedRow, upcoming: int) -> Table | None:
+    def _gathered(self, own: PackedRow, upcoming: int) -> RankValues | None:
         """What all have read, by slot; None where they are not at the same step."""
         body, unknown = self._placed(own)
         head = [own.step, len(unknown), *self._raised]
@@ -213,7 +215,7 @@ class Ranks:
             return None
         for event, count in zip(self._events, raised, strict=True):
             event.due_at = upcoming if count else event.due_at
-        table = Table(*np.split(bodies, [len(self._layout.slots)], axis=1))
+        table = RankValues(*np.split(bodies, [len(self._layout.slots)], axis=1))
         return self._extended(table, unknown) if heads[:, 1].any() else table
 
     def _placed(self, own: PackedRow) -> tuple[np.ndarray, Unknown]:
@@ -236,15 +238,17 @@ class Ranks:
             body[at : at + size] = own.numbers[start:stop]
         return body, unknown
 
-    def _extended(self, table: Table, unknown: Unknown) -> Table:
+    def _extended(self, table: RankValues, unknown: Unknown) -> RankValues:
         """The table with the slots that some processes did not know, in an order that is the same for all."""
-        told: list[Any] = [None] * self.world
-        dist.all_gather_object(told, unknown, group=self._group)
-        self._extend(slot for rows in told for slot, _, _ in rows)
-        wide = Table(np.full((self.world, len(self._layout.slots)), np.nan), np.zeros((self.world, self._layout.width)))
+        messages: list[Any] = [None] * self.world
+        dist.all_gather_object(messages, unknown, group=self._group)
+        self._extend(slot for rows in messages for slot, _, _ in rows)
+        wide = RankValues(
+            np.full((self.world, len(self._layout.slots)), np.nan), np.zeros((self.world, self._layout.width))
+        )
         wide.amounts[:, : table.amounts.shape[1]] = table.amounts
         wide.numbers[:, : table.numbers.shape[1]] = table.numbers
-        for rank, rows in enumerate(told):
+        for rank, rows in enumerate(messages):
             for slot, amount, values in rows:
                 place = self._layout.places[slot]
                 wide.amounts[rank, place] = amount

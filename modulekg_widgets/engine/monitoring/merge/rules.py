@@ -13,29 +13,8 @@ import numpy as np
 from modulekg_widgets.engine.monitoring.metric import BACKWARD, MetricKind
 from modulekg_widgets.engine.monitoring.readings import SCALAR, Slot
 
-# by metric; all others take the mean, weighted by how much data each process has measured
-RULES = {
-    "InputSndNorm": "norm",
-    "OutputSndNorm": "norm",
-    "OutputGradSndNorm": "norm",
-    "InputGradSndNorm": "norm",
-    "WeightNorm": "norm",
-    "WeightGradNorm": "norm",
-    "InputStd": "std",
-    "WeightStatistic": "statistic",
-    "UpdateRatio": "ratio",
-    "WeightParamJump": "sum",
-    "ActivationMax": "max",
-    "AttentionMaxLogit": "max",
-    "NonFiniteOrigin": "max",
-    "DeadNeuronFraction": "min",
-    "LinearDeadNeuronNum": "min",
-    "WeightHistogram": "histogram",
-    "WeightGradHistogram": "histogram",
-    "InputHistogram": "histogram",
-    "OutputHistogram": "histogram",
-    "OutputGradHistogram": "histogram",
-}
+# of metrics whose values are merged together with those of another, or part by part; all others say it themselves
+RULES = {"InputStd": "std", "WeightStatistic": "statistic", "UpdateRatio": "ratio"}
 # what has to be known beside a value so that it can be merged
 BESIDE = {"InputStd": "InputMean", "UpdateRatio": "WeightNorm"}
 _BESIDE = "beside "  # begins the names of slots that are measured for the sake of others
@@ -70,7 +49,7 @@ def is_beside(metric: str) -> bool:
 
 
 @dataclass
-class Table:
+class RankValues:
     """What all processes have read at a step: `amounts` of shape (P, slots), `numbers` of shape (P, columns).
 
     An amount says how much data a value stands for: NaN where a process has no value, 0 for one that does not count,
@@ -90,7 +69,7 @@ class Merged:
 
 
 @dataclass
-class Layout:
+class SharedLayout:
     """Where the value of each slot stands; the same in all processes."""
 
     world: int
@@ -117,12 +96,12 @@ class Layout:
                 self.columns.append(slice(self.width, self.width + slot.form.size))
         self._index()
 
-    def merge(self, table: Table) -> Merged:
+    def merge(self, table: RankValues) -> Merged:
         """One value for each slot out of those of the processes."""
         with np.errstate(all="ignore"):
             return self._merge(table)
 
-    def _merge(self, table: Table) -> Merged:
+    def _merge(self, table: RankValues) -> Merged:
         amounts = _counted(table.amounts)
         total = amounts.sum(0)
         weights = amounts[:, self._slot_of]

@@ -1,29 +1,19 @@
-"""The metrics, one family a file; importing this package registers them all."""
+"""The metrics, one family a file; importing this package registers them all in `METRICS`.
 
-from modulekg_widgets.engine.monitoring.metrics import (
-    activations,
-    attention,
-    batch_norm,
-    histograms,
-    noise_scale,
-    norms,
-    origin,
-    spectra,
-    spikes,
-    statistics,
-    weights,
-)
+To read: `norms` first, `histograms` and `activations` for what more a function can do, `weights` and `spikes` for
+classes that keep something between steps; what they share of a tensor is `measures.moments.Moments`.
 
-__all__ = [
-    "activations",
-    "attention",
-    "batch_norm",
-    "histograms",
-    "noise_scale",
-    "norms",
-    "origin",
-    "spectra",
-    "spikes",
-    "statistics",
-    "weights",
-]
+To add one: a function under `@metric(name, needs=…, ranks=…)` in the file of its family or in a new one, which is found
+here by itself, and a row in the table of references of tests/monitoring/metrics/metric_references.py, with which the
+tests compare every registered metric.
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from modulekg_widgets.engine.monitoring.metric import METRICS, metric
+
+__all__ = ["METRICS", "metric"]  # whoever registers under a name of one of these has to hear that it is taken
+
+for _family in iter_modules(__path__):
+    import_module(f"{__name__}.{_family.name}")

@@ -10,7 +10,7 @@ from modulekg_widgets.engine.monitoring.metric import NoValueError, metric
 ROUNDING = 8  # a row whose deviation is within so many units in the last place of its mean is constant
 
 
-@metric("DeadNeuronFraction", "LinearDeadNeuronNum", needs="ForwardOutputMoments")
+@metric("DeadNeuronFraction", "LinearDeadNeuronNum", needs="ForwardOutputMoments", ranks="min")
 class DeadNeuronFraction:
     """The share of channels whose outputs stay at or below `threshold` in all steps of the window, between 0 and 1."""
 
@@ -47,7 +47,7 @@ def kurtosis(y: moments.Moments) -> torch.Tensor:
     return total / counted
 
 
-@metric("ActivationMax", needs="ForwardOutputMoments")
+@metric("ActivationMax", needs="ForwardOutputMoments", ranks="max")
 def largest_activation(y: moments.Moments) -> torch.Tensor:
     """The largest magnitude in the output."""
     return torch.maximum(-y.least, y.greatest)

@@ -9,11 +9,11 @@ import torch
 from modulekg_widgets.engine.monitoring.metric import metric
 
 if TYPE_CHECKING:
-    from modulekg_widgets.engine.monitoring.hooks.attention import Attention
+    from modulekg_widgets.engine.monitoring.measures.attention_logits import AttentionLogits
 
 
 @metric("AttentionEntropy", needs="Attention")
-def attention_entropy(attention: Attention) -> torch.Tensor:
+def attention_entropy(attention: AttentionLogits) -> torch.Tensor:
     """The mean over batch, heads and queries of -sum p ln p, in nats: 0 for one key, ln S for S alike.
 
     The probabilities are those before dropout. Where it falls to 0 the training is at risk (arXiv 2303.06296).
@@ -21,8 +21,8 @@ def attention_entropy(attention: Attention) -> torch.Tensor:
     return attention.entropy()
 
 
-@metric("AttentionMaxLogit", needs="Attention")
-def attention_max_logit(attention: Attention) -> torch.Tensor:
+@metric("AttentionMaxLogit", needs="Attention", ranks="max")
+def attention_max_logit(attention: AttentionLogits) -> torch.Tensor:
     """The largest of q.k * scale + mask over the pairs that are not masked: its growth foretells divergence.
 
     Source: arXiv 2302.05442.

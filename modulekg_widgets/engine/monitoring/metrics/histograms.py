@@ -11,44 +11,44 @@ from modulekg_widgets.engine.monitoring.measures import moments
 from modulekg_widgets.engine.monitoring.metric import NoValueError, metric
 from modulekg_widgets.engine.monitoring.metrics.norms import values
 
-Histogram: TypeAlias = "dict[str, torch.Tensor | int]"
+HistogramParts: TypeAlias = "dict[str, torch.Tensor | int]"
 
 BINS = 64
 MOST = 1_000_000  # elements that are looked at
 SAFE = (1e-30, 1e30)  # ranges in which float32 can tell the bins
 
 
-@metric("WeightHistogram", needs="Weight")
-def weight_histogram(w: torch.Tensor) -> Histogram:
+@metric("WeightHistogram", needs="Weight", ranks="histogram")
+def weight_histogram(w: torch.Tensor) -> HistogramParts:
     """64 counts over the range of the weight; see `histogram`."""
     return histogram(moments.Moments(w, -1))
 
 
-@metric("OutputHistogram", needs="ForwardOutputMoments")
-def output_histogram(y: moments.Moments) -> Histogram:
+@metric("OutputHistogram", needs="ForwardOutputMoments", ranks="histogram")
+def output_histogram(y: moments.Moments) -> HistogramParts:
     """64 counts over the range of the output; see `histogram`."""
     return histogram(y)
 
 
-@metric("InputHistogram", needs="ForwardInputMoments")
-def input_histogram(x: moments.Moments) -> Histogram:
+@metric("InputHistogram", needs="ForwardInputMoments", ranks="histogram")
+def input_histogram(x: moments.Moments) -> HistogramParts:
     """64 counts over the range of the input; see `histogram`."""
     return histogram(x)
 
 
-@metric("OutputGradHistogram", needs="BackwardOutputMoments")
-def output_gradient_histogram(g: moments.Moments) -> Histogram:
+@metric("OutputGradHistogram", needs="BackwardOutputMoments", ranks="histogram")
+def output_gradient_histogram(g: moments.Moments) -> HistogramParts:
     """64 counts over the range of the gradient at the output; see `histogram`."""
     return histogram(g)
 
 
-@metric("WeightGradHistogram", needs="WeightGrad")
-def weight_gradient_histogram(g: torch.Tensor) -> Histogram:
+@metric("WeightGradHistogram", needs="WeightGrad", ranks="histogram")
+def weight_gradient_histogram(g: torch.Tensor) -> HistogramParts:
     """64 counts over the range of the weight's gradient, of a sparse one over its values; see `histogram`."""
     return histogram(moments.Moments(values(g), -1))
 
 
-def histogram(own: moments.Moments) -> Histogram:
+def histogram(own: moments.Moments) -> HistogramParts:
     """`low` and `high` of all finite elements, and `counts` of 64 bins of one width between them, the last one closed.
 
     Of `total` elements `sampled` were looked at: all up to 1,000,000, else every k-th with k prime to the count, so

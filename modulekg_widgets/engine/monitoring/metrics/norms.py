@@ -21,37 +21,37 @@ def values(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.coalesce().values() if tensor.layout is torch.sparse_coo else tensor.values()
 
 
-@metric("InputSndNorm", needs="ForwardInputMoments", quick=norm)
+@metric("InputSndNorm", needs="ForwardInputMoments", ranks="norm", quick=norm)
 def input_norm(x: moments.Moments) -> torch.Tensor:
     """The Euclidean norm of the input."""
     return x.norm
 
 
-@metric("OutputSndNorm", needs="ForwardOutputMoments", quick=norm)
+@metric("OutputSndNorm", needs="ForwardOutputMoments", ranks="norm", quick=norm)
 def output_norm(y: moments.Moments) -> torch.Tensor:
     """The Euclidean norm of the output."""
     return y.norm
 
 
-@metric("OutputGradSndNorm", needs="BackwardOutputMoments", quick=norm)
+@metric("OutputGradSndNorm", needs="BackwardOutputMoments", ranks="norm", quick=norm)
 def output_gradient_norm(g: moments.Moments) -> torch.Tensor:
     """The Euclidean norm of the gradient at the output."""
     return g.norm
 
 
-@metric("InputGradSndNorm", needs="BackwardInput")
+@metric("InputGradSndNorm", needs="BackwardInput", ranks="norm")
 def input_gradient_norm(g: torch.Tensor) -> torch.Tensor | float:
     """The Euclidean norm of the gradient at the input, as far as it comes through this module."""
     return norm(g)
 
 
-@metric("WeightNorm", needs="Weight", quick=norm)
+@metric("WeightNorm", needs="Weight", ranks="norm")
 def weight_norm(w: torch.Tensor) -> torch.Tensor | float:
     """The Euclidean norm of the weight."""
     return norm(w)
 
 
-@metric("WeightGradNorm", needs="WeightGrad", quick=lambda g: norm(values(g)))
+@metric("WeightGradNorm", needs="WeightGrad", ranks="norm")
 def weight_gradient_norm(g: torch.Tensor) -> torch.Tensor | float:
     """The Euclidean norm of the gradient of the weight; a sparse one counts its coalesced values."""
     return norm(values(g))

@@ -8,7 +8,7 @@ from collections import deque
 
 from modulekg_widgets.engine.monitoring.metric import NoValueError, metric
 
-FEWEST = 5  # losses from which a spread can be told
+FEWEST = 5  # losses from which a spread can be estimated
 TO_SIGMA = 1.4826  # median absolute deviations of a normal distribution in a standard deviation
 
 

@@ -8,7 +8,9 @@ from modulekg_widgets.engine.monitoring.metric import metric
 from modulekg_widgets.engine.monitoring.metrics.norms import norm
 
 
-@metric("WeightParamJump", needs="Weight", keeps="the signs of the weight at the previous sample, a byte each")
+@metric(
+    "WeightParamJump", needs="Weight", ranks="sum", keeps="the signs of the weight at the previous sample, a byte each"
+)
 class WeightParamJump:
     """The number of weights whose sign differs from that at the previous sample, 0 being a sign of its own.
 

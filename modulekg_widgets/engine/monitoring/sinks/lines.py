@@ -29,7 +29,7 @@ class LineFormat:
     reading: Callable[[str], Reading]
 
 
-class Line(NamedTuple):
+class RecordedLine(NamedTuple):
     """A reading, and its line as it stands in the file, the end included."""
 
     raw: bytes
@@ -90,7 +90,7 @@ def head_of(path: Path) -> bytes:
         return file.readline(LONGEST_LINE)
 
 
-def lines(path: Path, form: LineFormat) -> Iterator[Line]:
+def lines(path: Path, form: LineFormat) -> Iterator[RecordedLine]:
     """The readings of a file; a torn last line is left out.
 
     Raises `RecordingError` that names the line for everything that `form` does not write.
@@ -106,7 +106,7 @@ def lines(path: Path, form: LineFormat) -> Iterator[Line]:
                 if not raw.endswith(b"\n") and len(raw) < LONGEST_LINE:
                     return  # whoever wrote it was stopped, or is still writing
                 raise RecordingError(f"line {number}: {error}") from error
-            yield Line(raw if raw.endswith(b"\n") else raw + b"\n", reading)
+            yield RecordedLine(raw if raw.endswith(b"\n") else raw + b"\n", reading)
 
 
 def _text(raw: bytes) -> str:

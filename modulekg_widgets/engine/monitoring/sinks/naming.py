@@ -26,7 +26,7 @@ class Histogram(NamedTuple):
         return np.linspace(self.low, high, len(self.counts) + 1)
 
 
-Entry: TypeAlias = "float | np.ndarray | Histogram"
+DashboardValue: TypeAlias = "float | np.ndarray | Histogram"
 
 
 def label(reading: Reading) -> str:
@@ -39,7 +39,7 @@ def label(reading: Reading) -> str:
     return _unicode("/".join(parts))
 
 
-def entries(reading: Reading) -> Iterator[tuple[str, Entry]]:
+def entries(reading: Reading) -> Iterator[tuple[str, DashboardValue]]:
     """A number, a vector or a histogram under its label; another dict gives one entry for each key, `label/key`.
 
     A histogram of no finite values gives none.
@@ -65,5 +65,5 @@ def _unicode(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _entry(value: Value) -> Entry:
+def _entry(value: Value) -> DashboardValue:
     return np.asarray(value, np.float64) if isinstance(value, np.ndarray | list | tuple) else float(value)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from modulekg_widgets.engine.monitoring.readings import Reading
-from modulekg_widgets.engine.monitoring.sinks.naming import Entry, Histogram, entries, finite
+from modulekg_widgets.engine.monitoring.sinks.naming import DashboardValue, Histogram, entries, finite
 
 MOST_BINS = 512  # that wandb takes
 VECTOR_BINS = 64
@@ -61,7 +61,7 @@ class ObjectSink:
         if callable(finish) and not self._is_wandb and not isinstance(self._target, ModuleType):
             finish()
 
-    def _passed(self, name: str, value: Entry) -> dict[str, Any]:
+    def _passed(self, name: str, value: DashboardValue) -> dict[str, Any]:
         """What `log` gets of an entry."""
         if self._is_wandb and isinstance(value, np.ndarray | Histogram):
             return _wandb_histogram(name, value)

@@ -17,6 +17,7 @@ import numpy as np
 
 from modulekg_widgets.engine.errors import RecordingError, shown
 from modulekg_widgets.engine.monitoring.readings import Reading
+from modulekg_widgets.engine.monitoring.sinks.csv_lines import from_plain, plain
 from modulekg_widgets.engine.monitoring.sinks.files import (
     FORMAT,
     VERSION,
@@ -25,7 +26,6 @@ from modulekg_widgets.engine.monitoring.sinks.files import (
     holds_something,
     is_recorded,
 )
-from modulekg_widgets.engine.monitoring.sinks.table import from_plain, plain
 from modulekg_widgets.engine.monitoring.sinks.values import checked, parsed, value_text
 from modulekg_widgets.engine.safe_files import NewFile
 

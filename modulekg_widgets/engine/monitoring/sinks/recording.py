@@ -12,10 +12,10 @@ from modulekg_widgets.engine.errors import RecordingError
 from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.readings import Reading, Slot, flat
 from modulekg_widgets.engine.monitoring.run import Run
-from modulekg_widgets.engine.monitoring.sinks import LINE_FORMATS, PARQUET, path_of
 from modulekg_widgets.engine.monitoring.sinks.files import at_file
 from modulekg_widgets.engine.monitoring.sinks.lines import LineFormat, head_of, lines, name_in
 from modulekg_widgets.engine.monitoring.sinks.parquet import ParquetSink, name_in_parquet, parquet_readings
+from modulekg_widgets.engine.monitoring.sinks.targets import LINE_FORMATS, PARQUET, path_of
 from modulekg_widgets.engine.safe_files import replacing
 
 ROW_SLOTS = 4096  # that are put into one row
@@ -40,10 +40,37 @@ class Recording(Run):
 
 
 def load_recording(path: str | os.PathLike[str]) -> Recording:
-    """Read a run from a .jsonl, .csv or .parquet file that a sink wrote; CSV has no place for the name of the run.
+    """Read a run from a file that a sink wrote.
 
-    A torn last line, as a killed process leaves it, is left out. Raises `RecordingError`, which names the line, for
-    everything else that no sink writes.
+    A torn last line, as a killed process leaves it, is left out.
+
+    Parameters
+    ----------
+    path : path
+        A .jsonl, .csv or .parquet file.
+
+    Returns
+    -------
+    Recording
+        With all that a monitor tells of its values: `get_output()`, `frame()`, `readings()`. Its name is that of the
+        run, or of the file where the format (CSV) has no place for it.
+
+    Raises
+    ------
+    RecordingError
+        For everything that no sink writes; it names the line.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import torch
+    >>> import modulekg_widgets as mk
+    >>> file = Path(tempfile.mkdtemp()) / "run.jsonl"
+    >>> with mk.Monitor(torch.nn.Linear(2, 2), {}, sinks=[file]) as monitor:
+    ...     monitor.log({"loss": 0.5}, step=0)
+    >>> mk.load_recording(file).get_output()
+    {'': {'loss': {0: 0.5}}}
     """
     file = path_of(path)
     with at_file(file):

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from modulekg_widgets.engine.monitoring.history import History
-from modulekg_widgets.engine.monitoring.sinks import open_sink
 from modulekg_widgets.engine.monitoring.sinks.recording import continue_file, load_recording
-from modulekg_widgets.engine.monitoring.sinks.sink_thread import Delivery
+from modulekg_widgets.engine.monitoring.sinks.sink_thread import SinkThreads
+from modulekg_widgets.engine.monitoring.sinks.targets import open_sink
 
 
-class Outlets:
+class SinkSet:
     """Sends the rows of a history to sinks; of several ranks only the first one does (`is_sender`)."""
 
     def __init__(self, history: History, name: str, is_sender: bool) -> None:
@@ -20,7 +20,7 @@ class Outlets:
         self._name = name
         self._is_sender = is_sender
         self._targets: list[Any] = []
-        self._delivery: Delivery | None = Delivery(history)
+        self._threads: SinkThreads | None = SinkThreads(history)
         self._resumed: Path | None = None
 
     def resume(self, path: Path, start: int | None) -> int:
@@ -41,19 +41,19 @@ class Outlets:
 
     def open(self) -> None:
         """After a `close`: open all sinks again where they ended."""
-        if self._delivery is None:
-            self._delivery = Delivery(self._history)
+        if self._threads is None:
+            self._threads = SinkThreads(self._history)
             for target in self._targets:
                 self._send_to(target, goes_on=True)
 
     def nudge(self) -> None:
         """There are new rows."""
-        if self._delivery is not None:
-            self._delivery.nudge()
+        if self._threads is not None:
+            self._threads.nudge()
 
     def close(self) -> None:
         """Deliver what is left and close the sinks."""
-        delivery, self._delivery = self._delivery, None
+        delivery, self._threads = self._threads, None
         if delivery is not None:
             delivery.close()
 
@@ -63,7 +63,7 @@ class Outlets:
         return not isinstance(target, str | os.PathLike) or Path(target).resolve() == self._resumed.resolve()
 
     def _send_to(self, target: Any, goes_on: bool) -> None:
-        if self._is_sender and self._delivery is not None:
+        if self._is_sender and self._threads is not None:
             sink = open_sink(target, self._name, append=goes_on)
-            self._delivery.add(sink, len(self._history) if goes_on else 0)
-            self._delivery.nudge()
+            self._threads.add(sink, len(self._history) if goes_on else 0)
+            self._threads.nudge()

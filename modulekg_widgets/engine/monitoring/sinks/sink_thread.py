@@ -18,7 +18,7 @@ from modulekg_widgets.engine.monitoring.readings import Reading
 from modulekg_widgets.engine.monitoring.sinks.base import Sink, name_of
 
 PAUSE = 0.05  # seconds between two deliveries
-IDLE = 0.5  # seconds after which a thread looks for rows that nobody told it of
+IDLE = 0.5  # seconds after which a thread looks for rows that nobody announced
 PATIENCE = 5.0  # seconds without progress after which a sink hangs
 AT_EXIT = 10.0  # seconds that the end of the interpreter may wait
 SLICE = 1000  # readings that are written at once
@@ -27,7 +27,7 @@ SLICE_NUMBERS = 100_000  # numbers in them
 log = logging.getLogger("modulekg_widgets")
 
 
-class Delivery:
+class SinkThreads:
     """Brings the rows of a history to sinks, off the training thread.
 
     Each sink has a daemon thread and a cursor into the history, so that a slow one keeps nothing in memory and holds no
@@ -36,34 +36,34 @@ class Delivery:
 
     def __init__(self, history: History) -> None:
         self._history = history
-        self._couriers: list[Courier] = []
+        self._threads: list[SinkThread] = []
         self._pid = os.getpid()
         self._is_closed = False
         # a monitor that is forgotten, not closed, lets its threads end
-        weakref.finalize(self, _end, self._couriers).atexit = False
+        weakref.finalize(self, _end, self._threads).atexit = False
 
     def add(self, sink: Sink, start: int = 0) -> None:
         """Deliver all rows from number `start` on, those of the past included; raises `ModuleKGError` once closed."""
         if self._is_closed:
             raise ModuleKGError("the monitor has closed its sinks: add them before it stops")
         if os.getpid() == self._pid:
-            courier = Courier(self._history, sink, start)
-            self._couriers.append(courier)
-            courier.start()
+            thread = SinkThread(self._history, sink, start)
+            self._threads.append(thread)
+            thread.start()
 
     def nudge(self) -> None:
         """Say that there are new rows; takes less than a microsecond."""
         if os.getpid() == self._pid:
-            for courier in self._couriers:
-                if not courier.wake.is_set():
-                    courier.wake.set()
+            for thread in self._threads:
+                if not thread.wake.is_set():
+                    thread.wake.set()
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Wait until all rows of now are with the sinks; whether they are in time."""
         deadline = time.monotonic() + timeout
-        working = [courier for courier in self._couriers if courier.is_ours() and courier.is_at_work]
-        asked = [courier.ask() for courier in working]
-        served = [courier.served(number, deadline) for courier, number in zip(working, asked, strict=True)]
+        working = [thread for thread in self._threads if thread.is_ours() and thread.is_at_work]
+        asked = [thread.ask() for thread in working]
+        served = [thread.served(number, deadline) for thread, number in zip(working, asked, strict=True)]
         return all(served)
 
     def close(self, timeout: float = 30.0, patience: float = PATIENCE) -> None:
@@ -72,10 +72,10 @@ class Delivery:
         Waits for `patience` seconds without progress of a sink, `timeout` seconds in all.
         """
         self._is_closed = True
-        _finish(self._couriers, timeout, patience)
+        _finish(self._threads, timeout, patience)
 
 
-class Courier:
+class SinkThread:
     """The thread of one sink."""
 
     def __init__(self, history: History, sink: Sink, start: int) -> None:
@@ -234,22 +234,22 @@ def slices(history: History, start: int, stop: int) -> Iterator[tuple[int, list[
         yield count, readings
 
 
-_ACTIVE: set[Courier] = set()
+_ACTIVE: set[SinkThread] = set()
 
 
-def _end(couriers: Iterable[Courier]) -> None:
-    for courier in couriers:
-        if courier.is_ours():
-            courier.end()
+def _end(threads: Iterable[SinkThread]) -> None:
+    for thread in threads:
+        if thread.is_ours():
+            thread.end()
 
 
-def _finish(couriers: Iterable[Courier], timeout: float, patience: float) -> None:
-    ours = [courier for courier in couriers if courier.is_ours() and courier.is_at_work]
+def _finish(threads: Iterable[SinkThread], timeout: float, patience: float) -> None:
+    ours = [thread for thread in threads if thread.is_ours() and thread.is_at_work]
     deadline = time.monotonic() + timeout
     _end(ours)
-    for courier in ours:
-        if not courier.ended(deadline, patience):
-            courier.give_up()
+    for thread in ours:
+        if not thread.ended(deadline, patience):
+            thread.give_up()
 
 
 def _at_exit() -> None:

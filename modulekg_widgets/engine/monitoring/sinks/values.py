@@ -59,17 +59,17 @@ def parsed(text: str) -> Any:
 def checked(module: Any, metric: Any, step: Any, value: Any, call: Any = 0, phase: Any = "train") -> Reading:
     """The reading that these parsed parts are; raises `RecordingError` for parts that no reading has."""
     if type(module) is not str or type(metric) is not str:
-        raise RecordingError(f"the module and the metric are texts, not {told(module)} and {told(metric)}")
+        raise RecordingError(f"the module and the metric are texts, not {in_words(module)} and {in_words(metric)}")
     if type(step) is not int or not SMALLEST_STEP <= step <= LARGEST_STEP:
-        raise RecordingError(f"a step is a whole number of 64 bits, not {told(step)}")
+        raise RecordingError(f"a step is a whole number of 64 bits, not {in_words(step)}")
     if type(call) is not int or not 0 <= call <= LARGEST_CALL:
-        raise RecordingError(f"a call is a number from 0 to {LARGEST_CALL:,}, not {told(call)}")
+        raise RecordingError(f"a call is a number from 0 to {LARGEST_CALL:,}, not {in_words(call)}")
     if type(phase) is not str or phase not in PHASES:
-        raise RecordingError(f"a phase is 'train' or 'eval', not {told(phase)}")
+        raise RecordingError(f"a phase is 'train' or 'eval', not {in_words(phase)}")
     return Reading(module, metric, step, _value(value), call, phase)
 
 
-def told(found: Any) -> str:
+def in_words(found: Any) -> str:
     """Something from a file, for a message."""
     text = repr(found) if isinstance(found, str | int | float | bool | None) else f"a {type(found).__name__}"
     return shown(text)
@@ -95,11 +95,11 @@ def _number(found: Any) -> float:
     if type(found) is str and found in SPECIAL:
         return SPECIAL[found]
     if type(found) is not float and type(found) is not int:
-        raise RecordingError(f"a value is made of numbers, not {told(found)}")
+        raise RecordingError(f"a value is made of numbers, not {in_words(found)}")
     try:
         return float(found)
     except OverflowError as error:
-        raise RecordingError(f"no double is as large as {told(found)}") from error
+        raise RecordingError(f"no double is as large as {in_words(found)}") from error
 
 
 def _float(text: str) -> float:

@@ -104,12 +104,12 @@ def without_data() -> nn.Module:
 @pytest.mark.parametrize("metrics", [*METRICS, METRICS, None], ids=str)
 def test_meta_tensors_give_nan_and_one_warning(metrics: str | list[str] | None) -> None:
     model = without_data()
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         monitor = mk.Monitor(model, None if metrics is None else {"*": metrics})
         found = trained(model, monitor, X.to("meta"))
-    assert len(told) == 1
-    assert "on the meta device" in str(told[0].message)
+    assert len(warned) == 1
+    assert "on the meta device" in str(warned[0].message)
     assert {"0", "1", "3"} <= set(found)
     for series in (series for values in found.values() for series in values.values()):
         assert list(series) == [0, 1, 2]
@@ -131,9 +131,9 @@ def test_a_part_without_data_takes_nothing_from_the_others() -> None:
     model, alone = Mixed(), Net(Body())
     alone.load_state_dict(model.real.state_dict())
     asked = ["OutputSndNorm", "OutputGradSndNorm", "WeightNorm", "UpdateRatio", "RankMe"]
-    with pytest.warns(RuntimeWarning, match="'ghost' has no value: its tensors are on the meta device") as told:
+    with pytest.warns(RuntimeWarning, match="'ghost' has no value: its tensors are on the meta device") as warned:
         found = trained(model, mk.Monitor(model, {"*": asked}))
-    assert len(told) == 1
+    assert len(warned) == 1
     assert set(found["ghost"]) == set(asked)
     assert all(math.isnan(value) for series in found["ghost"].values() for value in series.values())  # type: ignore[arg-type]
     expected = trained(alone, mk.Monitor(alone, {"*": asked}))

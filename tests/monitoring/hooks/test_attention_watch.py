@@ -16,9 +16,23 @@ from torch import nn
 from torch.overrides import _get_current_function_mode_stack
 
 from modulekg_widgets.engine.monitoring.hooks.attention import forget_interrupted
-from modulekg_widgets.engine.monitoring.measures.attention_logits import Attention
+from modulekg_widgets.engine.monitoring.measures.attention_logits import AttentionLogits
 from modulekg_widgets.engine.monitoring.metric import NoValueError
-from monitoring.attention_samples import B, E, Fused, H, L, N, S, W, check, projected, random, reference, watched
+from monitoring.measures.attention_samples import (
+    B,
+    E,
+    Fused,
+    H,
+    L,
+    N,
+    S,
+    W,
+    check,
+    projected,
+    random,
+    reference,
+    watched,
+)
 
 
 class Twice(nn.Module):
@@ -216,4 +230,4 @@ def test_the_fast_path_of_an_encoder_has_no_value_and_stays() -> None:
     assert seen[1] is not None
     assert len(seen[1].calls) == 2
     first = model[1].layers[0].self_attn  # type: ignore[union-attr, index]
-    check(Attention(seen[1].calls[:1]), reference(*projected(first, model[0](x))))
+    check(AttentionLogits(seen[1].calls[:1]), reference(*projected(first, model[0](x))))

@@ -19,9 +19,9 @@ from modulekg_widgets.engine.errors import RecordingError
 from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.readings import Reading
 from modulekg_widgets.engine.monitoring.run import Run
-from modulekg_widgets.engine.monitoring.sinks import open_sink
 from modulekg_widgets.engine.monitoring.sinks import recording as module
 from modulekg_widgets.engine.monitoring.sinks.recording import Recording, continue_file, load_recording
+from modulekg_widgets.engine.monitoring.sinks.targets import open_sink
 from monitoring.sinks.samples import HISTOGRAM, KINDS, assert_same, every_reading, record, remember, scalars
 
 HEAD = json.dumps({"format": "modulekg-run", "version": 1, "name": "run"})

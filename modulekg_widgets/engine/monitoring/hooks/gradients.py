@@ -1,14 +1,48 @@
-"""The gradient at a module's input that comes through the module alone, without what other users of the input add."""
+"""Gradients of a module's call: at its output, and at its input what comes through the module alone."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
 from torch.autograd.graph import get_gradient_edge
 
+from modulekg_widgets.engine.monitoring.metric import ConfigError
+
 MOST_NODES = 20_000  # of a module's own graph
+ENTERS_HOOKS = hasattr(torch._C._FunctionBase, "_register_hook_dict")  # as `Tensor.register_hook` does
+OURS = -1  # among the hooks of a tensor; those of handles count from 0
+in_backward = torch._C._current_graph_task_id  # the number of the backward pass that runs on this thread, -1 for none
+
+
+def hook_gradient(y: torch.Tensor, graph: Any, hook: Callable[[torch.Tensor | None], None]) -> None:
+    """What `y.register_hook(hook)` does, without the handle: that is most of its cost, and ours go with the graph."""
+    if y._backward_hooks is not None or not ENTERS_HOOKS:
+        y.register_hook(hook)
+    else:
+        hooks: Any = OrderedDict({OURS: hook})
+        y._backward_hooks = hooks
+        graph._register_hook_dict(y)
+
+
+class Unscaled:
+    """Takes the loss scale of a `torch.amp.GradScaler` out of a gradient, without waiting for the device."""
+
+    def __init__(self, scaler: Any) -> None:
+        if not hasattr(scaler, "get_scale"):
+            raise ConfigError(f"scaler= takes a torch.amp.GradScaler: a {type(scaler).__name__} was passed")
+        self._scaler = scaler
+
+    def __call__(self, gradient: torch.Tensor) -> torch.Tensor:
+        scale = getattr(self._scaler, "_scale", None)
+        if not self._scaler.is_enabled() or scale is None:
+            return gradient
+        return gradient.float() / scale.to(gradient.device, non_blocking=True)
+
+
+# ---------------------------------------------- at the input, without what other users of the input add
 
 
 class InputEdge(NamedTuple):
@@ -57,7 +91,7 @@ class _Pass:
         self.parts: list[torch.Tensor] = []
 
     def arrived(self, places: list[int], gradients: tuple[torch.Tensor | None, ...]) -> None:
-        task = torch._C._current_graph_task_id()
+        task = in_backward()
         if task != self.task:
             self.task, self.waiting, self.parts = task, self.count, []
         self.waiting -= 1

@@ -1,25 +1,23 @@
-"""What one call of a module shows to the metrics: each need is made once, whoever asks for it."""
+"""What one call of a module shows to the metrics, each need made once; and the step that is being measured."""
 
 from __future__ import annotations
 
-import dataclasses
+import logging
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from modulekg_widgets.engine.identity.hierarchy import module_state
+from modulekg_widgets.engine.monitoring.hooks.tensors import local, weight_of
 from modulekg_widgets.engine.monitoring.measures.channels import channel_dim
 from modulekg_widgets.engine.monitoring.measures.moments import Moments
+from modulekg_widgets.engine.monitoring.metric import STEP
 
 if TYPE_CHECKING:
     from torch import nn
 
-_is_batched: Callable[[torch.Tensor], bool] = vars(torch._C)["_functorch"].is_functorch_wrapped_tensor
-transforms: Callable[[], object] = vars(torch._C)["_functorch"].peek_interpreter_stack
-tracing_state: Callable[[], object] = torch._C._get_tracing_state
-PLAIN = (torch.Tensor, torch.nn.Parameter)
+log = logging.getLogger("modulekg_widgets")
 # when a need can be met: before the forward, after it, in the backward pass, at `track`
 BEFORE, AFTER, BACKWARD, TRACK = range(4)
 STAGES = {
@@ -40,6 +38,9 @@ STAGES = {
 }
 
 
+STEP_NEEDS = frozenset(STEP)  # what is there without a call of the module
+
+
 def stage_of(needs: tuple[str, ...]) -> int:
     """The earliest moment at which all needs are met; what reads the weight alone is read at `track`."""
     return TRACK if set(needs) <= {"Weight"} else max(STAGES[need] for need in needs)
@@ -54,12 +55,20 @@ class Observation:
         self.module = module
         self.call = call
         self.phase = phase
-        self.epoch = epoch  # the step that it belongs to, as the watcher counts
+        self.epoch = epoch  # the step that it belongs to, as the module hooks count
         self.found: dict[str, Any] = {}
         self.versions: dict[str, tuple[torch.Tensor, int]] = {}
         self.weight = 1.0
         self.edge: Any = None  # where the gradient of the input leaves the module
-        self.watch: Any = None  # follows the attention of this call
+        self.watch: Any = None  # what listens to the attention of this call
+
+    @classmethod
+    def of(cls, source: str, tensor: torch.Tensor, module: nn.Module, call: int, phase: str) -> Observation:
+        """A call of which one detached tensor is read at once."""
+        own = cls(module, call, phase, 0)
+        own.found[source] = tensor
+        own.weight = float(tensor.numel())
+        return own
 
     def see(self, need: str, tensor: torch.Tensor) -> None:
         """Take in a tensor of the training, detached."""
@@ -133,8 +142,6 @@ def _weight_grad(module: nn.Module) -> torch.Tensor | None:
     return None if parameter is None or parameter.grad is None else local(parameter.grad.detach())
 
 
-# what needs no call of the module
-WEIGHTS: dict[str, Callable[[nn.Module], torch.Tensor | None]] = {"Weight": _weight, "WeightGrad": _weight_grad}
 _MADE: dict[str, Callable[[Observation], Any]] = {
     "ForwardInputMoments": _moments("ForwardInput"),
     "ForwardOutputMoments": _moments("ForwardOutput"),
@@ -150,11 +157,8 @@ GRADIENTS = ("BackwardInput", "BackwardOutput")
 SOURCES = {
     need: need.replace("Moments", "").replace("EigOfCov", "") for need in STAGES if need not in ("Attention", "Loss")
 }
-
-
-SEEN_AT_ONCE = frozenset(
-    need for need, source in SOURCES.items() if source in ("ForwardInput", "ForwardOutput", "BackwardOutput")
-)
+AT_ONCE = ("ForwardInput", "ForwardOutput", "BackwardOutput")  # what is read as soon as it is seen
+SEEN_AT_ONCE = frozenset(need for need, source in SOURCES.items() if source in AT_ONCE)
 
 
 def gradients_of(needs: tuple[str, ...]) -> set[str]:
@@ -162,65 +166,32 @@ def gradients_of(needs: tuple[str, ...]) -> set[str]:
     return {SOURCES[need] for need in needs if need.startswith("Backward")}
 
 
-def weight_of(module: nn.Module) -> torch.nn.Parameter | None:
-    """The module's own parameter `weight`, or the only one whose name ends so, as `in_proj_weight` of attention.
+class ThisStep:
+    """Shared by the hooks of all modules: what arrives in another step is not read."""
 
-    None where it has none, several, or computes it from others.
-    """
-    own = module_state(module).get("_parameters")
-    if not isinstance(own, dict):
-        return None  # TorchScript keeps its own
-    parameter = own.get("weight")
-    if parameter is None:
-        named = [value for name, value in own.items() if name.endswith("weight") and value is not None]
-        parameter = named[0] if len(named) == 1 else None
-    return None if parameter is None or torch.nn.parameter.is_lazy(parameter) else parameter
+    __slots__ = ("epoch", "handles", "is_paused", "step", "unscaled")
 
+    def __init__(self, unscaled: Callable[[torch.Tensor], torch.Tensor] | None) -> None:
+        self.epoch = 0  # counts the steps that were prepared
+        self.step = 0
+        self.is_paused = False  # backward passes are not those of the training
+        self.unscaled = unscaled  # takes a loss scale out of a gradient
+        self.handles: list[Any] = []  # of hooks on tensors that no graph takes with it when it goes
 
-def local(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The part of a tensor that lies on this rank, None where that is empty; of an ordinary tensor all of it."""
-    if type(tensor) in PLAIN or not hasattr(tensor, "to_local"):
-        return tensor
-    own = tensor.to_local()  # type: ignore[attr-defined]
-    return own if own.numel() else None
+    def takes(self, epoch: int) -> bool:
+        """Whether a gradient of a call in that epoch is read when it arrives now."""
+        return epoch == self.epoch and not self.is_paused
 
+    def without_scale(self, gradient: torch.Tensor) -> torch.Tensor:
+        """A gradient at a module as it is without the loss scale."""
+        return gradient if self.unscaled is None else self.unscaled(gradient)
 
-def first_tensor(values: Any, depth: int = 4) -> torch.Tensor | None:
-    """The first tensor in nested lists, tuples, dicts and data classes; None without one that can be measured."""
-    if isinstance(values, torch.Tensor):
-        return values if is_measurable(values) else None
-    if dataclasses.is_dataclass(values) and not isinstance(values, dict):
-        values = vars(values) if hasattr(values, "__dict__") else None
-    if depth and isinstance(values, tuple | list | dict):
-        for value in values.values() if isinstance(values, dict) else values:
-            if isinstance(value, torch.Tensor):
-                return value if is_measurable(value) else None
-            found = first_tensor(value, depth - 1)
-            if found is not None:
-                return found
-    return None
+    def drop_handles(self) -> None:
+        handles, self.handles = self.handles, []
+        for handle in handles:
+            handle.remove()
 
 
-def is_measurable(tensor: torch.Tensor) -> bool:
-    """Whether a tensor holds floating or complex data of its own: no fake, batched or sparse one."""
-    if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.layout is not torch.strided:
-        return False
-    if tensor.is_meta or _is_batched(tensor):
-        return False
-    return type(tensor) in PLAIN or not _is_fake(tensor)
-
-
-def is_rehearsal(args: tuple[Any, ...]) -> bool:
-    """Whether a call only tries the module out: under a compiler, a tracer, vmap, or on tensors without data."""
-    if torch.compiler.is_compiling() or tracing_state() is not None or transforms() is not None:
-        return True
-    for value in args:
-        if isinstance(value, torch.Tensor):
-            return value.is_meta or (type(value) not in PLAIN and _is_fake(value))
-    return False
-
-
-def _is_fake(tensor: torch.Tensor) -> bool:
-    from torch._subclasses.fake_tensor import FakeTensor
-
-    return isinstance(tensor, FakeTensor)
+def log_failure() -> None:
+    """Say in the log which exception was kept from the training."""
+    log.warning("a call of a module could not be watched", exc_info=True)

@@ -253,7 +253,7 @@ def test_without_looking_the_values_are_the_same(layout: str, dtype: torch.dtype
     assert bool(found.finite)
 
 
-@pytest.mark.parametrize("first", ["moments", "metrics.norms"])
+@pytest.mark.parametrize("first", ["measures.moments", "metrics.norms"])
 def test_either_may_be_imported_first(first: str) -> None:
     """Metrics need moments, and moments say in the metrics' words that there is no value."""
     code = f"import modulekg_widgets.engine.monitoring.{first}"

@@ -9,8 +9,9 @@ import pytest
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import UnknownNameError
-from modulekg_widgets.engine.monitoring.merge.rules import BESIDE, RULES, Layout, Table, beside, rebinned
-from modulekg_widgets.engine.monitoring.metric import MERGED, METRICS, MetricKind
+from modulekg_widgets.engine.monitoring.merge.rules import BESIDE, RULES, RankValues, SharedLayout, beside, rebinned
+from modulekg_widgets.engine.monitoring.metric import MERGED, MetricKind
+from modulekg_widgets.engine.monitoring.metrics import METRICS
 from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Form, Slot, flat
 
 NAN = float("nan")
@@ -27,12 +28,12 @@ def kind_of(slot: Slot) -> MetricKind:
 
 def merged(metric: str, ranks: list[tuple[float, Any]], companions: list[Any] | None = None) -> Any:
     """The value of a metric out of (amount, value) of each process; None where a process has no value."""
-    layout = Layout(len(ranks), kind_of)
+    layout = SharedLayout(len(ranks), kind_of)
     form = next(flat(value)[0] for _, value in ranks if value is not None)
     layout.extend([Slot("m", metric, 0, TRAIN, form)])
     if companions is not None:
         layout.extend([Slot("m", beside(BESIDE[metric]), 0, TRAIN, form)])
-    table = Table(np.full((len(ranks), len(layout.slots)), NAN), np.zeros((len(ranks), layout.width)))
+    table = RankValues(np.full((len(ranks), len(layout.slots)), NAN), np.zeros((len(ranks), layout.width)))
     for rank, (amount, value) in enumerate(ranks):
         if value is not None:
             table.amounts[rank] = amount
@@ -129,12 +130,12 @@ def test_other_metrics_take_the_mean() -> None:
 
 def test_failure_on_one_rank_does_not_hide_the_value_of_the_other() -> None:
     """NaN without data has a form of its own where the value is no single number."""
-    layout = Layout(2, kind_of)
+    layout = SharedLayout(2, kind_of)
     layout.extend([Slot("m", "InputMean", 0, TRAIN, SCALAR), Slot("m", "InputMean", 0, TRAIN, Form((("", 2),)))])
-    one = layout.merge(Table(np.array([[0.0, NAN], [NAN, 8.0]]), np.array([[NAN, 0.0, 0.0], [0.0, 1.0, 2.0]])))
+    one = layout.merge(RankValues(np.array([[0.0, NAN], [NAN, 8.0]]), np.array([[NAN, 0.0, 0.0], [0.0, 1.0, 2.0]])))
     assert one.found.tolist() == [False, True]
     assert one.numbers[1:].tolist() == [1.0, 2.0]
-    none = layout.merge(Table(np.array([[0.0, NAN], [0.0, NAN]]), np.full((2, 3), NAN)))
+    none = layout.merge(RankValues(np.array([[0.0, NAN], [0.0, NAN]]), np.full((2, 3), NAN)))
     assert none.found.tolist() == [True, False]
     assert np.isnan(none.numbers[0])
 

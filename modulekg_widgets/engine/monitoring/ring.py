@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import torch
 
-Value: TypeAlias = "float | np.ndarray | torch.Tensor"  # a number, or numbers in one dimension
+Packable: TypeAlias = "float | np.ndarray | torch.Tensor"  # a number, or numbers in one dimension
 HERE = {float, np.ndarray}
 ROWS = 16  # steps that may be on their way before a step has to wait for the device
 
@@ -80,7 +80,7 @@ class Ring:
 
     def __init__(self) -> None:
         # slot → value and weight; one assignment, so that threads may put at once
-        self._held: dict[int, tuple[Value, float]] = {}
+        self._held: dict[int, tuple[Packable, float]] = {}
         self.ranks: dict[int, int] = {}  # slot → its place in the configuration, the order in which people read
         self._devices: dict[torch.device, _DeviceRing] = {}
         self._leaving: deque[_Leaving] = deque()
@@ -88,7 +88,7 @@ class Ring:
         self._arrived_last: tuple[int, ...] = ()
         self._order = _Order([], [])
 
-    def put(self, slot: int, value: Value, weight: float) -> None:
+    def put(self, slot: int, value: Packable, weight: float) -> None:
         """Note a value for `slot`: nobody writes to it any more, and a tensor is detached.
 
         `weight` is how much data it stands for.
@@ -121,7 +121,9 @@ class Ring:
         else:
             self._leaving.append(self._scattered(step, order, values, weights))
 
-    def _scattered(self, step: int, order: _Order, values: tuple[Value, ...], weights: tuple[float, ...]) -> _Leaving:
+    def _scattered(
+        self, step: int, order: _Order, values: tuple[Packable, ...], weights: tuple[float, ...]
+    ) -> _Leaving:
         """A row whose values lie here and on devices: device by device."""
         by_device: dict[torch.device | None, list[int]] = {}
         for at, value in enumerate(values):
@@ -189,7 +191,7 @@ def _joined(values: Sequence[float | np.ndarray], count: int) -> np.ndarray:
     return found
 
 
-def _size(value: Value) -> int:
+def _size(value: Packable) -> int:
     if type(value) is float:
         return 1
     return value.numel() if isinstance(value, torch.Tensor) else np.size(value)

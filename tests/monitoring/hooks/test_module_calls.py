@@ -1,4 +1,4 @@
-"""The short way of the hooks gives what the long one gives, and stands in nobody's way."""
+"""What is read of a module's calls as it comes by is what a whole observation gives, and stands in nobody's way."""
 
 import operator
 from collections.abc import Callable, Iterator
@@ -10,10 +10,11 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.monitoring.config import Measurement
-from modulekg_widgets.engine.monitoring.hooks import module_hooks as taps
-from modulekg_widgets.engine.monitoring.hooks.active_metrics import Rota
-from modulekg_widgets.engine.monitoring.hooks.entry import Entry, Journal
-from modulekg_widgets.engine.monitoring.metric import METRICS
+from modulekg_widgets.engine.monitoring.hooks import module_metric
+from modulekg_widgets.engine.monitoring.hooks.active_metrics import ActiveMetrics
+from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric
+from modulekg_widgets.engine.monitoring.hooks.value_writer import ValueWriter
+from modulekg_widgets.engine.monitoring.metrics import METRICS
 from modulekg_widgets.engine.monitoring.schedule import Linear
 from monitoring.surroundings import own_metrics
 
@@ -47,13 +48,13 @@ def values(monitor: Any) -> dict[tuple[Any, ...], list[float]]:
     }
 
 
-def test_both_ways_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    short = values(trained(MANY))
-    monkeypatch.setattr(taps, "quick_for", lambda *_: None)
-    long = values(trained(MANY))
-    assert len(short) == len(long) > 100
-    for key, own in long.items():
-        assert short[key] == pytest.approx(own, rel=1e-6, nan_ok=True), key
+def test_a_tensor_read_at_once_and_one_of_a_whole_observation_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once = values(trained(MANY))
+    monkeypatch.setattr(module_metric, "SEEN_AT_ONCE", frozenset())
+    jointly = values(trained(MANY))
+    assert len(at_once) == len(jointly) > 100
+    for key, own in jointly.items():
+        assert at_once[key] == pytest.approx(own, rel=1e-6, nan_ok=True), key
 
 
 def test_norms_alone_are_those_among_others() -> None:
@@ -152,7 +153,7 @@ def test_a_scaler_that_fails_does_not_reach_the_training(metrics: list[str], cap
     assert "on purpose" in caplog.text
 
 
-# ------------------------------------------------------------------ who is on duty
+# ------------------------------------------------------------------ which metrics are active
 
 
 class Odd:
@@ -166,23 +167,25 @@ class Odd:
     watches = begins = due
 
 
-def entry(schedule: Any, name: str = "WeightNorm") -> Entry:
-    return Entry(Measurement("m", nn.Linear(1, 1), METRICS[name](), schedule), Journal(print, lambda *_: 0), 0)
+def metric_on(schedule: Any, name: str = "WeightNorm") -> ModuleMetric:
+    return ModuleMetric(
+        Measurement("m", nn.Linear(1, 1), METRICS[name](), schedule), ValueWriter(print, lambda *_: 0), 0
+    )
 
 
-def test_entries_watch_when_their_schedules_say_so() -> None:
-    entries = [entry(Linear(2)), entry(Odd()), entry(Linear(2)), entry(Linear(3)), entry(Odd())]
-    rota = Rota(entries)
+def test_metrics_watch_when_their_schedules_say_so() -> None:
+    metrics = [metric_on(Linear(2)), metric_on(Odd()), metric_on(Linear(2)), metric_on(Linear(3)), metric_on(Odd())]
+    active = ActiveMetrics(metrics)
     for step in range(12):
-        assert rota.watching(step) == [one for one in entries if one.schedule.due(step)]
+        assert active.at(step) == [one for one in metrics if one.schedule.due(step)]
 
 
 def test_the_list_is_the_same_while_nothing_changes() -> None:
-    one = entry(Linear())
-    rota = Rota([one, entry(Linear())])
-    assert rota.watching(1) is rota.watching(2)
+    one = metric_on(Linear())
+    active = ActiveMetrics([one, metric_on(Linear())])
+    assert active.at(1) is active.at(2)
     one.is_stopped = True
-    assert len(rota.watching(3)) == 1
+    assert len(active.at(3)) == 1
 
 
 def test_a_schedule_is_asked_once_however_many_share_it() -> None:
@@ -194,5 +197,5 @@ def test_a_schedule_is_asked_once_however_many_share_it() -> None:
             return True
 
     shared = Asked()
-    Rota([entry(shared) for _ in range(5)]).watching(7)
+    ActiveMetrics([metric_on(shared) for _ in range(5)]).at(7)
     assert asked == [7]

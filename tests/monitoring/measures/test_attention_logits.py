@@ -13,9 +13,24 @@ from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from modulekg_widgets.engine.monitoring.measures import attention_logits
-from modulekg_widgets.engine.monitoring.measures.attention_logits import Attention, Call
-from modulekg_widgets.engine.monitoring.metric import METRICS, NoValueError
-from monitoring.attention_samples import B, E, Fused, H, L, N, S, W, check, projected, random, reference, watched
+from modulekg_widgets.engine.monitoring.measures.attention_logits import AttentionCall, AttentionLogits
+from modulekg_widgets.engine.monitoring.metric import NoValueError
+from modulekg_widgets.engine.monitoring.metrics import METRICS
+from monitoring.measures.attention_samples import (
+    B,
+    E,
+    Fused,
+    H,
+    L,
+    N,
+    S,
+    W,
+    check,
+    projected,
+    random,
+    reference,
+    watched,
+)
 
 SHOWN = torch.rand(B, H, L, S, generator=torch.Generator().manual_seed(1)) > 0.4
 SHOWN[0, 1, 2] = False  # a query that sees nothing
@@ -90,23 +105,23 @@ def test_arithmetic_is_in_fp32_or_better(dtype: torch.dtype) -> None:
 
 def test_the_ends_of_the_scale() -> None:
     zero = torch.zeros(1, 1, L, E)
-    check(Attention([Call(zero, zero, (), None, 1.0)]), (math.log(L), 0.0), 1e-6)
+    check(AttentionLogits([AttentionCall(zero, zero, (), None, 1.0)]), (math.log(L), 0.0), 1e-6)
     sharp = 1e3 * torch.eye(E).expand(1, 1, E, E)
-    check(Attention([Call(sharp, sharp, (), None, 1.0)]), (0.0, 1e6), 1e-6)
+    check(AttentionLogits([AttentionCall(sharp, sharp, (), None, 1.0)]), (0.0, 1e6), 1e-6)
 
 
 def test_nan_shows_and_no_query_at_all_is_no_number() -> None:
     query = random(1, 1, L, E)
-    hidden = Attention([Call(query, query, (torch.zeros(L, L, dtype=torch.bool),), None, 1.0)])
+    hidden = AttentionLogits([AttentionCall(query, query, (torch.zeros(L, L, dtype=torch.bool),), None, 1.0)])
     assert math.isnan(hidden.entropy())
     assert math.isnan(hidden.largest_logit())
     broken = query.clone()
     broken[0, 0, 1, 1] = math.nan
-    found = Attention([Call(broken, query, (), None, 1.0)])
+    found = AttentionLogits([AttentionCall(broken, query, (), None, 1.0)])
     assert math.isnan(found.entropy())
     assert math.isnan(found.largest_logit())
     with pytest.raises(NoValueError, match="no query"):
-        Attention([Call(query[:, :, :0], query, (), None, 1.0)]).entropy()
+        AttentionLogits([AttentionCall(query[:, :, :0], query, (), None, 1.0)]).entropy()
 
 
 # ----------------------------------------------------------- nn.MultiheadAttention
@@ -230,7 +245,9 @@ def test_no_value_is_read_from_the_device(name: str) -> None:
     module(random(B, H, L, E), key := random(B, H, S, E), key, **CASES[name][0])
     assert seen[0] is not None
     query, key, masks, *others = seen[0].calls[0]
-    bare = Attention([Call(query.to("meta"), key.to("meta"), tuple(mask.to("meta") for mask in masks), *others)])
+    bare = AttentionLogits(
+        [AttentionCall(query.to("meta"), key.to("meta"), tuple(mask.to("meta") for mask in masks), *others)]
+    )
     assert bare.entropy().is_meta
     assert bare.largest_logit().shape == ()
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from monitoring.ranks_run import METRICS, SHARES, STEPS, Forked, batch, net, trained
+from monitoring.merge.ranks_run import METRICS, SHARES, STEPS, Forked, batch, net, trained
 
 RUN = Path(__file__).with_name("ranks_run.py")
 SCENARIOS = [

@@ -12,12 +12,12 @@ import torch.nn.functional as F
 from torch import nn
 
 from modulekg_widgets.engine.monitoring.hooks.attention import AttentionWatch
-from modulekg_widgets.engine.monitoring.measures.attention_logits import Attention
+from modulekg_widgets.engine.monitoring.measures.attention_logits import AttentionLogits
 from modulekg_widgets.engine.monitoring.metrics.attention import attention_entropy, attention_max_logit
 
 B, H, L, S, E = 2, 4, 5, 7, 8
 N, W = 3, 12  # batch and width of nn.MultiheadAttention
-Seen = list["Attention | None"]
+Seen = list["AttentionLogits | None"]
 
 
 def watched(module: nn.Module) -> Seen:
@@ -52,7 +52,7 @@ def reference(
     return float(np.mean(entropies)), float(logits[~hidden].max())
 
 
-def check(attention: Attention | None, expected: tuple[float, float], tolerance: float = 2e-6) -> None:
+def check(attention: AttentionLogits | None, expected: tuple[float, float], tolerance: float = 2e-6) -> None:
     assert attention is not None
     found = float(attention_entropy(attention)), float(attention_max_logit(attention))
     assert found == pytest.approx(expected, rel=tolerance, abs=tolerance)

@@ -1,4 +1,4 @@
-"""Delivery: everything once and in order, off the training thread, with sinks that fail, wait and come late."""
+"""SinkThreads: everything once and in order, off the training thread, with sinks that fail, wait and come late."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ import pytest
 from modulekg_widgets.engine.errors import ModuleKGError
 from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.readings import Form, Reading, Slot
-from modulekg_widgets.engine.monitoring.sinks import open_sink
 from modulekg_widgets.engine.monitoring.sinks import sink_thread as module
 from modulekg_widgets.engine.monitoring.sinks.recording import load_recording
-from modulekg_widgets.engine.monitoring.sinks.sink_thread import Delivery
+from modulekg_widgets.engine.monitoring.sinks.sink_thread import SinkThreads
+from modulekg_widgets.engine.monitoring.sinks.targets import open_sink
 from monitoring.sinks.samples import assert_same, every_reading, remember, scalars
 
 
@@ -74,7 +74,7 @@ class Hanging(Keeper):
         super().write(readings)
 
 
-def couriers() -> list[threading.Thread]:
+def threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("modulekg-sink")]
 
 
@@ -91,14 +91,14 @@ def history() -> History:
 
 
 @pytest.fixture
-def sinks(history: History) -> Iterator[Delivery]:
-    made = Delivery(history)
+def sinks(history: History) -> Iterator[SinkThreads]:
+    made = SinkThreads(history)
     yield made
     made.close()
-    assert waited(lambda: not couriers())
+    assert waited(lambda: not threads())
 
 
-def test_everything_arrives_once_and_in_order(history: History, sinks: Delivery) -> None:
+def test_everything_arrives_once_and_in_order(history: History, sinks: SinkThreads) -> None:
     early, late = Keeper(), Keeper()
     sinks.add(early)
     for reading in scalars(700):
@@ -114,7 +114,7 @@ def test_everything_arrives_once_and_in_order(history: History, sinks: Delivery)
         assert threading.main_thread() not in sink.threads
 
 
-def test_a_sink_can_begin_in_the_middle(history: History, sinks: Delivery) -> None:
+def test_a_sink_can_begin_in_the_middle(history: History, sinks: SinkThreads) -> None:
     remember(history, scalars(4))
     sink = Keeper()
     sinks.add(sink, start=len(history))
@@ -123,25 +123,25 @@ def test_a_sink_can_begin_in_the_middle(history: History, sinks: Delivery) -> No
     assert_same(sink.readings, scalars(2))
 
 
-def test_there_is_a_thread_for_each_sink_from_its_add_to_the_close(history: History, sinks: Delivery) -> None:
-    assert couriers() == []
+def test_there_is_a_thread_for_each_sink_from_its_add_to_the_close(history: History, sinks: SinkThreads) -> None:
+    assert threads() == []
     sinks.nudge()
     assert sinks.flush()
-    assert couriers() == []
+    assert threads() == []
     sinks.add(Keeper())
     sinks.add(Keeper())
-    assert [thread.daemon for thread in couriers()] == [True, True]
+    assert [thread.daemon for thread in threads()] == [True, True]
     sinks.close()
-    assert couriers() == []
+    assert threads() == []
     sinks.close()
     sinks.nudge()
     assert sinks.flush()
     with pytest.raises(ModuleKGError, match="closed"):
         sinks.add(Keeper())
-    assert couriers() == []
+    assert threads() == []
 
 
-def test_rows_arrive_while_the_training_runs_in_few_writes(history: History, sinks: Delivery) -> None:
+def test_rows_arrive_while_the_training_runs_in_few_writes(history: History, sinks: SinkThreads) -> None:
     sink = Keeper()
     sinks.add(sink)
     begin = time.monotonic()
@@ -154,14 +154,14 @@ def test_rows_arrive_while_the_training_runs_in_few_writes(history: History, sin
     assert waited(lambda: len(sink.readings) == 100)
 
 
-def test_rows_arrive_without_a_nudge(history: History, sinks: Delivery) -> None:
+def test_rows_arrive_without_a_nudge(history: History, sinks: SinkThreads) -> None:
     sink = Keeper()
     sinks.add(sink)
     remember(history, scalars(1))
     assert waited(lambda: len(sink.readings) == 3)
 
 
-def test_flush_waits_for_all_rows_of_now(history: History, sinks: Delivery) -> None:
+def test_flush_waits_for_all_rows_of_now(history: History, sinks: SinkThreads) -> None:
     kept = [Keeper(), Keeper()]
     for sink in kept:
         sinks.add(sink)
@@ -172,7 +172,7 @@ def test_flush_waits_for_all_rows_of_now(history: History, sinks: Delivery) -> N
     assert [sink.flushes for sink in kept] == [19, 19]
 
 
-def test_flush_says_when_it_is_not_in_time(history: History, sinks: Delivery) -> None:
+def test_flush_says_when_it_is_not_in_time(history: History, sinks: SinkThreads) -> None:
     sink = Hanging()
     sinks.add(sink)
     remember(history, scalars(1))
@@ -187,7 +187,7 @@ def texts(recorded: pytest.WarningsRecorder) -> list[str]:
 
 
 def test_a_sink_that_raises_is_dropped_with_one_warning(
-    history: History, sinks: Delivery, recwarn: pytest.WarningsRecorder
+    history: History, sinks: SinkThreads, recwarn: pytest.WarningsRecorder
 ) -> None:
     raising, good = Raising(limit=2), Keeper()
     sinks.add(raising)
@@ -222,19 +222,19 @@ class UnprintableError(Exception):
     ],
 )
 def test_whatever_a_sink_raises(
-    error: BaseException, text: str, history: History, sinks: Delivery, recwarn: pytest.WarningsRecorder
+    error: BaseException, text: str, history: History, sinks: SinkThreads, recwarn: pytest.WarningsRecorder
 ) -> None:
     remember(history, scalars(1))
     sinks.add(Raising(0, error))
     sinks.close()
-    (told,) = texts(recwarn)
-    assert told.startswith("the sink raising is dropped, the training goes on: ")
-    assert text in told
-    assert len(told) < 500
+    (message,) = texts(recwarn)
+    assert message.startswith("the sink raising is dropped, the training goes on: ")
+    assert text in message
+    assert len(message) < 500
 
 
 def test_a_failure_to_close_or_to_flush_is_a_failure_of_the_sink(
-    history: History, sinks: Delivery, recwarn: pytest.WarningsRecorder
+    history: History, sinks: SinkThreads, recwarn: pytest.WarningsRecorder
 ) -> None:
     closing, flushing = Keeper("closing"), Keeper("flushing")
     closing.close = flushing.flush = lambda: 1 / 0  # type: ignore[assignment]
@@ -251,7 +251,7 @@ def test_a_failure_to_close_or_to_flush_is_a_failure_of_the_sink(
 
 
 def test_warnings_that_are_errors_are_logged(
-    history: History, sinks: Delivery, caplog: pytest.LogCaptureFixture
+    history: History, sinks: SinkThreads, caplog: pytest.LogCaptureFixture
 ) -> None:
     with warnings.catch_warnings(), caplog.at_level(logging.WARNING, "modulekg_widgets"):
         warnings.simplefilter("error")
@@ -262,7 +262,7 @@ def test_warnings_that_are_errors_are_logged(
 
 
 def test_a_full_disk_ends_one_sink(
-    history: History, sinks: Delivery, tmp_path: Path, recwarn: pytest.WarningsRecorder
+    history: History, sinks: SinkThreads, tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
     full, good = open_sink(tmp_path / "full.jsonl"), open_sink(tmp_path / "good.jsonl")
     full._file.close()  # type: ignore[attr-defined]
@@ -271,14 +271,14 @@ def test_a_full_disk_ends_one_sink(
     sinks.add(good)
     remember(history, scalars(50))
     sinks.close()
-    (told,) = texts(recwarn)
-    assert "full.jsonl is dropped" in told
-    assert "No space left" in told
+    (message,) = texts(recwarn)
+    assert "full.jsonl is dropped" in message
+    assert "No space left" in message
     assert_same(load_recording(tmp_path / "good.jsonl").readings(), scalars(50))
 
 
 def test_a_sink_that_hangs_holds_up_nobody(history: History) -> None:
-    hanging, good, sinks = Hanging(), Keeper(), Delivery(history)
+    hanging, good, sinks = Hanging(), Keeper(), SinkThreads(history)
     sinks.add(hanging)
     sinks.add(good)
     remember(history, scalars(100))
@@ -299,11 +299,11 @@ def test_a_sink_that_goes_on_is_waited_for_but_not_for_ever(history: History) ->
             super().write(readings)
 
     remember(history, scalars(5 * module.SLICE, 1))
-    slow, sinks = Slow(), Delivery(history)
+    slow, sinks = Slow(), SinkThreads(history)
     sinks.add(slow)
     sinks.close(patience=2)  # which is shorter than all writes together
     assert (len(slow.readings), slow.closes) == (5 * module.SLICE, 1)
-    slow, sinks = Slow(), Delivery(history)
+    slow, sinks = Slow(), SinkThreads(history)
     sinks.add(slow)
     with pytest.warns(RuntimeWarning, match="does not finish: [0-9]+ rows"):
         sinks.close(timeout=0.6, patience=10)
@@ -311,7 +311,7 @@ def test_a_sink_that_goes_on_is_waited_for_but_not_for_ever(history: History) ->
     assert len(slow.readings) < 5 * module.SLICE
 
 
-def test_a_slow_sink_keeps_nothing_in_memory(history: History, sinks: Delivery) -> None:
+def test_a_slow_sink_keeps_nothing_in_memory(history: History, sinks: SinkThreads) -> None:
     hanging, numbers = Hanging(), np.ones(100)
     sinks.add(hanging)
     slots = [history.slot_number(Slot("m", "V", 0, "train", Form((("", 100),))))]
@@ -333,19 +333,19 @@ def test_a_slow_sink_keeps_nothing_in_memory(history: History, sinks: Delivery) 
 
 def test_a_forgotten_delivery_ends_its_threads(history: History) -> None:
     sink = Keeper()
-    forgotten = Delivery(history)
+    forgotten = SinkThreads(history)
     forgotten.add(sink)
     remember(history, scalars(3))
     gone = weakref.ref(forgotten)
     del forgotten
     gc.collect()
     assert gone() is None
-    assert waited(lambda: not couriers())
+    assert waited(lambda: not threads())
     assert (len(sink.readings), sink.closes) == (9, 1)
 
 
 def test_where_no_thread_can_start_the_rows_come_at_the_close(
-    history: History, sinks: Delivery, monkeypatch: pytest.MonkeyPatch
+    history: History, sinks: SinkThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -360,7 +360,7 @@ def test_where_no_thread_can_start_the_rows_come_at_the_close(
     assert (sink.readings, sink.closes) == (scalars(3), 1)
 
 
-def test_a_sink_may_close_the_delivery(history: History, sinks: Delivery) -> None:
+def test_a_sink_may_close_the_delivery(history: History, sinks: SinkThreads) -> None:
     sink = Keeper()
     sink.write = lambda readings: sinks.close()  # type: ignore[assignment]
     sinks.add(sink)
@@ -369,7 +369,7 @@ def test_a_sink_may_close_the_delivery(history: History, sinks: Delivery) -> Non
     assert waited(lambda: sink.closes == 1)
 
 
-def test_many_threads_append_while_sinks_come(history: History, sinks: Delivery) -> None:
+def test_many_threads_append_while_sinks_come(history: History, sinks: SinkThreads) -> None:
     kept: list[Keeper] = []
 
     def train(module: str) -> None:

@@ -1,0 +1,120 @@
+"""Metrics that one tensor is not enough for: several of a call, its attention, or the gradient at its input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from modulekg_widgets.engine.monitoring.hooks.attention import AttentionWatch, forget_interrupted
+from modulekg_widgets.engine.monitoring.hooks.gradients import input_edge, watch_own_gradient
+from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric, measure
+from modulekg_widgets.engine.monitoring.hooks.observation import (
+    AFTER,
+    BACKWARD,
+    BEFORE,
+    GRADIENTS,
+    STEP_NEEDS,
+    TRACK,
+    Observation,
+    ThisStep,
+    gradients_of,
+    log_failure,
+)
+from modulekg_widgets.engine.monitoring.hooks.tensors import is_measurable
+
+
+class JointMetrics:
+    """Collects what the metrics of one module need of each call, and measures them at the stage that has all."""
+
+    def __init__(self, metrics: Sequence[ModuleMetric], now: ThisStep, overwrites: bool) -> None:
+        self._now = now
+        self._by_stage = [[metric for metric in metrics if metric.stage == stage] for stage in range(4)]
+        needs = {need for metric in metrics for need in metric.needs}
+        self._wants_output = any(need.startswith("ForwardOutput") for need in needs)
+        self._wants_attention = "Attention" in needs
+        self._wants_own_gradient = "BackwardInput" in needs
+        self.wants_gradient = any(need.startswith("BackwardOutput") for need in needs)
+        self._later = self._needed_at(BACKWARD, TRACK)
+        inputs_later = any(need.startswith("ForwardInput") for need in self._needed_at(AFTER, BACKWARD, TRACK))
+        self._copies_input = overwrites and inputs_later
+        backward = self._by_stage[BACKWARD]
+        self._by_gradient = {
+            one: [metric for metric in backward if gradients_of(metric.needs) == {one}] for one in GRADIENTS
+        }
+        self._by_both = [metric for metric in backward if len(gradients_of(metric.needs)) == 2]
+        self._keeps_calls = any(not STEP_NEEDS.issuperset(metric.needs) for metric in self._by_stage[TRACK])
+        self._kept: list[Observation] = []
+
+    def _needed_at(self, *stages: int) -> set[str]:
+        return {need for stage in stages for metric in self._by_stage[stage] for need in metric.needs}
+
+    @property
+    def kept(self) -> list[Observation]:
+        """The calls of this step that a metric asks for again at `track`."""
+        return [observation for observation in self._kept if observation.epoch == self._now.epoch]
+
+    def reset(self, has_open_calls: bool) -> None:
+        self._kept.clear()
+        if has_open_calls and self._wants_attention:
+            forget_interrupted()
+
+    def enter(self, observation: Observation, args: tuple[Any, ...]) -> None:
+        """The call begins."""
+        if self._wants_attention:
+            observation.watch = AttentionWatch(observation.module)
+            observation.watch.enter(observation.module, args)
+
+    def see_input(self, observation: Observation, x: torch.Tensor, inputs: tuple[Any, ...]) -> None:
+        if self._wants_own_gradient:
+            observation.edge = input_edge(x, inputs)
+        observation.see("ForwardInput", x.detach().clone() if self._copies_input else x)
+        self._measure(BEFORE, observation)
+
+    def leave(self, observation: Observation, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        """The call has ended, `output` being None where it raised."""
+        if observation.watch is not None:
+            observation.found["Attention"] = observation.watch.leave(observation.module, args, kwargs, output)
+
+    def see_output(self, observation: Observation, y: torch.Tensor | None) -> Observation | None:
+        """Measure what the forward pass suffices for; gives what waits for more."""
+        if self._wants_output and y is not None:
+            observation.see("ForwardOutput", y)
+        self._measure(AFTER, observation)
+        if not self._later:
+            return None
+        waiting = observation.later(self._later)
+        if self._keeps_calls:
+            self._kept.append(waiting)
+        waiting.edge = observation.edge
+        return waiting
+
+    def follow(self, waiting: Observation, y: torch.Tensor) -> list[Any]:
+        """Wait for the gradient at the input; gives the handles of hooks that no graph takes with it."""
+        edge, waiting.edge = waiting.edge, None
+        if not self._wants_own_gradient or edge is None:
+            return []
+        return watch_own_gradient(y, edge, lambda gradient: self._own_gradient(waiting, gradient))
+
+    def see_gradient(self, waiting: Observation, need: str, gradient: torch.Tensor) -> None:
+        if not is_measurable(gradient):
+            return
+        waiting.see(need, gradient)
+        measure(self._by_gradient[need], waiting, self._now.step)
+        is_complete = not self._by_both or all(one in waiting.found for one in GRADIENTS)
+        if self._by_both and is_complete:
+            measure(self._by_both, waiting, self._now.step)
+        if is_complete and not self._keeps_calls:
+            waiting.drop()
+
+    def _own_gradient(self, waiting: Observation, gradient: torch.Tensor) -> None:
+        try:
+            if self._now.takes(waiting.epoch):
+                self.see_gradient(waiting, "BackwardInput", self._now.without_scale(gradient))
+        except Exception:  # noqa: BLE001 - it would be the training's
+            log_failure()
+
+    def _measure(self, stage: int, observation: Observation) -> None:
+        if self._by_stage[stage]:
+            measure(self._by_stage[stage], observation, self._now.step)

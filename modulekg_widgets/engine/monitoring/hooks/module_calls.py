@@ -1,0 +1,207 @@
+"""The calls of one module: the one place that decides what is read of them, and when.
+
+Between two layers a hook finds nothing of ours in the cache, so what counts is how much code and how many objects it
+touches, not what they do: hence closures, and tensors that are read as they come by where one metric asks for no more.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from threading import get_ident
+from typing import Any
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.monitoring.hooks.gradients import hook_gradient
+from modulekg_widgets.engine.monitoring.hooks.joint_metrics import JointMetrics
+from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric, Read, measure
+from modulekg_widgets.engine.monitoring.hooks.observation import AT_ONCE, SOURCES, Observation, ThisStep, log_failure
+from modulekg_widgets.engine.monitoring.hooks.tensors import first_tensor, is_measurable, is_rehearsal
+from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN
+from modulekg_widgets.engine.torch_runtime.modules import module_state
+
+Tensor = torch.Tensor
+MOST_CALLS = 64  # of one module within a step; further ones are not measured
+
+_sequence_number: Callable[[], int] = vars(torch._C)["_autograd"]._get_sequence_nr  # of the next node of a graph
+
+
+class ModuleCalls:
+    """What the hooks of one module do at a step at which `metrics` are active; all of them need calls.
+
+    `before(args)` and `after(args, kwargs, output)` belong to a call, `output` being None where it raised;
+    `again(output)` to one that checkpointing repeats in the backward pass; `reset()` counts anew. Where the module
+    leaves its input alone and no metric asks for more than one tensor, there is no `before`: all is read in one go.
+    """
+
+    __slots__ = ("after", "again", "before", "joint", "metrics", "reset")
+
+    def __init__(self, metrics: Sequence[ModuleMetric], now: ThisStep, root_state: dict[str, Any]) -> None:
+        module = metrics[0].module
+        overwrites = bool(module_state(module).get("inplace"))
+        several = [metric for metric in metrics if not metric.sees_one]
+        joint = JointMetrics(several, now, overwrites) if several else None
+        read_input, read_output, read_gradient = (
+            _reader(source, [one for one in metrics if one.sees_one and SOURCES[one.needs[0]] == source], now)
+            for source in AT_ONCE
+        )
+        hooks_output = read_gradient is not None or (joint is not None and joint.wants_gradient)
+        calls = {TRAIN: 0, EVAL: 0}
+        # the calls that have not returned, by thread; more than one where a module calls itself
+        opened: defaultdict[int, list[tuple[Observation | None, int, str, bool]]] = defaultdict(list)
+        # calls that checkpointing may run again with a graph, by the segment in which they ran
+        without_graph: list[tuple[int, int, str, Observation | None]] = []
+
+        def reset() -> None:
+            calls[TRAIN] = calls[EVAL] = 0
+            if joint is not None:
+                joint.reset(has_open_calls=bool(opened))
+            opened.clear()
+            without_graph.clear()
+
+        def counted() -> tuple[int, str]:
+            phase = TRAIN if root_state.get("training", True) else EVAL
+            call = calls[phase]
+            calls[phase] = call + 1
+            return call, phase
+
+        def before(args: tuple[Any, ...]) -> None:
+            if is_rehearsal(args):
+                return
+            x = first_tensor(args)
+            call, phase = counted()
+            observation = None if joint is None else Observation(module, call, phase, now.epoch)
+            opened[get_ident()].append((observation, call, phase, x is not None))
+            if call >= MOST_CALLS:
+                return
+            if joint is not None and observation is not None:
+                joint.enter(observation, args)
+            if x is not None:
+                see_input(x, args, call, phase, observation)
+
+        def after(args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+            own = opened[get_ident()]
+            if not own:
+                return  # attached in the middle of the call
+            observation, call, phase, is_seen = own.pop()
+            if joint is not None and observation is not None:
+                joint.leave(observation, args, kwargs, output)
+            if call >= MOST_CALLS or output is None:
+                return
+            if kwargs and not is_seen and not overwrites:
+                inputs = tuple(kwargs.values())
+                x = first_tensor(inputs)
+                if x is not None:
+                    see_input(x, inputs, call, phase, observation)
+            see_output(output, call, phase, observation)
+
+        def at_once(args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+            if is_rehearsal(args or (output,)):
+                return
+            call, phase = counted()
+            if call >= MOST_CALLS or output is None:
+                return
+            if read_input is not None:
+                x = first_tensor(args)
+                if x is None and kwargs:
+                    x = first_tensor(tuple(kwargs.values()))
+                if x is not None:
+                    read_input(x.detach(), call, phase)
+            see_output(output, call, phase, None)
+
+        def see_input(
+            x: Tensor, inputs: tuple[Any, ...], call: int, phase: str, observation: Observation | None
+        ) -> None:
+            if read_input is not None:
+                read_input(x.detach(), call, phase)
+            if joint is not None and observation is not None:
+                joint.see_input(observation, x, inputs)
+
+        def see_output(output: Any, call: int, phase: str, observation: Observation | None) -> None:
+            y = first_tensor(output)
+            if read_output is not None and y is not None:
+                read_output(y.detach(), call, phase)
+            waiting = None
+            if joint is not None and observation is not None:
+                waiting = joint.see_output(observation, y)
+            if y is not None and (hooks_output or waiting is not None):
+                follow(y, call, phase, waiting)
+
+        def follow(y: Tensor, call: int, phase: str, waiting: Observation | None) -> None:
+            """Wait for the gradients of a call."""
+            graph = y.grad_fn
+            if graph is None and not y.requires_grad:
+                if phase == TRAIN and not torch.is_grad_enabled():
+                    # nothing is added to the graph within a segment, so its calls see one and the same number
+                    without_graph.append((_sequence_number(), call, phase, waiting))
+                return
+            if joint is not None and waiting is not None:
+                now.handles += joint.follow(waiting, y)
+            if not hooks_output:
+                return
+            hook = gradient_hook(call, phase, waiting)
+            if graph is None:
+                now.handles.append(y.register_hook(hook))
+            else:
+                hook_gradient(y, graph, hook)
+
+        def gradient_hook(call: int, phase: str, waiting: Observation | None) -> Callable[[Tensor | None], None]:
+            """Reads a gradient, if it arrives in the present step; an exception in it would be the training's."""
+            epoch = now.epoch
+
+            def hook(gradient: Tensor | None) -> None:
+                try:
+                    if gradient is None or epoch != now.epoch or now.is_paused:
+                        return
+                    if now.unscaled is not None:
+                        gradient = now.unscaled(gradient)
+                    if read_gradient is not None:
+                        read_gradient(gradient.detach(), call, phase)
+                    if joint is not None and waiting is not None:
+                        joint.see_gradient(waiting, "BackwardOutput", gradient)
+                except Exception:  # noqa: BLE001
+                    log_failure()
+
+            return hook
+
+        def again(output: Any) -> None:
+            y = first_tensor(output)
+            if not without_graph or y is None or not y.requires_grad:
+                return
+            # segments come back last first, each from its beginning
+            last = without_graph[-1][0]
+            at = next(at for at, (segment, *_) in enumerate(without_graph) if segment == last)
+            _, call, phase, waiting = without_graph.pop(at)
+            if waiting is not None:
+                waiting.edge = None  # of the graph that is not there
+            follow(y, call, phase, waiting)
+
+        self.metrics = metrics
+        self.joint = joint
+        self.reset, self.again = reset, again
+        reads_at_once = joint is None and _leaves_input(module)
+        self.before, self.after = (None, at_once) if reads_at_once else (before, after)
+
+
+def _leaves_input(module: nn.Module) -> bool:
+    """Whether the input is after the call what it was before it: torch's own layers see to that."""
+    own = module_state(module)
+    is_leaf = type(module).__module__.startswith("torch.nn.modules.") and not own.get("_modules")
+    return is_leaf and not own.get("inplace")
+
+
+def _reader(source: str, metrics: Sequence[ModuleMetric], now: ThisStep) -> Read | None:
+    """Measures what `metrics` ask of one tensor; each thing that they share is made once."""
+    if not metrics:
+        return None
+    if len(metrics) == 1 and metrics[0].is_quick:
+        return metrics[0].reader()
+    module = metrics[0].module
+
+    def read(tensor: Tensor, call: int, phase: str) -> None:
+        if is_measurable(tensor):
+            measure(metrics, Observation.of(source, tensor, module, call, phase), now.step)
+
+    return read

@@ -1,0 +1,186 @@
+"""One metric of one module at work: its instances, its slots, and what happens when it fails."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import torch
+
+from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.monitoring.config import Measurement
+from modulekg_widgets.engine.monitoring.hooks.observation import (
+    SEEN_AT_ONCE,
+    SOURCES,
+    STAGES,
+    STEP_NEEDS,
+    Observation,
+    stage_of,
+)
+from modulekg_widgets.engine.monitoring.hooks.tensors import is_measurable
+from modulekg_widgets.engine.monitoring.hooks.value_writer import Put, ValueWriter, packable
+from modulekg_widgets.engine.monitoring.metric import NoDataError, NoValueError
+from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Form, Slot
+
+LINALG_ERROR: type[Exception] = vars(torch.linalg)["LinAlgError"]  # the stubs do not know it
+log = logging.getLogger("modulekg_widgets")
+Read: TypeAlias = "Callable[[torch.Tensor, int, str], None]"  # a detached tensor, the number of its call, and the phase
+
+
+class ModuleMetric:
+    """A metric of a module: computes values from observations and puts them into slots."""
+
+    def __init__(self, measurement: Measurement, writer: ValueWriter, rank: int) -> None:
+        kind = measurement.metric.kind
+        self.path = measurement.path
+        self.module = measurement.module
+        self.configured = measurement.metric
+        self.schedule = measurement.schedule
+        self.needs = kind.needs
+        self.stage = stage_of(kind.needs)
+        self.name = kind.name
+        # tensors that were seen some time before they are used: something may have overwritten them meanwhile
+        self._earlier = [SOURCES[need] for need in kind.needs if STAGES[need] < self.stage and need in SOURCES]
+        self.kind = kind
+        self.rank = rank  # its place in the configuration
+        self.is_stopped = False
+        self._writer = writer
+        self._given = {"module": measurement.module} if kind.wants_module else {}
+        self._instances: dict[tuple[int, str], Any] = {}
+        self._slots: dict[tuple[int, str, Form], int] = {}
+        self.is_quick = kind.quick is not None and not measurement.metric.settings
+        # whether it looks at one tensor alone, as soon as that is seen
+        self.sees_one = len(kind.needs) == 1 and kind.needs[0] in SEEN_AT_ONCE
+        self._shared = None if kind.keeps_state else measurement.metric.instance()
+        self.sees_calls = not STEP_NEEDS.issuperset(kind.needs)
+
+    def measure(self, observation: Observation, step: int, put: Put | None = None) -> None:
+        """Take in a call that the schedule asks for; a failure is noted and never raised.
+
+        Values go to the step that is being collected, or to `put`.
+        """
+        if self.is_stopped:
+            return
+        put = put or self._writer.put
+        try:
+            needed = [observation.get(need) for need in self.needs]
+            for value in needed:
+                if value is None:
+                    return
+                if isinstance(value, torch.Tensor) and value.is_meta:
+                    raise NoDataError
+            if self._earlier:
+                self._check_fresh(observation)
+            value = self._value(needed, observation, step)
+            if value is not None:
+                form, numbers = packable(value, observation)
+                put(self._slot(observation.call, observation.phase, form), numbers, observation.weight)
+        except NoDataError as error:
+            self._fail(observation, _line(error), put, "meta")
+        except (NoValueError, LINALG_ERROR) as error:
+            self._fail(observation, _line(error), put)
+        except Exception as error:  # noqa: BLE001 - a metric never stops the training
+            self._stop(observation, error, put)
+
+    def reader(self) -> Read:
+        """What `measure` does, straight from a detached tensor, for a metric that `is_quick`."""
+        put, quick = self._writer.put, self.kind.quick
+
+        def read(tensor: torch.Tensor, call: int, phase: str) -> None:
+            try:
+                put(self._slot(call, phase, SCALAR), quick(tensor), tensor.numel())  # type: ignore[misc]
+            except Exception:  # noqa: BLE001 - `measure` meets it again, and knows what to say
+                if is_measurable(tensor):
+                    self.measure(Observation.of(SOURCES[self.needs[0]], tensor, self.module, call, phase), 0)
+
+        return read
+
+    def observe(self, observation: Observation) -> None:
+        """Show the step before a scheduled one to a metric that compares."""
+        if self.is_stopped:
+            return
+        try:
+            needed = [observation.get(need) for need in self.needs]
+            if all(value is not None for value in needed):
+                self._instance(observation).observe(*needed)
+        except Exception as error:  # noqa: BLE001
+            self._stop(observation, error, self._writer.put)
+
+    def miss(self, call: int = 0, phase: str = TRAIN) -> None:
+        """Note that a call has no value, for its tensors hold no data."""
+        self._fail(Observation(self.module, call, phase, 0), str(NoDataError()), self._writer.put, "meta")
+
+    def forget(self) -> None:
+        """Let go of every copy that was kept."""
+        self._instances.clear()
+
+    def _value(self, needed: list[Any], observation: Observation, step: int) -> Any:
+        if self._shared is not None:
+            return self._shared.compute(*needed, **self._given)
+        if self.kind.multi_step and self.schedule.begins(step) and not self.kind.keeps:
+            self._instances.pop((observation.call, observation.phase), None)
+        instance = self._instance(observation)
+        if not self.kind.multi_step:
+            return instance.compute(*needed, **self._given)
+        instance.update(*needed, **self._given)
+        return instance.compute() if self.schedule.due(step) else None
+
+    def _instance(self, observation: Observation) -> Any:
+        key = (observation.call, observation.phase)
+        if key not in self._instances:
+            self._instances[key] = self.configured.instance()
+        return self._instances[key]
+
+    def _check_fresh(self, observation: Observation) -> None:
+        for source in self._earlier:
+            if observation.is_stale(source):
+                raise NoValueError(f"{source} was overwritten in place before it could be read")
+
+    def _slot(self, call: int, phase: str, form: Form) -> int:
+        key = (call, phase, form)
+        number = self._slots.get(key)
+        if number is None:
+            number = self._slots[key] = self._writer.number(Slot(self.path, self.name, call, phase, form), self.rank)
+        return number
+
+    def _fail(self, observation: Observation, reason: str, put: Put, about: str = "") -> None:
+        where = f" of {shown(self.path)!r}" if self.path else ""
+        self._writer.note(self.path, self.name, reason)
+        put(self._slot(observation.call, observation.phase, SCALAR), float("nan"), 0.0)
+        self._writer.warn(
+            about or self.name, f"the metric {self.name}{where} has no value: {reason}; the training goes on"
+        )
+
+    def _stop(self, observation: Observation, error: Exception, put: Put) -> None:
+        self.is_stopped = True
+        self._instances.clear()
+        log.debug("the metric %s failed", self.name, exc_info=error)
+        self._fail(observation, f"{type(error).__name__}: {_line(error)}; it is not measured here any more", put)
+
+
+def measure(metrics: Sequence[ModuleMetric], observation: Observation, step: int) -> None:
+    """Measure a call so that what is built is no part of the training's graph, nor of its autocast."""
+    grad_mode = torch.is_grad_enabled()
+    torch._C._set_grad_enabled(False)
+    try:
+        if torch._C._is_any_autocast_enabled():
+            with torch.autocast(observation.device_type, enabled=False):
+                _measure(metrics, observation, step)
+        else:
+            _measure(metrics, observation, step)
+    finally:
+        torch._C._set_grad_enabled(grad_mode)
+
+
+def _measure(metrics: Sequence[ModuleMetric], observation: Observation, step: int) -> None:
+    for metric in metrics:
+        metric.measure(observation, step)
+
+
+def _line(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - an error of the user's class may fail to print
+        text = "(no message)"
+    return shown(text.strip().partition("\n")[0], 300)
