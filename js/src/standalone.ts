@@ -3,7 +3,7 @@
 import "../style/saved_page.css";
 import { el } from "./core/shared/dom";
 import { PAGE_ID, PAGE_VERSION, type SavedPage, SCRIPT_ID } from "./core/export/html";
-import { isObject } from "./core/shared/payload_checks";
+import { isObject } from "./core/shared/schema";
 import { KINDS } from "./standalone/kinds";
 import { Page } from "./standalone/page";
 

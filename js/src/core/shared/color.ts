@@ -2,7 +2,8 @@
 
 import { counted } from "./format";
 import type { Hierarchy } from "./hierarchy";
-import { toNumber, type Value } from "./payload";
+import { toNumber } from "./payload";
+import { type Value } from "./schema";
 import type { Store } from "./store";
 
 export interface Scale {
