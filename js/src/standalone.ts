@@ -10,7 +10,6 @@ import { Page } from "./standalone/page";
 const UNREADABLE = "This page is damaged: write it again with mk.save_html.";
 
 function start(): void {
-  // pages written by the kernel have no id there; the export menu finds the page's script by its id
   if (document.currentScript) document.currentScript.id = SCRIPT_ID;
   const page = readPage();
   const host = el("main", "mkg-page");

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, pairwise
@@ -14,7 +13,8 @@ from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.safe_files import write_whole
 from modulekg_widgets.engine.views.opening import data_edges, rows_of
 from modulekg_widgets.engine.views.payload import label
-from modulekg_widgets.engine.views.pictures.hierarchy import HEADER, WIDTH, layout, svg
+from modulekg_widgets.engine.views.pictures.hierarchy import svg
+from modulekg_widgets.engine.views.pictures.raster import file_png
 
 if TYPE_CHECKING:
     from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
@@ -40,39 +40,7 @@ def _svg(graph: ModelGraph) -> bytes:
 
 @formats.register("png")
 def _png(graph: ModelGraph) -> bytes:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.patches import FancyBboxPatch
-
-    boxes, arrows, height = layout(graph.payload, graph._opened())
-    figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=144)
-    FigureCanvasAgg(figure)
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, WIDTH), ylim=(height, 0))
-    axes.axis("off")
-    for box in boxes:
-        fill = "#f7f8fa" if box.kind == "frame" else "#ffffff"
-        style = f"round,pad=0,rounding_size={10 if box.kind == 'pill' else 4}"
-        axes.add_patch(
-            FancyBboxPatch((box.x, box.y), box.width, box.height, boxstyle=style, facecolor=fill, edgecolor="#c4cbd3")
-        )
-        middle = box.y + min(box.height, HEADER + 4) / 2
-        if box.kind == "pill":
-            axes.text(box.x + box.width / 2, box.y + box.height / 2, box.title, ha="center", va="center", fontsize=9)
-            continue
-        axes.plot([box.x + 2, box.x + 2], [box.y + 3, middle * 2 - box.y - 3], color=box.color, linewidth=3)
-        # matplotlib reads dollar signs as mathematics
-        axes.text(box.x + 12, middle, _literal(box.title), va="center", fontsize=9, parse_math=False)
-        axes.text(box.x + box.width - 10, middle, box.detail, ha="right", va="center", fontsize=9, color="#59636e")
-    for x, start, end in arrows:
-        axes.annotate("", (x, end), (x, start), arrowprops={"arrowstyle": "-|>", "color": "#8a929b", "linewidth": 0.8})
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png")
-    return buffer.getvalue()
-
-
-def _literal(text: str) -> str:
-    return "".join(c if c.isprintable() else "\ufffd" for c in text[:80])
+    return file_png(svg(graph.payload, graph._opened()))
 
 
 @formats.register("dot")
