@@ -1,4 +1,19 @@
-"""ModelGraph as a file: an interactive page, a picture, a Graphviz graph or the payload."""
+"""ModelGraph as a file, written by Python: what `graph.export` gives without a browser.
+
+The page's export menu (js/src/core/export/menu.ts) works without a kernel, as saved pages have none. What both offer
+under one name has one writer where it is the same thing, and is another thing where it has two:
+
+| format | `graph.export`, from the payload                | export menu, from the canvas           | one source      |
+|--------|-------------------------------------------------|----------------------------------------|-----------------|
+| .svg   | the static picture: a column of what is open    | what is on the screen, with its colors | palette.json    |
+| .png   | the same, drawn from that SVG (raster.py)       | the screen's own pixels                | –               |
+| .dot   | the whole folded hierarchy (engine/dot.py)      | what is on the screen, view and colors | –               |
+| .json  | the payload                                     | the payload                            | the payload     |
+| .html  | a page of any widgets, with all state (pages.py)| a page of this graph, as it is shown   | pages/page.html |
+
+The static pictures of all widgets are written by Python alone (engine/views/pictures), what a canvas shows by
+TypeScript alone.
+"""
 
 from __future__ import annotations
 
