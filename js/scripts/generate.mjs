@@ -1,4 +1,6 @@
-// Writes src/generated/ (the version, the layout worker and the script of saved pages as strings) and that script for Python.
+// Writes src/generated/ (the version, the colors, the frame of saved pages, the layout worker and the script of saved pages as strings) and that
+// script for Python.
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { bundle, bundlePage } from "./bundle.mjs";
 import { name, packageFolder, source, version, write } from "./files.mjs";
@@ -7,6 +9,13 @@ const generated = join(source, "generated");
 const constant = (key, value) => `export const ${key} = ${JSON.stringify(value)};\n`;
 
 write(join(generated, "version.ts"), constant("MODULE", name) + constant("VERSION", version));
+const palette = readFileSync(join(packageFolder, "engine", "palette.json"), "utf8").trim();
+write(
+  join(generated, "palette.ts"),
+  `// From modulekg_widgets/engine/palette.json.\nexport const PALETTE = ${palette} as const;\n`
+);
+const template = readFileSync(join(packageFolder, "widgets", "pages", "page.html"), "utf8");
+write(join(generated, "page_template.ts"), constant("PAGE_TEMPLATE", template));
 write(
   join(generated, "layout_worker_source.ts"),
   constant("LAYOUT_WORKER", await bundle(join(source, "core", "graph", "layout_worker.ts")))

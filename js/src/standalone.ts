@@ -3,14 +3,13 @@
 import "../style/saved_page.css";
 import { el } from "./core/shared/dom";
 import { PAGE_ID, PAGE_VERSION, type SavedPage, SCRIPT_ID } from "./core/export/html";
-import { isObject } from "./core/shared/payload_checks";
+import { isObject } from "./core/shared/schema";
 import { KINDS } from "./standalone/kinds";
 import { Page } from "./standalone/page";
 
 const UNREADABLE = "This page is damaged: write it again with mk.save_html.";
 
 function start(): void {
-  // pages written by the kernel have no id there; the export menu finds the page's script by its id
   if (document.currentScript) document.currentScript.id = SCRIPT_ID;
   const page = readPage();
   const host = el("main", "mkg-page");

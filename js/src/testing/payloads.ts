@@ -3,7 +3,8 @@
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { type Comparison, type FoldRecord, type ModelPayload, readPayload, type Scalar } from "../core/shared/payload";
+import { type Comparison, type FoldRecord, type ModelPayload, readPayload } from "../core/shared/payload";
+import { type Scalar } from "../core/shared/schema";
 import type { FlowPayload } from "../core/shared/payload_flow";
 
 /** A golden payload by the name of its file; `change` works on a copy of its own. */

@@ -4,7 +4,8 @@ import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Hierarchy } from "../core/shared/hierarchy";
-import { type ModelPayload, readPayload, type Scalar, type Tensor, type Value } from "../core/shared/payload";
+import { type ModelPayload, readPayload, type Tensor } from "../core/shared/payload";
+import { type Scalar, type Value } from "../core/shared/schema";
 import { type GraphState, Store } from "../core/shared/store";
 
 export interface Sample {

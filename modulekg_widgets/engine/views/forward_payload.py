@@ -9,8 +9,8 @@ from modulekg_widgets.engine.playback.feature_maps import Maps
 from modulekg_widgets.engine.playback.player import Playback
 from modulekg_widgets.engine.playback.summaries import Layout, Statistics, Top
 from modulekg_widgets.engine.views.payload import number, text
+from modulekg_widgets.engine.views.schema import FORWARD
 
-SCHEMA_VERSION = 1
 _DIGITS = 5  # of figures that are only looked at
 
 
@@ -31,19 +31,19 @@ def forward_payload(played: Playback, run: int) -> dict[str, Any]:
         columns["batch_dim"].append(step.batch_dim)
         columns["statistics"].append(_statistics(step.statistics))
         columns["top"].append(top_entries(step.top))
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "kind": "forward_player",
-        "run": run,
-        "title": text(played.title),
-        "modules": [list(entry) for entry in modules.entries],
-        "shapes": [[[name, list(sizes), dtype] for name, sizes, dtype in shape] for shape in shapes.entries],
-        "steps": columns,
-        "raised": [[step.index, text(step.error)] for step in played.steps if step.error is not None],
-        "error": None if played.error is None else text(played.error),
-        "failed": played.failed,
-        "dropped": played.dropped,
-    }
+    return FORWARD.payload(
+        {
+            "run": run,
+            "title": text(played.title),
+            "modules": [list(entry) for entry in modules.entries],
+            "shapes": [[[name, list(sizes), dtype] for name, sizes, dtype in shape] for shape in shapes.entries],
+            "steps": columns,
+            "raised": [[step.index, text(step.error)] for step in played.steps if step.error is not None],
+            "error": None if played.error is None else text(played.error),
+            "failed": played.failed,
+            "dropped": played.dropped,
+        }
+    )
 
 
 def maps_message(maps: Maps, largest: Top | None, sample: int) -> tuple[dict[str, Any], list[bytes]]:

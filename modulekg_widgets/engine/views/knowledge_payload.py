@@ -10,8 +10,8 @@ from modulekg_widgets.engine.knowledge.contents import Contents, JobNode
 from modulekg_widgets.engine.knowledge.records import ModuleNode
 from modulekg_widgets.engine.views.knowledge_findings import Findings, Fit, TypeLevel
 from modulekg_widgets.engine.views.payload import number, text
+from modulekg_widgets.engine.views.schema import KNOWLEDGE
 
-SCHEMA_VERSION = 1
 _DIGITS = 5  # of figures that are only looked at
 _ABSENT = -1  # in columns of positions: there is none
 
@@ -21,21 +21,21 @@ def knowledge_payload(contents: Contents, findings: Findings) -> dict[str, Any]:
     place = {key: index for index, key in enumerate(contents.modules)}
     families = _Table()
     models = _models(contents, place, findings, families)
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "kind": "knowledge",
-        "title": _counted(len(contents.models), "model"),
-        **_entities(contents, place, findings),
-        "models": models,
-        "families": [text(name) for name in families.keys],
-        "communities": {"modularity": _short(findings.modularity), "count": findings.community_count},
-        "types": [_types(level, place) for level in findings.types],
-        "overlap": _overlap(contents, findings),
-        "fit": _fit(findings.fit),
-        "jobs": _jobs(contents),
-        "datasets": _named(contents.datasets),
-        "users": _named(contents.users),
-    }
+    return KNOWLEDGE.payload(
+        {
+            "title": _counted(len(contents.models), "model"),
+            **_entities(contents, place, findings),
+            "models": models,
+            "families": [text(name) for name in families.keys],
+            "communities": {"modularity": _short(findings.modularity), "count": findings.community_count},
+            "types": [_types(level, place) for level in findings.types],
+            "overlap": _overlap(contents, findings),
+            "fit": _fit(findings.fit),
+            "jobs": _jobs(contents),
+            "datasets": _named(contents.datasets),
+            "users": _named(contents.users),
+        }
+    )
 
 
 def selectable(payload: Mapping[str, Any]) -> set[str]:

@@ -7,32 +7,31 @@ from typing import TYPE_CHECKING, Any
 
 from modulekg_widgets.engine.axes.names import short_name
 from modulekg_widgets.engine.views.payload import number, text
+from modulekg_widgets.engine.views.schema import MASKS
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.axis import Axis
     from modulekg_widgets.engine.pruning.plan.draft import AxisMasks, Report
     from modulekg_widgets.engine.pruning.plan.size_terms import TensorSize
 
-SCHEMA_VERSION = 1
-
 
 def mask_payload(masks: AxisMasks, title: str, importances: Iterable[str], generation: int) -> dict[str, Any]:
     """The payload of an editor, whose model was traced `generation` times (js/src/core/masks/payload.ts reads it)."""
     modules = {path: place for place, path in enumerate(masks.graph.modules)}
     terms = masks.size_terms
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "kind": "mask_editor",
-        "title": text(title),
-        "axes": _axes(masks),
-        "modules": [text(path) for path in modules],
-        "terms": list(terms.terms),
-        "tensors": [_tensor(tensor, modules) for tensor in terms.tensors],
-        "flops": [[number(cost.factor), list(cost.terms)] for cost in terms.flops],
-        "approximate": not terms.is_exact,
-        "importances": [text(name) for name in importances],
-        "generation": generation,
-    }
+    return MASKS.payload(
+        {
+            "title": text(title),
+            "axes": _axes(masks),
+            "modules": [text(path) for path in modules],
+            "terms": list(terms.terms),
+            "tensors": [_tensor(tensor, modules) for tensor in terms.tensors],
+            "flops": [[number(cost.factor), list(cost.terms)] for cost in terms.flops],
+            "approximate": not terms.is_exact,
+            "importances": [text(name) for name in importances],
+            "generation": generation,
+        }
+    )
 
 
 def _axes(masks: AxisMasks) -> dict[str, Any]:

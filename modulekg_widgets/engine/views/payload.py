@@ -15,8 +15,8 @@ from modulekg_widgets.engine.identity.hierarchy import Hierarchy, class_name, no
 from modulekg_widgets.engine.identity.hyperparameters import hyperparameters
 from modulekg_widgets.engine.identity.source import source_of
 from modulekg_widgets.engine.identity.tensors import OwnTensor, is_uninitialised, own_tensors, shape_of
+from modulekg_widgets.engine.views.schema import MODEL
 
-SCHEMA_VERSION = 2
 _LARGEST_EXACT = 2**53  # beyond it a JavaScript number loses digits
 
 MOST_STAGES = 8  # children of the root that stay apart when only their sizes differ: a reader looks for layer4
@@ -55,29 +55,31 @@ def model_payload(
     """
     if difference is not None:
         status = difference.left_status
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "kind": "model",
-        "title": text(hierarchy.root.class_name),
-        **_structure(hierarchy),
-        "columns": {
-            "params": [number(v) for v in hierarchy.sizes.params],
-            "own_params": [number(v) for v in hierarchy.sizes.own_params],
-            "bytes": [number(v) for v in hierarchy.sizes.bytes],
-        },
-        "column_info": COLUMN_INFO,
-        "folds": [[run.members[0], len(run.members), run.kind, text(run.label)] for run in _folds(hierarchy, status)],
-        "links": [[link.parent, text(link.name), link.target, link.kind] for link in hierarchy.walk.links()],
-        "tied": list(_tied(hierarchy)),
-        "marks": _marks(hierarchy),
-        # what a forward pass adds: see dataflow_payload.py
-        "edges": [],
-        "traced": False,
-        "error": None,
-        "flow": None,
-        "axes": None,
-        "compare": None if difference is None else _comparison(difference),
-    }
+    return MODEL.payload(
+        {
+            "title": text(hierarchy.root.class_name),
+            **_structure(hierarchy),
+            "columns": {
+                "params": [number(v) for v in hierarchy.sizes.params],
+                "own_params": [number(v) for v in hierarchy.sizes.own_params],
+                "bytes": [number(v) for v in hierarchy.sizes.bytes],
+            },
+            "column_info": COLUMN_INFO,
+            "folds": [
+                [run.members[0], len(run.members), run.kind, text(run.label)] for run in _folds(hierarchy, status)
+            ],
+            "links": [[link.parent, text(link.name), link.target, link.kind] for link in hierarchy.walk.links()],
+            "tied": list(_tied(hierarchy)),
+            "marks": _marks(hierarchy),
+            # what a forward pass adds: see dataflow_payload.py
+            "edges": [],
+            "traced": False,
+            "error": None,
+            "flow": None,
+            "axes": None,
+            "compare": None if difference is None else _comparison(difference),
+        }
+    )
 
 
 def class_of(payload: dict[str, Any], node: int) -> str:

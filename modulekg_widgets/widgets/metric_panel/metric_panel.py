@@ -18,6 +18,7 @@ from modulekg_widgets.engine.views.metric_reader import Updates
 from modulekg_widgets.engine.views.metric_update import MOST_POINTS, parts
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.engine.views.pictures.metrics import Shown, svg
+from modulekg_widgets.engine.views.schema import METRICS
 from modulekg_widgets.widgets.metric_panel.links import Coloring
 from modulekg_widgets.widgets.metric_panel.stream import MetricStream
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
@@ -26,7 +27,6 @@ from modulekg_widgets.widgets.workbench.linking import join
 if TYPE_CHECKING:
     from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
 
-SCHEMA_VERSION = 1
 VIEWS = ("lines", "heatmap", "histogram")
 SHOWN_PHASES = (*PHASES, "both")
 KEYWORDS = ("metric", "modules", "selected", "view", "window", "log_scale", "paused", "phase")
@@ -81,12 +81,9 @@ class MetricPanel(ModuleKGWidget):
         self._stream = MetricStream(self._runs, self._send_update, self._looked)
         weakref.finalize(self, self._stream.stop)
         super().__init__(
-            payload={
-                "schema_version": SCHEMA_VERSION,
-                "kind": "metric_panel",
-                "runs": _told_apart([text(run.name) for run in self._runs]),
-                "limit": MOST_POINTS,
-            },
+            payload=METRICS.payload(
+                {"runs": _told_apart([text(run.name) for run in self._runs]), "limit": MOST_POINTS}
+            ),
             metric=metric or "",
             modules=[modules] if isinstance(modules, str) else list(modules or ()),
             selected=selected,

@@ -1,20 +1,35 @@
-"""ModelGraph as a file: an interactive page, a picture, a Graphviz graph or the payload."""
+"""ModelGraph as a file, written by Python: what `graph.export` gives without a browser.
+
+The page's export menu (js/src/core/export/menu.ts) works without a kernel, as saved pages have none. What both offer
+under one name has one writer where it is the same thing, and is another thing where it has two:
+
+| format | `graph.export`, from the payload                | export menu, from the canvas           | one source      |
+|--------|-------------------------------------------------|----------------------------------------|-----------------|
+| .svg   | the static picture: a column of what is open    | what is on the screen, with its colors | palette.json    |
+| .png   | the same, drawn from that SVG (raster.py)       | the screen's own pixels                | –               |
+| .dot   | the whole folded hierarchy (engine/dot.py)      | what is on the screen, view and colors | –               |
+| .json  | the payload                                     | the payload                            | the payload     |
+| .html  | a page of any widgets, with all state (pages.py)| a page of this graph, as it is shown   | pages/page.html |
+
+The static pictures of all widgets are written by Python alone (engine/views/pictures), what a canvas shows by
+TypeScript alone.
+"""
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modulekg_widgets.engine.knowledge.exchange import quoted
+from modulekg_widgets.engine.dot import STYLE, Cluster, Edge, Node, digraph, quoted
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.safe_files import write_whole
 from modulekg_widgets.engine.views.opening import data_edges, rows_of
 from modulekg_widgets.engine.views.payload import label
-from modulekg_widgets.engine.views.pictures.hierarchy import HEADER, WIDTH, layout, svg
+from modulekg_widgets.engine.views.pictures.hierarchy import svg
+from modulekg_widgets.engine.views.pictures.raster import file_png
 
 if TYPE_CHECKING:
     from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
@@ -40,39 +55,7 @@ def _svg(graph: ModelGraph) -> bytes:
 
 @formats.register("png")
 def _png(graph: ModelGraph) -> bytes:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.patches import FancyBboxPatch
-
-    boxes, arrows, height = layout(graph.payload, graph._opened())
-    figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=144)
-    FigureCanvasAgg(figure)
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, WIDTH), ylim=(height, 0))
-    axes.axis("off")
-    for box in boxes:
-        fill = "#f7f8fa" if box.kind == "frame" else "#ffffff"
-        style = f"round,pad=0,rounding_size={10 if box.kind == 'pill' else 4}"
-        axes.add_patch(
-            FancyBboxPatch((box.x, box.y), box.width, box.height, boxstyle=style, facecolor=fill, edgecolor="#c4cbd3")
-        )
-        middle = box.y + min(box.height, HEADER + 4) / 2
-        if box.kind == "pill":
-            axes.text(box.x + box.width / 2, box.y + box.height / 2, box.title, ha="center", va="center", fontsize=9)
-            continue
-        axes.plot([box.x + 2, box.x + 2], [box.y + 3, middle * 2 - box.y - 3], color=box.color, linewidth=3)
-        # matplotlib reads dollar signs as mathematics
-        axes.text(box.x + 12, middle, _literal(box.title), va="center", fontsize=9, parse_math=False)
-        axes.text(box.x + box.width - 10, middle, box.detail, ha="right", va="center", fontsize=9, color="#59636e")
-    for x, start, end in arrows:
-        axes.annotate("", (x, end), (x, start), arrowprops={"arrowstyle": "-|>", "color": "#8a929b", "linewidth": 0.8})
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png")
-    return buffer.getvalue()
-
-
-def _literal(text: str) -> str:
-    return "".join(c if c.isprintable() else "\ufffd" for c in text[:80])
+    return file_png(svg(graph.payload, graph._opened()))
 
 
 @formats.register("dot")
@@ -80,40 +63,37 @@ def _dot(graph: ModelGraph) -> bytes:
     """The folded hierarchy: containers as clusters, with data edges, or an edge from each sibling to the next."""
     payload = graph.payload
     rows, folds = rows_of(payload), {fold[0]: fold[1] for fold in payload["folds"]}
-    lines = ["digraph model {", '  compound=true; node [shape=box, style=rounded, fontname="sans-serif"];']
-    waiting: list[int | None] = list(reversed(rows.get(0, [])))
     drawn: set[int] = set()
-    anchors: dict[int, int] = {}
-    while waiting:
-        node = waiting.pop()
-        if node is None:
-            lines.append("}")
-            continue
-        drawn.add(node)
-        if node in rows:
-            lines.append(f"subgraph cluster_{node} {{ label={quoted(label(payload, node, folds))};")
-            waiting.append(None)
-            waiting.extend(reversed(rows[node]))
-        else:
-            lines.append(f"  n{node} [label={quoted(label(payload, node, folds))}];")
-    for node in reversed(range(len(payload["nodes"]["name"]))):
-        anchors[node] = anchors[rows[node][0]] if rows.get(node) else node
-    if payload["traced"]:
-        lines += ["  input; output;", *_data_lines(data_edges(payload, drawn), anchors, rows)]
-        return "\n".join([*lines, "}", ""]).encode("utf-8", "backslashreplace")
-    for siblings in rows.values():
-        lines.extend(f"  n{anchors[a]} -> n{anchors[b]} [style=dashed];" for a, b in pairwise(siblings))
-    return "\n".join([*lines, "}", ""]).encode("utf-8", "backslashreplace")
+
+    def parts(inside: int) -> Iterator[Node | Cluster]:
+        for node in rows.get(inside, []):
+            drawn.add(node)
+            text = {"label": quoted(label(payload, node, folds))}
+            yield Cluster(f"cluster_{node}", text, parts(node)) if node in rows else Node(f"n{node}", text)
+
+    def edges() -> Iterator[Edge]:
+        anchors: dict[int, int] = {}
+        for node in reversed(range(len(payload["nodes"]["name"]))):
+            anchors[node] = anchors[rows[node][0]] if rows.get(node) else node
+        if payload["traced"]:
+            yield from _data_edges(data_edges(payload, drawn), anchors, rows)
+            return
+        for siblings in rows.values():
+            yield from ((f"n{anchors[a]}", f"n{anchors[b]}", {"style": "dashed"}) for a, b in pairwise(siblings))
+
+    ends = [Node("input"), Node("output")] if payload["traced"] else []
+    lines = digraph("model", chain(parts(0), ends), edges(), f"compound=true; {STYLE}")
+    return "".join(line + "\n" for line in lines).encode("utf-8", "backslashreplace")
 
 
-def _data_lines(
+def _data_edges(
     edges: Iterable[tuple[int, int, str]], anchors: dict[int, int], rows: dict[int, list[int]]
-) -> Iterator[str]:
+) -> Iterator[Edge]:
     """An edge of a cluster is drawn between nodes, and cut off at its border."""
     for source, target, shape in edges:
         ends = "input" if source < 0 else f"n{anchors[source]}", "output" if target < 0 else f"n{anchors[target]}"
-        cuts = [f"{key}=cluster_{node}" for key, node in (("ltail", source), ("lhead", target)) if node in rows]
-        yield f"  {ends[0]} -> {ends[1]} [{', '.join([f'label={quoted(shape)}', *cuts])}];"
+        cuts = {key: f"cluster_{node}" for key, node in (("ltail", source), ("lhead", target)) if node in rows}
+        yield *ends, {"label": quoted(shape), **cuts}
 
 
 @formats.register("html")

@@ -10,6 +10,7 @@ from typing import Any
 
 from ipycytoscape import CytoscapeWidget
 
+from modulekg_widgets.engine.palette import PAGE
 from modulekg_widgets.engine.views.opening import as_drawn, data_edges, rows_of
 from modulekg_widgets.engine.views.payload import label
 
@@ -62,29 +63,29 @@ _STYLE: list[dict[str, Any]] = [
             "width": "label",
             "height": 26,
             "padding": "6px",
-            "background-color": "#ffffff",
-            "border-color": "#8a929b",
+            "background-color": PAGE.surface,
+            "border-color": PAGE.line,
             "border-width": 1,
-            "color": "#1f2328",
+            "color": PAGE.text,
             "font-size": 12,
             "text-valign": "center",
         },
     },
-    {"selector": ":parent", "style": {"text-valign": "top", "background-color": "#f3f5f7"}},
+    {"selector": ":parent", "style": {"text-valign": "top", "background-color": PAGE.behind}},
     {
         "selector": "edge",
         "style": {
             "width": 1,
-            "line-color": "#8a929b",
+            "line-color": PAGE.line,
             "line-style": "dashed",
             "curve-style": "bezier",
             "target-arrow-shape": "triangle",
-            "target-arrow-color": "#8a929b",
+            "target-arrow-color": PAGE.line,
         },
     },
     {
         "selector": "edge.data",
         "style": {"line-style": "solid", "label": "data(label)", "font-size": 9, "text-background-opacity": 1,
-                  "text-background-color": "#ffffff"},
+                  "text-background-color": PAGE.surface},
     },
 ]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
@@ -47,23 +48,17 @@ def page_of(widget: DOMWidget) -> bytes:
     data = page_data(widget)
     code = _script()
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
-    policy = (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data: blob:; "
-        "worker-src blob:; base-uri 'none'; form-action 'none'"
-    )
-    page = [
-        "<!doctype html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        '<meta name="generator" content="modulekg-widgets">',
-        f'<title>{clean(_title(data))}</title></head><body class="mkg-saved">',
-        "<noscript>This page is drawn with JavaScript: allow it for this file.</noscript>",
-        f'<script type="application/json" id="mkg-page">{_embedded(data)}</script>',
-        f"<script>{code}</script>",
-        "</body></html>",
-    ]
-    return "\n".join(page).encode("utf-8", "backslashreplace")
+    parts = {
+        "source": f"sha256-{digest}",  # admits the script and nothing else that a name could bring in
+        "title": clean(_title(data)),
+        "id": "mkg-page",
+        "data": _embedded(data),
+        "attributes": "",
+        "code": code,
+    }
+    template = (files(__package__) / "page.html").read_text("utf-8")  # js/src/core/export/html.ts fills the same one
+    page = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
+    return page.encode("utf-8", "backslashreplace")
 
 
 def page_data(widget: DOMWidget) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ipywidgets import Accordion, Box, Output, Stack, Tab, VBox, Widget
 from ipywidgets.widgets.widget import _instances
 
+from modulekg_widgets.engine.palette import PAGE
 from modulekg_widgets.engine.views.pictures.hierarchy import clean
 from modulekg_widgets.engine.views.pictures.raster import saved_pictures
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 VIEW_TYPE = "application/vnd.jupyter.widget-view+json"
 WIDEST = 1200  # pixels of a row of pictures; the next one stands below
 LARGEST = 90_000  # characters; what comes after is counted only
-GAP, TITLE, INK = 12, 24, "#1f2328"
+GAP, TITLE, INK = 12, 24, PAGE.text
 _COLUMNS = (VBox, Tab, Accordion, Stack)
 _CAPTURED = "_mkg_captured"  # on an Output: the run that wrote to it, and what that has shown there
 
@@ -154,7 +155,7 @@ def _joined(name: str, parts: list[tuple[str, Picture]], widest: float) -> Pictu
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{across:g}" height="{bottom:g}"'
         f' viewBox="0 0 {across:g} {bottom:g}" font-family="system-ui, sans-serif" font-size="12" role="img">'
     )
-    ground = f'<rect width="{across:g}" height="{bottom:g}" fill="#ffffff"/>'
+    ground = f'<rect width="{across:g}" height="{bottom:g}" fill="{PAGE.surface}"/>'
     title = f"<title>{clean(f'{name} of {len(parts)}')}</title>"
     return Picture("\n".join([head, title, ground, *lines, "</svg>"]), across, bottom)
 

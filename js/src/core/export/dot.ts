@@ -1,5 +1,6 @@
 // The picture as a Graphviz graph; containers become clusters.
 
+import { PALETTE } from "../../generated/palette";
 import { inkOn } from "../shared/color";
 import { hoverText, printable, Scene, SceneNode } from "./scene";
 
@@ -16,6 +17,8 @@ export function quoted(text: string): string {
   return `"${escaped}"`;
 }
 
+const { page } = PALETTE;
+
 interface Box {
   readonly node: SceneNode;
   readonly name: string;
@@ -30,8 +33,8 @@ export function sceneToDot(scene: Scene, title: string): string {
   const lines = [
     `digraph ${quoted(title)} {`,
     "  compound=true; rankdir=TB;",
-    '  node [shape=box, style="rounded,filled", fillcolor="#ffffff", color="#8d96a0", fontname="sans-serif", fontsize=11];',
-    '  edge [color="#7a828c"];',
+    `  node [shape=box, style="rounded,filled", fillcolor="${page.surface}", color="${page.line}", fontname="sans-serif", fontsize=11];`,
+    `  edge [color="${page.line}"];`,
     ...body(inside)
   ];
   for (const edge of scene.edges) {
@@ -53,7 +56,7 @@ function body(inside: ReadonlyMap<Box | undefined, readonly Box[]>): string[] {
     else {
       lines.push(
         `  subgraph "cluster_${next.name}" {`,
-        `  label=${quoted([next.node.label, next.node.sublabel].filter(Boolean).join(" · "))}; style=rounded; color="#b6bec8"; fontname="sans-serif"; fontsize=11;`,
+        `  label=${quoted([next.node.label, next.node.sublabel].filter(Boolean).join(" · "))}; style=rounded; color="${page.border}"; fontname="sans-serif"; fontsize=11;`,
         `  ${next.name} [shape=point, style=invis];` // edges of a cluster need a node to hold on to
       );
       waiting.push("  }", ...[...(inside.get(next) ?? [])].reverse());

@@ -3,7 +3,6 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { foreignParts, hostileTexts, press, smallNet, storeOf } from "../../testing/sample";
 import { quoted, sceneToDot } from "./dot";
 import { graphPage, jsonForScript, PAGE_ID, PAGE_VERSION, standaloneHtml } from "./html";
-import { payloadToJson } from "./json";
 import { ExportMenu, type Picture } from "./menu";
 import { fileName, printable, type Scene, type SceneNode } from "./scene";
 import { sceneToSvg } from "./svg";
@@ -172,8 +171,6 @@ describe("html", () => {
   });
 });
 
-it("json is the payload", () => expect(JSON.parse(payloadToJson(smallNet().payload))).toEqual(smallNet().payload));
-
 it.each([
   ["ResNet", "ResNet.svg"],
   ["../../etc/passwd", "etc_passwd.svg"],
@@ -230,12 +227,22 @@ describe("menu", () => {
     expect(host.childElementCount).toBe(0);
   });
 
+  it("saves the payload itself as JSON", async () => {
+    const menu = new ExportMenu(host, smallNet(), storeOf(), { graph: () => picture });
+    await choose("json");
+    const reader = new FileReader();
+    reader.readAsText(saved[0].blob);
+    await vi.waitUntil(() => reader.result !== null);
+    expect(JSON.parse(String(reader.result))).toEqual(smallNet().payload);
+    menu.dispose();
+  });
+
   it("says so when there is no picture, or when it fails", async () => {
     const store = storeOf();
-    let graph: Picture | undefined;
-    const menu = new ExportMenu(host, smallNet(), store, { graph: () => graph });
+    const shown: { graph?: Picture } = {};
+    const menu = new ExportMenu(host, smallNet(), store, { graph: () => shown.graph });
     await choose("svg", () => store.get("notice").includes("not drawn yet"));
-    graph = { ...picture, exportPng: () => Promise.reject(new Error("<img src=x>")) };
+    shown.graph = { ...picture, exportPng: () => Promise.reject(new Error("<img src=x>")) };
     await choose("png", () => store.get("notice") === "The PNG file could not be made.");
     expect(saved).toEqual([]);
     menu.dispose();

@@ -1,12 +1,14 @@
 // A page that opens without a network, a kernel or a server: the widgets as data, and one script that shows them.
 
+import { PAGE_TEMPLATE } from "../../generated/page_template";
 import type { ModelPayload } from "../shared/payload";
 import type { Store } from "../shared/store";
 import { printable } from "./scene";
 import { xml } from "./svg";
 
-/** Ids that the page's script looks for. */
+/** The element with the data of the page, whoever wrote it. */
 export const PAGE_ID = "mkg-page";
+/** What the page's script calls its element, so that the export menu finds it. */
 export const SCRIPT_ID = "mkg-script";
 export const PAGE_VERSION = 1;
 
@@ -62,32 +64,15 @@ export function graphPage(payload: ModelPayload, store: Store): SavedPage {
 }
 
 export function standaloneHtml(title: string, page: SavedPage, script: string, nonce: string): string {
-  // the nonce admits our one script and nothing that a name could smuggle in; the layout worker is a blob
-  const policy = [
-    "default-src 'none'",
-    `script-src 'nonce-${nonce}'`,
-    "style-src 'unsafe-inline'",
-    "worker-src blob:",
-    "img-src blob: data:",
-    "base-uri 'none'",
-    "form-action 'none'"
-  ].join("; ");
-  return `<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="${policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="generator" content="modulekg-widgets">
-<title>${xml(printable(title))}</title>
-</head>
-<body class="mkg-saved">
-<noscript>This page is drawn with JavaScript: allow it for this file.</noscript>
-<script type="application/json" id="${PAGE_ID}">${jsonForScript(page)}</script>
-<script id="${SCRIPT_ID}" nonce="${nonce}">${scriptText(script)}</script>
-</body>
-</html>
-`;
+  const parts = new Map([
+    ["source", `nonce-${nonce}`], // admits our one script and nothing that a name could smuggle in
+    ["title", xml(printable(title))],
+    ["id", PAGE_ID],
+    ["data", jsonForScript(page)],
+    ["attributes", ` nonce="${nonce}"`],
+    ["code", scriptText(script)]
+  ]);
+  return PAGE_TEMPLATE.replace(/\{\{(\w+)\}\}/g, (_, name: string) => parts.get(name) ?? "");
 }
 
 /** JSON that cannot end, or open a comment in, the script element it stands in. */

@@ -6,13 +6,13 @@ import { icon } from "../shared/icons";
 import type { Store } from "../shared/store";
 import { sceneToDot } from "./dot";
 import { graphPage, newNonce, SCRIPT_ID, standaloneHtml } from "./html";
-import { payloadToJson } from "./json";
-import { type Bitmap, toPng } from "./png";
 import { fileName, Scene } from "./scene";
 import { sceneToSvg } from "./svg";
 
-export interface Picture extends Bitmap {
+/** The graph on the canvas. */
+export interface Picture {
   scene(): Scene;
+  exportPng(): Promise<Blob>;
 }
 
 export interface PictureSource {
@@ -126,11 +126,11 @@ export class ExportMenu {
 
   private async make(format: Format): Promise<Blob | undefined> {
     const { payload } = this.h;
-    if (format === "json") return textBlob(payloadToJson(payload), "application/json");
+    if (format === "json") return textBlob(`${JSON.stringify(payload)}\n`, "application/json");
     if (format === "html") return this.makeHtml();
     const picture = this.source.graph();
     if (!picture) return undefined;
-    if (format === "png") return toPng(picture);
+    if (format === "png") return new Blob([await picture.exportPng()], { type: "image/png" });
     if (format === "dot") return textBlob(sceneToDot(picture.scene(), payload.title), "text/vnd.graphviz");
     return textBlob(sceneToSvg(picture.scene(), payload.title), "image/svg+xml");
   }

@@ -31,7 +31,7 @@ export function hoverText(node: SceneNode): string {
 
 /** Control characters, lone surrogates and non-characters, which no XML can carry, become U+FFFD. */
 export function printable(text: string, keepNewlines = false): string {
-  const forbidden = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\ufffe\uffff]|[\ud800-\udfff]/gu;
+  const forbidden = /(?![\t\n\r])\p{Cc}|\p{Cs}|[\ufffe\uffff]/gu;
   const clean = text.replace(forbidden, "\ufffd");
   return keepNewlines ? clean : clean.replace(/[\t\n\r]/g, "\ufffd");
 }

@@ -1,5 +1,6 @@
 // The picture as SVG: our own writer, every text escaped, nothing fetched from anywhere.
 
+import { PALETTE } from "../../generated/palette";
 import { inkOn } from "../shared/color";
 import { hoverText, printable, Scene, SceneEdge, SceneNode } from "./scene";
 
@@ -8,7 +9,7 @@ const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif";
 const LETTER = 5.4; // width of a letter of the small text, roughly
 const LINE = 14;
 const SEPARATOR = " · ";
-const CARD = "#ffffff";
+const { page } = PALETTE;
 
 const ENTITIES = new Map([
   ["&", "&amp;"],
@@ -34,8 +35,8 @@ export function sceneToSvg(scene: Scene, title: string): string {
       `viewBox="${box.x} ${box.y} ${box.width} ${box.height}" font-family="${FONT}" role="img">`,
     `<title>${xml(title)}</title>`,
     '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto-start-reverse">' +
-      '<path d="M0 0.5 L8 4 L0 7.5 z" fill="#7a828c"/></marker></defs>',
-    `<rect x="${box.x}" y="${box.y}" width="${box.width}" height="${box.height}" fill="${CARD}"/>`,
+      `<path d="M0 0.5 L8 4 L0 7.5 z" fill="${page.line}"/></marker></defs>`,
+    `<rect x="${box.x}" y="${box.y}" width="${box.width}" height="${box.height}" fill="${page.surface}"/>`,
     ...groups.map(drawGroup),
     ...edges,
     ...cards.map(drawCard),
@@ -70,16 +71,16 @@ function drawGroup(node: SceneNode): string {
   return (
     `<g><title>${xml(hoverText(node))}</title>` +
     `<rect x="${x}" y="${y}" width="${round(node.width)}" height="${round(node.height)}" rx="8" ` +
-    `fill="#f4f6f8" stroke="${node.color ?? "#b6bec8"}"/>` +
+    `fill="${page.frame}" stroke="${node.color ?? page.border}"/>` +
     clipped(x, y, node.width, 24, [groupLabel(x + 10, y + 16, node)]) +
     "</g>"
   );
 }
 
 function groupLabel(x: number, y: number, { label, sublabel }: SceneNode): string {
-  const after = sublabel ? `<tspan dx="8" font-size="10" fill="#5b646e">${xml(sublabel)}</tspan>` : "";
+  const after = sublabel ? `<tspan dx="8" font-size="10" fill="${page.muted}">${xml(sublabel)}</tspan>` : "";
   return (
-    `<text x="${round(x)}" y="${round(y)}" font-size="12" fill="#1b1f24" xml:space="preserve">` +
+    `<text x="${round(x)}" y="${round(y)}" font-size="12" fill="${page.text}" xml:space="preserve">` +
     `<tspan font-weight="600">${xml(label)}</tspan>${after}</text>`
   );
 }
@@ -87,8 +88,8 @@ function groupLabel(x: number, y: number, { label, sublabel }: SceneNode): strin
 function drawCard(node: SceneNode): string {
   const x = round(node.x - node.width / 2);
   const y = round(node.y - node.height / 2);
-  const fill = node.color ?? CARD;
-  const ink = node.color ? inkOn(node.color) : "#1b1f24";
+  const fill = node.color ?? page.surface;
+  const ink = node.color ? inkOn(node.color) : page.text;
   const radius = node.kind === "pseudo" ? round(node.height / 2) : 6;
   const below = wrapped(node);
   const first = node.y + 4 - (below.length * LINE) / 2;
@@ -98,11 +99,11 @@ function drawCard(node: SceneNode): string {
   below.forEach((line, i) => lines.push(text(at, first + (i + 1) * LINE, line, 10, ink, pill ? "middle" : "start")));
   const shadow =
     node.kind === "fold"
-      ? `<rect x="${round(x + 4)}" y="${round(y + 4)}" width="${round(node.width)}" height="${round(node.height)}" rx="6" fill="${fill}" stroke="#8d96a0"/>`
+      ? `<rect x="${round(x + 4)}" y="${round(y + 4)}" width="${round(node.width)}" height="${round(node.height)}" rx="6" fill="${fill}" stroke="${page.line}"/>`
       : "";
   return (
     `<g><title>${xml(hoverText(node))}</title>${shadow}` +
-    `<rect x="${x}" y="${y}" width="${round(node.width)}" height="${round(node.height)}" rx="${radius}" fill="${fill}" stroke="#8d96a0"/>` +
+    `<rect x="${x}" y="${y}" width="${round(node.width)}" height="${round(node.height)}" rx="${radius}" fill="${fill}" stroke="${page.line}"/>` +
     clipped(x, y, node.width, node.height, lines) +
     "</g>"
   );
@@ -147,10 +148,10 @@ function drawEdge(edge: SceneEdge, places: ReadonlyMap<string, SceneNode>): stri
   const target = places.get(edge.target);
   if (!source || !target) return "";
   const dashed = edge.kind === "order" ? ' stroke-dasharray="5 4"' : "";
-  const line = `<path d="${route(source, target)}" fill="none" stroke="#7a828c" stroke-width="1.3"${dashed} marker-end="url(#arrow)"/>`;
+  const line = `<path d="${route(source, target)}" fill="none" stroke="${page.line}" stroke-width="1.3"${dashed} marker-end="url(#arrow)"/>`;
   if (!edge.label) return line;
   const [x, y] = [(source.x + target.x) / 2 + 4, (source.y + target.y) / 2];
-  return line + text(x, y, edge.label, 9, "#5b646e", "start");
+  return line + text(x, y, edge.label, 9, page.muted, "start");
 }
 
 /** A smooth line between the sides of two boxes that face each other. */

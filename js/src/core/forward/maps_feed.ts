@@ -1,6 +1,6 @@
 // Pictures from the kernel: one question at a time, the latest wish wins, and pages that came are kept for a while.
 
-import { type Fields, isArrayOf, isCount, isObject, isString, tuple } from "../shared/payload_checks";
+import { type Fields, isArrayOf, isCount, isObject, isString, tuple } from "../shared/schema";
 import { isTop, type Num, type Top } from "./payload";
 
 /** Which pictures are wanted. */
@@ -119,7 +119,7 @@ function readAnswer(content: Fields, buffers: unknown): Answer | null {
   return { page: { ...(maps as unknown as MapPage), pixels } };
 }
 
-const isNum = (value: unknown): boolean => typeof value === "number" || typeof value === "string";
+const isNum = (value: unknown) => typeof value === "number" || typeof value === "string";
 
 function isPage(maps: Fields): boolean {
   const counts = [maps.width, maps.height, maps.first, maps.total, maps.item];

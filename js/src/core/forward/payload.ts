@@ -1,30 +1,80 @@
 // The steps of a forward pass as the kernel sent them, checked, with the questions that the views ask.
 
+import * as v from "valibot";
 import { shapeText } from "../shared/dataflow";
-import { OTHER_VERSION } from "../shared/payload";
 import {
-  below,
-  type Check,
-  column,
-  isArrayOf,
+  arrayOf,
+  checked,
+  count,
+  type Guarded,
+  is,
   isCount,
+  isCounts,
   isInteger,
-  isObject,
   isString,
   isValue,
-  need,
-  PayloadError,
-  tuple
-} from "../shared/payload_checks";
+  isWithin,
+  list,
+  oneOf,
+  orNull,
+  parts,
+  relations,
+  table,
+  text,
+  tuple,
+  type Value
+} from "../shared/schema";
 
 export const FORWARD_VERSION = 1;
 
-export type Num = number | string; // NaN and the infinities are text
-export type TensorShape = readonly [name: string, sizes: readonly number[], dtype: string];
-export type TopKind = "class" | "channel" | "element";
-export type Entry = readonly [index: readonly number[], value: Num, share: Num | null];
-export type Top = readonly [kind: TopKind, entries: readonly Entry[]];
-export type Figures = readonly [min: Num, max: Num, mean: Num, std: Num, zeros: Num, nonFinite: Num, count: Num];
+export type Num = Exclude<Value, null>; // NaN and the infinities are text
+const isNum = (value: unknown): value is Num => isValue(value) && value !== null;
+const isTensor = tuple(isString, isCounts, isString); // name, sizes, data type
+const isFigures = tuple(isNum, isNum, isNum, isNum, isNum, isNum, isNum);
+const isEntry = tuple(isCounts, isNum, orNull(isNum)); // index, value, share
+export const isTop = tuple(oneOf("class", "channel", "element"), arrayOf(isEntry));
+
+export type TensorShape = Guarded<typeof isTensor>;
+export type Entry = Guarded<typeof isEntry>;
+export type Top = Guarded<typeof isTop>;
+export type TopKind = Top[0];
+/** min, max, mean, std, zeros, not finite, count */
+export type Figures = Guarded<typeof isFigures>;
+
+const ForwardSchema = v.pipe(
+  parts({
+    schema_version: v.literal(FORWARD_VERSION),
+    kind: v.literal("forward_player"),
+    run: is(isInteger),
+    title: text,
+    error: v.nullable(text),
+    failed: v.nullable(count), // step
+    dropped: count,
+    modules: list(tuple(isString, isString)), // path, class
+    shapes: list(arrayOf(isTensor)),
+    steps: table({
+      module: list(isCount),
+      depth: list(isCount),
+      inputs: list(isCount), // places in shapes
+      outputs: list(isCount),
+      sources: list(arrayOf(isInteger)), // values
+      value: list(orNull(isInteger)),
+      batch_dim: list(isCount),
+      statistics: list(orNull(isFigures)),
+      top: list(orNull(isTop))
+    }),
+    raised: list(tuple(isCount, isString)) // step, text
+  }),
+  relations({
+    module: ({ steps, modules }) => isWithin(steps.module, modules.length),
+    inputs: ({ steps, shapes }) => isWithin(steps.inputs, shapes.length),
+    outputs: ({ steps, shapes }) => isWithin(steps.outputs, shapes.length),
+    raised: ({ steps, raised }) => raised.every(([step]) => step < steps.module.length),
+    failed: ({ steps, failed }) => failed === null || failed < steps.module.length
+  })
+);
+
+type ForwardPayload = v.InferOutput<typeof ForwardSchema>;
 
 /** One call of a module. */
 export interface Step {
@@ -42,32 +92,6 @@ export interface Step {
   readonly error: string | null;
 }
 
-interface Columns {
-  readonly module: readonly number[];
-  readonly depth: readonly number[];
-  readonly inputs: readonly number[];
-  readonly outputs: readonly number[];
-  readonly sources: readonly (readonly number[])[];
-  readonly value: readonly (number | null)[];
-  readonly batch_dim: readonly number[];
-  readonly statistics: readonly (Figures | null)[];
-  readonly top: readonly (Top | null)[];
-}
-
-const isNum: Check = value => isValue(value) && value !== null;
-const isTensor = tuple(isString, value => isArrayOf(value, isCount), isString);
-const orNull =
-  (check: Check): Check =>
-  value =>
-    value === null || check(value);
-const isFigures = tuple(isNum, isNum, isNum, isNum, isNum, isNum, isNum);
-const isEntry = tuple(value => isArrayOf(value, isCount), isNum, orNull(isNum));
-
-export const isTop = tuple(
-  value => value === "class" || value === "channel" || value === "element",
-  value => isArrayOf(value, isEntry)
-);
-
 /** A number of the payload; those that JSON lacks come as text. */
 export function toNum(value: Num): number {
   return typeof value === "number" ? value : Number(value);
@@ -80,9 +104,9 @@ export class Forward {
   readonly error: string | null;
   readonly failed: number | null;
   readonly dropped: number;
-  private readonly modules: readonly (readonly [path: string, className: string])[];
-  private readonly shapes: readonly (readonly TensorShape[])[];
-  private readonly columns: Columns;
+  private readonly modules: ForwardPayload["modules"];
+  private readonly shapes: ForwardPayload["shapes"];
+  private readonly columns: ForwardPayload["steps"];
   private readonly raised: ReadonlyMap<number, string>;
   private readonly firsts = new Map<string, number>();
   private readonly given = new Set<number>(); // values that are some step's output
@@ -91,35 +115,17 @@ export class Forward {
 
   /** Raises a PayloadError for a payload of another version or with damaged parts. */
   constructor(raw: unknown) {
-    if (!isObject(raw) || raw.schema_version !== FORWARD_VERSION || raw.kind !== "forward_player")
-      throw new PayloadError(OTHER_VERSION);
-    const { modules, shapes, steps, raised, title, error, failed, dropped, run } = raw;
-    need(isArrayOf(modules, tuple(isString, isString)), "modules");
-    need(
-      isArrayOf(shapes, shape => isArrayOf(shape, isTensor)),
-      "shapes"
-    );
-    need(isObject(steps) && Array.isArray(steps.module), "steps");
-    this.size = (steps.module as unknown[]).length;
-    column(steps, "module", this.size, below(modules.length));
-    for (const name of ["inputs", "outputs"]) column(steps, name, this.size, below(shapes.length));
-    for (const name of ["depth", "batch_dim"]) column(steps, name, this.size, isCount);
-    column(steps, "sources", this.size, value => isArrayOf(value, isInteger));
-    column(steps, "value", this.size, orNull(isInteger));
-    column(steps, "statistics", this.size, orNull(isFigures));
-    column(steps, "top", this.size, orNull(isTop));
-    need(isArrayOf(raised, tuple(below(this.size), isString)), "raised");
-    need(isString(title) && orNull(isString)(error) && isCount(dropped) && isInteger(run), "title");
-    need(orNull(below(this.size))(failed), "failed");
-    this.modules = modules as unknown as Forward["modules"];
-    this.shapes = shapes as unknown as Forward["shapes"];
-    this.columns = steps as unknown as Columns;
-    this.raised = new Map(raised as [number, string][]);
-    this.title = title as string;
-    this.error = error as string | null;
-    this.failed = failed as number | null;
-    this.dropped = dropped as number;
-    this.run = run as number;
+    const payload = checked(ForwardSchema, raw);
+    this.size = payload.steps.module.length;
+    this.run = payload.run;
+    this.title = payload.title;
+    this.error = payload.error;
+    this.failed = payload.failed;
+    this.dropped = payload.dropped;
+    this.modules = payload.modules;
+    this.shapes = payload.shapes;
+    this.columns = payload.steps;
+    this.raised = new Map(payload.raised);
     const { module, value, depth } = this.columns;
     const open: number[] = [];
     this.parents = Int32Array.from(depth, (level, at) => {

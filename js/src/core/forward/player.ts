@@ -3,7 +3,7 @@
 import "../../../style/forward_player.css";
 import "../../../style/forward_details.css";
 import { Disposers, el, keepKeys, listen } from "../shared/dom";
-import { PayloadError } from "../shared/payload_checks";
+import { PayloadError } from "../shared/schema";
 import { DISCONNECTED } from "../shared/status";
 import { Clock, togglePlaying } from "./clock";
 import { Controls } from "./controls";

@@ -2,7 +2,7 @@
 
 import { shortNumber } from "../shared/format";
 import type { Hierarchy } from "../shared/hierarchy";
-import type { Scalar } from "../shared/payload";
+import type { Scalar } from "../shared/schema";
 
 export interface CardText {
   title: string; // class

@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 import { compared, resnet } from "../../testing/payloads";
 import { hostileNet, hostileTexts, wideNet } from "../../testing/sample";
 import { createModelGraph, type ModelGraph } from "./model_graph";
-import { OTHER_VERSION } from "../shared/payload";
+import { OTHER_VERSION } from "../shared/schema";
 import { type GraphState, Store } from "../shared/store";
 
 let mounted: ModelGraph | undefined;

@@ -1,6 +1,7 @@
 // Colors of the theme, the hue of each family of modules, and the style sheet of the canvas.
 
 import type { StylesheetStyle } from "cytoscape";
+import { PALETTE } from "../../generated/palette";
 import { canvasContext } from "./cards";
 import { contrast } from "../shared/color";
 import type { Status } from "../shared/payload";
@@ -20,14 +21,13 @@ export interface Theme {
   quiet(ground: string): string; // muted text that can be read on that ground
 }
 
-const FALLBACK = { surface: "#ffffff", text: "#1f2328", muted: "#59636e", border: "#c4cbd3", accent: "#0969da" };
 const READABLE = 4.5;
-type Token = keyof typeof FALLBACK;
+type Token = "surface" | "text" | "muted" | "border" | "accent";
 
 /** What the CSS variables of `element` say now; graph.css maps JupyterLab's onto them. */
 export function readTheme(element: HTMLElement): Theme {
   const style = getComputedStyle(element);
-  const read = (token: Token) => normalised(style.getPropertyValue(`--mkg-${token}`), FALLBACK[token]);
+  const read = (token: Token) => normalised(style.getPropertyValue(`--mkg-${token}`), PALETTE.page[token]);
   const surface = opaque(read("surface"), "#ffffff");
   const text = opaque(read("text"), surface);
   const dark = brightness(surface) < brightness(text);
@@ -54,8 +54,7 @@ export function readTheme(element: HTMLElement): Theme {
   };
 }
 
-/** Vermillion, from the same set as the families below. */
-export const AXIS = "#d55e00";
+export const AXIS = PALETTE.axis;
 
 type Rgba = [number, number, number, number];
 
@@ -112,36 +111,23 @@ function brightness(color: string): number {
   return 0.3 * red + 0.59 * green + 0.11 * blue;
 }
 
-// Okabe and Ito's set: told apart by every kind of color vision.
-const FAMILIES: [RegExp, string][] = [
-  [/conv/i, "#0072b2"],
-  [/norm/i, "#009e73"],
-  [/attention/i, "#d55e00"],
-  [/linear|bilinear|addmm|\bmm\b|bmm/i, "#cc79a7"],
-  [/pool/i, "#56b4e9"],
-  [/embedding/i, "#8b7a00"],
-  [/relu|gelu|silu|mish|elu|swish|sigmoid|tanh|softmax|softplus|hardtanh|activation/i, "#e69f00"],
-  [/lstm|gru|rnn/i, "#7a5195"],
-  [/dropout|identity|stochasticdepth|flatten|permute/i, "#9aa3ad"]
-];
-const OTHER_LEAF = "#7a828c";
-const CONTAINER = "#5b6b8c";
+const FAMILIES = PALETTE.families.map(([pattern, color]) => [new RegExp(pattern, "i"), color] as const);
 
 /** The hue of a card's edge: what sort of module it is. The name always says it too. */
 export function familyColor(className: string, container: boolean): string {
   if (container && !/attention/i.test(className)) {
-    return CONTAINER; // "ConvBlock" is no convolution; attention is what its name says, whatever it holds
+    return PALETTE.container; // "ConvBlock" is no convolution; attention is what its name says, whatever it holds
   }
-  return FAMILIES.find(([pattern]) => pattern.test(className))?.[1] ?? OTHER_LEAF;
+  return FAMILIES.find(([pattern]) => pattern.test(className))?.[1] ?? PALETTE.other_family;
 }
 
 export const STATUS_STYLE: Readonly<Record<Status, { color: string; glyph: string; label: string }>> = {
-  same: { color: "#7a828c", glyph: "=", label: "same" },
-  renamed: { color: "#56b4e9", glyph: "Aa", label: "renamed" },
-  moved: { color: "#009e73", glyph: "⇄", label: "moved" },
-  changed: { color: "#e69f00", glyph: "≠", label: "changed" },
-  added: { color: "#0072b2", glyph: "+", label: "added" },
-  removed: { color: "#d55e00", glyph: "−", label: "removed" }
+  same: { color: PALETTE.status.same, glyph: "=", label: "same" },
+  renamed: { color: PALETTE.status.renamed, glyph: "Aa", label: "renamed" },
+  moved: { color: PALETTE.status.moved, glyph: "⇄", label: "moved" },
+  changed: { color: PALETTE.status.changed, glyph: "≠", label: "changed" },
+  added: { color: PALETTE.status.added, glyph: "+", label: "added" },
+  removed: { color: PALETTE.status.removed, glyph: "−", label: "removed" }
 };
 
 /** For cytoscape's own purposes: places and shapes to hit. The painter draws, so nothing here is to be seen. */

@@ -2,7 +2,8 @@
 
 import { hyperLine, oneLine } from "../graph/cards";
 import { exactNumber, shortBytes, shortNumber } from "../shared/format";
-import { toNumber, type Value } from "../shared/payload";
+import { toNumber } from "../shared/payload";
+import { type Value } from "../shared/schema";
 import type { Knowledge, Kind } from "./data";
 import { day, percent } from "./panel_jobs";
 import { LEVELS } from "./payload";

@@ -1,6 +1,7 @@
 // The payload as a graph: who uses what, who contains what, and which group it belongs to.
 
-import { type Scalar, toNumber, type Value } from "../shared/payload";
+import { toNumber } from "../shared/payload";
+import { type Scalar, type Value } from "../shared/schema";
 import type { KnowledgePayload, TypeTable } from "./payload";
 
 export interface Count {

@@ -1,7 +1,7 @@
 import "../../testing/media";
 import { afterEach, describe, expect, it } from "vitest";
 import { goldenKnowledge, largeKnowledge, rawKnowledge } from "../../testing/knowledge";
-import { OTHER_VERSION } from "../shared/payload";
+import { OTHER_VERSION } from "../shared/schema";
 import { createKnowledgeExplorer, type KnowledgeExplorer } from "./explorer";
 import { type ExplorerState, ExplorerStore } from "./state";
 

@@ -1,5 +1,6 @@
 // The color of every circle, and what the colors mean.
 
+import { PALETTE } from "../../generated/palette";
 import { MISSING_COLOR, sample } from "../shared/color";
 import { shortNumber } from "../shared/format";
 import { familyColor, mix } from "../graph/style";
@@ -49,8 +50,8 @@ export function inksOf(data: Knowledge, store: ExplorerStore, dark: boolean): In
   return byNumber(data, colorBy);
 }
 
-const neutral = (dark: boolean): string => (dark ? "#6c7683" : "#b9c2cc");
-const rest = (dark: boolean): string => (dark ? "#8b949e" : "#a3abb4");
+const neutral = (dark: boolean): string => PALETTE.plain[dark ? "dark" : "light"];
+const rest = (dark: boolean): string => PALETTE.rest[dark ? "dark" : "light"];
 const lightened = (color: string, dark: boolean): string => mix(color, dark ? "#000000" : "#ffffff", dark ? 0.1 : 0.18);
 
 function byCommunity(data: Knowledge, dark: boolean): Inks {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { goldenKnowledge, largeKnowledge, rawKnowledge } from "../../testing/knowledge";
-import { OTHER_VERSION } from "../shared/payload";
+import { OTHER_VERSION } from "../shared/schema";
 import { DEFAULT_LIMITS, setPreferences } from "../shared/preferences";
 import { columnsOf } from "../../testing/knowledge_columns";
 import { Knowledge } from "./data";

@@ -1,5 +1,6 @@
 // How much each two models have in common, as a matrix on a canvas as large as what is seen.
 
+import { PALETTE } from "../../generated/palette";
 import { fitted, fontOf, measurer, oneLine } from "../graph/cards";
 import { button, Disposers, el, listen } from "../shared/dom";
 import { counted } from "../shared/format";
@@ -198,8 +199,8 @@ export class OverlapMatrix {
       else context.strokeRect(place * cell - 0.5, -1, cell + 1, count * cell + 2);
     };
     const { selected, other } = this.chosen();
-    if (selected >= 0) line(selected, true, "#ff9d3b");
-    if (other >= 0) line(other, false, "#ff9d3b");
+    if (selected >= 0) line(selected, true, PALETTE.overlap.chosen);
+    if (other >= 0) line(other, false, PALETTE.overlap.chosen);
     if (!at) return;
     context.strokeStyle = theme.dark ? "#ffffff" : "#000000";
     context.lineWidth = 2;

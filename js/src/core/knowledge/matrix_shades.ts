@@ -1,13 +1,12 @@
 // The colors of the overlap matrix.
 
+import { PALETTE } from "../../generated/palette";
 import { mix } from "../graph/style";
 
-// one hue from the ground on, so that nothing in common looks like nothing
-const LIGHT = ["#f0f2f5", "#b5d1e8", "#5a9fcd", "#1b66a5", "#08306b"];
-const DARK = ["#222a33", "#24527a", "#3b86b8", "#86c3e6", "#eef8ff"];
 const SHADES = 64; // each stop of the above included
 
-export const stopsOf = (dark: boolean): readonly string[] => (dark ? DARK : LIGHT);
+/** One hue from the ground on, so that nothing in common looks like nothing. */
+export const stopsOf = (dark: boolean): readonly string[] => PALETTE.overlap[dark ? "dark" : "light"];
 
 /** Colors from nothing in common to the same. */
 export function shadesOf(dark: boolean): string[] {

@@ -3,7 +3,8 @@
 import { el, nameSpan } from "../shared/dom";
 import { counted, shortNumber } from "../shared/format";
 import { foldedWhenLong, section } from "../panel/parts";
-import { toNumber, type Value } from "../shared/payload";
+import { toNumber } from "../shared/payload";
+import { type Value } from "../shared/schema";
 import type { Knowledge, Thing } from "./data";
 
 /** The jobs of some models, the best first; of all for null. */

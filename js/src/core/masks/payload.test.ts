@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { maskPayload } from "../../testing/masks";
-import { OTHER_VERSION } from "../shared/payload";
-import { PayloadError } from "../shared/payload_checks";
+import { OTHER_VERSION } from "../shared/schema";
+import { PayloadError } from "../shared/schema";
 import { readMasks } from "./payload";
 import { readReport } from "./report";
 

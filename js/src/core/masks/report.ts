@@ -1,6 +1,6 @@
 // What a dry run came to.
 
-import { isArrayOf, isCount, isObject, isString, tuple } from "../shared/payload_checks";
+import { isArrayOf, isCount, isObject, isString, tuple } from "../shared/schema";
 
 export interface Change {
   readonly kind: string;

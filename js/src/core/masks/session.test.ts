@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { confirm, dropped, FakeChannel, maskPayload, openSession, scoresOf, THREE } from "../../testing/masks";
-import { OTHER_VERSION } from "../shared/payload";
+import { OTHER_VERSION } from "../shared/schema";
 import { Session } from "./session";
 
 function brush(session: Session, axis: number, indices: number[], goes = true): void {

@@ -1,6 +1,6 @@
 // One model's editing: the draft with its way to the kernel, the history and the actions, shared by all views.
 
-import { PayloadError } from "../shared/payload_checks";
+import { PayloadError } from "../shared/schema";
 import { bytesOf } from "./bits";
 import { Checker } from "./checker";
 import { unpacked } from "./draft";

@@ -1,133 +1,98 @@
-// One message of new values: its checks, and its numbers as typed arrays.
+// One message of new values: its schema, and its numbers as typed arrays.
 
+import * as v from "valibot";
 import {
-  type Check,
-  type Fields,
-  isArrayOf,
+  checked,
+  count,
+  type Guarded,
   isCount,
+  isFiniteNumber,
   isObject,
   isString,
+  list,
+  need,
   oneOf,
+  parts,
+  PayloadError,
   tuple
-} from "../shared/payload_checks";
+} from "../shared/schema";
 
-export type Form = "number" | "vector" | "histogram";
-export type RawEntry = [run: number, module: string, metric: string, call: number, phase: string, form: Form];
-export type RawAlert = [run: number, module: string, metric: string, step: number, text: string];
+// run, module, metric, call, phase, form
+const isEntry = tuple(isCount, isString, isString, isCount, isString, oneOf("number", "vector", "histogram"));
+const isAlert = tuple(isCount, isString, isString, isFiniteNumber, isString); // run, module, metric, step, text
 
-export interface Update {
-  readonly seq: number;
-  readonly reset: boolean;
-  readonly catalog: { readonly from: number; readonly entries: readonly RawEntry[] };
-  /** Of each series its steps, then its values, one series after the other in `numbers`. */
-  readonly points: {
-    readonly series: readonly number[];
-    readonly counts: readonly number[];
-    readonly numbers: Float64Array;
-  };
-  /** Of each histogram low, high, total and sampled, then its counts, in `numbers`. */
-  readonly histograms: {
-    readonly series: readonly number[];
-    readonly steps: readonly number[];
-    readonly bins: readonly number[];
-    readonly numbers: Float64Array;
-  };
-  readonly alerts: { readonly from: number; readonly entries: readonly RawAlert[] };
-  readonly ended: readonly number[];
-}
+export type RawEntry = Guarded<typeof isEntry>;
+export type RawAlert = Guarded<typeof isAlert>;
+export type Form = RawEntry[5];
 
 /** low, high, total, sampled */
 export const HISTOGRAM_HEAD = 4;
 
-const NONE = new Float64Array(0);
-const isEntry = tuple(isCount, isString, isString, isCount, isString, oneOf("number", "vector", "histogram"));
-const isStep: Check = value => Number.isFinite(value);
-const isAlert = tuple(isCount, isString, isString, isStep, isString);
+/** A part of a message that may be missing. */
+const section = <const E extends v.ObjectEntries>(entries: E) =>
+  v.nullish(v.pipe(v.custom<object>(isObject), v.object(entries)), {} as never);
+const counts = v.nullish(list(isCount), []);
+const from = v.optional(count, 0);
+
+const UpdateSchema = parts({
+  kind: v.literal("update"),
+  seq: count,
+  reset: v.optional(v.unknown()),
+  catalog: section({ from, entries: v.optional(list(isEntry), []) }),
+  /** Of each series its steps, then its values, one series after the other in the first buffer. */
+  points: section({ series: counts, counts }),
+  /** Of each histogram low, high, total and sampled, then its counts, in the second buffer. */
+  histograms: section({ series: counts, steps: v.nullish(list(isFiniteNumber), []), bins: counts }),
+  alerts: section({ from, entries: v.optional(list(isAlert), []) }),
+  ended: counts
+});
+
+export type Update = ReturnType<typeof decode>;
 
 /** The message, or null and a warning in the console when it is not one of ours. Never throws. */
 export function decodeUpdate(content: unknown, buffers: unknown): Update | null {
   try {
     return decode(content, buffers);
   } catch (error) {
-    // the reason is one of the fixed texts below; the content may hold the user's names and is not shown
-    console.warn(
-      "modulekg-widgets: a message of metric values was left out:",
-      error instanceof Fault ? error.message : "unreadable"
-    );
+    // the reason is the name of a part; the content may hold the user's names and is not shown
+    const reason = error instanceof PayloadError ? error.part || "kind" : "unreadable";
+    console.warn("modulekg-widgets: a message of metric values was left out:", reason);
     return null;
   }
 }
 
-class Fault extends Error {}
-
-function must(condition: boolean, part: string): asserts condition {
-  if (!condition) throw new Fault(part);
-}
-
-function decode(content: unknown, buffers: unknown): Update {
-  must(isObject(content) && content.kind === "update", "kind");
-  must(isCount(content.seq), "seq");
-  const sent = Array.isArray(buffers) ? buffers : [];
+function decode(content: unknown, buffers: unknown) {
+  const update = checked(UpdateSchema, content);
+  const { points, histograms } = update;
+  const sent = Array.isArray(buffers) ? (buffers as unknown[]) : [];
+  const pairs = floats(sent[0], "points");
+  const bins = floats(sent[1], "histograms");
+  const total = (sizes: readonly number[], size: (one: number) => number) =>
+    sizes.reduce((sum, one) => sum + size(one), 0);
+  need(points.series.length === points.counts.length, "points");
+  need(total(points.counts, one => 2 * one) === pairs.length, "points");
+  need(histograms.series.length === histograms.bins.length, "histograms");
+  need(histograms.series.length === histograms.steps.length, "histograms");
+  need(total(histograms.bins, one => HISTOGRAM_HEAD + one) === bins.length, "histograms");
   return {
-    seq: content.seq as number,
-    reset: content.reset === true,
-    catalog: appended<RawEntry>(content.catalog, isEntry, "catalog"),
-    points: decodePoints(section(content.points, "points"), sent[0]),
-    histograms: decodeHistograms(section(content.histograms, "histograms"), sent[1]),
-    alerts: appended<RawAlert>(content.alerts, isAlert, "alerts"),
-    ended: counts(content.ended, "ended")
+    ...update,
+    reset: update.reset === true,
+    points: { ...points, numbers: pairs },
+    histograms: { ...histograms, numbers: bins }
   };
-}
-
-function section(value: unknown, part: string): Fields {
-  if (value === undefined || value === null) return {};
-  must(isObject(value), part);
-  return value;
-}
-
-function appended<T>(value: unknown, check: Check, part: string): { from: number; entries: T[] } {
-  const { from = 0, entries = [] } = section(value, part);
-  must(isCount(from) && isArrayOf(entries, check), part);
-  return { from: from as number, entries: entries as T[] };
-}
-
-function counts(value: unknown, part: string): number[] {
-  if (value === undefined || value === null) return [];
-  must(isArrayOf(value, isCount), part);
-  return value as number[];
-}
-
-function decodePoints(raw: Fields, buffer: unknown): Update["points"] {
-  const series = counts(raw.series, "points");
-  const found = counts(raw.counts, "points");
-  const numbers = floats(buffer, "points");
-  must(series.length === found.length, "points");
-  must(found.reduce((sum, count) => sum + 2 * count, 0) === numbers.length, "points");
-  return { series, counts: found, numbers };
-}
-
-function decodeHistograms(raw: Fields, buffer: unknown): Update["histograms"] {
-  const series = counts(raw.series, "histograms");
-  const bins = counts(raw.bins, "histograms");
-  const steps = raw.steps ?? [];
-  must(isArrayOf(steps, isStep), "histograms");
-  const numbers = floats(buffer, "histograms");
-  must(series.length === bins.length && series.length === steps.length, "histograms");
-  must(bins.reduce((sum, count) => sum + HISTOGRAM_HEAD + count, 0) === numbers.length, "histograms");
-  return { series, steps: steps as number[], bins, numbers };
 }
 
 const LITTLE = new Uint8Array(new Uint16Array([1]).buffer)[0] === 1;
 
 /** A buffer as little-endian doubles; a place in memory that is no multiple of 8 is copied first. */
 function floats(buffer: unknown, part: string): Float64Array {
-  if (buffer === undefined || buffer === null) return NONE;
+  if (buffer === undefined || buffer === null) return new Float64Array(0);
   const bytes = ArrayBuffer.isView(buffer)
     ? new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength)
     : buffer instanceof ArrayBuffer
       ? new Uint8Array(buffer)
       : undefined;
-  must(bytes !== undefined && bytes.byteLength % 8 === 0, part);
+  need(bytes !== undefined && bytes.byteLength % 8 === 0, part);
   const length = bytes.byteLength / 8;
   if (!LITTLE) {
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);

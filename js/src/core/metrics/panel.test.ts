@@ -1,7 +1,7 @@
 import "../../testing/media";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { message, numbers, panelPayload, type Parts, series, until } from "../../testing/metrics";
-import { OTHER_VERSION } from "../shared/payload";
+import { OTHER_VERSION } from "../shared/schema";
 import { Feed } from "./feed";
 import { MetricData, MOST_SERIES } from "./metric_data";
 import { ColorBook } from "./palette";

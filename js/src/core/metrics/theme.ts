@@ -1,5 +1,6 @@
 // The colors of the charts: those of the page's theme, made strong enough to be read.
 
+import { PALETTE } from "../../generated/palette";
 import { MISSING_COLOR } from "../shared/color";
 import { mix, readable, readTheme } from "../graph/style";
 import { lineColor } from "./palette";
@@ -18,8 +19,6 @@ export interface ChartTheme {
   line(slot: number): string;
 }
 
-const WARN = "#d55e00";
-
 export function readChartTheme(element: HTMLElement): ChartTheme {
   const { surface: ground, text, muted, accent, dark } = readTheme(element);
   return {
@@ -30,7 +29,7 @@ export function readChartTheme(element: HTMLElement): ChartTheme {
     grid: mix(ground, text, 0.09),
     axis: mix(ground, text, 0.3),
     empty: mix(ground, MISSING_COLOR, dark ? 0.16 : 0.45),
-    warn: readable(WARN, text, ground, 3),
+    warn: readable(PALETTE.warning, text, ground, 3),
     accent: readable(accent, text, ground),
     font: getComputedStyle(element).fontFamily || "sans-serif",
     line: slot => lineColor(slot, dark)

@@ -3,7 +3,7 @@
 import { button, el, nameSpan } from "../shared/dom";
 import { counted, exactNumber, isBytes, shortColumn, shortNumber } from "../shared/format";
 import { icon } from "../shared/icons";
-import type { Scalar, Value } from "../shared/payload";
+import type { Scalar, Value } from "../shared/schema";
 
 const MANY = 12; // longer lists start folded up
 

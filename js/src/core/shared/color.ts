@@ -1,8 +1,10 @@
 // Color by number: a perceptual, color-blind-safe scale and the values it shows.
 
+import { PALETTE } from "../../generated/palette";
 import { counted } from "./format";
 import type { Hierarchy } from "./hierarchy";
-import { toNumber, type Value } from "./payload";
+import { toNumber } from "./payload";
+import { type Value } from "./schema";
 import type { Store } from "./store";
 
 export interface Scale {
@@ -24,23 +26,9 @@ export interface NodeValue {
 }
 
 /** Color of modules without a value, and of those whose value is NaN or infinite. */
-export const MISSING_COLOR = "#d9d9d9";
-export const NOT_FINITE_COLOR = "#e8308c";
+export const { missing: MISSING_COLOR, not_finite: NOT_FINITE_COLOR } = PALETTE;
 
-// viridis at 0, 0.1, … 1: lightness rises evenly, for every kind of color vision
-const ANCHORS = [
-  "#440154",
-  "#482475",
-  "#414487",
-  "#355f8d",
-  "#2a788e",
-  "#21918c",
-  "#22a884",
-  "#44bf70",
-  "#7ad151",
-  "#bddf26",
-  "#fde725"
-].map(channels);
+const ANCHORS = PALETTE.scale.map(channels);
 
 type Rgb = [number, number, number];
 

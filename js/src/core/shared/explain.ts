@@ -1,7 +1,7 @@
 // A sentence in a widget's place, when there is nothing that can be drawn.
 
 import { el } from "./dom";
-import { PayloadError } from "./payload_checks";
+import { PayloadError } from "./schema";
 
 export const NO_DATA = "There is nothing to show yet: run the cell.";
 

@@ -1,6 +1,6 @@
 // Numbers as people read them; the exact value goes beside them, usually in a tooltip.
 
-import type { Value } from "./payload";
+import type { Value } from "./schema";
 
 const DECIMAL = ["", " k", " M", " G", " T", " P"];
 const BINARY = [" B", " KiB", " MiB", " GiB", " TiB", " PiB"];

@@ -1,7 +1,8 @@
 // The module tree of one payload: navigation, folds and what is known of each node.
 
 import { push } from "./maps";
-import { ModelPayload, Scalar, Tensor, toNumber } from "./payload";
+import { ModelPayload, Tensor, toNumber } from "./payload";
+import { Scalar } from "./schema";
 
 export interface Fold {
   first: number;

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { compared, container, leaf, lineOf, payloadOf, resnet, sequence } from "../../testing/payloads";
-import { OTHER_VERSION, PayloadError, readPayload, toNumber } from "./payload";
+import { readPayload, toNumber } from "./payload";
+import { OTHER_VERSION, PayloadError } from "./schema";
 
 const small = () =>
   payloadOf(

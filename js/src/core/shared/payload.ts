@@ -1,209 +1,173 @@
-// The payload that the kernel sends: its types and its checks.
+// The payload of a model: its schema and its types.
 
+import * as v from "valibot";
+import { AxesSchema, FlowSchema } from "./payload_flow";
 import {
-  below,
-  type Check,
-  column,
-  type Fields,
-  isArrayOf,
+  arrayOf,
+  checked,
+  dictionary,
+  fits,
+  type Guarded,
   isCount,
+  isCounts,
   isInteger,
   isObject,
+  isPlace,
   isScalar,
   isString,
   isStrings,
   isValue,
+  isWithin,
+  list,
   need,
   oneOf,
-  PayloadError,
-  tuple
-} from "./payload_checks";
-import { type AxesPayload, checkAxes, checkFlow, type FlowPayload } from "./payload_flow";
+  orNull,
+  parts,
+  relations,
+  table,
+  text,
+  tuple,
+  type Value
+} from "./schema";
 
-export { PayloadError } from "./payload_checks";
+export const SCHEMA_VERSION = 2;
 
-export type Scalar = string | number | boolean;
-export type Value = number | string | null;
-export type Tensor = [string, "parameter" | "buffer", number[] | null];
-export type FoldRecord = [number, number, "exact" | "family", string];
-export type LinkRecord = [number, string, number, "shared" | "cycle"];
-export type TieRecord = [number, string, number, string];
-export type EdgeRecord = [number, number, string]; // -1: the model's input or output
-export type Aggregate = "sum" | "mean" | "own";
-export type Status = "same" | "renamed" | "moved" | "changed" | "added" | "removed";
+const isTensor = tuple(isString, oneOf("parameter", "buffer"), orNull(isCounts)); // name, role, shape
+const isFold = tuple(isCount, isCount, oneOf("exact", "family"), isString); // first node, how many, kind, label
+const isLink = tuple(isCount, isString, isCount, oneOf("shared", "cycle")); // from, name, to, kind
+const isTie = tuple(isCount, isString, isCount, isString);
+const isEdge = tuple(isPlace, isPlace, isString); // -1: the model's input or output
 
-export interface Comparison {
+const NodesSchema = v.pipe(
+  table({ name: list(isString), parent: list(isInteger), entity: list(isCount) }),
+  relations({ nodes: ({ name }) => name.length > 0, parent: ({ parent }) => isDepthFirst(parent) })
+);
+
+const ClassesSchema = table({
+  name: list(isString),
+  qualified: list(isString),
+  source: list(orNull(isString)),
+  fields: list(isStrings)
+});
+
+const EntitiesSchema = table({
+  class: list(isCount),
+  name: list(isString),
+  digest: list(isString),
+  hyper: list(arrayOf(isScalar)), // as the class's fields; null: this one has no such field
+  tensors: list(arrayOf(isTensor))
+});
+
+const isInfo = fits(v.object({ label: v.string(), aggregate: v.picklist(["sum", "mean", "own"]) }));
+
+const OneModelSchema = v.pipe(
+  parts({
+    schema_version: v.literal(SCHEMA_VERSION),
+    kind: v.literal("model"),
+    title: text,
+    nodes: NodesSchema,
+    columns: dictionary(arrayOf(isValue)),
+    column_info: dictionary(isInfo),
+    entities: EntitiesSchema,
+    classes: ClassesSchema,
+    folds: list(isFold),
+    links: list(isLink),
+    tied: list(isTie),
+    marks: dictionary(isStrings), // by node
+    edges: list(isEdge),
+    traced: v.boolean(),
+    error: v.nullable(text), // why a forward pass could not be followed to its end
+    flow: v.nullable(FlowSchema),
+    axes: v.nullable(AxesSchema)
+  }),
+  relations({
+    entity: ({ nodes, entities }) => isWithin(nodes.entity, entities.name.length),
+    class: ({ entities, classes }) => isWithin(entities.class, classes.name.length),
+    hyper: ({ entities, classes }) =>
+      entities.hyper.every((row, i) => row.length === classes.fields[entities.class[i]].length),
+    columns: ({ nodes, columns }) => Object.values(columns).every(values => values.length === nodes.name.length),
+    folds: ({ nodes, folds }) => areDisjointRuns(folds, nodes.parent),
+    links: ({ nodes, links }) => links.every(([from, , to]) => Math.max(from, to) < nodes.name.length),
+    tied: ({ nodes, tied }) => tied.every(([one, , other]) => Math.max(one, other) < nodes.name.length),
+    edges: ({ nodes, edges }) => edges.every(edge => Math.max(edge[0], edge[1]) < nodes.name.length),
+    marks: ({ nodes, marks }) => Object.keys(marks).every(key => /^\d+$/.test(key) && Number(key) < nodes.name.length),
+    node: ({ nodes, flow }) =>
+      flow === null || (isWithin(flow.calls.node, nodes.name.length) && isWithin(flow.tensors.node, nodes.name.length)),
+    dims: ({ flow, axes }) => axes === null || axes.dims.length === (flow?.tensors.node.length ?? 0)
+  })
+);
+
+const ComparisonSchema = parts({
+  model: v.custom<object>(model => isObject(model) && model.compare === null), // of two models, never of more
+  left: list(oneOf("same", "renamed", "moved", "changed", "removed")),
+  right: list(oneOf("same", "renamed", "moved", "changed", "added")),
+  pairs: list(tuple(isCount, isCount))
+});
+
+type OneModel = v.InferOutput<typeof OneModelSchema>;
+
+export interface Comparison extends v.InferOutput<typeof ComparisonSchema> {
   model: ModelPayload;
-  left: Status[];
-  right: Status[];
-  pairs: [number, number][];
 }
 
-export interface ModelPayload {
-  schema_version: 2;
-  kind: "model";
-  title: string;
-  nodes: { name: string[]; parent: number[]; entity: number[] };
-  columns: Record<string, Value[]>;
-  column_info: Record<string, { label: string; aggregate: Aggregate }>;
-  entities: {
-    class: number[];
-    name: string[];
-    digest: string[];
-    hyper: (Scalar | null)[][];
-    tensors: Tensor[][];
-  };
-  classes: { name: string[]; qualified: string[]; source: (string | null)[]; fields: string[][] };
-  folds: FoldRecord[];
-  links: LinkRecord[];
-  tied: TieRecord[];
-  marks: Record<string, string[]>;
-  edges: EdgeRecord[];
-  traced: boolean;
-  error: string | null; // why a forward pass could not be followed to its end
-  flow: FlowPayload | null;
-  axes: AxesPayload | null;
+export interface ModelPayload extends OneModel {
   compare: Comparison | null;
 }
 
-export const SCHEMA_VERSION = 2;
-export const OTHER_VERSION =
-  "This widget was made by another version of modulekg-widgets: restart the kernel and reload the page.";
-
-const isTensor = tuple(isString, oneOf("parameter", "buffer"), shape => shape === null || isArrayOf(shape, isCount));
-
-function checkNodes(nodes: unknown, entities: number): number {
-  need(isObject(nodes) && Array.isArray(nodes.name) && nodes.name.length > 0, "nodes");
-  const size = nodes.name.length;
-  column(nodes, "name", size, isString);
-  column(nodes, "parent", size, isInteger);
-  column(nodes, "entity", size, below(entities));
-  checkOrder(nodes.parent as number[]);
-  return size;
-}
-
-/** Depth-first pre-order: a node's parent is the node before it or one of that node's ancestors. */
-function checkOrder(parent: number[]): void {
-  need(parent[0] === -1, "parent");
-  for (let i = 1; i < parent.length; i++) {
-    let open = i - 1;
-    while (open >= 0 && open !== parent[i]) {
-      open = parent[open];
-    }
-    need(open >= 0, "parent");
-  }
-}
-
-function checkClasses(classes: unknown): string[][] {
-  need(isObject(classes) && Array.isArray(classes.name), "classes");
-  const size = classes.name.length;
-  column(classes, "name", size, isString);
-  column(classes, "qualified", size, isString);
-  column(classes, "source", size, value => value === null || isString(value));
-  column(classes, "fields", size, isStrings);
-  return classes.fields as string[][];
-}
-
-function checkEntities(entities: unknown, fields: string[][]): number {
-  need(isObject(entities) && Array.isArray(entities.class), "entities");
-  const size = entities.class.length;
-  column(entities, "class", size, below(fields.length));
-  column(entities, "name", size, isString);
-  column(entities, "digest", size, isString);
-  column(entities, "hyper", size, row => isArrayOf(row, isScalar));
-  column(entities, "tensors", size, row => isArrayOf(row, isTensor));
-  const classOf = entities.class as number[];
-  const hyper = entities.hyper as unknown[][];
-  need(
-    hyper.every((row, i) => row.length === fields[classOf[i]].length),
-    "hyper"
-  );
-  return size;
-}
-
-function checkColumns(raw: Fields, size: number): void {
-  const { columns, column_info: info } = raw;
-  need(isObject(columns), "columns");
-  need(
-    Object.values(columns).every(values => isArrayOf(values, isValue) && values.length === size),
-    "columns"
-  );
-  const isInfo: Check = entry =>
-    isObject(entry) && isString(entry.label) && oneOf("sum", "mean", "own")(entry.aggregate);
-  need(isObject(info) && Object.values(info).every(isInfo), "column_info");
-}
-
-/** Folds are disjoint runs of at least two siblings. */
-function checkFolds(folds: unknown, parent: number[]): void {
-  const size = parent.length;
-  need(isArrayOf(folds, tuple(below(size), isCount, oneOf("exact", "family"), isString)), "folds");
-  const position = new Int32Array(size);
-  const children = new Int32Array(size);
-  for (let i = 1; i < size; i++) {
-    position[i] = children[parent[i]]++;
-  }
-  const runs = (folds as FoldRecord[]).map(([first, count]) => ({ owner: parent[first], at: position[first], count }));
-  need(
-    runs.every(run => run.owner >= 0 && run.count >= 2 && run.at + run.count <= children[run.owner]),
-    "folds"
-  );
-  runs.sort((a, b) => a.owner - b.owner || a.at - b.at);
-  need(
-    runs.every((run, i) => i === 0 || runs[i - 1].owner !== run.owner || runs[i - 1].at + runs[i - 1].count <= run.at),
-    "folds"
-  );
-}
-
-function checkRelations(raw: Fields, size: number): void {
-  const node = below(size);
-  need(isArrayOf(raw.links, tuple(node, isString, node, oneOf("shared", "cycle"))), "links");
-  need(isArrayOf(raw.tied, tuple(node, isString, node, isString)), "tied");
-  const end: Check = value => value === -1 || node(value);
-  need(isArrayOf(raw.edges, tuple(end, end, isString)), "edges");
-  const { marks } = raw;
-  need(isObject(marks), "marks");
-  need(
-    Object.entries(marks).every(([key, texts]) => /^\d+$/.test(key) && Number(key) < size && isStrings(texts)),
-    "marks"
-  );
-}
-
-function checkComparison(compare: unknown, size: number): void {
-  if (compare === null) {
-    return;
-  }
-  need(isObject(compare) && isObject(compare.model) && compare.model.compare === null, "compare");
-  const other = checkModel(compare.model);
-  column(compare, "left", size, oneOf("same", "renamed", "moved", "changed", "removed"));
-  column(compare, "right", other, oneOf("same", "renamed", "moved", "changed", "added"));
-  need(isArrayOf(compare.pairs, tuple(below(size), below(other))), "compare");
-}
-
-function checkModel(raw: Fields): number {
-  if (raw.schema_version !== SCHEMA_VERSION || raw.kind !== "model") {
-    throw new PayloadError(OTHER_VERSION);
-  }
-  need(typeof raw.title === "string" && typeof raw.traced === "boolean", "title");
-  const fields = checkClasses(raw.classes);
-  const entities = checkEntities(raw.entities, fields);
-  const size = checkNodes(raw.nodes, entities);
-  checkColumns(raw, size);
-  checkFolds(raw.folds, (raw.nodes as ModelPayload["nodes"]).parent);
-  checkRelations(raw, size);
-  need(raw.error === null || isString(raw.error), "error");
-  const tensors = checkFlow(raw.flow, size);
-  checkAxes(raw.axes, tensors);
-  checkComparison(raw.compare, size);
-  return size;
-}
+export type Tensor = Guarded<typeof isTensor>;
+export type FoldRecord = Guarded<typeof isFold>;
+export type EdgeRecord = Guarded<typeof isEdge>;
+export type Aggregate = OneModel["column_info"][string]["aggregate"];
+export type Status = Comparison["left"][number] | Comparison["right"][number];
 
 /** The payload, once its version, lengths, index ranges and order are known to be right. */
 export function readPayload(raw: unknown): ModelPayload {
-  if (!isObject(raw)) {
-    throw new PayloadError(OTHER_VERSION);
+  const { nodes } = checked(OneModelSchema, raw);
+  const { compare } = raw as { compare: unknown };
+  if (compare !== null) {
+    const { model, left, right, pairs } = checked(ComparisonSchema, compare);
+    const other = checked(OneModelSchema, model).nodes;
+    need(left.length === nodes.name.length, "left");
+    need(right.length === other.name.length, "right");
+    need(
+      pairs.every(([one, two]) => one < nodes.name.length && two < other.name.length),
+      "compare"
+    );
   }
-  checkModel(raw);
-  return raw as unknown as ModelPayload;
+  return raw as ModelPayload;
+}
+
+/** Pre-order: a node's parent is the node before it or one of that node's ancestors. */
+function isDepthFirst(parent: readonly number[]): boolean {
+  return parent.every((above, i) => {
+    let open = i - 1;
+    while (open >= 0 && open !== above) open = parent[open];
+    return open === above && (open >= 0 || i === 0);
+  });
+}
+
+/** Folds are disjoint runs of at least two siblings. */
+function areDisjointRuns(folds: readonly FoldRecord[], parent: readonly number[]): boolean {
+  if (
+    !isWithin(
+      folds.map(([first]) => first),
+      parent.length
+    )
+  )
+    return false;
+  const position = new Int32Array(parent.length);
+  const children = new Int32Array(parent.length);
+  for (let i = 1; i < parent.length; i++) {
+    position[i] = children[parent[i]]++;
+  }
+  const runs = folds
+    .map(([first, count]) => ({ owner: parent[first], at: position[first], count }))
+    .sort((a, b) => a.owner - b.owner || a.at - b.at);
+  return runs.every(({ owner, at, count }, i) => {
+    const before = runs[i - 1];
+    const isFree = before?.owner !== owner || before.at + before.count <= at;
+    return owner >= 0 && count >= 2 && at + count <= children[owner] && isFree;
+  });
 }
 
 /** A value as a number: "NaN", "Infinity" and large decimal strings are decoded, other text is null. */

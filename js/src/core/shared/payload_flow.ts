@@ -1,148 +1,93 @@
-// The part of the payload that a forward pass adds: calls, steps, the values between them, and axes.
+// What a forward pass adds to the payload of a model: calls, steps, the values between them, and axes.
 
+import * as v from "valibot";
 import {
-  below,
-  type Check,
-  column,
-  type Fields,
-  isArrayOf,
+  areWithin,
   isCount,
-  isInteger,
-  isObject,
+  isCounts,
+  isPlace,
   isString,
-  isStrings,
   isValue,
-  need,
+  isWithin,
+  list,
+  orNull,
+  parts,
+  relations,
+  table,
+  text,
   tuple
-} from "./payload_checks";
-import type { Value } from "./payload";
+} from "./schema";
 
-/** All lists of one table are of one length; numbers are places in other lists, -1 stands for none. */
-export interface FlowPayload {
-  on: string; // the tensors that were traced on: "meta", "fake" or "real"
-  calls: { node: number[]; parent: number[]; inputs: number[][]; outputs: number[][] }; // depth first; values
-  steps: {
-    name: number[]; // -1: a module in whose call no operator ran
-    call: number[];
-    inputs: number[][]; // values
-    tensors: number[][]; // parameters and buffers that were read
-    source: number[];
-    flops: Value[]; // null: no formula is known
-    view: number[]; // steps that only look at their input otherwise
-  };
-  values: { step: number[]; shape: number[]; dtype: number[]; axes: number[][] };
-  tensors: { node: number[]; name: number[]; attributes: string[]; tied: [number, number][] };
-  names: string[];
-  shapes: number[][];
-  dtypes: string[];
-  sources: string[];
-  inputs: [string, number][]; // of the model: name, value
-  outputs: number[];
-}
+/** Numbers are places in other lists, -1 stands for none. */
+export const FlowSchema = v.pipe(
+  parts({
+    on: text, // the tensors that were traced on: "meta", "fake" or "real"
+    // depth first; values
+    calls: table({ node: list(isCount), parent: list(isPlace), inputs: list(isCounts), outputs: list(isCounts) }),
+    steps: table(
+      {
+        name: list(isPlace), // -1: a module in whose call no operator ran
+        call: list(isCount),
+        inputs: list(isCounts), // values
+        tensors: list(isCounts), // parameters and buffers that were read
+        source: list(isPlace),
+        flops: list(isValue) // null: no formula is known
+      },
+      { view: list(isCount) } // steps that only look at their input otherwise
+    ),
+    values: table({ step: list(isPlace), shape: list(isCount), dtype: list(isCount), axes: list(isCounts) }),
+    tensors: table(
+      { node: list(isCount), name: list(isCount) },
+      { attributes: list(isString), tied: list(tuple(isCount, isCount)) }
+    ),
+    names: list(isString),
+    shapes: list(isCounts),
+    dtypes: list(isString),
+    sources: list(isString),
+    inputs: list(tuple(isString, isCount)), // of the model: name, value
+    outputs: list(isCount)
+  }),
+  relations({
+    calls: ({ calls }) => calls.parent.every((parent, at) => parent < at && (parent >= 0 || at === 0)),
+    name: ({ steps, names }) => isWithin(steps.name, names.length, -1),
+    call: ({ steps, calls }) => isWithin(steps.call, calls.node.length),
+    inputs: ({ calls, steps, inputs, values: { step } }) =>
+      areWithin(calls.inputs, step.length) &&
+      areWithin(steps.inputs, step.length) &&
+      inputs.every(([, value]) => value < step.length),
+    outputs: ({ calls, outputs, values: { step } }) =>
+      areWithin(calls.outputs, step.length) && isWithin(outputs, step.length),
+    tensors: ({ steps, tensors }) => areWithin(steps.tensors, tensors.node.length),
+    source: ({ steps, sources }) => isWithin(steps.source, sources.length, -1),
+    view: ({ steps }) => isWithin(steps.view, steps.call.length),
+    step: ({ values, steps }) => isWithin(values.step, steps.call.length, -1),
+    shape: ({ values, shapes }) => isWithin(values.shape, shapes.length),
+    dtype: ({ values, dtypes }) => isWithin(values.dtype, dtypes.length),
+    attributes: ({ tensors }) => isWithin(tensors.name, tensors.attributes.length),
+    tied: ({ tensors }) => areWithin(tensors.tied, tensors.node.length)
+  })
+);
 
-export interface AxesPayload {
-  name: string[];
-  label: string[]; // short, for expressions
-  size: number[];
-  role: (string | null)[];
-  frozen: number[]; // -1: free
-  reasons: string[];
-  dims: number[][]; // of each tensor: what each dimension is made of
-  written: string[]; // "({3} {4})": axes by number
-}
+export const AxesSchema = v.pipe(
+  table(
+    {
+      name: list(isString),
+      label: list(isString), // short, for expressions
+      size: list(isCount),
+      role: list(orNull(isString)),
+      frozen: list(isPlace) // -1: free
+    },
+    {
+      reasons: list(isString),
+      dims: list(isCounts), // of each tensor: what each dimension is made of
+      written: list(isString) // "({3} {4})": axes by number
+    }
+  ),
+  relations({
+    frozen: ({ frozen, reasons }) => isWithin(frozen, reasons.length, -1),
+    dims: ({ dims, written }) => areWithin(dims, written.length)
+  })
+);
 
-const isPlaces =
-  (end: number): Check =>
-  value =>
-    isArrayOf(value, below(end));
-
-const orNone =
-  (check: Check): Check =>
-  value =>
-    value === -1 || check(value);
-
-/** The number of tensors; 0 where nothing was traced. */
-export function checkFlow(flow: unknown, size: number): number {
-  if (flow === null) {
-    return 0;
-  }
-  need(isObject(flow) && isString(flow.on), "flow");
-  const { calls, steps, values, tensors } = flow;
-  need(isObject(calls) && isObject(steps) && isObject(values) && isObject(tensors), "flow");
-  const counts = { calls: lengthOf(calls.node), steps: lengthOf(steps.call), values: lengthOf(values.step) };
-  const count = lengthOf(tensors.node);
-  checkNames(flow);
-  checkCalls(calls, counts.calls, size, counts.values);
-  checkSteps(steps, counts, count, flow);
-  checkValues(values, counts, flow);
-  column(tensors, "node", count, below(size));
-  need(isStrings(tensors.attributes), "tensors");
-  column(tensors, "name", count, below(lengthOf(tensors.attributes)));
-  need(isArrayOf(tensors.tied, tuple(below(count), below(count))), "tied");
-  need(isArrayOf(flow.inputs, tuple(isString, below(counts.values))), "inputs");
-  need(isArrayOf(flow.outputs, below(counts.values)), "outputs");
-  return count;
-}
-
-interface Counts {
-  calls: number;
-  steps: number;
-  values: number;
-}
-
-function lengthOf(list: unknown): number {
-  need(Array.isArray(list), "flow");
-  return list.length;
-}
-
-function checkNames(flow: Fields): void {
-  need(isStrings(flow.names) && isStrings(flow.dtypes) && isStrings(flow.sources), "flow");
-  need(
-    isArrayOf(flow.shapes, shape => isArrayOf(shape, isCount)),
-    "shapes"
-  );
-}
-
-/** Depth first: the parent of a call began before it. */
-function checkCalls(calls: Fields, count: number, size: number, values: number): void {
-  column(calls, "node", count, below(size));
-  column(calls, "parent", count, isInteger);
-  need(
-    (calls.parent as number[]).every((parent, at) => parent >= (at === 0 ? -1 : 0) && parent < at),
-    "calls"
-  );
-  column(calls, "inputs", count, isPlaces(values));
-  column(calls, "outputs", count, isPlaces(values));
-}
-
-function checkSteps(steps: Fields, { calls, steps: count, values }: Counts, tensors: number, flow: Fields): void {
-  column(steps, "name", count, orNone(below(lengthOf(flow.names))));
-  column(steps, "call", count, below(calls));
-  column(steps, "inputs", count, isPlaces(values));
-  column(steps, "tensors", count, isPlaces(tensors));
-  column(steps, "source", count, orNone(below(lengthOf(flow.sources))));
-  column(steps, "flops", count, isValue);
-  need(isPlaces(count)(steps.view), "view");
-}
-
-function checkValues(values: Fields, { steps, values: count }: Counts, flow: Fields): void {
-  column(values, "step", count, orNone(below(steps)));
-  column(values, "shape", count, below(lengthOf(flow.shapes)));
-  column(values, "dtype", count, below(lengthOf(flow.dtypes)));
-  column(values, "axes", count, axes => isArrayOf(axes, isCount));
-}
-
-export function checkAxes(axes: unknown, tensors: number): void {
-  if (axes === null) {
-    return;
-  }
-  need(isObject(axes) && Array.isArray(axes.name), "axes");
-  const count = axes.name.length;
-  need(isStrings(axes.reasons) && isStrings(axes.written), "axes");
-  column(axes, "name", count, isString);
-  column(axes, "label", count, isString);
-  column(axes, "size", count, isCount);
-  column(axes, "role", count, role => role === null || isString(role));
-  column(axes, "frozen", count, orNone(below(lengthOf(axes.reasons))));
-  column(axes, "dims", tensors, isPlaces(lengthOf(axes.written)));
-}
+export type FlowPayload = v.InferOutput<typeof FlowSchema>;
+export type AxesPayload = v.InferOutput<typeof AxesSchema>;

@@ -1,7 +1,8 @@
 // A saved graph or plan: read as data, and checked before anything is believed.
 
 import { DEEPEST, FileProblem, LARGEST_FILE, MOST_PARTS } from "./file_problem";
-import { type ModelPayload, OTHER_VERSION, PayloadError, readPayload } from "./payload";
+import { type ModelPayload, readPayload } from "./payload";
+import { isObject, OTHER_VERSION, PayloadError } from "./schema";
 import { isPlan, readPlan, type SavedPlan } from "./plan_file";
 
 export type SavedFile = { kind: "graph"; payload: ModelPayload } | { kind: "plan"; plan: SavedPlan };
@@ -10,20 +11,20 @@ export type SavedFile = { kind: "graph"; payload: ModelPayload } | { kind: "plan
 export function readSavedFile(text: string): SavedFile {
   measure(text);
   const raw = parsed(text);
-  if (isPlan(raw)) {
-    return { kind: "plan", plan: readPlan(raw) };
-  }
-  if (typeof raw !== "object" || raw === null || !("kind" in raw) || raw.kind !== "model") {
-    throw new FileProblem("unknown");
-  }
   try {
-    return { kind: "graph", payload: readPayload(raw) };
+    if (isPlan(raw)) {
+      return { kind: "plan", plan: readPlan(raw) };
+    }
+    if (isObject(raw) && raw.kind === "model") {
+      return { kind: "graph", payload: readPayload(raw) };
+    }
   } catch (error) {
     if (error instanceof PayloadError && error.message === OTHER_VERSION) {
       throw new FileProblem("version");
     }
     throw new FileProblem("damaged", error instanceof PayloadError ? error.part : "");
   }
+  throw new FileProblem("unknown");
 }
 
 /** Refuses, before anything is built of it, what a hostile file could stop the page with. */

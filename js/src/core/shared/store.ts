@@ -1,6 +1,6 @@
 // What is chosen in a graph.
 
-import { Value } from "./payload";
+import { Value } from "./schema";
 import { StateStore } from "./state_store";
 
 export type ViewName = "hierarchy" | "dataflow" | "operators" | "deduplicated" | "diff";

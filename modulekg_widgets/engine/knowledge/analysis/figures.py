@@ -10,11 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.palette import PALETTE
 
 LONGEST = 40  # characters of a label
 # names are any text: never a formula or a TeX source
 PLAIN: dict[str, Any] = {"parse_math": False, "usetex": False}
-INK = "#0b5394"
+INK = PALETTE.plots.first
 
 
 class NotebookFigure(Figure):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from modulekg_widgets.engine.errors import MissingPackageError
+from modulekg_widgets.engine.palette import PALETTE
 from modulekg_widgets.engine.registry import Registry
 
 if TYPE_CHECKING:
@@ -26,9 +27,9 @@ MOST = 20  # bars
 MOST_TICKS = 60
 # what the table of `difference` calls them, in words and colors
 SIDES = {
-    "first": ("only in the first", "#0b5394"),
-    "both": ("in both", "0.75"),
-    "second": ("only in the second", "#c55a11"),
+    "first": ("only in the first", PALETTE.plots.first),
+    "both": ("in both", PALETTE.plots.both),
+    "second": ("only in the second", PALETTE.plots.second),
 }
 MOST_WRITTEN = 12  # models whose overlap is also written in numbers
 

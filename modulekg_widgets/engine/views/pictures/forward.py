@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from modulekg_widgets.engine.palette import PAGE
 from modulekg_widgets.engine.playback.listening import Step
 from modulekg_widgets.engine.playback.player import Playback
 from modulekg_widgets.engine.playback.summaries import Layout
@@ -24,8 +25,8 @@ def svg(played: Playback, current: int, hide_shapes: bool) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}"',
         f'  viewBox="0 0 {WIDTH} {height}" font-family="system-ui, sans-serif" font-size="12" role="img">',
         f"<title>{clean(title)}</title>",
-        f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-        f'<text x="{MARGIN}" y="{MARGIN + 12}" font-weight="600" fill="#1f2328">{clean(title)}</text>',
+        f'<rect width="{WIDTH}" height="{height}" fill="{PAGE.surface}"/>',
+        f'<text x="{MARGIN}" y="{MARGIN + 12}" font-weight="600" fill="{PAGE.text}">{clean(title)}</text>',
     ]
     for row, step in enumerate(steps, 1):
         lines.extend(_row(step, MARGIN + ROW * row, step.index == current, hide_shapes))
@@ -34,12 +35,12 @@ def svg(played: Playback, current: int, hide_shapes: bool) -> str:
 
 def _row(step: Step, y: float, is_current: bool, hide_shapes: bool) -> Iterator[str]:
     if is_current:
-        yield f'<rect x="6" y="{y}" width="{WIDTH - 12}" height="{ROW}" rx="4" fill="#ddeafa"/>'
+        yield f'<rect x="6" y="{y}" width="{WIDTH - 12}" height="{ROW}" rx="4" fill="{PAGE.current}"/>'
     x = MARGIN + INDENT * min(step.depth, DEEPEST)
     name = f"{step.path or '(model)'}  {step.class_name}"
-    yield f'<text x="{x}" y="{y + 14}" fill="{"#b42318" if step.error else "#1f2328"}">{clean(name)}</text>'
+    yield f'<text x="{x}" y="{y + 14}" fill="{PAGE.error if step.error else PAGE.text}">{clean(name)}</text>'
     shape = "stopped here" if step.error else "?" if hide_shapes else shape_text(step.outputs)
-    yield f'<text x="{WIDTH - MARGIN}" y="{y + 14}" text-anchor="end" fill="#59636e">{clean(shape)}</text>'
+    yield f'<text x="{WIDTH - MARGIN}" y="{y + 14}" text-anchor="end" fill="{PAGE.muted}">{clean(shape)}</text>'
 
 
 def shape_text(layouts: tuple[Layout, ...]) -> str:

@@ -7,23 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 from xml.sax.saxutils import escape
 
+from modulekg_widgets.engine.palette import PAGE, PALETTE, family_color
 from modulekg_widgets.engine.views.opening import as_drawn, output_shapes, rows_of
 from modulekg_widgets.engine.views.payload import class_of
 
 WIDTH, ROW, GAP, INSET, HEADER, MARGIN = 460, 30, 12, 12, 26, 16
 _LONGEST = 62  # characters of one line
 _CHARACTER = 7  # pixels, as most fonts have it at this size
-
-# Okabe and Ito's colors, told apart by every kind of color vision; the same as on the canvas
-_FAMILIES = (
-    ("conv", "#0072b2"),
-    ("norm", "#009e73"),
-    ("attention", "#d55e00"),
-    ("linear", "#cc79a7"),
-    ("pool", "#56b4e9"),
-    ("embedding", "#8b7a00"),
-)
-_OTHER = "#8a929b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +64,7 @@ def layout(
         if follows:
             arrows.append((WIDTH / 2, y, y + GAP))
         y += GAP
-        box = _box(payload, node, folds.get(node), shapes.get(node, ""), y, depth, node in opened)
+        box = _box(payload, node, folds.get(node), shapes.get(node, ""), y, depth, node in opened, node in rows)
         boxes.append(box)
         if node in opened:
             frames.append(len(boxes) - 1)
@@ -91,11 +81,18 @@ def layout(
 
 
 def _pill(label: str, y: float) -> Box:
-    return Box(WIDTH / 2 - 45, y, 90, ROW - 6, label, "", _OTHER, "pill")
+    return Box(WIDTH / 2 - 45, y, 90, ROW - 6, label, "", PALETTE.other_family, "pill")
 
 
 def _box(
-    payload: dict[str, Any], node: int, fold: list[Any] | None, shape: str, y: float, depth: int, is_open: bool
+    payload: dict[str, Any],
+    node: int,
+    fold: list[Any] | None,
+    shape: str,
+    y: float,
+    depth: int,
+    is_open: bool,
+    is_container: bool,
 ) -> Box:
     class_name = class_of(payload, node)
     title = f"{payload['nodes']['name'][node]}  {class_name}"
@@ -105,12 +102,8 @@ def _box(
     detail = " · ".join(filter(None, (shape, _short(params) if params else "")))
     x = MARGIN + INSET * depth
     width = WIDTH - 2 * x
-    return Box(x, y, width, HEADER if is_open else ROW, title, detail, _color(class_name), "card", fold is not None)
-
-
-def _color(class_name: str) -> str:
-    lowered = class_name.lower()
-    return next((color for family, color in _FAMILIES if family in lowered), _OTHER)
+    height, color = HEADER if is_open else ROW, family_color(class_name, is_container)
+    return Box(x, y, width, height, title, detail, color, "card", fold is not None)
 
 
 def _short(value: int | float | str) -> str:
@@ -130,13 +123,13 @@ def svg(payload: dict[str, Any], opened: Iterable[int]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:g}"',
         f'  viewBox="0 0 {WIDTH} {height:g}" font-family="system-ui, sans-serif" font-size="12" role="img">',
         f"<title>{clean(title)}</title>",
-        f'<rect width="{WIDTH}" height="{height:g}" fill="#ffffff"/>',
+        f'<rect width="{WIDTH}" height="{height:g}" fill="{PAGE.surface}"/>',
     ]
     for box in boxes:
         lines.extend(_svg_box(box))
     for x, start, end in arrows:
-        lines.append(f'<path d="M{x:g} {start:g}V{end - 4:g}" stroke="#8a929b" stroke-dasharray="3 2"/>')
-        lines.append(f'<path d="M{x - 4:g} {end - 5:g}l4 5l4 -5z" fill="#8a929b"/>')
+        lines.append(f'<path d="M{x:g} {start:g}V{end - 4:g}" stroke="{PAGE.line}" stroke-dasharray="3 2"/>')
+        lines.append(f'<path d="M{x - 4:g} {end - 5:g}l4 5l4 -5z" fill="{PAGE.line}"/>')
     lines.append("</svg>")
     return "\n".join(lines)
 
@@ -144,20 +137,20 @@ def svg(payload: dict[str, Any], opened: Iterable[int]) -> str:
 def _svg_box(box: Box) -> Iterator[str]:
     frame = f'width="{box.width:g}" height="{box.height:g}" rx="{12 if box.kind == "pill" else 5}"'
     if box.stacked:
-        yield f'<rect x="{box.x + 4:g}" y="{box.y + 4:g}" {frame} fill="#f3f5f7" stroke="#c4cbd3"/>'
-    fill = "#f7f8fa" if box.kind == "frame" else "#ffffff"
-    yield f'<rect x="{box.x:g}" y="{box.y:g}" {frame} fill="{fill}" stroke="#c4cbd3"/>'
+        yield f'<rect x="{box.x + 4:g}" y="{box.y + 4:g}" {frame} fill="{PAGE.behind}" stroke="{PAGE.border}"/>'
+    fill = PAGE.frame if box.kind == "frame" else PAGE.surface
+    yield f'<rect x="{box.x:g}" y="{box.y:g}" {frame} fill="{fill}" stroke="{PAGE.border}"/>'
     if box.kind == "pill":
-        middle = box.x + box.width / 2
-        yield f'<text x="{middle:g}" y="{box.y + 16:g}" text-anchor="middle" fill="#59636e">{clean(box.title)}</text>'
+        at = f'x="{box.x + box.width / 2:g}" y="{box.y + 16:g}" text-anchor="middle"'
+        yield f'<text {at} fill="{PAGE.muted}">{clean(box.title)}</text>'
         return
     yield f'<rect x="{box.x:g}" y="{box.y:g}" width="4" height="{min(box.height, ROW):g}" fill="{box.color}"/>'
     baseline = box.y + (18 if box.kind == "frame" else 19)
     room = int((box.width - 22) / _CHARACTER) - (len(box.detail) + 2 if box.detail else 0)
-    yield f'<text x="{box.x + 12:g}" y="{baseline:g}" fill="#1f2328">{clean(box.title, max(room, 8))}</text>'
+    yield f'<text x="{box.x + 12:g}" y="{baseline:g}" fill="{PAGE.text}">{clean(box.title, max(room, 8))}</text>'
     if box.detail:
         end = box.x + box.width - 10
-        yield f'<text x="{end:g}" y="{baseline:g}" text-anchor="end" fill="#59636e">{clean(box.detail)}</text>'
+        yield f'<text x="{end:g}" y="{baseline:g}" text-anchor="end" fill="{PAGE.muted}">{clean(box.detail)}</text>'
 
 
 def clean(text: str, longest: int = _LONGEST) -> str:

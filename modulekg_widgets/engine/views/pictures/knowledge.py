@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from modulekg_widgets.engine.palette import PAGE, PALETTE
 from modulekg_widgets.engine.views.pictures.hierarchy import clean
 
 WIDTH, ROW, MARGIN = 720, 22, 16
 MOST = 15  # bars of each list
 _LABEL, _VALUE = 250, 60
-_BAR = "#0072b2"
-_OTHER_BAR = "#d55e00"
 
 
 def svg(payload: Mapping[str, Any]) -> str:
@@ -20,9 +19,10 @@ def svg(payload: Mapping[str, Any]) -> str:
     used, families = _most_used(payload), _families(payload)
     structures = len(payload["entities"]["name"])
     title = f"{payload['title']}: {structures:,} structures in {payload['communities']['count']:,} communities"
-    lines = [f'<text x="{MARGIN}" y="30" font-size="15" font-weight="600" fill="#1f2328">{clean(title)}</text>']
+    lines = [f'<text x="{MARGIN}" y="30" font-size="15" font-weight="600" fill="{PAGE.text}">{clean(title)}</text>']
     height = 48.0
-    for heading, bars, color in (("Most used", used, _BAR), ("Families of models", families, _OTHER_BAR)):
+    colors = PALETTE.bars
+    for heading, bars, color in (("Most used", used, colors.first), ("Families of models", families, colors.second)):
         if bars:
             lines += _chart(heading, bars, color, height)
             height += 24 + len(bars) * ROW + 14
@@ -31,7 +31,7 @@ def svg(payload: Mapping[str, Any]) -> str:
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:g}"',
             f'  viewBox="0 0 {WIDTH} {height:g}" font-family="system-ui, sans-serif" font-size="12" role="img">',
             f"<title>{clean(title)}</title>",
-            f'<rect width="{WIDTH}" height="{height:g}" fill="#ffffff"/>',
+            f'<rect width="{WIDTH}" height="{height:g}" fill="{PAGE.surface}"/>',
             *lines,
             "</svg>",
         ]
@@ -39,7 +39,7 @@ def svg(payload: Mapping[str, Any]) -> str:
 
 
 def _chart(heading: str, bars: list[tuple[str, int]], color: str, top: float) -> Iterator[str]:
-    yield f'<text x="{MARGIN}" y="{top + 14:g}" font-weight="600" fill="#59636e">{clean(heading)}</text>'
+    yield f'<text x="{MARGIN}" y="{top + 14:g}" font-weight="600" fill="{PAGE.muted}">{clean(heading)}</text>'
     longest = max(value for _, value in bars) or 1
     room = WIDTH - 2 * MARGIN - _LABEL - _VALUE
     for index, (name, value) in enumerate(bars):
@@ -47,9 +47,9 @@ def _chart(heading: str, bars: list[tuple[str, int]], color: str, top: float) ->
         left = MARGIN + _LABEL
         width = max(1.0, room * value / longest)
         label = name if len(name) <= 34 else name[:33] + "…"
-        yield f'<text x="{left - 10}" y="{y + 14:g}" text-anchor="end" fill="#1f2328">{clean(label)}</text>'
+        yield f'<text x="{left - 10}" y="{y + 14:g}" text-anchor="end" fill="{PAGE.text}">{clean(label)}</text>'
         yield f'<rect x="{left}" y="{y + 3:g}" width="{width:g}" height="{ROW - 8}" rx="2" fill="{color}"/>'
-        yield f'<text x="{left + width + 8:g}" y="{y + 14:g}" fill="#59636e">{value:,}</text>'
+        yield f'<text x="{left + width + 8:g}" y="{y + 14:g}" fill="{PAGE.muted}">{value:,}</text>'
 
 
 def _most_used(payload: Mapping[str, Any]) -> list[tuple[str, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from modulekg_widgets.engine.palette import PAGE, PALETTE
 from modulekg_widgets.engine.views.pictures.hierarchy import clean
 
 if TYPE_CHECKING:
@@ -26,18 +27,18 @@ def svg(masks: AxisMasks, title: str) -> str:
     size = f'width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}"'
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">',
-        f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-        f'<text x="12" y="{ROW}" font-weight="bold" fill="#1f2328">{clean(head)}</text>',
+        f'<rect width="{WIDTH}" height="{height}" fill="{PAGE.surface}"/>',
+        f'<text x="12" y="{ROW}" font-weight="bold" fill="{PAGE.text}">{clean(head)}</text>',
     ]
     for at, (axis, gone) in enumerate(rows, start=1):
         y = ROW * (at + 1)
         stays = BARS * (axis.size - gone) / axis.size
         lines += [
-            f'<text x="12" y="{y}" fill="#1f2328">{clean(axis.name[:44])}</text>',
-            f'<rect x="{NAMES}" y="{y - 11}" width="{BARS}" height="13" fill="#d9dde2"/>',
-            f'<rect x="{NAMES}" y="{y - 11}" width="{stays:.1f}" height="13" fill="#2a788e"/>',
-            f'<text x="{NAMES + BARS + 10}" y="{y}" fill="#1f2328">{axis.size - gone} of {axis.size}</text>',
+            f'<text x="12" y="{y}" fill="{PAGE.text}">{clean(axis.name[:44])}</text>',
+            f'<rect x="{NAMES}" y="{y - 11}" width="{BARS}" height="13" fill="{PALETTE.mask.goes}"/>',
+            f'<rect x="{NAMES}" y="{y - 11}" width="{stays:.1f}" height="13" fill="{PALETTE.mask.stays}"/>',
+            f'<text x="{NAMES + BARS + 10}" y="{y}" fill="{PAGE.text}">{axis.size - gone} of {axis.size}</text>',
         ]
     if more > 0:
-        lines.append(f'<text x="12" y="{ROW * (len(rows) + 2)}" fill="#59636e">and {more} more axes</text>')
+        lines.append(f'<text x="12" y="{ROW * (len(rows) + 2)}" fill="{PAGE.muted}">and {more} more axes</text>')
     return "\n".join([*lines, "</svg>"])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from modulekg_widgets.engine.monitoring.run import Run
+from modulekg_widgets.engine.palette import PAGE, PALETTE
 from modulekg_widgets.engine.views.metric_reader import Updates
 from modulekg_widgets.engine.views.metric_update import HISTOGRAM, LEAST_POINTS, Catalog, Series, most_telling
 from modulekg_widgets.engine.views.pictures.hierarchy import clean
@@ -20,8 +21,7 @@ MOST_MODULES, MOST_LINES, POINTS = 8, 12, 300
 SECONDS = 1.0  # of reading; a picture must not keep a cell waiting
 SLICE = 0.02
 
-# Okabe and Ito's colors, told apart by every kind of color vision
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8b7a00", "#000000")
+COLORS = PALETTE.lines.light
 
 
 @dataclass(frozen=True)
@@ -55,18 +55,18 @@ def svg(runs: Sequence[Run], shown: Shown) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}"',
         f'  viewBox="0 0 {WIDTH} {height}" font-family="system-ui, sans-serif" font-size="12" role="img">',
         f"<title>{clean(title)}</title>",
-        f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-        _text(LEFT, 20, metric or "no values yet", "#1f2328"),
-        _text(WIDTH - RIGHT, 20, names, "#59636e", "end"),
+        f'<rect width="{WIDTH}" height="{height}" fill="{PAGE.surface}"/>',
+        _text(LEFT, 20, metric or "no values yet", PAGE.text),
+        _text(WIDTH - RIGHT, 20, names, PAGE.muted, "end"),
         *(_plot(lines, shown.log_scale) if lines else ()),
-        *(() if metric else (_text(LEFT, 20 + ROW, TO_KEEP, "#59636e"),)),
+        *(() if metric else (_text(LEFT, 20 + ROW, TO_KEEP, PAGE.muted),)),
     ]
     for at, line in enumerate(lines):
         y = HEIGHT + ROW * at + 10
         parts.append(f'<rect x="{LEFT}" y="{y - 9}" width="10" height="10" fill="{COLORS[at % len(COLORS)]}"/>')
-        parts.append(_text(LEFT + 16, y, line.name, "#1f2328"))
+        parts.append(_text(LEFT + 16, y, line.name, PAGE.text))
     if note:
-        parts.append(_text(LEFT, height - 6, note, "#59636e"))
+        parts.append(_text(LEFT, height - 6, note, PAGE.muted))
     return "\n".join([*parts, "</svg>"])
 
 
@@ -133,11 +133,11 @@ def _plot(lines: Sequence[Line], is_log: bool) -> Iterator[str]:
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
     first, last = float(steps.min()), float(steps.max())
     bottom, end = HEIGHT - 24, WIDTH - RIGHT
-    yield f'<path d="M{LEFT} {TOP}V{bottom}H{end}" fill="none" stroke="#8a929b"/>'
+    yield f'<path d="M{LEFT} {TOP}V{bottom}H{end}" fill="none" stroke="{PAGE.line}"/>'
     for y, value in ((TOP + 10, high), (bottom, low)):
-        yield _text(LEFT - 6, y, _figure(value, is_log), "#59636e", "end")
-    yield _text(LEFT, bottom + 15, f"step {first:.0f}", "#59636e")
-    yield _text(end, bottom + 15, f"{last:.0f}", "#59636e", "end")
+        yield _text(LEFT - 6, y, _figure(value, is_log), PAGE.muted, "end")
+    yield _text(LEFT, bottom + 15, f"step {first:.0f}", PAGE.muted)
+    yield _text(end, bottom + 15, f"{last:.0f}", PAGE.muted, "end")
     for at, line in enumerate(lines):
         x = LEFT + (line.steps - first) / max(last - first, 1.0) * (end - LEFT)
         with np.errstate(all="ignore"):

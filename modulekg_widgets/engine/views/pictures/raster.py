@@ -1,4 +1,4 @@
-"""The static picture as PNG, for hosts that show no SVG: drawn from that SVG, so that both have the same content."""
+"""A static picture as PNG, a file or beside the SVG in a notebook: drawn from that SVG, so that both show the same."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from modulekg_widgets.engine.palette import PAGE
+
 if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw
@@ -25,8 +27,10 @@ LARGEST = 60_000  # bytes
 SCALES = (1.5, 1.0)  # pixels of the PNG to one of the SVG; the next one where the picture gets too large
 COLORS = 64
 SMOOTH = 2  # shapes are drawn this much larger, for smooth edges
+FILE_SCALE = 2.0  # of a file, which may be printed
+MOST_SMOOTH = 60_000_000  # pixels; the shapes of a larger picture keep rough edges, for they would fill the memory
 TALLEST = 2400  # pixels of the SVG; of a taller picture the beginning is shown
-FOOT, LEFT, INK = 26, 16, "#59636e"
+FOOT, LEFT, INK = 26, 16, PAGE.muted
 _FONT_SIZE = 11 / 12  # the font of the PNG runs wider than those of browsers
 _ANCHORS = {"start": "ls", "middle": "ms", "end": "rs"}
 _BOLD = ("600", "700", "bold")
@@ -50,12 +54,22 @@ def _with_words(picture: str) -> str:
     return "\n".join(
         [
             f'<svg class="mkg-saved-picture" xmlns="http://www.w3.org/2000/svg" {size} role="img">',
-            f'<rect width="{width:g}" height="{height + FOOT:g}" fill="#ffffff"/>',
+            f'<rect width="{width:g}" height="{height + FOOT:g}" fill="{PAGE.surface}"/>',
             picture,
             f'<text class="mkg-words" x="{LEFT}" y="{height + FOOT - 9:g}" {style}>{WORDS}</text>',
             "</svg>",
         ]
     )
+
+
+def file_png(svg: str) -> bytes:
+    """`svg`, one of our static pictures (rect, path and text), at twice its size."""
+    root = ElementTree.fromstring(svg)
+    width, height = (float(root.attrib[name]) for name in ("width", "height"))
+    smooth = SMOOTH if width * height * (FILE_SCALE * SMOOTH) ** 2 <= MOST_SMOOTH else 1
+    buffer = io.BytesIO()
+    _drawn(root, height, FILE_SCALE, 0, smooth).save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def png(svg: str) -> bytes:
@@ -64,18 +78,29 @@ def png(svg: str) -> bytes:
     height = min(float(root.attrib["height"]), TALLEST)
     while True:
         for scale in SCALES:
-            content = _encoded(_drawn(root, height, scale))
+            content = _encoded(_with_foot(root, height, scale))
             if len(content) <= LARGEST:
                 return content
         height /= 2
 
 
-def _drawn(root: ElementTree.Element, height: float, scale: float) -> Image:
+def _with_foot(root: ElementTree.Element, height: float, scale: float) -> Image:
+    """The picture down to `height`, and below it what to do."""
+    from PIL import ImageDraw
+
+    image = _drawn(root, height, scale, FOOT, SMOOTH)
+    is_whole = height >= float(root.attrib["height"])
+    words = WORDS if is_whole else f"the beginning of the picture; {WORDS}"
+    _text(ImageDraw.Draw(image), {"x": str(LEFT), "y": str(height + FOOT - 9), "fill": INK}, words, (0, 0), scale)
+    return image
+
+
+def _drawn(root: ElementTree.Element, height: float, scale: float, foot: int, smooth: int) -> Image:
     from PIL import Image, ImageDraw
 
     width = float(root.attrib["width"])
-    large = scale * SMOOTH
-    image = Image.new("RGB", (round(width * scale) * SMOOTH, round((height + FOOT) * scale) * SMOOTH), "#ffffff")
+    large = scale * smooth
+    image = Image.new("RGB", (round(width * scale) * smooth, round((height + foot) * scale) * smooth), PAGE.surface)
     draw = ImageDraw.Draw(image)
     for element, origin in _placed(root):
         match _kind(element):
@@ -84,15 +109,12 @@ def _drawn(root: ElementTree.Element, height: float, scale: float) -> Image:
             case "path":
                 _path(draw, element.attrib, origin, large)
     # nothing of what was cut off may stand below
-    draw.rectangle((0, height * large, *image.size), fill="#ffffff")
-    image = image.reduce(SMOOTH)
+    draw.rectangle((0, height * large, *image.size), fill=PAGE.surface)
+    image = image.reduce(smooth)
     draw = ImageDraw.Draw(image)
     for element, origin in _placed(root):
         if _kind(element) == "text" and float(element.attrib["y"]) + origin[1] <= height:
             _text(draw, element.attrib, element.text or "", origin, scale)
-    is_whole = height >= float(root.attrib["height"])
-    words = WORDS if is_whole else f"the beginning of the picture; {WORDS}"
-    _text(draw, {"x": str(LEFT), "y": str(height + FOOT - 9), "fill": INK}, words, (0, 0), scale)
     return image
 
 

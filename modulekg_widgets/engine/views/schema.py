@@ -1,0 +1,87 @@
+"""The payloads that go to the page: version and parts of each, which js/src/core/**/payload.ts states with the types.
+
+Whoever adds or renames a part does it here, in the schema of the page, and in the golden files between the two
+(tests/widgets/write_golden.py). A change that an older page cannot read gets a new version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from modulekg_widgets.engine.errors import ModuleKGError
+
+Parts = Mapping[str, Any]  # by name: the parts of a table, or nothing
+
+
+def _parts(*names: str, **tables: Parts) -> Parts:
+    return MappingProxyType({**dict.fromkeys(names, ()), **tables})
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """Version and parts of the payload of one kind."""
+
+    kind: str
+    version: int
+    parts: Parts
+
+    def payload(self, parts: Parts) -> dict[str, Any]:
+        """The parts under their head; raises `ModuleKGError` where they are not those of the schema."""
+        payload = {"schema_version": self.version, "kind": self.kind, **parts}
+        self.check(payload)
+        return payload
+
+    def check(self, payload: Parts) -> None:
+        """Raise `ModuleKGError` where the payload has other parts than the schema."""
+        odd = sorted(_odd({"schema_version": (), "kind": (), **self.parts}, payload))
+        if odd:
+            raise ModuleKGError(f"a payload of the kind {self.kind} has other parts than its schema: {', '.join(odd)}")
+
+
+def _odd(stated: Parts, found: Parts) -> set[str]:
+    """The names that only one of both has, in tables too; a table that is None was not filled."""
+    tables = (name for name in stated.keys() & found.keys() if stated[name] and found[name] is not None)
+    return {*(stated.keys() ^ found.keys()), *(odd for name in tables for odd in _odd(stated[name], found[name]))}
+
+
+MODEL = Schema("model", 2, _parts(
+    "title", "columns", "column_info", "folds", "links", "tied", "marks", "edges", "traced", "error",
+    nodes=_parts("name", "parent", "entity"),
+    entities=_parts("class", "name", "digest", "hyper", "tensors"),
+    classes=_parts("name", "qualified", "source", "fields"),
+    flow=_parts(
+        "on", "names", "shapes", "dtypes", "sources", "inputs", "outputs",
+        calls=_parts("node", "parent", "inputs", "outputs"),
+        steps=_parts("name", "call", "inputs", "tensors", "source", "flops", "view"),
+        values=_parts("step", "shape", "dtype", "axes"),
+        tensors=_parts("node", "name", "attributes", "tied"),
+    ),
+    axes=_parts("name", "label", "size", "role", "frozen", "reasons", "dims", "written"),
+    compare=_parts("model", "left", "right", "pairs"),
+))  # fmt: skip
+KNOWLEDGE = Schema("knowledge", 1, _parts(
+    "title", "values", "families", "types", "overlap",
+    entities=_parts(
+        "class", "name", "digest", "params", "bytes", "hyper", "children", "community", "importance",
+    ),
+    classes=_parts("name", "qualified", "fields"),
+    models=_parts("name", "root", "params", "bytes", "flops", "family", "members", "module_flops"),
+    communities=_parts("modularity", "count"),
+    fit=_parts("alpha", "xmin", "verdict", "comparisons", "lines"),
+    jobs=_parts("name", "user", "dataset", "model", "accuracy", "convergence", "started", "ended", "metrics"),
+    datasets=_parts("name", "properties"),
+    users=_parts("name", "properties"),
+))  # fmt: skip
+MASKS = Schema("mask_editor", 1, _parts(
+    "title", "modules", "terms", "tensors", "flops", "approximate", "importances", "generation",
+    axes=_parts("name", "label", "size", "role", "frozen", "reasons", "members", "by_ratio"),
+))  # fmt: skip
+FORWARD = Schema("forward_player", 1, _parts(
+    "run", "title", "modules", "shapes", "raised", "error", "failed", "dropped",
+    steps=_parts("module", "depth", "inputs", "outputs", "sources", "value", "batch_dim", "statistics", "top"),
+))  # fmt: skip
+METRICS = Schema("metric_panel", 1, _parts("runs", "limit"))
+SCHEMAS = {schema.kind: schema for schema in (MODEL, KNOWLEDGE, MASKS, FORWARD, METRICS)}
