@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modulekg_widgets.engine.knowledge.exchange import quoted
+from modulekg_widgets.engine.dot import STYLE, Cluster, Edge, Node, digraph, quoted
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.safe_files import write_whole
 from modulekg_widgets.engine.views.opening import data_edges, rows_of
@@ -80,40 +80,37 @@ def _dot(graph: ModelGraph) -> bytes:
     """The folded hierarchy: containers as clusters, with data edges, or an edge from each sibling to the next."""
     payload = graph.payload
     rows, folds = rows_of(payload), {fold[0]: fold[1] for fold in payload["folds"]}
-    lines = ["digraph model {", '  compound=true; node [shape=box, style=rounded, fontname="sans-serif"];']
-    waiting: list[int | None] = list(reversed(rows.get(0, [])))
     drawn: set[int] = set()
-    anchors: dict[int, int] = {}
-    while waiting:
-        node = waiting.pop()
-        if node is None:
-            lines.append("}")
-            continue
-        drawn.add(node)
-        if node in rows:
-            lines.append(f"subgraph cluster_{node} {{ label={quoted(label(payload, node, folds))};")
-            waiting.append(None)
-            waiting.extend(reversed(rows[node]))
-        else:
-            lines.append(f"  n{node} [label={quoted(label(payload, node, folds))}];")
-    for node in reversed(range(len(payload["nodes"]["name"]))):
-        anchors[node] = anchors[rows[node][0]] if rows.get(node) else node
-    if payload["traced"]:
-        lines += ["  input; output;", *_data_lines(data_edges(payload, drawn), anchors, rows)]
-        return "\n".join([*lines, "}", ""]).encode("utf-8", "backslashreplace")
-    for siblings in rows.values():
-        lines.extend(f"  n{anchors[a]} -> n{anchors[b]} [style=dashed];" for a, b in pairwise(siblings))
-    return "\n".join([*lines, "}", ""]).encode("utf-8", "backslashreplace")
+
+    def parts(inside: int) -> Iterator[Node | Cluster]:
+        for node in rows.get(inside, []):
+            drawn.add(node)
+            text = {"label": quoted(label(payload, node, folds))}
+            yield Cluster(f"cluster_{node}", text, parts(node)) if node in rows else Node(f"n{node}", text)
+
+    def edges() -> Iterator[Edge]:
+        anchors: dict[int, int] = {}
+        for node in reversed(range(len(payload["nodes"]["name"]))):
+            anchors[node] = anchors[rows[node][0]] if rows.get(node) else node
+        if payload["traced"]:
+            yield from _data_edges(data_edges(payload, drawn), anchors, rows)
+            return
+        for siblings in rows.values():
+            yield from ((f"n{anchors[a]}", f"n{anchors[b]}", {"style": "dashed"}) for a, b in pairwise(siblings))
+
+    ends = [Node("input"), Node("output")] if payload["traced"] else []
+    lines = digraph("model", chain(parts(0), ends), edges(), f"compound=true; {STYLE}")
+    return "".join(line + "\n" for line in lines).encode("utf-8", "backslashreplace")
 
 
-def _data_lines(
+def _data_edges(
     edges: Iterable[tuple[int, int, str]], anchors: dict[int, int], rows: dict[int, list[int]]
-) -> Iterator[str]:
+) -> Iterator[Edge]:
     """An edge of a cluster is drawn between nodes, and cut off at its border."""
     for source, target, shape in edges:
         ends = "input" if source < 0 else f"n{anchors[source]}", "output" if target < 0 else f"n{anchors[target]}"
-        cuts = [f"{key}=cluster_{node}" for key, node in (("ltail", source), ("lhead", target)) if node in rows]
-        yield f"  {ends[0]} -> {ends[1]} [{', '.join([f'label={quoted(shape)}', *cuts])}];"
+        cuts = {key: f"cluster_{node}" for key, node in (("ltail", source), ("lhead", target)) if node in rows}
+        yield *ends, {"label": quoted(shape), **cuts}
 
 
 @formats.register("html")

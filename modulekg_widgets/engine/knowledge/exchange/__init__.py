@@ -19,11 +19,11 @@ from modulekg_widgets.engine.knowledge.exchange.graph_reading import from_networ
 from modulekg_widgets.engine.knowledge.exchange.graphml import gexf, graphml, read_graphml
 from modulekg_widgets.engine.knowledge.exchange.jsonld import jsonld, read_jsonld
 from modulekg_widgets.engine.knowledge.exchange.property_graph import STORED, to_networkx
-from modulekg_widgets.engine.knowledge.exchange.structures import csacademy, dot, quoted
+from modulekg_widgets.engine.knowledge.exchange.structures import csacademy, dot
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.safe_files import write_whole
 
-__all__ = ["export_contents", "export_graph", "exporter", "exporters", "quoted", "read_contents"]
+__all__ = ["export_contents", "export_graph", "exporter", "exporters", "read_contents"]
 
 Exporter = Callable[[nx.DiGraph], Iterable[str]]
 exporters: Registry[Exporter] = Registry("export format")

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import networkx as nx
+
+from modulekg_widgets.engine.dot import Node, digraph, quoted
 
 
 def dot(graph: nx.DiGraph) -> Iterator[str]:
     """Graphviz DOT: a box per structure with its number of occurrences, an edge per containment with its count."""
-    yield "digraph ModuleKG {"
-    yield '  node [shape=box, style=rounded, fontname="sans-serif"];'
-    for key, data in graph.nodes(data=True):
-        uses = data.get("count", 1)
-        label = data.get("name", key) + (f" ×{uses}" if uses > 1 else "")
-        yield f"  {quoted(key)} [label={quoted(label)}];"
-    for start, end, data in graph.edges(data=True):
-        count = data.get("count", 1)
-        yield f"  {quoted(start)} -> {quoted(end)}" + (f' [label="{count}"];' if count > 1 else ";")
-    yield "}"
-
-
-def quoted(text: str) -> str:
-    # in DOT a backslash starts an escape only within a label, and a newline may stand in a quoted string
-    escaped = (
-        text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r").replace("\0", "�")
+    boxes = (Node(quoted(key), {"label": quoted(_label(key, data))}) for key, data in graph.nodes(data=True))
+    edges = (
+        (quoted(start), quoted(end), {"label": f'"{count}"'} if (count := data.get("count", 1)) > 1 else {})
+        for start, end, data in graph.edges(data=True)
     )
-    return f'"{escaped}"'
+    return digraph("ModuleKG", boxes, edges)
+
+
+def _label(key: str, data: dict[str, Any]) -> str:
+    uses = data.get("count", 1)
+    return data.get("name", key) + (f" ×{uses}" if uses > 1 else "")
 
 
 def csacademy(graph: nx.DiGraph) -> Iterator[str]:
