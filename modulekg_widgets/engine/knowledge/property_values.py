@@ -12,12 +12,13 @@ import math
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
-from typing import Any, NoReturn
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from modulekg_widgets.engine.errors import PropertyError, shown
+from modulekg_widgets.engine.safe_files import parse_json
 
 MOST_DEPTH = 32  # containers within each other
 SIMPLE_DEPTH, MANY, LONG = 3, 50, 200  # the nested dictionaries of modules, their entries and their texts
@@ -226,18 +227,11 @@ _NUMPY: dict[str, Callable[[Any], Any]] = {
 # ------------------------------------------------------------------ reading
 
 
-def _refused(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
-
-
-_decoder = json.JSONDecoder(parse_constant=_refused)
-
-
 def _parsed(text: str, most: int) -> Any:
     if len(text) > most:
         raise ValueError(f"a value has at most {most:,} characters, found {len(text):,}")
     try:
-        return _decoder.decode(text)
+        return parse_json(text, ValueError, most)
     except RecursionError:
         raise ValueError("a value is nested too deep") from None
 

@@ -16,11 +16,11 @@ from modulekg_widgets.engine.errors import PlanFileError, shown
 from modulekg_widgets.engine.pruning.cut.edits import Edits, Ints, TensorEdit, Whole
 from modulekg_widgets.engine.pruning.plan.attempt import Change
 from modulekg_widgets.engine.pruning.plan.pruning_plan import AxisCut, PruningPlan
-from modulekg_widgets.engine.safe_files import read_whole, replacing
+from modulekg_widgets.engine.safe_files import parse_json, read_whole, replacing
 
 FORMAT, VERSION = "modulekg-plan", 1
 LARGEST_FILE = 64 << 20  # bytes; the plan of a model of billions of parameters has a third of it
-MOST_PARTS = 1_000_000  # lists and objects in a file, each of which takes 20 times its text in memory
+MOST_PARTS = 1_000_000  # lists and objects in a file
 LONGEST_TEXT = 10_000  # of a name; plans are printed in columns as wide as their longest name
 LARGEST_SIZE = 1 << 40
 MOST_DIMENSIONS = 64  # that a tensor can have
@@ -113,27 +113,13 @@ def plan_of(content: bytes, call: str) -> PruningPlan:
 
     Raises `PlanFileError` for another document, `ValueError` or `RecursionError` for what is no JSON.
     """
-    if content.count(b"[") + content.count(b"{") > MOST_PARTS:
-        raise PlanFileError(f"it has more than {MOST_PARTS:,} lists and objects")
-    document = json.loads(content.decode("utf-8"), parse_constant=_refused, object_pairs_hook=_object)
-    return _Reader(document).plan(call)
+    return _Reader(parse_json(content, PlanFileError, MOST_PARTS, unique=True)).plan(call)
 
 
 def _file(path: Any) -> Path:
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
         raise PlanFileError(f"a plan is named by the path of a file, got a {shown(type(path).__name__)}")
     return Path(path)
-
-
-def _refused(constant: str) -> None:
-    raise PlanFileError(f"{constant} is no number")
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise PlanFileError("a name stands twice in one object")
-    return found
 
 
 class _Reader:
