@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from modulekg_widgets._version import __version__
-    from modulekg_widgets.engine.axes.attributes import adapter
+    from modulekg_widgets.engine.adapters import adapter
     from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
     from modulekg_widgets.engine.axes.registration import axis_rule
     from modulekg_widgets.engine.errors import ModuleKGError
@@ -60,7 +60,7 @@ _HOMES = {
     "PruningSchedule": "engine.pruning.plan.schedule",
     "Workbench": "widgets.workbench.workbench",
     "__version__": "_version",
-    "adapter": "engine.axes.attributes",
+    "adapter": "engine.adapters",
     "axis_rule": "engine.axes.registration",
     "diff": "engine.identity.diff",
     "exporter": "engine.knowledge.exchange",
