@@ -21,7 +21,7 @@ def _homes() -> dict[str, str]:
 
 
 _HOMES = _homes()
-__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = sorted(_HOMES)  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

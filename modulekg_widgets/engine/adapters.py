@@ -17,7 +17,7 @@ from modulekg_widgets.engine.errors import NotAModuleError, shown
 from modulekg_widgets.engine.registry import Registry, check_function
 
 
-class Sizes(Protocol):
+class LayerSizes(Protocol):
     """The sizes of a module's tensors, as once a cut is made."""
 
     module: nn.Module
@@ -47,7 +47,7 @@ class Sizes(Protocol):
         ...
 
 
-AttributesOf: TypeAlias = Callable[[Any], Mapping[str, Any]]  # from `Sizes` to the values of attributes
+AttributesOf: TypeAlias = Callable[[Any], Mapping[str, Any]]  # from `LayerSizes` to the values of attributes
 ChannelDim: TypeAlias = Callable[[int], int]  # from the number of dimensions to the one of the channels
 Examples: TypeAlias = list[tuple[torch.Tensor, ...]]
 adapters: Registry[AttributesOf] = Registry("adapter", "{} has an adapter already: make a subclass")
@@ -74,7 +74,8 @@ def adapter(*classes: type) -> Callable[[AttributesOf], AttributesOf]:
     Returns
     -------
     decorator
-        For a function from `Sizes` to a dictionary of attributes' values: whole numbers, or tuples or lists of them.
+        For a function from `LayerSizes` to a dictionary of attributes' values: whole numbers, or tuples or lists of
+        them.
         None, and an attribute that the module does not have, are passed over. `sizes.parameter(name, dim)` is the size
         of a dimension of an own parameter or buffer, `sizes.input(dim)` that of the first input, `sizes.has(name)`
         tells whether there is such a tensor, `sizes.groups(name, dim, count)` how many of `count` groups stay, and
@@ -240,7 +241,7 @@ def _with(tensor: str, *classes: type) -> Callable[[AttributesOf], AttributesOf]
 
     def decorate(sizes_of: AttributesOf) -> AttributesOf:
         @wraps(sizes_of)
-        def where_there(sizes: Sizes) -> Mapping[str, Any]:
+        def where_there(sizes: LayerSizes) -> Mapping[str, Any]:
             return sizes_of(sizes) if sizes.has(tensor) else {}
 
         return adapter(*classes)(where_there)
@@ -249,7 +250,7 @@ def _with(tensor: str, *classes: type) -> Callable[[AttributesOf], AttributesOf]
 
 
 @_with("weight", nn.modules.conv._ConvNd)
-def convolution(sizes: Sizes) -> dict[str, Any]:
+def convolution(sizes: LayerSizes) -> dict[str, Any]:
     """The weight has (out, in/groups), or (in, out/groups) when it is transposed."""
     first, second = sizes.parameter("weight", 0), sizes.parameter("weight", 1)
     groups = sizes.groups("weight", 0, sizes.module.groups)  # type: ignore[arg-type]
@@ -259,27 +260,27 @@ def convolution(sizes: Sizes) -> dict[str, Any]:
 
 
 @_with("weight", nn.Linear)
-def linear(sizes: Sizes) -> dict[str, Any]:
+def linear(sizes: LayerSizes) -> dict[str, Any]:
     """The weight has (out, in)."""
     return {"out_features": sizes.parameter("weight", 0), "in_features": sizes.parameter("weight", 1)}
 
 
 @_with("weight", nn.Bilinear)
-def bilinear(sizes: Sizes) -> dict[str, Any]:
+def bilinear(sizes: LayerSizes) -> dict[str, Any]:
     """The weight has (out, in1, in2)."""
     names = ("out_features", "in1_features", "in2_features")
     return {name: sizes.parameter("weight", at) for at, name in enumerate(names)}
 
 
 @adapter(nn.modules.batchnorm._NormBase)
-def batch_norm(sizes: Sizes) -> dict[str, Any]:
+def batch_norm(sizes: LayerSizes) -> dict[str, Any]:
     """Every tensor has one entry per channel."""
     named = next((name for name in ("weight", "running_mean") if sizes.has(name)), None)
     return {"num_features": sizes.parameter(named, 0) if named else sizes.input(1)}
 
 
 @adapter(nn.modules.instancenorm._InstanceNorm)
-def instance_norm(sizes: Sizes) -> dict[str, Any]:
+def instance_norm(sizes: LayerSizes) -> dict[str, Any]:
     """As a batch normalisation, but there may be no batch before the channels."""
     if sizes.has("weight") or sizes.has("running_mean"):
         return {**batch_norm(sizes)}
@@ -287,7 +288,7 @@ def instance_norm(sizes: Sizes) -> dict[str, Any]:
 
 
 @adapter(nn.LayerNorm, nn.RMSNorm)
-def layer_norm(sizes: Sizes) -> dict[str, Any]:
+def layer_norm(sizes: LayerSizes) -> dict[str, Any]:
     """The normalised shape is that of the gain, or of the last dimensions."""
     count = len(sizes.module.normalized_shape)  # type: ignore[arg-type]
     if sizes.has("weight"):
@@ -297,7 +298,7 @@ def layer_norm(sizes: Sizes) -> dict[str, Any]:
 
 
 @adapter(nn.GroupNorm)
-def group_norm(sizes: Sizes) -> dict[str, Any]:
+def group_norm(sizes: LayerSizes) -> dict[str, Any]:
     """Channels in groups of equal size."""
     count: Any = sizes.module.num_groups
     if sizes.has("weight"):
@@ -306,19 +307,19 @@ def group_norm(sizes: Sizes) -> dict[str, Any]:
 
 
 @_with("weight", nn.Embedding, nn.EmbeddingBag)
-def embedding(sizes: Sizes) -> dict[str, Any]:
+def embedding(sizes: LayerSizes) -> dict[str, Any]:
     """The table has (vocabulary, width)."""
     return {"num_embeddings": sizes.parameter("weight", 0), "embedding_dim": sizes.parameter("weight", 1)}
 
 
 @_with("weight", nn.PReLU)
-def prelu(sizes: Sizes) -> dict[str, Any]:
+def prelu(sizes: LayerSizes) -> dict[str, Any]:
     """A slope per channel, or one."""
     return {"num_parameters": sizes.parameter("weight", 0)}
 
 
 @_with("weight_hh_l0", nn.RNNBase)
-def recurrent(sizes: Sizes) -> dict[str, Any]:
+def recurrent(sizes: LayerSizes) -> dict[str, Any]:
     """w_ih has (gates·hidden, input), w_hh (gates·hidden, hidden or projection)."""
     gates = {"LSTM": 4, "GRU": 3}.get(str(sizes.module.mode), 1)
     projected = sizes.parameter("weight_hr_l0", 0) if sizes.has("weight_hr_l0") else 0
@@ -330,13 +331,13 @@ def recurrent(sizes: Sizes) -> dict[str, Any]:
 
 
 @_with("weight_hh", nn.RNNCellBase)
-def recurrent_cell(sizes: Sizes) -> dict[str, Any]:
+def recurrent_cell(sizes: LayerSizes) -> dict[str, Any]:
     """As a layer of one step."""
     return {"input_size": sizes.parameter("weight_ih", 1), "hidden_size": sizes.parameter("weight_hh", 1)}
 
 
 @adapter(nn.MultiheadAttention)
-def multihead_attention(sizes: Sizes) -> dict[str, Any]:
+def multihead_attention(sizes: LayerSizes) -> dict[str, Any]:
     """in_proj has (3·heads·head_dim, embed) in one tensor, or in three where kdim or vdim is given."""
     if sizes.has("in_proj_weight"):
         query, parts = "in_proj_weight", 3

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 import modulekg_widgets as mk
 from axes.checks import seeded
-from modulekg_widgets.engine.adapters import Sizes, adapters
+from modulekg_widgets.engine.adapters import LayerSizes, adapters
 from pruning.battery import differs, state_of
 from pruning.standard_modules import pruned
 
@@ -51,7 +51,7 @@ def open_table() -> Iterator[None]:
     adapters._entries.update(before)
 
 
-def channels_of(sizes: Sizes) -> dict[str, int]:
+def channels_of(sizes: LayerSizes) -> dict[str, int]:
     return {"channels": sizes.parameter("weight", 0)}
 
 
@@ -94,7 +94,7 @@ def test_subclasses_inherit_and_the_nearest_class_decides() -> None:
     asked: list[str] = []
 
     @mk.adapter(DepthwiseConv)
-    def of_all(sizes: Sizes) -> dict[str, int]:
+    def of_all(sizes: LayerSizes) -> dict[str, int]:
         asked.append("all")
         return channels_of(sizes)
 
@@ -103,7 +103,7 @@ def test_subclasses_inherit_and_the_nearest_class_decides() -> None:
         assert "1.shown_as" not in plan.edits.attributes
 
     @mk.adapter(Labelled)
-    def of_labelled(sizes: Sizes) -> dict[str, int]:
+    def of_labelled(sizes: LayerSizes) -> dict[str, int]:
         asked.append("labelled")
         return {**channels_of(sizes), "shown_as": sizes.parameter("weight", 0)}
 
@@ -181,7 +181,7 @@ def test_numbers_of_other_kinds_become_those_of_the_attribute() -> None:
             self.sizes, self.named, self.unused = [channels, 1], (channels, 3), None
 
     @mk.adapter(Shaped)
-    def sizes_of(sizes: Sizes) -> dict[str, Any]:
+    def sizes_of(sizes: LayerSizes) -> dict[str, Any]:
         count = torch.tensor(sizes.parameter("weight", 0))
         return {"channels": count, "sizes": (count, 1), "named": [count, 3], "unused": 1, "not_there": 2}
 

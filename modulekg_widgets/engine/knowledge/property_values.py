@@ -60,7 +60,7 @@ def decode(text: str, most: int = MOST_ITEMS) -> object:
 
 def as_json(value: object, name: str = "", most: int = MOST_ITEMS) -> Any:
     """What `encode` writes as text: values that JSON has, and no float but finite ones; raises `PropertyError`."""
-    return _Writer(name, most).written(value, (), MOST_DEPTH)
+    return _PropertyWriter(name, most).written(value, (), MOST_DEPTH)
 
 
 def from_json(value: Any) -> Any:
@@ -128,7 +128,7 @@ def _is_scalar(value: Any) -> bool:
     return kind is float and math.isfinite(value)
 
 
-class _Writer:
+class _PropertyWriter:
     """Turns one property into values that JSON has, and names the place of what is not plain."""
 
     def __init__(self, name: str, most: int) -> None:

@@ -54,7 +54,7 @@ def mlflow_jobs(
         if about.get("lifecycle_stage", "active") != "active":
             continue
         for folder_of_run in _with_settings(experiment):
-            run = _Run(folder_of_run, about.get("name", experiment.name))
+            run = _MLflowRun(folder_of_run, about.get("name", experiment.name))
             if not run.is_active:
                 continue
             for dataset in run.datasets:
@@ -84,7 +84,7 @@ def _store(folder: Path) -> Path:
     )
 
 
-class _Run:
+class _MLflowRun:
     """One run's folder."""
 
     def __init__(self, folder: Path, experiment: str) -> None:
