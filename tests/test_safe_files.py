@@ -21,7 +21,7 @@ from torch import nn
 import modulekg_widgets as mk
 from modulekg_widgets.engine import safe_files
 from modulekg_widgets.engine.errors import UnknownPathError, UnwritableFileError
-from modulekg_widgets.engine.safe_files import NewFile, read_whole, replacing, write_whole
+from modulekg_widgets.engine.safe_files import NewFile, parse_json, read_whole, replacing, write_whole
 
 ROOT = Path(mk.__file__).parent
 OLD, NEW = b"what was there before", b"new"
@@ -269,3 +269,53 @@ def test_a_block_that_raises_leaves_the_old_file(tmp_path: Path) -> None:
 def test_dependencies_are_still_read_as_a_table(tmp_path: Path) -> None:
     dependencies(tmp_path / "a.csv")
     assert "Dependency Set" in pd.read_csv(tmp_path / "a.csv").columns
+
+
+class RefusedError(ValueError):
+    """The error of some format."""
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds", "said"),
+    [
+        ("[NaN]", {}, "NaN is no number of JSON"),
+        ("-Infinity", {}, "-Infinity is no number of JSON"),
+        ("[[[]]]", {}, "more than 2 lists and objects"),
+        ('{"a": 1, "a": 2}', {"unique": True}, "a name stands twice"),
+        ("1e999", {"doubles": True}, "no double is as large as 1e999"),
+        ("9" * 401, {"doubles": True}, "no double is as large as 999"),
+    ],
+)
+def test_json_beyond_the_bounds_is_the_error_of_the_format(text: str, kinds: dict[str, bool], said: str) -> None:
+    for form in (text, text.encode()):
+        with pytest.raises(RefusedError, match=said):
+            parse_json(form, RefusedError, 2, **kinds)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1,]", "\ufeff{}", '"\x01"', "01", "9" * 5000, b"\xff", b"\xed\xa0\x80"])
+def test_what_is_no_json_is_a_plain_value_error(text: str | bytes) -> None:
+    with pytest.raises(ValueError, match=r"line 1|codec can't decode|4300 digits|UTF-8") as caught:
+        parse_json(text, RefusedError, 100)
+    assert not isinstance(caught.value, RefusedError)
+
+
+def test_json_nested_too_deep_ends_without_a_crash() -> None:
+    with pytest.raises(RecursionError):
+        parse_json("[" * 200_000, RefusedError, 1_000_000)
+
+
+def test_json_within_the_bounds_is_read_as_it_is() -> None:
+    assert parse_json(b'{"a": [1, 2.5, "\\ud800"], "a": null}', RefusedError, 2) == {"a": None}
+    assert parse_json('[1, 2.5, {"a": "\\ud800"}]', RefusedError, 2, unique=True, doubles=True) == [
+        1,
+        2.5,
+        {"a": "\ud800"},
+    ]
+
+
+def test_a_link_is_read_only_where_links_are_welcome(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(NEW)
+    os.symlink(tmp_path / "file", tmp_path / "link")
+    assert read_whole(tmp_path / "link", 100) == NEW
+    with pytest.raises(OSError, match="no ordinary file"):
+        read_whole(tmp_path / "link", 100, links=False)

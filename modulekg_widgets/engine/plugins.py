@@ -116,29 +116,27 @@ def _activate(entry: EntryPoint) -> None:
 
 
 def _found() -> list[tuple[str, EntryPoint]]:
-    """The entry points with the distribution of each, in an order that is the same every time."""
+    """The entry points with the distribution of each, in an order that is the same every time.
+
+    Not by `entry_points(group=…)`, which one damaged file of any package stops.
+    """
     found: dict[str, list[tuple[str, EntryPoint]]] = {}
     try:
         for distribution in distributions():
-            text = _entry_points_text(distribution)
-            if GROUP in text:  # the rest need not be parsed
-                entries = _entries(distribution)
-                key = re.sub(r"[-_.]+", "-", _name(distribution)).lower()
-                found.setdefault(key, entries)  # the first on the path is the one that is imported
+            name = _name(distribution)
+            if entries := _entries(distribution, name):  # the first on the path is the one that is imported
+                found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), entries)
     except Exception as error:  # noqa: BLE001 - what is installed beside us must not stop us
         log.warning("plugins could not be looked for: %s", _reason(error))
     return [each for key in sorted(found) for each in sorted(found[key], key=lambda each: each[1].name)]
 
 
-def _entry_points_text(distribution: Distribution) -> str:
+def _entries(distribution: Distribution, name: str) -> list[tuple[str, EntryPoint]]:
     try:
-        return distribution.read_text("entry_points.txt") or ""
+        if GROUP not in (distribution.read_text("entry_points.txt") or ""):  # the rest need not be parsed
+            return []
     except (OSError, ValueError):  # damaged files of packages that are none of ours
-        return ""
-
-
-def _entries(distribution: Distribution) -> list[tuple[str, EntryPoint]]:
-    name = _name(distribution)
+        return []
     try:
         label = f"{name} {distribution.version}"
         return [(label, entry) for entry in distribution.entry_points.select(group=GROUP)]

@@ -1,14 +1,86 @@
-"""One small registry, used wherever users may add their own."""
+"""One small registry, used wherever users may add their own: by name, or by class with its subclasses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from modulekg_widgets.engine.errors import DuplicateNameError, NotAFunctionError, UnknownNameError, nearest, shown
 
 Entry = TypeVar("Entry", bound=Callable[..., object])
+Key = str | type
 SESSION = "__main__"  # the module of what is typed into a notebook
+
+
+class _Registered(NamedTuple):
+    entry: Any
+    home: str | None  # the module that registered it
+
+
+class Registry(Generic[Entry]):
+    """Functions by name or by class; a key is registered once, or as often as the cell of a notebook runs.
+
+    An unknown name is an error that names the nearest. `taken` is the message for a key that is taken.
+    """
+
+    def __init__(self, subject: str, taken: str | None = None) -> None:
+        self._subject = subject
+        self._taken = taken or f"the {subject} {{!r}} is registered already: choose another name"
+        self._entries: dict[Key, _Registered] = {}
+
+    def register(self, *keys: Key) -> Callable[[Entry], Entry]:
+        """A decorator that registers a function under all of `keys` or none.
+
+        Raises `DuplicateNameError` for a taken one.
+        """
+
+        def decorate(entry: Entry) -> Entry:
+            self.add(dict.fromkeys(keys, entry))
+            return entry
+
+        return decorate
+
+    def add(self, entries: Mapping[Any, Entry], home: str | None = None) -> None:
+        """Register all of `entries` or none, for the module `home`, by default that of each entry.
+
+        Raises `DuplicateNameError` for a taken key, `NotAFunctionError`.
+        """
+        new = {key: _Registered(entry, home or getattr(entry, "__module__", None)) for key, entry in entries.items()}
+        for key, each in new.items():
+            check_function(each.entry, f"the {self._subject} {shown(_name(key))!r}")
+            if key not in self._entries or self._entries[key].entry is not each.entry:
+                self.check_free([key], each.home)
+        self._entries.update(new)
+
+    def check_free(self, keys: Iterable[Key], home: str | None) -> None:
+        """Raise `DuplicateNameError` for keys that code of the module `home` may not register."""
+        for key in keys:
+            if key in self._entries and not is_new_version(self._entries[key].home, home):
+                raise DuplicateNameError(self._taken.format(shown(_name(key))))
+
+    def replace(self, entry: Entry, keys: Iterable[Key]) -> None:
+        """Register `entry` under `keys`, taken or not: for who has made sure that it may."""
+        self._entries.update(dict.fromkeys(keys, _Registered(entry, getattr(entry, "__module__", None))))
+
+    def of_class(self, cls: type) -> Entry | None:
+        """What the nearest class among the ancestors of `cls`, itself included, is registered with."""
+        return next((self._entries[base].entry for base in cls.__mro__ if base in self._entries), None)
+
+    def __getitem__(self, key: Key) -> Entry:
+        try:
+            return self._entries[key].entry
+        except (KeyError, TypeError):
+            hint = nearest(str(key), map(_name, self._entries))
+            raise UnknownNameError(f"there is no {self._subject} {shown(str(key))!r}: {hint}") from None
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, Key) and key in self._entries
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
 
 def is_new_version(old: str | None, new: str | None) -> bool:
@@ -24,59 +96,5 @@ def check_function(entry: object, what: str) -> None:
         )
 
 
-class Registry(Generic[Entry]):
-    """Functions by name; a name is registered once, the same function or what a notebook typed as often as it runs.
-
-    An unknown name is an error that names the nearest.
-    """
-
-    def __init__(self, subject: str) -> None:
-        self._subject = subject
-        self._entries: dict[str, Entry] = {}
-
-    def register(self, *names: str) -> Callable[[Entry], Entry]:
-        """A decorator that registers a function under all of `names` or none.
-
-        Raises `DuplicateNameError` for a taken one.
-        """
-
-        def decorate(entry: Entry) -> Entry:
-            self.add(dict.fromkeys(names, entry))
-            return entry
-
-        return decorate
-
-    def add(self, entries: Mapping[str, Entry]) -> None:
-        """Register all of `entries` or none; raises `DuplicateNameError` for a taken name, `NotAFunctionError`."""
-        for name, entry in entries.items():
-            check_function(entry, f"the {self._subject} {shown(name)!r}")
-            old = self._entries.get(name)
-            if old is not None and old is not entry and not is_new_version(_home(old), _home(entry)):
-                raise DuplicateNameError(
-                    f"the {self._subject} {shown(name)!r} is registered already: choose another name"
-                )
-        self._entries.update(entries)
-
-    def replace(self, entry: Entry, names: Iterable[str]) -> None:
-        """Register `entry` under `names`, taken or not: for who has made sure that it may."""
-        self._entries.update(dict.fromkeys(names, entry))
-
-    def __getitem__(self, name: str) -> Entry:
-        try:
-            return self._entries[name]
-        except (KeyError, TypeError):
-            hint = nearest(str(name), self._entries)
-            raise UnknownNameError(f"there is no {self._subject} {shown(str(name))!r}: {hint}") from None
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name in self._entries
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-
-def _home(entry: Callable[..., object]) -> str | None:
-    return getattr(entry, "__module__", None)
+def _name(key: Key) -> str:
+    return key.__name__ if isinstance(key, type) else key

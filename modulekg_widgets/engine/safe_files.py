@@ -1,13 +1,16 @@
-"""Files written whole or not at all, and read within bounds: the one place that does either."""
+"""Files written whole or not at all, read within bounds, and JSON parsed within bounds: the one place for each."""
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import IO
+from functools import lru_cache
+from typing import IO, Any, NoReturn
 
 from modulekg_widgets.engine.errors import UnknownPathError, UnwritableFileError, shown
 
@@ -15,6 +18,7 @@ BINARY = getattr(os, "O_BINARY", 0)  # Windows would write other ends of lines
 NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # opening a pipe waits for whoever writes to it
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 PATHLIKE = str | os.PathLike[str]
+LONGEST_INTEGER = 400  # digits; a double has 309 at most
 
 
 class NewFile:
@@ -107,13 +111,15 @@ def write_whole(path: PATHLIKE, content: bytes) -> None:
         ) from error
 
 
-def read_whole(path: PATHLIKE, largest: int, folder: int | None = None) -> bytes:
+def read_whole(path: PATHLIKE, largest: int, folder: int | None = None, links: bool = True) -> bytes:
     """The content of an ordinary file of at most `largest` bytes, others may have no end, or never answer.
 
-    With `folder`, `path` is a name in it, and no link. Raises `OSError`, and `ValueError` for a path that none can
-    have.
+    With `folder`, `path` is a name in it. There, and without `links`, a link is refused. Raises `OSError`, and
+    `ValueError` for a path that none can have.
     """
-    flags = os.O_RDONLY | BINARY | NO_WAITING | (0 if folder is None else NO_LINK)
+    if not links and os.path.islink(path):  # O_NOFOLLOW says it less plainly, and not every system has it
+        raise OSError("it is no ordinary file")
+    flags = os.O_RDONLY | BINARY | NO_WAITING | (0 if links and folder is None else NO_LINK)
     handle = os.open(path, flags, dir_fd=folder)
     try:
         found = os.fstat(handle)
@@ -126,6 +132,51 @@ def read_whole(path: PATHLIKE, largest: int, folder: int | None = None) -> bytes
     if max(found.st_size, len(content)) > largest:
         raise OSError(f"it is larger than {largest >> 20} MB")
     return content
+
+
+def parse_json(
+    text: str | bytes, error: type[ValueError], most_parts: int, *, unique: bool = False, doubles: bool = False
+) -> Any:
+    """The value that a JSON text has, from a file that may be forged.
+
+    Raises `error` for more than `most_parts` lists and objects, each of which takes 20 times its text in memory, and
+    for NaN and infinities; with `unique` for a name that stands twice in one object; with `doubles` for a number that
+    no double is as large as. Raises `ValueError` or `RecursionError` for what is no JSON, or nested too deep.
+    """
+    opening = ("[", "{") if isinstance(text, str) else (b"[", b"{")
+    if len(text) > most_parts and sum(map(text.count, opening)) > most_parts:  # type: ignore[arg-type]
+        raise error(f"it has more than {most_parts:,} lists and objects")
+    return _decoder(error, unique, doubles).decode(text if isinstance(text, str) else text.decode("utf-8"))
+
+
+@lru_cache
+def _decoder(error: type[ValueError], unique: bool, doubles: bool) -> json.JSONDecoder:
+    def refused(constant: str) -> NoReturn:
+        raise error(f"{constant} is no number of JSON")
+
+    def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise error("a name stands twice in one object")
+        return found
+
+    def fraction(text: str) -> float:
+        number = float(text)
+        if not math.isfinite(number):
+            raise error(f"no double is as large as {shown(text)}")
+        return number
+
+    def integer(text: str) -> int:
+        if len(text) > LONGEST_INTEGER:  # takes time that grows with the square
+            raise error(f"no double is as large as {shown(text)}")
+        return int(text)
+
+    return json.JSONDecoder(
+        parse_constant=refused,
+        object_pairs_hook=mapping if unique else None,
+        parse_float=fraction if doubles else None,
+        parse_int=integer if doubles else None,
+    )
 
 
 def _found(path: str, folder: int | None) -> os.stat_result | None:

@@ -17,7 +17,7 @@ import modulekg_widgets as mk
 from benchmarks.figures import collected, p95
 from knowledge.postgres_server import PostgresServer
 from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.records import ModuleNode
+from modulekg_widgets.engine.knowledge.records import StructureNode
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1200)]
 STORES = ("sqlite", "postgres")
@@ -52,11 +52,11 @@ def inside(keys: list[str], at: int, chance: random.Random) -> list[str]:
     return [keys[index] for index in chance.sample(range(at), CHILDREN)] if at >= 10 else []
 
 
-def made_up(key: str, at: int, children: list[str]) -> ModuleNode:
+def made_up(key: str, at: int, children: list[str]) -> StructureNode:
     settings = {"in_channels": at, "out_channels": 64, "kernel_size": "(3, 3)", "stride": "(1, 1)", "groups": 1}
     slots = tuple((str(place), child) for place, child in enumerate(children))
     bases = ("torch.nn.modules.conv._ConvNd", "torch.nn.modules.module.Module")
-    return ModuleNode(
+    return StructureNode(
         key, "Conv2d", "torch.nn.modules.conv.Conv2d", bases, settings, {"weight": (64, at, 3, 3), "bias": None}, slots,
         576 * at, 2304 * at,
     )  # fmt: skip

@@ -11,7 +11,8 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from axes.rules.tables import EXAMPLES
 from extending.attention_references import ATTENTION
 from knowledge.exchanged import WRITTEN
-from modulekg_widgets.engine.axes import attributes, inference
+from modulekg_widgets.engine.adapters import adapters
+from modulekg_widgets.engine.axes import inference
 from modulekg_widgets.engine.axes.call import rules
 from modulekg_widgets.engine.knowledge.exchange import READERS, exporters
 from modulekg_widgets.engine.monitoring import metrics
@@ -52,10 +53,10 @@ def adapters_without_example(examples: Iterable[str] | None = None) -> set[str]:
     """Classes of the table without a module in the cases, and classes of torch.nn that it speaks of."""
     names = CASES if examples is None else examples
     cases = {type(CASES[name]().net.inner) for name in names}
-    nearest = {next((cls for cls in case.__mro__ if cls in attributes._adapters), None) for case in cases}
-    without = own(attributes._adapters) - nearest
+    nearest = {next((cls for cls in case.__mro__ if cls in adapters), None) for case in cases}
+    without = own(adapters) - nearest
     for cls in vars(nn).values():
-        if isinstance(cls, type) and any(base in attributes._adapters for base in cls.__mro__):
+        if isinstance(cls, type) and any(base in adapters for base in cls.__mro__):
             becomes_another = issubclass(cls, LazyModuleMixin)  # with its first forward pass
             if not becomes_another and not any(issubclass(case, cls) for case in cases):
                 without.add(cls)

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.axes import attributes
+from modulekg_widgets.engine.adapters import adapters
 from modulekg_widgets.engine.axes.call import rules
 from modulekg_widgets.engine.errors import DuplicateNameError
 from modulekg_widgets.engine.knowledge.exchange import exporters
@@ -61,7 +61,7 @@ EXTENSIONS = {
         "mk.axis_rule({})", ("mkgext::a", "mkgext::b", "aten::relu"), rules,
         lambda table, name: getattr(table[name], "__wrapped__", table[name]),
     ),
-    "adapter": Extension("mk.adapter({})", (First, Second, nn.Linear), attributes._adapters),
+    "adapter": Extension("mk.adapter({})", (First, Second, nn.Linear), adapters),
     "importance": Extension("mk.importance({})", ("first", "second", "l1"), criteria),
     "metric": Extension(
         'mk.metric({}, needs="Weight")', ("First", "Second", "RankMe"), METRICS, lambda table, name: table[name].made

@@ -10,7 +10,7 @@ from torch import nn
 
 from identity.samples import zoo_model
 from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.records import ModelNode, ModelRecord, ModuleNode, model_record
+from modulekg_widgets.engine.knowledge.records import ModelNode, ModelRecord, StructureNode, model_record
 
 FEW = (
     "densenet121", "densenet161", "efficientnet_b0", "efficientnet_b1", "resnet18", "resnet34", "resnet50",
@@ -53,7 +53,7 @@ def made_up(
     """
     classes, values = classes or {}, values or {}
     nodes = [
-        ModuleNode(
+        StructureNode(
             key(name), classes.get(name, name), f"made.up.{classes.get(name, name)}", ("torch.nn.Module",),
             values.get(name, {}), {}, tuple((str(i), child and key(child)) for i, child in enumerate(inside)), 0, 0,
         )

@@ -15,13 +15,13 @@ from identity.samples import zoo_model
 from knowledge.zoo_contents import SMALL, contents_of, small_contents, small_predictor
 from modulekg_widgets.engine.errors import PredictionError
 from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
-from modulekg_widgets.engine.knowledge.suggestion.candidates import Ranking, Run, run_of
+from modulekg_widgets.engine.knowledge.suggestion.candidates import ForwardPass, Ranking, run_of
 from modulekg_widgets.engine.knowledge.suggestion.generation import Generated, generate
 from modulekg_widgets.engine.knowledge.suggestion.mutations import (
-    Activation,
     Depth,
     GroupNorms,
-    Swap,
+    SwapActivation,
+    SwapBlock,
     blocks,
     depths,
     exchanges,
@@ -44,7 +44,7 @@ def found() -> Ranking[Generated]:
     return generated()
 
 
-def run(name: str) -> Run:
+def run(name: str) -> ForwardPass:
     seen = run_of(zoo_model(name), [(IMAGE,)])
     assert seen is not None
     return seen
@@ -290,7 +290,7 @@ def test_named_siblings_keep_names_apart() -> None:
 def test_blocks_of_other_models_with_as_many_channels_take_their_place() -> None:
     library = blocks("shufflenet_v2_x0_5", zoo_model("shufflenet_v2_x0_5"), run("shufflenet_v2_x0_5"))
     options = swaps("mnasnet0_5", zoo_model("mnasnet0_5"), run("mnasnet0_5"), library)
-    assert all(isinstance(option, Swap) and option.donor == "shufflenet_v2_x0_5" for option in options)
+    assert all(isinstance(option, SwapBlock) and option.donor == "shufflenet_v2_x0_5" for option in options)
     assert options
     model = torchvision_builders()["mnasnet0_5"]()
     before = sum(parameter.numel() for parameter in model.parameters())
@@ -301,10 +301,10 @@ def test_blocks_of_other_models_with_as_many_channels_take_their_place() -> None
 
 def test_activations_and_norms_are_exchanged() -> None:
     options = exchanges(zoo_model("resnet18"))
-    assert Activation("ReLU", "SiLU") in options
+    assert SwapActivation("ReLU", "SiLU") in options
     assert GroupNorms() in options
     model = torchvision_builders()["resnet18"]()
-    Activation("ReLU", "SiLU").apply(model, {})
+    SwapActivation("ReLU", "SiLU").apply(model, {})
     GroupNorms().apply(model, {})
     kinds = {type(module) for module in model.modules()}
     assert {nn.SiLU, nn.GroupNorm} <= kinds

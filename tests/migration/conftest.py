@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from modulekg_widgets.engine.axes import attributes
+from modulekg_widgets.engine.adapters import adapters
 from modulekg_widgets.engine.axes.call import rules
 from modulekg_widgets.engine.knowledge.exchange import exporters
 from modulekg_widgets.engine.monitoring.metrics import METRICS
@@ -14,7 +14,7 @@ from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.pruning.importance.importance import criteria
 
 OPEN: list[dict[Any, Any]] = [
-    attributes._adapters, user_operators, rules._entries, METRICS._entries, criteria._entries, exporters._entries,
+    adapters._entries, user_operators, rules._entries, METRICS._entries, criteria._entries, exporters._entries,
 ]  # fmt: skip
 
 

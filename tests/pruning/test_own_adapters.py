@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 import modulekg_widgets as mk
 from axes.checks import seeded
-from modulekg_widgets.engine.axes import attributes
+from modulekg_widgets.engine.adapters import LayerSizes, adapters
 from pruning.battery import differs, state_of
 from pruning.standard_modules import pruned
 
@@ -45,13 +45,13 @@ def depthwise_net(cls: type[DepthwiseConv] = DepthwiseConv) -> Any:
 @pytest.fixture
 def open_table() -> Iterator[None]:
     """What a test registers is gone behind it; users have no need to take an adapter back."""
-    before = dict(attributes._adapters)
+    before = dict(adapters._entries)
     yield
-    attributes._adapters.clear()
-    attributes._adapters.update(before)
+    adapters._entries.clear()
+    adapters._entries.update(before)
 
 
-def channels_of(sizes: attributes.Sizes) -> dict[str, int]:
+def channels_of(sizes: LayerSizes) -> dict[str, int]:
     return {"channels": sizes.parameter("weight", 0)}
 
 
@@ -94,7 +94,7 @@ def test_subclasses_inherit_and_the_nearest_class_decides() -> None:
     asked: list[str] = []
 
     @mk.adapter(DepthwiseConv)
-    def of_all(sizes: attributes.Sizes) -> dict[str, int]:
+    def of_all(sizes: LayerSizes) -> dict[str, int]:
         asked.append("all")
         return channels_of(sizes)
 
@@ -103,7 +103,7 @@ def test_subclasses_inherit_and_the_nearest_class_decides() -> None:
         assert "1.shown_as" not in plan.edits.attributes
 
     @mk.adapter(Labelled)
-    def of_labelled(sizes: attributes.Sizes) -> dict[str, int]:
+    def of_labelled(sizes: LayerSizes) -> dict[str, int]:
         asked.append("labelled")
         return {**channels_of(sizes), "shown_as": sizes.parameter("weight", 0)}
 
@@ -123,7 +123,7 @@ def test_bad_registrations_are_refused() -> None:
         mk.adapter(DepthwiseConv)
     with pytest.raises(mk.ModuleKGError, match="Linear has an adapter already"):
         mk.adapter(Labelled, nn.Linear)(channels_of)
-    assert Labelled not in attributes._adapters  # all of the classes or none
+    assert Labelled not in adapters._entries  # all of the classes or none
     for wrong in (int, DepthwiseConv(4), "Conv2d", channels_of):
         with pytest.raises(mk.ModuleKGError, match=r"subclasses of torch\.nn\.Module") as caught:
             mk.adapter(wrong)  # type: ignore[arg-type]
@@ -181,7 +181,7 @@ def test_numbers_of_other_kinds_become_those_of_the_attribute() -> None:
             self.sizes, self.named, self.unused = [channels, 1], (channels, 3), None
 
     @mk.adapter(Shaped)
-    def sizes_of(sizes: attributes.Sizes) -> dict[str, Any]:
+    def sizes_of(sizes: LayerSizes) -> dict[str, Any]:
         count = torch.tensor(sizes.parameter("weight", 0))
         return {"channels": count, "sizes": (count, 1), "named": [count, 3], "unused": 1, "not_there": 2}
 

@@ -1,28 +1,24 @@
-"""Attributes of modules that follow from the sizes of tensors, as `out_channels`: a table by class, open to users."""
+"""Attributes of modules that a cut changes, as `out_channels`: the adapters asked, with the sizes of tensors."""
 
 from __future__ import annotations
 
 import operator
-import sys
-from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property, wraps
+from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from torch import nn
-
+from modulekg_widgets.engine.adapters import AttributesOf, adapters
+from modulekg_widgets.engine.adapters import __name__ as adapters_module
 from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.axes.expression import leading, remaining
 from modulekg_widgets.engine.errors import (
     CutError,
-    DuplicateNameError,
     ModuleKGError,
-    NotAModuleError,
     UnknownNameError,
     nearest,
     shown,
 )
 from modulekg_widgets.engine.identity.hierarchy import module_state
-from modulekg_widgets.engine.registry import check_function, is_new_version
 from modulekg_widgets.engine.tracing.dataflow import RESULT, DataNode, ModuleNode
 
 if TYPE_CHECKING:
@@ -31,7 +27,7 @@ if TYPE_CHECKING:
 Counts = Mapping[Term, int]  # how many indices stay of an axis, where some go
 
 
-class Sizes:
+class TensorSizes:
     """The sizes of a module's tensors once a cut is made."""
 
     def __init__(self, axes: Axes, counts: Counts, node: ModuleNode) -> None:
@@ -106,63 +102,20 @@ class Sizes:
         return dims[dim]
 
 
-Adapter = Callable[[Sizes], Mapping[str, Any]]
-_adapters: dict[type, Adapter] = {}
-_homes: dict[type, str | None] = {}  # the module that registered each
-
-
-def adapter(*classes: type) -> Callable[[Adapter], Adapter]:
-    """Register, for module classes and their subclasses, a function from `Sizes` to the attributes' values.
-
-    The function is asked when a cut changes a tensor of such a module: `@mk.adapter(MyConv)` over
-    `def sizes_of(sizes): return {"out_channels": sizes.parameter("weight", 0)}`. The values are whole numbers, or
-    tuples or lists of them; None, and an attribute that the module does not have, are passed over. The nearest class
-    in a module's ancestry decides. A notebook's cell may run again. Raises `NotAModuleError` and `DuplicateNameError`;
-    a plan raises `CutError` when the function fails, or does not give what the module has before the cut.
-    """
-    home = sys._getframe(1).f_globals.get("__name__")
-    if not classes:
-        raise NotAModuleError("adapters are for subclasses of torch.nn.Module: name them, as @mk.adapter(MyConv)")
-    for cls in classes:
-        if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
-            raise NotAModuleError(f"adapters are for subclasses of torch.nn.Module, got {shown(str(cls))}")
-    _refuse_taken(classes, home)
-
-    def decorate(sizes_of: Adapter) -> Adapter:
-        check_function(sizes_of, "the adapter")
-        _refuse_taken(classes, home)
-        _adapters.update(dict.fromkeys(classes, sizes_of))
-        _homes.update(dict.fromkeys(classes, home))
-        return sizes_of
-
-    return decorate
-
-
-def _refuse_taken(classes: Iterable[type], home: str | None) -> None:
-    for cls in classes:
-        if cls in _adapters and not is_new_version(_homes.get(cls), home):
-            raise DuplicateNameError(f"{shown(cls.__name__)} has an adapter already: make a subclass")
-
-
-def adapter_of(module: nn.Module) -> Adapter | None:
-    """The adapter of the nearest class in the module's ancestry."""
-    return next((_adapters[cls] for cls in type(module).__mro__ if cls in _adapters), None)
-
-
 def changed_attributes(axes: Axes, counts: Counts) -> dict[str, tuple[Any, Any]]:
     """The attributes that a cut changes, as {"conv1.out_channels": (before, after)}."""
     changed: dict[str, tuple[Any, Any]] = {}
     for path, node in axes.graph.modules.items():
-        sizes_of = adapter_of(node.module)
+        sizes_of = adapters.of_class(type(node.module))
         touched = {*node.params.values(), *(n for n in node.inputs if n.kind == RESULT)}
         if sizes_of is None or not any(_touches(axes, each, counts) for each in touched):
             continue
         state = module_state(node.module)
-        found = _values(sizes_of, Sizes(axes, counts, node), state)
-        now = _values(sizes_of, Sizes(axes, {}, node), state) if found else {}
+        found = _values(sizes_of, TensorSizes(axes, counts, node), state)
+        now = _values(sizes_of, TensorSizes(axes, {}, node), state) if found else {}
         for name, after in found.items():
             if now.get(name) != state[name]:
-                if sizes_of.__module__ == __name__:
+                if sizes_of.__module__ == adapters_module:
                     continue  # a subclass of a standard module that means something else by the name
                 wrong = f"gives {name}={now.get(name)} before the cut, where it is {state[name]!r}"
                 raise _failed(sizes_of, node, wrong)
@@ -171,7 +124,7 @@ def changed_attributes(axes: Axes, counts: Counts) -> dict[str, tuple[Any, Any]]
     return changed
 
 
-def _values(sizes_of: Adapter, sizes: Sizes, state: Mapping[str, Any]) -> dict[str, Any]:
+def _values(sizes_of: AttributesOf, sizes: TensorSizes, state: Mapping[str, Any]) -> dict[str, Any]:
     """What an adapter says of the attributes that there are, each of the type that it has; raises `CutError`."""
     try:
         found = dict(sizes_of(sizes))
@@ -193,7 +146,7 @@ def _as_whole(value: Any, kind: type) -> Any:
     return operator.index(value)
 
 
-def _failed(sizes_of: Adapter, node: ModuleNode, what: str) -> CutError:
+def _failed(sizes_of: AttributesOf, node: ModuleNode, what: str) -> CutError:
     owner = f"{shown(node.path or 'the model')}, a {shown(type(node.module).__name__)}"
     name = shown(str(getattr(sizes_of, "__name__", type(sizes_of).__name__)))
     return CutError(f"the adapter for {owner}, {what}. Correct {name}, which @mk.adapter registered")
@@ -201,123 +154,3 @@ def _failed(sizes_of: Adapter, node: ModuleNode, what: str) -> CutError:
 
 def _touches(axes: Axes, node: DataNode, counts: Counts) -> bool:
     return any(atom in counts for term in axes.inference.dims(node) for atom in atoms(term))
-
-
-# ------------------------------------------------------- the standard modules
-
-
-def _with(tensor: str, *classes: type) -> Callable[[Adapter], Adapter]:
-    """An adapter for instances that have a tensor: a subclass may have put others in its place."""
-
-    def decorate(sizes_of: Adapter) -> Adapter:
-        @wraps(sizes_of)
-        def where_there(sizes: Sizes) -> Mapping[str, Any]:
-            return sizes_of(sizes) if sizes.has(tensor) else {}
-
-        return adapter(*classes)(where_there)
-
-    return decorate
-
-
-@_with("weight", nn.modules.conv._ConvNd)
-def convolution(sizes: Sizes) -> dict[str, Any]:
-    """The weight has (out, in/groups), or (in, out/groups) when it is transposed."""
-    first, second = sizes.parameter("weight", 0), sizes.parameter("weight", 1)
-    groups = sizes.groups("weight", 0, sizes.module.groups)  # type: ignore[arg-type]
-    if getattr(sizes.module, "transposed", False):
-        return {"in_channels": first, "out_channels": second * groups, "groups": groups}
-    return {"in_channels": second * groups, "out_channels": first, "groups": groups}
-
-
-@_with("weight", nn.Linear)
-def linear(sizes: Sizes) -> dict[str, Any]:
-    """The weight has (out, in)."""
-    return {"out_features": sizes.parameter("weight", 0), "in_features": sizes.parameter("weight", 1)}
-
-
-@_with("weight", nn.Bilinear)
-def bilinear(sizes: Sizes) -> dict[str, Any]:
-    """The weight has (out, in1, in2)."""
-    names = ("out_features", "in1_features", "in2_features")
-    return {name: sizes.parameter("weight", at) for at, name in enumerate(names)}
-
-
-@adapter(nn.modules.batchnorm._NormBase)
-def batch_norm(sizes: Sizes) -> dict[str, Any]:
-    """Every tensor has one entry per channel."""
-    named = next((name for name in ("weight", "running_mean") if sizes.has(name)), None)
-    return {"num_features": sizes.parameter(named, 0) if named else sizes.input(1)}
-
-
-@adapter(nn.modules.instancenorm._InstanceNorm)
-def instance_norm(sizes: Sizes) -> dict[str, Any]:
-    """As a batch normalisation, but there may be no batch before the channels."""
-    if sizes.has("weight") or sizes.has("running_mean"):
-        return {**batch_norm(sizes)}
-    return {"num_features": sizes.input(-sizes.module._get_no_batch_dim())}  # type: ignore[operator]
-
-
-@adapter(nn.LayerNorm, nn.RMSNorm)
-def layer_norm(sizes: Sizes) -> dict[str, Any]:
-    """The normalised shape is that of the gain, or of the last dimensions."""
-    count = len(sizes.module.normalized_shape)  # type: ignore[arg-type]
-    if sizes.has("weight"):
-        return {"normalized_shape": tuple(sizes.parameter("weight", at) for at in range(count))}
-    found = [sizes.input(at - count) for at in range(count)]
-    return {"normalized_shape": None if None in found else tuple(found)}
-
-
-@adapter(nn.GroupNorm)
-def group_norm(sizes: Sizes) -> dict[str, Any]:
-    """Channels in groups of equal size."""
-    count: Any = sizes.module.num_groups
-    if sizes.has("weight"):
-        return {"num_channels": sizes.parameter("weight", 0), "num_groups": sizes.groups("weight", 0, count)}
-    return {"num_channels": sizes.input(1), "num_groups": sizes.input_groups(1, count)}
-
-
-@_with("weight", nn.Embedding, nn.EmbeddingBag)
-def embedding(sizes: Sizes) -> dict[str, Any]:
-    """The table has (vocabulary, width)."""
-    return {"num_embeddings": sizes.parameter("weight", 0), "embedding_dim": sizes.parameter("weight", 1)}
-
-
-@_with("weight", nn.PReLU)
-def prelu(sizes: Sizes) -> dict[str, Any]:
-    """A slope per channel, or one."""
-    return {"num_parameters": sizes.parameter("weight", 0)}
-
-
-@_with("weight_hh_l0", nn.RNNBase)
-def recurrent(sizes: Sizes) -> dict[str, Any]:
-    """w_ih has (gates·hidden, input), w_hh (gates·hidden, hidden or projection)."""
-    gates = {"LSTM": 4, "GRU": 3}.get(str(sizes.module.mode), 1)
-    projected = sizes.parameter("weight_hr_l0", 0) if sizes.has("weight_hr_l0") else 0
-    return {
-        "input_size": sizes.parameter("weight_ih_l0", 1),
-        "hidden_size": sizes.parameter("weight_hh_l0", 0) // gates,
-        "proj_size": projected,
-    }
-
-
-@_with("weight_hh", nn.RNNCellBase)
-def recurrent_cell(sizes: Sizes) -> dict[str, Any]:
-    """As a layer of one step."""
-    return {"input_size": sizes.parameter("weight_ih", 1), "hidden_size": sizes.parameter("weight_hh", 1)}
-
-
-@adapter(nn.MultiheadAttention)
-def multihead_attention(sizes: Sizes) -> dict[str, Any]:
-    """in_proj has (3·heads·head_dim, embed) in one tensor, or in three where kdim or vdim is given."""
-    if sizes.has("in_proj_weight"):
-        query, parts = "in_proj_weight", 3
-        found = {"embed_dim": sizes.parameter(query, 1)}
-        found |= {"kdim": found["embed_dim"], "vdim": found["embed_dim"]}
-    elif sizes.has("q_proj_weight"):
-        query, parts = "q_proj_weight", 1
-        found = {"embed_dim": sizes.parameter(query, 1), "kdim": sizes.parameter("k_proj_weight", 1),
-                 "vdim": sizes.parameter("v_proj_weight", 1)}  # fmt: skip
-    else:
-        return {}
-    heads: Any = sizes.of_role("heads", query, 0) or sizes.module.num_heads  # one head is no axis
-    return found | {"num_heads": heads, "head_dim": sizes.parameter(query, 0) // parts // heads}

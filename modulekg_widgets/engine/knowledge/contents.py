@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from modulekg_widgets.engine.identity.fingerprint import display_name
-from modulekg_widgets.engine.knowledge.records import ModelNode, ModuleNode
+from modulekg_widgets.engine.knowledge.records import ModelNode, StructureNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Contents:
     """The nodes of every type that is stored; types of modules and their edges are derived from them (relations.py)."""
 
     scheme: str = "structure"
-    modules: dict[str, ModuleNode] = field(default_factory=dict)  # by fingerprint
+    modules: dict[str, StructureNode] = field(default_factory=dict)  # by fingerprint
     models: dict[str, ModelNode] = field(default_factory=dict)  # by name, in the order of adding
     datasets: dict[str, DataSetNode] = field(default_factory=dict)
     users: dict[str, UserNode] = field(default_factory=dict)
@@ -92,7 +92,7 @@ def display_names(classes: dict[str, str]) -> dict[str, str]:
     return names
 
 
-def positions(node: ModuleNode) -> dict[str, tuple[int, ...]]:
+def positions(node: StructureNode) -> dict[str, tuple[int, ...]]:
     """For each child structure the positions that it takes among the slots."""
     found: dict[str, list[int]] = {}
     for position, (_, child) in enumerate(node.slots):

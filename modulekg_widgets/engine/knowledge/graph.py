@@ -18,10 +18,11 @@ from modulekg_widgets.engine.knowledge import jobs
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, UserNode
 from modulekg_widgets.engine.knowledge.merging import without_conflicts
 from modulekg_widgets.engine.knowledge.questions import Questions
-from modulekg_widgets.engine.knowledge.records import ModelRecord, ModuleNode, checked_scheme, described
+from modulekg_widgets.engine.knowledge.records import ModelRecord, StructureNode, checked_scheme
 from modulekg_widgets.engine.knowledge.store import reading
 from modulekg_widgets.engine.knowledge.store.database import Location, Store, existing
 from modulekg_widgets.engine.knowledge.store.writing import Writer
+from modulekg_widgets.engine.knowledge.traced import described
 from modulekg_widgets.engine.knowledge.trees import tree_of
 from modulekg_widgets.engine.knowledge.usage import unknown
 
@@ -225,11 +226,11 @@ class KnowledgeGraph(Questions):
             return reading.count_nodes(connection, "Module")
 
     @property
-    def nodes(self) -> list[ModuleNode]:
+    def nodes(self) -> list[StructureNode]:
         """The structures, in the order in which they were added."""
         return list(self.contents().modules.values())
 
-    def node(self, fingerprint: str) -> ModuleNode:
+    def node(self, fingerprint: str) -> StructureNode:
         """The structure of a fingerprint's hexdigest, looked up in the store, or of a display name such as `ReLU854`.
 
         Raises `UnknownPathError`, for a name with those that are near.

@@ -12,12 +12,13 @@ import math
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
-from typing import Any, NoReturn
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from modulekg_widgets.engine.errors import PropertyError, shown
+from modulekg_widgets.engine.safe_files import parse_json
 
 MOST_DEPTH = 32  # containers within each other
 SIMPLE_DEPTH, MANY, LONG = 3, 50, 200  # the nested dictionaries of modules, their entries and their texts
@@ -59,7 +60,7 @@ def decode(text: str, most: int = MOST_ITEMS) -> object:
 
 def as_json(value: object, name: str = "", most: int = MOST_ITEMS) -> Any:
     """What `encode` writes as text: values that JSON has, and no float but finite ones; raises `PropertyError`."""
-    return _Writer(name, most).written(value, (), MOST_DEPTH)
+    return _PropertyWriter(name, most).written(value, (), MOST_DEPTH)
 
 
 def from_json(value: Any) -> Any:
@@ -127,7 +128,7 @@ def _is_scalar(value: Any) -> bool:
     return kind is float and math.isfinite(value)
 
 
-class _Writer:
+class _PropertyWriter:
     """Turns one property into values that JSON has, and names the place of what is not plain."""
 
     def __init__(self, name: str, most: int) -> None:
@@ -226,18 +227,11 @@ _NUMPY: dict[str, Callable[[Any], Any]] = {
 # ------------------------------------------------------------------ reading
 
 
-def _refused(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
-
-
-_decoder = json.JSONDecoder(parse_constant=_refused)
-
-
 def _parsed(text: str, most: int) -> Any:
     if len(text) > most:
         raise ValueError(f"a value has at most {most:,} characters, found {len(text):,}")
     try:
-        return _decoder.decode(text)
+        return parse_json(text, ValueError, most)
     except RecursionError:
         raise ValueError("a value is nested too deep") from None
 

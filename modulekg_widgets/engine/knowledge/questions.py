@@ -168,7 +168,7 @@ class Questions(ABC):
         in the graph; with `args` its cost counts too, in eval mode. Raises `UnknownNameError` and `PredictionError`.
         """
         from modulekg_widgets.engine.knowledge.prediction.features import record_in
-        from modulekg_widgets.engine.knowledge.records import described
+        from modulekg_widgets.engine.knowledge.traced import described
 
         known = isinstance(model, str)
         record = record_in(self.contents(), model) if known else described(model, None, "structure", args, kwargs, True)

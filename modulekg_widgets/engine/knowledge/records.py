@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,7 @@ Occurrence = tuple[str, str]  # (fingerprint, level)
 
 
 @dataclass(frozen=True, slots=True)
-class ModuleNode:
+class StructureNode:
     """One structure, however often it occurs."""
 
     fingerprint: str
@@ -61,7 +61,7 @@ class ModelRecord:
     """A model with all the structures in it, by fingerprint."""
 
     model: ModelNode
-    nodes: dict[str, ModuleNode]
+    nodes: dict[str, StructureNode]
 
 
 def model_record(model: nn.Module, name: str | None = None, scheme: str = "structure") -> ModelRecord:
@@ -72,25 +72,6 @@ def model_record(model: nn.Module, name: str | None = None, scheme: str = "struc
     if name is not None and not isinstance(name, str):
         raise UnknownNameError(f"a model is named by a text, got a {shown(type(name).__name__)}")
     return record_of(hierarchy(model), name, scheme)
-
-
-def described(
-    model: nn.Module,
-    name: str | None,
-    scheme: str,
-    args: Any = None,
-    kwargs: Mapping[str, Any] | None = None,
-    evaluating: bool = False,
-) -> ModelRecord:
-    """The record of `model`; with `args` or `kwargs` also what a forward pass tells that is followed, not computed.
-
-    With `evaluating` that pass is one of a copy in eval mode.
-    """
-    if args is None and kwargs is None:
-        return model_record(model, name, scheme)
-    from modulekg_widgets.engine.knowledge.traced import traced_record
-
-    return traced_record(model, () if args is None else args, kwargs, name, scheme, evaluating)
 
 
 def record_of(modules: Hierarchy, name: str | None = None, scheme: str = "structure") -> ModelRecord:
@@ -127,7 +108,7 @@ def _first_of_each(digests: list[str]) -> Iterator[tuple[int, str]]:
             yield index, digest
 
 
-def _node(modules: Hierarchy, index: int, digest: str, digests: list[str]) -> ModuleNode:
+def _node(modules: Hierarchy, index: int, digest: str, digests: list[str]) -> StructureNode:
     module = modules.walk.modules[index]
     cls = nominal_class(module)
     slots = tuple((name, None if child is None else digests[child]) for name, child in modules.walk.slots(index))
@@ -136,7 +117,7 @@ def _node(modules: Hierarchy, index: int, digest: str, digests: list[str]) -> Mo
         for own in own_tensors(modules.walk.states[index])
     }
     sizes = modules.sizes
-    return ModuleNode(
+    return StructureNode(
         digest, class_name(module), dotted(cls), _bases(cls), hyperparameters(module), tensors, slots,
         sizes.params[index], sizes.bytes[index],
     )  # fmt: skip

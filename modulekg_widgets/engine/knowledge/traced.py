@@ -12,11 +12,28 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import TraceError, shown
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
-from modulekg_widgets.engine.knowledge.records import ModelRecord, digests_of, record_of
+from modulekg_widgets.engine.knowledge.records import ModelRecord, digests_of, model_record, record_of
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
 MOST_SOURCES = 64  # of one value; a model that adds up all that it ever computed has as many as modules
+
+
+def described(
+    model: nn.Module,
+    name: str | None,
+    scheme: str,
+    args: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+    evaluating: bool = False,
+) -> ModelRecord:
+    """The record of `model`; with `args` or `kwargs` also what a forward pass tells that is followed, not computed.
+
+    With `evaluating` that pass is one of a copy in eval mode.
+    """
+    if args is None and kwargs is None:
+        return model_record(model, name, scheme)
+    return traced_record(model, () if args is None else args, kwargs, name, scheme, evaluating)
 
 
 def traced_record(

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import networkx as nx
 
 from modulekg_widgets.engine.errors import TooLargeError, shown
-from modulekg_widgets.engine.knowledge.records import ModelNode, ModuleNode
+from modulekg_widgets.engine.knowledge.records import ModelNode, StructureNode
 
 MOST_PATHS = 1_000_000  # of one tree; a few modules that share each other have more paths than atoms to write them with
 
 
-def tree_of(model: ModelNode, modules: Mapping[str, ModuleNode]) -> nx.DiGraph:
+def tree_of(model: ModelNode, modules: Mapping[str, StructureNode]) -> nx.DiGraph:
     """A node per dotted path with its `fingerprint`, successors in the order of children; a cycle ends where it closes.
 
     Raises `TooLargeError` beyond a million paths.

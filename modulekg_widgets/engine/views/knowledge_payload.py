@@ -7,7 +7,7 @@ from typing import Any
 
 from modulekg_widgets.engine.identity.hierarchy import LEVELS
 from modulekg_widgets.engine.knowledge.contents import Contents, JobNode
-from modulekg_widgets.engine.knowledge.records import ModuleNode
+from modulekg_widgets.engine.knowledge.records import StructureNode
 from modulekg_widgets.engine.views.knowledge_findings import Findings, Fit, TypeLevel
 from modulekg_widgets.engine.views.payload import number, text
 from modulekg_widgets.engine.views.schema import KNOWLEDGE
@@ -95,7 +95,7 @@ def _entities(contents: Contents, place: Mapping[str, int], findings: Findings) 
     }
 
 
-def _hyper(node: ModuleNode, fields: _Table, values: _Table) -> list[int]:
+def _hyper(node: StructureNode, fields: _Table, values: _Table) -> list[int]:
     """For each field of the class the position of its value in the table of values."""
     row: list[int] = [_ABSENT] * len(fields.keys)
     for name, value in node.hyperparameters.items():
@@ -106,7 +106,7 @@ def _hyper(node: ModuleNode, fields: _Table, values: _Table) -> list[int]:
     return row
 
 
-def _children(node: ModuleNode, place: Mapping[str, int]) -> list[int]:
+def _children(node: StructureNode, place: Mapping[str, int]) -> list[int]:
     """Position and count of each structure directly inside, one after the other."""
     counts: dict[int, int] = {}
     for _, child in node.slots:

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.monitoring.measures.channels import channel_dim, flat, planes, rows
+from modulekg_widgets.engine.adapters import channel_dim
+from modulekg_widgets.engine.monitoring.measures.channels import flat, planes, rows
 
 # always with a batch, whatever the other dimensions
 BATCHED = re.compile(r"BatchNorm|Upsampling|CrossMapLRN")

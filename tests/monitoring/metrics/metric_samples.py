@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.monitoring.measures.channels import channel_dim
+from modulekg_widgets.engine.adapters import channel_dim
 from modulekg_widgets.engine.monitoring.measures.moments import Moments
 from modulekg_widgets.engine.monitoring.metric import MetricKind
 

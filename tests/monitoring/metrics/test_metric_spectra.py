@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.monitoring.measures.channels import channel_dim
+from modulekg_widgets.engine.adapters import channel_dim
 from modulekg_widgets.engine.monitoring.measures.moments import Moments
 from modulekg_widgets.engine.monitoring.metric import NoValueError
 from modulekg_widgets.engine.monitoring.metrics import METRICS

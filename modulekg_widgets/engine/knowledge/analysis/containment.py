@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import networkx as nx
 
 from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.records import ModuleNode
+from modulekg_widgets.engine.knowledge.records import StructureNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,6 @@ def containment(contents: Contents) -> Containment:
     return Containment(keys, dict(counts))
 
 
-def children(contents: Contents, node: ModuleNode) -> Iterator[str]:
+def children(contents: Contents, node: StructureNode) -> Iterator[str]:
     """The structures in the slots of `node`, in order; empty slots have none."""
     return (child for _, child in node.slots if child is not None and child in contents.modules)

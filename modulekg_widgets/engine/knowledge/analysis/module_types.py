@@ -19,7 +19,7 @@ from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
 from modulekg_widgets.engine.identity.fingerprint import display_name
 from modulekg_widgets.engine.knowledge.analysis.containment import children, containment
 from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.records import ModuleNode
+from modulekg_widgets.engine.knowledge.records import StructureNode
 
 LEVELS = (1, 2)
 MARKS = {1: "*", 2: "**"}  # between class and digits in the name of a type: `Bottleneck*412`
@@ -135,7 +135,7 @@ def _contents_first(contents: Contents) -> Iterator[tuple[str, Callable[[str], b
             yield key, ring.__contains__
 
 
-def _digest(tag: bytes, node: ModuleNode, skeleton: Iterable[bytes] = ()) -> bytes:
+def _digest(tag: bytes, node: StructureNode, skeleton: Iterable[bytes] = ()) -> bytes:
     name = node.qualified_class.encode("utf-8", "surrogatepass")
     head = b"%s %s %d %s" % (_VERSION, tag, len(name), name)
     return blake2b(head + b"".join(skeleton), digest_size=16).digest()

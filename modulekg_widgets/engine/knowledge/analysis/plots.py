@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pandas as pd
 
@@ -19,9 +19,21 @@ from modulekg_widgets.engine.registry import Registry
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.knowledge.analysis.power_law import PowerLaw
-    from modulekg_widgets.engine.knowledge.analysis.rank_frequency import RankFrequency
 
 Drawing = Callable[[Any], None]
+
+
+class Ranked(Protocol):
+    """What is drawn of a `RankFrequency`, which knows how to draw itself by this file."""
+
+    @property
+    def table(self) -> pd.DataFrame: ...
+    @property
+    def fit(self) -> PowerLaw: ...
+    @property
+    def verdict(self) -> str: ...
+
+
 PLOTS: Registry[Callable[..., Any]] = Registry("plot")  # by the name of the question
 MOST = 20  # bars
 MOST_TICKS = 60
@@ -131,7 +143,7 @@ def plot_overlap(result: pd.DataFrame, ax: Any = None) -> Any:
 
 
 @PLOTS.register("rank_frequency")
-def plot_rank_frequency(result: RankFrequency, ax: Any = None) -> Any:
+def plot_rank_frequency(result: Ranked, ax: Any = None) -> Any:
     """Linear and log–log axes with the fit, its alternatives and what can be told of them; on `ax` the log–log ones."""
     from modulekg_widgets.engine.knowledge.analysis.figures import figure_of
 
@@ -151,7 +163,7 @@ def plot_rank_frequency(result: RankFrequency, ax: Any = None) -> Any:
     return figure
 
 
-def _rank_axes(axes: Any, result: RankFrequency, fit: PowerLaw | None, scale: str) -> None:
+def _rank_axes(axes: Any, result: Ranked, fit: PowerLaw | None, scale: str) -> None:
     axes.plot(result.table["rank"], result.table["count"], ".", color="0.4", label="structures")
     styles = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1))]
     for (law, ranks), style in zip(fit.expected.items() if fit else (), styles, strict=False):

@@ -19,7 +19,7 @@ from modulekg_widgets.engine.knowledge.analysis.module_types import (
     written,
 )
 from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.records import ModuleNode
+from modulekg_widgets.engine.knowledge.records import StructureNode
 from modulekg_widgets.engine.knowledge.tables import table
 
 
@@ -91,7 +91,7 @@ def _edges_to(contents: Contents, kind: ModuleType) -> list[IsA]:
     return [IsA(node.fingerprint, kind.key, _differs(node, kind, shapes, slots)) for node in nodes]
 
 
-def _differs(node: ModuleNode, kind: ModuleType, shapes: Values, slots: Values) -> Values:
+def _differs(node: StructureNode, kind: ModuleType, shapes: Values, slots: Values) -> Values:
     differing = _other_values(node.hyperparameters, kind.mode) or _other_values(node.tensors, shapes)
     if differing:
         return differing
@@ -101,7 +101,7 @@ def _differs(node: ModuleNode, kind: ModuleType, shapes: Values, slots: Values) 
     return {"slots": here} if here != most else {}
 
 
-def _slots(node: ModuleNode) -> Values:
+def _slots(node: StructureNode) -> Values:
     return {"slots": tuple(name for name, child in node.slots if child is not None)}
 
 

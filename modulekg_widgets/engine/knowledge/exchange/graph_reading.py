@@ -14,7 +14,7 @@ from modulekg_widgets.engine.identity.hierarchy import LEVELS
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode, UserNode
 from modulekg_widgets.engine.knowledge.exchange.property_graph import GRAPH_TYPES, STORED, node_key, to_networkx
 from modulekg_widgets.engine.knowledge.jobs import checked_seconds
-from modulekg_widgets.engine.knowledge.records import FINGERPRINTS, SCHEMES, ModelNode, ModuleNode
+from modulekg_widgets.engine.knowledge.records import FINGERPRINTS, SCHEMES, ModelNode, StructureNode
 
 _LARGEST = 2**63 - 1
 Node = TypeVar("Node")
@@ -153,7 +153,7 @@ def _by_name(groups: list[_Fields], read: Callable[[_Fields], Node], kind: str) 
     return found
 
 
-def _module(fields: _Fields, scheme: str) -> ModuleNode:
+def _module(fields: _Fields, scheme: str) -> StructureNode:
     if not FINGERPRINTS[scheme].fullmatch(fields.key):
         raise GraphFileError(f"the module {shown(fields.key)!r} has no fingerprint of the scheme {scheme!r}")
     bases = fields.get("bases", "a list of texts", lambda value: _is_list(value) and all(map(_is_text, value)))
@@ -161,7 +161,7 @@ def _module(fields: _Fields, scheme: str) -> ModuleNode:
     if len({name for name, _ in slots}) < len(slots):
         raise fields.wrong("slots", "a list in which each name stands once")
     tensors = fields.mapping("tensors", lambda shape: shape is None or _is_shape(shape))
-    return ModuleNode(
+    return StructureNode(
         fields.key, fields.text("class"), fields.text("qualified_class"), tuple(bases),
         fields.mapping("hyperparameters"), {n: None if shape is None else tuple(shape) for n, shape in tensors.items()},
         tuple((name, child) for name, child in slots), fields.natural("parameters"), fields.natural("bytes"),
@@ -243,7 +243,7 @@ def _check_model(model: ModelNode, contents: Contents, cyclic: set[str]) -> None
         raise GraphFileError(f"{title} does not consist of the modules that it counts")
 
 
-def _below(root: str, modules: Mapping[str, ModuleNode]) -> set[str]:
+def _below(root: str, modules: Mapping[str, StructureNode]) -> set[str]:
     found, waiting = {root}, [root]
     while waiting:
         for _, child in modules[waiting.pop()].slots:
@@ -253,7 +253,7 @@ def _below(root: str, modules: Mapping[str, ModuleNode]) -> set[str]:
     return found
 
 
-def _within_cycles(modules: Mapping[str, ModuleNode]) -> set[str]:
+def _within_cycles(modules: Mapping[str, StructureNode]) -> set[str]:
     """The modules from which one comes to a cycle: what is left when those without children go, again and again."""
     children = {key: {child for _, child in node.slots if child is not None} for key, node in modules.items()}
     parents: dict[str, list[str]] = {key: [] for key in modules}

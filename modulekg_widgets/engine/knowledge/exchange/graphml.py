@@ -75,7 +75,7 @@ def read_graphml(content: bytes) -> nx.DiGraph:
     """The graph that `graphml` wrote; raises `GraphFileError` for any other content."""
     if content.count(b"<") > 3 * MOST_PARTS or content.count(b"[") + content.count(b"{") > MOST_PARTS:
         raise GraphFileError(f"it has more than {MOST_PARTS:,} lists and objects, or {3 * MOST_PARTS:,} elements")
-    reader = _Reader()
+    reader = _GraphMLReader()
     try:
         reader.parser.Parse(content, True)
     except expat.ExpatError as error:
@@ -83,7 +83,7 @@ def read_graphml(content: bytes) -> nx.DiGraph:
     return reader.graph()
 
 
-class _Reader:
+class _GraphMLReader:
     """Follows graphml > graph > node or edge > data, and refuses what may be more than it seems."""
 
     def __init__(self) -> None:

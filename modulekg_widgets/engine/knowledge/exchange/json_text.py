@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 from modulekg_widgets.engine.errors import GraphFileError, shown
 from modulekg_widgets.engine.knowledge.exchange.flat import MOST_PARTS, MOST_VALUES
 from modulekg_widgets.engine.knowledge.property_values import as_json, from_json
+from modulekg_widgets.engine.safe_files import parse_json
 
 _write = json.JSONEncoder(ensure_ascii=True, allow_nan=False).encode
 
@@ -48,10 +49,10 @@ def read_fields(data: dict[str, Any], left_out: Iterable[str]) -> dict[str, Any]
 
 def parsed_object(content: bytes) -> dict[str, Any]:
     """The JSON object that a file is; raises `GraphFileError`."""
-    if content.count(b"[") + content.count(b"{") > MOST_PARTS:
-        raise GraphFileError(f"it has more than {MOST_PARTS:,} lists and objects")
     try:
-        found = json.loads(content.decode("utf-8"), parse_constant=_refused)
+        found = parse_json(content, GraphFileError, MOST_PARTS)
+    except GraphFileError:
+        raise
     except (ValueError, RecursionError) as error:
         raise GraphFileError(f"it is no JSON: {shown(str(error))}") from None
     return object_of(found, "the file")
@@ -67,7 +68,3 @@ def list_of(value: Any, what: str) -> list[Any]:
     if type(value) is not list:
         raise GraphFileError(f"{what} is a {type(value).__name__}, not a list")
     return value
-
-
-def _refused(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number of JSON")

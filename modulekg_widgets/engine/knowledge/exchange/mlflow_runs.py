@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from modulekg_widgets.engine.errors import GraphFileError, MissingPackageError, 
 from modulekg_widgets.engine.knowledge.contents import DataSetNode, JobNode, UserNode
 from modulekg_widgets.engine.knowledge.exchange.files import checked_path
 from modulekg_widgets.engine.knowledge.jobs import ACCURACIES, ACCURACY, accuracy_of, checked_seconds, convergence_of
+from modulekg_widgets.engine.safe_files import read_whole
 
 STATUS = {"1": "RUNNING", "2": "SCHEDULED", "3": "FINISHED", "4": "FAILED", "5": "KILLED"}
 MOST_POINTS = 10_000  # of one metric; of more, some are left out between the first and the last
@@ -54,7 +54,7 @@ def mlflow_jobs(
         if about.get("lifecycle_stage", "active") != "active":
             continue
         for folder_of_run in _with_settings(experiment):
-            run = _Run(folder_of_run, about.get("name", experiment.name))
+            run = _MLflowRun(folder_of_run, about.get("name", experiment.name))
             if not run.is_active:
                 continue
             for dataset in run.datasets:
@@ -84,7 +84,7 @@ def _store(folder: Path) -> Path:
     )
 
 
-class _Run:
+class _MLflowRun:
     """One run's folder."""
 
     def __init__(self, folder: Path, experiment: str) -> None:
@@ -183,12 +183,7 @@ def _texts(folder: Path) -> dict[str, str]:
 
 def _read(file: Path, most: int) -> str:
     try:
-        found = os.lstat(file)
-        if not stat.S_ISREG(found.st_mode):
-            raise GraphFileError(f"{shown(str(file))!r} is no ordinary file")
-        if found.st_size > most:
-            raise GraphFileError(f"{shown(str(file))!r} is larger than {most >> 20} MB")
-        return file.read_bytes().decode("utf-8")
+        return read_whole(file, most, links=False).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise GraphFileError(f"{shown(str(file))!r} cannot be read: {shown(str(error))}") from None
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
 from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.records import ModelRecord, ModuleNode
+from modulekg_widgets.engine.knowledge.records import ModelRecord, StructureNode
 
 Array = NDArray[np.float64]
 ROUNDS = 2  # of relabelling after Weisfeiler and Leman
@@ -74,11 +74,11 @@ def occurrences(record: ModelRecord) -> Counter[str]:
     return uses
 
 
-def children(node: ModuleNode) -> list[str]:
+def children(node: StructureNode) -> list[str]:
     return [child for _, child in node.slots if child is not None]
 
 
-def label(node: ModuleNode) -> str:
+def label(node: StructureNode) -> str:
     """The kind of an operation without its width: its class, and of a convolution kernel, stride and groups."""
     if children(node) and (not node.qualified_class.startswith("torch.nn.") or ".container." in node.qualified_class):
         return CONTAINER

@@ -18,8 +18,8 @@ from modulekg_widgets.engine.knowledge.prediction.published import (
     published,
     published_records,
 )
-from modulekg_widgets.engine.knowledge.prediction.regressions import KERNELS, Fit, fitted, left_out
-from modulekg_widgets.engine.knowledge.prediction.transfer import Run, gaps_on, log_odds, percent, slope
+from modulekg_widgets.engine.knowledge.prediction.regressions import KERNELS, FittedRegression, fitted, left_out
+from modulekg_widgets.engine.knowledge.prediction.transfer import KnownResult, gaps_on, log_odds, percent, slope
 from modulekg_widgets.engine.knowledge.records import ModelRecord
 
 PREDICTOR = KERNELS["wl-rbf"]
@@ -72,7 +72,7 @@ class Surface:
         return np.array([each.family for each in self.known])
 
     @cached_property
-    def _fit(self) -> Fit:
+    def _fit(self) -> FittedRegression:
         kernels = PREDICTOR.kernels(self._with_costs(self.known))
         return fitted(kernels, PREDICTOR.ridges, self.values, self._families)
 
@@ -120,7 +120,7 @@ class Predictor:
     datasets: dict[str, DataSetNode]
     priced: Surface = field(repr=False)  # goes by FLOPs, too
     unpriced: Surface = field(repr=False)
-    runs: list[Run] = field(repr=False)  # on other data sets
+    runs: list[KnownResult] = field(repr=False)  # on other data sets
 
     def predict(self, records: Sequence[ModelRecord], dataset: str = IMAGENET) -> list[Prediction]:
         """One prediction for each record; the FLOPs are known of published and of traced models.
@@ -201,7 +201,7 @@ def fitted_predictor(contents: Contents, target: str = OF_JOBS) -> Predictor:
     surfaces = [_surface(known, values, costs) for costs in (True, False)]
     datasets = known_datasets(contents)
     elsewhere = [(datasets[dataset], own[name], value) for dataset, name, value in results if not is_imagenet(dataset)]
-    runs = [Run(place, each, _gap(each, value, surfaces)) for place, each, value in elsewhere]
+    runs = [KnownResult(place, each, _gap(each, value, surfaces)) for place, each, value in elsewhere]
     return Predictor(target, datasets, surfaces[0], surfaces[1], runs)
 
 

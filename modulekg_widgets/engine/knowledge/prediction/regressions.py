@@ -84,7 +84,7 @@ KERNELS: dict[str, Regression] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class FittedRegression:
     """A kernel ridge regression on known values, seen as a Gaussian process."""
 
     kernel: int  # its position among those of the predictor
@@ -106,7 +106,7 @@ class Fit:
         return np.sqrt(self.scale * np.maximum(left, self.ridge))
 
 
-def fitted(kernels: Sequence[Array], ridges: Sequence[float], values: Array, families: Families) -> Fit:
+def fitted(kernels: Sequence[Array], ridges: Sequence[float], values: Array, families: Families) -> FittedRegression:
     """The regression whose kernel and ridge predict left-out families best, in the mean square."""
     mean = float(values.mean())
     blocks = [np.flatnonzero(families == family) for family in np.unique(families)]
@@ -118,7 +118,9 @@ def fitted(kernels: Sequence[Array], ridges: Sequence[float], values: Array, fam
     return min(fits, key=lambda fit: fit.loss)
 
 
-def _regression(index: int, kernel: Array, ridge: float, values: Array, mean: float, blocks: list[np.ndarray]) -> Fit:
+def _regression(
+    index: int, kernel: Array, ridge: float, values: Array, mean: float, blocks: list[np.ndarray]
+) -> FittedRegression:
     inverse: Array = np.linalg.inv(kernel + MEAN + ridge * np.eye(len(values))).astype(np.float64)
     weights = inverse @ values
     squares = 0.0
@@ -126,7 +128,7 @@ def _regression(index: int, kernel: Array, ridge: float, values: Array, mean: fl
         residuals = np.linalg.solve(inverse[np.ix_(block, block)], weights[block])
         squares += float(residuals @ residuals)
     scale = max(float(values @ weights) / len(values), 1e-12)
-    return Fit(index, ridge, mean, weights, inverse, scale, squares / len(values))
+    return FittedRegression(index, ridge, mean, weights, inverse, scale, squares / len(values))
 
 
 @dataclass(frozen=True, slots=True)

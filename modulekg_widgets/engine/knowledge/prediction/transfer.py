@@ -16,7 +16,7 @@ LEVEL, OWN, CHANCE = 1.5, 0.3, 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class KnownResult:
     """What a model reached on a data set: its log-odds beyond those that the regression tells for ImageNet-1K."""
 
     dataset: DataSetNode
@@ -41,7 +41,7 @@ def slope(percent: Array) -> Array:
 
 
 def gaps_on(
-    dataset: DataSetNode, origin: DataSetNode, wanted: Sequence[Features], runs: Sequence[Run]
+    dataset: DataSetNode, origin: DataSetNode, wanted: Sequence[Features], runs: Sequence[KnownResult]
 ) -> tuple[Array, Array]:
     """How far values on `dataset` are from those on `origin` (ImageNet-1K), and the deviations of that, in log-odds.
 

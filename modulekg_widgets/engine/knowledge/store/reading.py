@@ -11,7 +11,7 @@ from sqlalchemy import Connection, bindparam, func, select
 from modulekg_widgets.engine.errors import StoreError, shown
 from modulekg_widgets.engine.identity.hierarchy import LEVELS
 from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.records import FINGERPRINTS, ModelNode, ModuleNode
+from modulekg_widgets.engine.knowledge.records import FINGERPRINTS, ModelNode, StructureNode
 from modulekg_widgets.engine.knowledge.store.rows import (
     checked,
     count_of,
@@ -57,14 +57,14 @@ def count_nodes(connection: Connection, kind: str) -> int:
     return connection.execute(select(func.count()).where(nodes.c.type == kind)).scalar_one()
 
 
-def read_module(connection: Connection, fingerprint: str) -> ModuleNode | None:
+def read_module(connection: Connection, fingerprint: str) -> StructureNode | None:
     """The module of a fingerprint, by two look-ups in indexes."""
     return read_modules(connection, [fingerprint]).get(fingerprint)
 
 
-def read_modules(connection: Connection, fingerprints: Iterable[str]) -> dict[str, ModuleNode]:
+def read_modules(connection: Connection, fingerprints: Iterable[str]) -> dict[str, StructureNode]:
     """The modules of some fingerprints, those that are there."""
-    found: dict[str, ModuleNode] = {}
+    found: dict[str, StructureNode] = {}
     for batch in batches(fingerprints, ASKED):
         rows = connection.execute(_MODULES, {"keys": batch}).all()
         inside: dict[int, list[Pair]] = defaultdict(list)
@@ -93,10 +93,10 @@ def read_model(connection: Connection, name: str) -> ModelNode | None:
 
 def read_contents(connection: Connection, scheme: str) -> Contents:
     """Everything in the store; raises `StoreError` for rows that do not fit together."""
-    return _Reading(connection).contents(scheme)
+    return _StoreReading(connection).contents(scheme)
 
 
-class _Reading:
+class _StoreReading:
     """One pass over each table, and the records that come of them."""
 
     def __init__(self, connection: Connection) -> None:
@@ -180,7 +180,7 @@ class _Reading:
         )  # fmt: skip
 
 
-def check_closed(model: str, keys: Iterable[str], modules: Mapping[str, ModuleNode]) -> None:
+def check_closed(model: str, keys: Iterable[str], modules: Mapping[str, StructureNode]) -> None:
     """Raise `StoreError` unless all modules of a model, and all that they contain, are there."""
     inside = (child for node in modules.values() for _, child in node.slots if child is not None)
     for key in chain(keys, inside):

@@ -14,7 +14,7 @@ from modulekg_widgets.engine.errors import PropertyError, StoreError, shown
 from modulekg_widgets.engine.knowledge.contents import DataSetNode, JobNode, UserNode, positions
 from modulekg_widgets.engine.knowledge.jobs import checked_seconds
 from modulekg_widgets.engine.knowledge.property_values import decode, decode_history, encode, encode_history
-from modulekg_widgets.engine.knowledge.records import FINGERPRINTS, ModelNode, ModuleNode
+from modulekg_widgets.engine.knowledge.records import FINGERPRINTS, ModelNode, StructureNode
 
 Node = TypeVar("Node")
 Row = tuple[Any, ...]
@@ -61,7 +61,7 @@ def _with_characters(part: str) -> str:
 # -------------------------------------------------------------- to rows
 
 
-def module_properties(node: ModuleNode) -> str:
+def module_properties(node: StructureNode) -> str:
     """What a module's row holds beside its class; the children are edges."""
     values = {
         "qualified_class": node.qualified_class, "bases": node.bases, "hyperparameters": node.hyperparameters,
@@ -75,7 +75,7 @@ def module_properties(node: ModuleNode) -> str:
     return encode({**values, "bases": list(node.bases), "tensors": shapes, "empty_slots": empty})
 
 
-def contains(node: ModuleNode) -> Iterable[tuple[str, str]]:
+def contains(node: StructureNode) -> Iterable[tuple[str, str]]:
     """(fingerprint of the child, the slots that it takes as text), each child once."""
     for child, places in positions(node).items():
         slots = [[position, node.slots[position][0]] for position in places]
@@ -131,10 +131,10 @@ def storable(count: int, what: str) -> int:
 # -------------------------------------------------------------- from rows: whoever wrote them, they are checked
 
 
-def module_of(fingerprint: str, name: str, text: str, children: Iterable[tuple[str, str]]) -> ModuleNode:
+def module_of(fingerprint: str, name: str, text: str, children: Iterable[tuple[str, str]]) -> StructureNode:
     """The module of a row and its `contains` edges, as (fingerprint of the child, its slots)."""
 
-    def read() -> ModuleNode:
+    def read() -> StructureNode:
         found = decoded(text)
         slots: dict[int, tuple[str, str | None]] = {
             _natural(position): (_text(slot), None) for position, slot in found["empty_slots"]
@@ -150,7 +150,7 @@ def module_of(fingerprint: str, name: str, text: str, children: Iterable[tuple[s
             _text(tensor): None if shape is None else tuple(_integer(size) for size in shape)
             for tensor, shape in found["tensors"].items()
         }
-        return ModuleNode(
+        return StructureNode(
             _fingerprint(fingerprint), unescaped(name), _text(found["qualified_class"]),
             tuple(map(_text, found["bases"])), _mapping(found["hyperparameters"]), shapes,
             tuple(slots[at] for at in range(len(slots))), _natural(found["parameters"]), _natural(found["bytes"]),

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, delete, exists, func, or_, select, update
 from modulekg_widgets.engine.errors import StoreError, shown
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode, UserNode
 from modulekg_widgets.engine.knowledge.property_values import encode
-from modulekg_widgets.engine.knowledge.records import ModelNode, ModuleNode
+from modulekg_widgets.engine.knowledge.records import ModelNode, StructureNode
 from modulekg_widgets.engine.knowledge.store.rows import (
     Row,
     contains,
@@ -52,10 +52,10 @@ class Writer:
 
     # -------------------------------------------------------------- modules
 
-    def modules(self, modules: Iterable[ModuleNode]) -> dict[str, int]:
+    def modules(self, modules: Iterable[StructureNode]) -> dict[str, int]:
         """Add those that are not there; returns the id of each by its fingerprint."""
         ids: dict[str, int] = {}
-        written: list[ModuleNode] = []  # their edges follow once all ids are known
+        written: list[StructureNode] = []  # their edges follow once all ids are known
         empty = self._is_empty()
         for batch in batches(modules, BATCH):
             known = {} if empty else self.ids_of("Module", [node.fingerprint for node in batch])
@@ -69,7 +69,7 @@ class Writer:
         self._contains(written, ids)
         return ids
 
-    def _replace_modules(self, modules: list[ModuleNode], ids: Mapping[str, int]) -> None:
+    def _replace_modules(self, modules: list[StructureNode], ids: Mapping[str, int]) -> None:
         """The seed's scheme merges modules whose children have other names: the one that came last is shown."""
         for node in modules:
             key = ids[node.fingerprint]
@@ -77,7 +77,7 @@ class Writer:
             self.connection.execute(update(nodes).where(nodes.c.id == key).values(values))
             self.connection.execute(delete(edges).where(edges.c.source == key, edges.c.type == "contains"))
 
-    def _contains(self, modules: list[ModuleNode], ids: dict[str, int]) -> None:
+    def _contains(self, modules: list[StructureNode], ids: dict[str, int]) -> None:
         missing = {child for node in modules for _, child in node.slots if child is not None and child not in ids}
         places = {**self.ids_of("Module", missing), **ids} if missing else ids
         if absent := [child for child in missing if child not in places]:
@@ -230,7 +230,7 @@ class Writer:
         return self.connection.execute(select(nodes.c.id).where(nodes.c.type == "Module").limit(1)).first() is None
 
 
-def _module_row(key: int, node: ModuleNode) -> Row:
+def _module_row(key: int, node: StructureNode) -> Row:
     return key, "Module", node.fingerprint, escaped(node.class_name), module_properties(node)
 
 

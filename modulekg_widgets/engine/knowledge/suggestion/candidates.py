@@ -159,7 +159,7 @@ def in_units(value: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ForwardPass:
     """A forward pass on meta tensors that went through."""
 
     inputs: tuple[Shape, ...]
@@ -175,7 +175,7 @@ class Run:
         return self.flops
 
 
-def run_of(model: nn.Module, shapes: Sequence[tuple[Shape, ...]]) -> Run | None:
+def run_of(model: nn.Module, shapes: Sequence[tuple[Shape, ...]]) -> ForwardPass | None:
     """The first of the inputs with which the model runs, in evaluation mode; None when none will do."""
     for inputs in shapes:
         try:
@@ -187,7 +187,7 @@ def run_of(model: nn.Module, shapes: Sequence[tuple[Shape, ...]]) -> Run | None:
         calls = {path: node.calls[0] for path, node in graph.modules.items() if len(node.calls) == 1}
         places = {path: tuple(value.shape for value in call.inputs) for path, call in calls.items()}
         outputs = {path: tuple(value.shape for value in call.outputs) for path, call in calls.items()}
-        return Run(tuple(tuple(shape) for shape in inputs), flops, places, outputs)
+        return ForwardPass(tuple(tuple(shape) for shape in inputs), flops, places, outputs)
     return None
 
 

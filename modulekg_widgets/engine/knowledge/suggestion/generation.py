@@ -22,8 +22,8 @@ from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET
 from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
 from modulekg_widgets.engine.knowledge.suggestion.candidates import (
     Builder,
+    ForwardPass,
     Ranking,
-    Run,
     Shape,
     built,
     chance_kept,
@@ -93,7 +93,7 @@ class _Individual:
     base: str
     recipe: tuple[Mutation, ...]
     model: nn.Module = field(repr=False)  # without weights
-    run: Run = field(repr=False)
+    run: ForwardPass = field(repr=False)
     record: ModelRecord = field(repr=False)
     usual: float = 1.0  # the FLOPs that published ones are like, for one of its own
     value: float = math.nan
@@ -326,7 +326,7 @@ def _spread(ranked: list[_Individual], count: int) -> list[_Individual]:
     return [*first[:count], *rest[: max(0, count - len(first))]]
 
 
-def _record(model: nn.Module, base: str, run: Run) -> ModelRecord:
+def _record(model: nn.Module, base: str, run: ForwardPass) -> ModelRecord:
     return with_flops(model_record(model, f"{base} (changed)"), run.flops, run.inputs)
 
 

@@ -23,8 +23,8 @@ from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
 from modulekg_widgets.engine.knowledge.suggestion.candidates import (
     Builder,
     Candidate,
+    ForwardPass,
     Ranking,
-    Run,
     chance_kept,
     image_inputs,
     in_units,
@@ -216,7 +216,7 @@ class Ready:
 
     builder: Builder
     model: nn.Module  # without weights
-    run: Run
+    run: ForwardPass
 
 
 def task_fits(record: ModelRecord, dataset: DataSetNode) -> bool:

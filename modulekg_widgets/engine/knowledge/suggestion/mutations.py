@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from modulekg_widgets.engine.knowledge.suggestion.candidates import Builder, Run, Shape
+from modulekg_widgets.engine.knowledge.suggestion.candidates import Builder, ForwardPass, Shape
 from modulekg_widgets.engine.knowledge.suggestion.resizing import Resized, reset
 
 LONGEST_PERIOD = 3  # siblings that repeat together, such as convolution, norm and activation
@@ -73,7 +73,7 @@ class Width:
 
 
 @dataclass(frozen=True, slots=True)
-class Swap:
+class SwapBlock:
     """Put the block at `donor_path` of the known model `donor` at `path`."""
 
     path: str
@@ -90,7 +90,7 @@ class Swap:
 
 
 @dataclass(frozen=True, slots=True)
-class Activation:
+class SwapActivation:
     """Put one activation in place of another, everywhere."""
 
     old: str
@@ -120,7 +120,7 @@ class GroupNorms:
         return "BatchNorm2d → GroupNorm"
 
 
-Mutation = Depth | Width | Swap | Activation | GroupNorms
+Mutation = Depth | Width | SwapBlock | SwapActivation | GroupNorms
 
 
 def _group_norm(module: Any) -> nn.Module:
@@ -165,7 +165,7 @@ class Block:
     kind: str
 
 
-def depths(model: nn.Module, run: Run) -> list[Depth]:
+def depths(model: nn.Module, run: ForwardPass) -> list[Depth]:
     """Segments of containers that give what they take, and whose classes come again right before or behind them."""
     found: list[Depth] = []
     for path, container in model.named_modules():
@@ -184,7 +184,7 @@ def depths(model: nn.Module, run: Run) -> list[Depth]:
     return found
 
 
-def blocks(name: str, model: nn.Module, run: Run) -> list[Block]:
+def blocks(name: str, model: nn.Module, run: ForwardPass) -> list[Block]:
     """The blocks, of more than one layer, that give what they take."""
     found: list[Block] = []
     for path, module in model.named_modules():
@@ -193,20 +193,22 @@ def blocks(name: str, model: nn.Module, run: Run) -> list[Block]:
     return found
 
 
-def swaps(name: str, model: nn.Module, run: Run, library: list[Block]) -> list[Swap]:
+def swaps(name: str, model: nn.Module, run: ForwardPass, library: list[Block]) -> list[SwapBlock]:
     """For each block of the model the blocks of known models that take as many channels in as many dimensions."""
     return [
-        Swap(own.path, other.model, other.path)
+        SwapBlock(own.path, other.model, other.path)
         for own in blocks(name, model, run)
         for other in library
         if other.kind != own.kind and _channels(own.shape) == _channels(other.shape)
     ]
 
 
-def exchanges(model: nn.Module) -> list[Activation | GroupNorms]:
+def exchanges(model: nn.Module) -> list[SwapActivation | GroupNorms]:
     kinds = {type(module) for module in model.modules()}
     used = [name for name in ACTIVATIONS if getattr(nn, name) in kinds]
-    found: list[Activation | GroupNorms] = [Activation(old, new) for old in used for new in ACTIVATIONS if new != old]
+    found: list[SwapActivation | GroupNorms] = [
+        SwapActivation(old, new) for old in used for new in ACTIVATIONS if new != old
+    ]
     return [*found, *([GroupNorms()] if nn.BatchNorm2d in kinds else [])]
 
 
@@ -219,6 +221,6 @@ def _weighs(module: nn.Module) -> bool:
     return next(module.parameters(), None) is not None
 
 
-def _same_shape(run: Run, first: str, last: str) -> bool:
+def _same_shape(run: ForwardPass, first: str, last: str) -> bool:
     given, taken = run.outputs.get(last, ()), run.places.get(first, ())
     return len(given) == len(taken) == 1 and given == taken

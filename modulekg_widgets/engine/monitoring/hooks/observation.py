@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from modulekg_widgets.engine.adapters import channel_dim
 from modulekg_widgets.engine.monitoring.hooks.tensors import local, weight_of
-from modulekg_widgets.engine.monitoring.measures.channels import channel_dim
 from modulekg_widgets.engine.monitoring.measures.moments import Moments
 from modulekg_widgets.engine.monitoring.metric import STEP
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from modulekg_widgets.engine.errors import RecordingError, shown
 from modulekg_widgets.engine.monitoring.readings import PHASES, Reading, Value
+from modulekg_widgets.engine.safe_files import parse_json
 
 # JSON has no such numbers, and readers disagree on the bare words
 SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 SMALLEST_STEP, LARGEST_STEP = -(1 << 63), (1 << 63) - 1
 LARGEST_CALL = 1_000_000
-MOST_PARTS = 100_000  # lists and objects in a text; each takes 20 times its text in memory
-LONGEST_INTEGER = 400  # digits; a double has 309 at most
+MOST_PARTS = 100_000  # lists and objects in a text
 
 # ------------------------------------------------------------------ to text
 
@@ -46,10 +46,8 @@ def value_text(value: Value) -> str:
 
 def parsed(text: str) -> Any:
     """What a JSON text says; raises `RecordingError` for what is none, or asks for too much memory."""
-    if len(text) > MOST_PARTS and text.count("[") + text.count("{") > MOST_PARTS:
-        raise RecordingError(f"it has more than {MOST_PARTS:,} lists and objects")
     try:
-        return _DECODER.decode(text)
+        return parse_json(text, RecordingError, MOST_PARTS, unique=True, doubles=True)
     except RecordingError:
         raise
     except (ValueError, RecursionError) as error:
@@ -100,32 +98,3 @@ def _number(found: Any) -> float:
         return float(found)
     except OverflowError as error:
         raise RecordingError(f"no double is as large as {in_words(found)}") from error
-
-
-def _float(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise RecordingError(f"no double is as large as {shown(text)}")
-    return number
-
-
-def _int(text: str) -> int:
-    if len(text) > LONGEST_INTEGER:  # takes time that grows with the square
-        raise RecordingError(f"no double is as large as {shown(text)}")
-    return int(text)
-
-
-def _refused(constant: str) -> None:
-    raise RecordingError(f"{constant} is no number of JSON")
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise RecordingError("a name stands twice in one object")
-    return found
-
-
-_DECODER = json.JSONDecoder(
-    parse_float=_float, parse_int=_int, parse_constant=_refused, object_pairs_hook=_object, strict=True
-)

@@ -1,13 +1,10 @@
-"""Plans as JSON: written whole or not at all, and checked before anything is believed."""
+"""Plans from JSON, checked before anything is believed."""
 
 from __future__ import annotations
 
-import json
 import math
-import operator
 import os
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,12 +12,12 @@ import numpy as np
 from modulekg_widgets.engine.errors import PlanFileError, shown
 from modulekg_widgets.engine.pruning.cut.edits import Edits, Ints, TensorEdit, Whole
 from modulekg_widgets.engine.pruning.plan.attempt import Change
+from modulekg_widgets.engine.pruning.plan.plan_writing import FORMAT, VERSION, checked_path
 from modulekg_widgets.engine.pruning.plan.pruning_plan import AxisCut, PruningPlan
-from modulekg_widgets.engine.safe_files import read_whole, replacing
+from modulekg_widgets.engine.safe_files import parse_json, read_whole
 
-FORMAT, VERSION = "modulekg-plan", 1
 LARGEST_FILE = 64 << 20  # bytes; the plan of a model of billions of parameters has a third of it
-MOST_PARTS = 1_000_000  # lists and objects in a file, each of which takes 20 times its text in memory
+MOST_PARTS = 1_000_000  # lists and objects in a file
 LONGEST_TEXT = 10_000  # of a name; plans are printed in columns as wide as their longest name
 LARGEST_SIZE = 1 << 40
 MOST_DIMENSIONS = 64  # that a tensor can have
@@ -28,72 +25,12 @@ LARGEST_NUMBER = 10**30  # of what is counted and only printed, as FLOPs
 T = TypeVar("T")
 
 
-def save_plan(plan: PruningPlan, path: str | os.PathLike[str]) -> None:
-    """Write a plan; the file is there whole or not at all, and one that was there stays until then.
-
-    Raises `PlanFileError` where it cannot be written.
-    """
-    target, content = _file(path), text_of(plan)
-    try:
-        with replacing(target) as file:
-            file.write(content)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise PlanFileError(f"{shown(str(target))} cannot be written: {shown(reason)}") from error
-
-
-def text_of(plan: PruningPlan) -> bytes:
-    """What is in the file of a plan."""
-    return json.dumps(_document(plan), separators=(",", ":")).encode("ascii")
-
-
-def _document(plan: PruningPlan) -> dict[str, Any]:
-    positions: dict[tuple[int, ...], int] = {}  # many tensors keep the same positions, which are written once
-
-    def number_of(kept: Ints) -> int:
-        return positions.setdefault(tuple(kept.tolist()), len(positions))
-
-    tensors = [
-        {
-            "names": list(edit.names),
-            "shape": list(edit.shape),
-            "kept": {str(at): number_of(kept) for at, kept in edit.kept.items()},
-            "produced": sorted(edit.produced),
-            **({"gain_of": list(edit.gain_of)} if edit.gain_of else {}),
-            **({} if edit.values is None else {"values": number_of(edit.values)}),
-        }
-        for edit in plan.edits.tensors
-    ]
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "params": plan.params,
-        "flops": plan.flops,
-        "macs": plan.macs,
-        "axes": [
-            {"name": axis.name, "size": axis.size, "dropped": axis.dropped, "members": axis.members}
-            for axis in plan.axes
-        ],
-        "changes": [{"kind": c.kind, "what": c.what, "source": c.source} for c in plan.changes],
-        "attributes": {name: list(map(_plain, values)) for name, values in plan.edits.attributes.items()},
-        "tensors": tensors,
-        "positions": list(positions),
-    }
-
-
-def _plain(value: Whole) -> Any:
-    """Sizes as JSON has them, which knows no tuples; some are numbers of NumPy, as what a shape was computed with."""
-    if isinstance(value, tuple):
-        return {"tuple": _plain(list(value))}
-    return list(map(operator.index, value)) if isinstance(value, list) else operator.index(value)
-
-
 def load_plan(path: str | os.PathLike[str]) -> PruningPlan:
     """Read a plan that `plan.save` wrote; raises `PlanFileError` for any other file.
 
     Whether it fits a model is seen when it is cut: names, shapes and attributes are compared first.
     """
-    file = _file(path)
+    file = checked_path(path)
     try:
         content = read_whole(file, LARGEST_FILE)
     except (OSError, ValueError) as error:  # a name with a null in it is a ValueError
@@ -113,30 +50,10 @@ def plan_of(content: bytes, call: str) -> PruningPlan:
 
     Raises `PlanFileError` for another document, `ValueError` or `RecursionError` for what is no JSON.
     """
-    if content.count(b"[") + content.count(b"{") > MOST_PARTS:
-        raise PlanFileError(f"it has more than {MOST_PARTS:,} lists and objects")
-    document = json.loads(content.decode("utf-8"), parse_constant=_refused, object_pairs_hook=_object)
-    return _Reader(document).plan(call)
+    return _PlanReader(parse_json(content, PlanFileError, MOST_PARTS, unique=True)).plan(call)
 
 
-def _file(path: Any) -> Path:
-    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
-        raise PlanFileError(f"a plan is named by the path of a file, got a {shown(type(path).__name__)}")
-    return Path(path)
-
-
-def _refused(constant: str) -> None:
-    raise PlanFileError(f"{constant} is no number")
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise PlanFileError("a name stands twice in one object")
-    return found
-
-
-class _Reader:
+class _PlanReader:
     """Takes a document apart; whatever is not as `save_plan` writes it is an error."""
 
     def __init__(self, document: Any) -> None:

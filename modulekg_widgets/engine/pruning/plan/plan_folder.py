@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from modulekg_widgets.engine.errors import PlanFileError, shown
-from modulekg_widgets.engine.pruning.plan.plan_file import LARGEST_FILE, plan_of, text_of
+from modulekg_widgets.engine.pruning.plan.plan_file import LARGEST_FILE, plan_of
+from modulekg_widgets.engine.pruning.plan.plan_writing import text_of
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
 from modulekg_widgets.engine.safe_files import NO_LINK, PATHLIKE, NewFile, read_whole
 

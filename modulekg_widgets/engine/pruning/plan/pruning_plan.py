@@ -13,6 +13,7 @@ from torch import nn
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.pruning.cut.edits import Edits
 from modulekg_widgets.engine.pruning.plan.attempt import Change
+from modulekg_widgets.engine.pruning.plan.plan_writing import save_plan
 
 ROWS = 40
 
@@ -62,8 +63,6 @@ class PruningPlan:
 
     def save(self, path: Any) -> None:
         """Write the plan as JSON; `mk.load_plan` reads it."""
-        from modulekg_widgets.engine.pruning.plan.plan_file import save_plan
-
         save_plan(self, path)
 
     # ------------------------------------------------------------- printing

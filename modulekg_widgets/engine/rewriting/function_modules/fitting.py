@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from modulekg_widgets.engine.adapters import example_inputs
 from modulekg_widgets.engine.errors import ModuleKGError, RewritingError, shown
 from modulekg_widgets.engine.identity.hierarchy import walk
 from modulekg_widgets.engine.rewriting.function_modules.function_module import FunctionModule, Layout
@@ -132,55 +133,8 @@ def _tensors(value: Any) -> Iterator[Any]:
 
 def _examples(module: nn.Module) -> Iterator[Given]:
     """Inputs to try on a module: those that its first layers state by their sizes."""
-    stated = [examples for layer in walk(module).modules if (examples := _stated(layer))]
+    stated = [examples for layer in walk(module).modules if (examples := example_inputs(layer))]
     return ((example, {}) for examples in stated[:_TRIED] for example in examples)
-
-
-def _stated(layer: nn.Module) -> list[tuple[torch.Tensor, ...]]:
-    make = next((make for cls, make in _MAKERS.items() if isinstance(layer, cls)), None)
-    return [] if make is None else make(layer)
-
-
-def _convolved(layer: Any) -> list[tuple[torch.Tensor, ...]]:
-    dims = len(layer.kernel_size)
-    sizes = [2 * (d * (k - 1) + 1) + s for k, d, s in zip(layer.kernel_size, layer.dilation, layer.stride, strict=True)]
-    return [(_zeros(layer, 2, layer.in_channels, *sizes[:dims]),)]
-
-
-def _normalised(layer: Any) -> list[tuple[torch.Tensor, ...]]:
-    return [(_zeros(layer, 2, layer.num_features, *[4] * dims),) for dims in (2, 1, 3, 0)]
-
-
-def _last(*names: str) -> Callable[[Any], list[tuple[torch.Tensor, ...]]]:
-    """Inputs whose last dimension is an attribute: with one dimension before it, with two, and with three."""
-    return lambda layer: [tuple(_zeros(layer, *[2] * dims, getattr(layer, n)) for n in names) for dims in (1, 2, 3)]
-
-
-def _zeros(layer: nn.Module, *shape: int) -> torch.Tensor:
-    weight = next((p for p in layer.parameters(recurse=False) if p.is_floating_point()), None)
-    like = {} if weight is None else {"dtype": weight.dtype, "device": weight.device}
-    return torch.zeros(shape, **like)
-
-
-def _indices(layer: Any) -> list[tuple[torch.Tensor, ...]]:
-    return [(torch.zeros(2, 3, dtype=torch.long, device=layer.weight.device),)]
-
-
-_MAKERS: dict[type, Callable[[Any], list[tuple[torch.Tensor, ...]]]] = {
-    nn.modules.conv._ConvNd: _convolved,
-    nn.Linear: _last("in_features"),
-    nn.Bilinear: _last("in1_features", "in2_features"),
-    nn.modules.batchnorm._NormBase: _normalised,
-    nn.LayerNorm: lambda layer: [(_zeros(layer, 2, *layer.normalized_shape),)],
-    nn.RMSNorm: lambda layer: [(_zeros(layer, 2, *layer.normalized_shape),)],
-    nn.GroupNorm: lambda layer: [(_zeros(layer, 2, layer.num_channels, *[4] * dims),) for dims in (2, 1, 3, 0)],
-    nn.PReLU: lambda layer: [(_zeros(layer, 2, layer.num_parameters, 4, 4),)] if layer.num_parameters > 1 else [],
-    nn.Embedding: _indices,
-    nn.EmbeddingBag: _indices,
-    nn.RNNBase: _last("input_size"),
-    nn.RNNCellBase: _last("input_size"),
-    nn.MultiheadAttention: _last("embed_dim", "kdim", "vdim"),
-}
 
 
 def chained(modules: Sequence[nn.Module]) -> nn.Module:

@@ -9,16 +9,14 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
+from modulekg_widgets.engine.adapters import CONVOLUTIONS, TRANSPOSED
 from modulekg_widgets.engine.errors import RewritingError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.hierarchy import Walk, module_state, walk
 from modulekg_widgets.engine.rewriting.function_modules.sites import when_active
 from modulekg_widgets.engine.rewriting.select import plain_name
 from modulekg_widgets.engine.torch_runtime.hooks import has_hooks
 
-CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 LAYERS = (*CONVOLUTIONS, *TRANSPOSED, nn.Linear)
-NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _METHODS = ("forward", "_conv_forward", "_output_padding", "_check_input_dim", "__call__")
 
 

@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 from torch import nn
 
+from modulekg_widgets.engine.adapters import NORMS
 from modulekg_widgets.engine.errors import RewritingError, shown
 from modulekg_widgets.engine.rewriting.function_modules.function_module import FunctionModule
 from modulekg_widgets.engine.rewriting.function_modules.functions import function_name
 from modulekg_widgets.engine.rewriting.recipes.flow import Flow
 from modulekg_widgets.engine.rewriting.recipes.folding import why_not_channels, why_not_norm
-from modulekg_widgets.engine.rewriting.recipes.layers import LAYERS, NORMS, Layers, torch_class
+from modulekg_widgets.engine.rewriting.recipes.layers import LAYERS, Layers, torch_class
 from modulekg_widgets.engine.rewriting.recipes.quantizers import QUANTIZED
 from modulekg_widgets.engine.rewriting.select import plain_name
 from modulekg_widgets.engine.torch_runtime.hooks import has_hooks

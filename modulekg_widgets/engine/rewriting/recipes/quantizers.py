@@ -19,7 +19,8 @@ from torch.ao.quantization import (
     QConfig,
 )
 
-from modulekg_widgets.engine.rewriting.recipes.layers import CONVOLUTIONS, torch_class, twin
+from modulekg_widgets.engine.adapters import CONVOLUTIONS
+from modulekg_widgets.engine.rewriting.recipes.layers import torch_class, twin
 
 QUANTIZED = (*CONVOLUTIONS, nn.Linear)
 _ALONE: dict[type, Any] = {nn.Conv1d: qat.Conv1d, nn.Conv2d: qat.Conv2d, nn.Conv3d: qat.Conv3d, nn.Linear: qat.Linear}

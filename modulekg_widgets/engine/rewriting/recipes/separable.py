@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from modulekg_widgets.engine.adapters import CONVOLUTIONS
 from modulekg_widgets.engine.errors import RewritingError, shown
 from modulekg_widgets.engine.keywords import called_as
-from modulekg_widgets.engine.rewriting.recipes.layers import CONVOLUTIONS, Layers, named, torch_class, widest
+from modulekg_widgets.engine.rewriting.recipes.layers import Layers, named, torch_class, widest
 from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe, exchanged
 
 

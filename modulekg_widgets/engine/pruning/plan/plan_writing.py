@@ -1,0 +1,82 @@
+"""Plans as JSON: written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import operator
+import os
+from pathlib import Path
+from typing import Any
+
+from modulekg_widgets.engine.errors import PlanFileError, shown
+from modulekg_widgets.engine.pruning.cut.edits import Ints, Whole
+from modulekg_widgets.engine.safe_files import replacing
+
+FORMAT, VERSION = "modulekg-plan", 1
+
+
+def save_plan(plan: Any, path: str | os.PathLike[str]) -> None:
+    """Write a `PruningPlan`; the file is there whole or not at all, and one that was there stays until then.
+
+    Raises `PlanFileError` where it cannot be written.
+    """
+    target, content = checked_path(path), text_of(plan)
+    try:
+        with replacing(target) as file:
+            file.write(content)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise PlanFileError(f"{shown(str(target))} cannot be written: {shown(reason)}") from error
+
+
+def text_of(plan: Any) -> bytes:
+    """What is in the file of a `PruningPlan`."""
+    return json.dumps(_document(plan), separators=(",", ":")).encode("ascii")
+
+
+def _document(plan: Any) -> dict[str, Any]:
+    positions: dict[tuple[int, ...], int] = {}  # many tensors keep the same positions, which are written once
+
+    def number_of(kept: Ints) -> int:
+        return positions.setdefault(tuple(kept.tolist()), len(positions))
+
+    tensors = [
+        {
+            "names": list(edit.names),
+            "shape": list(edit.shape),
+            "kept": {str(at): number_of(kept) for at, kept in edit.kept.items()},
+            "produced": sorted(edit.produced),
+            **({"gain_of": list(edit.gain_of)} if edit.gain_of else {}),
+            **({} if edit.values is None else {"values": number_of(edit.values)}),
+        }
+        for edit in plan.edits.tensors
+    ]
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "params": plan.params,
+        "flops": plan.flops,
+        "macs": plan.macs,
+        "axes": [
+            {"name": axis.name, "size": axis.size, "dropped": axis.dropped, "members": axis.members}
+            for axis in plan.axes
+        ],
+        "changes": [{"kind": c.kind, "what": c.what, "source": c.source} for c in plan.changes],
+        "attributes": {name: list(map(_plain, values)) for name, values in plan.edits.attributes.items()},
+        "tensors": tensors,
+        "positions": list(positions),
+    }
+
+
+def _plain(value: Whole) -> Any:
+    """Sizes as JSON has them, which knows no tuples; some are numbers of NumPy, as what a shape was computed with."""
+    if isinstance(value, tuple):
+        return {"tuple": _plain(list(value))}
+    return list(map(operator.index, value)) if isinstance(value, list) else operator.index(value)
+
+
+def checked_path(path: Any) -> Path:
+    """The path of a file, given as text or path; raises `PlanFileError` for anything else."""
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+        raise PlanFileError(f"a plan is named by the path of a file, got a {shown(type(path).__name__)}")
+    return Path(path)
