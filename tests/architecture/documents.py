@@ -15,7 +15,7 @@ from architecture.python_sources import tree_of
 
 ROOT = Path(__file__).resolve().parents[2]
 # a path is written from one of these
-BASES = [ROOT, ROOT / "modulekg_widgets", ROOT / "modulekg_widgets" / "engine", ROOT / "js" / "src"]
+BASES = [ROOT, ROOT / "modulekg_widgets", ROOT / "modulekg_widgets" / "engine", ROOT / "js", ROOT / "js" / "src"]
 CODE_FILES = (".py", ".pyi", ".ts", ".mjs", ".mts", ".md", ".css", ".cff", ".ipynb", ".toml")
 FOLDERS = {"docs", "engine", "js", "modulekg_widgets", "notebooks", "tests", "widgets"}
 BUILT = ("dist/", "modulekg_widgets/static", "modulekg_widgets/labextension", "modulekg_widgets/nbextension")

@@ -1,9 +1,12 @@
 """What the documents name exists, and their links lead somewhere; test_docstrings.py runs their examples."""
 
 import ast
+import json
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+import yaml
 
 from architecture import documents
 from architecture.documents import ROOT, anchors, blocks, dotted_in, missing_link, missing_name, missing_path, paths_in
@@ -12,7 +15,7 @@ from modulekg_widgets.engine.monitoring.metric import METRICS
 
 _ = metrics  # importing them registers them
 README = ROOT / "README.md"
-DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
 README_LINES = 250
 
 each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -59,6 +62,21 @@ def test_every_script_of_npm_exists(document: Path) -> None:
 def test_code_is_python(document: Path) -> None:
     for block in blocks(document.read_text("utf-8"), "python"):
         ast.parse(block)
+
+
+def test_the_citation_has_what_its_schema_requires() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    project = metadata.metadata("modulekg-widgets")
+    assert {"cff-version", "message", "title", "authors"} <= set(cited)
+    assert cited["cff-version"] == "1.2.0"
+    assert (cited["title"], cited["abstract"]) == (project["Name"], project["Summary"])
+    assert cited["license"] == project["License-Expression"]
+    assert cited["authors"] == [{"name": project["Author"]}]
+
+
+def test_the_changes_of_this_version_are_told() -> None:
+    version = json.loads((ROOT / "js" / "package.json").read_text("utf-8"))["version"]
+    assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")
 
 
 def test_every_metric_is_defined() -> None:
