@@ -41,13 +41,23 @@ def methods(cls: type) -> dict[str, Any]:
     """The public methods and properties of a class that this package defines, and no library's base class does."""
     own = [base for base in reversed(cls.__mro__) if base.__module__.partition(".")[0] == PACKAGE]
     others = [base for base in cls.__mro__ if base not in own]
-    found = {name: member for base in own for name, member in vars(base).items() if not name.startswith("_")}
+    found: dict[str, Any] = {}
+    for base in own:
+        for name, member in vars(base).items():
+            if not name.startswith("_") and not _says_the_same(found.get(name), member):
+                found[name] = member
     kinds = (FunctionType, classmethod, staticmethod, property)
     return {
         name: member
         for name, member in found.items()
         if isinstance(member, kinds) and not any(hasattr(base, name) for base in others)
     }
+
+
+def _says_the_same(above: Any, member: Any) -> bool:
+    """Whether a method without a docstring is described by the one that it replaces."""
+    is_pair = inspect.isfunction(above) and inspect.isfunction(member) and not member.__doc__
+    return is_pair and parameters(above) == parameters(member)
 
 
 # ------------------------------------------------------------------ numpydoc
