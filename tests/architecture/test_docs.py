@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 from importlib import metadata
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import yaml
 
 from architecture import documents
 from architecture.documents import ROOT, anchors, blocks, dotted_in, missing_link, missing_name, missing_path, paths_in
+from architecture.python_sources import packages_of
 from modulekg_widgets.engine.monitoring import metrics
 from modulekg_widgets.engine.monitoring.metric import METRICS
 
@@ -17,6 +19,8 @@ _ = metrics  # importing them registers them
 README = ROOT / "README.md"
 DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
 README_LINES = 250
+PACKAGES = packages_of(ROOT / "modulekg_widgets")
+FEW = 4  # files that need no order
 
 each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 
@@ -77,6 +81,17 @@ def test_the_citation_has_what_its_schema_requires() -> None:
 def test_the_changes_of_this_version_are_told() -> None:
     version = json.loads((ROOT / "js" / "package.json").read_text("utf-8"))["version"]
     assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("package", PACKAGES.values(), ids=PACKAGES)
+def test_a_package_says_in_which_order_it_is_read(package: Path) -> None:
+    """A package of several files names some of them in its docstring, and none that is not there."""
+    text = ast.get_docstring(ast.parse((package / "__init__.py").read_text("utf-8"))) or ""
+    named = re.findall(r"(?<![\w/.])(?:\w+/)*\w+(?:\.py\b|/(?=[\s,;.:)]))", text)
+    assert [name for name in named if not (package / name).exists()] == []
+    files = {path.stem for path in package.glob("[!_]*.py")}
+    told = {name for name in re.findall(r"\w+", text) if name in files or (package / name).is_dir()}
+    assert len(told) > 1 or len(files) < FEW
 
 
 def test_every_metric_is_defined() -> None:
