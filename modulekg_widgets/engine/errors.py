@@ -7,7 +7,19 @@ from collections.abc import Iterable
 
 
 class ModuleKGError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base of every error that this package raises on purpose.
+
+    Most derive from a built-in error as well, so that `except ValueError` finds a wrong value.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> try:
+    ...     mk.fingerprint("resnet18")
+    ... except mk.ModuleKGError as error:
+    ...     print(type(error).__name__)
+    NotAModuleError
+    """
 
     def __str__(self) -> str:
         # KeyError prints the repr of its argument; our messages are sentences

@@ -10,8 +10,13 @@ ROOT = Path(__file__).resolve().parents[2]
 TOP_LEVEL = {
     ".ci",
     ".gitignore",
+    "CHANGELOG.md",
+    "CITATION.cff",
+    "CONTRIBUTING.md",
     "LICENSE",
     "README.md",
+    "SECURITY.md",
+    "docs",
     "js",
     "modulekg_widgets",
     "notebooks",

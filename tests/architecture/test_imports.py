@@ -1,10 +1,10 @@
 """Imports run one way: widgets → engine, and inside the engine from the ground up."""
 
-import ast
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from architecture.python_sources import imports, module_name
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "modulekg_widgets"
@@ -37,32 +37,6 @@ ALLOWED = {
 WIDGET_LIBRARIES = {"ipywidgets", "traitlets", "ipycytoscape", "IPython", "comm", "ipykernel"}
 
 
-def module_name(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def imports(path: Path) -> Iterator[tuple[str, bool]]:
-    """Every imported dotted name, and whether the import stands inside a function."""
-    tree = ast.parse(path.read_text("utf-8"))
-    lazy = {
-        id(node)
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        for node in ast.walk(function)
-    }
-    package = module_name(path).split(".")
-    if path.name != "__init__.py":
-        package = package[:-1]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, id(node) in lazy) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            source = ".".join([*base, *([node.module] if node.module else [])])
-            yield from ((f"{source}.{alias.name}", id(node) in lazy) for alias in node.names)
-
-
 def engine_part(name: str) -> str | None:
     """The part of the engine that a dotted name belongs to."""
     parts = name.split(".")
@@ -80,38 +54,39 @@ def each(folder: str) -> pytest.MarkDecorator:
 
 @each("engine")
 def test_the_engine_knows_no_widget(path: Path) -> None:
-    names = {name for name, _ in imports(path)}
+    names = {name for name, _ in imports(path, ROOT)}
     assert {name for name in names if name.startswith("modulekg_widgets.") and engine_part(name) is None} == set()
     assert {name.partition(".")[0] for name in names} & WIDGET_LIBRARIES == set()
 
 
 @each("engine")
 def test_parts_of_the_engine_import_only_what_lies_below(path: Path) -> None:
-    part = engine_part(module_name(path))
+    part = engine_part(module_name(path, ROOT))
     if part is None:  # engine/__init__.py
         return
     assert part in ALLOWED, f"{part} is a new part of the engine: give it its place in this table"
-    used = {engine_part(name) for name, _ in imports(path)} - {None, part}
+    used = {engine_part(name) for name, _ in imports(path, ROOT)} - {None, part}
     assert used <= ALLOWED[part]
 
 
 @each("widgets")
 def test_widgets_leave_torch_to_the_engine(path: Path) -> None:
-    assert {name.partition(".")[0] for name, _ in imports(path)} & {"torch", "torchvision"} == set()
+    assert {name.partition(".")[0] for name, _ in imports(path, ROOT)} & {"torch", "torchvision"} == set()
 
 
 def test_torchvision_is_imported_in_one_place_and_lazily() -> None:
-    users = {path: lazy for path in SOURCES for name, lazy in imports(path) if name.partition(".")[0] == "torchvision"}
+    users = {
+        path: lazy for path in SOURCES for name, lazy in imports(path, ROOT) if name.partition(".")[0] == "torchvision"
+    }
     assert set(users) <= {PACKAGE / "engine" / "knowledge" / "zoo.py"}
     assert all(users.values())
 
 
-def test_the_checks_see_what_they_forbid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+def test_the_checks_see_what_they_forbid(tmp_path: Path) -> None:
     path = tmp_path / "modulekg_widgets" / "engine" / "identity" / "bad.py"
     path.parent.mkdir(parents=True)
     path.write_text("from ..pruning import plan\nfrom . import folding\ndef f():\n    import torchvision.models\n")
-    assert set(imports(path)) == {
+    assert set(imports(path, tmp_path)) == {
         ("modulekg_widgets.engine.pruning.plan", False),
         ("modulekg_widgets.engine.identity.folding", False),
         ("torchvision.models", True),

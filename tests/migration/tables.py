@@ -1,4 +1,4 @@
-"""The migration tables of the README: their rows, and what a row's function must do to stand for it.
+"""The tables of docs/migration.md: their rows, and what a row's function must do to stand for it.
 
 A test file has one `Table`, and under it one function for each row, keyed by the exact text of the left cell:
 `@table("`graph.flops()`")`. The function must make the calls that the right cell shows in backticks, with the same
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+MIGRATION = Path(__file__).resolve().parents[2] / "docs" / "migration.md"
 CODE = re.compile(r"`([^`]+)`")
 STRING = re.compile(r"""(["'])(.*?)\1""")
 CHAIN = re.compile(r"(?<![\w.])mk(?:\.\w+)+")
@@ -32,7 +32,7 @@ class TableError(AssertionError):
 
 
 class Row(NamedTuple):
-    """The old call and the new one, as they stand in the README."""
+    """The old call and the new one, as they stand in the document."""
 
     old: str
     new: str
@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
 def rows_under(heading: str, text: str | None = None) -> list[Row]:
     """The rows of all tables between `## heading` and the next heading of that rank, in order."""
-    lines = (README.read_text("utf-8") if text is None else text).splitlines()
+    lines = (MIGRATION.read_text("utf-8") if text is None else text).splitlines()
     if f"## {heading}" not in lines:
         raise TableError(f"there is no heading {heading!r}")
     start = lines.index(f"## {heading}") + 1

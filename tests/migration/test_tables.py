@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import modulekg_widgets as mk
-from migration.tables import README, Table, TableError, done_by, rows_under, shown_in
+from migration.tables import MIGRATION, Table, TableError, done_by, rows_under, shown_in
 
 HEAD = "# Title\n\n## Coming from Elsewhere\n\n| there | here |\n|---|---|\n"
 END = "\n\nSome text.\n\n## Next\n\n| not | ours |\n|---|---|\n| `x()` | `y()` |\n"
@@ -126,8 +126,8 @@ def test_the_text_of_a_function_is_no_call() -> None:
     assert [done_by(function) for function in functions] == [set()]
 
 
-def test_every_section_of_the_readme_has_its_tests() -> None:
-    headings = re.findall(r"^## (Coming from .+)$", README.read_text("utf-8"), re.MULTILINE)
+def test_every_section_of_the_document_has_its_tests() -> None:
+    headings = re.findall(r"^## (Coming from .+)$", MIGRATION.read_text("utf-8"), re.MULTILINE)
     sources = [
         path.read_text("utf-8") for path in Path(__file__).parent.glob("test_*.py") if path.name != "test_tables.py"
     ]

@@ -1,4 +1,4 @@
-"""Every row of "Coming from TorchPruner": its manual's order is that of the README's tables.
+"""Every row of "Coming from TorchPruner": its manual's order is that of the document's tables.
 
 torchpruner_graph.py has the rows on the graph, torchpruner_rewriting.py those on function modules and model tools.
 """

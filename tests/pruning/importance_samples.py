@@ -15,7 +15,7 @@ from torch import nn
 import modulekg_widgets as mk
 from axes.checks import seeded
 from modulekg_widgets.engine.pruning.importance.activations import Activation
-from modulekg_widgets.engine.pruning.importance.criteria import Hessian, Taylor
+from modulekg_widgets.engine.pruning.importance.loss_criteria import Hessian, Taylor
 
 Tensor = torch.Tensor
 

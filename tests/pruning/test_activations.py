@@ -14,7 +14,7 @@ from torch.nn.utils import parametrizations, prune
 import modulekg_widgets as mk
 from axes.checks import seeded
 from modulekg_widgets.engine.pruning.importance.activations import Activation
-from modulekg_widgets.engine.pruning.importance.criteria import Hessian
+from modulekg_widgets.engine.pruning.importance.loss_criteria import Hessian
 from pruning.criterion_samples import Heads, randomised, scores, tokens, traced_pair
 
 Tensor = torch.Tensor

@@ -25,7 +25,23 @@ class Part(Protocol):
 
 
 class Receipt:
-    """The way back from one cut, which serves once; cuts made on top of each other go back in reverse order."""
+    """The way back from one cut, which serves once; cuts made on top of each other go back in reverse order.
+
+    What `plan.cut`, `plan.mask` and `mk.speedup` give.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> receipt = mk.plan(mk.trace(model, torch.randn(1, 4)), ratio=0.5).cut(model)
+    >>> receipt
+    <Receipt: 3 tensors and 2 attributes cut>
+    >>> receipt.undo()
+    >>> receipt
+    <Receipt: 3 tensors and 2 attributes cut, spent>
+    """
 
     _done = "cut"
 
@@ -35,14 +51,20 @@ class Receipt:
     def undo(self) -> None:
         """Make the model and the optimizer byte for byte as before the cut, whatever was trained since.
 
-        Raises `CutError`, before anything changes, when the receipt is spent or the model is not as the cut left it.
+        Raises
+        ------
+        CutError
+            Before anything changes, when the receipt is spent or the model is not as the cut left it.
         """
         commit(self._writes("undo"), None, walk(self._model).modules)
 
     def restore(self) -> None:
         """Put the slices back that the cut removed; all else keeps what was trained since, and new gradients are zero.
 
-        Raises `CutError`, before anything changes, when the receipt is spent or the model is not as the cut left it.
+        Raises
+        ------
+        CutError
+            Before anything changes, when the receipt is spent or the model is not as the cut left it.
         """
         commit(self._writes("restore"), None, walk(self._model).modules)
 

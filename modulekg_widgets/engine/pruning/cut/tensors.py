@@ -127,9 +127,37 @@ class TensorReceipt:
 
 
 def cut_tensor(tensor: torch.Tensor, index: Iterable[int], dim: int = 0) -> TensorReceipt:
-    """Remove the positions `index` of dimension `dim` from a tensor in place; a Parameter stays the same object.
+    """Remove positions of a dimension from a tensor in place; a Parameter stays the same object.
 
-    Its gradient is cut alike. Raises `CutError` for positions that do not exist, and when none would be left.
+    Its gradient is cut alike.
+
+    Parameters
+    ----------
+    tensor : torch.Tensor
+        A leaf, such as a Parameter.
+    index : iterable of int
+        Positions of the dimension.
+    dim : int, default 0
+        The dimension.
+
+    Returns
+    -------
+    TensorReceipt
+        The way back, for `mk.pruning.uncut_tensor`.
+
+    Raises
+    ------
+    CutError
+        For positions that do not exist, when none would be left, and for what is no leaf.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import modulekg_widgets as mk
+    >>> weight = torch.nn.Parameter(torch.arange(6.0).reshape(3, 2))
+    >>> receipt = mk.pruning.cut_tensor(weight, [1])
+    >>> weight.tolist()
+    [[0.0, 1.0], [4.0, 5.0]]
     """
     kept = CutTensor.of(tensor, _edit(tensor, index, dim))
     return commit([kept.cut(tensor)], TensorReceipt(kept))
@@ -138,13 +166,62 @@ def cut_tensor(tensor: torch.Tensor, index: Iterable[int], dim: int = 0) -> Tens
 def uncut_tensor(tensor: torch.Tensor, receipt: TensorReceipt) -> None:
     """Put back the slices that `cut_tensor` removed, byte for byte; the others keep what was trained since.
 
-    Raises `CutError` when the receipt is spent or the tensor has not the shape that the cut left.
+    Parameters
+    ----------
+    tensor : torch.Tensor
+        The tensor.
+    receipt : TensorReceipt
+        What `mk.pruning.cut_tensor` gave.
+
+    Raises
+    ------
+    CutError
+        When the receipt is spent or the tensor has not the shape that it was left with.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import modulekg_widgets as mk
+    >>> weight = torch.nn.Parameter(torch.arange(6.0).reshape(3, 2))
+    >>> receipt = mk.pruning.cut_tensor(weight, [1])
+    >>> mk.pruning.uncut_tensor(weight, receipt)
+    >>> weight.tolist()
+    [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
     """
     commit(_to_restore(tensor, receipt, CutTensor), None)
 
 
 def zero_tensor(tensor: torch.Tensor, index: Iterable[int], dim: int = 0) -> TensorReceipt:
-    """Set the positions `index` of dimension `dim` of a tensor to zero in place; raises `CutError` as `cut_tensor`."""
+    """Set positions of a dimension of a tensor to zero in place.
+
+    Parameters
+    ----------
+    tensor : torch.Tensor
+        A leaf, such as a Parameter.
+    index : iterable of int
+        Positions of the dimension.
+    dim : int, default 0
+        The dimension.
+
+    Returns
+    -------
+    TensorReceipt
+        The way back, for `mk.pruning.unzero_tensor`.
+
+    Raises
+    ------
+    CutError
+        For positions that do not exist, when none would be left, and for what is no leaf.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import modulekg_widgets as mk
+    >>> weight = torch.nn.Parameter(torch.arange(6.0).reshape(3, 2))
+    >>> receipt = mk.pruning.zero_tensor(weight, [1])
+    >>> weight.tolist()
+    [[0.0, 1.0], [0.0, 0.0], [4.0, 5.0]]
+    """
     kept = ZeroedTensor.of(tensor, _edit(tensor, index, dim))
     return commit([kept.zero(tensor)], TensorReceipt(kept))
 
@@ -152,7 +229,27 @@ def zero_tensor(tensor: torch.Tensor, index: Iterable[int], dim: int = 0) -> Ten
 def unzero_tensor(tensor: torch.Tensor, receipt: TensorReceipt) -> None:
     """Put back the slices that `zero_tensor` set to zero, byte for byte; the others keep what was trained since.
 
-    Raises `CutError` when the receipt is spent or the tensor has another shape.
+    Parameters
+    ----------
+    tensor : torch.Tensor
+        The tensor.
+    receipt : TensorReceipt
+        What `mk.pruning.zero_tensor` gave.
+
+    Raises
+    ------
+    CutError
+        When the receipt is spent or the tensor has not the shape that it was left with.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import modulekg_widgets as mk
+    >>> weight = torch.nn.Parameter(torch.arange(6.0).reshape(3, 2))
+    >>> receipt = mk.pruning.zero_tensor(weight, [1])
+    >>> mk.pruning.unzero_tensor(weight, receipt)
+    >>> weight.tolist()
+    [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
     """
     commit(_to_restore(tensor, receipt, ZeroedTensor), None)
 

@@ -51,10 +51,32 @@ STATISTICS = {
 class Activation(Criterion):
     """How large the values are that layers read along an axis: per index, relative to the axis's average.
 
-    `batches` run through the model, by default what the trace was called with; a target in a batch is left aside.
-    `statistic`: "mean_abs", "rms", "std" (over samples and positions) or "nonzero" (1 - APoZ, Hu et al. 2016, "Network
-    Trimming"). Where no layer reads an axis, as that of queries and keys, what layers put out along it counts; several
-    values have the same say. An axis that the passes do not reach is scored as by `L1`.
+    Where no layer reads an axis, as that of queries and keys, what layers put out along it counts; several values
+    have the same say. An axis that the passes do not reach is scored as by `L1`.
+
+    Parameters
+    ----------
+    batches : iterable, optional
+        What runs through the model, by default what the trace was called with; a target in a batch is left aside.
+    statistic : {"mean_abs", "rms", "std", "nonzero"}, default "mean_abs"
+        "std" is over samples and positions, "nonzero" is 1 - APoZ (Hu et al. 2016, "Network Trimming").
+    training : bool, optional
+        The mode of the passes, by default that of the trace.
+
+    Raises
+    ------
+    UnknownNameError
+        For another statistic.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
+    >>> graph = mk.trace(model, torch.randn(3, 4))
+    >>> mk.plan(graph, ratio=0.5, importance=mk.pruning.Activation([torch.randn(3, 4)], "rms")).axes[0].left
+    4
     """
 
     def __init__(

@@ -1,9 +1,9 @@
-"""The built-in criteria on weights and gradients: what says how important each index of an axis is."""
+"""The built-in criteria on weights: what says how important each index of an axis is."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,15 +13,7 @@ from modulekg_widgets.engine.axes.algebra import Term, atoms, find
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.layers import Layers
 from modulekg_widgets.engine.errors import CutError, shown
-from modulekg_widgets.engine.pruning.importance.calibration import (
-    ONE_BATCH,
-    Calibration,
-    Loss,
-    Weighted,
-    check_batches,
-    is_one_pair,
-    parameters_with_data,
-)
+from modulekg_widgets.engine.pruning.importance.calibration import parameters_with_data
 from modulekg_widgets.engine.pruning.importance.index_sums import Tally, Vector, positions_of
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
@@ -35,7 +27,20 @@ class Criterion(ABC):
 
     @abstractmethod
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Mapping[Term, Any]:
-        """For each atom of `terms` a finite number per index, larger for what matters more: shape (atom.size,)."""
+        """How important the indices of some axes are.
+
+        Parameters
+        ----------
+        axes : Axes
+            The axes of a traced model.
+        terms : sequence of Term
+            The atoms that are asked about.
+
+        Returns
+        -------
+        mapping
+            For each atom of `terms` (atom.size,) finite numbers, larger for what matters more.
+        """
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -47,13 +52,23 @@ class Criterion(ABC):
 class L1(Criterion):
     """The sum of |w| of an index relative to the axis's average, as a mean over all members of the axis.
 
-    A member with n elements per index counts 1 + ln n times: neither does a large one drown the small ones, nor a lone
-    bias outvote a filter. Source: Li et al. 2017, "Pruning Filters for Efficient ConvNets", for a single member.
+    A member with n elements per index counts 1 + ln n times: neither does a large one drown the small ones, nor a
+    lone bias outvote a filter. Source: Li et al. 2017, "Pruning Filters for Efficient ConvNets", for a single member.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
+    >>> graph = mk.trace(model, torch.randn(3, 4))
+    >>> mk.plan(graph, ratio=0.5, importance=mk.pruning.L1()).axes[0].left
+    4
     """
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
         tally = Tally(axes, terms)
-        tally.add_all(_absolute, _weights(axes, "l1"), tally.share)
+        tally.add_all(_absolute, weights_of(axes, "l1"), tally.share)
         return tally.means()
 
 
@@ -61,16 +76,47 @@ class L2(Criterion):
     """The root of the mean w² over all elements of an index in all members: the length of the coupled group.
 
     Source: Fang et al. 2023, "DepGraph: Towards Any Structural Pruning".
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
+    >>> graph = mk.trace(model, torch.randn(3, 4))
+    >>> mk.plan(graph, ratio=0.5, importance=mk.pruning.L2()).axes[0].left
+    4
     """
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
         tally = Tally(axes, terms)
-        tally.add_all(_squared, _weights(axes, "l2"), tally.add)
+        tally.add_all(squared, weights_of(axes, "l2"), tally.add)
         return {atom: np.sqrt(means) for atom, means in tally.means().items()}
 
 
 class Random(Criterion):
-    """Uniform random numbers that depend on the seed and the axis alone; needs no data."""
+    """Uniform random numbers that depend on the seed and the axis alone; needs no data.
+
+    Parameters
+    ----------
+    seed : int, default 0
+        A whole number of at least 0.
+
+    Raises
+    ------
+    CutError
+        For another seed.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
+    >>> graph = mk.trace(model, torch.randn(3, 4))
+    >>> mk.plan(graph, ratio=0.5, importance=mk.pruning.Random(seed=1)).axes[0].left
+    4
+    """
 
     def __init__(self, seed: int = 0) -> None:
         if not isinstance(seed, int) or seed < 0:
@@ -87,13 +133,23 @@ class Random(Criterion):
 class BNScale(Criterion):
     """The |gain| of the normalisations and learnt multiplications along an axis, each relative to its own mean.
 
-    An axis without any is scored as by `L1`, which has the same mean of 1. Source: Liu et al. 2017, "Learning Efficient
-    Convolutional Networks through Network Slimming".
+    An axis without any is scored as by `L1`, which has the same mean of 1. Source: Liu et al. 2017, "Learning
+    Efficient Convolutional Networks through Network Slimming".
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
+    >>> graph = mk.trace(model, torch.randn(3, 4))
+    >>> mk.plan(graph, ratio=0.5, importance=mk.pruning.BNScale()).axes[0].left
+    4
     """
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
         tally = Tally(axes, terms)
-        weights = _weights(axes, "bn_scale")
+        weights = weights_of(axes, "bn_scale")
         tally.add_all(_absolute, {node: weights[node] for node in gains(axes) if node in weights}, tally.share)
         return or_magnitude(tally)
 
@@ -144,12 +200,22 @@ def _moves_only(operator: OperatorNode, layers: Layers) -> bool:
 class FPGM(Criterion):
     """The sum of the Euclidean distances from an index's weights, in all layers that make the axis, to all others'.
 
-    An index near the geometric median can be spared, for others say the same. An axis that no layer makes is judged by
-    all its members. Source: He et al. 2019, "Filter Pruning via Geometric Median".
+    An index near the geometric median can be spared, for others say the same. An axis that no layer makes is judged
+    by all its members. Source: He et al. 2019, "Filter Pruning via Geometric Median".
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
+    >>> graph = mk.trace(model, torch.randn(3, 4))
+    >>> mk.plan(graph, ratio=0.5, importance=mk.pruning.FPGM()).axes[0].left
+    4
     """
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
-        weights = _weights(axes, "fpgm")
+        weights = weights_of(axes, "fpgm")
         made = _made(axes)
         found = {}
         for term in map(find, terms):
@@ -198,106 +264,10 @@ def _squared_distances(some: Tensor, every: Tensor) -> Tensor:
     return torch.cdist(some, every, compute_mode=mode).square_()
 
 
-# ------------------------------------------------------------------- losses
-
-
-class Taylor(Criterion):
-    """The sum of |w·∂L/∂w| over all elements of an index: how much the loss may change, to first order, without it.
-
-    Without `batches` the parameters' present `.grad` serve. With them, the gradients of `loss(output, target)` or
-    `loss(output)` are taken batch by batch and the results averaged; a batch is what the model takes, or a pair of that
-    and a target. `training` sets the mode of the passes, None is that of the trace.
-    Source: Molchanov et al. 2019, "Importance Estimation for Neural Network Pruning".
-    """
-
-    def __init__(
-        self, batches: Iterable[Any] | None = None, loss: Loss | None = None, *, training: bool | None = None
-    ) -> None:
-        check_batches(batches)
-        if (batches is None) != (loss is None):
-            pair = f"; {ONE_BATCH}" if is_one_pair(batches) else ""
-            raise CutError(
-                f"Taylor takes both batches and a loss, or neither: then it reads the parameters' .grad{pair}"
-            )
-        self.batches = batches
-        self.loss = loss
-        self.training = training
-
-    def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
-        tally = Tally(axes, terms)
-        weights = _weights(axes, "taylor")
-        if self.batches is None or self.loss is None:
-            tally.add_all(_first_order, _with_gradients(weights), tally.add)
-            return tally.sums()
-
-        def take(found: Weighted) -> None:
-            tally.add_all(_first_order, found, tally.add)
-
-        count = Calibration(axes.graph, self.batches, self.training).gradients(self.loss, take)
-        return {atom: sums / count for atom, sums in tally.sums().items()}
-
-
-def _with_gradients(weights: Mapping[DataNode, tuple[Tensor]]) -> dict[DataNode, tuple[Tensor, Tensor]]:
-    found = {}
-    for node, (weight,) in weights.items():
-        gradient = weight.grad
-        if gradient is not None:
-            found[node] = (weight, gradient.to_dense() if gradient.is_sparse else gradient)
-    if not found:
-        raise CutError(
-            "importance 'taylor' reads the parameters' .grad, and none has any: call loss.backward() first, or pass "
-            "importance=Taylor(batches, loss), which runs its own passes"
-        )
-    return found
-
-
-class Hessian(Criterion):
-    """|Σ ½·h·w²| over all elements of an index: how much the loss changes, to second order, without it.
-
-    h is the diagonal of the Hessian of `loss(output, target)` or `loss(output)`, estimated by `samples` random probes a
-    batch under `seed`; batches and `training` are as for `Taylor`. Sources: LeCun, Denker and Solla 1990, "Optimal
-    Brain Damage"; Hutchinson 1990 and Bekas, Kokiopoulou and Saad 2007 for the diagonal.
-    """
-
-    def __init__(
-        self,
-        batches: Iterable[Any] | None = None,
-        loss: Loss | None = None,
-        *,
-        samples: int = 1,
-        seed: int = 0,
-        training: bool | None = None,
-    ) -> None:
-        check_batches(batches)
-        if samples < 1:
-            raise CutError(f"samples={samples}: the Hessian is estimated from one probe a batch at least")
-        self.batches = batches
-        self.loss = loss
-        self.samples = samples
-        self.seed = seed
-        self.training = training
-
-    def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
-        if self.batches is None or self.loss is None:
-            raise CutError(
-                "importance 'hessian' needs data and a loss, for gradients do not tell curvature: pass "
-                "importance=Hessian(batches, loss)"
-            )
-        _weights(axes, "hessian")
-        tally = Tally(axes, terms)
-
-        def take(found: Weighted) -> None:
-            tally.add_all(_second_order, found, tally.add)
-
-        calibration = Calibration(axes.graph, self.batches, self.training, self.seed)
-        count = calibration.curvatures(self.loss, self.samples, take)
-        return {atom: np.abs(sums) / count for atom, sums in tally.sums().items()}
-
-
 # ------------------------------------------------------------------ elements
 
 
-def _weights(axes: Axes, name: str) -> dict[DataNode, tuple[Tensor]]:
+def weights_of(axes: Axes, name: str) -> dict[DataNode, tuple[Tensor]]:
     """The parameters that have a say: what only feeds a result that nobody uses cannot matter to the output."""
     found = parameters_with_data(axes.graph, f"importance {name!r}")
     return {node: (tensor,) for node, tensor in found.items() if not axes.inference.is_idle(node)}
@@ -316,14 +286,6 @@ def _absolute(weight: Tensor) -> Tensor:
     return wide(weight).abs()
 
 
-def _squared(weight: Tensor) -> Tensor:
+def squared(weight: Tensor) -> Tensor:
     weight = wide(weight)
     return weight.abs().square_() if weight.is_complex() else weight.square()
-
-
-def _first_order(weight: Tensor, gradient: Tensor) -> Tensor:
-    return (wide(weight) * wide(gradient)).abs_()
-
-
-def _second_order(weight: Tensor, curvature: Tensor) -> Tensor:
-    return _squared(weight).mul_(0.5) * wide(curvature)

@@ -20,12 +20,11 @@ from modulekg_widgets.engine.pruning.importance.criteria import (
     L2,
     BNScale,
     Criterion,
-    Hessian,
     Random,
-    Taylor,
     rows_of,
 )
 from modulekg_widgets.engine.pruning.importance.index_sums import Vector
+from modulekg_widgets.engine.pruning.importance.loss_criteria import Hessian, Taylor
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
@@ -37,10 +36,35 @@ criteria: Registry[Callable[..., Any]] = Registry("importance")
 def importance(*names: str) -> Callable[[Entry], Entry]:
     """Register a function from a `Group` to one number per index, or a subclass of `Criterion`, under `names`.
 
-    `@mk.importance("largest")` over `def largest(group): return sum(m.tensor.abs().amax(1) for m in group.members)`
-    makes `mk.plan(graph, ratio=0.5, importance="largest")` keep the indices with the largest weights.
-    Raises `UnknownNameError` without a name and `DuplicateNameError` for a taken one; a plan raises `CutError` when the
-    function fails, or does not give one finite number per index.
+    Parameters
+    ----------
+    *names : str
+        What `mk.plan(graph, importance=name)` calls it by.
+
+    Returns
+    -------
+    callable
+        The decorator. A function gets a group with `.size` and `.members`, each with a `.tensor` of shape (size, k)
+        whose row i holds what belongs to index i, and gives (size,) finite numbers, larger for what matters more.
+
+    Raises
+    ------
+    UnknownNameError
+        Without a name.
+    DuplicateNameError
+        For a taken one. A plan raises `CutError` when the function fails or gives something else.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> @mk.importance("largest")
+    ... def largest(group):
+    ...     return sum(member.tensor.abs().amax(1) for member in group.members)
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> mk.plan(mk.trace(model, torch.randn(1, 4)), ratio=0.5, importance="largest")
+    mk.plan(graph, ratio=0.5, importance='largest')
     """
     if not names or not all(isinstance(name, str) and name for name in names):
         raise UnknownNameError('an importance is registered under a name: write @mk.importance("name")')

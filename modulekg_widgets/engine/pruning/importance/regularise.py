@@ -29,9 +29,33 @@ class GroupLasso:
     """The group lasso over axes: `loss = loss + penalty()` in a training loop.
 
     Σ over axes and their indices of √p·‖w‖₂, times `weight`, where w are the p elements of an index in all members of
-    the axis, producers and consumers; an element that lies on two axes counts for both. `axes` are free axes of the
-    graph or their names, by default all free ones. The parameters are those that the model has at the time of the call.
-    Source: Yuan and Lin 2006, "Model selection and estimation in regression with grouped variables".
+    the axis, producers and consumers; an element that lies on two axes counts for both. Source: Yuan and Lin 2006,
+    "Model selection and estimation in regression with grouped variables".
+
+    Parameters
+    ----------
+    graph : DataflowGraph or Axes
+        A traced model, whose parameters are those that it has when the penalty is computed.
+    axes : iterable of Axis or str, optional
+        Free axes or their names, by default all free ones.
+    weight : float, default 1e-4
+        What the penalty is multiplied with.
+
+    Raises
+    ------
+    CutError
+        For a graph, an axis or a weight that cannot be meant.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> penalty = mk.pruning.GroupLasso(mk.trace(model, torch.randn(1, 4)))
+    >>> penalty
+    <GroupLasso: 1 axes, weight 0.0001>
+    >>> (model(torch.randn(1, 4)).sum() + penalty()).backward()
     """
 
     def __init__(self, graph: Any, axes: Iterable[Axis | str] | None = None, weight: float = 1e-4) -> None:
@@ -101,7 +125,31 @@ class GroupLasso:
 
 
 def group_lasso(graph: Any, axes: Iterable[Axis | str] | None = None, weight: float = 1e-4) -> Tensor:
-    """The penalty of `GroupLasso` once, as a differentiable scalar; in a loop keep the object, which is faster."""
+    """The penalty of `GroupLasso` once; in a loop keep the object, which is faster.
+
+    Parameters
+    ----------
+    graph : DataflowGraph or Axes
+        A traced model, whose parameters are those that it has when the penalty is computed.
+    axes : iterable of Axis or str, optional
+        Free axes or their names, by default all free ones.
+    weight : float, default 1e-4
+        What the penalty is multiplied with.
+
+    Returns
+    -------
+    torch.Tensor
+        A differentiable scalar.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> mk.pruning.group_lasso(mk.trace(model, torch.randn(1, 4))).shape
+    torch.Size([])
+    """
     return GroupLasso(graph, axes, weight)()
 
 

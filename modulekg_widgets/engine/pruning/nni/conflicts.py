@@ -56,9 +56,33 @@ class FixedMasks(MaskDict):
 
 
 def conflicts(graph: Axes | DataflowGraph, masks: GivenMasks = None, conv_prune_dim: int | None = 0) -> list[Conflict]:
-    """The conflicts of masks, in the order of the model; masks as in `read_masks`, nothing is changed.
+    """The conflicts of masks, in the order of the model; nothing is changed.
 
-    `conv_prune_dim`: whether output channels (0), input channels (1) or both (None) are pruned.
+    Parameters
+    ----------
+    graph : DataflowGraph or Axes
+        The traced model.
+    masks : dict, path, "prune" or None
+        As in `mk.pruning.read_masks`.
+    conv_prune_dim : {0, 1, None}, default 0
+        Whether output channels (0), input channels (1) or both (None) are pruned.
+
+    Returns
+    -------
+    list of Conflict
+        Each with its `.kind`: "channel", "group", "frozen" or "empty".
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+    >>> graph = mk.trace(model, torch.randn(1, 4))
+    >>> mask = torch.ones(3, 4)
+    >>> mask[1] = 0
+    >>> mk.pruning.conflicts(graph, {"0": {"weight": mask}})
+    []
     """
     return list(conflicts_of(Agreement(read_masks(graph, masks, conv_prune_dim), conv_prune_dim)))
 
@@ -67,9 +91,41 @@ def fix_conflicts(graph: Axes | DataflowGraph, masks: GivenMasks = None, conv_pr
     """The masks with ones in the channels that cannot go, as NNI's `fix_mask_conflict` made them; the input stays.
 
     A channel of coupled layers goes only when all of them mask it, and a channel in groups only when it goes in all
-    groups, or with its whole group. (NNI let each group lose other channels, as many as the least of them asked for; an
-    axis has one index for all groups, so fewer go here.) A bias follows its weight; zeros that stand in no channel that
-    is zero all over stay. `.conflicts` of the result lists what was given up. Raises `CutError` as `infer_masks` does.
+    groups, or with its whole group. (NNI let each group lose other channels, as many as the least of them asked for;
+    an axis has one index for all groups, so fewer go here.) A bias follows its weight; zeros that stand in no channel
+    that is zero all over stay.
+
+    Parameters
+    ----------
+    graph : DataflowGraph or Axes
+        The traced model.
+    masks : dict, path, "prune" or None
+        As in `mk.pruning.read_masks`.
+    conv_prune_dim : {0, 1, None}, default 0
+        Whether output channels (0), input channels (1) or both (None) are pruned.
+
+    Returns
+    -------
+    FixedMasks
+        The masks in the layout in which they were given; `.conflicts` lists what was given up.
+
+    Raises
+    ------
+    CutError
+        For what is no mask, and when an axis would lose all of its indices.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+    >>> graph = mk.trace(model, torch.randn(1, 4))
+    >>> mask = torch.ones(3, 4)
+    >>> mask[1] = 0
+    >>> fixed = mk.pruning.fix_conflicts(graph, {"0": {"weight": mask}})
+    >>> fixed["0"]["weight"][1].tolist()
+    [0.0, 0.0, 0.0, 0.0]
     """
     reading = read_masks(graph, masks, conv_prune_dim)
     agreement = agreed(reading, conv_prune_dim)

@@ -131,10 +131,40 @@ class MaskReading:
 def read_masks(axes: Axes | DataflowGraph, masks: GivenMasks = None, conv_prune_dim: int | None = 0) -> MaskReading:
     """Read masks and check them against a traced model; nothing is changed.
 
-    `masks` is NNI's dict, the path of a file of it (loaded with `weights_only=True`), or None or `"prune"` for the
-    masks that `torch.nn.utils.prune` left on the model. A mask with one entry per channel is one of output channels, or
-    of input channels when `conv_prune_dim` is 1. Raises `CutError` for what is no mask of these tensors, and
-    `UnknownPathError` for a layer or target that the model does not have.
+    Parameters
+    ----------
+    axes : DataflowGraph or Axes
+        The traced model.
+    masks : dict, path, "prune" or None
+        NNI's dict, the path of a file of it (loaded with `weights_only=True`), or None or `"prune"` for the masks
+        that `torch.nn.utils.prune` left on the model. A mask with one entry per channel is one of output channels, or
+        of input channels when `conv_prune_dim` is 1.
+    conv_prune_dim : {0, 1, None}, default 0
+        Whether output channels (0), input channels (1) or both (None) are pruned.
+
+    Returns
+    -------
+    MaskReading
+        The masks, in order; `.fine_grained` counts zeros that no cut removes.
+
+    Raises
+    ------
+    CutError
+        For what is no mask of these tensors.
+    UnknownPathError
+        For a layer or target that the model does not have.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+    >>> graph = mk.trace(model, torch.randn(1, 4))
+    >>> mask = torch.ones(3, 4)
+    >>> mask[1] = 0
+    >>> [mask.module for mask in mk.pruning.read_masks(graph, {"0": {"weight": mask}})]
+    ['0']
     """
     axes = axes_of(axes)
     check_dim(conv_prune_dim)
@@ -204,9 +234,33 @@ def masks_of_model(axes: Axes) -> MaskDict:
 
 
 def load_masks(path: str | os.PathLike[str], most: int = BYTES_BESIDE) -> MaskDict:
-    """What a file holds, loaded with `weights_only=True`; raises `CutError` when it is no file of masks.
+    """The masks that a file holds, loaded with `weights_only=True`.
 
-    `most` is the number of bytes that it may have, packed and unpacked.
+    Parameters
+    ----------
+    path : str or path
+        A file that `torch.save(masks, path)` wrote.
+    most : int
+        The number of bytes that it may have, packed and unpacked.
+
+    Returns
+    -------
+    dict
+        `{layer: {target: mask}}`, on the CPU.
+
+    Raises
+    ------
+    CutError
+        When it is no file of masks.
+
+    Examples
+    --------
+    >>> import tempfile, torch
+    >>> import modulekg_widgets as mk
+    >>> with tempfile.NamedTemporaryFile(suffix=".pth") as file:
+    ...     torch.save({"0": {"weight": torch.ones(3, 4)}}, file.name)
+    ...     mk.pruning.load_masks(file.name)["0"]["weight"].shape
+    torch.Size([3, 4])
     """
     name = shown(os.fspath(path))
     file = Path(path)

@@ -126,9 +126,38 @@ class InferredMasks:
 def infer_masks(graph: Axes | DataflowGraph, masks: GivenMasks = None, conv_prune_dim: int | None = 0) -> InferredMasks:
     """The masks of all parameters and values that follow from those of some, as NNI's `infer_modules_masks` gave them.
 
-    `masks` as in `read_masks`. `conv_prune_dim`: whether zero output channels (0), zero input channels (1) or both
-    (None) of the masked layers count. What cannot go stays, as `fix_conflicts` would have it: see `conflicts` for the
-    reasons. Raises `CutError` for what is no mask, and when an axis would lose all of its indices.
+    What cannot go stays, as `mk.pruning.fix_conflicts` would have it: see `mk.pruning.conflicts` for the reasons.
+
+    Parameters
+    ----------
+    graph : DataflowGraph or Axes
+        The traced model.
+    masks : dict, path, "prune" or None
+        As in `mk.pruning.read_masks`.
+    conv_prune_dim : {0, 1, None}, default 0
+        Whether output channels (0), input channels (1) or both (None) are pruned.
+
+    Returns
+    -------
+    InferredMasks
+        `.parameters`, `.values`, `.modules` in NNI's layout, and `.cut` for `mk.plan(graph, cuts=[…])`.
+
+    Raises
+    ------
+    CutError
+        For what is no mask, and when an axis would lose all of its indices.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+    >>> graph = mk.trace(model, torch.randn(1, 4))
+    >>> mask = torch.ones(3, 4)
+    >>> mask[1] = 0
+    >>> mk.pruning.infer_masks(graph, {"0": {"weight": mask}}).axes
+    {'0.out': [1]}
     """
     return InferredMasks(agreed(read_masks(graph, masks, conv_prune_dim), conv_prune_dim))
 

@@ -44,18 +44,52 @@ def speedup(
     conv_prune_dim: int | None = 0,
     optimizer: torch.optim.Optimizer | None = None,
 ) -> Receipt:
-    """Cut from `model`, in place, the channels that masks zero; gives the receipt that undoes it.
+    """Cut from `model`, in place, the channels that masks zero.
 
-    `masks`: NNI's dict `{"layer": {"weight": zeros and ones, "bias": …}}`, the path of a file of it, or None or
-    `"prune"` for what `torch.nn.utils.prune` left on the model. `args`, `kwargs`: inputs that forward takes.
-    `conv_prune_dim`: whether output channels (0), input channels (1) or both (None) are pruned. The state of
-    `optimizer` is cut alike.
+    Conflicts are resolved as by `mk.pruning.fix_conflicts`, with a warning in the log of what is given up. What goes
+    is gone with its bias, its batch norm's shift and other constants, as with NNI: the result equals the masked model
+    where these are zero. What stays keeps its numbers: a mask in a dict is not applied to them (NNI's pruners had
+    done that), while those of `torch.nn.utils.prune` stay on the model, cut like the weights, and go on until
+    `prune.remove`.
 
-    Conflicts are resolved as by `fix_conflicts`, with a warning in the log of what is given up. What goes is gone with
-    its bias, its batch norm's shift and other constants, as with NNI: the result equals the masked model where these
-    are zero. What stays keeps its numbers: a mask in a dict is not applied to them (NNI's pruners had done that), while
-    those of `torch.nn.utils.prune` stay on the model, cut like the weights, and go on until `prune.remove`.
-    Raises `CutError` when the masks do not fit, or nothing of them can be cut; the model is then as it was.
+    Parameters
+    ----------
+    model : nn.Module
+        The model.
+    masks : dict, path, "prune" or None
+        NNI's dict `{"layer": {"weight": zeros and ones, "bias": …}}`, the path of a file of it, or None or `"prune"`
+        for what `torch.nn.utils.prune` left on the model.
+    args : tensor or tuple
+        What forward takes.
+    kwargs : mapping, optional
+        What forward takes by name.
+    conv_prune_dim : {0, 1, None}, default 0
+        Whether output channels (0), input channels (1) or both (None) are pruned.
+    optimizer : torch.optim.Optimizer, optional
+        Its state is cut alike.
+
+    Returns
+    -------
+    Receipt
+        The way back.
+
+    Raises
+    ------
+    CutError
+        When the masks do not fit, or nothing of them can be cut; the model is then as it was.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+    >>> mask = torch.ones(3, 4)
+    >>> mask[1] = 0
+    >>> receipt = mk.speedup(model, {"0": {"weight": mask}}, torch.randn(1, 4))
+    >>> model[2]
+    Linear(in_features=2, out_features=2, bias=True)
+    >>> receipt.undo()
     """
     graph = trace(model, args, kwargs)
     agreement = agreed(read_masks(graph, masks, conv_prune_dim), conv_prune_dim)

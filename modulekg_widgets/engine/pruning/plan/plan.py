@@ -55,13 +55,59 @@ def plan(
 ) -> PruningPlan:
     """What to drop from a traced model, tried in a dry run; nothing is changed.
 
-    `ratio`: the share of each axis's indices that goes, 0 … 1 (with `scope="global"` or `"isomorphic"`, of all indices
-    together or of those on axes of one kind, the least important first). `target`: `{"params": x}` or `{"flops": x}`,
-    what shall be left, as a share of 1 or a number. `per_axis`: `{axis, layer or (parameter, dim): ratio or indices}`.
-    `cuts`: results of `graph.cut_analysis`, merged. `only`, `keep`: names of axes, layers, modules or parameters, with
-    wildcards, or modules or classes; `only` takes no axis that a layer elsewhere puts out as well.
-    `granularity`: "index", "head" or "group": what goes where axes multiply. `round_to`: the sizes left are multiples.
-    Raises `CutError`, with the line of code that stands against it, when no plan runs.
+    At least one of `ratio`, `target`, `per_axis` and `cuts` says what goes; `ratio` and `target` exclude each other.
+
+    Parameters
+    ----------
+    graph : DataflowGraph
+        What `mk.trace` gave.
+    ratio : float, optional
+        The share of each axis's indices that goes, 0 … 1; with `scope="global"` or `"isomorphic"` of all indices
+        together or of those on axes of one kind, the least important first.
+    target : mapping, optional
+        `{"params": x}`, `{"flops": x}` or `{"macs": x}`: what shall be left, as a share below 1 or as a number.
+    per_axis : mapping, optional
+        `{axis, layer or (parameter, dim): ratio or indices}`.
+    cuts : iterable of Cut, optional
+        Results of `graph.cut_analysis`, merged.
+    importance : str, Criterion or function, default "l1"
+        What says which indices go first: a registered name, or what `mk.importance` takes.
+    scope : {"local", "global", "isomorphic"}, default "local"
+        Which indices are ranked with one another.
+    only, keep : str, module, class, Axis or list of these, optional
+        Axes, layers, modules or parameters, with wildcards; `only` takes no axis that a layer elsewhere puts out as
+        well.
+    granularity : {"index", "head", "group"}, default "index"
+        What goes where axes multiply.
+    round_to : int, optional
+        The sizes left are multiples of it.
+
+    Returns
+    -------
+    PruningPlan
+        What goes and what it becomes, with the corrections that the code demanded.
+
+    Raises
+    ------
+    CutError
+        When no plan runs, with the line of code that stands against it, and for requests that contradict one another.
+    UnknownAxisError, UnknownNameError
+        For an axis or an option that does not exist, with the nearest that do.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> plan = mk.plan(mk.trace(model, torch.randn(1, 4)), ratio=0.5)
+    >>> print(plan)
+    parameters 58 → 30 (51.7%), FLOPs 104 → 52 (50.0%), 1 axes
+    <BLANKLINE>
+      0.out      8 → 4      0.weight[0], 0.bias[0], 2.weight[1]
+    >>> receipt = plan.cut(model)
+    >>> model[0]
+    Linear(in_features=4, out_features=4, bias=True)
     """
     request = Request(
         ratio,

@@ -26,9 +26,36 @@ T = TypeVar("T")
 
 
 def load_plan(path: str | os.PathLike[str]) -> PruningPlan:
-    """Read a plan that `plan.save` wrote; raises `PlanFileError` for any other file.
+    """Read a plan that `plan.save` wrote.
 
     Whether it fits a model is seen when it is cut: names, shapes and attributes are compared first.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    PruningPlan
+        The plan, which cuts and masks without the graph that it was made on.
+
+    Raises
+    ------
+    PlanFileError
+        For any other file.
+
+    Examples
+    --------
+    >>> import tempfile, torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     mk.plan(mk.trace(model, torch.randn(1, 4)), ratio=0.5).save(f"{folder}/plan.json")
+    ...     receipt = mk.load_plan(f"{folder}/plan.json").cut(model)
+    >>> model[2].in_features
+    4
     """
     file = checked_path(path)
     try:

@@ -34,7 +34,35 @@ class AxisCut:
 
 @dataclass(frozen=True)
 class PruningPlan:
-    """What goes, tried in a dry run on the traced model; every pair is (before, after)."""
+    """What goes, tried in a dry run on the traced model; made by `mk.plan` and `mk.load_plan`.
+
+    Its repr is Python that makes it again, `print` shows every axis and correction. Every pair is (before, after).
+
+    Attributes
+    ----------
+    axes : tuple of AxisCut
+        The axes that lose indices, each with `.name`, `.size`, `.left` and `.dropped`.
+    edits : Edits
+        What changes in every tensor and attribute.
+    changes : tuple of Change
+        The corrections that the dry run asked for, with the line that did.
+    params, flops, macs : tuple of int
+        Parameters, FLOPs and multiply-adds of a forward pass on the traced input.
+    call : str
+        Python that makes this plan again.
+    notes : tuple of str
+        What could not be verified, as sentences.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> plan = mk.plan(mk.trace(model, torch.randn(1, 4)), target={"params": 0.6})
+    >>> plan.params, plan.axes[0].left
+    ((58, 30), 4)
+    """
 
     axes: tuple[AxisCut, ...]
     edits: Edits = field(repr=False)
@@ -46,23 +74,61 @@ class PruningPlan:
     notes: tuple[str, ...] = field(default=(), compare=False)  # what could not be verified, as sentences
 
     def cut(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> Any:
-        """Cut `model` in place, wholly or not at all; gives the receipt that undoes it.
+        """Cut `model` in place, wholly or not at all.
 
-        Works on the traced model and on its copies. With `optimizer` its state is cut alike. Raises `CutError` when
-        the model is not what the plan was made for.
+        Parameters
+        ----------
+        model : nn.Module
+            The traced model or a copy of it.
+        optimizer : torch.optim.Optimizer, optional
+            Its state is cut alike.
+
+        Returns
+        -------
+        Receipt
+            The way back.
+
+        Raises
+        ------
+        CutError
+            When the model is not what the plan was made for; nothing has changed then.
+        ModelInUseError
+            When another thread runs or trains the model; nothing has changed then.
         """
         from modulekg_widgets.engine.pruning.cut.cut import cut
 
         return cut(model, self.edits, optimizer)
 
     def mask(self, model: nn.Module) -> Any:
-        """Set what would go to zero where it is produced, sizes kept; gives the receipt that undoes it."""
+        """Set what would go to zero where it is produced; sizes stay.
+
+        Parameters
+        ----------
+        model : nn.Module
+            The traced model or a copy of it.
+
+        Returns
+        -------
+        Receipt
+            The way back.
+
+        Raises
+        ------
+        CutError
+            When the model is not what the plan was made for; nothing has changed then.
+        """
         from modulekg_widgets.engine.pruning.cut.masking import mask
 
         return mask(model, self.edits)
 
     def save(self, path: Any) -> None:
-        """Write the plan as JSON; `mk.load_plan` reads it."""
+        """Write the plan as JSON; `mk.load_plan` reads it.
+
+        Parameters
+        ----------
+        path : str or path
+            The file, which appears whole or not at all.
+        """
         save_plan(self, path)
 
     # ------------------------------------------------------------- printing

@@ -19,13 +19,50 @@ _SET_HERE = ("ratio", "target", "per_axis", "cuts")
 
 
 class PruningSchedule:
-    """How the share of indices that are gone grows over `steps` steps of a training, from `start` to `end`.
+    """How the share of indices that are gone grows over the steps of a training, from `start` to `end`.
 
-    In the loop: `if schedule.due(step): schedule.cut(model, args, step, optimizer=optimizer)`. The ratios are of the
-    sizes before the first cut. The schedule begins at step `first` and is at `end` in step `first + steps - 1`, the
-    last of `range(steps)`; in between it cuts every `every` steps. `shape`: "cubic", fast at first (Zhu and Gupta 2017,
-    "To prune, or not to prune"), "linear", "constant" (all at once), "exponential" (the same share of what is left each
-    time), or a function from 0 … 1 of the steps to 0 … 1 of the way.
+    The ratios are of the sizes before the first cut. The schedule begins at step `first` and is at `end` in step
+    `first + steps - 1`, the last of `range(steps)`; in between it cuts every `every` steps.
+
+    Parameters
+    ----------
+    steps : int
+        How many steps it takes.
+    start, end : float, default 0.0 and 0.5
+        Shares of the indices that are gone, 0 ≤ start ≤ end < 1.
+    shape : {"cubic", "linear", "constant", "exponential"} or function, default "cubic"
+        "cubic" is fast at first (Zhu and Gupta 2017, "To prune, or not to prune"), "constant" is all at once,
+        "exponential" takes the same share of what is left each time; a function maps 0 … 1 of the steps to 0 … 1 of
+        the way.
+    first : int, default 0
+        The step at which it begins.
+    every : int, default 1
+        How many steps lie between two cuts.
+
+    Raises
+    ------
+    CutError
+        For numbers that make no schedule.
+    UnknownNameError
+        For a shape that does not exist.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> schedule = mk.PruningSchedule(steps=3, end=0.5, shape="linear")
+    >>> for step in range(3):
+    ...     if schedule.due(step):
+    ...         receipt = schedule.cut(model, torch.randn(1, 4), step)
+    ...     print(step, model[0].out_features)
+    0 8
+    1 6
+    2 4
+    >>> schedule.undo()
+    >>> model[0].out_features
+    8
     """
 
     def __init__(
@@ -59,9 +96,22 @@ class PruningSchedule:
     # --------------------------------------------------------------- ratios
 
     def ratio(self, step: int) -> float:
-        """The share of the original indices that shall be gone after `step`, 0 … 1; 0 before the schedule begins.
+        """The share of the original indices that shall be gone after a step.
 
-        Raises `CutError` when a function as shape gives something that is no share.
+        Parameters
+        ----------
+        step : int
+            A step of the training.
+
+        Returns
+        -------
+        float
+            0 … 1; 0 before the schedule begins.
+
+        Raises
+        ------
+        CutError
+            When a function as shape gives something that is no share.
         """
         if step < self.first:
             return 0.0
@@ -74,7 +124,18 @@ class PruningSchedule:
         return found
 
     def due(self, step: int) -> bool:
-        """Whether a cut is to be made at `step`: the schedule cuts there, and more is to go than has gone."""
+        """Whether a cut is to be made at a step: the schedule cuts there, and more is to go than has gone.
+
+        Parameters
+        ----------
+        step : int
+            A step of the training.
+
+        Returns
+        -------
+        bool
+            Whether `cut` has something to do.
+        """
         last = self.first + self.steps - 1
         if step < self.first or (step < last and (step - self.first) % self.every):
             return False
@@ -92,10 +153,34 @@ class PruningSchedule:
         optimizer: torch.optim.Optimizer | None = None,
         **options: Any,
     ) -> Any:
-        """Trace `model(*args, **kwargs)` again and cut it to the ratio of `step`; gives the receipt.
+        """Trace `model(*args, **kwargs)` again and cut it to the ratio of `step`.
 
-        `options` are those of `mk.plan`, as `importance` and `scope`. None where the ratio takes no whole index yet.
-        Raises what `mk.trace` and `mk.plan` raise; then nothing has changed.
+        Parameters
+        ----------
+        model : nn.Module
+            The model, cut in place.
+        args : tensor or tuple
+            What forward takes.
+        step : int
+            The step of the training; it must be given.
+        kwargs : mapping, optional
+            What forward takes by name.
+        optimizer : torch.optim.Optimizer, optional
+            Its state is cut alike.
+        **options : Any
+            Those of `mk.plan`, as `importance` and `scope`.
+
+        Returns
+        -------
+        Receipt or None
+            The way back; None where the ratio takes no whole index yet.
+
+        Raises
+        ------
+        CutError
+            Without a step; also what `mk.trace` and `mk.plan` raise. Nothing has changed then.
+        UnknownKeywordError
+            For what the schedule itself sets: `ratio`, `target`, `per_axis` and `cuts`.
         """
         if step is None:
             raise CutError("which step is it? pass schedule.cut(model, args, step)")
@@ -158,7 +243,18 @@ class PruningSchedule:
         return {"version": 1, "done": self.done, "sizes": dict(self._sizes)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from where `state_dict` was taken, with the model as it was cut then."""
+        """Go on from where `state_dict` was taken, with the model as it was cut then.
+
+        Parameters
+        ----------
+        state : mapping
+            What `state_dict` gave.
+
+        Raises
+        ------
+        CutError
+            For anything else.
+        """
         if not isinstance(state, Mapping) or state.get("version") != 1 or not {"done", "sizes"} <= state.keys():
             raise CutError("this is no state of a PruningSchedule: pass what its state_dict() gave")
         self.done = float(state["done"])
