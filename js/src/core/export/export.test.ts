@@ -232,10 +232,10 @@ describe("menu", () => {
 
   it("says so when there is no picture, or when it fails", async () => {
     const store = storeOf();
-    let graph: Picture | undefined;
-    const menu = new ExportMenu(host, smallNet(), store, { graph: () => graph });
+    const shown: { graph?: Picture } = {};
+    const menu = new ExportMenu(host, smallNet(), store, { graph: () => shown.graph });
     await choose("svg", () => store.get("notice").includes("not drawn yet"));
-    graph = { ...picture, exportPng: () => Promise.reject(new Error("<img src=x>")) };
+    shown.graph = { ...picture, exportPng: () => Promise.reject(new Error("<img src=x>")) };
     await choose("png", () => store.get("notice") === "The PNG file could not be made.");
     expect(saved).toEqual([]);
     menu.dispose();

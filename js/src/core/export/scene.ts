@@ -31,6 +31,7 @@ export function hoverText(node: SceneNode): string {
 
 /** Control characters, lone surrogates and non-characters, which no XML can carry, become U+FFFD. */
 export function printable(text: string, keepNewlines = false): string {
+  // eslint-disable-next-line no-control-regex -- control characters are what is looked for
   const forbidden = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\ufffe\uffff]|[\ud800-\udfff]/gu;
   const clean = text.replace(forbidden, "\ufffd");
   return keepNewlines ? clean : clean.replace(/[\t\n\r]/g, "\ufffd");

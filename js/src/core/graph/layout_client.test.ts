@@ -92,14 +92,9 @@ describe("LayoutClient", () => {
     const failing = client.run(requestOf(90));
     FakeWorker.made[0].onerror?.();
     expect((await failing)?.boxes).toHaveLength(90);
-    vi.stubGlobal(
-      "Worker",
-      class {
-        constructor() {
-          throw new Error("forbidden");
-        }
-      }
-    );
+    vi.stubGlobal("Worker", function () {
+      throw new Error("forbidden");
+    });
     expect((await new LayoutClient().run(requestOf(90)))?.boxes).toHaveLength(90);
   });
 

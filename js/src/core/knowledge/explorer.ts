@@ -56,7 +56,7 @@ export function createKnowledgeExplorer(host: HTMLElement, raw: unknown, store: 
 
 function clear(host: HTMLElement): void {
   host.replaceChildren();
-  for (const name of ["mkgReady", "mkgDrawn"]) delete host.dataset[name];
+  for (const name of ["ready", "drawn"]) host.removeAttribute(`data-mkg-${name}`);
 }
 
 class Explorer implements KnowledgeExplorer {

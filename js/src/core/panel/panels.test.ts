@@ -20,7 +20,7 @@ import { PAGE, Strip } from "../graph/strip";
 import { Toolbar } from "../graph/toolbar";
 
 let host: HTMLElement;
-let mounted: { dispose(): void }[] = [];
+const mounted: { dispose(): void }[] = [];
 
 beforeEach(() => {
   host = document.createElement("div");
