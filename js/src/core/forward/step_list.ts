@@ -1,7 +1,7 @@
 // The steps as an indented list: what flows in stands on the line into each step. Only the rows in sight are in the page.
 
 import { Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
-import { familyColor } from "../graph/style";
+import { familyColor } from "../shared/theme";
 import { type Forward, shapesText, type Step } from "./payload";
 import type { FoundOut, Quiz } from "./quiz";
 import { type ForwardStore, goTo } from "./state";

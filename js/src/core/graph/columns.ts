@@ -1,6 +1,6 @@
 // Ranks side by side, each wrapped into as many columns as the shape of the canvas asks for.
 
-import type { GroupLayout, Size } from "./layout";
+import type { GroupLayout, Size } from "./layout_types";
 
 const GAP = { column: 22, rank: 76, row: 16 };
 

@@ -1,6 +1,7 @@
 // A chain of modules as lines of text: left to right, then the next row.
 
-import type { Bends, GroupLayout, Point, Size } from "./layout";
+import type { Bends, GroupLayout, Size } from "./layout_types";
+import type { Point } from "../shared/viewport";
 
 const GAP = { across: 34, down: 40 };
 const AROUND_LABEL = 26; // line and arrowhead beside what is written on it

@@ -3,7 +3,7 @@
 import { isField } from "../shared/dom";
 import type { GraphView } from "./view";
 import type { Hierarchy } from "../shared/hierarchy";
-import { drawnRows } from "./reveal";
+import { drawnRows } from "../shared/reveal";
 import type { Store } from "../shared/store";
 
 /** Returns the disposer. `graph`: the canvas that the keys act on now. */

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { type LayoutRequest, Layouter, NO_EDGE } from "./layout";
+import { Layouter } from "./layout";
 import { LayoutClient } from "./layout_client";
+import { type LayoutRequest, NO_EDGE } from "./layout_types";
 
 class FakeWorker {
   static made: FakeWorker[] = [];

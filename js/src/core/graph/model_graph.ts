@@ -2,7 +2,7 @@
 
 import { axesOf } from "../shared/axes";
 import { Breadcrumb } from "./breadcrumb";
-import { DiffView } from "../panel/diff_view";
+import { DiffView } from "./diff_view";
 import { Disposers, el, keepKeys } from "../shared/dom";
 import { explain, readOrExplain } from "../shared/explain";
 import { ExportMenu } from "../export/menu";

@@ -1,10 +1,10 @@
 // The whole picture as a PNG.
 
-import type { Measure } from "./cards";
-import { Painter, type PaintItem } from "./paint";
-import type { Theme } from "./style";
-import type { EdgePaint } from "./paint_edges";
-import { boundsOf } from "./routes";
+import { contextOf, type Measure } from "../shared/canvas";
+import { Painter } from "./paint";
+import type { Theme } from "../shared/theme";
+import type { PaintItem, EdgePaint } from "./paint_items";
+import { boundsOf } from "../shared/viewport";
 
 const SCALE = 2;
 const LONGEST = 8000; // pixels that every browser's canvas takes
@@ -22,14 +22,14 @@ export function exportPng(
   const canvas = document.createElement("canvas");
   canvas.width = Math.ceil((w + 2 * MARGIN) * zoom);
   canvas.height = Math.ceil((h + 2 * MARGIN) * zoom);
-  const context = typeof CanvasRenderingContext2D === "undefined" ? null : canvas.getContext("2d");
+  const context = contextOf(canvas);
   if (!context) {
     return Promise.reject(new Error(CANNOT));
   }
-  const painter = new Painter(context, measure);
+  const painter = new Painter(measure);
   const camera = { x: (MARGIN - x) * zoom, y: (MARGIN - y) * zoom, zoom };
   painter.setPicture(items, edges);
-  painter.paint({ ...camera, width: canvas.width, height: canvas.height, ratio: 1 }, theme);
+  painter.paint(context, { ...camera, width: canvas.width, height: canvas.height, ratio: 1 }, theme);
   context.setTransform(1, 0, 0, 1, 0, 0);
   context.globalCompositeOperation = "destination-over"; // the ground comes last, under what is painted
   context.fillStyle = theme.canvas;

@@ -4,7 +4,7 @@ import "../../../style/strip.css";
 import { button, Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
 import { exactNumber } from "../shared/format";
 import type { Fold, Hierarchy } from "../shared/hierarchy";
-import { hardLimit, openNodes, reveal, visibleCount } from "./reveal";
+import { hardLimit, openNodes, reveal, visibleCount } from "../shared/reveal";
 import { Store } from "../shared/store";
 import { below } from "../tree/rows";
 

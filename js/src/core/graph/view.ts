@@ -1,32 +1,31 @@
-// The graph on the canvas: keeps cytoscape, the painter and the minimap in step with the store.
+// The graph on its stage, in step with the store.
 
-import cytoscape, { type Core, type EventObject } from "cytoscape";
-import { canvasContext, measurer } from "./cards";
 import { colorOf } from "../shared/color";
-import { Disposers, el, listen } from "../shared/dom";
-import { applyScene, selectOnly } from "./elements";
+import { Disposers, listen } from "../shared/dom";
 import type { Scene as PlainScene } from "../export/scene";
-import { GraphCamera } from "./camera";
 import { GraphDecor } from "./decor";
-import { type PaintItem, Painter } from "./paint";
+import { Painter } from "./paint";
 import { exportPng } from "./png";
-import { readTheme, stylesheet, type Theme, watchTheme } from "./style";
+import { readTheme, type Theme, watchTheme } from "../shared/theme";
 import { doubleTapped, type TapActions, tapped } from "./taps";
 import type { Hierarchy } from "../shared/hierarchy";
-import type { LayoutRequest, LayoutResult } from "./layout";
+import { measurer } from "../shared/canvas";
 import { LayoutClient } from "./layout_client";
-import { Minimap } from "./minimap";
 import { Offer } from "./offer";
 import { pageFor, turnPage } from "./pages";
 import type { Status } from "../shared/payload";
 import { plainScene } from "./plain_scene";
 import { onPreferences } from "../shared/preferences";
-import { hardLimit, isManyNodes, manyNodes, reveal, softLimit, toggle } from "./reveal";
-import { boundsOf, placed, type Placed } from "./routes";
-import { idOf, type Scene } from "./scene";
+import { hardLimit, isManyNodes, manyNodes, reveal, softLimit, toggle } from "../shared/reveal";
+import { placed, type Placed } from "./routes";
+import { idOf } from "./scene";
 import { sceneOf } from "./scene_source";
 import type { GraphState, Store, ViewName } from "../shared/store";
-import { WheelGuard } from "../shared/wheel";
+import { Stage, type StageElement } from "../shared/stage";
+import type { PaintItem } from "./paint_items";
+import type { LayoutRequest, LayoutResult } from "./layout_types";
+import { boundsOf, type Box, type Extent } from "../shared/viewport";
+import type { Scene } from "./scene_types";
 
 export interface GraphOptions {
   view?: Exclude<ViewName, "diff">;
@@ -40,17 +39,12 @@ const isLeftOut = (notice: string): boolean => /^Only the \d+ most used structur
 const DRAWN_CLOSED = "Some open groups are drawn closed: focus on a group to see its inside.";
 
 export class GraphView {
-  readonly host: HTMLElement; // the element that the keyboard uses
   private readonly disposers = new Disposers();
   private readonly measure = measurer();
   private readonly layouts = new LayoutClient();
-  private readonly cy: Core;
-  private readonly camera: GraphCamera;
-  private readonly painter?: Painter;
-  private readonly picture = el("canvas", "mkg-graph-picture");
-  private readonly minimap: Minimap;
+  private readonly painter = new Painter(this.measure);
+  private readonly stage: Stage;
   private readonly offer: Offer;
-  private readonly wheel: WheelGuard;
   private readonly decor: GraphDecor;
   private readonly pages = new Map<number, number>();
   private theme: Theme;
@@ -70,27 +64,20 @@ export class GraphView {
     private readonly store: Store,
     private readonly options: GraphOptions = {}
   ) {
-    wrap.classList.add("mkg-canvas-wrap");
-    this.host = el("div", "mkg-graph-canvas");
-    this.host.tabIndex = 0;
-    this.host.setAttribute("role", "application");
-    this.host.setAttribute("aria-label", "Model graph. The module tree beside it offers the same by keyboard.");
-    const minimapHost = el("div");
-    wrap.append(this.host, this.picture, minimapHost);
     this.theme = readTheme(wrap);
     this.expanded = store.get("expanded");
-    const context = canvasContext() && this.picture.getContext("2d");
-    this.painter = context ? new Painter(context, this.measure) : undefined;
-    this.cy = this.createCore(context === null);
-    this.camera = new GraphCamera(this.cy, options.view === "deduplicated");
     this.decor = new GraphDecor(h, store, options);
-    this.minimap = new Minimap(minimapHost, this.cy);
+    this.stage = this.makeStage();
     this.offer = new Offer(wrap, h, store);
-    this.wheel = new WheelGuard(wrap);
     this.listen();
     this.followSelection();
-    this.resize();
+    this.stage.measure();
     this.refresh();
+  }
+
+  /** The element that the keyboard uses. */
+  get host(): StageElement {
+    return this.stage.host;
   }
 
   /** What is on the canvas, with absolute centres. */
@@ -103,7 +90,7 @@ export class GraphView {
   }
 
   fit(): void {
-    this.camera.fit(this.placed?.boxes ?? []);
+    this.stage.camera.fit(this.placed?.boxes ?? []);
   }
 
   /** Opens or closes a card; where that would be too much, offers what would help. */
@@ -121,43 +108,31 @@ export class GraphView {
     this.dead = true;
     this.disposers.dispose();
     this.layouts.dispose();
-    this.minimap.dispose();
     this.offer.dispose();
-    this.wheel.dispose();
-    this.cy.destroy();
-    this.wrap.replaceChildren();
+    this.stage.dispose();
   }
 
-  private createCore(headless: boolean): Core {
-    const cy = cytoscape({
-      container: headless ? undefined : this.host,
-      headless,
-      styleEnabled: true,
-      style: stylesheet(),
-      layout: { name: "preset" },
-      autoungrabify: true,
-      boxSelectionEnabled: false,
-      minZoom: 0.04,
-      maxZoom: 4,
-      pixelRatio: "auto"
-    });
-    cy.on("tapstart tapend", () => this.takeFocus());
+  private makeStage(): Stage {
     const actions: TapActions = {
       select: (path, step, inView) => this.select(path, step, inView),
       toggle: node => this.toggle(node),
       turn: id => this.turn(id)
     };
-    const hit = (event: EventObject, act: (item: PaintItem) => void) => {
-      const item = this.decor.itemOf(event.target.id());
-      if (item) {
-        act(item);
-      }
+    const onItem = (id: string, act: (item: PaintItem) => void) => {
+      const item = this.decor.itemOf(id);
+      if (item) act(item);
     };
-    cy.on("tap", "node", event => hit(event, item => tapped(item, event.position, this.h, actions)));
-    cy.on("dbltap", "node", event => hit(event, item => doubleTapped(item, event.position, actions)));
-    cy.on("render", () => this.paint());
-    cy.on("viewport", () => this.minimap.schedule());
-    return cy;
+    const label = "Model graph. The module tree beside it offers the same by keyboard.";
+    const camera = { least: 0.04, most: 4, isOverview: this.options.view === "deduplicated" };
+    return new Stage(this.wrap, label, camera, {
+      paint: (context, view) => this.painter.paint(context, view, this.theme),
+      hit: at => this.decor.hit(at),
+      press: () => this.takeFocus(),
+      tap: (id, at) => onItem(id, item => tapped(item, at, this.h, actions)),
+      doubleTap: (id, at) => onItem(id, item => doubleTapped(item, at, actions)),
+      resized: before => this.resized(before),
+      picture: () => this.decor.picture(this.theme)
+    });
   }
 
   private listen(): void {
@@ -181,11 +156,6 @@ export class GraphView {
       listen(this.host, "focus", () => this.host.classList.toggle("mkg-by-keyboard", !this.tapping)),
       listen(this.host, "pointerdown", () => this.host.classList.remove("mkg-by-keyboard"))
     );
-    if (typeof ResizeObserver !== "undefined") {
-      const observer = new ResizeObserver(() => this.resize());
-      observer.observe(this.wrap);
-      this.disposers.add(() => observer.disconnect());
-    }
   }
 
   /** A single group opened or closed, wherever that was done, stays where it is on the screen. */
@@ -249,31 +219,42 @@ export class GraphView {
   private aim(before: Placed | undefined, after: Placed): void {
     const survives = (id: string) => this.decor.itemOf(id) !== undefined;
     const known = before?.scene.nodes.some(({ id }) => id === this.anchor) && survives(this.anchor ?? "");
-    const looked = before && this.camera.isTouched ? this.camera.centralCard(before, survives) : null;
+    const looked = before && this.stage.camera.isTouched ? this.centralCard(before, survives) : null;
     const anchor = known ? this.anchor : looked;
     if (!before || this.refocused || anchor === null) {
       this.lookFirst(after);
     } else {
-      this.camera.keep(anchor, before, after);
+      this.stage.camera.keep(boxIn(before, anchor), boxIn(after, anchor), after.boxes);
     }
     this.anchor = null;
     this.refocused = false;
     this.pursue();
   }
 
+  /** The card nearest to the middle of the view, of those that are there still. */
+  private centralCard({ scene, boxes }: Placed, survives: (id: string) => boolean): string | null {
+    const { camera } = this.stage;
+    let best: { id: string | null; distance: number } = { id: null, distance: Infinity };
+    scene.nodes.forEach(({ id, kind }, place) => {
+      const distance = camera.distanceTo(boxes[place]);
+      if (kind !== "group" && distance < best.distance && survives(id)) best = { id, distance };
+    });
+    return best.id;
+  }
+
   /** The beginning, and what is selected; of a comparison the first difference. */
   private lookFirst({ boxes }: Placed): void {
     const sought = this.decor.itemOf(this.decor.idOfSelected() ?? "") ?? this.decor.firstDifference();
-    this.camera.open(boxes);
+    this.stage.camera.open(boxes);
     if (sought) {
-      this.camera.show(sought.box);
+      this.stage.camera.show(sought.box);
     }
   }
 
   private pursue(): void {
     const item = this.pursued ? this.decor.itemOf(this.decor.idOfSelected() ?? "") : undefined;
     if (item) {
-      this.camera.show(item.box);
+      this.stage.camera.show(item.box);
       this.pursued = false;
     }
   }
@@ -294,11 +275,9 @@ export class GraphView {
       return;
     }
     this.decor.update(this.placed, this.theme);
-    applyScene(this.cy, this.placed, place => this.decor.look(place, this.theme));
-    selectOnly(this.cy, this.decor.idOfSelected());
-    this.painter?.setPicture(this.decor.items(), this.decor.edges());
-    this.paint();
-    this.minimap.show(this.decor.minimapItems(), boundsOf(this.placed.boxes), this.theme);
+    this.painter.setPicture(this.decor.items(), this.decor.edges());
+    this.stage.draw();
+    this.stage.minimap.show(this.decor.minimapItems(), boundsOf(this.placed.boxes), this.theme);
   }
 
   private redecorate(): void {
@@ -313,28 +292,12 @@ export class GraphView {
     this.applyDecor();
   }
 
-  private paint(): void {
-    const { cy, picture } = this;
-    const { x, y } = cy.pan();
-    const ratio = picture.width / Math.max(1, cy.width());
-    this.painter?.paint({ x, y, zoom: cy.zoom(), width: cy.width(), height: cy.height(), ratio }, this.theme);
-  }
-
-  private resize(): void {
-    const { clientWidth: width, clientHeight: height } = this.wrap;
-    const ratio = globalThis.devicePixelRatio || 1;
-    if (width === 0 || height === 0 || this.dead) {
-      return;
-    }
-    this.picture.width = Math.round(width * ratio);
-    this.picture.height = Math.round(height * ratio);
-    const before = this.cy.width();
-    this.cy.resize();
-    // a change of height alone is the strip coming or going: what is under the pointer stays there
-    if (this.placed && !this.camera.isTouched && Math.abs(this.cy.width() - before) > 1) {
+  /** A change of height alone is the strip coming or going: what is under the pointer stays there. */
+  private resized(before: Extent | null): void {
+    const { camera } = this.stage;
+    if (this.placed && !camera.isTouched && Math.abs(camera.extent.width - (before?.width ?? 1)) > 1) {
       this.lookFirst(this.placed);
     }
-    this.paint();
   }
 
   /** A selection made elsewhere is brought into the picture. */
@@ -357,12 +320,7 @@ export class GraphView {
     if (!this.options.onReady) {
       return;
     }
-    const painted = () => requestAnimationFrame(() => this.dead || this.options.onReady?.());
-    if (this.painter) {
-      this.cy.one("render", painted);
-    } else {
-      painted();
-    }
+    this.stage.afterDrawing(() => requestAnimationFrame(() => this.dead || this.options.onReady?.()));
   }
 
   private takeFocus(): void {
@@ -385,6 +343,10 @@ export class GraphView {
       this.invalidate();
     }
   }
+}
+
+function boxIn({ scene, boxes }: Placed, id: string): Box | undefined {
+  return boxes[scene.nodes.findIndex(node => node.id === id)];
 }
 
 function difference(these: readonly string[], those: readonly string[]): string[] {

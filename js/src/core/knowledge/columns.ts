@@ -1,6 +1,6 @@
 // The columns of the tables.
 
-import { hyperLine, oneLine } from "../graph/cards";
+import { hyperLine } from "../shared/hyper";
 import { exactNumber, shortBytes, shortNumber } from "../shared/format";
 import { toNumber, type Value } from "../shared/payload";
 import type { Knowledge, Kind } from "./data";
@@ -9,6 +9,7 @@ import { LEVELS } from "./payload";
 import type { Level } from "./payload";
 import type { Cell, Column } from "./table";
 import { measureLabel } from "./words";
+import { oneLine } from "../shared/canvas";
 
 export type TableKind = "modules" | "models" | "communities" | "types" | "jobs";
 

@@ -9,14 +9,14 @@ import "../../../style/tree.css";
 import { button, Disposers, el, isField, keepKeys } from "../shared/dom";
 import { explain, readOrExplain } from "../shared/explain";
 import { counted, exactNumber } from "../shared/format";
-import { readTheme, watchTheme } from "../graph/style";
+import { readTheme, watchTheme } from "../shared/theme";
 import { Knowledge } from "./data";
 import { FrequencyChart } from "./frequency";
 import { ExplorerLegend } from "./legend";
-import { MapView } from "./map_view";
+import { KnowledgeMap } from "./knowledge_map";
 import { OverlapMatrix } from "./matrix";
 import { readKnowledge } from "./payload";
-import { type Item, mostItems, type Picture } from "./picture";
+import { mostItems } from "./picture";
 import { Results } from "./results";
 import { around, openAlone, toggle } from "./reveal";
 import { ExplorerPanel } from "./side_panel";
@@ -25,10 +25,11 @@ import { ExplorerStatus } from "./status";
 import { TableView, type View } from "./table_view";
 import { ExplorerToolbar } from "./toolbar";
 import { KnowledgeTree } from "./tree";
+import type { Item, Picture } from "./items";
 
 export interface KnowledgeExplorer {
   dispose(): void;
-  readonly map?: MapView;
+  readonly map?: KnowledgeMap;
 }
 
 const STEPS = new Map<string, readonly [number, number]>([
@@ -60,7 +61,7 @@ function clear(host: HTMLElement): void {
 }
 
 class Explorer implements KnowledgeExplorer {
-  map?: MapView;
+  map?: KnowledgeMap;
   private readonly disposers = new Disposers();
   private readonly stage = el("div", "mkg-stage");
   private readonly left = el("div", "mkg-left");
@@ -146,7 +147,7 @@ class Explorer implements KnowledgeExplorer {
     this.showLeft();
     if (view === "graph") {
       this.stage.append(this.offer);
-      this.map = new MapView(place, data, store, {
+      this.map = new KnowledgeMap(place, data, store, {
         open: id => this.open(id),
         narrow: item => this.narrow(item),
         drawn: picture => this.drawn(picture)
@@ -274,7 +275,7 @@ class Explorer implements KnowledgeExplorer {
     return event.target === this.map.host && this.onCanvas(event.key, this.map);
   }
 
-  private onCanvas(key: string, map: MapView): boolean {
+  private onCanvas(key: string, map: KnowledgeMap): boolean {
     const item = this.selectedItem();
     const step = STEPS.get(key);
     if (step) {

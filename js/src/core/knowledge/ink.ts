@@ -2,10 +2,10 @@
 
 import { MISSING_COLOR, sample } from "../shared/color";
 import { shortNumber } from "../shared/format";
-import { familyColor, mix } from "../graph/style";
+import { familyColor, mix } from "../shared/theme";
 import { lineColor } from "../metrics/palette";
 import type { Knowledge } from "./data";
-import type { Item } from "./picture";
+import type { Item } from "./items";
 import type { ColorBy, ExplorerStore } from "./state";
 
 export interface LegendEntry {

@@ -1,14 +1,7 @@
 // What joins the circles of the graph.
 
 import type { Knowledge } from "./data";
-import type { Item } from "./picture";
-
-export interface Link {
-  readonly from: number; // places in the picture
-  readonly to: number;
-  readonly weight: number; // 0 … 1
-  readonly kind: "shares" | "contains";
-}
+import type { Item, Link } from "./items";
 
 const LEAST_SHARE = 0.12; // of the structures of a group that a link stands for
 const MOST_OF_EACH = 4; // links of a group

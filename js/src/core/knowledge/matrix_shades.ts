@@ -1,6 +1,6 @@
 // The colors of the overlap matrix.
 
-import { mix } from "../graph/style";
+import { mix } from "../shared/theme";
 
 // one hue from the ground on, so that nothing in common looks like nothing
 const LIGHT = ["#f0f2f5", "#b5d1e8", "#5a9fcd", "#1b66a5", "#08306b"];

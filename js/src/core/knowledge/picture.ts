@@ -1,40 +1,20 @@
 // What the graph shows: groups, those that are open with their members in them, and what joins them.
 
-import { hyperLine, oneLine } from "../graph/cards";
+import { hyperLine } from "../shared/hyper";
 import { counted, shortNumber } from "../shared/format";
 import { preferences } from "../shared/preferences";
 import type { Kind, Knowledge, Thing } from "./data";
-import { groupLinks, type Link, memberLinks } from "./links";
+import { groupLinks, memberLinks } from "./links";
 import { search } from "./search";
 import type { ExplorerState, ExplorerStore } from "./state";
+import { oneLine } from "../shared/canvas";
+import type { Item, Picture } from "./items";
 
 export const MOST_ITEMS = 500; // never more, whatever the settings say
 const MOST_GROUPS = 40; // of one kind at the start
 const MANY_SINGLES = 8; // families of one model; more of them stand together
 const MOST_MEMBERS = 60; // of an open group
 const MANY = 36; // structures of a group; more of them stand together by type
-
-export interface Item {
-  readonly id: string; // ids of what it lies in, then its own
-  readonly kind: Kind | "more";
-  readonly thing: Thing | null; // null: what is left out
-  readonly parent: number; // place in the picture; -1: none
-  readonly depth: number;
-  readonly title: string;
-  readonly detail: string;
-  readonly count: number; // members
-  readonly members: readonly number[]; // the structures that it stands for
-  readonly isGroup: boolean; // can be opened
-  readonly isOpen: boolean;
-  readonly isHit: boolean; // or something in it is
-}
-
-export interface Picture {
-  readonly items: readonly Item[];
-  readonly links: readonly Link[];
-  readonly isSearched: boolean;
-  readonly isCut: boolean; // an open group is drawn closed, as it would be too much
-}
 
 /** What a picture depends on. */
 export type Choice = Readonly<Pick<ExplorerState, "expanded" | "query" | "selected">>;

@@ -1,8 +1,9 @@
 // Opening and closing groups, and bringing what is selected into the picture.
 
 import type { Knowledge, Thing } from "./data";
-import { buildPicture, choiceOf, groupId, idIn, type Item, mostItems } from "./picture";
+import { buildPicture, choiceOf, groupId, idIn, mostItems } from "./picture";
 import type { ExplorerStore } from "./state";
+import type { Item } from "./items";
 
 /** What opening a group came to. */
 export type Outcome = "done" | "too many";

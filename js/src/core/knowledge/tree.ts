@@ -5,7 +5,7 @@ import { exactNumber } from "../shared/format";
 import { onPreferences } from "../shared/preferences";
 import type { Knowledge } from "./data";
 import { inksOf } from "./ink";
-import type { Item, Picture } from "./picture";
+import type { Item, Picture } from "./items";
 import { around, itemOf } from "./reveal";
 import type { ExplorerStore } from "./state";
 

@@ -1,10 +1,10 @@
 // What a thing is, in a few words: for the box beside the pointer, and for lists.
 
-import { oneLine } from "../graph/cards";
+import { oneLine } from "../shared/canvas";
 import { counted, exactNumber, shortNumber } from "../shared/format";
-import type { TipRow } from "../metrics/tip";
+import type { TipRow } from "../shared/tip";
 import type { Kind, Knowledge, Thing } from "./data";
-import type { Item } from "./picture";
+import type { Item } from "./items";
 
 export const KIND_WORDS: Readonly<Record<Kind, string>> = {
   module: "structure",

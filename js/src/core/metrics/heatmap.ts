@@ -6,8 +6,9 @@ import { columnCount, fillCells, type HeatInk, type HeatRow, type HeatScale, pai
 import { type HeatLayout, heatLayout, HEADING, rowAt, topOf, visibleRows } from "./heat_layout";
 import { stepText, stepTicks, tickTexts, valueText } from "./scale";
 import type { Span } from "./state";
-import { canDraw, type ChartTheme, pixelRatio } from "./theme";
-import { Tip } from "./tip";
+import { type ChartTheme } from "./chart_theme";
+import { Tip } from "../shared/tip";
+import { canDraw, pixelRatio } from "../shared/canvas";
 
 export interface HeatLine extends HeatRow {
   readonly module: string;

@@ -11,7 +11,7 @@ import { MOST_SERIES, type MetricData } from "./metric_data";
 import { type ColorBook, runDash } from "./palette";
 import { valueAxis } from "./scale";
 import type { PanelStore, Span } from "./state";
-import type { ChartTheme } from "./theme";
+import type { ChartTheme } from "./chart_theme";
 
 /** What all pictures are made from. */
 export interface Source {

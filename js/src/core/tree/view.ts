@@ -5,7 +5,7 @@ import { axesOf } from "../shared/axes";
 import { colorOf } from "../shared/color";
 import { Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
 import type { Hierarchy } from "../shared/hierarchy";
-import { reveal, toggle } from "../graph/reveal";
+import { reveal, toggle } from "../shared/reveal";
 import { highlight, search } from "../shared/search";
 import type { Store } from "../shared/store";
 import { TreeKeys } from "./keys";

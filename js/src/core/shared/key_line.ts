@@ -1,6 +1,6 @@
 // A line's key in a legend: its short stroke, and its name.
 
-import { nameSpan, svg } from "../shared/dom";
+import { nameSpan, svg } from "./dom";
 
 const WIDTH = 22;
 

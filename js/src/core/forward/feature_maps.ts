@@ -24,7 +24,7 @@ interface Tile {
   readonly range: HTMLElement;
 }
 
-export class MapView {
+export class FeatureMaps {
   private readonly disposers = new Disposers();
   private readonly topHost = el("div", "mkg-forward-tops");
   private readonly title = el("h4", "");

@@ -1,13 +1,12 @@
 // The picture of the graph on a canvas: links, open groups, circles, and as many names as there is room for.
 
-import { fitted, fontOf, type Measure } from "../graph/cards";
+import { fitted, fontOf, type Measure } from "../shared/canvas";
 import { inkOn } from "../shared/color";
 import { shortNumber } from "../shared/format";
-import type { Viewport } from "../graph/paint";
-import { mix, readable, type Theme } from "../graph/style";
-import type { Circle } from "./layout";
-import type { Link } from "./links";
-import type { Item } from "./picture";
+import type { Viewport } from "../shared/viewport";
+import { mix, readable, type Theme } from "../shared/theme";
+import type { Circle } from "./circle_layout";
+import type { Link, Item } from "./items";
 
 export interface PaintedItem {
   readonly item: Item;
@@ -35,13 +34,12 @@ export class CirclePainter {
   private taken: Rect[] = [];
   private width = 0;
 
-  constructor(
-    private readonly context: CanvasRenderingContext2D,
-    private readonly measure: Measure
-  ) {}
+  private context!: CanvasRenderingContext2D; // what is painted on at the moment
 
-  paint({ items, links, related }: Painted, view: Viewport, theme: Theme): void {
-    const { context } = this;
+  constructor(private readonly measure: Measure) {}
+
+  paint(context: CanvasRenderingContext2D, { items, links, related }: Painted, view: Viewport, theme: Theme): void {
+    this.context = context;
     context.setTransform(view.ratio, 0, 0, view.ratio, 0, 0);
     context.clearRect(0, 0, view.width, view.height);
     this.width = view.width;

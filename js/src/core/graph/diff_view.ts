@@ -2,11 +2,11 @@
 
 import { button, Disposers, el, listen, nameSpan } from "../shared/dom";
 import { counted, shortColumn } from "../shared/format";
-import { STATUS_STYLE } from "../graph/style";
-import { GraphView } from "../graph/view";
+import { STATUS_STYLE } from "../shared/theme";
+import { GraphView } from "./view";
 import { Hierarchy } from "../shared/hierarchy";
 import type { Comparison, Status } from "../shared/payload";
-import { reveal } from "../graph/reveal";
+import { reveal } from "../shared/reveal";
 import { Store } from "../shared/store";
 
 const ORDER: Status[] = ["same", "renamed", "moved", "changed", "removed", "added"];

@@ -1,8 +1,8 @@
 // Opening, closing and bringing nodes into view, within the limits on what is drawn.
 
-import { Fold, Hierarchy } from "../shared/hierarchy";
-import { preferences } from "../shared/preferences";
-import { Store } from "../shared/store";
+import { Fold, Hierarchy } from "./hierarchy";
+import { preferences } from "./preferences";
+import { Store } from "./store";
 
 export const WINDOW = 100; // rows of one container that are drawn at once
 export const MAX_NESTING = 24; // frames inside frames; deeper reveals move the focus

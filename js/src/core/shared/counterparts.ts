@@ -1,7 +1,7 @@
 // What corresponds to a module in the model that it is compared with.
 
-import { Hierarchy } from "../shared/hierarchy";
-import type { Comparison } from "../shared/payload";
+import { Hierarchy } from "./hierarchy";
+import type { Comparison } from "./payload";
 
 export class Counterparts {
   private readonly h: Hierarchy;

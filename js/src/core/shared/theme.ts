@@ -1,9 +1,8 @@
-// Colors of the theme, the hue of each family of modules, and the style sheet of the canvas.
+// Colors of the theme, and the hue of each family of modules.
 
-import type { StylesheetStyle } from "cytoscape";
-import { canvasContext } from "./cards";
-import { contrast } from "../shared/color";
-import type { Status } from "../shared/payload";
+import { contextOf } from "./canvas";
+import { contrast } from "./color";
+import type { Status } from "./payload";
 
 export interface Theme {
   canvas: string;
@@ -61,7 +60,7 @@ type Rgba = [number, number, number, number];
 
 /** A CSS color as the browser writes it, "#rrggbb" or "rgba(…)". */
 function normalised(value: string, fallback: string): string {
-  const context = canvasContext();
+  const context = contextOf(document.createElement("canvas"));
   const trimmed = value.trim();
   if (!context || trimmed === "") {
     return trimmed.startsWith("#") ? trimmed : fallback;
@@ -143,41 +142,6 @@ export const STATUS_STYLE: Readonly<Record<Status, { color: string; glyph: strin
   added: { color: "#0072b2", glyph: "+", label: "added" },
   removed: { color: "#d55e00", glyph: "−", label: "removed" }
 };
-
-/** For cytoscape's own purposes: places and shapes to hit. The painter draws, so nothing here is to be seen. */
-export function stylesheet(): StylesheetStyle[] {
-  const rules = [
-    {
-      selector: "node",
-      style: {
-        shape: "round-rectangle",
-        width: "data(width)",
-        height: "data(height)",
-        "background-color": "data(fill)",
-        "overlay-opacity": 0,
-        opacity: 0
-      }
-    },
-    {
-      selector: "node:parent",
-      style: {
-        padding: "0px",
-        "min-width": "data(width)",
-        "min-height": "data(height)",
-        "min-width-bias-left": "data(left)",
-        "min-width-bias-right": "data(right)",
-        "min-height-bias-top": "data(top)",
-        "min-height-bias-bottom": "data(bottom)",
-        "compound-sizing-wrt-labels": "exclude"
-      }
-    },
-    { selector: "node:active", style: { "overlay-opacity": 0 } },
-    { selector: "edge", style: { "curve-style": "haystack", events: "no", "overlay-opacity": 0, opacity: 0 } },
-    { selector: "edge[kind = 'order']", style: { "line-style": "dashed" } }
-  ];
-  // the typings know fewer properties than the library does
-  return rules as unknown as StylesheetStyle[];
-}
 
 /** Calls back after every change of JupyterLab's theme or of the system's colors. Returns the disposer. */
 export function watchTheme(changed: () => void): () => void {

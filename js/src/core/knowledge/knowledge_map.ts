@@ -1,23 +1,19 @@
-// The graph on the canvas: cytoscape has the camera and finds what is pointed at, the painter draws.
+// The map of the graph on its stage, in step with the store.
 
-import cytoscape, { type Core, type ElementDefinition, type StylesheetStyle } from "cytoscape";
-import { canvasContext, measurer } from "../graph/cards";
-import { Debounced, Disposers, el, listen } from "../shared/dom";
-import { GraphCamera } from "../graph/camera";
-import { readTheme, type Theme, watchTheme } from "../graph/style";
-import type { Box } from "../graph/layout";
-import { Tip } from "../metrics/tip";
-import { pixelRatio } from "../metrics/theme";
-import { Minimap } from "../graph/minimap";
+import { measurer } from "../shared/canvas";
+import { boundsOf, type Box, type Point } from "../shared/viewport";
+import { Debounced, Disposers, listen } from "../shared/dom";
+import { Stage, type StageElement, type StagePicture } from "../shared/stage";
+import { readTheme, type Theme, watchTheme } from "../shared/theme";
+import { Tip } from "../shared/tip";
 import { onPreferences } from "../shared/preferences";
-import { boundsOf } from "../graph/routes";
-import { WheelGuard } from "../shared/wheel";
+import type { Item, Picture } from "./items";
 import type { Knowledge } from "./data";
 import { type Inks, inksOf } from "./ink";
-import { type Circle, homesOf, layoutCircles, type Home } from "./layout";
+import { type Circle, homesOf, layoutCircles, type Home } from "./circle_layout";
 import { relatedTo } from "./links";
-import { CirclePainter, type Painted } from "./paint";
-import { buildPicture, choiceOf, type Item, type Picture } from "./picture";
+import { CirclePainter, type Painted } from "./paint_circles";
+import { buildPicture, choiceOf } from "./picture";
 import { itemOf, revealSelected } from "./reveal";
 import type { ExplorerStore } from "./state";
 import { tipOf } from "./words";
@@ -31,34 +27,12 @@ export interface MapEvents {
 const NAME = 34; // room for a name beside the outermost circles
 const HOVER = 60; // ms until the box beside the pointer comes
 
-// the painter draws: nothing of cytoscape's own is to be seen
-const STYLE = [
-  {
-    selector: "node",
-    style: {
-      shape: "ellipse",
-      width: "data(size)",
-      height: "data(size)",
-      "z-index": "data(depth)",
-      "z-index-compare": "manual",
-      "overlay-opacity": 0,
-      opacity: 0
-    }
-  },
-  { selector: "node:active", style: { "overlay-opacity": 0 } }
-] as unknown as StylesheetStyle[]; // the typings know fewer properties than the library does
-
-export class MapView {
-  readonly host = el("div", "mkg-graph-canvas");
+export class KnowledgeMap {
   private readonly disposers = new Disposers();
   private readonly measure = measurer();
-  private readonly cy: Core;
-  private readonly camera: GraphCamera;
-  private readonly minimap: Minimap;
-  private readonly wheel: WheelGuard;
+  private readonly stage: Stage;
   private readonly tip: Tip;
-  private readonly canvas = el("canvas", "mkg-graph-picture");
-  private readonly painter?: CirclePainter;
+  private readonly painter = new CirclePainter(this.measure);
   private readonly homes: readonly Home[];
   private readonly hovering = new Debounced(() => this.showTip(), HOVER);
   private theme: Theme;
@@ -70,7 +44,6 @@ export class MapView {
   private stale = false;
   private isOpened = false;
   private dead = false;
-  private size = { width: 0, height: 0 };
 
   constructor(
     private readonly wrap: HTMLElement,
@@ -78,29 +51,23 @@ export class MapView {
     private readonly store: ExplorerStore,
     private readonly events: MapEvents
   ) {
-    wrap.classList.add("mkg-canvas-wrap");
-    this.host.tabIndex = 0;
-    this.host.setAttribute("role", "application");
-    this.host.setAttribute("aria-label", "Graph of all models. The tree beside it offers the same by keyboard.");
-    const corner = el("div");
-    wrap.append(this.host, this.canvas, corner);
     this.theme = readTheme(wrap);
     this.inks = inksOf(data, store, this.theme.dark);
-    const context = canvasContext() && this.canvas.getContext("2d");
-    this.painter = context ? new CirclePainter(context, this.measure) : undefined;
-    this.cy = this.createCore(context === null);
-    this.camera = new GraphCamera(this.cy, true);
-    this.minimap = new Minimap(corner, this.cy);
-    this.wheel = new WheelGuard(wrap);
+    this.stage = this.makeStage();
     this.tip = new Tip(wrap);
     const closed = buildPicture(data, { expanded: [], query: "", selected: null });
     this.homes = homesOf(closed.items, closed.links);
     this.shown = closed;
     revealSelected(data, store);
     this.listen();
-    this.resize();
+    this.stage.measure();
     this.refresh();
     this.showSelected();
+  }
+
+  /** The element that the keyboard uses. */
+  get host(): StageElement {
+    return this.stage.host;
   }
 
   get picture(): Picture {
@@ -109,7 +76,7 @@ export class MapView {
 
   fit(): void {
     const named = ([left, top, width, height]: Box): Box => [left - NAME, top, width + 2 * NAME, height + NAME / 2];
-    this.camera.fit(this.boxes().map(named));
+    this.stage.camera.fit(this.boxes().map(named));
   }
 
   /** The nearest circle in a direction, in the same group as the selected one; the first one when none is selected. */
@@ -133,44 +100,33 @@ export class MapView {
   /** Brings a circle into view. */
   show(id: string): void {
     const place = this.shown.items.findIndex(item => item.id === id);
-    if (place >= 0) this.camera.show(boxOf(this.circles[place]));
+    if (place >= 0) this.stage.camera.show(boxOf(this.circles[place]));
   }
 
   dispose(): void {
     this.dead = true;
     this.hovering.cancel();
     this.disposers.dispose();
-    this.minimap.dispose();
-    this.wheel.dispose();
-    this.cy.destroy();
-    this.wrap.replaceChildren();
+    this.stage.dispose();
   }
 
-  private createCore(headless: boolean): Core {
-    const cy = cytoscape({
-      container: headless ? undefined : this.host,
-      headless,
-      styleEnabled: true,
-      style: STYLE,
-      layout: { name: "preset" },
-      autoungrabify: true,
-      autounselectify: true,
-      boxSelectionEnabled: false,
-      minZoom: 0.04,
-      maxZoom: 5,
-      pixelRatio: "auto"
-    });
-    cy.on("tapstart", () => this.host.focus({ preventScroll: true }));
-    cy.on("tap", "node", event => this.tapped(event.target.id()));
-    cy.on("dbltap", "node", event => this.doubleTapped(event.target.id()));
-    cy.on("mouseover", "node", event => this.hover(event.target.id()));
-    cy.on("mouseout", "node", () => this.hover(null));
-    cy.on("render", () => this.paint());
-    cy.on("viewport", () => {
-      this.minimap.schedule();
-      this.hover(null);
-    });
-    return cy;
+  private makeStage(): Stage {
+    const label = "Graph of all models. The tree beside it offers the same by keyboard.";
+    return new Stage(
+      this.wrap,
+      label,
+      { least: 0.04, most: 5, isOverview: true },
+      {
+        paint: (context, view) => this.painter.paint(context, this.painted, view, this.theme),
+        hit: at => this.hit(at),
+        press: () => this.host.focus({ preventScroll: true }),
+        tap: id => this.tapped(id),
+        doubleTap: id => this.doubleTapped(id),
+        hover: id => this.hover(id),
+        resized: () => this.resized(),
+        picture: () => this.content()
+      }
+    );
   }
 
   private listen(): void {
@@ -189,11 +145,6 @@ export class MapView {
         this.host.classList.toggle("mkg-by-keyboard", this.host.matches(":focus-visible"))
       )
     );
-    if (typeof ResizeObserver !== "undefined") {
-      const observer = new ResizeObserver(() => this.resize());
-      observer.observe(this.wrap);
-      this.disposers.add(() => observer.disconnect());
-    }
   }
 
   /** Several changes of the store in a row cost one drawing. */
@@ -209,7 +160,6 @@ export class MapView {
     const isFirst = this.circles.length === 0;
     this.shown = buildPicture(this.data, choiceOf(this.store));
     this.circles = layoutCircles(this.shown.items, this.homes);
-    this.place();
     this.redecorate();
     this.moveCamera(isFirst, before);
     this.events.drawn(this.shown);
@@ -219,30 +169,14 @@ export class MapView {
   private moveCamera(isFirst: boolean, before: ReadonlySet<string>): void {
     const opened = this.shown.items.findIndex(({ id, isOpen }) => isOpen && !before.has(id));
     if (opened >= 0 && !isFirst) this.look(this.circles[opened]);
-    else if (isFirst || !this.camera.isTouched) this.fit();
+    else if (isFirst || !this.stage.camera.isTouched) this.fit();
   }
 
   /** The circle in the middle, as large as it can be seen as a whole. */
   private look({ x, y, r }: Circle): void {
-    const { cy } = this;
-    const room = Math.min(cy.width(), cy.height());
-    const zoom = Math.min(1.15, Math.max(0.3, room / (2 * r + 60)));
-    cy.viewport({ zoom, pan: { x: cy.width() / 2 - x * zoom, y: cy.height() / 2 - y * zoom } });
-  }
-
-  private place(): void {
-    const { cy } = this;
-    const wanted = new Map(this.shown.items.map((item, i) => [item.id, element(item, this.circles[i])]));
-    cy.batch(() => {
-      cy.remove(cy.nodes().filter(node => !wanted.has(node.id())));
-      const added: ElementDefinition[] = [];
-      for (const [id, definition] of wanted) {
-        const known = cy.getElementById(id);
-        if (known.empty()) added.push(definition);
-        else known.data(definition.data).position({ ...(definition.position ?? { x: 0, y: 0 }) });
-      }
-      cy.add(added);
-    });
+    const { camera } = this.stage;
+    const room = Math.min(camera.extent.width, camera.extent.height);
+    camera.centre([x, y], Math.min(1.15, Math.max(0.3, room / (2 * r + 60))));
   }
 
   private recolor(): void {
@@ -284,32 +218,45 @@ export class MapView {
       fill,
       frame: item.isOpen
     }));
-    this.minimap.show(
+    this.stage.minimap.show(
       fills.filter(({ frame }) => !frame),
       boundsOf(this.boxes()),
       this.theme
     );
-    this.paint();
+    this.stage.draw();
   }
 
-  private paint(): void {
-    if (this.dead || !this.painter) return;
-    const { cy, canvas } = this;
-    const ratio = pixelRatio();
-    const { width, height } = this.size;
-    if (canvas.width !== Math.round(width * ratio)) canvas.width = Math.round(width * ratio);
-    if (canvas.height !== Math.round(height * ratio)) canvas.height = Math.round(height * ratio);
-    this.painter.paint(this.painted, { ...cy.pan(), zoom: cy.zoom(), width, height, ratio }, this.theme);
+  private resized(): void {
+    if (!this.isOpened || !this.stage.camera.isTouched) this.fit();
+    this.isOpened = true;
   }
 
-  private resize(): void {
-    const { clientWidth: width, clientHeight: height } = this.wrap;
-    if (width === this.size.width && height === this.size.height) return;
-    this.size = { width, height };
-    this.cy.resize();
-    if (!this.isOpened || !this.camera.isTouched) this.fit();
-    this.isOpened ||= width > 0;
-    this.paint();
+  /** The circle that lies on top there: the innermost one. */
+  private hit([x, y]: Point): string | null {
+    let best: Item | undefined;
+    this.shown.items.forEach((item, place) => {
+      const circle = this.circles[place];
+      if (circle && item.depth >= (best?.depth ?? 0) && Math.hypot(x - circle.x, y - circle.y) <= circle.r) best = item;
+    });
+    return best?.id ?? null;
+  }
+
+  private content(): StagePicture {
+    const { items } = this.shown;
+    const id = (place: number): string => items[place].id;
+    return {
+      items: this.painted.items.map(({ item, circle, fill, isSelected }) => ({
+        id: item.id,
+        title: item.title,
+        parent: item.parent < 0 ? null : id(item.parent),
+        box: boxOf(circle),
+        fill,
+        isOpen: item.isOpen,
+        isSelected,
+        onAxis: false
+      })),
+      lines: this.painted.links.map(({ from, to }) => ({ source: id(from), target: id(to), label: "" }))
+    };
   }
 
   private boxes(): Box[] {
@@ -347,16 +294,12 @@ export class MapView {
     const place = this.shown.items.findIndex(({ id }) => id === this.hovered);
     const item = this.shown.items[place];
     if (!item) return;
-    const { zoom, pan } = { zoom: this.cy.zoom(), pan: this.cy.pan() };
+    const { zoom, ...pan } = this.stage.camera.look;
     const { x, y, r } = this.circles[place];
     const { heading, rows, notes } = tipOf(this.data, item);
     const top = item.isOpen ? y * zoom + pan.y - r * zoom : y * zoom + pan.y;
     this.tip.show(x * zoom + pan.x + Math.min(r, 40) * zoom, Math.max(0, top), heading, rows, notes);
   }
-}
-
-function element({ id, depth }: Item, { x, y, r }: Circle): ElementDefinition {
-  return { group: "nodes", selectable: false, data: { id, depth, size: 2 * r }, position: { x, y } };
 }
 
 function boxOf({ x, y, r }: Circle): Box {

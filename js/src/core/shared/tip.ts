@@ -1,6 +1,6 @@
 // The box beside the pointer: a heading and lines of names and values.
 
-import { el } from "../shared/dom";
+import { el } from "./dom";
 import { keyLine, nameParts } from "./key_line";
 
 export interface TipRow {

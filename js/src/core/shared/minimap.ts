@@ -1,13 +1,11 @@
 // The whole picture in small, with the part in view; press or drag to move it.
 
-import type { Core } from "cytoscape";
-import type { Theme } from "./style";
-import type { Box } from "./layout";
+import type { Camera } from "./camera";
+import { contextOf, pixelRatio } from "./canvas";
+import type { Theme } from "./theme";
+import { type Box, MINIMAP } from "./viewport";
 
-const SIZE = { width: 132, height: 88, margin: 5 };
-const GAP = 10; // to the edges of the canvas, as graph.css has it
-/** The corner of the canvas that the minimap takes. */
-export const COVERED = { width: SIZE.width + 2 * GAP, height: SIZE.height + 2 * GAP };
+const SIZE = { ...MINIMAP, margin: 5 };
 
 export interface MinimapItem {
   box: Box;
@@ -26,17 +24,17 @@ export class Minimap {
 
   constructor(
     private readonly host: HTMLElement,
-    private readonly cy: Core
+    private readonly camera: Camera
   ) {
     host.classList.add("mkg-minimap");
     host.setAttribute("aria-hidden", "true"); // the tree is its accessible twin
-    const ratio = globalThis.devicePixelRatio || 1;
+    const ratio = pixelRatio();
     this.canvas.width = SIZE.width * ratio;
     this.canvas.height = SIZE.height * ratio;
     this.canvas.style.width = `${SIZE.width}px`;
     this.canvas.style.height = `${SIZE.height}px`;
     host.append(this.canvas);
-    this.context = typeof CanvasRenderingContext2D === "undefined" ? null : this.canvas.getContext("2d");
+    this.context = contextOf(this.canvas);
     this.context?.scale(ratio, ratio);
     this.listen();
   }
@@ -85,12 +83,8 @@ export class Minimap {
   }
 
   private moveTo(event: PointerEvent): void {
-    const { cy } = this;
     const [scale, left, top] = this.transform();
-    const zoom = cy.zoom();
-    const x = (event.offsetX - left) / scale;
-    const y = (event.offsetY - top) / scale;
-    cy.pan({ x: cy.width() / 2 - x * zoom, y: cy.height() / 2 - y * zoom });
+    this.camera.centre([(event.offsetX - left) / scale, (event.offsetY - top) / scale]);
   }
 
   /** Model to minimap: scale and origin. */
@@ -102,8 +96,8 @@ export class Minimap {
   }
 
   private draw(): void {
-    const { context, theme, cy } = this;
-    if (!context || !theme || cy.destroyed()) {
+    const { context, theme } = this;
+    if (!context || !theme) {
       return;
     }
     const [scale, left, top] = this.transform();
@@ -122,12 +116,11 @@ export class Minimap {
   }
 
   private drawView(context: CanvasRenderingContext2D, theme: Theme, scale: number, left: number, top: number): void {
-    const { cy } = this;
-    const [zoom, pan] = [cy.zoom(), cy.pan()];
-    const x = Math.max(1, left - (pan.x / zoom) * scale);
-    const y = Math.max(1, top - (pan.y / zoom) * scale);
-    const right = Math.min(SIZE.width - 1, left + ((cy.width() - pan.x) / zoom) * scale);
-    const bottom = Math.min(SIZE.height - 1, top + ((cy.height() - pan.y) / zoom) * scale);
+    const [vx, vy, width, height] = this.camera.view;
+    const x = Math.max(1, left + vx * scale);
+    const y = Math.max(1, top + vy * scale);
+    const right = Math.min(SIZE.width - 1, left + (vx + width) * scale);
+    const bottom = Math.min(SIZE.height - 1, top + (vy + height) * scale);
     const whole = this.isWhole();
     this.host.classList.toggle("mkg-is-whole", whole);
     if (right > x && bottom > y && !whole) {
@@ -139,8 +132,8 @@ export class Minimap {
 
   /** Everything is in view. */
   private isWhole(): boolean {
-    const { x1, y1, x2, y2 } = this.cy.extent();
+    const [left, top, across, down] = this.camera.view;
     const [x, y, width, height] = this.bounds;
-    return x1 <= x && y1 <= y && x2 >= x + width && y2 >= y + height;
+    return left <= x && top <= y && left + across >= x + width && top + down >= y + height;
   }
 }

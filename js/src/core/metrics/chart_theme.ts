@@ -1,7 +1,7 @@
 // The colors of the charts: those of the page's theme, made strong enough to be read.
 
 import { MISSING_COLOR } from "../shared/color";
-import { mix, readable, readTheme } from "../graph/style";
+import { mix, readable, readTheme } from "../shared/theme";
 import { lineColor } from "./palette";
 
 export interface ChartTheme {
@@ -39,14 +39,4 @@ export function readChartTheme(element: HTMLElement): ChartTheme {
 
 export function sameTheme(a: ChartTheme, b: ChartTheme): boolean {
   return (["ground", "text", "muted", "accent", "font", "dark"] as const).every(key => a[key] === b[key]);
-}
-
-/** How long a page's canvas is in device pixels for one CSS pixel. */
-export function pixelRatio(): number {
-  return Math.max(1, Math.min(4, globalThis.devicePixelRatio || 1));
-}
-
-/** Whether this page has canvases; a page without a screen has none. */
-export function canDraw(): boolean {
-  return typeof CanvasRenderingContext2D !== "undefined";
 }

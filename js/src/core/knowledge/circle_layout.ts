@@ -1,7 +1,6 @@
 // Where the circles stand: groups by their links, members packed inside of their group. Pure arithmetic.
 
-import type { Link } from "./links";
-import type { Item } from "./picture";
+import type { Link, Item } from "./items";
 
 export interface Circle {
   x: number;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { container, leaf, payloadOf, resnet, type Spec } from "../../testing/payloads";
 import { deepNet, wideNet } from "../../testing/sample";
-import { Hierarchy } from "../shared/hierarchy";
+import { Hierarchy } from "./hierarchy";
 import {
   collapseAll,
   collapseOthers,
@@ -16,7 +16,7 @@ import {
   tooMany,
   visibleCount
 } from "./reveal";
-import { Store } from "../shared/store";
+import { Store } from "./store";
 
 const h = new Hierarchy(resnet());
 const at = (path: string) => h.find(path) ?? -1;
