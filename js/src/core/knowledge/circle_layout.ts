@@ -1,8 +1,17 @@
-// Where the circles stand: groups by their links, members packed inside of their group. Pure arithmetic.
+// Where the circles stand: groups by their links, members packed inside of their group. Forces, but no chance: the same graph has the same places.
 
-import type { Link, Item } from "./items";
+import {
+  forceCollide,
+  forceLink,
+  forceManyBody,
+  forceSimulation,
+  forceX,
+  forceY,
+  type SimulationNodeDatum
+} from "d3-force";
+import type { Item, Link } from "./items";
 
-export interface Circle {
+export interface Circle extends SimulationNodeDatum {
   x: number;
   y: number;
   r: number;
@@ -100,10 +109,7 @@ function placeGroups(items: readonly Item[], circles: Circle[], own: readonly nu
     const grown = circles[place].r - closedRadius(items[place]);
     if (items[place].isOpen) for (const other of own) if (other !== place) push(circles[other], circles[place], grown);
   }
-  separate(
-    own.map(place => circles[place]),
-    80
-  );
+  separate(own.map(place => circles[place]));
 }
 
 function push(circle: Circle, from: Circle, distance: number): void {
@@ -113,35 +119,27 @@ function push(circle: Circle, from: Circle, distance: number): void {
   circle.y += (dy / length) * distance;
 }
 
-/** Moves what overlaps apart, the larger one less. */
-function separate(circles: readonly Circle[], rounds: number): void {
-  for (let round = 0; round < rounds; round += 1) {
-    let moved = false;
-    for (let i = 0; i < circles.length; i += 1) {
-      for (let k = 0; k < i; k += 1) moved = apart(circles[i], circles[k]) || moved;
-    }
-    if (!moved) return;
-  }
-}
+const keepApart = () => forceCollide<Circle>(({ r }) => r + GAP / 2).strength(1);
+const overlaps = (circles: readonly Circle[]): boolean =>
+  circles.some((one, i) =>
+    circles.slice(0, i).some(other => Math.hypot(one.x - other.x, one.y - other.y) < one.r + other.r + GAP - 0.5)
+  );
 
-function apart(one: Circle, other: Circle): boolean {
-  const [dx, dy] = [one.x - other.x || 0.01, one.y - other.y || 0.01];
-  const length = Math.hypot(dx, dy);
-  const lacking = one.r + other.r + GAP - length;
-  if (lacking <= 0.5) return false;
-  const share = other.r / (one.r + other.r);
-  one.x += (dx / length) * lacking * share;
-  one.y += (dy / length) * lacking * share;
-  other.x -= (dx / length) * lacking * (1 - share);
-  other.y -= (dy / length) * lacking * (1 - share);
-  return true;
+/** Moves what overlaps apart, the larger one less. */
+function separate(circles: Circle[]): void {
+  const simulation = forceSimulation(circles).stop().velocityDecay(0).force("apart", keepApart());
+  for (let round = 0; round < MOST_ROUNDS && overlaps(circles); round += 1) {
+    for (const circle of circles) [circle.vx, circle.vy] = [0, 0]; // a push is no swing
+    simulation.tick();
+  }
 }
 
 /** Places of the groups while none is open: joined ones near each other, the same for the same graph. */
 export function homesOf(items: readonly Item[], links: readonly Link[]): Home[] {
   const own = items.flatMap(({ depth }, place) => (depth === 0 ? [place] : []));
   const at = new Map(own.map((place, i) => [place, i]));
-  const circles = own.map((place, i) => {
+  // places to begin with, so that no force has to draw any
+  const circles: Circle[] = own.map((place, i) => {
     const distance = 70 * Math.sqrt(i + 0.5);
     return {
       x: distance * WIDE ** 0.5 * Math.cos(i * GOLDEN),
@@ -150,58 +148,35 @@ export function homesOf(items: readonly Item[], links: readonly Link[]): Home[] 
     };
   });
   const joined = links.flatMap(({ from, to, weight }) => {
-    const [a, b] = [at.get(from), at.get(to)];
-    return a === undefined || b === undefined ? [] : [{ a, b, weight }];
+    const [source, target] = [at.get(from), at.get(to)];
+    return source === undefined || target === undefined ? [] : [{ source, target, weight }];
   });
   const degrees = circles.map(() => 0);
-  for (const { a, b } of joined) [a, b].forEach(end => (degrees[end] += 1));
-  for (let round = 0; round < ROUNDS; round += 1) {
-    const heat = 1 - round / ROUNDS;
-    repel(circles, heat);
-    for (const { a, b, weight } of joined)
-      attract(circles[a], circles[b], (heat * (0.25 + 0.5 * weight)) / Math.min(degrees[a], degrees[b]));
-    gather(circles, 0.035 * heat);
-  }
-  separate(circles, 200);
+  for (const { source, target } of joined) for (const end of [source, target]) degrees[end] += 1;
+  const bonds = joined.map(link => ({
+    ...link,
+    strength: (0.25 + 0.5 * link.weight) / Math.min(degrees[link.source], degrees[link.target]),
+    length: circles[link.source].r + circles[link.target].r + GAP
+  }));
+  forceSimulation(circles)
+    .stop()
+    .force("apart", keepApart())
+    .force("aside", forceManyBody<Circle>().strength(REPULSION).distanceMax(REACH))
+    .force(
+      "together",
+      forceLink<Circle, (typeof bonds)[number]>(bonds)
+        .distance(({ length }) => length)
+        .strength(({ strength }) => strength)
+    )
+    .force("across", forceX<Circle>(0).strength(GATHER))
+    .force("down", forceY<Circle>(0).strength(GATHER * WIDE)) // and more so from above and below
+    .tick(ROUNDS);
+  separate(circles);
   return own.map((place, i) => ({ id: items[place].id, x: circles[i].x, y: circles[i].y }));
 }
 
 const ROUNDS = 320;
-const REACH = 240; // beyond it circles do not push each other
-
-function repel(circles: readonly Circle[], heat: number): void {
-  for (let i = 0; i < circles.length; i += 1) {
-    for (let k = 0; k < i; k += 1) {
-      const [one, other] = [circles[i], circles[k]];
-      const [dx, dy] = [one.x - other.x || 0.01, one.y - other.y || 0.01];
-      const length = Math.hypot(dx, dy);
-      const free = length - one.r - other.r;
-      if (free > REACH) continue;
-      const force = free < GAP ? (GAP - free) * 0.5 : heat * 3 * (1 - free / REACH);
-      one.x += (dx / length) * force;
-      one.y += (dy / length) * force;
-      other.x -= (dx / length) * force;
-      other.y -= (dy / length) * force;
-    }
-  }
-}
-
-function attract(one: Circle, other: Circle, strength: number): void {
-  const [dx, dy] = [one.x - other.x, one.y - other.y];
-  const length = Math.hypot(dx, dy) || 1;
-  const free = length - one.r - other.r - GAP;
-  if (free <= 0) return;
-  const force = Math.min(12, free * strength * 0.5);
-  one.x -= (dx / length) * force;
-  one.y -= (dy / length) * force;
-  other.x += (dx / length) * force;
-  other.y += (dy / length) * force;
-}
-
-/** Towards the middle, and more so from above and below. */
-function gather(circles: readonly Circle[], strength: number): void {
-  for (const circle of circles) {
-    circle.x -= circle.x * strength;
-    circle.y -= circle.y * strength * WIDE;
-  }
-}
+const MOST_ROUNDS = 300; // to separate what overlaps
+const REACH = 420; // beyond it circles do not push each other
+const REPULSION = -60;
+const GATHER = 0.035;

@@ -15,7 +15,7 @@ import type { Knowledge } from "./data";
 import { LEVELS } from "./payload";
 import { search } from "./search";
 import type { ExplorerStore, Sorting } from "./state";
-import { type Column, VirtualTable } from "./table";
+import { type Column, SortedTable } from "./table";
 
 export interface View {
   dispose(): void;
@@ -47,7 +47,7 @@ export class TableView implements View {
   private readonly disposers = new Disposers();
   private readonly controls = el("div", "mkg-kg-controls");
   private readonly note = el("span", "mkg-kg-note");
-  private readonly table: VirtualTable;
+  private readonly table: SortedTable;
 
   constructor(
     private readonly host: HTMLElement,
@@ -57,7 +57,7 @@ export class TableView implements View {
     host.classList.add("mkg-kg-table-view");
     const grid = el("div");
     host.append(this.controls, grid);
-    this.table = new VirtualTable(grid, {
+    this.table = new SortedTable(grid, {
       pick: key => {
         store.set("item", null);
         store.set("selected", key);

@@ -8,33 +8,27 @@ import type { Hierarchy } from "../shared/hierarchy";
 import { reveal, toggle } from "../shared/reveal";
 import { highlight, search } from "../shared/search";
 import type { Store } from "../shared/store";
+import { VirtualList } from "../shared/virtual_list";
 import { TreeKeys } from "./keys";
 import { accessibleName, below, hiddenMatches, TreeRow, treeRows } from "./rows";
 
 export const ROW_HEIGHT = 24;
 const ALL_ROWS = 300; // up to here every row is in the page
 const OVERSCAN = 12;
+const ASSUMED = 20; // rows in view of a tree without a size
 const INDENT = 14;
 const DEEPEST_INDENT = 20; // deeper levels would leave no room for the name, however wide the tree is
 const LONGEST_TITLE = 400;
 
-interface RowElement {
-  readonly element: HTMLElement;
-  content: string; // what was drawn last
-}
-
 export class TreeView {
   readonly tree = el("div", "mkg-tree");
-  private readonly space = el("div", "mkg-tree-space");
+  private readonly list: VirtualList<number>; // by node
+  private readonly contents = new WeakMap<Element, string>(); // what was drawn last
   private readonly disposers = new Disposers();
-  private readonly elements = new Map<number, RowElement>();
-  private readonly nodes = new WeakMap<Element, number>();
   private readonly color: (node: number) => string | null;
   private listed: TreeRow[] = [];
   private readonly places = new Map<number, number>(); // node -> index in `listed`
   private stale = true;
-  private scheduled = false;
-  private disposed = false;
   private active = 0;
   private selection: { path: string | null; node: number | undefined } = { path: null, node: undefined };
 
@@ -46,24 +40,35 @@ export class TreeView {
     this.color = colorOf(h, store);
     this.tree.setAttribute("role", "tree");
     this.tree.setAttribute("aria-label", "Modules");
-    this.space.setAttribute("role", "none");
-    this.tree.append(this.space);
+    this.list = new VirtualList(
+      this.tree,
+      { rowHeight: ROW_HEIGHT, overscan: OVERSCAN, assumed: ASSUMED, all: ALL_ROWS },
+      {
+        count: () => this.rows.length,
+        key: index => this.rows[index].node,
+        make: index => this.newRow(this.rows[index]),
+        draw: (element, index) => this.draw(element, this.rows[index]),
+        active: () => this.activeIndex
+      }
+    );
+    this.list.space.className = "mkg-tree-space";
+    this.list.space.setAttribute("role", "none");
     host.append(this.tree);
     this.listen();
     this.active = this.selectedNode() ?? 0;
-    this.render();
+    this.list.render();
     this.scrollTo(this.active);
   }
 
   dispose(): void {
-    this.disposed = true;
     this.disposers.dispose();
+    this.list.dispose();
     this.tree.remove();
   }
 
   /** The rows as they are now. */
   get rows(): readonly TreeRow[] {
-    if (this.stale) this.list();
+    if (this.stale) this.relist();
     return this.listed;
   }
 
@@ -74,7 +79,7 @@ export class TreeView {
 
   /** How many rows fit into the viewport. */
   get page(): number {
-    return Math.max(1, Math.floor((this.tree.clientHeight || ROW_HEIGHT * 10) / ROW_HEIGHT) - 1);
+    return this.list.page;
   }
 
   /** Move to a row and select it, as arrows and clicks do. */
@@ -84,9 +89,9 @@ export class TreeView {
     const path = this.h.path(row.node);
     reveal(this.h, this.store, path);
     this.store.set("selected", path);
-    this.render();
+    this.list.render();
     this.scrollTo(row.node);
-    this.elements.get(row.node)?.element.focus({ preventScroll: true });
+    this.list.focus(row.node);
   }
 
   /** Open or close the container in a row. */
@@ -94,7 +99,7 @@ export class TreeView {
     if (row.open === null || row.node === 0) return;
     if (row.open && this.h.isInside(this.store.get("focus"), row.node)) this.leaveFocus(row.node);
     else toggle(this.h, this.store, row.node);
-    this.render();
+    this.list.render();
   }
 
   /** Containers around the focus are open without being listed: closing one shows what lies around it. */
@@ -117,29 +122,13 @@ export class TreeView {
       this.store.on("selected", () => this.followSelection()),
       listen(this.tree, "keydown", event => keys.handle(event)),
       listen(this.tree, "click", event => this.clicked(event)),
-      listen(this.tree, "dblclick", event => this.doubleClicked(event)),
-      listen(this.tree, "scroll", () => this.schedule())
+      listen(this.tree, "dblclick", event => this.doubleClicked(event))
     );
-    if (typeof ResizeObserver !== "undefined") {
-      const observer = new ResizeObserver(() => this.schedule());
-      observer.observe(this.tree);
-      this.disposers.add(() => observer.disconnect());
-    }
   }
 
   private changed(relist: boolean): void {
     this.stale ||= relist;
-    this.schedule();
-  }
-
-  /** Several changes in one task are drawn once. */
-  private schedule(): void {
-    if (this.scheduled) return;
-    this.scheduled = true;
-    queueMicrotask(() => {
-      this.scheduled = false;
-      if (!this.disposed) this.render();
-    });
+    this.list.schedule();
   }
 
   /** Looking up a path takes time in deep models, so the answer is kept for as long as the selection. */
@@ -156,10 +145,10 @@ export class TreeView {
     if (node !== undefined && node !== this.active) {
       if (!this.isVisible(node)) reveal(this.h, this.store, this.h.path(node));
       this.active = node;
-      this.render();
+      this.list.render();
       this.scrollTo(node);
     } else {
-      this.schedule();
+      this.list.schedule();
     }
   }
 
@@ -169,7 +158,7 @@ export class TreeView {
     return this.places.has(node) && this.h.isInside(node, this.store.get("focus"));
   }
 
-  private list(): void {
+  private relist(): void {
     const open = new Set(this.store.get("expanded"));
     const focus = this.store.get("focus");
     const around = new Set([...this.h.ancestors(focus), focus]);
@@ -197,59 +186,13 @@ export class TreeView {
 
   private scrollTo(node: number): void {
     const index = this.places.get(node);
-    const height = this.tree.clientHeight;
-    if (index === undefined || !height) return;
-    const top = index * ROW_HEIGHT;
-    const { scrollTop } = this.tree;
-    if (top < scrollTop) this.tree.scrollTop = Math.max(0, top - ROW_HEIGHT);
-    else if (top + ROW_HEIGHT > scrollTop + height) this.tree.scrollTop = top + 2 * ROW_HEIGHT - height;
-    else return;
-    this.render();
+    if (index === undefined) return;
+    this.list.show(index, 1, 0);
+    this.list.render();
   }
 
-  private render(): void {
-    const rows = this.rows;
-    const hadFocus = this.tree.contains(document.activeElement);
-    this.space.style.height = `${rows.length * ROW_HEIGHT}px`;
-    const wanted = this.window(rows.length);
-    const keep = new Set(wanted.map(index => rows[index].node));
-    for (const [node, { element }] of this.elements) {
-      if (keep.has(node)) continue;
-      element.remove();
-      this.elements.delete(node);
-    }
-    let next = this.space.firstElementChild;
-    for (const index of wanted) {
-      const { element } = this.draw(rows[index], index);
-      if (element === next) next = next.nextElementSibling;
-      else this.space.insertBefore(element, next);
-    }
-    const active = this.elements.get(this.active)?.element;
-    if (hadFocus && active && document.activeElement !== active) active.focus({ preventScroll: true });
-  }
-
-  /** Indices of the rows that have to be in the page; the active one always is, or focus would be lost. */
-  private window(count: number): number[] {
-    if (count <= ALL_ROWS) return Array.from({ length: count }, (_, index) => index);
-    const height = this.tree.clientHeight || ROW_HEIGHT * 20;
-    const first = Math.max(0, Math.floor(this.tree.scrollTop / ROW_HEIGHT) - OVERSCAN);
-    const end = Math.min(count, Math.ceil((this.tree.scrollTop + height) / ROW_HEIGHT) + OVERSCAN);
-    const indices = Array.from({ length: Math.max(0, end - first) }, (_, offset) => first + offset);
-    const active = this.activeIndex;
-    if (active < first) indices.unshift(active);
-    else if (active >= end) indices.push(active);
-    return indices;
-  }
-
-  private draw(row: TreeRow, index: number): RowElement {
-    let drawn = this.elements.get(row.node);
-    if (!drawn) {
-      drawn = { element: this.newRow(row), content: "" };
-      this.elements.set(row.node, drawn);
-    }
-    const { element } = drawn;
+  private draw(element: HTMLElement, row: TreeRow): void {
     const selected = this.selectedNode() === row.node;
-    element.style.top = `${index * ROW_HEIGHT}px`;
     element.style.setProperty("--mkg-indent", `${Math.min(row.level - 1, DEEPEST_INDENT) * INDENT}px`);
     element.tabIndex = row.node === this.active ? 0 : -1;
     setAttribute(element, "aria-level", row.level);
@@ -257,8 +200,7 @@ export class TreeView {
     setAttribute(element, "aria-setsize", row.siblings);
     setAttribute(element, "aria-expanded", row.open === null ? null : String(row.open));
     setAttribute(element, "aria-selected", String(selected));
-    this.fill(drawn, row);
-    return drawn;
+    this.fill(element, row);
   }
 
   private newRow({ node }: TreeRow): HTMLElement {
@@ -267,12 +209,11 @@ export class TreeView {
     element.setAttribute("role", "treeitem");
     element.setAttribute("data-mkg-path", path);
     element.title = [path, this.h.qualifiedName(node)].filter(Boolean).join("\n").slice(0, LONGEST_TITLE);
-    this.nodes.set(element, node);
     return element;
   }
 
   /** Redraw what is in the row, unless nothing of it changed. */
-  private fill(drawn: RowElement, row: TreeRow): void {
+  private fill(element: HTMLElement, row: TreeRow): void {
     const found = search(this.h, this.store.get("query"));
     const at = below(found.nodes, row.node);
     const matched = found.nodes[at] === row.node;
@@ -285,9 +226,8 @@ export class TreeView {
     const holds = !onAxis && hiddenMatches(this.h, row, members) > 0;
     const look = [color, status, onAxis, holds];
     const content = JSON.stringify([matched && found.needles, hidden, look, label, row.open === null]);
-    if (content === drawn.content) return;
-    drawn.content = content;
-    const { element } = drawn;
+    if (content === this.contents.get(element)) return;
+    this.contents.set(element, content);
     const inside = hidden ? `, ${hidden} matches inside` : "";
     setAttribute(element, "aria-label", label + inside + (onAxis ? ", on the chosen axis" : ""));
     setAttribute(element, "data-mkg-status", status ?? null);
@@ -322,8 +262,7 @@ export class TreeView {
   }
 
   private rowAt(event: MouseEvent): TreeRow | undefined {
-    const element = event.target instanceof Element ? event.target.closest("[role=treeitem]") : null;
-    const node = element ? this.nodes.get(element) : undefined;
+    const node = this.list.keyAt(event.target);
     void this.rows;
     const index = node === undefined ? undefined : this.places.get(node);
     return index === undefined ? undefined : this.rows[index];
