@@ -1,5 +1,6 @@
 // The axes: from values to places on a plain axis of moderate numbers, the ticks on it, and their texts.
 
+import { scaleLinear } from "d3-scale";
 import { exactNumber, shortNumber } from "../shared/format";
 
 /** A value axis: `plot` numbers are what the chart library sees, whatever the size of the values. */
@@ -68,6 +69,7 @@ function logAxis(least: number, greatest: number): ValueAxis {
   };
 }
 
+const MOST_TICKS = 500; // whatever is asked for
 const TIMES = [1, 2, 5];
 
 /** Powers of ten; between them 2 and 5 times as much, or evenly spaced values where even these are too far apart. */
@@ -93,22 +95,14 @@ export function logTicks(low: number, high: number, most: number): number[] {
         .map(Math.log10);
 }
 
-/** Multiples of 1, 2 or 5 times a power of ten, about `most` of them, never less than `finest` apart. */
-export function roundTicks(low: number, high: number, most: number, finest = 0): number[] {
-  const stride = roundStride((high - low) / Math.max(1, most), finest);
-  if (!Number.isFinite(stride) || stride <= 0) return [];
-  const ticks = [];
-  const first = Math.ceil(low / stride - 1e-9);
-  const last = Math.floor(high / stride + 1e-9);
-  // counted and multiplied: a running sum would gather rounding errors
-  for (let i = first; i <= last && ticks.length < 1000; i += 1) ticks.push(i * stride + 0);
-  return ticks;
-}
-
-function roundStride(least: number, finest: number): number {
-  const power = 10 ** Math.floor(Math.log10(least));
-  const stride = [1, 2, 5, 10].find(times => times * power >= least * (1 - 1e-9)) ?? 10;
-  return Math.max(stride * power, finest);
+/** Multiples of 1, 2 or 5 times a power of ten, no closer than `most` of them would be. */
+export function roundTicks(low: number, high: number, most: number): number[] {
+  const scale = scaleLinear([low, high], [0, 1]);
+  const count = Math.min(MOST_TICKS, most);
+  const ticks = scale.ticks(count);
+  // it takes the nearest stride, which may be finer than was asked for; half as many have the next one
+  const isFine = ticks[1] - ticks[0] < ((high - low) / count) * (1 - 1e-9);
+  return (isFine ? scale.ticks(count / 2) : ticks).map(tick => tick + 0); // no tick is −0
 }
 
 /** The ticks as text, all with the same digits, so that they can be compared at a glance. */
@@ -152,7 +146,7 @@ function minus(text: string): string {
 
 /** Ticks at whole steps. */
 export function stepTicks(low: number, high: number, most: number): number[] {
-  return roundTicks(low, high, most, 1);
+  return roundTicks(low, high, Math.min(most, high - low)).filter(Number.isInteger);
 }
 
 /** A value as people read it, with more digits than an axis has. */
