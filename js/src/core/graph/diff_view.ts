@@ -3,7 +3,7 @@
 import { button, Disposers, el, listen, nameSpan } from "../shared/dom";
 import { counted, shortColumn } from "../shared/format";
 import { STATUS_STYLE } from "../shared/theme";
-import { GraphView } from "./view";
+import { GraphView } from "./graph_view";
 import { Hierarchy } from "../shared/hierarchy";
 import type { Comparison, Status } from "../shared/payload";
 import { reveal } from "../shared/reveal";

@@ -14,8 +14,8 @@ import {
   type Size
 } from "./layout_types";
 import { Graph, layout as dagre } from "@dagrejs/dagre";
-import { columnLayout } from "./columns";
-import { flowLayout } from "./flow";
+import { columnLayout } from "./column_layout";
+import { flowLayout } from "./row_layout";
 
 type Direction = "LR" | "TB";
 

@@ -9,7 +9,7 @@ import {
   forceY,
   type SimulationNodeDatum
 } from "d3-force";
-import type { Item, Link } from "./items";
+import type { MapItem, MapLink } from "./items";
 
 export interface Circle extends SimulationNodeDatum {
   x: number;
@@ -31,7 +31,7 @@ export interface Home {
 }
 
 /** Circles of all items, in their order. `homes`: places of the groups while nothing is open. */
-export function layoutCircles(items: readonly Item[], homes: readonly Home[]): Circle[] {
+export function layoutCircles(items: readonly MapItem[], homes: readonly Home[]): Circle[] {
   const circles = items.map(item => ({ x: 0, y: 0, r: closedRadius(item) }));
   const inside = new Map<number, number[]>();
   items.forEach(({ parent }, place) => {
@@ -52,7 +52,7 @@ export function layoutCircles(items: readonly Item[], homes: readonly Home[]): C
   return circles;
 }
 
-function closedRadius({ kind, count, members, isGroup }: Item): number {
+function closedRadius({ kind, count, members, isGroup }: MapItem): number {
   if (kind === "community") return 20 + 2.2 * Math.sqrt(members.length);
   if (kind === "family") return 20 + 7 * Math.sqrt(count);
   if (kind === "model") return 16 + 0.8 * Math.sqrt(members.length);
@@ -67,7 +67,7 @@ const roomOf = ({ r }: Circle): number => Math.max(ROOM.least, r + ROOM.around);
 
 /** Members around the middle of their group, each as near as it can be; the group grows around them. */
 function pack(circles: Circle[], own: readonly number[], group: Circle): void {
-  const placed: Placed[] = [];
+  const placed: PackedCircle[] = [];
   let far = 0;
   for (const place of own) {
     const spot = freeSpot(placed, roomOf(circles[place]));
@@ -78,12 +78,12 @@ function pack(circles: Circle[], own: readonly number[], group: Circle): void {
   group.r = far + RIM + HEADER / 2;
 }
 
-interface Placed extends Circle {
+interface PackedCircle extends Circle {
   readonly step: number; // on the spiral
 }
 
 /** The first place on a spiral that no other circle reaches. */
-function freeSpot(placed: readonly Placed[], room: number): Placed {
+function freeSpot(placed: readonly PackedCircle[], room: number): PackedCircle {
   // where one that is no larger found no place, this one finds none
   const tried = placed.filter(({ r }) => r <= room).map(({ step }) => step + 1);
   for (let step = Math.max(0, ...tried); ; step += 1) {
@@ -99,7 +99,12 @@ function isClear(other: Circle, x: number, y: number, room: number): boolean {
 }
 
 /** From their homes open groups push the others outwards; what overlaps then moves apart. */
-function placeGroups(items: readonly Item[], circles: Circle[], own: readonly number[], homes: readonly Home[]): void {
+function placeGroups(
+  items: readonly MapItem[],
+  circles: Circle[],
+  own: readonly number[],
+  homes: readonly Home[]
+): void {
   const known = new Map(homes.map(home => [home.id, home]));
   for (const place of own) {
     const home = known.get(items[place].id);
@@ -135,7 +140,7 @@ function separate(circles: Circle[]): void {
 }
 
 /** Places of the groups while none is open: joined ones near each other, the same for the same graph. */
-export function homesOf(items: readonly Item[], links: readonly Link[]): Home[] {
+export function homesOf(items: readonly MapItem[], links: readonly MapLink[]): Home[] {
   const own = items.flatMap(({ depth }, place) => (depth === 0 ? [place] : []));
   const at = new Map(own.map((place, i) => [place, i]));
   // places to begin with, so that no force has to draw any

@@ -3,7 +3,7 @@
 import { hyperLine } from "../shared/hyper";
 import { exactNumber, shortBytes, shortNumber } from "../shared/format";
 import { toNumber, type Value } from "../shared/payload";
-import type { Knowledge, Kind } from "./data";
+import type { Knowledge, ThingKind } from "./data";
 import { day, percent } from "./panel_jobs";
 import { LEVELS } from "./payload";
 import type { Level } from "./payload";
@@ -185,7 +185,7 @@ export const keyOf =
       const key = `Model:${model ?? ""}`;
       return model !== null && data.find(key) ? key : null;
     }
-    const kinds: Record<Exclude<TableKind, "jobs">, Kind> = {
+    const kinds: Record<Exclude<TableKind, "jobs">, ThingKind> = {
       modules: "module",
       models: "model",
       communities: "community",

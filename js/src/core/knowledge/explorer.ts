@@ -22,10 +22,10 @@ import { around, openAlone, toggle } from "./reveal";
 import { ExplorerPanel } from "./side_panel";
 import type { ExplorerStore } from "./state";
 import { ExplorerStatus } from "./status";
-import { TableView, type View } from "./table_view";
+import { TableView, type ExplorerView } from "./table_view";
 import { ExplorerToolbar } from "./toolbar";
 import { KnowledgeTree } from "./tree";
-import type { Item, Picture } from "./items";
+import type { MapItem, MapPicture } from "./items";
 
 export interface KnowledgeExplorer {
   dispose(): void;
@@ -70,7 +70,7 @@ class Explorer implements KnowledgeExplorer {
   private readonly results: Results;
   private readonly legend: ExplorerLegend;
   private readonly status: ExplorerStatus;
-  private view?: View;
+  private view?: ExplorerView;
 
   constructor(
     private readonly host: HTMLElement,
@@ -171,7 +171,7 @@ class Explorer implements KnowledgeExplorer {
     this.left.hidden = this.store.get("view") !== "graph";
   }
 
-  private drawn(picture: Picture): void {
+  private drawn(picture: MapPicture): void {
     const { dark } = readTheme(this.host);
     this.tree.draw(picture, dark);
     this.host.dataset.mkgDrawn = String(picture.items.length);
@@ -212,12 +212,12 @@ class Explorer implements KnowledgeExplorer {
   }
 
   /** What is left out of a group can be found by a search in it. */
-  private narrow(item: Item): void {
+  private narrow(item: MapItem): void {
     const parts = [el("span", "", `${item.title} ${item.detail} are not drawn.`), this.narrowButton(item)];
     this.showOffer(parts);
   }
 
-  private narrowButton(item: Item): HTMLElement {
+  private narrowButton(item: MapItem): HTMLElement {
     const search = button("mkg-button", "Narrow by a search");
     search.addEventListener("click", () => {
       const term = this.termOf(item);
@@ -231,7 +231,7 @@ class Explorer implements KnowledgeExplorer {
   }
 
   /** The search that finds all of the group that an item is or lies in. */
-  private termOf(item: Item): string {
+  private termOf(item: MapItem): string {
     const items = this.map?.picture.items ?? [];
     const path = [...around(item.id), item.id].reverse();
     for (const id of path) {
@@ -291,7 +291,7 @@ class Explorer implements KnowledgeExplorer {
     return true;
   }
 
-  private selectedItem(): Item | undefined {
+  private selectedItem(): MapItem | undefined {
     const [key, id] = [this.store.get("selected"), this.store.get("item")];
     const items = this.map?.picture.items ?? [];
     const shown = items.filter(({ thing }) => thing && this.data.key(thing) === key);

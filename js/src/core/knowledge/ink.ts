@@ -5,7 +5,7 @@ import { shortNumber } from "../shared/format";
 import { familyColor, mix } from "../shared/theme";
 import { lineColor } from "../metrics/palette";
 import type { Knowledge } from "./data";
-import type { Item } from "./items";
+import type { MapItem } from "./items";
 import type { ColorBy, ExplorerStore } from "./state";
 
 export interface LegendEntry {
@@ -24,7 +24,7 @@ export interface Inks {
   readonly title: string;
   readonly entries: readonly LegendEntry[];
   readonly ramp: Ramp | null;
-  of(item: Item): string;
+  of(item: MapItem): string;
 }
 
 const NAMED = 7; // communities with a color of their own; an eighth color is the rest's

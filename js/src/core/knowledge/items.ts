@@ -1,10 +1,10 @@
 // What the map of a graph shows: circles, and what joins them.
 
-import type { Kind, Thing } from "./data";
+import type { ThingKind, Thing } from "./data";
 
-export interface Item {
+export interface MapItem {
   readonly id: string; // ids of what it lies in, then its own
-  readonly kind: Kind | "more";
+  readonly kind: ThingKind | "more";
   readonly thing: Thing | null; // null: what is left out
   readonly parent: number; // place in the picture; -1: none
   readonly depth: number;
@@ -17,14 +17,14 @@ export interface Item {
   readonly isHit: boolean; // or something in it is
 }
 
-export interface Picture {
-  readonly items: readonly Item[];
-  readonly links: readonly Link[];
+export interface MapPicture {
+  readonly items: readonly MapItem[];
+  readonly links: readonly MapLink[];
   readonly isSearched: boolean;
   readonly isCut: boolean; // an open group is drawn closed, as it would be too much
 }
 
-export interface Link {
+export interface MapLink {
   readonly from: number; // places in the picture
   readonly to: number;
   readonly weight: number; // 0 … 1

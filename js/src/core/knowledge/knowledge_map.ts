@@ -7,7 +7,7 @@ import { Stage, type StageElement, type StagePicture } from "../shared/stage";
 import { readTheme, type Theme, watchTheme } from "../shared/theme";
 import { Tip } from "../shared/tip";
 import { onPreferences } from "../shared/preferences";
-import type { Item, Picture } from "./items";
+import type { MapItem, MapPicture } from "./items";
 import type { Knowledge } from "./data";
 import { type Inks, inksOf } from "./ink";
 import { type Circle, homesOf, layoutCircles, type Home } from "./circle_layout";
@@ -20,8 +20,8 @@ import { tipOf } from "./words";
 
 export interface MapEvents {
   open(id: string): void;
-  narrow(item: Item): void;
-  drawn(picture: Picture): void;
+  narrow(item: MapItem): void;
+  drawn(picture: MapPicture): void;
 }
 
 const NAME = 34; // room for a name beside the outermost circles
@@ -37,7 +37,7 @@ export class KnowledgeMap {
   private readonly hovering = new Debounced(() => this.showTip(), HOVER);
   private theme: Theme;
   private inks: Inks;
-  private shown: Picture;
+  private shown: MapPicture;
   private circles: readonly Circle[] = [];
   private painted: Painted = { items: [], links: [], related: [] };
   private hovered: string | null = null;
@@ -70,7 +70,7 @@ export class KnowledgeMap {
     return this.stage.host;
   }
 
-  get picture(): Picture {
+  get picture(): MapPicture {
     return this.shown;
   }
 
@@ -80,12 +80,12 @@ export class KnowledgeMap {
   }
 
   /** The nearest circle in a direction, in the same group as the selected one; the first one when none is selected. */
-  neighbour(dx: number, dy: number): Item | undefined {
+  neighbour(dx: number, dy: number): MapItem | undefined {
     const { items } = this.shown;
     const selected = itemOf(this.data, items, this.store.get("selected"), this.store.get("item"));
     if (!selected) return items.find(({ thing }) => thing !== null);
     const from = this.circles[items.indexOf(selected)];
-    let best: { item?: Item; distance: number } = { distance: Infinity };
+    let best: { item?: MapItem; distance: number } = { distance: Infinity };
     items.forEach((item, place) => {
       if (!item.thing || item === selected || item.parent !== selected.parent) return;
       const [x, y] = [this.circles[place].x - from.x, this.circles[place].y - from.y];
@@ -233,7 +233,7 @@ export class KnowledgeMap {
 
   /** The circle that lies on top there: the innermost one. */
   private hit([x, y]: Point): string | null {
-    let best: Item | undefined;
+    let best: MapItem | undefined;
     this.shown.items.forEach((item, place) => {
       const circle = this.circles[place];
       if (circle && item.depth >= (best?.depth ?? 0) && Math.hypot(x - circle.x, y - circle.y) <= circle.r) best = item;
@@ -263,7 +263,7 @@ export class KnowledgeMap {
     return this.circles.map(boxOf);
   }
 
-  private item(id: string): Item | undefined {
+  private item(id: string): MapItem | undefined {
     return this.shown.items.find(item => item.id === id);
   }
 

@@ -6,10 +6,10 @@ import { shortNumber } from "../shared/format";
 import type { Viewport } from "../shared/viewport";
 import { mix, readable, type Theme } from "../shared/theme";
 import type { Circle } from "./circle_layout";
-import type { Link, Item } from "./items";
+import type { MapLink, MapItem } from "./items";
 
 export interface PaintedItem {
-  readonly item: Item;
+  readonly item: MapItem;
   readonly circle: Circle;
   readonly fill: string;
   readonly isSelected: boolean;
@@ -18,8 +18,8 @@ export interface PaintedItem {
 
 export interface Painted {
   readonly items: readonly PaintedItem[];
-  readonly links: readonly Link[];
-  readonly related: readonly Link[]; // of the selection
+  readonly links: readonly MapLink[];
+  readonly related: readonly MapLink[]; // of the selection
 }
 
 const NAME = 12; // CSS pixels, at every zoom
@@ -68,7 +68,7 @@ export class CirclePainter {
   }
 
   private link(
-    { from, to, weight, kind }: Link,
+    { from, to, weight, kind }: MapLink,
     items: readonly PaintedItem[],
     placed: readonly Circle[],
     zoom: number,
@@ -157,7 +157,7 @@ export class CirclePainter {
   }
 
   /** Models and families are rounded squares, all else are circles. */
-  private outline({ kind }: Item, { x, y, r }: Circle, wider: number): void {
+  private outline({ kind }: MapItem, { x, y, r }: Circle, wider: number): void {
     const { context } = this;
     const size = r + wider;
     context.beginPath();

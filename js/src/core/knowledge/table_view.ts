@@ -17,7 +17,7 @@ import { search } from "./search";
 import type { ExplorerStore, Sorting } from "./state";
 import { type Column, SortedTable } from "./table";
 
-export interface View {
+export interface ExplorerView {
   dispose(): void;
 }
 
@@ -43,7 +43,7 @@ const LEVEL_WORDS: Readonly<Record<string, string>> = {
   op: "operations"
 };
 
-export class TableView implements View {
+export class TableView implements ExplorerView {
   private readonly disposers = new Disposers();
   private readonly controls = el("div", "mkg-kg-controls");
   private readonly note = el("span", "mkg-kg-note");

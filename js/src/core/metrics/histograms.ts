@@ -18,7 +18,7 @@ import {
   sampleNote,
   valueAt
 } from "./histogram_paint";
-import { stepText, valueText } from "./scale";
+import { stepText, valueText } from "./value_axis";
 import type { PanelStore } from "./state";
 import { type ChartTheme } from "./chart_theme";
 import { Tip } from "../shared/tip";

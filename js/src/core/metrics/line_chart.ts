@@ -15,7 +15,7 @@ import {
 } from "./chart_picture";
 import { tracePath } from "./line_path";
 import { strokeOf } from "./stroke";
-import { stepText, stepTicks, tickTexts, valueText } from "./scale";
+import { stepText, stepTicks, tickTexts, valueText } from "./value_axis";
 import type { Span } from "./state";
 import { type ChartTheme, sameTheme } from "./chart_theme";
 import { Tip } from "../shared/tip";

@@ -7,7 +7,7 @@ import { SidePanel } from "./side_panel";
 import type { GraphState, Store } from "../shared/store";
 import { Toolbar } from "../graph/toolbar";
 import { TraceNotice } from "../graph/trace_notice";
-import { TreeView } from "../tree/view";
+import { TreeView } from "../tree/tree_view";
 
 let host: HTMLElement;
 let mounted: { dispose(): void } | undefined;

@@ -55,7 +55,6 @@ export class Stage {
   readonly host: StageElement = el("div", "mkg-graph-canvas"); // has the keyboard
   readonly camera: Camera;
   readonly minimap: Minimap;
-  readonly isDrawn: boolean; // false in a page without canvases
   private readonly disposers = new Disposers();
   private readonly canvas = el("canvas", "mkg-graph-picture");
   private readonly context: CanvasRenderingContext2D | null;
@@ -81,7 +80,6 @@ export class Stage {
     const corner = el("div");
     wrap.append(this.host, corner);
     this.context = contextOf(this.canvas);
-    this.isDrawn = this.context !== null;
     this.camera = new Camera(options, () => this.moved());
     this.minimap = new Minimap(corner, this.camera);
     this.wheel = new WheelGuard(wrap);
@@ -136,8 +134,9 @@ export class Stage {
     this.afterwards.splice(0).forEach(act => act());
   }
 
-  /** Once, when the next picture has been drawn; also where there is nothing to draw on. */
+  /** Once, when the next picture has been drawn; at once where there is nothing to draw on. */
   afterDrawing(act: () => void): void {
+    if (!this.context) return act();
     this.afterwards.push(act);
     this.schedule();
   }

@@ -9,7 +9,7 @@ import { reveal, toggle } from "../shared/reveal";
 import { highlight, search } from "../shared/search";
 import type { Store } from "../shared/store";
 import { VirtualList } from "../shared/virtual_list";
-import { TreeKeys } from "./keys";
+import { TreeKeys } from "./tree_keys";
 import { accessibleName, below, hiddenMatches, TreeRow, treeRows } from "./rows";
 
 export const ROW_HEIGHT = 24;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { logTicks, roundTicks, stepTicks, tickTexts, valueAxis, valueText } from "./scale";
+import { logTicks, roundTicks, stepTicks, tickTexts, valueAxis, valueText } from "./value_axis";
 
 describe("valueAxis", () => {
   it.each([

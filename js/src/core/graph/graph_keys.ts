@@ -1,7 +1,7 @@
 // Keys of the whole widget ("f", Esc) and of the canvas (Enter, arrows).
 
 import { isField } from "../shared/dom";
-import type { GraphView } from "./view";
+import type { GraphView } from "./graph_view";
 import type { Hierarchy } from "../shared/hierarchy";
 import { drawnRows } from "../shared/reveal";
 import type { Store } from "../shared/store";

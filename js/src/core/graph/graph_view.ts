@@ -5,7 +5,7 @@ import { Disposers, listen } from "../shared/dom";
 import type { Scene as PlainScene } from "../export/scene";
 import { GraphDecor } from "./decor";
 import { Painter } from "./paint";
-import { exportPng } from "./png";
+import { exportPng } from "./paint_png";
 import { readTheme, type Theme, watchTheme } from "../shared/theme";
 import { doubleTapped, type TapActions, tapped } from "./taps";
 import type { Hierarchy } from "../shared/hierarchy";

@@ -13,7 +13,7 @@ import {
 } from "../../testing/sample";
 import type { Hierarchy } from "../shared/hierarchy";
 import type { Store } from "../shared/store";
-import { ROW_HEIGHT, TreeView } from "./view";
+import { ROW_HEIGHT, TreeView } from "./tree_view";
 
 let host: HTMLElement;
 let view: TreeView | undefined;

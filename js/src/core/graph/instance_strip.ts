@@ -11,7 +11,7 @@ import { below } from "../tree/rows";
 export const PAGE = 200;
 const GAP = 3; // px between the lines of instances
 
-export class Strip {
+export class InstanceStrip {
   private readonly disposers = new Disposers();
   private fold: Fold | undefined;
   private current = 0; // the member that the selection is, or lies in
