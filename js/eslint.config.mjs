@@ -9,7 +9,9 @@ export default tseslint.config(
     rules: {
       // the compiler tells of names that nobody defines, and knows Node's and the browser's
       "no-undef": "off",
-      eqeqeq: "error"
+      eqeqeq: ["error", "always", { null: "ignore" }],
+      // a parameter that a base class or an interface passes and nobody here reads
+      "@typescript-eslint/no-unused-vars": ["error", { argsIgnorePattern: "^_" }]
     }
   }
 );

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.figures import collected, p95
-from browser.graph import CY, READY, ROOT, SETUP, SHOW, GraphPage
+from browser.graph import ITEMS, READY, ROOT, SETUP, SHOW, STAGE, GraphPage
 from browser.page import NotebookPage
 
 # name → (unit, goal, whether less is better)
@@ -37,11 +37,11 @@ START = """([condition, fromMouse]) => {
 }"""
 
 PAN = f"""async () => {{
-  const cy = {CY}, seconds = 2, gaps = [];
+  const {{ camera }} = {STAGE}, seconds = 2, gaps = [];
   const begin = performance.now();
   let last = begin;
   while (last - begin < seconds * 1000) {{
-    cy.panBy({{ x: 3 * Math.sin(last / 200), y: 2 * Math.cos(last / 300) }});
+    camera.panBy(3 * Math.sin(last / 200), 2 * Math.cos(last / 300));
     await new Promise(resolve => requestAnimationFrame(resolve));
     gaps.push(performance.now() - last);
     last = performance.now();
@@ -101,7 +101,7 @@ def test_expand(notebook: NotebookPage, figures: dict[str, float]) -> None:
     for name in ("layer1", "layer2", "layer3", "layer4") * 6:
         notebook.execute("graph.expanded = []")
         graph.wait_for_node(f"{name}.0", there=False)
-        condition = f"() => {CY}.getElementById('{name}.0').length > 0"
+        condition = f"() => {ITEMS}.some(item => item.id === '{name}.0')"
         values.append(measured(graph, condition, graph.point(name), clicks=2))
     figures["expand, p95"] = p95(values)
 
@@ -112,7 +112,7 @@ def test_expand_all(notebook: NotebookPage, figures: dict[str, float]) -> None:
     graph.wait_for_node("layer1.0", there=False)
     notebook.execute("containers = [n for n, m in model.named_modules() if n and next(m.children(), None) is not None]")
     graph.evaluate(f"() => {{ void {KERNEL}.requestExecute({{ code: 'graph.expanded = containers' }}); }}")
-    condition = f"() => {CY}.getElementById('layer4.0.conv1').length > 0 && {CY}.nodes().length > 60"
+    condition = f"() => {ITEMS}.some(item => item.id === 'layer4.0.conv1') && {ITEMS}.length > 60"
     figures["expand all, resnet152"] = measured(graph, condition)
     notebook.screenshot("expanded")
 
@@ -122,7 +122,7 @@ def test_pan(notebook: NotebookPage, figures: dict[str, float]) -> None:
     graph.wait_for_node("4.31")
     assert len(graph.nodes()) >= 150
     notebook.pause(500)
-    graph.evaluate(f"() => {{ {CY}.fit(); }}")
+    graph.find(".mkg-fit").first.click()
     figures["panning 150 nodes"] = graph.evaluate(PAN)
 
 

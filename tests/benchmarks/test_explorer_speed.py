@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.figures import collected, p95
-from browser.knowledge import CY, MOST_CIRCLES, READY, ROOT, ExplorerPage
+from browser.knowledge import MOST_CIRCLES, READY, ROOT, STAGE, ExplorerPage
 from browser.page import NotebookPage
 from browser.test_knowledge_explorer import ZOO, zoo
 
@@ -53,10 +53,10 @@ STEPS = """async ([root, steps]) => {
 }"""
 
 PAN = f"""async () => {{
-  const cy = {CY}, begin = performance.now();
+  const {{ camera }} = {STAGE}, begin = performance.now();
   let frames = 0;
   while (performance.now() - begin < 2000) {{
-    cy.panBy({{ x: 3 * Math.sin(frames / 12), y: 2 }});
+    camera.panBy(3 * Math.sin(frames / 12), 2);
     await new Promise(resolve => requestAnimationFrame(resolve));
     frames += 1;
   }}

@@ -13,8 +13,10 @@ ROOT = ".mkg-model-graph"
 READY = f"() => document.querySelector('{ROOT}[data-mkg-ready=\"true\"]') !== null"
 
 
-# the cytoscape instance of the first graph in the page, as `cy`
-CY = f"document.querySelector('{ROOT} .mkg-graph-canvas')?._cyreg?.cy"
+# the stage of the first graph in the page, and what it shows
+STAGE = f"document.querySelector('{ROOT} .mkg-graph-canvas')?.mkgStage"
+ITEMS = f"{STAGE}.picture.items"
+LINES = f"{STAGE}.picture.lines"
 
 SETUP = """
 import torchvision
@@ -27,16 +29,19 @@ SHOW = "graph = mk.ModelGraph(model)\ndisplay(graph)"
 # where to point at a module: the middle of a card, or the header of a frame, whose middle its children cover;
 # what lies outside of the canvas or under the minimap is first brought to the middle, as a user would pan
 POINT = f"""path => {{
-  const cy = {CY};
-  const node = cy.getElementById(path);
-  if (node.length !== 1) {{ throw new Error('not on the canvas: ' + path); }}
+  const {{ camera, host, picture }} = {STAGE};
+  const found = picture.items.filter(item => item.id === path);
+  if (found.length !== 1) {{ throw new Error('not on the canvas: ' + path); }}
+  const [{{ box: [left, top, width, height], isOpen }}] = found;
   const point = () => {{
-    const canvas = cy.container().getBoundingClientRect();
-    const box = node.renderedBoundingBox({{ includeLabels: false, includeOverlays: false }});
-    const y = node.isParent() ? box.y1 + Math.min(10, (box.y2 - box.y1) / 20 + 2) : (box.y1 + box.y2) / 2;
-    return [canvas.left + (box.x1 + box.x2) / 2, canvas.top + y];
+    const canvas = host.getBoundingClientRect();
+    const {{ x, y, zoom }} = camera.look;
+    const down = isOpen ? Math.min(10, height * zoom / 20 + 2) : height * zoom / 2;
+    return [canvas.left + x + (left + width / 2) * zoom, canvas.top + y + top * zoom + down];
   }};
-  if (!cy.container().contains(document.elementFromPoint(...point()))) {{ cy.center(node); }}
+  if (!host.contains(document.elementFromPoint(...point()))) {{
+    camera.centre([left + width / 2, top + height / 2]);
+  }}
   return point();
 }}"""
 
@@ -66,12 +71,12 @@ class GraphPage:
 
     def nodes(self) -> list[str]:
         """Paths of the modules that the canvas shows."""
-        ids = self.page.evaluate(f"() => {CY}.nodes().map(node => node.id())")
+        ids = self.page.evaluate(f"() => {ITEMS}.map(item => item.id)")
         return [name for name in ids if not name.startswith("\0")]
 
     def wait_for_node(self, path: str, there: bool = True) -> None:
-        comparison = "> 0" if there else "=== 0"
-        self.notebook.wait_for(f"path => {CY}?.getElementById(path).length {comparison}", path, timeout=10_000)
+        is_there = f"{STAGE}?.picture.items.some(item => item.id === path)"
+        self.notebook.wait_for(f"path => {is_there} === {str(there).lower()}", path, timeout=10_000)
 
     def point(self, path: str) -> tuple[float, float]:
         """Where the module is drawn, in page coordinates; scrolled into view, and the page at rest."""
@@ -108,7 +113,7 @@ class GraphPage:
 
     def wait_for_selected_node(self, path: str) -> None:
         """Wait until the canvas marks this module, and no other, as selected."""
-        selected = f"{CY}.nodes(':selected').map(node => node.id()).join('|')"
+        selected = f"{ITEMS}.filter(item => item.isSelected).map(item => item.id).join('|')"
         self.notebook.wait_for(f"path => {selected} === path", path, timeout=5_000)
 
     def evaluate(self, script: str, argument: Any = None) -> Any:

@@ -13,7 +13,8 @@ ROOT = ".mkg-knowledge-explorer"
 READY = f"() => document.querySelector('{ROOT}[data-mkg-ready=\"true\"]') !== null"
 MOST_CIRCLES = 500
 
-CY = f"document.querySelector('{ROOT} .mkg-graph-canvas')?._cyreg?.cy"
+STAGE = f"document.querySelector('{ROOT} .mkg-graph-canvas')?.mkgStage"
+ITEMS = f"{STAGE}.picture.items"
 
 # five models that share blocks, and three jobs
 SETUP = """
@@ -53,12 +54,13 @@ SHOW = "explorer = mk.KnowledgeExplorer(kg)\ndisplay(explorer)"
 
 # a circle is hit in the middle, an open group under its rim, where no member is
 POINT = f"""id => {{
-  const cy = {CY};
-  const node = cy.getElementById(id);
-  if (node.length !== 1) {{ throw new Error('not on the canvas: ' + id); }}
-  const canvas = cy.container().getBoundingClientRect();
-  const {{ x, y }} = node.renderedPosition();
-  return [canvas.left + x, canvas.top + y];
+  const {{ camera, host, picture }} = {STAGE};
+  const found = picture.items.filter(item => item.id === id);
+  if (found.length !== 1) {{ throw new Error('not on the canvas: ' + id); }}
+  const [left, top, width, height] = found[0].box;
+  const canvas = host.getBoundingClientRect();
+  const {{ x, y, zoom }} = camera.look;
+  return [canvas.left + x + (left + width / 2) * zoom, canvas.top + y + (top + height / 2) * zoom];
 }}"""
 
 
@@ -86,7 +88,7 @@ class ExplorerPage:
 
     def items(self) -> list[str]:
         """The circles on the canvas."""
-        return self.page.evaluate(f"() => {CY}.nodes().map(node => node.id())")
+        return self.page.evaluate(f"() => {ITEMS}.map(item => item.id)")
 
     def item_of(self, key: str) -> str:
         """The first circle of what has this key, such as "Family:Net" or a fingerprint."""
@@ -94,7 +96,9 @@ class ExplorerPage:
         return row.get_attribute("data-mkg-item") or ""
 
     def wait_for_item(self, item: str) -> None:
-        self.notebook.wait_for(f"id => {CY}?.getElementById(id).length === 1", item, timeout=10_000)
+        self.notebook.wait_for(
+            f"id => {STAGE}?.picture.items.filter(item => item.id === id).length === 1", item, timeout=10_000
+        )
 
     def point(self, item: str) -> tuple[float, float]:
         """Where a circle is, in page coordinates; scrolled into view, and the page at rest."""

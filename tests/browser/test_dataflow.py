@@ -1,7 +1,7 @@
 """ModelGraph with inputs in JupyterLab: data flow, operators and axes, from the page to Python and back."""
 
 from browser.fixtures import in_shared_page
-from browser.graph import CY, ROOT, GraphPage
+from browser.graph import ITEMS, LINES, ROOT, GraphPage
 from browser.page import NotebookPage
 
 FRAMES = 60
@@ -33,8 +33,8 @@ class Stopping(nn.Module):
         return self.third(self.second(self.first(x)))
 """
 
-EDGES = f"""() => {CY}.edges().map(edge => [edge.source().id(), edge.target().id(), edge.data('label')].join(' '))"""
-ON_AXIS = f"""() => {CY}.nodes('[?onAxis]').map(node => node.id()).sort()"""
+EDGES = f"""() => {LINES}.map(line => [line.source, line.target, line.label].join(' '))"""
+ON_AXIS = f"""() => {ITEMS}.filter(item => item.onAxis).map(item => item.id).sort()"""
 ROWS_ON_AXIS = f"""() => Array.from(document.querySelectorAll('{ROOT} .mkg-is-on-axis'), row => row.dataset.mkgPath)"""
 
 
@@ -105,7 +105,7 @@ def test_operators_are_nodes_inside_their_modules(notebook: NotebookPage) -> Non
     notebook.execute("graph.expanded = []")
     choose_view(graph, "operators")
     graph.wait_for_node("layer1")
-    titles = f"() => {CY}.nodes().map(node => node.data('label'))"
+    titles = f"() => {ITEMS}.map(item => item.title)"
     assert {"convolution", "native_batch_norm", "view", "addmm"} <= set(graph.evaluate(titles))
     assert "add_" not in graph.evaluate(titles)
 
@@ -115,7 +115,7 @@ def test_operators_are_nodes_inside_their_modules(notebook: NotebookPage) -> Non
     graph.wait_for_node("layer1.0.conv1")
     notebook.wait_for_value("graph.expanded", ["layer1", "layer1.0"])
     graph.find(".mkg-fit").first.click()
-    add = graph.evaluate(f"() => {CY}.nodes('[label = \"add_\"]').map(node => [node.id(), node.parent().id()])")
+    add = graph.evaluate(f"() => {ITEMS}.filter(item => item.title === 'add_').map(item => [item.id, item.parent])")
     assert [parent for _, parent in add] == ["layer1.0"]
     notebook.screenshot("resnet18-operators")
     graph.click(add[0][0])

@@ -3,7 +3,7 @@
 import json
 
 from browser.fixtures import in_shared_page
-from browser.graph import CY, GraphPage
+from browser.graph import ITEMS, GraphPage
 from browser.graph import ROOT as GRAPH
 from browser.hostile import PAYLOADS, assert_harmless
 from browser.metrics import DISCONNECTED, FLOOD, KERNEL, READY, ROOT, MetricsPage, assert_final_state
@@ -53,7 +53,7 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 THREADS = "[thread.name for thread in __import__('threading').enumerate()].count('modulekg-metrics')"
 COMMS = "len(__import__('comm').get_comm_manager().comms)"
 LINEARS = ["0", "2", "4", "6", "8"]
-OUTPUT = f"Object.fromEntries({CY}.nodes().map(node => [node.id(), node.style('background-color')]))"
+OUTPUT = f"Object.fromEntries({ITEMS}.map(item => [item.id, item.fill]))"
 
 
 @in_shared_page

@@ -3,7 +3,7 @@
 import json
 
 from browser.fixtures import in_shared_page
-from browser.graph import CY, ROOT, GraphPage
+from browser.graph import ITEMS, LINES, ROOT, GraphPage
 from browser.page import NotebookPage
 
 FRAMES = 60
@@ -22,7 +22,7 @@ def test_resnet152_is_painted_folded_and_cheaply(notebook: NotebookPage) -> None
     nodes = graph.nodes()
     assert {"conv1", "layer3", "fc"} <= set(nodes)
     assert len(nodes) <= 25
-    assert graph.evaluate(f"() => {CY}.edges().length") >= 10  # from input to output
+    assert graph.evaluate(f"() => {LINES}.length") >= 10  # from input to output
     pixels = "canvas => canvas.width * canvas.height > 0 && canvas.toDataURL().length > 2000"
     assert any(graph.find(".mkg-graph-canvas canvas").evaluate_all(f"all => all.map({pixels})"))
 
@@ -88,7 +88,7 @@ def test_a_double_click_expands_in_place(notebook: NotebookPage) -> None:
     notebook.traffic.clear()
     graph.double_click("layer2")
     graph.wait_for_node("layer2.0")
-    assert graph.evaluate(f"() => {CY}.getElementById('layer2.0').parent().id()") == "layer2"
+    assert graph.evaluate(f"() => {ITEMS}.find(item => item.id === 'layer2.0').parent") == "layer2"
     notebook.wait_for_value("'layer2' in graph.expanded", True)
     assert len(notebook.traffic.sent("comm_msg")) <= 3
 
@@ -156,7 +156,7 @@ def test_a_click_on_an_instance_selects_exactly_it(notebook: NotebookPage) -> No
 @in_shared_page
 def test_color_and_view(notebook: NotebookPage) -> None:
     graph = GraphPage.show(notebook, "resnet18")
-    colors = f"() => {CY}.nodes().map(node => node.style('background-color')).join()"
+    colors = f"() => {ITEMS}.map(item => item.fill).join()"
     plain = graph.evaluate(colors)
     graph.find(".mkg-color-by select").select_option("params")
     notebook.wait_for_value("graph.color_by", "params")

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser
 
 from browser import graph as graphs
 from browser import metrics
-from browser.graph import CY, GraphPage
+from browser.graph import ITEMS, GraphPage
 from browser.lab import JupyterServer, code_notebook
 from browser.metrics import MetricsPage
 from browser.page import WatchedPage
@@ -149,7 +149,7 @@ def test_values_come_while_the_model_trains(host: HostPage) -> None:
 
 def test_a_click_on_the_graph_is_a_python_value(host: HostPage) -> None:
     graph = GraphPage(host)  # type: ignore[arg-type]
-    assert host.page.evaluate(f"() => {CY}.nodes().length") >= 5
+    assert host.page.evaluate(f"() => {ITEMS}.length") >= 5
     graph.click("2")
     graph.wait_for_selected_node("2")
     host.wait_for_state(selected="2")

@@ -44,8 +44,8 @@ def wait_for_dropped(page: SavedPage, text: str) -> None:
 
 def shares(page: SavedPage) -> dict[str, float]:
     """The share of each module that goes, as the graph has been told."""
-    nodes = f"document.querySelector('{GRAPH} .mkg-graph-canvas')._cyreg.cy.nodes()"
-    return page.page.evaluate(f"() => Object.fromEntries({nodes}.map(n => [n.id(), n.style('background-color')]))")
+    items = f"document.querySelector('{GRAPH} .mkg-graph-canvas').mkgStage.picture.items"
+    return page.page.evaluate(f"() => Object.fromEntries({items}.map(item => [item.id, item.fill]))")
 
 
 def test_masks_are_tried_out_in_the_page(browser: Browser, tmp_path: Path, model: nn.Module, x: torch.Tensor) -> None:
@@ -126,8 +126,8 @@ def test_a_workbench_is_linked_in_the_page(browser: Browser, tmp_path: Path, mod
         wait_for_dropped(page, "44 indices of 2 axes go")
         page.wait_for(
             f"""before => {{
-          const nodes = document.querySelector('{GRAPH} .mkg-graph-canvas')._cyreg.cy.nodes();
-          return nodes.some(node => node.style('background-color') !== before[node.id()]);
+          const {{ items }} = document.querySelector('{GRAPH} .mkg-graph-canvas').mkgStage.picture;
+          return items.some(item => item.fill !== before[item.id]);
         }}""",
             before,
         )

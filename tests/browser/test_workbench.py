@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from browser.fixtures import in_shared_page
-from browser.graph import CY, GraphPage
+from browser.graph import ITEMS, GraphPage
 from browser.graph import READY as GRAPH_READY
 from browser.graph import ROOT as GRAPH
 from browser.knowledge import READY as EXPLORER_READY
@@ -25,7 +25,7 @@ with monitor:
 SHOW = "bench = mk.Workbench(model, x, monitor=monitor)\ngraph, editor = bench.graph, bench.editor\nbench"
 ALL_READY = f"""() => [{GRAPH!r}, {ROOT!r}, {PANEL!r}].every(
   root => document.querySelector('{BENCH} ' + root + '[data-mkg-ready]') !== null)"""
-COLOR = f"path => {CY}.getElementById(path).style('background-color')"
+COLOR = f"path => {ITEMS}.find(item => item.id === path).fill"
 LIT = f"""() => Array.from(document.querySelectorAll('{GRAPH} .mkg-active-axis [data-mkg-target] bdi'),
   name => name.textContent)"""
 

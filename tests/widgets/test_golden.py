@@ -1,4 +1,4 @@
-"""The golden payloads: what Python writes today is what the TypeScript tests read (core/shared/golden.test.ts)."""
+"""The golden payloads: what Python writes today is what the TypeScript tests read (core/graph/golden.test.ts)."""
 
 import json
 from collections.abc import Callable

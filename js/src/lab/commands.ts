@@ -93,7 +93,7 @@ async function showModel(
   tools: CommandTools,
   kind: TabKind,
   args: ReadonlyPartialJSONObject
-): Promise<ObjectTab | void> {
+): Promise<ObjectTab | undefined> {
   const { hosts, trans } = tools;
   const host = hosts.current;
   if (!host) {
@@ -113,12 +113,11 @@ async function showModel(
 }
 
 /** An object that the panel lists. */
-async function showNamed(tools: CommandTools, args: ReadonlyPartialJSONObject): Promise<ObjectTab | void> {
+async function showNamed(tools: CommandTools, args: ReadonlyPartialJSONObject): Promise<ObjectTab | undefined> {
   const host = tools.hosts.current;
   const { name, kind } = args;
-  if (host && isPlainName(name) && isTabKind(kind)) {
-    return show(tools, host, kind, name, args.beside === true);
-  }
+  const isNamed = host && isPlainName(name) && isTabKind(kind);
+  return isNamed ? show(tools, host, kind, name, args.beside === true) : undefined;
 }
 
 async function show(
@@ -127,10 +126,9 @@ async function show(
   kind: TabKind,
   name: string,
   isBeside: boolean
-): Promise<ObjectTab | void> {
+): Promise<ObjectTab | undefined> {
   const { path } = host.sessionContext;
   const inputs = kind === "masks" ? await known.ask(path, name) : undefined;
-  if (inputs !== null) {
-    return tabs.open({ kind, name, path, inputs, beside: isBeside ? host.widget.id : undefined });
-  }
+  if (inputs === null) return undefined;
+  return tabs.open({ kind, name, path, inputs, beside: isBeside ? host.widget.id : undefined });
 }

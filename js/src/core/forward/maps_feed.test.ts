@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { buffersOf, golden } from "../../testing/forward";
-import { pixelsOf } from "./map_view";
+import { pixelsOf } from "./feature_maps";
 import { type Answer, MapsFeed, type Wish } from "./maps_feed";
 
 const sample = golden("residual");

@@ -8,7 +8,7 @@ import { DISCONNECTED } from "../shared/status";
 import { Clock, togglePlaying } from "./clock";
 import { Controls } from "./controls";
 import { Details } from "./details";
-import { MapView } from "./map_view";
+import { FeatureMaps } from "./feature_maps";
 import type { MapsFeed } from "./maps_feed";
 import { Forward } from "./payload";
 import { type FoundOut, Quiz } from "./quiz";
@@ -87,7 +87,7 @@ class Player implements ForwardPlayer {
       new Controls(controls, forward, store, quiz),
       new StepList(left, forward, store, quiz, shared.found),
       new Details(facts, forward, store, quiz, shared.found),
-      new MapView(maps, forward, store, quiz, shared.feed, shared.found),
+      new FeatureMaps(maps, forward, store, quiz, shared.feed, shared.found),
       new Clock(forward, store, shared.mayTick)
     ];
     this.disposers.add(

@@ -3,7 +3,7 @@
 import { button, Disposers, el, listen, nameSpan } from "../shared/dom";
 import { counted, shortNumber } from "../shared/format";
 import type { Hierarchy } from "../shared/hierarchy";
-import { reveal } from "./reveal";
+import { reveal } from "../shared/reveal";
 import type { Store } from "../shared/store";
 
 const HEAD = 2; // crumbs kept at the start of a deep path

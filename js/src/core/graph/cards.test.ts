@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { fitted, hyperLine, measurer, oneLine } from "./cards";
+import { fitted, measurer, oneLine } from "../shared/canvas";
+import { hyperLine } from "../shared/hyper";
 
 const measure = measurer();
 

@@ -3,17 +3,17 @@
 import { axesOf } from "../shared/axes";
 import { colorOf } from "../shared/color";
 import { dataflowOf } from "../shared/dataflow";
-import type { Look } from "./elements";
-import type { PaintItem } from "./paint";
-import { familyColor, mix, type Theme } from "./style";
+import type { PaintItem, EdgePaint } from "./paint_items";
+import { familyColor, mix, type Theme } from "../shared/theme";
 import type { Hierarchy } from "../shared/hierarchy";
-import type { MinimapItem } from "./minimap";
-import type { EdgePaint } from "./paint_edges";
+import type { MinimapItem } from "../shared/minimap";
+import type { SceneNode } from "./scene_types";
 import type { Status } from "../shared/payload";
 import type { Placed } from "./routes";
-import type { SceneNode } from "./scene";
 import { matches } from "../shared/search";
+import type { StagePicture } from "../shared/stage";
 import type { Store, ViewName } from "../shared/store";
+import type { Point } from "../shared/viewport";
 
 interface Options {
   view?: ViewName;
@@ -91,10 +91,33 @@ export class GraphDecor {
     });
   }
 
-  /** The color of a card's or frame's ground, and whether the chosen axis runs there. */
-  look(place: number, theme: Theme): Look {
-    const { node, fill, depth, onAxis } = this.painted[place];
-    return { fill: node.kind === "group" ? theme.frame(depth) : (fill ?? theme.surface), onAxis };
+  /** The card or frame that lies on top there. */
+  hit([x, y]: Point): string | null {
+    for (let place = this.painted.length - 1; place >= 0; place--) {
+      const { node, box } = this.painted[place];
+      if (x >= box[0] && x <= box[0] + box[2] && y >= box[1] && y <= box[1] + box[3]) return node.id;
+    }
+    return null;
+  }
+
+  picture(theme: Theme): StagePicture {
+    const id = (place: number): string => this.painted[place].node.id;
+    const items = this.painted.map(({ node, box, depth, fill, selected, onAxis }, place) => ({
+      id: node.id,
+      title: node.title,
+      parent: node.parent < 0 ? null : id(node.parent),
+      box,
+      fill: node.kind === "group" ? theme.frame(depth) : (fill ?? theme.surface),
+      isOpen: node.kind === "group",
+      isSelected: selected && place === this.selected[0],
+      onAxis
+    }));
+    const lines = this.lines.map(({ route: { edge } }) => ({
+      source: id(edge.source),
+      target: id(edge.target),
+      label: edge.label
+    }));
+    return { items, lines };
   }
 
   minimapItems(): MinimapItem[] {

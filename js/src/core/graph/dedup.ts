@@ -1,10 +1,12 @@
 // The deduplicated view: every distinct structure once, with how often it occurs and what it contains.
 
-import { cardSize, cardText, type Measure } from "./cards";
+import { cardSize, cardText } from "./cards";
 import type { Hierarchy } from "../shared/hierarchy";
-import type { LayoutGroup } from "./layout";
-import { hardLimit } from "./reveal";
-import { idOf, type Scene, type SceneEdge, type SceneNode } from "./scene";
+import type { Measure } from "../shared/canvas";
+import { hardLimit } from "../shared/reveal";
+import { idOf } from "./scene";
+import type { LayoutGroup } from "./layout_types";
+import type { Scene, SceneEdge, SceneNode } from "./scene_types";
 
 const DEEPEST = 12; // containers below it share a rank
 

@@ -1,7 +1,7 @@
 // Edges of a data-flow view: from what made a value to what reads it, through steps that are not drawn.
 
 import type { Dataflow } from "../shared/dataflow";
-import type { SceneEdge, SceneNode } from "./scene";
+import type { SceneEdge, SceneNode } from "./scene_types";
 import { labelOf } from "./scene_edges";
 import { isAround } from "./scene_groups";
 

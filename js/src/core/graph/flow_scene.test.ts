@@ -1,15 +1,16 @@
 import { describe, expect, it } from "vitest";
 import { container, golden, leaf, lineOf, payloadOf, sequence } from "../../testing/payloads";
-import { measurer } from "./cards";
+import { measurer } from "../shared/canvas";
 import { type Dataflow, dataflowOf } from "../shared/dataflow";
 import { buildFlowScene, type FlowLevel, REST } from "./flow_scene";
 import { MOST_CALLS } from "./flow_units";
 import { Hierarchy } from "../shared/hierarchy";
-import { type Box, Layouter } from "./layout";
+import { Layouter } from "./layout";
 import type { FlowPayload } from "../shared/payload_flow";
 import { placed } from "./routes";
-import { INPUT, OUTPUT, type Scene } from "./scene";
+import type { Box } from "../shared/viewport";
 import { type GraphState, Store } from "../shared/store";
+import { INPUT, OUTPUT, type Scene } from "./scene_types";
 
 const traced = new Hierarchy(golden("traced"));
 

@@ -1,16 +1,18 @@
 // What the canvas draws of a forward pass: calls of modules and, between or inside them, operators.
 
-import { cardSize, cardText, type CardText, type Measure, oneLine } from "./cards";
+import { cardSize, cardText, type CardText } from "./cards";
 import type { Dataflow } from "../shared/dataflow";
 import { flowEdges, HIDDEN, OUTSIDE } from "./flow_links";
 import { type Unit, Units } from "./flow_units";
 import { counted } from "../shared/format";
 import type { Fold, Hierarchy } from "../shared/hierarchy";
-import type { LayoutGroup } from "./layout";
-import { hardLimit, openNodes } from "./reveal";
-import { foldBadge, headerWidth, idOf, INPUT, OUTPUT, PILL, type Scene, type SceneNode } from "./scene";
+import { type Measure, oneLine } from "../shared/canvas";
+import { hardLimit, openNodes } from "../shared/reveal";
+import { foldBadge, headerWidth, idOf, PILL } from "./scene";
 import { intoGroups } from "./scene_groups";
 import type { Store } from "../shared/store";
+import type { LayoutGroup } from "./layout_types";
+import { INPUT, OUTPUT, type Scene, type SceneNode } from "./scene_types";
 
 export type FlowLevel = "dataflow" | "operators";
 

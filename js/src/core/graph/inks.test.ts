@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { contrast, inkOn, MISSING_COLOR, NOT_FINITE_COLOR, sample } from "../shared/color";
 import { badgeColors, inksOn } from "./paint";
-import { AXIS, mix, readTheme, STATUS_STYLE, type Theme } from "./style";
+import { AXIS, mix, readTheme, STATUS_STYLE, type Theme } from "../shared/theme";
 
 // what JupyterLab's own themes say, without their transparency
 const THEMES = {

@@ -1,12 +1,15 @@
 import { describe, expect, it } from "vitest";
 import { resnet } from "../../testing/payloads";
-import { measurer } from "./cards";
+import { measurer } from "../shared/canvas";
 import { buildDedupScene } from "./dedup";
 import { Hierarchy } from "../shared/hierarchy";
-import { type Box, type LayoutGroup, type LayoutRequest, type LayoutResult, Layouter, NO_EDGE } from "./layout";
-import { openNodes } from "./reveal";
-import { buildScene, type Scene } from "./scene";
+import { Layouter } from "./layout";
+import { openNodes } from "../shared/reveal";
+import { buildScene } from "./scene";
 import { Store } from "../shared/store";
+import type { Box } from "../shared/viewport";
+import { type LayoutGroup, type LayoutRequest, type LayoutResult, NO_EDGE } from "./layout_types";
+import type { Scene } from "./scene_types";
 
 const request = ({ nodes, groups }: Scene): LayoutRequest => {
   return { sizes: nodes.map(node => node.size), groups, aspect: 1.5, maxWidth: 1300 };

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { type LayoutRequest, Layouter, NO_EDGE } from "./layout";
+import { Layouter } from "./layout";
 import { LayoutClient } from "./layout_client";
+import { type LayoutRequest, NO_EDGE } from "./layout_types";
 
 class FakeWorker {
   static made: FakeWorker[] = [];
@@ -92,14 +93,9 @@ describe("LayoutClient", () => {
     const failing = client.run(requestOf(90));
     FakeWorker.made[0].onerror?.();
     expect((await failing)?.boxes).toHaveLength(90);
-    vi.stubGlobal(
-      "Worker",
-      class {
-        constructor() {
-          throw new Error("forbidden");
-        }
-      }
-    );
+    vi.stubGlobal("Worker", function () {
+      throw new Error("forbidden");
+    });
     expect((await new LayoutClient().run(requestOf(90)))?.boxes).toHaveLength(90);
   });
 

@@ -1,7 +1,8 @@
 // Asks a worker for layouts; a newer request supersedes the one before.
 
 import { LAYOUT_WORKER } from "../../generated/layout_worker_source";
-import { isChain, Layouter, type LayoutRequest, type LayoutResult } from "./layout";
+import { isChain, Layouter } from "./layout";
+import type { LayoutRequest, LayoutResult } from "./layout_types";
 
 const STUCK_AFTER = 250; // ms: a worker that is still busy then is replaced, not waited for
 const SMALL = 40; // dagre nodes and edges that cost less than a message

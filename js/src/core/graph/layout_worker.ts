@@ -1,6 +1,7 @@
 // Entry of the worker: requests in, layouts out. Bundled to a string by scripts/generate.mjs.
 
-import { Layouter, type LayoutRequest } from "./layout";
+import { Layouter } from "./layout";
+import type { LayoutRequest } from "./layout_types";
 
 interface WorkerScope {
   onmessage: ((event: { data: { id: number; request: LayoutRequest } }) => void) | null;

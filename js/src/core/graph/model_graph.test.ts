@@ -3,6 +3,7 @@ import { compared, resnet } from "../../testing/payloads";
 import { hostileNet, hostileTexts, wideNet } from "../../testing/sample";
 import { createModelGraph, type ModelGraph } from "./model_graph";
 import { OTHER_VERSION } from "../shared/schema";
+import type { StageElement } from "../shared/stage";
 import { type GraphState, Store } from "../shared/store";
 
 let mounted: ModelGraph | undefined;
@@ -207,10 +208,8 @@ describe("side by side", () => {
     host.querySelector<HTMLButtonElement>(".mkg-next-difference")?.click();
     expect(store.get("selected")).toBe("layer2.3");
     await settled();
-    const other = host.querySelectorAll(".mkg-graph-canvas")[1] as Element & {
-      _cyreg?: { cy: { getElementById(id: string): { length: number } } };
-    };
-    expect(other._cyreg?.cy.getElementById("layer2.3").length ?? 1).toBe(1);
+    const [, other] = host.querySelectorAll<StageElement>(".mkg-graph-canvas");
+    expect(other.mkgStage?.picture.items.filter(({ id }) => id === "layer2.3")).toHaveLength(1);
   });
 
   it("is gone when the view changes", async () => {

@@ -2,22 +2,22 @@
 
 import { axesOf } from "../shared/axes";
 import { Breadcrumb } from "./breadcrumb";
-import { DiffView } from "../panel/diff_view";
+import { DiffView } from "./diff_view";
 import { Disposers, el, keepKeys } from "../shared/dom";
 import { explain, readOrExplain } from "../shared/explain";
 import { ExportMenu } from "../export/menu";
-import { bindKeys } from "./keys";
-import { GraphView } from "./view";
+import { bindKeys } from "./graph_keys";
+import { GraphView } from "./graph_view";
 import { Hierarchy } from "../shared/hierarchy";
 import { Legend } from "./legend";
 import { readPayload } from "../shared/payload";
 import { SidePanel } from "../panel/side_panel";
 import { StatusLine } from "../shared/status";
 import type { Store } from "../shared/store";
-import { Strip } from "./strip";
+import { InstanceStrip } from "./instance_strip";
 import { isOffered, Toolbar } from "./toolbar";
 import { TraceNotice } from "./trace_notice";
-import { TreeView } from "../tree/view";
+import { TreeView } from "../tree/tree_view";
 
 export interface ModelGraph {
   dispose(): void;
@@ -34,7 +34,7 @@ export function createModelGraph(host: HTMLElement, raw: unknown, store: Store):
   const payload = readOrExplain(host, raw, readPayload);
   try {
     if (payload) {
-      return new Explorer(host, new Hierarchy(payload), store);
+      return new MountedGraph(host, new Hierarchy(payload), store);
     }
   } catch (error) {
     console.error("modulekg-widgets", error); // not thrown on: its text would reach the page as HTML
@@ -48,7 +48,7 @@ function clear(host: HTMLElement): void {
   delete host.dataset.mkgReady;
 }
 
-class Explorer implements ModelGraph {
+class MountedGraph implements ModelGraph {
   private readonly disposers = new Disposers();
   private readonly stage = el("div", "mkg-stage");
   private view?: GraphView | DiffView;
@@ -109,7 +109,7 @@ class Explorer implements ModelGraph {
       new Breadcrumb(breadcrumb, h, store),
       new TreeView(tree, h, store),
       new Legend(legend, h, store),
-      new Strip(strip, h, store),
+      new InstanceStrip(strip, h, store),
       new SidePanel(panel, h, store),
       new StatusLine(status, h, store)
     ];

@@ -2,7 +2,7 @@
 
 import { button, Disposers, el, listen } from "../shared/dom";
 import type { Hierarchy } from "../shared/hierarchy";
-import { collapseOthers, toggle } from "./reveal";
+import { collapseOthers, toggle } from "../shared/reveal";
 import type { Store } from "../shared/store";
 
 export class Offer {

@@ -1,9 +1,10 @@
 // Containers with very many children are drawn a page at a time.
 
 import type { Hierarchy } from "../shared/hierarchy";
-import { drawnRows, WINDOW } from "./reveal";
-import { AFTER, BEFORE, idOf } from "./scene";
+import { drawnRows, WINDOW } from "../shared/reveal";
+import { idOf } from "./scene";
 import type { Store } from "../shared/store";
+import { AFTER, BEFORE } from "./scene_types";
 
 /** Turns to the pages that show `node` and what it lies in; whether any page changed. */
 export function pageFor(h: Hierarchy, store: Store, pages: Map<number, number>, node: number): boolean {

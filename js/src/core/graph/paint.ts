@@ -1,39 +1,13 @@
-// The picture: frames, edges, cards and their text on one canvas. cytoscape keeps the graph, the camera and
-// the hit tests; its own renderer takes ten times as long for the same scene.
+// The picture: frames, edges, cards and their text on one canvas.
 
-import { FONT, fontOf, type Measure } from "./cards";
+import { FONT, fontOf, type Measure } from "../shared/canvas";
 import { inkOn } from "../shared/color";
-import { AXIS, mix, readable, STATUS_STYLE, type Theme } from "./style";
-import type { Box } from "./layout";
-import { type EdgePaint, paintEdges } from "./paint_edges";
-import { HEADER, type Line, linesOf, TITLE } from "./paint_lines";
-import type { Status } from "../shared/payload";
-import type { SceneNode } from "./scene";
+import { AXIS, mix, readable, STATUS_STYLE, type Theme } from "../shared/theme";
+import type { Box, Viewport } from "../shared/viewport";
+import { paintEdges } from "./paint_edges";
+import { type Line, linesOf } from "./paint_lines";
+import { type EdgePaint, HEADER, type PaintItem, TITLE } from "./paint_items";
 import { LABEL_SIZE } from "./scene_groups";
-
-export interface PaintItem {
-  node: SceneNode;
-  box: Box;
-  depth: number; // frames around it
-  container: boolean;
-  family: string; // hue of the mark at the left
-  fill: string | null; // color of the value shown, if any
-  status: Status | null;
-  flag: string; // "!" something to know; "" nothing
-  dim: boolean;
-  hit: boolean;
-  onAxis: boolean; // the chosen axis runs along something in it
-  selected: boolean;
-}
-
-export interface Viewport {
-  x: number;
-  y: number;
-  zoom: number;
-  width: number; // CSS pixels
-  height: number;
-  ratio: number; // device pixels to one
-}
 
 const LEGIBLE = 4.2; // CSS pixels: smaller text is noise and costs time
 const DIM = 0.4; // of what was not searched for
@@ -52,10 +26,9 @@ export class Painter {
   private frames: Prepared[] = [];
   private edges: { paint: EdgePaint; bounds: Box }[] = [];
 
-  constructor(
-    private readonly context: CanvasRenderingContext2D,
-    private readonly measure: Measure
-  ) {}
+  private context!: CanvasRenderingContext2D; // what is painted on at the moment
+
+  constructor(private readonly measure: Measure) {}
 
   setPicture(items: readonly PaintItem[], edges: readonly EdgePaint[]): void {
     const prepared = items.map(item => ({ item, lines: linesOf(item, this.measure) }));
@@ -64,8 +37,8 @@ export class Painter {
     this.edges = edges.map(paint => ({ paint, bounds: around(paint.route.points) }));
   }
 
-  paint(view: Viewport, theme: Theme): void {
-    const { context } = this;
+  paint(context: CanvasRenderingContext2D, view: Viewport, theme: Theme): void {
+    this.context = context;
     context.setTransform(1, 0, 0, 1, 0, 0);
     context.clearRect(0, 0, context.canvas.width, context.canvas.height);
     const scale = view.zoom * view.ratio;
@@ -290,14 +263,6 @@ function strokeOf({ node, fill, status, selected, hit, onAxis }: PaintItem, them
     return STATUS_STYLE[status].color;
   }
   return fill && node.kind !== "group" ? mix(fill, theme.text, 0.3) : theme.border;
-}
-
-/** Where a click opens or closes: the chevron and a little around it. */
-export function isOnChevron({ box, node, container }: PaintItem, x: number, y: number): boolean {
-  const group = node.kind === "group";
-  const centre = group ? box[0] + 16 : box[0] + box[2] - 15;
-  const middle = box[1] + (group ? HEADER : TITLE);
-  return container && Math.abs(x - centre) <= 12 && Math.abs(y - middle) <= 14;
 }
 
 function around(points: readonly (readonly [number, number])[]): Box {

@@ -1,19 +1,14 @@
 // Edges on a canvas: one path for all lines of a sort, one for their arrowheads.
 
-import { fontOf } from "./cards";
-import { mix, type Theme } from "./style";
-import type { Point, Route } from "./routes";
+import type { EdgePaint } from "./paint_items";
+import { fontOf } from "../shared/canvas";
+import { mix, type Theme } from "../shared/theme";
+import type { Route } from "./routes";
 import { LABEL_SIZE } from "./scene_groups";
+import type { Point } from "../shared/viewport";
 
 const ROUNDING = 10;
 const ARROW = { length: 8, half: 4 };
-
-export interface EdgePaint {
-  route: Route;
-  lit: boolean; // belongs to the selected card
-  onAxis: boolean; // the chosen axis runs through what it carries
-  depth: number; // of the frame that it runs in; 0 is the canvas
-}
 
 /** `legible`: labels can be read at this zoom. */
 export function paintEdges(

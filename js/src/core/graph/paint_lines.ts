@@ -1,7 +1,8 @@
 // The lines of text on cards and frames, cut to their room once and not at every frame.
 
-import { CARD, FONT, fitted, fontOf, type Measure } from "./cards";
-import type { PaintItem } from "./paint";
+import { CARD } from "./cards";
+import { FONT, fitted, fontOf, type Measure } from "../shared/canvas";
+import { HEADER, type PaintItem, TITLE } from "./paint_items";
 
 export interface Line {
   text: string;
@@ -13,8 +14,6 @@ export interface Line {
   centred: boolean;
 }
 
-export const HEADER = 21; // middle line of a frame's header
-export const TITLE = 16; // middle line of a card's title
 const LEFT = 18; // text begins right of the family mark
 const PILL_SIZE = 12;
 

@@ -1,12 +1,11 @@
 // The lines that edges take, from border to border.
 
-import type { Bends, Between, Box, LayoutResult } from "./layout";
-import type { Scene, SceneEdge } from "./scene";
+import type { Bends, Between, LayoutResult } from "./layout_types";
+import type { Box, Point } from "../shared/viewport";
 import { framesBetween, parting } from "./scene_groups";
+import type { Scene, SceneEdge } from "./scene_types";
 
 const FAR = 60; // from where a label has room: there it would stand on something else
-
-export type Point = readonly [x: number, y: number];
 
 export interface Route {
   edge: SceneEdge;
@@ -106,16 +105,4 @@ function border(box: Box, point: Point): Point {
   const [dx, dy] = [point[0] - x, point[1] - y];
   const reach = Math.max(Math.abs(dx) / (box[2] / 2), Math.abs(dy) / (box[3] / 2)) || 1;
   return [x + dx / reach, y + dy / reach];
-}
-
-/** The smallest box around everything. */
-export function boundsOf(boxes: readonly Box[]): Box {
-  let [left, top, right, bottom] = boxes.length > 0 ? [Infinity, Infinity, -Infinity, -Infinity] : [0, 0, 1, 1];
-  for (const [x, y, width, height] of boxes) {
-    left = Math.min(left, x);
-    top = Math.min(top, y);
-    right = Math.max(right, x + width);
-    bottom = Math.max(bottom, y + height);
-  }
-  return [left, top, right - left, bottom - top];
 }

@@ -1,12 +1,13 @@
 import { describe, expect, it } from "vitest";
 import { container, leaf, payloadOf, resnet, sequence } from "../../testing/payloads";
 import { deepNet, wideNet } from "../../testing/sample";
-import { measurer } from "./cards";
+import { measurer } from "../shared/canvas";
 import { Hierarchy } from "../shared/hierarchy";
 import type { EdgeRecord, ModelPayload } from "../shared/payload";
-import { hardLimit, WINDOW } from "./reveal";
-import { AFTER, BEFORE, buildScene, INPUT, OUTPUT, type Scene } from "./scene";
+import { hardLimit, WINDOW } from "../shared/reveal";
+import { buildScene } from "./scene";
 import { type GraphState, Store } from "../shared/store";
+import { AFTER, BEFORE, INPUT, OUTPUT, type Scene } from "./scene_types";
 
 const draw = (h: Hierarchy, state: Partial<GraphState> = {}, pages?: ReadonlyMap<number, number>) =>
   buildScene(h, new Store(state), measurer(), pages);

@@ -1,55 +1,14 @@
 // What the canvas draws of a hierarchy in its present state: cards, frames and edges, without positions.
 
-import { cardSize, cardText, oneLine, type Measure } from "./cards";
+import { AFTER, BEFORE, INPUT, OUTPUT, type Scene, type SceneEdge, type SceneNode } from "./scene_types";
+import { cardSize, cardText } from "./cards";
 import type { Fold, Hierarchy, Link } from "../shared/hierarchy";
-import type { LayoutGroup, Size } from "./layout";
-import { drawnRows, hardLimit, MAX_NESTING, openNodes, WINDOW } from "./reveal";
+import { oneLine, type Measure } from "../shared/canvas";
+import { drawnRows, hardLimit, MAX_NESTING, openNodes, WINDOW } from "../shared/reveal";
 import { EdgeLifter } from "./scene_edges";
 import { intoGroups } from "./scene_groups";
 import type { Store } from "../shared/store";
-
-export type NodeKind = "module" | "group" | "fold" | "pseudo" | "operator";
-
-export interface SceneNode {
-  id: string; // dotted path, or one that starts with "\u0000"
-  index: number; // node of the hierarchy; -1 for pseudo nodes
-  path: string | null; // dotted path, null for pseudo nodes
-  target?: number; // of a slot whose module has its place elsewhere: that module
-  unit?: number; // in a data-flow view: the call that is drawn
-  step?: number; // the operator that is drawn
-  owner?: number; // the module that called it
-  opens?: boolean; // whether there is an inside to open, where the hierarchy does not tell
-  parent: number; // place in `nodes` of the frame around it; -1 on the canvas
-  kind: NodeKind;
-  title: string;
-  subtitle: string;
-  detail: string;
-  badge: string; // "×35", "≈ ×47"
-  size: Size;
-}
-
-export interface SceneEdge {
-  id: string;
-  source: number; // places in `nodes`
-  target: number;
-  kind: "order" | "data";
-  values?: readonly number[]; // of the data flow
-  faint?: boolean; // too many to stand out: only those of the selected card do
-  label: string;
-}
-
-export interface Scene {
-  nodes: SceneNode[];
-  edges: SceneEdge[];
-  groups: LayoutGroup[]; // inner groups first, the canvas last
-  count: number; // modules drawn
-  capped: boolean; // something open is drawn closed
-}
-
-export const INPUT = "\u0000input";
-export const OUTPUT = "\u0000output";
-export const BEFORE = "\u0000before:"; // pages of a container with very many children
-export const AFTER = "\u0000after:";
+import type { LayoutGroup, Size } from "./layout_types";
 
 const LINKS = 20; // slots drawn in one container whose modules are elsewhere
 export const PILL: Size = [76, 34];

@@ -1,8 +1,8 @@
 // Which layout an edge belongs to: that of the innermost frame around both of its ends.
 
-import type { Measure } from "./cards";
-import { type LayoutGroup, NO_EDGE } from "./layout";
-import type { SceneEdge } from "./scene";
+import type { Measure } from "../shared/canvas";
+import { type LayoutGroup, NO_EDGE } from "./layout_types";
+import type { SceneEdge } from "./scene_types";
 
 interface Drawn {
   parent: number;

@@ -1,12 +1,13 @@
 // Which builder makes the picture of a view.
 
-import type { Measure } from "./cards";
+import type { Measure } from "../shared/canvas";
 import { dataflowOf } from "../shared/dataflow";
 import { buildDedupScene } from "./dedup";
 import { buildFlowScene } from "./flow_scene";
 import type { Hierarchy } from "../shared/hierarchy";
-import { buildScene, type Scene } from "./scene";
+import { buildScene } from "./scene";
 import type { Store, ViewName } from "../shared/store";
+import type { Scene } from "./scene_types";
 
 /** A view of one model; `isCompared`: it stands beside another, where what both have, their order, is shown. */
 export function sceneOf(

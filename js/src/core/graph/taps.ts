@@ -1,6 +1,7 @@
 // What a click on the canvas means.
 
-import { isOnChevron, type PaintItem } from "./paint";
+import { isOnChevron, type PaintItem } from "./paint_items";
+import type { Point } from "../shared/viewport";
 import type { Hierarchy } from "../shared/hierarchy";
 
 export interface TapActions {
@@ -10,12 +11,7 @@ export interface TapActions {
   turn(id: string): void;
 }
 
-interface At {
-  x: number;
-  y: number;
-}
-
-export function tapped(item: PaintItem, { x, y }: At, h: Hierarchy, actions: TapActions): void {
+export function tapped(item: PaintItem, [x, y]: Point, h: Hierarchy, actions: TapActions): void {
   const { node } = item;
   if (node.target !== undefined) {
     actions.select(h.path(node.target), null, false);
@@ -30,7 +26,7 @@ export function tapped(item: PaintItem, { x, y }: At, h: Hierarchy, actions: Tap
   }
 }
 
-export function doubleTapped(item: PaintItem, { x, y }: At, actions: TapActions): void {
+export function doubleTapped(item: PaintItem, [x, y]: Point, actions: TapActions): void {
   if (item.node.index >= 0 && !isOnChevron(item, x, y)) {
     actions.toggle(item.node.index);
   }

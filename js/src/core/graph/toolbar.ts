@@ -6,7 +6,7 @@ import { button, Disposers, el, listen, option, widgetRoot } from "../shared/dom
 import { counted } from "../shared/format";
 import type { Hierarchy } from "../shared/hierarchy";
 import { icon, type IconName } from "../shared/icons";
-import { collapseAll, expandAll, reveal } from "./reveal";
+import { collapseAll, expandAll, reveal } from "../shared/reveal";
 import { search } from "../shared/search";
 import { SearchBox, type SearchTexts } from "../shared/search_box";
 import type { Store, ViewName } from "../shared/store";

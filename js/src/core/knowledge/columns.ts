@@ -1,15 +1,16 @@
 // The columns of the tables.
 
-import { hyperLine, oneLine } from "../graph/cards";
+import { hyperLine } from "../shared/hyper";
 import { exactNumber, shortBytes, shortNumber } from "../shared/format";
 import { toNumber } from "../shared/payload";
 import { type Value } from "../shared/schema";
-import type { Knowledge, Kind } from "./data";
+import type { Knowledge, ThingKind } from "./data";
 import { day, percent } from "./panel_jobs";
 import { LEVELS } from "./payload";
 import type { Level } from "./payload";
 import type { Cell, Column } from "./table";
 import { measureLabel } from "./words";
+import { oneLine } from "../shared/canvas";
 
 export type TableKind = "modules" | "models" | "communities" | "types" | "jobs";
 
@@ -185,7 +186,7 @@ export const keyOf =
       const key = `Model:${model ?? ""}`;
       return model !== null && data.find(key) ? key : null;
     }
-    const kinds: Record<Exclude<TableKind, "jobs">, Kind> = {
+    const kinds: Record<Exclude<TableKind, "jobs">, ThingKind> = {
       modules: "module",
       models: "model",
       communities: "community",

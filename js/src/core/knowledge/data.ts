@@ -9,11 +9,11 @@ export interface Count {
   readonly count: number;
 }
 
-export type Kind = "module" | "model" | "family" | "community" | "type";
+export type ThingKind = "module" | "model" | "family" | "community" | "type";
 
 /** Something that can be selected. */
 export interface Thing {
-  readonly kind: Kind;
+  readonly kind: ThingKind;
   readonly index: number; // of a type: its position in the table of its level
   readonly level: number; // of a type, else 0
 }
@@ -231,7 +231,7 @@ export class Knowledge {
 
   private nameThings(): void {
     const { communities, families, models, types } = this.payload;
-    const add = (kind: Kind, count: number, level = 0) => {
+    const add = (kind: ThingKind, count: number, level = 0) => {
       for (let index = 0; index < count; index += 1) {
         const thing = { kind, index, level };
         const key = this.key(thing);

@@ -9,26 +9,27 @@ import "../../../style/tree.css";
 import { button, Disposers, el, isField, keepKeys } from "../shared/dom";
 import { explain, readOrExplain } from "../shared/explain";
 import { counted, exactNumber } from "../shared/format";
-import { readTheme, watchTheme } from "../graph/style";
+import { readTheme, watchTheme } from "../shared/theme";
 import { Knowledge } from "./data";
 import { FrequencyChart } from "./frequency";
 import { ExplorerLegend } from "./legend";
-import { MapView } from "./map_view";
+import { KnowledgeMap } from "./knowledge_map";
 import { OverlapMatrix } from "./matrix";
 import { readKnowledge } from "./payload";
-import { type Item, mostItems, type Picture } from "./picture";
+import { mostItems } from "./picture";
 import { Results } from "./results";
 import { around, openAlone, toggle } from "./reveal";
 import { ExplorerPanel } from "./side_panel";
 import type { ExplorerStore } from "./state";
 import { ExplorerStatus } from "./status";
-import { TableView, type View } from "./table_view";
+import { TableView, type ExplorerView } from "./table_view";
 import { ExplorerToolbar } from "./toolbar";
 import { KnowledgeTree } from "./tree";
+import type { MapItem, MapPicture } from "./items";
 
 export interface KnowledgeExplorer {
   dispose(): void;
-  readonly map?: MapView;
+  readonly map?: KnowledgeMap;
 }
 
 const STEPS = new Map<string, readonly [number, number]>([
@@ -56,11 +57,11 @@ export function createKnowledgeExplorer(host: HTMLElement, raw: unknown, store: 
 
 function clear(host: HTMLElement): void {
   host.replaceChildren();
-  for (const name of ["mkgReady", "mkgDrawn"]) delete host.dataset[name];
+  for (const name of ["ready", "drawn"]) host.removeAttribute(`data-mkg-${name}`);
 }
 
 class Explorer implements KnowledgeExplorer {
-  map?: MapView;
+  map?: KnowledgeMap;
   private readonly disposers = new Disposers();
   private readonly stage = el("div", "mkg-stage");
   private readonly left = el("div", "mkg-left");
@@ -69,7 +70,7 @@ class Explorer implements KnowledgeExplorer {
   private readonly results: Results;
   private readonly legend: ExplorerLegend;
   private readonly status: ExplorerStatus;
-  private view?: View;
+  private view?: ExplorerView;
 
   constructor(
     private readonly host: HTMLElement,
@@ -146,7 +147,7 @@ class Explorer implements KnowledgeExplorer {
     this.showLeft();
     if (view === "graph") {
       this.stage.append(this.offer);
-      this.map = new MapView(place, data, store, {
+      this.map = new KnowledgeMap(place, data, store, {
         open: id => this.open(id),
         narrow: item => this.narrow(item),
         drawn: picture => this.drawn(picture)
@@ -170,7 +171,7 @@ class Explorer implements KnowledgeExplorer {
     this.left.hidden = this.store.get("view") !== "graph";
   }
 
-  private drawn(picture: Picture): void {
+  private drawn(picture: MapPicture): void {
     const { dark } = readTheme(this.host);
     this.tree.draw(picture, dark);
     this.host.dataset.mkgDrawn = String(picture.items.length);
@@ -211,12 +212,12 @@ class Explorer implements KnowledgeExplorer {
   }
 
   /** What is left out of a group can be found by a search in it. */
-  private narrow(item: Item): void {
+  private narrow(item: MapItem): void {
     const parts = [el("span", "", `${item.title} ${item.detail} are not drawn.`), this.narrowButton(item)];
     this.showOffer(parts);
   }
 
-  private narrowButton(item: Item): HTMLElement {
+  private narrowButton(item: MapItem): HTMLElement {
     const search = button("mkg-button", "Narrow by a search");
     search.addEventListener("click", () => {
       const term = this.termOf(item);
@@ -230,7 +231,7 @@ class Explorer implements KnowledgeExplorer {
   }
 
   /** The search that finds all of the group that an item is or lies in. */
-  private termOf(item: Item): string {
+  private termOf(item: MapItem): string {
     const items = this.map?.picture.items ?? [];
     const path = [...around(item.id), item.id].reverse();
     for (const id of path) {
@@ -274,7 +275,7 @@ class Explorer implements KnowledgeExplorer {
     return event.target === this.map.host && this.onCanvas(event.key, this.map);
   }
 
-  private onCanvas(key: string, map: MapView): boolean {
+  private onCanvas(key: string, map: KnowledgeMap): boolean {
     const item = this.selectedItem();
     const step = STEPS.get(key);
     if (step) {
@@ -290,7 +291,7 @@ class Explorer implements KnowledgeExplorer {
     return true;
   }
 
-  private selectedItem(): Item | undefined {
+  private selectedItem(): MapItem | undefined {
     const [key, id] = [this.store.get("selected"), this.store.get("item")];
     const items = this.map?.picture.items ?? [];
     const shown = items.filter(({ thing }) => thing && this.data.key(thing) === key);

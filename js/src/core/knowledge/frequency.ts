@@ -2,13 +2,13 @@
 
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { oneLine } from "../graph/cards";
+import { oneLine, canDraw } from "../shared/canvas";
 import { button, Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
 import { exactNumber, shortNumber } from "../shared/format";
-import { watchTheme } from "../graph/style";
-import { keyLine } from "../metrics/key_line";
-import { canDraw, type ChartTheme, readChartTheme } from "../metrics/theme";
-import { Tip } from "../metrics/tip";
+import { watchTheme } from "../shared/theme";
+import { keyLine } from "../shared/key_line";
+import { type ChartTheme, readChartTheme } from "../metrics/chart_theme";
+import { Tip } from "../shared/tip";
 import { table } from "../panel/parts";
 import { toNumber } from "../shared/payload";
 import type { Knowledge } from "./data";

@@ -3,10 +3,10 @@
 import { PALETTE } from "../../generated/palette";
 import { MISSING_COLOR, sample } from "../shared/color";
 import { shortNumber } from "../shared/format";
-import { familyColor, mix } from "../graph/style";
+import { familyColor, mix } from "../shared/theme";
 import { lineColor } from "../metrics/palette";
 import type { Knowledge } from "./data";
-import type { Item } from "./picture";
+import type { MapItem } from "./items";
 import type { ColorBy, ExplorerStore } from "./state";
 
 export interface LegendEntry {
@@ -25,7 +25,7 @@ export interface Inks {
   readonly title: string;
   readonly entries: readonly LegendEntry[];
   readonly ramp: Ramp | null;
-  of(item: Item): string;
+  of(item: MapItem): string;
 }
 
 const NAMED = 7; // communities with a color of their own; an eighth color is the rest's

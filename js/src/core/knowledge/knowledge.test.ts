@@ -5,7 +5,7 @@ import { DEFAULT_LIMITS, setPreferences } from "../shared/preferences";
 import { columnsOf } from "../../testing/knowledge_columns";
 import { Knowledge } from "./data";
 import { chartColumns, decades, laws, rankedUses } from "./frequency_data";
-import { homesOf, layoutCircles } from "./layout";
+import { homesOf, layoutCircles } from "./circle_layout";
 import { matrixOrder } from "./matrix_order";
 import { type KnowledgePayload, readKnowledge } from "./payload";
 import { buildPicture, type Choice, MOST_ITEMS } from "./picture";

@@ -1,20 +1,13 @@
 // What joins the circles of the graph.
 
 import type { Knowledge } from "./data";
-import type { Item } from "./picture";
-
-export interface Link {
-  readonly from: number; // places in the picture
-  readonly to: number;
-  readonly weight: number; // 0 … 1
-  readonly kind: "shares" | "contains";
-}
+import type { MapItem, MapLink } from "./items";
 
 const LEAST_SHARE = 0.12; // of the structures of a group that a link stands for
 const MOST_OF_EACH = 4; // links of a group
 
 /** A family and a community are joined by the structures that are in both. */
-export function groupLinks(data: Knowledge, items: readonly Item[]): Link[] {
+export function groupLinks(data: Knowledge, items: readonly MapItem[]): MapLink[] {
   const places = new Map<number, number>(); // community -> place
   items.forEach(({ depth, thing }, place) => {
     if (depth === 0 && thing?.kind === "community") places.set(thing.index, place);
@@ -24,7 +17,7 @@ export function groupLinks(data: Knowledge, items: readonly Item[]): Link[] {
   );
 }
 
-function linksOf(data: Knowledge, { members }: Item, from: number, places: ReadonlyMap<number, number>): Link[] {
+function linksOf(data: Knowledge, { members }: MapItem, from: number, places: ReadonlyMap<number, number>): MapLink[] {
   const counts = new Map<number, number>();
   for (const entity of members) {
     const community = data.payload.entities.community[entity];
@@ -40,7 +33,7 @@ function linksOf(data: Knowledge, { members }: Item, from: number, places: Reado
 }
 
 /** Within an open group: what contains what. */
-export function memberLinks(data: Knowledge, items: readonly Item[]): Link[] {
+export function memberLinks(data: Knowledge, items: readonly MapItem[]): MapLink[] {
   const inside = new Map<number, number[]>();
   items.forEach(({ parent, kind }, place) => {
     if (parent < 0 || kind === "model" || kind === "more") return;
@@ -51,7 +44,7 @@ export function memberLinks(data: Knowledge, items: readonly Item[]): Link[] {
   return [...inside.values()].flatMap(places => linksAmong(data, items, places));
 }
 
-function linksAmong(data: Knowledge, items: readonly Item[], places: readonly number[]): Link[] {
+function linksAmong(data: Knowledge, items: readonly MapItem[], places: readonly number[]): MapLink[] {
   const placeOf = new Map<number, number>();
   for (const place of places) for (const entity of items[place].members) placeOf.set(entity, place);
   const counts = new Map<number, number>();
@@ -73,12 +66,12 @@ function linksAmong(data: Knowledge, items: readonly Item[], places: readonly nu
 }
 
 /** Circles that a structure contains or lies in directly, as far as they are drawn. */
-export function relatedTo(data: Knowledge, items: readonly Item[], entity: number): Link[] {
+export function relatedTo(data: Knowledge, items: readonly MapItem[], entity: number): MapLink[] {
   const own = items.flatMap(({ kind, members }, place) => (kind === "module" && members[0] === entity ? [place] : []));
   if (own.length === 0) return [];
   const inside = new Set(data.children(entity).map(({ index }) => index));
   const around = new Set(data.parents[entity].map(({ index }) => index));
-  const found: Link[] = [];
+  const found: MapLink[] = [];
   items.forEach((item, place) => {
     if (item.isOpen || item.kind !== "module") return;
     const [member] = item.members;

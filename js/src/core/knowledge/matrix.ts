@@ -1,12 +1,12 @@
 // How much each two models have in common, as a matrix on a canvas as large as what is seen.
 
 import { PALETTE } from "../../generated/palette";
-import { fitted, fontOf, measurer, oneLine } from "../graph/cards";
+import { fitted, fontOf, measurer, oneLine, canDraw, pixelRatio } from "../shared/canvas";
 import { button, Disposers, el, listen } from "../shared/dom";
 import { counted } from "../shared/format";
-import { mix, watchTheme } from "../graph/style";
-import { canDraw, type ChartTheme, pixelRatio, readChartTheme } from "../metrics/theme";
-import { Tip } from "../metrics/tip";
+import { mix, watchTheme } from "../shared/theme";
+import { type ChartTheme, readChartTheme } from "../metrics/chart_theme";
+import { Tip } from "../shared/tip";
 import type { Knowledge } from "./data";
 import { type MatrixOrder, matrixOrder } from "./matrix_order";
 import { shadesOf, stopsOf } from "./matrix_shades";

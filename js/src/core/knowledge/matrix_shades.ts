@@ -1,7 +1,7 @@
 // The colors of the overlap matrix.
 
 import { PALETTE } from "../../generated/palette";
-import { mix } from "../graph/style";
+import { mix } from "../shared/theme";
 
 const SHADES = 64; // each stop of the above included
 

@@ -1,40 +1,20 @@
 // What the graph shows: groups, those that are open with their members in them, and what joins them.
 
-import { hyperLine, oneLine } from "../graph/cards";
+import { hyperLine } from "../shared/hyper";
 import { counted, shortNumber } from "../shared/format";
 import { preferences } from "../shared/preferences";
-import type { Kind, Knowledge, Thing } from "./data";
-import { groupLinks, type Link, memberLinks } from "./links";
+import type { ThingKind, Knowledge, Thing } from "./data";
+import { groupLinks, memberLinks } from "./links";
 import { search } from "./search";
 import type { ExplorerState, ExplorerStore } from "./state";
+import { oneLine } from "../shared/canvas";
+import type { MapItem, MapPicture } from "./items";
 
 export const MOST_ITEMS = 500; // never more, whatever the settings say
 const MOST_GROUPS = 40; // of one kind at the start
 const MANY_SINGLES = 8; // families of one model; more of them stand together
 const MOST_MEMBERS = 60; // of an open group
 const MANY = 36; // structures of a group; more of them stand together by type
-
-export interface Item {
-  readonly id: string; // ids of what it lies in, then its own
-  readonly kind: Kind | "more";
-  readonly thing: Thing | null; // null: what is left out
-  readonly parent: number; // place in the picture; -1: none
-  readonly depth: number;
-  readonly title: string;
-  readonly detail: string;
-  readonly count: number; // members
-  readonly members: readonly number[]; // the structures that it stands for
-  readonly isGroup: boolean; // can be opened
-  readonly isOpen: boolean;
-  readonly isHit: boolean; // or something in it is
-}
-
-export interface Picture {
-  readonly items: readonly Item[];
-  readonly links: readonly Link[];
-  readonly isSearched: boolean;
-  readonly isCut: boolean; // an open group is drawn closed, as it would be too much
-}
 
 /** What a picture depends on. */
 export type Choice = Readonly<Pick<ExplorerState, "expanded" | "query" | "selected">>;
@@ -43,16 +23,16 @@ export function choiceOf(store: ExplorerStore): Choice {
   return { expanded: store.get("expanded"), query: store.get("query"), selected: store.get("selected") };
 }
 
-type Draft = Omit<Item, "parent" | "depth" | "isOpen" | "isHit">;
+type Draft = Omit<MapItem, "parent" | "depth" | "isOpen" | "isHit">;
 
 export const mostItems = (): number => Math.min(MOST_ITEMS, preferences().limits.hard);
 
-export function buildPicture(data: Knowledge, choice: Choice): Picture {
+export function buildPicture(data: Knowledge, choice: Choice): MapPicture {
   const answer = search(data, choice.query);
   const isSearched = answer.things.length > 0;
   const order = memberOrder(data, choice);
   const open = new Set(choice.expanded);
-  const items: Item[] = [];
+  const items: MapItem[] = [];
   let isCut = false;
   const place = (drafts: readonly Draft[], parent: number, depth: number) => {
     for (const draft of drafts) {
@@ -131,7 +111,7 @@ const SINGLE = "f+";
 /** Communities and families: what is there before anything is opened. */
 function groups(data: Knowledge): Draft[] {
   const { communities, small, families, single } = groupsOf(data);
-  const every = (kind: Kind, found: readonly number[]) =>
+  const every = (kind: ThingKind, found: readonly number[]) =>
     found.map(index => group(data, { kind, index, level: 0 }, ""));
   return [
     ...every("community", communities),
@@ -174,7 +154,7 @@ function shortened(drafts: Draft[], most: number, prefix: string, noun: string):
   return [...drafts.slice(0, most - 1), rest as Draft];
 }
 
-const LETTER: Readonly<Record<Kind, string>> = { community: "c", family: "f", model: "m", type: "t", module: "e" };
+const LETTER: Readonly<Record<ThingKind, string>> = { community: "c", family: "f", model: "m", type: "t", module: "e" };
 
 /** The id of a thing in a group. */
 export function idIn(parent: string, { kind, index, level }: Thing): string {
@@ -208,7 +188,7 @@ function structure(data: Knowledge, entity: number, parent: string): Draft {
 
 function members(
   data: Knowledge,
-  { id, thing, members: found }: Item,
+  { id, thing, members: found }: MapItem,
   order: (found: readonly number[]) => number[]
 ): Draft[] {
   if (!thing) {

@@ -2,7 +2,7 @@
 
 import { Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
 import { exactNumber } from "../shared/format";
-import { oneLine } from "../graph/cards";
+import { oneLine } from "../shared/canvas";
 import { highlight } from "../shared/search";
 import type { Knowledge, Thing } from "./data";
 import { search } from "./search";

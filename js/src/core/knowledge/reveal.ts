@@ -1,8 +1,9 @@
 // Opening and closing groups, and bringing what is selected into the picture.
 
 import type { Knowledge, Thing } from "./data";
-import { buildPicture, choiceOf, groupId, idIn, type Item, mostItems } from "./picture";
+import { buildPicture, choiceOf, groupId, idIn, mostItems } from "./picture";
 import type { ExplorerStore } from "./state";
+import type { MapItem } from "./items";
 
 /** What opening a group came to. */
 export type Outcome = "done" | "too many";
@@ -41,10 +42,10 @@ export function around(id: string): string[] {
 /** The circle that shows a thing, if one does; the one that was clicked before all others. */
 export function itemOf(
   data: Knowledge,
-  items: readonly Item[],
+  items: readonly MapItem[],
   key: string | null,
   preferred: string | null
-): Item | undefined {
+): MapItem | undefined {
   if (key === null) return undefined;
   const shown = items.filter(({ thing }) => thing !== null && data.key(thing) === key);
   return shown.find(({ id }) => id === preferred) ?? shown[0];

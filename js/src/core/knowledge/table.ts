@@ -1,6 +1,7 @@
 // A table of thousands of rows: sortable by its heads, walked by keys, and only what is in view is in the page.
 
 import { button, Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
+import { VirtualList } from "../shared/virtual_list";
 import type { Sorting } from "./state";
 
 export interface Cell {
@@ -33,19 +34,19 @@ export interface TableEvents {
 }
 
 const ROW = 28;
+const ASSUMED = 14; // rows in view of a table without a size
 const COLUMN_GAP = 10; // as knowledge_views.css has it
 const SPARE = 8; // rows above and below those in view
 
-export class VirtualTable {
+export class SortedTable {
   private readonly disposers = new Disposers();
   private readonly head = el("div", "mkg-kg-table-head");
   private readonly scroller = el("div", "mkg-kg-table-rows");
-  private readonly space = el("div", "mkg-kg-table-space");
+  private readonly list: VirtualList<number>; // by place
   private data?: TableData;
   private order: readonly number[] = [];
   private selected: string | null = null;
   private at = 0; // row that has the focus
-  private drawn = new Map<number, HTMLElement>();
 
   constructor(
     private readonly host: HTMLElement,
@@ -55,24 +56,30 @@ export class VirtualTable {
     host.setAttribute("role", "grid");
     this.head.setAttribute("role", "row");
     this.scroller.setAttribute("role", "rowgroup");
-    this.space.setAttribute("role", "presentation");
+    this.list = new VirtualList(
+      this.scroller,
+      { rowHeight: ROW, overscan: SPARE, assumed: ASSUMED },
+      {
+        count: () => this.order.length,
+        key: place => place,
+        make: place => this.row(place),
+        draw: (row, place) => this.markRow(row, place),
+        active: () => this.at
+      }
+    );
+    this.list.space.className = "mkg-kg-table-space";
+    this.list.space.setAttribute("role", "presentation");
     this.scroller.tabIndex = -1;
-    this.scroller.append(this.space);
     host.append(this.head, this.scroller);
     this.disposers.add(
-      listen(this.scroller, "scroll", () => this.fill()),
       listen(this.scroller, "click", event => this.clicked(event)),
       listen(this.scroller, "keydown", event => this.key(event))
     );
-    if (typeof ResizeObserver !== "undefined") {
-      const observer = new ResizeObserver(() => this.fill());
-      observer.observe(this.scroller);
-      this.disposers.add(() => observer.disconnect());
-    }
   }
 
   dispose(): void {
     this.disposers.dispose();
+    this.list.dispose();
     this.host.replaceChildren();
   }
 
@@ -86,15 +93,14 @@ export class VirtualTable {
     const least = data.columns.reduce((sum, column) => sum + column.least + COLUMN_GAP, 2 * COLUMN_GAP);
     this.host.style.setProperty("--mkg-columns", widths.join(" "));
     this.host.style.setProperty("--mkg-least", `${least}px`);
-    this.space.style.height = `${this.order.length * ROW}px`;
     this.drawHead(data);
-    this.forget();
+    this.list.forget();
     this.at = Math.max(
       0,
       this.order.findIndex(row => data.key(row) === selected)
     );
-    this.show(this.at);
-    this.fill();
+    this.list.show(this.at);
+    this.list.render();
   }
 
   mark(selected: string | null): void {
@@ -102,10 +108,9 @@ export class VirtualTable {
     const at = this.data ? this.order.findIndex(row => this.data?.key(row) === selected) : -1;
     if (at >= 0 && at !== this.at) {
       this.at = at;
-      this.show(at);
+      this.list.show(at);
     }
-    this.fill();
-    this.drawn.forEach((row, place) => this.markRow(row, place));
+    this.list.render();
   }
 
   private drawHead({ columns, sorting }: TableData): void {
@@ -135,39 +140,13 @@ export class VirtualTable {
         ?.focus();
   }
 
-  private forget(): void {
-    this.drawn.clear();
-    this.space.replaceChildren();
-  }
-
-  /** Puts the rows in view into the page, and takes the others out. */
-  private fill(): void {
-    const { data } = this;
-    if (!data) return;
-    const height = this.scroller.clientHeight || 400;
-    const first = Math.max(0, Math.floor(this.scroller.scrollTop / ROW) - SPARE);
-    const last = Math.min(this.order.length, Math.ceil((this.scroller.scrollTop + height) / ROW) + SPARE);
-    for (const [place, row] of this.drawn) {
-      const hasFocus = place === this.at && row.contains(document.activeElement);
-      if ((place < first || place >= last) && !hasFocus) {
-        row.remove();
-        this.drawn.delete(place);
-      }
-    }
-    for (let place = first; place < last; place += 1) {
-      if (this.drawn.has(place)) continue;
-      const row = this.row(data, place);
-      this.drawn.set(place, row);
-      this.space.append(row);
-    }
-  }
-
-  private row(data: TableData, place: number): HTMLElement {
+  private row(place: number): HTMLElement {
     const row = el("div", "mkg-kg-tr");
     row.setAttribute("role", "row");
     row.setAttribute("aria-rowindex", String(place + 2));
     row.dataset.mkgRow = String(place);
-    row.style.transform = `translateY(${place * ROW}px)`;
+    const { data } = this;
+    if (!data) return row;
     const key = data.key(this.order[place]);
     if (key !== null) row.dataset.mkgKey = key;
     for (const column of data.columns) {
@@ -178,7 +157,6 @@ export class VirtualTable {
       if (title ?? text) cell.title = title ?? text;
       row.append(cell);
     }
-    this.markRow(row, place);
     return row;
   }
 
@@ -191,32 +169,24 @@ export class VirtualTable {
     row.tabIndex = place === this.at ? 0 : -1;
   }
 
-  private show(place: number): void {
-    const { scroller } = this;
-    const height = scroller.clientHeight || 400;
-    if (place * ROW < scroller.scrollTop) scroller.scrollTop = place * ROW;
-    else if ((place + 1) * ROW > scroller.scrollTop + height) scroller.scrollTop = (place + 1) * ROW - height;
-  }
-
   private goTo(place: number): void {
     const { data } = this;
     if (!data || this.order.length === 0) return;
     this.at = Math.max(0, Math.min(this.order.length - 1, place));
-    this.show(this.at);
-    this.fill();
-    this.drawn.forEach((row, each) => this.markRow(row, each));
-    this.drawn.get(this.at)?.focus({ preventScroll: true });
+    this.list.show(this.at);
+    this.list.render();
+    this.list.focus(this.at);
     const key = data.key(this.order[this.at]);
     if (key !== null) this.events.pick(key);
   }
 
   private clicked(event: MouseEvent): void {
-    const row = event.target instanceof Element ? event.target.closest<HTMLElement>("[data-mkg-row]") : null;
-    if (row) this.goTo(Number(row.dataset.mkgRow));
+    const place = this.list.keyAt(event.target);
+    if (place !== undefined) this.goTo(place);
   }
 
   private key(event: KeyboardEvent): void {
-    const page = Math.max(1, Math.floor(this.scroller.clientHeight / ROW) - 1);
+    const { page } = this.list;
     const places: Record<string, number> = {
       ArrowDown: this.at + 1,
       ArrowUp: this.at - 1,

@@ -15,9 +15,9 @@ import type { Knowledge } from "./data";
 import { LEVELS } from "./payload";
 import { search } from "./search";
 import type { ExplorerStore, Sorting } from "./state";
-import { type Column, VirtualTable } from "./table";
+import { type Column, SortedTable } from "./table";
 
-export interface View {
+export interface ExplorerView {
   dispose(): void;
 }
 
@@ -43,11 +43,11 @@ const LEVEL_WORDS: Readonly<Record<string, string>> = {
   op: "operations"
 };
 
-export class TableView implements View {
+export class TableView implements ExplorerView {
   private readonly disposers = new Disposers();
   private readonly controls = el("div", "mkg-kg-controls");
   private readonly note = el("span", "mkg-kg-note");
-  private readonly table: VirtualTable;
+  private readonly table: SortedTable;
 
   constructor(
     private readonly host: HTMLElement,
@@ -57,7 +57,7 @@ export class TableView implements View {
     host.classList.add("mkg-kg-table-view");
     const grid = el("div");
     host.append(this.controls, grid);
-    this.table = new VirtualTable(grid, {
+    this.table = new SortedTable(grid, {
       pick: key => {
         store.set("item", null);
         store.set("selected", key);

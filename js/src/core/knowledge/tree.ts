@@ -5,13 +5,13 @@ import { exactNumber } from "../shared/format";
 import { onPreferences } from "../shared/preferences";
 import type { Knowledge } from "./data";
 import { inksOf } from "./ink";
-import type { Item, Picture } from "./picture";
+import type { MapItem, MapPicture } from "./items";
 import { around, itemOf } from "./reveal";
 import type { ExplorerStore } from "./state";
 
 export interface TreeEvents {
   open(id: string): void;
-  narrow(item: Item): void;
+  narrow(item: MapItem): void;
 }
 
 const HEADINGS = new Map([
@@ -21,7 +21,7 @@ const HEADINGS = new Map([
 
 export class KnowledgeTree {
   private readonly disposers = new Disposers();
-  private items: readonly Item[] = [];
+  private items: readonly MapItem[] = [];
   private rows: HTMLElement[] = [];
   private readonly cache = new Map<string, { readonly look: string; readonly row: HTMLElement }>();
   private current: string | null = null; // id of the row that Tab reaches
@@ -51,7 +51,7 @@ export class KnowledgeTree {
     this.host.replaceChildren();
   }
 
-  draw(picture: Picture, dark: boolean): void {
+  draw(picture: MapPicture, dark: boolean): void {
     const hadFocus = this.host.contains(document.activeElement);
     this.items = inOrder(picture.items);
     this.dark = dark;
@@ -77,7 +77,7 @@ export class KnowledgeTree {
   }
 
   /** A row that would look the same is taken again: most stay as they are when a group opens. */
-  private known(item: Item, isSearched: boolean): HTMLElement {
+  private known(item: MapItem, isSearched: boolean): HTMLElement {
     const { id, title, detail, count, depth, isOpen, isHit } = item;
     const look = [title, detail, count, depth, isOpen, isHit, isSearched].join("\0");
     const before = this.cache.get(id);
@@ -86,7 +86,7 @@ export class KnowledgeTree {
     return row;
   }
 
-  private row(item: Item, isSearched: boolean): HTMLElement {
+  private row(item: MapItem, isSearched: boolean): HTMLElement {
     const row = el("div", "mkg-tree-row");
     row.setAttribute("role", "treeitem");
     row.setAttribute("aria-level", String(item.depth + 1));
@@ -130,7 +130,7 @@ export class KnowledgeTree {
     });
   }
 
-  private itemAt(target: EventTarget | null): Item | undefined {
+  private itemAt(target: EventTarget | null): MapItem | undefined {
     const row = target instanceof Element ? target.closest<HTMLElement>("[data-mkg-item]") : null;
     return this.items.find(({ id }) => id === row?.dataset.mkgItem);
   }
@@ -149,7 +149,7 @@ export class KnowledgeTree {
     if (item?.isGroup && !onTwisty) this.events.open(item.id);
   }
 
-  private select(item: Item): void {
+  private select(item: MapItem): void {
     this.current = item.id;
     if (!item.thing) {
       if (!item.isGroup) this.events.narrow(item);
@@ -169,7 +169,7 @@ export class KnowledgeTree {
     event.stopPropagation();
   }
 
-  private move(key: string, at: number, item: Item): boolean {
+  private move(key: string, at: number, item: MapItem): boolean {
     const steps: Record<string, number> = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: this.items.length - 1 };
     if (key in steps) this.goTo(this.items[steps[key]]);
     else if (key === "Enter" || key === " ") {
@@ -186,7 +186,7 @@ export class KnowledgeTree {
   }
 
   /** The focus takes the selection along, as in the tree of a model. */
-  private goTo(item: Item | undefined): void {
+  private goTo(item: MapItem | undefined): void {
     if (!item) return;
     if (item.thing) this.select(item);
     else {
@@ -203,17 +203,17 @@ export class KnowledgeTree {
   }
 }
 
-const isSquare = ({ kind }: Item): boolean => kind === "model" || kind === "family";
+const isSquare = ({ kind }: MapItem): boolean => kind === "model" || kind === "family";
 
 /** Members stand under their group. */
-function inOrder(items: readonly Item[]): Item[] {
+function inOrder(items: readonly MapItem[]): MapItem[] {
   const inside = new Map<number, number[]>();
   items.forEach(({ parent }, place) => {
     const known = inside.get(parent);
     if (known) known.push(place);
     else inside.set(parent, [place]);
   });
-  const found: Item[] = [];
+  const found: MapItem[] = [];
   const visit = (place: number) => {
     found.push(items[place]);
     inside.get(place)?.forEach(visit);

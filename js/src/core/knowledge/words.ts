@@ -1,12 +1,12 @@
 // What a thing is, in a few words: for the box beside the pointer, and for lists.
 
-import { oneLine } from "../graph/cards";
+import { oneLine } from "../shared/canvas";
 import { counted, exactNumber, shortNumber } from "../shared/format";
-import type { TipRow } from "../metrics/tip";
-import type { Kind, Knowledge, Thing } from "./data";
-import type { Item } from "./picture";
+import type { TipRow } from "../shared/tip";
+import type { ThingKind, Knowledge, Thing } from "./data";
+import type { MapItem } from "./items";
 
-export const KIND_WORDS: Readonly<Record<Kind, string>> = {
+export const KIND_WORDS: Readonly<Record<ThingKind, string>> = {
   module: "structure",
   model: "model",
   family: "family of models",
@@ -25,7 +25,7 @@ export interface TipText {
   readonly notes: string[];
 }
 
-export function tipOf(data: Knowledge, item: Item): TipText {
+export function tipOf(data: Knowledge, item: MapItem): TipText {
   const { thing } = item;
   const how = item.isOpen ? "double click closes it" : "double click opens it";
   if (!thing) {

@@ -1,7 +1,7 @@
 // The colors of the cells under the page's theme.
 
 import { contrast, sample } from "../shared/color";
-import { mix, readTheme } from "../graph/style";
+import { mix, readTheme } from "../shared/theme";
 import { LEVELS } from "./shades";
 
 export interface CellInk {

@@ -1,6 +1,6 @@
 // Draws the cells of one axis on a canvas; of a change only the cells that look different.
 
-import { canDraw, pixelRatio } from "../metrics/theme";
+import { canDraw, pixelRatio } from "../shared/canvas";
 import type { CellInk } from "./cell_ink";
 import { type CellLayout, corner } from "./cell_layout";
 import { NO_LEVEL } from "./shades";

@@ -4,7 +4,7 @@ import "../../../style/mask_editor.css";
 import "../../../style/mask_rows.css";
 import { Disposers, el, keepKeys } from "../shared/dom";
 import { explain, NO_DATA } from "../shared/explain";
-import { watchTheme } from "../graph/style";
+import { watchTheme } from "../shared/theme";
 import { Actions } from "./actions";
 import { CellTip } from "./cell_tip";
 import { CounterLine } from "./counter_line";

@@ -4,7 +4,7 @@ import { button, Disposers, el, nameSpan } from "../shared/dom";
 import { counted } from "../shared/format";
 import { runName } from "./choice";
 import type { AlertMark, MetricData } from "./metric_data";
-import { stepText } from "./scale";
+import { stepText } from "./value_axis";
 import type { PanelStore } from "./state";
 
 const MOST = 100;

@@ -4,7 +4,7 @@ import type uPlot from "uplot";
 import { NOT_FINITE_COLOR } from "../shared/color";
 import { el } from "../shared/dom";
 import type { ChartMark, ChartPicture } from "./chart_picture";
-import { pixelRatio } from "./theme";
+import { pixelRatio } from "../shared/canvas";
 
 const SIZE = 4; // half of a mark, in CSS pixels
 const MOST_FLAGS = 60;

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { zoomed } from "./chart_keys";
 import { type ChartLine, nearestReading, nearestStep, readingAt, readingsAt, stepBeside } from "./chart_picture";
 import { LineData } from "./line_data";
-import { valueAxis } from "./scale";
+import { valueAxis } from "./value_axis";
 
 function line(
   series: number,

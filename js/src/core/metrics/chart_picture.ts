@@ -2,9 +2,9 @@
 
 import type { LineData } from "./line_data";
 import type { Range } from "./line_path";
-import type { ValueAxis } from "./scale";
+import type { ValueAxis } from "./value_axis";
 import type { Span } from "./state";
-import type { ChartTheme } from "./theme";
+import type { ChartTheme } from "./chart_theme";
 
 export interface ChartLine {
   readonly series: number;

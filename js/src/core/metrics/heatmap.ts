@@ -4,10 +4,11 @@ import { NOT_FINITE_COLOR, sample } from "../shared/color";
 import { Disposers, el, listen } from "../shared/dom";
 import { columnCount, fillCells, type HeatInk, type HeatRow, type HeatScale, paintCells } from "./heat_cells";
 import { type HeatLayout, heatLayout, HEADING, rowAt, topOf, visibleRows } from "./heat_layout";
-import { stepText, stepTicks, tickTexts, valueText } from "./scale";
+import { stepText, stepTicks, tickTexts, valueText } from "./value_axis";
 import type { Span } from "./state";
-import { canDraw, type ChartTheme, pixelRatio } from "./theme";
-import { Tip } from "./tip";
+import { type ChartTheme } from "./chart_theme";
+import { Tip } from "../shared/tip";
+import { canDraw, pixelRatio } from "../shared/canvas";
 
 export interface HeatLine extends HeatRow {
   readonly module: string;

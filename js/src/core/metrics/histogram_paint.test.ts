@@ -11,7 +11,7 @@ import {
   sampleNote,
   valueAt
 } from "./histogram_paint";
-import type { ChartTheme } from "./theme";
+import type { ChartTheme } from "./chart_theme";
 
 const item = (low: number, high: number, counts: number[], step = 0): Histogram => ({
   step,

@@ -2,10 +2,10 @@
 
 import { sample } from "../shared/color";
 import { shortNumber } from "../shared/format";
-import { mix } from "../graph/style";
+import { mix } from "../shared/theme";
 import type { Histogram } from "./histogram_data";
-import { roundTicks, stepText, tickTexts } from "./scale";
-import type { ChartTheme } from "./theme";
+import { roundTicks, stepText, tickTexts } from "./value_axis";
+import type { ChartTheme } from "./chart_theme";
 
 export interface Box {
   readonly x: number;

@@ -18,10 +18,11 @@ import {
   sampleNote,
   valueAt
 } from "./histogram_paint";
-import { stepText, valueText } from "./scale";
+import { stepText, valueText } from "./value_axis";
 import type { PanelStore } from "./state";
-import { canDraw, type ChartTheme, pixelRatio } from "./theme";
-import { Tip } from "./tip";
+import { type ChartTheme } from "./chart_theme";
+import { Tip } from "../shared/tip";
+import { canDraw, pixelRatio } from "../shared/canvas";
 
 export interface HistogramCell {
   readonly label: string;

@@ -4,8 +4,8 @@ import { NOT_FINITE_COLOR, sample } from "../shared/color";
 import { button, Disposers, el, listen, setAttribute, svg } from "../shared/dom";
 import { type ChartLine, readingAt } from "./chart_picture";
 import type { HeatScale } from "./heat_cells";
-import { keyLine, nameParts } from "./key_line";
-import { stepText, valueText } from "./scale";
+import { keyLine, nameParts } from "../shared/key_line";
+import { stepText, valueText } from "./value_axis";
 import type { PanelStore } from "./state";
 
 const RAMP_STEPS = 48;

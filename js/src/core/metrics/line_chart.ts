@@ -15,10 +15,11 @@ import {
 } from "./chart_picture";
 import { tracePath } from "./line_path";
 import { strokeOf } from "./stroke";
-import { stepText, stepTicks, tickTexts, valueText } from "./scale";
+import { stepText, stepTicks, tickTexts, valueText } from "./value_axis";
 import type { Span } from "./state";
-import { canDraw, type ChartTheme, pixelRatio, sameTheme } from "./theme";
-import { Tip } from "./tip";
+import { type ChartTheme, sameTheme } from "./chart_theme";
+import { Tip } from "../shared/tip";
+import { canDraw, pixelRatio } from "../shared/canvas";
 
 export interface ChartEvents {
   zoom(span: Span | null): void;

@@ -2,7 +2,7 @@
 
 import type { LineData } from "./line_data";
 
-export interface Extent {
+export interface ValueRange {
   least: number; // of the finite values that have a place; Infinity when there are none
   greatest: number;
   leftOut: number; // values ≤ 0 on a logarithmic axis
@@ -25,7 +25,7 @@ export function rangeOf(line: LineData, first: number, last: number): Range {
 }
 
 /** Widens `extent` by the values of a range. */
-export function measure(values: Float64Array, { start, end }: Range, log: boolean, extent: Extent): void {
+export function measure(values: Float64Array, { start, end }: Range, log: boolean, extent: ValueRange): void {
   let { least, greatest } = extent;
   for (let i = start; i < end; i += 1) {
     const value = values[i];
@@ -41,7 +41,7 @@ export function measure(values: Float64Array, { start, end }: Range, log: boolea
   extent.greatest = greatest;
 }
 
-export function emptyExtent(): Extent {
+export function emptyExtent(): ValueRange {
   return { least: Infinity, greatest: -Infinity, leftOut: 0, broken: 0 };
 }
 

@@ -5,7 +5,7 @@ import "../../../style/metric_charts.css";
 import { button, Disposers, el, keepKeys, listen, setAttribute } from "../shared/dom";
 import { explain, readOrExplain } from "../shared/explain";
 import { fileName } from "../export/scene";
-import { watchTheme } from "../graph/style";
+import { watchTheme } from "../shared/theme";
 import { AlertList } from "./alert_list";
 import { metricOf } from "./choice";
 import type { MetricData } from "./metric_data";
@@ -17,7 +17,7 @@ import type { Source } from "./pictures";
 import { pictureToPng, saveFile } from "./save";
 import type { PanelState, PanelStore } from "./state";
 import { PanelStatus } from "./status_line";
-import { type ChartTheme, readChartTheme } from "./theme";
+import { type ChartTheme, readChartTheme } from "./chart_theme";
 import { PanelToolbar } from "./toolbar";
 import { createView, type Outcome, type View } from "./views";
 import { waitingText } from "./waiting";
@@ -65,7 +65,7 @@ export function createMetricPanel(
 
 function clear(host: HTMLElement): void {
   host.replaceChildren();
-  for (const name of ["mkgReady", "mkgPoints", "mkgLast"]) delete host.dataset[name];
+  for (const name of ["ready", "points", "last"]) host.removeAttribute(`data-mkg-${name}`);
 }
 
 class Panel implements MetricPanel {
@@ -175,7 +175,7 @@ class Panel implements MetricPanel {
   private count(): void {
     this.counting = 0;
     this.status.draw();
-    if (this.view) this.mark("mkgPoints", this.view.held(this.source()));
+    if (this.view) this.mark("data-mkg-points", this.view.held(this.source()));
   }
 
   private freeze(): void {
@@ -228,8 +228,8 @@ class Panel implements MetricPanel {
   }
 
   private showAround({ remarks, held, last, isEmpty, label }: Outcome, source: Source): void {
-    this.mark("mkgPoints", held);
-    this.mark("mkgLast", last);
+    this.mark("data-mkg-points", held);
+    this.mark("data-mkg-last", last);
     setText(this.title, metricOf(this.data, this.store));
     setText(this.waiting, isEmpty ? waitingText(this.data, this.store) : "");
     this.waiting.hidden = !isEmpty;
@@ -244,10 +244,7 @@ class Panel implements MetricPanel {
   }
 
   private mark(name: string, value: number | null): void {
-    const text = value === null ? undefined : String(value);
-    if (this.host.dataset[name] === text) return;
-    if (text === undefined) delete this.host.dataset[name];
-    else this.host.dataset[name] = text;
+    setAttribute(this.host, name, value === null ? null : String(value));
   }
 
   private followKernel(): void {

@@ -6,12 +6,12 @@ import type { ChartLine, ChartPicture } from "./chart_picture";
 import { heatRows, MOST_LINES, metricOf, runName, type Shown, shownSeries } from "./choice";
 import type { HeatLine, HeatPicture } from "./heatmap";
 import { type HistogramCell, type HistogramPicture, MOST_CELLS } from "./histograms";
-import { emptyExtent, type Extent, measure, type Range, rangeOf } from "./line_path";
+import { emptyExtent, type ValueRange, measure, type Range, rangeOf } from "./line_path";
 import { MOST_SERIES, type MetricData } from "./metric_data";
 import { type ColorBook, runDash } from "./palette";
-import { valueAxis } from "./scale";
+import { valueAxis } from "./value_axis";
 import type { PanelStore, Span } from "./state";
-import type { ChartTheme } from "./theme";
+import type { ChartTheme } from "./chart_theme";
 
 /** What all pictures are made from. */
 export interface Source {
@@ -75,7 +75,7 @@ function chartLine(
   { series, entry, label, suffix }: Shown,
   slot: number,
   span: Span,
-  extent: Extent
+  extent: ValueRange
 ): ChartLine {
   const { data, store, theme } = source;
   const line = data.line(series);
@@ -130,7 +130,7 @@ export function widened([first, last]: Span): Span {
   return last > first ? [first, last] : [first - 1, last + 1];
 }
 
-function extentRemarks({ leftOut, broken }: Extent): string[] {
+function extentRemarks({ leftOut, broken }: ValueRange): string[] {
   const remarks = [];
   if (leftOut) {
     const [have, are] = leftOut === 1 ? ["has", "is"] : ["have", "are"];

@@ -2,7 +2,8 @@
 
 import { sample } from "../shared/color";
 import { el } from "../shared/dom";
-import { canDraw, type ChartTheme, pixelRatio } from "./theme";
+import { type ChartTheme } from "./chart_theme";
+import { canDraw, pixelRatio } from "../shared/canvas";
 
 export interface LegendEntry {
   readonly text: string;

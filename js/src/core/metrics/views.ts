@@ -10,7 +10,7 @@ import { HeatLegend, LineLegend } from "./legend";
 import { type Drawn, heatPicture, heldPoints, histogramPicture, linePicture, type Source, widened } from "./pictures";
 import { readingsAt } from "./chart_picture";
 import type { ColorRamp, LegendEntry } from "./save";
-import { stepText, valueText } from "./scale";
+import { stepText, valueText } from "./value_axis";
 import type { PanelView } from "./state";
 
 export interface Outcome {

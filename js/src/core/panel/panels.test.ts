@@ -16,11 +16,11 @@ import { Legend } from "../graph/legend";
 import { SidePanel } from "./side_panel";
 import { DISCONNECTED, StatusLine } from "../shared/status";
 import type { Store } from "../shared/store";
-import { PAGE, Strip } from "../graph/strip";
+import { PAGE, InstanceStrip } from "../graph/instance_strip";
 import { Toolbar } from "../graph/toolbar";
 
 let host: HTMLElement;
-let mounted: { dispose(): void }[] = [];
+const mounted: { dispose(): void }[] = [];
 
 beforeEach(() => {
   host = document.createElement("div");
@@ -305,7 +305,7 @@ describe("breadcrumb", () => {
 describe("strip", () => {
   it("shows the instances around the selection and selects one exactly", () => {
     const store = storeOf();
-    mount(Strip, smallNet(), store);
+    mount(InstanceStrip, smallNet(), store);
     expect(host.hidden).toBe(true);
     store.set("selected", "layer1.1.conv");
     expect(host.hidden).toBe(false);
@@ -322,7 +322,7 @@ describe("strip", () => {
 
   it("unfolds and folds", () => {
     const store = storeOf({ selected: "layer1.2" });
-    mount(Strip, smallNet(), store);
+    mount(InstanceStrip, smallNet(), store);
     one(".mkg-unfold").click();
     expect([...store.get("unfolded")]).toEqual([4]);
     one(".mkg-unfold").click();
@@ -334,7 +334,7 @@ describe("strip", () => {
     const wide = wideNet(1_000);
     const h = new Hierarchy({ ...wide.payload, folds: [[1, 1_000, "family", "n 0…999"]] });
     const store = storeOf({ selected: "250" });
-    mount(Strip, h, store);
+    mount(InstanceStrip, h, store);
     expect(all(".mkg-instance")).toHaveLength(PAGE);
     expect(texts("[aria-current]")).toEqual(["250"]);
     one(".mkg-next").click();
@@ -365,30 +365,33 @@ describe("status line", () => {
   });
 });
 
-it.each([Breadcrumb, Legend, SidePanel, StatusLine, Strip, Toolbar])("%o shows hostile texts verbatim", Panel => {
-  const names = hostileTexts();
-  const base = hostileNet(names);
-  const labels = Object.fromEntries(names.map(name => [name, { label: name, aggregate: "sum" as const }]));
-  const columns = Object.fromEntries(names.map(name => [name, base.payload.nodes.name.map(() => 1)]));
-  const h = hostileNet(names);
-  Object.assign(h.payload, {
-    title: names[0],
-    columns,
-    column_info: labels,
-    folds: [],
-    links: names.map((name, i) => [0, name, 1 + 2 * i, "shared"])
-  });
-  const store = storeOf();
-  mount(Panel, h, store);
-  for (const name of names) {
-    store.set("notice", name);
-    store.set("query", name);
-    store.set("colorBy", name);
-    store.set("selected", h.path(h.find(name) as number));
-    const shown = [host.textContent, ...all("input").map(field => (field as HTMLInputElement).value)].join(" ");
-    const expected = Panel === Strip ? "" : name;
-    expect(shown).toContain(expected);
-    expect(foreignParts(document)).toEqual([]);
+it.each([Breadcrumb, Legend, SidePanel, StatusLine, InstanceStrip, Toolbar])(
+  "%o shows hostile texts verbatim",
+  Panel => {
+    const names = hostileTexts();
+    const base = hostileNet(names);
+    const labels = Object.fromEntries(names.map(name => [name, { label: name, aggregate: "sum" as const }]));
+    const columns = Object.fromEntries(names.map(name => [name, base.payload.nodes.name.map(() => 1)]));
+    const h = hostileNet(names);
+    Object.assign(h.payload, {
+      title: names[0],
+      columns,
+      column_info: labels,
+      folds: [],
+      links: names.map((name, i) => [0, name, 1 + 2 * i, "shared"])
+    });
+    const store = storeOf();
+    mount(Panel, h, store);
+    for (const name of names) {
+      store.set("notice", name);
+      store.set("query", name);
+      store.set("colorBy", name);
+      store.set("selected", h.path(h.find(name) as number));
+      const shown = [host.textContent, ...all("input").map(field => (field as HTMLInputElement).value)].join(" ");
+      const expected = Panel === InstanceStrip ? "" : name;
+      expect(shown).toContain(expected);
+      expect(foreignParts(document)).toEqual([]);
+    }
+    expect("__xss" in globalThis).toBe(false);
   }
-  expect("__xss" in globalThis).toBe(false);
-});
+);

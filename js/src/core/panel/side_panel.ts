@@ -3,16 +3,16 @@
 import "../../../style/side_panel.css";
 import { axesOf } from "../shared/axes";
 import { labelOf, valueOf } from "../shared/color";
-import { Counterparts } from "../graph/counterparts";
+import { Counterparts } from "../shared/counterparts";
 import { dataflowOf } from "../shared/dataflow";
 import { button, copyText, Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
 import { exactNumber } from "../shared/format";
 import type { Hierarchy } from "../shared/hierarchy";
-import { activeAxis, axisList, axisTensors } from "./axes";
-import { addFlops, operatorSection, trafficSection } from "./flow";
+import { activeAxis, axisList, axisTensors } from "./axis_list";
+import { addFlops, operatorSection, trafficSection } from "./flow_list";
 import { copyButton, Facts, foldedWhenLong, section, settingText, shapeText, table } from "./parts";
 import type { Status, Tensor } from "../shared/payload";
-import { reveal } from "../graph/reveal";
+import { reveal } from "../shared/reveal";
 import type { Store } from "../shared/store";
 import { below } from "../tree/rows";
 

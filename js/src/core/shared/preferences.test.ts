@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { DEFAULT_LIMITS, isCalm, onPreferences, preferences, setPreferences } from "./preferences";
-import { hardLimit, manyNodes, softLimit, tooMany } from "../graph/reveal";
+import { hardLimit, manyNodes, softLimit, tooMany } from "./reveal";
 
 afterEach(() => {
   vi.unstubAllGlobals();

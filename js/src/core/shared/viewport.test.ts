@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Box } from "../graph/layout";
-import { anchored, clearOf, fitted, opening, settled } from "./viewport";
+import { anchored, type Box, clearOf, fitted, opening, settled } from "./viewport";
 
 const [WIDTH, HEIGHT] = [800, 500];
 const onScreen = ([x, y, w, h]: Box, camera: { x: number; y: number; zoom: number }): Box => {

@@ -1,25 +1,36 @@
 // Where the camera goes. Pure arithmetic.
 
-import type { Box } from "../graph/layout";
+export type Box = [x: number, y: number, width: number, height: number];
+export type Point = readonly [x: number, y: number];
 
-export interface Camera {
+/** Where the origin of the picture is on the screen, in CSS pixels, and how long one of its units is there. */
+export interface Look {
   x: number;
   y: number;
   zoom: number;
 }
 
-interface Extent {
-  width: number;
+export interface Extent {
+  width: number; // CSS pixels
   height: number;
 }
 
+/** All that a painter has to know. */
+export interface Viewport extends Look, Extent {
+  ratio: number; // device pixels to one
+}
+
+export const MINIMAP: Extent = { width: 132, height: 88 };
+const GAP = 10; // to the edges of the canvas, as graph.css has it
+/** The corner of the canvas that the minimap takes. */
+export const COVERED: Extent = { width: MINIMAP.width + 2 * GAP, height: MINIMAP.height + 2 * GAP };
 const MARGIN = 22;
 const LARGEST = 1.15; // small models are not blown up
 const LEGIBLE = 0.62; // below it card text is hard to read
 export const OVERVIEW = 0.3; // enough to see the shape of the whole
 
 /** Everything in view. */
-export function fitted(bounds: Box, width: number, height: number): Camera {
+export function fitted(bounds: Box, width: number, height: number): Look {
   return centred(bounds, width, height, Math.min(LARGEST, scaleFor(bounds, width, height)));
 }
 
@@ -28,7 +39,7 @@ export function fitsLegibly(bounds: Box, { width, height }: Extent): boolean {
 }
 
 /** Everything if it stays legible, else the full width from the top, else the beginning. */
-export function opening(bounds: Box, width: number, height: number, legible = LEGIBLE): Camera {
+export function opening(bounds: Box, width: number, height: number, legible = LEGIBLE): Look {
   const whole = scaleFor(bounds, width, height);
   if (whole >= legible) {
     return fitted(bounds, width, height);
@@ -44,10 +55,10 @@ export function opening(bounds: Box, width: number, height: number, legible = LE
 }
 
 /** `from` has become `to`: its corner stays where it was, unless it then hangs out of view. */
-export function anchored(camera: Camera, from: Box, to: Box, { width, height }: Extent): Camera {
-  const { zoom } = camera;
-  const x = camera.x + (from[0] - to[0]) * zoom;
-  const y = camera.y + (from[1] - to[1]) * zoom;
+export function anchored(look: Look, from: Box, to: Box, { width, height }: Extent): Look {
+  const { zoom } = look;
+  const x = look.x + (from[0] - to[0]) * zoom;
+  const y = look.y + (from[1] - to[1]) * zoom;
   return {
     zoom,
     x: x + intoView(to[0] * zoom + x, to[2] * zoom, width),
@@ -56,21 +67,21 @@ export function anchored(camera: Camera, from: Box, to: Box, { width, height }: 
 }
 
 /** The box moved up where it would lie under what covers the corner at the bottom right. */
-export function clearOf(camera: Camera, box: Box, { width, height }: Extent, corner: Extent): Camera {
-  const right = (box[0] + box[2]) * camera.zoom + camera.x;
-  const bottom = (box[1] + box[3]) * camera.zoom + camera.y;
-  const top = bottom - box[3] * camera.zoom;
+export function clearOf(look: Look, box: Box, { width, height }: Extent, corner: Extent): Look {
+  const right = (box[0] + box[2]) * look.zoom + look.x;
+  const bottom = (box[1] + box[3]) * look.zoom + look.y;
+  const top = bottom - box[3] * look.zoom;
   const below = bottom - (height - corner.height);
   const isCovered = right > width - corner.width && below > 0;
-  return isCovered ? { ...camera, y: camera.y - Math.max(0, Math.min(below, top - MARGIN)) } : camera;
+  return isCovered ? { ...look, y: look.y - Math.max(0, Math.min(below, top - MARGIN)) } : look;
 }
 
-/** Everything, where that is legible, not all is in view, and nobody looks closer; else `camera`. */
-export function settled(camera: Camera, bounds: Box, { width, height }: Extent): Camera {
-  const [left, top, across, down] = bounds.map(length => length * camera.zoom);
-  const isSeen = isWithin(left + camera.x, across, width) && isWithin(top + camera.y, down, height);
-  const isBetter = !isSeen && camera.zoom <= LARGEST && fitsLegibly(bounds, { width, height });
-  return isBetter ? fitted(bounds, width, height) : camera;
+/** Everything, where that is legible, not all is in view, and nobody looks closer; else `look`. */
+export function settled(look: Look, bounds: Box, { width, height }: Extent): Look {
+  const [left, top, across, down] = bounds.map(length => length * look.zoom);
+  const isSeen = isWithin(left + look.x, across, width) && isWithin(top + look.y, down, height);
+  const isBetter = !isSeen && look.zoom <= LARGEST && fitsLegibly(bounds, { width, height });
+  return isBetter ? fitted(bounds, width, height) : look;
 }
 
 /** How far a span has to move to be visible; one that is too long shows its start. */
@@ -90,6 +101,18 @@ function scaleFor(bounds: Box, width: number, height: number): number {
   return Math.max(0.02, Math.min((width - 2 * MARGIN) / bounds[2], (height - 2 * MARGIN) / bounds[3]));
 }
 
-function centred([x, y, w, h]: Box, width: number, height: number, zoom: number): Camera {
+function centred([x, y, w, h]: Box, width: number, height: number, zoom: number): Look {
   return { zoom, x: width / 2 - (x + w / 2) * zoom, y: height / 2 - (y + h / 2) * zoom };
+}
+
+/** The smallest box around everything. */
+export function boundsOf(boxes: readonly Box[]): Box {
+  let [left, top, right, bottom] = boxes.length > 0 ? [Infinity, Infinity, -Infinity, -Infinity] : [0, 0, 1, 1];
+  for (const [x, y, width, height] of boxes) {
+    left = Math.min(left, x);
+    top = Math.min(top, y);
+    right = Math.max(right, x + width);
+    bottom = Math.max(bottom, y + height);
+  }
+  return [left, top, right - left, bottom - top];
 }

@@ -10,7 +10,7 @@ export class WheelGuard {
   private readonly disposers = new Disposers();
   private readonly fade = new Debounced(() => this.hint.classList.remove("mkg-is-shown"), SHOWN);
 
-  /** `wrap` is around the canvas, so that it sees the wheel before cytoscape does. */
+  /** `wrap` is around the canvas, so that it sees the wheel before the stage does. */
   constructor(private readonly wrap: HTMLElement) {
     this.hint.setAttribute("aria-hidden", "true"); // whoever does not see it has no use for it
     wrap.append(this.hint);
@@ -29,7 +29,7 @@ export class WheelGuard {
   private handle(event: WheelEvent): void {
     const zooms = event.ctrlKey || event.metaKey || this.isAtWork();
     if (!zooms) {
-      event.stopPropagation(); // what cytoscape does not hear of scrolls the page
+      event.stopPropagation(); // what the stage does not hear of scrolls the page
       this.fade.call();
     } else {
       this.fade.cancel();

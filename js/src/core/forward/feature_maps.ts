@@ -1,0 +1,272 @@
+// The pictures of the current step: one canvas per channel, a heat map, or a strip; one of them can be shown large.
+
+import { NOT_FINITE_COLOR, sample } from "../shared/color";
+import { button, Disposers, el, listen, setAttribute } from "../shared/dom";
+import { shortNumber } from "../shared/format";
+import { icon } from "../shared/icons";
+import { topList } from "./details";
+import type { MapPage, MapsFeed, Wish } from "./maps_feed";
+import { type Forward, toNum, type Top } from "./payload";
+import type { FoundOut, Quiz } from "./quiz";
+import type { ForwardStore } from "./state";
+
+const ON_A_PAGE = 64;
+const IN_A_STRIP = 4096;
+const WAITING = "Waiting for the kernel …";
+const GONE = "These pictures need the kernel, and it is gone.";
+const ASKED = "The pictures and the largest outputs are shown once the shape is found.";
+
+interface Tile {
+  readonly element: HTMLElement;
+  readonly button: HTMLButtonElement;
+  readonly canvas: HTMLCanvasElement;
+  readonly name: HTMLElement;
+  readonly range: HTMLElement;
+}
+
+export class FeatureMaps {
+  private readonly disposers = new Disposers();
+  private readonly topHost = el("div", "mkg-forward-tops");
+  private readonly title = el("h4", "");
+  private readonly note = el("p", "mkg-panel-note");
+  private readonly message = el("p", "mkg-forward-message");
+  private readonly grid = el("div", "mkg-forward-maps");
+  private readonly largeHost = el("div", "mkg-forward-large");
+  private readonly pager = el("div", "mkg-forward-pager");
+  private readonly pageText = el("span", "mkg-dim");
+  private readonly before = button("mkg-button mkg-forward-page-back", "Previous");
+  private readonly after = button("mkg-button mkg-forward-page-next", "Next");
+  private readonly tiles: Tile[] = [];
+  private drawn: MapPage | null = null;
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly forward: Forward,
+    private readonly store: ForwardStore,
+    private readonly quiz: Quiz,
+    private readonly feed: MapsFeed,
+    found: FoundOut
+  ) {
+    this.message.setAttribute("role", "status");
+    this.before.dataset.mkgNeedsKernel = this.after.dataset.mkgNeedsKernel = "";
+    this.pager.append(this.before, this.pageText, this.after);
+    const head = el("div", "mkg-forward-maps-head");
+    head.append(this.title, this.pager);
+    this.host.append(this.topHost, head, this.note, this.message, this.largeHost, this.grid);
+    this.disposers.add(
+      store.on(["step", "sample", "page"], () => this.follow()),
+      store.on(["hideShapes", "connected"], () => this.draw()),
+      store.on("large", () => this.drawLarge()),
+      feed.onChange(() => this.draw()),
+      found.onChange(() => this.draw()),
+      listen(this.before, "click", () => store.set("page", Math.max(0, this.page() - 1))),
+      listen(this.after, "click", () => store.set("page", this.page() + 1)),
+      listen(this.host, "keydown", event => this.keyed(event))
+    );
+    this.follow();
+  }
+
+  dispose(): void {
+    this.disposers.dispose();
+    this.host.replaceChildren();
+  }
+
+  private wish(): Wish {
+    const { store } = this;
+    return {
+      run: this.forward.run,
+      step: store.get("step"),
+      sample: store.get("sample"),
+      page: store.get("page")
+    };
+  }
+
+  private follow(): void {
+    if (this.forward.size && this.forward.step(this.store.get("step")).figures) this.feed.want(this.wish());
+    this.draw();
+  }
+
+  private draw(): void {
+    const { store, forward } = this;
+    if (!forward.size) return;
+    const step = forward.step(store.get("step"));
+    const isOpen = this.quiz.showsOutput(step);
+    const answer = step.figures ? this.feed.get(this.wish()) : undefined;
+    const page = answer && "page" in answer && isOpen ? answer.page : null;
+    const waits = store.get("connected") ? WAITING : GONE;
+    const text = !step.figures ? "" : !isOpen ? ASKED : !answer ? waits : "error" in answer ? answer.error : "";
+    if (this.message.textContent !== text) this.message.textContent = text;
+    this.message.hidden = text === "";
+    this.drawTop(isOpen ? (page?.top ?? (store.get("sample") === 0 ? step.top : null)) : null);
+    // while the next pictures are on their way the old ones would be taken for theirs
+    this.drawn = page;
+    this.drawHead(page);
+    this.drawTiles(page);
+    this.drawLarge();
+    const { run, step: at, sample: item, page: number } = this.wish();
+    setAttribute(this.host, "data-mkg-maps", page ? [run, at, item, number].join() : null);
+  }
+
+  private drawTop(top: Top | null): void {
+    this.topHost.replaceChildren(...(top?.[1].length ? [el("h4", "", "Largest outputs"), topList(top)] : []));
+  }
+
+  private drawHead(page: MapPage | null): void {
+    const perPage = page?.form === "strip" ? IN_A_STRIP : ON_A_PAGE;
+    this.title.textContent = page ? titleOf(page) : "";
+    this.note.textContent = page ? noteOf(page) : "";
+    this.note.hidden = this.note.textContent === "";
+    const { first, total } = page ?? { first: 0, total: 0 };
+    const end = Math.min(first + perPage, total);
+    const connected = this.store.get("connected");
+    this.pager.hidden = total <= perPage;
+    this.pageText.textContent = `${first}–${end - 1} of ${total}`;
+    this.before.disabled = !connected || first === 0;
+    this.after.disabled = !connected || end >= total;
+  }
+
+  /** The page that is drawn, which is the last one where the wish goes beyond it. */
+  private page(): number {
+    const perPage = this.drawn?.form === "strip" ? IN_A_STRIP : ON_A_PAGE;
+    return this.drawn ? Math.floor(this.drawn.first / perPage) : this.store.get("page");
+  }
+
+  private drawTiles(page: MapPage | null): void {
+    const count = page && page.form !== "none" ? page.ranges.length : 0;
+    this.grid.className = `mkg-forward-maps mkg-is-${page?.form ?? "none"}`;
+    while (this.tiles.length < count) this.tiles.push(this.newTile(this.tiles.length));
+    this.grid.replaceChildren(...this.tiles.slice(0, count).map(tile => tile.element));
+    if (!page) return;
+    for (let at = 0; at < count; at += 1) {
+      const { button: press, canvas, name, range } = this.tiles[at];
+      name.textContent = nameOf(page, at);
+      range.textContent = rangeOf(page, at);
+      press.title = `${nameOf(page, at)}: ${rangeOf(page, at)}`;
+      setAttribute(press, "aria-label", `${nameOf(page, at)}, from ${rangeOf(page, at)}, show large`);
+      paint(canvas, page, at);
+    }
+  }
+
+  private newTile(at: number): Tile {
+    const element = el("div", "mkg-forward-tile");
+    const press = button("mkg-forward-map", "");
+    const canvas = el("canvas");
+    const [name, range] = [el("span", "mkg-forward-map-name"), el("span", "mkg-forward-map-range")];
+    canvas.setAttribute("aria-hidden", "true");
+    press.append(canvas, name, range);
+    element.append(press);
+    press.addEventListener("click", () => this.store.set("large", this.store.get("large") === at ? null : at));
+    return { element, button: press, canvas, name, range };
+  }
+
+  private drawLarge(): void {
+    const { drawn: page } = this;
+    const at = this.store.get("large");
+    const isShown = page !== null && at !== null && at < page.ranges.length;
+    this.largeHost.hidden = !isShown;
+    this.tiles.forEach((tile, index) => setAttribute(tile.button, "aria-pressed", String(isShown && index === at)));
+    if (!isShown) {
+      this.largeHost.replaceChildren();
+      return;
+    }
+    const canvas = el("canvas");
+    canvas.setAttribute("role", "img");
+    canvas.setAttribute("aria-label", `${nameOf(page, at)}, from ${rangeOf(page, at)}`);
+    const close = button("mkg-icon-button", "", "Close");
+    close.setAttribute("aria-label", "Close");
+    close.append(icon("close"));
+    close.addEventListener("click", () => this.closeLarge());
+    const caption = el("div", "mkg-forward-large-text");
+    caption.append(el("strong", "", nameOf(page, at)), scaleOf(page, at), close);
+    this.largeHost.replaceChildren(canvas, caption);
+    paint(canvas, page, at);
+  }
+
+  private closeLarge(): void {
+    const at = this.store.get("large");
+    this.store.set("large", null);
+    if (at !== null) this.tiles[at]?.button.focus({ preventScroll: true });
+  }
+
+  private keyed(event: KeyboardEvent): void {
+    if (event.key !== "Escape" || this.store.get("large") === null) return;
+    this.closeLarge();
+    event.stopPropagation();
+  }
+}
+
+function titleOf({ form, total }: MapPage): string {
+  if (form === "channels") return total === 1 ? "1 channel" : `${total} channels`;
+  if (form === "heat") return "Heat map";
+  return form === "strip" ? (total === 1 ? "1 value" : `${total} values`) : "No picture of this output";
+}
+
+function noteOf({ form, sizes, width, height, slice, first }: MapPage): string {
+  const parts: string[] = [];
+  if (form === "heat") parts.push(`${sizes[0]} rows, ${sizes[1]} columns`);
+  if (form === "strip" && height > 1) parts.push(`rows of ${width} values, from index ${first} on`);
+  if (slice !== null) parts.push(`slice ${slice} of the depth`);
+  if (form !== "strip" && form !== "none" && (sizes[0] !== height || sizes[1] !== width))
+    parts.push(`averaged from ${sizes.join("×")} to ${height}×${width}`);
+  return parts.join(" · ");
+}
+
+function nameOf({ form, first }: MapPage, at: number): string {
+  return form === "channels" ? `channel ${first + at}` : form === "heat" ? "all values" : "values";
+}
+
+function rangeOf({ ranges }: MapPage, at: number): string {
+  const [low, high] = ranges[at].map(toNum);
+  if (Number.isNaN(low)) return "nothing finite";
+  return low === high ? `${shortNumber(low)} throughout` : `${shortNumber(low)} to ${shortNumber(high)}`;
+}
+
+/** The colors between the least and the greatest value. */
+function scaleOf(page: MapPage, at: number): HTMLElement {
+  const scale = el("span", "mkg-forward-scale");
+  const [low, high] = page.ranges[at].map(toNum);
+  const ramp = el("span", "mkg-forward-ramp");
+  const stops = Array.from({ length: 11 }, (_, i) => sample(i / 10));
+  ramp.style.backgroundImage = `linear-gradient(to right, ${stops.join(", ")})`;
+  scale.append(el("span", "", shortNumber(low)), ramp, el("span", "", shortNumber(high)));
+  return scale;
+}
+
+const NOT_FINITE = 255;
+let ramp: Uint8ClampedArray | undefined;
+
+/** The color of each byte, as four bytes. */
+function colors(): Uint8ClampedArray {
+  if (ramp) return ramp;
+  const made = new Uint8ClampedArray(4 * (NOT_FINITE + 1));
+  for (let code = 0; code <= NOT_FINITE; code += 1) {
+    const value = Number.parseInt(
+      (code === NOT_FINITE ? NOT_FINITE_COLOR : sample(code / (NOT_FINITE - 1))).slice(1),
+      16
+    );
+    made.set([value >> 16, (value >> 8) & 255, value & 255, 255], 4 * code);
+  }
+  ramp = made;
+  return made;
+}
+
+/** The pixels of one map as a canvas takes them; what fills up the last row of a strip is transparent. */
+export function pixelsOf(page: MapPage, at: number): Uint8ClampedArray {
+  const size = page.width * page.height;
+  const filled = page.form === "strip" ? Math.min(size, page.sizes[0] ?? size) : size;
+  const bytes = page.pixels.subarray(at * size, at * size + filled);
+  const found = new Uint8ClampedArray(4 * size);
+  const table = colors();
+  bytes.forEach((code, i) => found.set(table.subarray(4 * code, 4 * code + 4), 4 * i));
+  return found;
+}
+
+function paint(canvas: HTMLCanvasElement, page: MapPage, at: number): void {
+  canvas.width = page.width;
+  canvas.height = page.height;
+  const context = typeof CanvasRenderingContext2D === "undefined" ? null : canvas.getContext("2d");
+  if (!context) return; // a page without a screen
+  const image = context.createImageData(page.width, page.height);
+  image.data.set(pixelsOf(page, at));
+  context.putImageData(image, 0, 0);
+}

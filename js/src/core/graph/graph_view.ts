@@ -1,0 +1,355 @@
+// The graph on its stage, in step with the store.
+
+import { colorOf } from "../shared/color";
+import { Disposers, listen } from "../shared/dom";
+import type { Scene as PlainScene } from "../export/scene";
+import { GraphDecor } from "./decor";
+import { Painter } from "./paint";
+import { exportPng } from "./paint_png";
+import { readTheme, type Theme, watchTheme } from "../shared/theme";
+import { doubleTapped, type TapActions, tapped } from "./taps";
+import type { Hierarchy } from "../shared/hierarchy";
+import { measurer } from "../shared/canvas";
+import { LayoutClient } from "./layout_client";
+import { Offer } from "./offer";
+import { pageFor, turnPage } from "./pages";
+import type { Status } from "../shared/payload";
+import { plainScene } from "./plain_scene";
+import { onPreferences } from "../shared/preferences";
+import { hardLimit, isManyNodes, manyNodes, reveal, softLimit, toggle } from "../shared/reveal";
+import { placed, type Placed } from "./routes";
+import { idOf } from "./scene";
+import { sceneOf } from "./scene_source";
+import type { GraphState, Store, ViewName } from "../shared/store";
+import { Stage, type StageElement } from "../shared/stage";
+import type { PaintItem } from "./paint_items";
+import type { LayoutRequest, LayoutResult } from "./layout_types";
+import { boundsOf, type Box, type Extent } from "../shared/viewport";
+import type { Scene } from "./scene_types";
+
+export interface GraphOptions {
+  view?: Exclude<ViewName, "diff">;
+  status?: readonly Status[]; // marks of a comparison, by node
+  onReady?: () => void;
+}
+
+const SMALLEST_ZOOM = 0.72; // at which rows should still fit the width
+const leftOut = (): string => `Only the ${hardLimit()} most used structures are drawn.`;
+const isLeftOut = (notice: string): boolean => /^Only the \d+ most used structures/.test(notice);
+const DRAWN_CLOSED = "Some open groups are drawn closed: focus on a group to see its inside.";
+
+export class GraphView {
+  private readonly disposers = new Disposers();
+  private readonly measure = measurer();
+  private readonly layouts = new LayoutClient();
+  private readonly painter = new Painter(this.measure);
+  private readonly stage: Stage;
+  private readonly offer: Offer;
+  private readonly decor: GraphDecor;
+  private readonly pages = new Map<number, number>();
+  private theme: Theme;
+  private placed?: Placed;
+  private anchor: string | null = null; // id whose card stays where it is on the screen
+  private shape = { width: 0, aspect: 1, maxWidth: 0 }; // of the canvas, as far as layouts go
+  private expanded: readonly string[];
+  private stale = false;
+  private refocused = false; // another inside fills the canvas
+  private pursued = false; // the selection was made elsewhere and has to come into view
+  private tapping = false;
+  private dead = false;
+
+  constructor(
+    private readonly wrap: HTMLElement,
+    private readonly h: Hierarchy,
+    private readonly store: Store,
+    private readonly options: GraphOptions = {}
+  ) {
+    this.theme = readTheme(wrap);
+    this.expanded = store.get("expanded");
+    this.decor = new GraphDecor(h, store, options);
+    this.stage = this.makeStage();
+    this.offer = new Offer(wrap, h, store);
+    this.listen();
+    this.followSelection();
+    this.stage.measure();
+    this.refresh();
+  }
+
+  /** The element that the keyboard uses. */
+  get host(): StageElement {
+    return this.stage.host;
+  }
+
+  /** What is on the canvas, with absolute centres. */
+  scene(): PlainScene {
+    return this.placed ? plainScene(this.placed, colorOf(this.h, this.store)) : { nodes: [], edges: [] };
+  }
+
+  exportPng(): Promise<Blob> {
+    return exportPng(this.decor.items(), this.decor.edges(), this.measure, this.theme);
+  }
+
+  fit(): void {
+    this.stage.camera.fit(this.placed?.boxes ?? []);
+  }
+
+  /** Opens or closes a card; where that would be too much, offers what would help. */
+  toggle(node: number): void {
+    if (this.options.view === "deduplicated") {
+      return;
+    }
+    this.offer.hide();
+    if (!toggle(this.h, this.store, node)) {
+      this.offer.show(node);
+    }
+  }
+
+  dispose(): void {
+    this.dead = true;
+    this.disposers.dispose();
+    this.layouts.dispose();
+    this.offer.dispose();
+    this.stage.dispose();
+  }
+
+  private makeStage(): Stage {
+    const actions: TapActions = {
+      select: (path, step, inView) => this.select(path, step, inView),
+      toggle: node => this.toggle(node),
+      turn: id => this.turn(id)
+    };
+    const onItem = (id: string, act: (item: PaintItem) => void) => {
+      const item = this.decor.itemOf(id);
+      if (item) act(item);
+    };
+    const label = "Model graph. The module tree beside it offers the same by keyboard.";
+    const camera = { least: 0.04, most: 4, isOverview: this.options.view === "deduplicated" };
+    return new Stage(this.wrap, label, camera, {
+      paint: (context, view) => this.painter.paint(context, view, this.theme),
+      hit: at => this.decor.hit(at),
+      press: () => this.takeFocus(),
+      tap: (id, at) => onItem(id, item => tapped(item, at, this.h, actions)),
+      doubleTap: (id, at) => onItem(id, item => doubleTapped(item, at, actions)),
+      resized: before => this.resized(before),
+      picture: () => this.decor.picture(this.theme)
+    });
+  }
+
+  private listen(): void {
+    const structural: (keyof GraphState)[] =
+      this.options.view === "deduplicated" ? [] : ["expanded", "shown", "unfolded", "focus"];
+    structural.forEach(key => this.disposers.add(this.store.on(key, () => this.invalidate())));
+    this.disposers.add(this.store.on("expanded", () => this.anchorToggled()));
+    for (const key of ["colorBy", "overlay", "pruned", "query", "axis", "operator"] as const) {
+      this.disposers.add(this.store.on(key, () => this.redecorate()));
+    }
+    this.disposers.add(
+      this.store.on("selected", () => {
+        this.followSelection();
+        this.redecorate();
+      }),
+      this.store.on("focus", () => (this.refocused = true)),
+      watchTheme(() => this.retheme()),
+      onPreferences(() => this.invalidate())
+    );
+    this.disposers.add(
+      listen(this.host, "focus", () => this.host.classList.toggle("mkg-by-keyboard", !this.tapping)),
+      listen(this.host, "pointerdown", () => this.host.classList.remove("mkg-by-keyboard"))
+    );
+  }
+
+  /** A single group opened or closed, wherever that was done, stays where it is on the screen. */
+  private anchorToggled(): void {
+    const [before, now] = [this.expanded, this.store.get("expanded")];
+    const toggled = [...difference(before, now), ...difference(now, before)];
+    const node = toggled.length === 1 ? this.h.find(toggled[0]) : undefined;
+    this.expanded = now;
+    this.anchor = node === undefined ? this.anchor : idOf(this.h, node);
+  }
+
+  /** Several changes of the store in a row cost one layout. */
+  private invalidate(): void {
+    if (!this.stale) {
+      this.stale = true;
+      queueMicrotask(() => this.stale && this.refresh());
+    }
+  }
+
+  private refresh(): void {
+    this.stale = false;
+    if (this.dead) {
+      return;
+    }
+    const { view = "hierarchy", status } = this.options;
+    const scene = sceneOf(view, this.h, this.store, this.measure, this.pages, status !== undefined);
+    const request = this.request(scene);
+    const layout = this.layouts.runNow(request);
+    if (layout) {
+      this.draw(scene, layout);
+    } else {
+      void this.layouts.run(request).then(result => result && this.draw(scene, result));
+    }
+  }
+
+  private request({ nodes, groups }: Scene): LayoutRequest {
+    const [width, height] = [this.wrap.clientWidth || 960, this.wrap.clientHeight || 600];
+    // a new shape would lay out every group anew, so it takes more than a scroll bar or the strip to get one
+    if (Math.abs(width - this.shape.width) > 0.1 * width) {
+      this.shape = { width, aspect: width / height, maxWidth: width / SMALLEST_ZOOM };
+    }
+    const { aspect, maxWidth } = this.shape;
+    return { sizes: nodes.map(node => node.size), groups, aspect, maxWidth };
+  }
+
+  private draw(scene: Scene, layout: LayoutResult): void {
+    if (this.dead) {
+      return;
+    }
+    const before = this.placed;
+    this.placed = placed(scene, layout);
+    this.notify(scene);
+    this.applyDecor();
+    this.aim(before, this.placed);
+    if (!before) {
+      this.announce();
+    }
+  }
+
+  /** After a new layout: what was opened, or looked at, stays where it was. */
+  private aim(before: Placed | undefined, after: Placed): void {
+    const survives = (id: string) => this.decor.itemOf(id) !== undefined;
+    const known = before?.scene.nodes.some(({ id }) => id === this.anchor) && survives(this.anchor ?? "");
+    const looked = before && this.stage.camera.isTouched ? this.centralCard(before, survives) : null;
+    const anchor = known ? this.anchor : looked;
+    if (!before || this.refocused || anchor === null) {
+      this.lookFirst(after);
+    } else {
+      this.stage.camera.keep(boxIn(before, anchor), boxIn(after, anchor), after.boxes);
+    }
+    this.anchor = null;
+    this.refocused = false;
+    this.pursue();
+  }
+
+  /** The card nearest to the middle of the view, of those that are there still. */
+  private centralCard({ scene, boxes }: Placed, survives: (id: string) => boolean): string | null {
+    const { camera } = this.stage;
+    let best: { id: string | null; distance: number } = { id: null, distance: Infinity };
+    scene.nodes.forEach(({ id, kind }, place) => {
+      const distance = camera.distanceTo(boxes[place]);
+      if (kind !== "group" && distance < best.distance && survives(id)) best = { id, distance };
+    });
+    return best.id;
+  }
+
+  /** The beginning, and what is selected; of a comparison the first difference. */
+  private lookFirst({ boxes }: Placed): void {
+    const sought = this.decor.itemOf(this.decor.idOfSelected() ?? "") ?? this.decor.firstDifference();
+    this.stage.camera.open(boxes);
+    if (sought) {
+      this.stage.camera.show(sought.box);
+    }
+  }
+
+  private pursue(): void {
+    const item = this.pursued ? this.decor.itemOf(this.decor.idOfSelected() ?? "") : undefined;
+    if (item) {
+      this.stage.camera.show(item.box);
+      this.pursued = false;
+    }
+  }
+
+  private notify({ count, capped }: Scene): void {
+    const before = this.store.get("notice");
+    const isMine = isManyNodes(before) || isLeftOut(before) || before === DRAWN_CLOSED;
+    const closed = this.options.view === "deduplicated" ? leftOut() : DRAWN_CLOSED;
+    const notice = capped ? closed : count > softLimit() ? manyNodes() : "";
+    if (notice || isMine) {
+      this.store.set("notice", notice);
+    }
+  }
+
+  /** Colors, selection and hits of what is already laid out. */
+  private applyDecor(): void {
+    if (!this.placed) {
+      return;
+    }
+    this.decor.update(this.placed, this.theme);
+    this.painter.setPicture(this.decor.items(), this.decor.edges());
+    this.stage.draw();
+    this.stage.minimap.show(this.decor.minimapItems(), boundsOf(this.placed.boxes), this.theme);
+  }
+
+  private redecorate(): void {
+    if (!this.stale) {
+      this.applyDecor();
+      this.pursue();
+    }
+  }
+
+  private retheme(): void {
+    this.theme = readTheme(this.wrap);
+    this.applyDecor();
+  }
+
+  /** A change of height alone is the strip coming or going: what is under the pointer stays there. */
+  private resized(before: Extent | null): void {
+    const { camera } = this.stage;
+    if (this.placed && !camera.isTouched && Math.abs(camera.extent.width - (before?.width ?? 1)) > 1) {
+      this.lookFirst(this.placed);
+    }
+  }
+
+  /** A selection made elsewhere is brought into the picture. */
+  private followSelection(): void {
+    const path = this.store.get("selected");
+    const node = path === null ? undefined : this.h.find(path);
+    if (path === null || node === undefined || node === this.store.get("focus") || node === 0) {
+      return;
+    }
+    if (this.options.view !== "deduplicated") {
+      reveal(this.h, this.store, path);
+      if (pageFor(this.h, this.store, this.pages, node)) {
+        this.invalidate();
+      }
+    }
+    this.pursued = !this.tapping;
+  }
+
+  private announce(): void {
+    if (!this.options.onReady) {
+      return;
+    }
+    this.stage.afterDrawing(() => requestAnimationFrame(() => this.dead || this.options.onReady?.()));
+  }
+
+  private takeFocus(): void {
+    this.tapping = true;
+    this.host.focus({ preventScroll: true });
+    this.tapping = false;
+  }
+
+  private select(path: string, step: number | null, inView: boolean): void {
+    this.tapping = inView;
+    this.store.set("operator", step);
+    this.store.set("selected", path);
+    this.tapping = false;
+  }
+
+  private turn(id: string): void {
+    const parentId = turnPage(this.h, this.pages, id);
+    if (parentId !== null) {
+      this.anchor = parentId;
+      this.invalidate();
+    }
+  }
+}
+
+function boxIn({ scene, boxes }: Placed, id: string): Box | undefined {
+  return boxes[scene.nodes.findIndex(node => node.id === id)];
+}
+
+function difference(these: readonly string[], those: readonly string[]): string[] {
+  const known = new Set(those);
+  return these.filter(path => !known.has(path));
+}

@@ -1,0 +1,39 @@
+// The cards, frames and edges as they are painted, and where one clicks on them.
+
+import type { Status } from "../shared/payload";
+import type { Box } from "../shared/viewport";
+import type { Route } from "./routes";
+import type { SceneNode } from "./scene_types";
+
+export interface PaintItem {
+  node: SceneNode;
+  box: Box;
+  depth: number; // frames around it
+  container: boolean;
+  family: string; // hue of the mark at the left
+  fill: string | null; // color of the value shown, if any
+  status: Status | null;
+  flag: string; // "!" something to know; "" nothing
+  dim: boolean;
+  hit: boolean;
+  onAxis: boolean; // the chosen axis runs along something in it
+  selected: boolean;
+}
+
+export interface EdgePaint {
+  route: Route;
+  lit: boolean; // belongs to the selected card
+  onAxis: boolean; // the chosen axis runs through what it carries
+  depth: number; // of the frame that it runs in; 0 is the canvas
+}
+
+export const HEADER = 21; // middle line of a frame's header
+export const TITLE = 16; // middle line of a card's title
+
+/** Where a click opens or closes: the chevron and a little around it. */
+export function isOnChevron({ box, node, container }: PaintItem, x: number, y: number): boolean {
+  const group = node.kind === "group";
+  const centre = group ? box[0] + 16 : box[0] + box[2] - 15;
+  const middle = box[1] + (group ? HEADER : TITLE);
+  return container && Math.abs(x - centre) <= 12 && Math.abs(y - middle) <= 14;
+}

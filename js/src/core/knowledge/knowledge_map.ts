@@ -1,0 +1,307 @@
+// The map of the graph on its stage, in step with the store.
+
+import { measurer } from "../shared/canvas";
+import { boundsOf, type Box, type Point } from "../shared/viewport";
+import { Debounced, Disposers, listen } from "../shared/dom";
+import { Stage, type StageElement, type StagePicture } from "../shared/stage";
+import { readTheme, type Theme, watchTheme } from "../shared/theme";
+import { Tip } from "../shared/tip";
+import { onPreferences } from "../shared/preferences";
+import type { MapItem, MapPicture } from "./items";
+import type { Knowledge } from "./data";
+import { type Inks, inksOf } from "./ink";
+import { type Circle, homesOf, layoutCircles, type Home } from "./circle_layout";
+import { relatedTo } from "./links";
+import { CirclePainter, type Painted } from "./paint_circles";
+import { buildPicture, choiceOf } from "./picture";
+import { itemOf, revealSelected } from "./reveal";
+import type { ExplorerStore } from "./state";
+import { tipOf } from "./words";
+
+export interface MapEvents {
+  open(id: string): void;
+  narrow(item: MapItem): void;
+  drawn(picture: MapPicture): void;
+}
+
+const NAME = 34; // room for a name beside the outermost circles
+const HOVER = 60; // ms until the box beside the pointer comes
+
+export class KnowledgeMap {
+  private readonly disposers = new Disposers();
+  private readonly measure = measurer();
+  private readonly stage: Stage;
+  private readonly tip: Tip;
+  private readonly painter = new CirclePainter(this.measure);
+  private readonly homes: readonly Home[];
+  private readonly hovering = new Debounced(() => this.showTip(), HOVER);
+  private theme: Theme;
+  private inks: Inks;
+  private shown: MapPicture;
+  private circles: readonly Circle[] = [];
+  private painted: Painted = { items: [], links: [], related: [] };
+  private hovered: string | null = null;
+  private stale = false;
+  private isOpened = false;
+  private dead = false;
+
+  constructor(
+    private readonly wrap: HTMLElement,
+    private readonly data: Knowledge,
+    private readonly store: ExplorerStore,
+    private readonly events: MapEvents
+  ) {
+    this.theme = readTheme(wrap);
+    this.inks = inksOf(data, store, this.theme.dark);
+    this.stage = this.makeStage();
+    this.tip = new Tip(wrap);
+    const closed = buildPicture(data, { expanded: [], query: "", selected: null });
+    this.homes = homesOf(closed.items, closed.links);
+    this.shown = closed;
+    revealSelected(data, store);
+    this.listen();
+    this.stage.measure();
+    this.refresh();
+    this.showSelected();
+  }
+
+  /** The element that the keyboard uses. */
+  get host(): StageElement {
+    return this.stage.host;
+  }
+
+  get picture(): MapPicture {
+    return this.shown;
+  }
+
+  fit(): void {
+    const named = ([left, top, width, height]: Box): Box => [left - NAME, top, width + 2 * NAME, height + NAME / 2];
+    this.stage.camera.fit(this.boxes().map(named));
+  }
+
+  /** The nearest circle in a direction, in the same group as the selected one; the first one when none is selected. */
+  neighbour(dx: number, dy: number): MapItem | undefined {
+    const { items } = this.shown;
+    const selected = itemOf(this.data, items, this.store.get("selected"), this.store.get("item"));
+    if (!selected) return items.find(({ thing }) => thing !== null);
+    const from = this.circles[items.indexOf(selected)];
+    let best: { item?: MapItem; distance: number } = { distance: Infinity };
+    items.forEach((item, place) => {
+      if (!item.thing || item === selected || item.parent !== selected.parent) return;
+      const [x, y] = [this.circles[place].x - from.x, this.circles[place].y - from.y];
+      const along = x * dx + y * dy;
+      const aside = Math.abs(x * dy - y * dx);
+      if (along > 0 && aside <= 1.2 * along && along + 2 * aside < best.distance)
+        best = { item, distance: along + 2 * aside };
+    });
+    return best.item;
+  }
+
+  /** Brings a circle into view. */
+  show(id: string): void {
+    const place = this.shown.items.findIndex(item => item.id === id);
+    if (place >= 0) this.stage.camera.show(boxOf(this.circles[place]));
+  }
+
+  dispose(): void {
+    this.dead = true;
+    this.hovering.cancel();
+    this.disposers.dispose();
+    this.stage.dispose();
+  }
+
+  private makeStage(): Stage {
+    const label = "Graph of all models. The tree beside it offers the same by keyboard.";
+    return new Stage(
+      this.wrap,
+      label,
+      { least: 0.04, most: 5, isOverview: true },
+      {
+        paint: (context, view) => this.painter.paint(context, this.painted, view, this.theme),
+        hit: at => this.hit(at),
+        press: () => this.host.focus({ preventScroll: true }),
+        tap: id => this.tapped(id),
+        doubleTap: id => this.doubleTapped(id),
+        hover: id => this.hover(id),
+        resized: () => this.resized(),
+        picture: () => this.content()
+      }
+    );
+  }
+
+  private listen(): void {
+    const { store } = this;
+    this.disposers.add(
+      store.on(["expanded", "query"], () => this.invalidate()),
+      store.on("colorBy", () => this.recolor()),
+      store.on("selected", () => this.followSelection()),
+      store.on("item", () => this.redecorate()),
+      onPreferences(() => this.invalidate()),
+      watchTheme(() => {
+        this.theme = readTheme(this.wrap);
+        this.recolor();
+      }),
+      listen(this.host, "focus", () =>
+        this.host.classList.toggle("mkg-by-keyboard", this.host.matches(":focus-visible"))
+      )
+    );
+  }
+
+  /** Several changes of the store in a row cost one drawing. */
+  private invalidate(): void {
+    if (this.stale) return;
+    this.stale = true;
+    queueMicrotask(() => this.stale && !this.dead && this.refresh());
+  }
+
+  private refresh(): void {
+    this.stale = false;
+    const before = new Set(this.shown.items.flatMap(({ id, isOpen }) => (isOpen ? [id] : [])));
+    const isFirst = this.circles.length === 0;
+    this.shown = buildPicture(this.data, choiceOf(this.store));
+    this.circles = layoutCircles(this.shown.items, this.homes);
+    this.redecorate();
+    this.moveCamera(isFirst, before);
+    this.events.drawn(this.shown);
+  }
+
+  /** What has been opened is to be seen; else all of it, as long as nobody has moved it. */
+  private moveCamera(isFirst: boolean, before: ReadonlySet<string>): void {
+    const opened = this.shown.items.findIndex(({ id, isOpen }) => isOpen && !before.has(id));
+    if (opened >= 0 && !isFirst) this.look(this.circles[opened]);
+    else if (isFirst || !this.stage.camera.isTouched) this.fit();
+  }
+
+  /** The circle in the middle, as large as it can be seen as a whole. */
+  private look({ x, y, r }: Circle): void {
+    const { camera } = this.stage;
+    const room = Math.min(camera.extent.width, camera.extent.height);
+    camera.centre([x, y], Math.min(1.15, Math.max(0.3, room / (2 * r + 60))));
+  }
+
+  private recolor(): void {
+    this.inks = inksOf(this.data, this.store, this.theme.dark);
+    this.redecorate();
+  }
+
+  private followSelection(): void {
+    const { data, store } = this;
+    revealSelected(data, store);
+    if (this.stale) queueMicrotask(() => !this.dead && this.showSelected());
+    else this.showSelected();
+    this.redecorate();
+  }
+
+  private showSelected(): void {
+    const item = itemOf(this.data, this.shown.items, this.store.get("selected"), this.store.get("item"));
+    if (item && !item.isOpen) this.show(item.id);
+  }
+
+  private redecorate(): void {
+    const { data, store, shown, circles, inks } = this;
+    const selected = itemOf(data, shown.items, store.get("selected"), store.get("item"));
+    const entity = selected?.kind === "module" ? selected.members[0] : undefined;
+    const related = entity === undefined ? [] : relatedTo(data, shown.items, entity);
+    this.painted = {
+      items: shown.items.map((item, i) => ({
+        item,
+        circle: circles[i],
+        fill: inks.of(item),
+        isSelected: item === selected,
+        isDim: shown.isSearched && !item.isHit
+      })),
+      links: shown.links,
+      related
+    };
+    const fills = this.painted.items.map(({ circle, fill, item }) => ({
+      box: boxOf(circle),
+      fill,
+      frame: item.isOpen
+    }));
+    this.stage.minimap.show(
+      fills.filter(({ frame }) => !frame),
+      boundsOf(this.boxes()),
+      this.theme
+    );
+    this.stage.draw();
+  }
+
+  private resized(): void {
+    if (!this.isOpened || !this.stage.camera.isTouched) this.fit();
+    this.isOpened = true;
+  }
+
+  /** The circle that lies on top there: the innermost one. */
+  private hit([x, y]: Point): string | null {
+    let best: MapItem | undefined;
+    this.shown.items.forEach((item, place) => {
+      const circle = this.circles[place];
+      if (circle && item.depth >= (best?.depth ?? 0) && Math.hypot(x - circle.x, y - circle.y) <= circle.r) best = item;
+    });
+    return best?.id ?? null;
+  }
+
+  private content(): StagePicture {
+    const { items } = this.shown;
+    const id = (place: number): string => items[place].id;
+    return {
+      items: this.painted.items.map(({ item, circle, fill, isSelected }) => ({
+        id: item.id,
+        title: item.title,
+        parent: item.parent < 0 ? null : id(item.parent),
+        box: boxOf(circle),
+        fill,
+        isOpen: item.isOpen,
+        isSelected,
+        onAxis: false
+      })),
+      lines: this.painted.links.map(({ from, to }) => ({ source: id(from), target: id(to), label: "" }))
+    };
+  }
+
+  private boxes(): Box[] {
+    return this.circles.map(boxOf);
+  }
+
+  private item(id: string): MapItem | undefined {
+    return this.shown.items.find(item => item.id === id);
+  }
+
+  private tapped(id: string): void {
+    const item = this.item(id);
+    if (!item) return;
+    if (!item.thing) {
+      if (!item.isGroup) this.events.narrow(item);
+      return;
+    }
+    this.store.set("item", id);
+    this.store.set("selected", this.data.key(item.thing));
+  }
+
+  private doubleTapped(id: string): void {
+    if (this.item(id)?.isGroup) this.events.open(id);
+  }
+
+  private hover(id: string | null): void {
+    if (this.hovered === id) return;
+    this.hovered = id;
+    this.host.classList.toggle("mkg-is-pointing", id !== null);
+    if (id === null) this.tip.hide();
+    this.hovering.call();
+  }
+
+  private showTip(): void {
+    const place = this.shown.items.findIndex(({ id }) => id === this.hovered);
+    const item = this.shown.items[place];
+    if (!item) return;
+    const { zoom, ...pan } = this.stage.camera.look;
+    const { x, y, r } = this.circles[place];
+    const { heading, rows, notes } = tipOf(this.data, item);
+    const top = item.isOpen ? y * zoom + pan.y - r * zoom : y * zoom + pan.y;
+    this.tip.show(x * zoom + pan.x + Math.min(r, 40) * zoom, Math.max(0, top), heading, rows, notes);
+  }
+}
+
+function boxOf({ x, y, r }: Circle): Box {
+  return [x - r, y - r, 2 * r, 2 * r];
+}

@@ -1,0 +1,65 @@
+import { describe, expect, it } from "vitest";
+import { Camera } from "./camera";
+import type { Box, Look } from "./viewport";
+
+const [WIDTH, HEIGHT] = [800, 500];
+
+function stage(isOverview = false) {
+  const camera = new Camera({ least: 0.04, most: 4, isOverview }, () => {});
+  camera.resize({ width: WIDTH, height: HEIGHT });
+  const now = () => camera.look;
+  const onScreen = ([x, y, w, h]: Box): Box => {
+    const { x: left, y: top, zoom } = now();
+    return [x * zoom + left, y * zoom + top, w * zoom, h * zoom];
+  };
+  const keep = (id: string, before: Record<string, Box>, after: Record<string, Box>) =>
+    camera.keep(before[id], after[id], Object.values(after));
+  return { camera, keep, onScreen, touch: () => camera.panBy(0, 0), look: (next: Look) => camera.moveTo(next), now };
+}
+
+const isSeen = ([x, y, w, h]: Box) => x >= 0 && y >= 0 && x + w <= WIDTH && y + h <= HEIGHT;
+
+const open: Record<string, Box> = { a: [0, 0, 100, 50], stage: [0, 100, 700, 2000] };
+const closed: Record<string, Box> = { a: [0, 0, 100, 50], stage: [0, 100, 120, 50] };
+
+describe("Camera", () => {
+  it("shows everything after a collapse that makes room for it", () => {
+    const { camera, keep, onScreen, touch, look } = stage();
+    camera.open(Object.values(open));
+    keep("stage", open, closed);
+    expect(Object.values(closed).map(onScreen).every(isSeen)).toBe(true);
+    touch();
+    look({ zoom: 1, x: -20, y: -1500 });
+    keep("stage", open, closed);
+    expect(Object.values(closed).map(onScreen).every(isSeen)).toBe(true);
+  });
+
+  it("leaves whoever looks closer where they are, with the toggled card in view", () => {
+    const { keep, onScreen, touch, look, now } = stage();
+    touch();
+    look({ zoom: 3, x: 10, y: -900 });
+    keep("stage", open, closed);
+    expect(now().zoom).toBe(3);
+    expect(isSeen(onScreen(closed.stage))).toBe(true);
+  });
+
+  it("keeps an opened group in view where not all fits", () => {
+    const { keep, onScreen, touch, now } = stage();
+    touch();
+    keep("stage", closed, open);
+    expect(now().zoom).toBe(1);
+    expect(onScreen(open.stage)[1]).toBeGreaterThanOrEqual(0);
+  });
+
+  it("opens an overview as a whole", () => {
+    const boxes: Box[] = [
+      [0, 0, 100, 50],
+      [1800, 0, 100, 50]
+    ];
+    const [overview, plain] = [stage(true), stage()];
+    overview.camera.open(boxes);
+    plain.camera.open(boxes);
+    expect(boxes.map(overview.onScreen).every(isSeen)).toBe(true);
+    expect(boxes.map(plain.onScreen).every(isSeen)).toBe(false);
+  });
+});

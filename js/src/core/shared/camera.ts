@@ -1,0 +1,125 @@
+// What a stage shows: first looks, what stays in place, what has to come into view, and what the user moves.
+
+import {
+  anchored,
+  type Box,
+  boundsOf,
+  clearOf,
+  COVERED,
+  type Extent,
+  fitsLegibly,
+  fitted,
+  type Look,
+  opening,
+  OVERVIEW,
+  type Point,
+  settled
+} from "./viewport";
+
+export interface CameraOptions {
+  readonly least: number; // zoom
+  readonly most: number;
+  readonly isOverview: boolean; // the first look shows the whole even where its text is small
+}
+
+export class Camera {
+  private current: Look = { x: 0, y: 0, zoom: 1 };
+  private size: Extent = { width: 1, height: 1 };
+  private touched = false;
+
+  constructor(
+    private readonly options: CameraOptions,
+    private readonly moved: () => void
+  ) {}
+
+  get look(): Look {
+    return this.current;
+  }
+
+  get extent(): Extent {
+    return this.size;
+  }
+
+  /** The user has moved it since the first look. */
+  get isTouched(): boolean {
+    return this.touched;
+  }
+
+  /** What of the picture is in view. */
+  get view(): Box {
+    const { x, y, zoom } = this.current;
+    return [-x / zoom, -y / zoom, this.size.width / zoom, this.size.height / zoom];
+  }
+
+  /** A place on the screen as a place in the picture. */
+  at(x: number, y: number): Point {
+    return [(x - this.current.x) / this.current.zoom, (y - this.current.y) / this.current.zoom];
+  }
+
+  resize(size: Extent): void {
+    this.size = size;
+  }
+
+  moveTo(look: Look): void {
+    const zoom = this.clamped(look.zoom);
+    const [middle, centre] = [this.size.width / 2, this.size.height / 2];
+    const share = zoom / look.zoom; // what was to be in the middle is there at every zoom
+    this.current = { zoom, x: middle - (middle - look.x) * share, y: centre - (centre - look.y) * share };
+    this.moved();
+  }
+
+  /** By hand. */
+  panBy(dx: number, dy: number): void {
+    this.touched = true;
+    this.moveTo({ ...this.current, x: this.current.x + dx, y: this.current.y + dy });
+  }
+
+  /** By hand; the place on the screen keeps what it shows. */
+  zoomBy(factor: number, x: number, y: number): void {
+    this.touched = true;
+    const zoom = this.clamped(this.current.zoom * factor);
+    const share = zoom / this.current.zoom;
+    this.moveTo({ zoom, x: x - (x - this.current.x) * share, y: y - (y - this.current.y) * share });
+  }
+
+  /** A place in the picture comes to the middle. */
+  centre([x, y]: Point, zoom = this.current.zoom): void {
+    const { width, height } = this.size;
+    this.moveTo({ zoom, x: width / 2 - x * zoom, y: height / 2 - y * zoom });
+  }
+
+  fit(boxes: readonly Box[]): void {
+    this.moveTo(fitted(boundsOf(boxes), this.size.width, this.size.height));
+  }
+
+  /** The first look: everything if it stays legible, else the beginning. */
+  open(boxes: readonly Box[]): void {
+    this.touched = false;
+    const legible = this.options.isOverview ? OVERVIEW : undefined;
+    this.moveTo(opening(boundsOf(boxes), this.size.width, this.size.height, legible));
+  }
+
+  /** After a new layout what was at `from` and is at `to` stays where it was, unless all can be seen instead. */
+  keep(from: Box | undefined, to: Box | undefined, boxes: readonly Box[]): void {
+    const look = from && to ? anchored(this.current, from, to, this.size) : this.current;
+    const bounds = boundsOf(boxes);
+    if (!this.touched && fitsLegibly(bounds, this.size)) this.fit(boxes);
+    else this.moveTo(settled(look, bounds, this.size));
+  }
+
+  /** Moves as little as brings the box into view, beside the minimap. */
+  show(box: Box): void {
+    const look = anchored(this.current, box, box, this.size);
+    this.moveTo(clearOf(look, box, this.size, COVERED));
+  }
+
+  /** How far the middle of a box is from the middle of the view, in the picture's units. */
+  distanceTo([left, top, width, height]: Box): number {
+    const [x, y] = this.at(this.size.width / 2, this.size.height / 2);
+    return Math.hypot(left + width / 2 - x, top + height / 2 - y);
+  }
+
+  private clamped(zoom: number): number {
+    return Math.min(this.options.most, Math.max(this.options.least, zoom));
+  }
+}

@@ -1,0 +1,116 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { Gestures } from "./gestures";
+
+let host: HTMLElement;
+let gestures: Gestures;
+let done: string[];
+let time = 1000;
+
+function pointer(
+  type: string,
+  x: number,
+  y: number,
+  init: { id?: number; button?: number; touch?: boolean } = {}
+): void {
+  const { id = 1, button = 0, touch = false } = init;
+  const event = new MouseEvent(`pointer${type}`, { clientX: x, clientY: y, button });
+  const values = { pointerId: id, pointerType: touch ? "touch" : "mouse", timeStamp: time };
+  for (const [name, value] of Object.entries(values)) Object.defineProperty(event, name, { value });
+  host.dispatchEvent(event);
+}
+
+function click(x: number, y: number, later = 1000): void {
+  time += later;
+  pointer("down", x, y);
+  pointer("up", x, y);
+}
+
+function wheel(init: WheelEventInit): number {
+  host.dispatchEvent(new WheelEvent("wheel", { cancelable: true, ...init }));
+  return Number(done.pop()?.split(" ")[1] ?? Number.NaN);
+}
+
+beforeEach(() => {
+  host = document.createElement("div");
+  done = [];
+  const note =
+    (name: string) =>
+    (...at: number[]) =>
+      void done.push([name, ...at].join(" "));
+  gestures = new Gestures(host, {
+    press: () => {},
+    tap: note("tap"),
+    doubleTap: note("double"),
+    point: note("point"),
+    leave: note("leave"),
+    pan: note("pan"),
+    zoom: note("zoom")
+  });
+});
+
+afterEach(() => gestures.dispose());
+
+describe("Gestures", () => {
+  it("tells clicks and double clicks, and a third click as a first", () => {
+    click(5, 6);
+    click(5, 6, 100);
+    click(5, 6, 100);
+    click(5, 6, 2000);
+    expect(done).toEqual(["tap 5 6", "tap 5 6", "double 5 6", "tap 5 6", "tap 5 6"]);
+  });
+
+  it("clicks with the main button alone", () => {
+    pointer("down", 1, 1, { button: 2 });
+    pointer("up", 1, 1, { button: 2 });
+    expect(done).toEqual([]);
+  });
+
+  it("drags once the pointer has left its place, without a click", () => {
+    pointer("down", 10, 10);
+    pointer("move", 12, 10);
+    expect(done).toEqual([]);
+    pointer("move", 20, 10);
+    pointer("move", 25, 13);
+    pointer("up", 25, 13);
+    expect(done).toEqual(["pan 10 0", "pan 5 3"]);
+  });
+
+  it("points while nothing is pressed", () => {
+    pointer("move", 3, 4);
+    pointer("leave", 0, 0);
+    expect(done).toEqual(["point 3 4", "leave"]);
+  });
+
+  it("zooms and pans with two fingers, and does not click after it", () => {
+    pointer("down", 0, 0, { id: 1, touch: true });
+    pointer("down", 100, 0, { id: 2, touch: true });
+    pointer("move", 200, 0, { id: 2, touch: true });
+    expect(done).toEqual(["pan 50 0", "zoom 2 100 0"]);
+    pointer("up", 200, 0, { id: 2, touch: true });
+    pointer("move", 10, 0, { id: 1, touch: true });
+    pointer("up", 10, 0, { id: 1, touch: true });
+    expect(done.slice(2)).toEqual(["pan 10 0"]);
+  });
+
+  it("forgets a pointer that the system takes away", () => {
+    pointer("down", 0, 0);
+    pointer("cancel", 0, 0);
+    pointer("move", 30, 0);
+    expect(done).toEqual(["point 30 0"]);
+  });
+
+  it("zooms with the wheel: by pixels on a touchpad, by clicks with a mouse", () => {
+    expect(wheel({ deltaY: -25 })).toBeCloseTo(10 ** 0.1);
+    expect(wheel({ deltaY: 120 })).toBeCloseTo(10 ** -0.012);
+    expect(wheel({ deltaY: -240 })).toBeCloseTo(10 ** 0.024);
+    expect(wheel({ deltaY: 3, deltaMode: 1 })).toBeCloseTo(10 ** -0.012);
+    expect(wheel({ deltaY: 0 })).toBeNaN();
+  });
+
+  it("leaves nothing behind", () => {
+    gestures.dispose();
+    click(1, 1);
+    expect(wheel({ deltaY: 10 })).toBeNaN();
+    expect(done).toEqual([]);
+  });
+});

@@ -1,0 +1,152 @@
+// What mouse, pen, fingers and wheel do on a stage: click, double click, point, pan, zoom.
+
+import { Disposers, listen } from "./dom";
+
+export interface GestureTarget {
+  press(): void; // a pointer goes down or up
+  tap(x: number, y: number): void;
+  doubleTap(x: number, y: number): void;
+  point(x: number, y: number): void; // nothing is pressed
+  leave(): void;
+  pan(dx: number, dy: number): void;
+  zoom(factor: number, x: number, y: number): void;
+}
+
+interface Pressed {
+  x: number;
+  y: number;
+  readonly start: { readonly x: number; readonly y: number };
+  readonly slack: number; // pixels that it may move and still click
+}
+
+const SLACK = { mouse: 4, touch: 8 };
+const DOUBLE = 250; // ms between the two clicks
+const PER_DECADE = 250; // pixels of the wheel that zoom ten times
+const NOTCH = { least: 40, size: 120, pixels: 3 }; // a wheel that clicks is coarse: each click counts as few pixels
+
+/** Safari's pinch on a touchpad. */
+interface GestureEvent extends UIEvent {
+  readonly scale: number;
+  readonly clientX: number;
+  readonly clientY: number;
+}
+
+export class Gestures {
+  private readonly disposers = new Disposers();
+  private readonly pressed = new Map<number, Pressed>();
+  private isDragged = false; // since the first pointer went down
+  private lastTap = -Infinity;
+  private scale = 1;
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly target: GestureTarget
+  ) {
+    this.disposers.add(
+      listen(host, "pointerdown", event => this.down(event)),
+      listen(host, "pointermove", event => this.move(event)),
+      listen(host, "pointerup", event => this.up(event)),
+      listen(host, "pointercancel", event => this.cancel(event)),
+      listen(host, "pointerleave", () => target.leave())
+    );
+    const wheel = (event: WheelEvent) => this.wheel(event);
+    host.addEventListener("wheel", wheel, { passive: false });
+    const pinch = (event: Event) => this.pinch(event as GestureEvent);
+    host.addEventListener("gesturestart", pinch);
+    host.addEventListener("gesturechange", pinch);
+    this.disposers.add(() => {
+      host.removeEventListener("wheel", wheel);
+      host.removeEventListener("gesturestart", pinch);
+      host.removeEventListener("gesturechange", pinch);
+    });
+  }
+
+  dispose(): void {
+    this.disposers.dispose();
+    this.pressed.clear();
+  }
+
+  private down(event: PointerEvent): void {
+    if (event.button !== 0) return;
+    const [x, y] = this.place(event);
+    if (this.pressed.size === 0) this.isDragged = false;
+    const slack = event.pointerType === "touch" ? SLACK.touch : SLACK.mouse;
+    this.pressed.set(event.pointerId, { x, y, start: { x, y }, slack });
+    if (this.pressed.size > 1) this.isDragged = true; // no click comes of a pinch
+    this.target.press();
+  }
+
+  private move(event: PointerEvent): void {
+    const [x, y] = this.place(event);
+    const one = this.pressed.get(event.pointerId);
+    if (!one) {
+      if (this.pressed.size === 0) this.target.point(x, y);
+      return;
+    }
+    const other = [...this.pressed.values()].find(each => each !== one);
+    if (!this.isDragged && Math.hypot(x - one.start.x, y - one.start.y) < one.slack) return;
+    if (!this.isDragged) {
+      this.isDragged = true;
+      this.host.setPointerCapture?.(event.pointerId);
+    }
+    const [before, now] = [{ ...one }, { x, y }];
+    [one.x, one.y] = [x, y];
+    if (!other) {
+      this.target.pan(now.x - before.x, now.y - before.y);
+      return;
+    }
+    const [from, to] = [before, now].map(at => Math.hypot(at.x - other.x, at.y - other.y) || 1);
+    this.target.pan((now.x - before.x) / 2, (now.y - before.y) / 2);
+    this.target.zoom(to / from, (now.x + other.x) / 2, (now.y + other.y) / 2);
+  }
+
+  private up(event: PointerEvent): void {
+    const one = this.pressed.get(event.pointerId);
+    if (!one) return;
+    this.pressed.delete(event.pointerId);
+    this.target.press();
+    if (this.isDragged) return;
+    const { x, y } = one.start;
+    this.target.tap(x, y);
+    if (event.timeStamp - this.lastTap > DOUBLE) {
+      this.lastTap = event.timeStamp;
+    } else {
+      this.lastTap = -Infinity; // a third click is a first one
+      this.target.doubleTap(x, y);
+    }
+  }
+
+  private cancel(event: PointerEvent): void {
+    this.pressed.delete(event.pointerId);
+    this.isDragged = true;
+  }
+
+  private wheel(event: WheelEvent): void {
+    if (event.deltaY === 0) return;
+    event.preventDefault();
+    if (this.pressed.size > 0) return;
+    const [x, y] = this.place(event);
+    this.target.zoom(10 ** (-pixelsOf(event) / PER_DECADE), x, y);
+  }
+
+  private pinch(event: GestureEvent): void {
+    event.preventDefault();
+    if (this.pressed.size > 0) return; // fingers on the screen are pointers
+    if (event.type === "gesturestart") this.scale = 1;
+    const [x, y] = this.place(event);
+    this.target.zoom(event.scale / this.scale, x, y);
+    this.scale = event.scale;
+  }
+
+  private place({ clientX, clientY }: { readonly clientX: number; readonly clientY: number }): [number, number] {
+    const { left, top } = this.host.getBoundingClientRect();
+    return [clientX - left, clientY - top];
+  }
+}
+
+function pixelsOf({ deltaY, deltaMode }: WheelEvent): number {
+  const size = Math.abs(deltaY);
+  const isNotch = deltaMode !== 0 || (size >= NOTCH.least && Number.isInteger(deltaY));
+  if (!isNotch) return deltaY;
+  return Math.sign(deltaY) * NOTCH.pixels * Math.max(1, Math.round(size / NOTCH.size));
+}

@@ -1,0 +1,172 @@
+// A canvas with a camera: follows its size and the screen's pixels, draws when something has changed, and passes on
+// what the user does. The views say what is painted and what lies under the pointer.
+
+import { Camera, type CameraOptions } from "./camera";
+import { contextOf, pixelRatio } from "./canvas";
+import { Disposers, el } from "./dom";
+import { Gestures } from "./gestures";
+import { Minimap } from "./minimap";
+import type { Extent, Point, Viewport } from "./viewport";
+import { WheelGuard } from "./wheel";
+
+export interface StageItem {
+  readonly id: string;
+  readonly title: string;
+  readonly parent: string | null;
+  readonly box: readonly number[]; // x, y, width and height in the picture
+  readonly fill: string;
+  readonly isOpen: boolean; // others lie in it
+  readonly isSelected: boolean;
+  readonly onAxis: boolean;
+}
+
+export interface StageLine {
+  readonly source: string;
+  readonly target: string;
+  readonly label: string;
+}
+
+/** What is on a stage, as data. */
+export interface StagePicture {
+  readonly items: readonly StageItem[];
+  readonly lines: readonly StageLine[];
+}
+
+export interface StageScene {
+  paint(context: CanvasRenderingContext2D, view: Viewport): void;
+  /** What lies at a place in the picture. */
+  hit(at: Point): string | null;
+  /** A pointer goes down or up anywhere. */
+  press(): void;
+  tap(id: string, at: Point): void;
+  doubleTap(id: string, at: Point): void;
+  /** What the pointer is on now. */
+  hover?(id: string | null): void;
+  resized(before: Extent | null): void;
+  picture(): StagePicture;
+}
+
+/** The element of a stage; tests and scripts in a page find what it shows there. */
+export interface StageElement extends HTMLElement {
+  mkgStage?: Stage;
+}
+
+export class Stage {
+  readonly host: StageElement = el("div", "mkg-graph-canvas"); // has the keyboard
+  readonly camera: Camera;
+  readonly minimap: Minimap;
+  private readonly disposers = new Disposers();
+  private readonly canvas = el("canvas", "mkg-graph-picture");
+  private readonly context: CanvasRenderingContext2D | null;
+  private readonly gestures: Gestures;
+  private readonly wheel: WheelGuard;
+  private size: Extent | null = null; // while it has one
+  private frame = 0;
+  private hovered: string | null = null;
+  private afterwards: (() => void)[] = [];
+
+  constructor(
+    private readonly wrap: HTMLElement,
+    label: string,
+    options: CameraOptions,
+    private readonly scene: StageScene
+  ) {
+    wrap.classList.add("mkg-canvas-wrap");
+    this.host.tabIndex = 0;
+    this.host.setAttribute("role", "application");
+    this.host.setAttribute("aria-label", label);
+    this.host.append(this.canvas);
+    this.host.mkgStage = this;
+    const corner = el("div");
+    wrap.append(this.host, corner);
+    this.context = contextOf(this.canvas);
+    this.camera = new Camera(options, () => this.moved());
+    this.minimap = new Minimap(corner, this.camera);
+    this.wheel = new WheelGuard(wrap);
+    this.gestures = new Gestures(this.host, {
+      press: () => scene.press(),
+      tap: (x, y) => this.hit(x, y, (id, at) => scene.tap(id, at)),
+      doubleTap: (x, y) => this.hit(x, y, (id, at) => scene.doubleTap(id, at)),
+      point: (x, y) => scene.hover && this.hover(scene.hit(this.camera.at(x, y))),
+      leave: () => this.hover(null),
+      pan: (dx, dy) => this.camera.panBy(dx, dy),
+      zoom: (factor, x, y) => this.camera.zoomBy(factor, x, y)
+    });
+    if (typeof ResizeObserver !== "undefined") {
+      const observer = new ResizeObserver(() => this.measure());
+      observer.observe(wrap);
+      this.disposers.add(() => observer.disconnect());
+    }
+  }
+
+  get picture(): StagePicture {
+    return this.scene.picture();
+  }
+
+  /** Follows the size of the element around it; without one, as while it is hidden, all stays as it is. */
+  measure(): void {
+    const { clientWidth: width, clientHeight: height } = this.wrap;
+    const before = this.size;
+    if (width === 0 || height === 0 || (before?.width === width && before.height === height)) return;
+    this.size = { width, height };
+    this.camera.resize(this.size);
+    this.scene.resized(before);
+    this.draw();
+  }
+
+  /** With the next frame. */
+  schedule(): void {
+    if (this.frame === 0) this.frame = requestAnimationFrame(() => this.draw());
+  }
+
+  /** Now. */
+  draw(): void {
+    cancelAnimationFrame(this.frame);
+    this.frame = 0;
+    const { context, canvas, size } = this;
+    if (context && size) {
+      const ratio = pixelRatio();
+      const [width, height] = [Math.round(size.width * ratio), Math.round(size.height * ratio)];
+      if (canvas.width !== width) canvas.width = width;
+      if (canvas.height !== height) canvas.height = height;
+      this.scene.paint(context, { ...this.camera.look, ...size, ratio });
+    }
+    this.afterwards.splice(0).forEach(act => act());
+  }
+
+  /** Once, when the next picture has been drawn; at once where there is nothing to draw on. */
+  afterDrawing(act: () => void): void {
+    if (!this.context) return act();
+    this.afterwards.push(act);
+    this.schedule();
+  }
+
+  dispose(): void {
+    cancelAnimationFrame(this.frame);
+    this.afterwards = [];
+    this.disposers.dispose();
+    this.gestures.dispose();
+    this.minimap.dispose();
+    this.wheel.dispose();
+    delete this.host.mkgStage;
+    this.wrap.replaceChildren();
+  }
+
+  private moved(): void {
+    this.minimap.schedule();
+    this.hover(null);
+    this.schedule();
+  }
+
+  private hit(x: number, y: number, act: (id: string, at: Point) => void): void {
+    const at = this.camera.at(x, y);
+    const id = this.scene.hit(at);
+    if (id !== null) act(id, at);
+  }
+
+  private hover(id: string | null): void {
+    if (this.hovered === id) return;
+    this.hovered = id;
+    this.scene.hover?.(id);
+  }
+}

@@ -1,0 +1,296 @@
+// The ARIA tree twin of the canvas: the same modules as rows, for the keyboard and for screen readers.
+
+import "../../../style/tree.css";
+import { axesOf } from "../shared/axes";
+import { colorOf } from "../shared/color";
+import { Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
+import type { Hierarchy } from "../shared/hierarchy";
+import { reveal, toggle } from "../shared/reveal";
+import { highlight, search } from "../shared/search";
+import type { Store } from "../shared/store";
+import { VirtualList } from "../shared/virtual_list";
+import { TreeKeys } from "./tree_keys";
+import { accessibleName, below, hiddenMatches, TreeRow, treeRows } from "./rows";
+
+export const ROW_HEIGHT = 24;
+const ALL_ROWS = 300; // up to here every row is in the page
+const OVERSCAN = 12;
+const ASSUMED = 20; // rows in view of a tree without a size
+const INDENT = 14;
+const DEEPEST_INDENT = 20; // deeper levels would leave no room for the name, however wide the tree is
+const LONGEST_TITLE = 400;
+
+export class TreeView {
+  readonly tree = el("div", "mkg-tree");
+  private readonly list: VirtualList<number>; // by node
+  private readonly contents = new WeakMap<Element, string>(); // what was drawn last
+  private readonly disposers = new Disposers();
+  private readonly color: (node: number) => string | null;
+  private listed: TreeRow[] = [];
+  private readonly places = new Map<number, number>(); // node -> index in `listed`
+  private stale = true;
+  private active = 0;
+  private selection: { path: string | null; node: number | undefined } = { path: null, node: undefined };
+
+  constructor(
+    host: HTMLElement,
+    private readonly h: Hierarchy,
+    private readonly store: Store
+  ) {
+    this.color = colorOf(h, store);
+    this.tree.setAttribute("role", "tree");
+    this.tree.setAttribute("aria-label", "Modules");
+    this.list = new VirtualList(
+      this.tree,
+      { rowHeight: ROW_HEIGHT, overscan: OVERSCAN, assumed: ASSUMED, all: ALL_ROWS },
+      {
+        count: () => this.rows.length,
+        key: index => this.rows[index].node,
+        make: index => this.newRow(this.rows[index]),
+        draw: (element, index) => this.draw(element, this.rows[index]),
+        active: () => this.activeIndex
+      }
+    );
+    this.list.space.className = "mkg-tree-space";
+    this.list.space.setAttribute("role", "none");
+    host.append(this.tree);
+    this.listen();
+    this.active = this.selectedNode() ?? 0;
+    this.list.render();
+    this.scrollTo(this.active);
+  }
+
+  dispose(): void {
+    this.disposers.dispose();
+    this.list.dispose();
+    this.tree.remove();
+  }
+
+  /** The rows as they are now. */
+  get rows(): readonly TreeRow[] {
+    if (this.stale) this.relist();
+    return this.listed;
+  }
+
+  get activeIndex(): number {
+    void this.rows;
+    return this.places.get(this.active) ?? 0;
+  }
+
+  /** How many rows fit into the viewport. */
+  get page(): number {
+    return this.list.page;
+  }
+
+  /** Move to a row and select it, as arrows and clicks do. */
+  choose(index: number): void {
+    const row = this.rows[Math.min(Math.max(index, 0), this.rows.length - 1)];
+    this.active = row.node;
+    const path = this.h.path(row.node);
+    reveal(this.h, this.store, path);
+    this.store.set("selected", path);
+    this.list.render();
+    this.scrollTo(row.node);
+    this.list.focus(row.node);
+  }
+
+  /** Open or close the container in a row. */
+  toggle(row: TreeRow): void {
+    if (row.open === null || row.node === 0) return;
+    if (row.open && this.h.isInside(this.store.get("focus"), row.node)) this.leaveFocus(row.node);
+    else toggle(this.h, this.store, row.node);
+    this.list.render();
+  }
+
+  /** Containers around the focus are open without being listed: closing one shows what lies around it. */
+  private leaveFocus(node: number): void {
+    const path = this.h.path(node);
+    this.store.set("focus", this.h.parent(node));
+    this.store.set(
+      "expanded",
+      this.store.get("expanded").filter(other => other !== path)
+    );
+  }
+
+  private listen(): void {
+    const keys = new TreeKeys(this, this.h);
+    const follow = (key: Parameters<Store["on"]>[0], relist: boolean) =>
+      this.disposers.add(this.store.on(key, () => this.changed(relist)));
+    for (const key of ["expanded", "shown", "unfolded", "focus"] as const) follow(key, true);
+    for (const key of ["query", "axis", "colorBy", "overlay", "pruned", "view"] as const) follow(key, false);
+    this.disposers.add(
+      this.store.on("selected", () => this.followSelection()),
+      listen(this.tree, "keydown", event => keys.handle(event)),
+      listen(this.tree, "click", event => this.clicked(event)),
+      listen(this.tree, "dblclick", event => this.doubleClicked(event))
+    );
+  }
+
+  private changed(relist: boolean): void {
+    this.stale ||= relist;
+    this.list.schedule();
+  }
+
+  /** Looking up a path takes time in deep models, so the answer is kept for as long as the selection. */
+  private selectedNode(): number | undefined {
+    const path = this.store.get("selected");
+    if (path !== this.selection.path) {
+      this.selection = { path, node: path === null ? undefined : this.h.find(path) };
+    }
+    return this.selection.node;
+  }
+
+  private followSelection(): void {
+    const node = this.selectedNode();
+    if (node !== undefined && node !== this.active) {
+      if (!this.isVisible(node)) reveal(this.h, this.store, this.h.path(node));
+      this.active = node;
+      this.list.render();
+      this.scrollTo(node);
+    } else {
+      this.list.schedule();
+    }
+  }
+
+  /** Whether the node has a row, and the canvas shows its surroundings. */
+  private isVisible(node: number): boolean {
+    void this.rows;
+    return this.places.has(node) && this.h.isInside(node, this.store.get("focus"));
+  }
+
+  private relist(): void {
+    const open = new Set(this.store.get("expanded"));
+    const focus = this.store.get("focus");
+    const around = new Set([...this.h.ancestors(focus), focus]);
+    this.listed = treeRows(this.h, {
+      isOpen: node => around.has(node) || open.has(this.h.path(node)),
+      shown: this.store.get("shown"),
+      unfolded: this.store.get("unfolded")
+    });
+    this.places.clear();
+    this.listed.forEach((row, index) => this.places.set(row.node, index));
+    this.stale = false;
+    this.keepActive();
+  }
+
+  /** When the active row was closed away, its nearest visible ancestor takes its place. */
+  private keepActive(): void {
+    const wanted = this.selectedNode();
+    if (wanted !== undefined && this.places.has(wanted)) this.active = wanted;
+    while (!this.places.has(this.active)) {
+      const fold = this.h.fold(this.active);
+      const drawn = fold && (this.store.get("shown").get(fold.first) ?? fold.first);
+      this.active = drawn !== undefined && this.places.has(drawn) ? drawn : this.h.parent(this.active);
+    }
+  }
+
+  private scrollTo(node: number): void {
+    const index = this.places.get(node);
+    if (index === undefined) return;
+    this.list.show(index, 1, 0);
+    this.list.render();
+  }
+
+  private draw(element: HTMLElement, row: TreeRow): void {
+    const selected = this.selectedNode() === row.node;
+    element.style.setProperty("--mkg-indent", `${Math.min(row.level - 1, DEEPEST_INDENT) * INDENT}px`);
+    element.tabIndex = row.node === this.active ? 0 : -1;
+    setAttribute(element, "aria-level", row.level);
+    setAttribute(element, "aria-posinset", row.position);
+    setAttribute(element, "aria-setsize", row.siblings);
+    setAttribute(element, "aria-expanded", row.open === null ? null : String(row.open));
+    setAttribute(element, "aria-selected", String(selected));
+    this.fill(element, row);
+  }
+
+  private newRow({ node }: TreeRow): HTMLElement {
+    const element = el("div", "mkg-tree-row");
+    const path = this.h.path(node);
+    element.setAttribute("role", "treeitem");
+    element.setAttribute("data-mkg-path", path);
+    element.title = [path, this.h.qualifiedName(node)].filter(Boolean).join("\n").slice(0, LONGEST_TITLE);
+    return element;
+  }
+
+  /** Redraw what is in the row, unless nothing of it changed. */
+  private fill(element: HTMLElement, row: TreeRow): void {
+    const found = search(this.h, this.store.get("query"));
+    const at = below(found.nodes, row.node);
+    const matched = found.nodes[at] === row.node;
+    const hidden = hiddenMatches(this.h, row, found.nodes);
+    const color = this.color(row.node);
+    const status = this.store.get("view") === "diff" ? this.h.payload.compare?.left[row.node] : undefined;
+    const label = accessibleName(this.h, row);
+    const members = this.axisMembers();
+    const onAxis = members[below(members, row.node)] === row.node;
+    const holds = !onAxis && hiddenMatches(this.h, row, members) > 0;
+    const look = [color, status, onAxis, holds];
+    const content = JSON.stringify([matched && found.needles, hidden, look, label, row.open === null]);
+    if (content === this.contents.get(element)) return;
+    this.contents.set(element, content);
+    const inside = hidden ? `, ${hidden} matches inside` : "";
+    setAttribute(element, "aria-label", label + inside + (onAxis ? ", on the chosen axis" : ""));
+    setAttribute(element, "data-mkg-status", status ?? null);
+    element.classList.toggle("mkg-is-match", matched);
+    element.classList.toggle("mkg-is-on-axis", onAxis);
+    element.classList.toggle("mkg-holds-axis", holds);
+    element.classList.toggle("mkg-is-leaf", row.open === null || row.node === 0); // the root cannot be closed
+    element.replaceChildren(...this.parts(row, matched ? found.needles : [], hidden, color));
+  }
+
+  /** The modules that the chosen axis runs along, in tree order. */
+  private axisMembers(): readonly number[] {
+    const axes = axesOf(this.h);
+    const axis = axes?.find(this.store.get("axis"));
+    return axes && axis !== undefined ? axes.nodes(axis) : [];
+  }
+
+  private parts(row: TreeRow, needles: readonly string[], hidden: number, color: string | null): HTMLElement[] {
+    const { h } = this;
+    const parts: HTMLElement[] = [el("span", "mkg-twisty")];
+    if (color) {
+      const chip = el("span", "mkg-chip");
+      chip.style.backgroundColor = color;
+      parts.push(chip);
+    }
+    parts.push(marked("mkg-row-name", row.node === 0 ? h.payload.title : h.name(row.node), needles));
+    if (row.node !== 0) parts.push(marked("mkg-row-class", h.className(row.node), needles));
+    if (row.fold) parts.push(el("span", "mkg-row-count", `${row.fold.kind === "exact" ? "" : "≈ "}×${row.fold.count}`));
+    if (h.marks(row.node).length) parts.push(el("span", "mkg-row-mark", "!"));
+    if (hidden) parts.push(el("span", "mkg-row-hits", String(hidden)));
+    return parts;
+  }
+
+  private rowAt(event: MouseEvent): TreeRow | undefined {
+    const node = this.list.keyAt(event.target);
+    void this.rows;
+    const index = node === undefined ? undefined : this.places.get(node);
+    return index === undefined ? undefined : this.rows[index];
+  }
+
+  private clicked(event: MouseEvent): void {
+    const row = this.rowAt(event);
+    if (!row) return;
+    if (onTwisty(event) && row.open !== null) this.toggle(row);
+    else this.choose(this.places.get(row.node) ?? 0);
+  }
+
+  private doubleClicked(event: MouseEvent): void {
+    const row = this.rowAt(event);
+    if (row && !onTwisty(event)) this.toggle(row);
+  }
+}
+
+function onTwisty(event: MouseEvent): boolean {
+  return event.target instanceof Element && event.target.classList.contains("mkg-twisty");
+}
+
+/** Text with the matches in it set apart, as separate text nodes. */
+function marked(className: string, text: string, needles: readonly string[]): HTMLElement {
+  const span = nameSpan(className, "");
+  highlight(text, needles).forEach((part, index) => {
+    if (index % 2) span.append(el("mark", "mkg-hit", part));
+    else if (part) span.append(part);
+  });
+  return span;
+}
