@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.rewriting import tools as rewrite
     from modulekg_widgets.widgets.forward_player.forward_player import ForwardPlayer
     from modulekg_widgets.widgets.knowledge_explorer.knowledge_explorer import KnowledgeExplorer
+    from modulekg_widgets.widgets.linking import link
     from modulekg_widgets.widgets.mask_editor.mask_editor import MaskEditor
     from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel
     from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
     from modulekg_widgets.widgets.pages.pages import save_html
-    from modulekg_widgets.widgets.workbench.linking import link
     from modulekg_widgets.widgets.workbench.workbench import Workbench
 
 # loaded at first use: torch, pandas and the widgets take longer than a user should wait for an import
@@ -68,7 +68,7 @@ _HOMES = {
     "hierarchy": "engine.identity.hierarchy",
     "importance": "engine.pruning.importance.importance",
     "index_models": "engine.knowledge.indexing",
-    "link": "widgets.workbench.linking",
+    "link": "widgets.linking",
     "load_graph": "engine.knowledge.loading",
     "load_plan": "engine.pruning.plan.plan_file",
     "load_recording": "engine.monitoring.sinks.recording",

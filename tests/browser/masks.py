@@ -25,7 +25,7 @@ x = torch.zeros(2, 8)
 weights = mk.weight_fingerprint(model)
 """
 SHOW = "editor = mk.MaskEditor(model, x)\ndisplay(editor)"
-DROPPED = "editor._masks.dropped"
+DROPPED = "editor._draft.dropped"
 HIDDEN, WIDE = "0.out", "2.out"
 
 PITCH, GROUP, GAP = 16, 8, 3  # of cells in rows of at most 96

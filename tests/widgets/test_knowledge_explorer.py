@@ -22,7 +22,7 @@ from modulekg_widgets.engine.views.knowledge_findings import Findings, findings_
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.widgets.knowledge_explorer import knowledge_explorer
 from modulekg_widgets.widgets.shared.base import WidgetValueError
-from modulekg_widgets.widgets.workbench.linking import joints_of
+from modulekg_widgets.widgets.shared.joints import joints_of
 from widgets.golden_models import Block
 from widgets.knowledge_samples import Graph, contents_of, golden_knowledge, payload_of, sample_contents, small, wide
 

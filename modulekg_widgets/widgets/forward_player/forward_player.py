@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from traitlets import Bool, Dict, Float, Int, Unicode, observe, validate
@@ -14,11 +14,19 @@ from modulekg_widgets.engine.playback.player import Playback
 from modulekg_widgets.engine.views.forward_payload import forward_payload, maps_message
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.engine.views.pictures.forward import svg
-from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
-from modulekg_widgets.widgets.shared.main_thread import in_main_thread, when_idle
+from modulekg_widgets.widgets.pages.answers import Answer, answers
+from modulekg_widgets.widgets.shared.base import (
+    ModuleKGWidget,
+    WidgetValueError,
+    check_keywords,
+    in_main_thread,
+    when_idle,
+)
 
 FASTEST = 60.0  # steps a second
 KEYWORDS = ("args", "kwargs", "step", "selected", "playing", "speed", "hide_shapes", "sample", "page")
+MOST_PIXELS = 8 << 20  # bytes of pictures in a saved page
+MISSING = "This picture is not in the saved page."
 NO_GUESSES = {"asked": 0, "right": 0}
 
 
@@ -258,3 +266,38 @@ def _question(content: Any) -> dict[str, int] | None:
     numbers = {name: content.get(name) for name in ("run", "step", "sample", "page")}
     is_right = all(type(value) is int and value >= 0 for value in numbers.values())
     return numbers if is_right else None  # type: ignore[return-value]
+
+
+# ------------------------------------------------------------------ a saved page
+
+
+@answers.register("ForwardPlayer")
+def _pictures(player: ForwardPlayer) -> Iterator[Answer]:
+    """Of the item that is shown: the first page of each step, then the further ones, as far as there is room."""
+    room = MOST_PIXELS
+    waiting = [(step, 0) for step in range(len(player))]
+    for step, page in waiting:  # grows
+        question = {"kind": "maps", "run": player._runs, "step": step, "sample": player.sample, "page": page}
+        content, pixels, has_more = _picture(player, step, page)
+        room -= sum(map(len, pixels))
+        if room < 0:
+            break
+        if content:
+            yield Answer(question, content, pixels)
+        if has_more:
+            waiting.append((step, page + 1))
+    yield Answer({"kind": "maps"}, {"error": MISSING})
+
+
+def _picture(player: ForwardPlayer, step: int, page: int) -> tuple[dict[str, Any], list[bytes], bool]:
+    """The content of an answer, its pixels, and whether there is a further page."""
+    try:
+        found = player._played.picture(step, player.sample, page, in_main_thread())
+    except ModuleKGError as error:
+        return {"error": text(str(error))}, [], False
+    if found is None:
+        return {}, [], False
+    maps, pixels = maps_message(*found)
+    drawn = found[0]
+    shown = {"channels": len(drawn.ranges), "strip": drawn.width * drawn.height}.get(drawn.form, drawn.total)
+    return {"maps": maps}, pixels, drawn.first + shown < drawn.total

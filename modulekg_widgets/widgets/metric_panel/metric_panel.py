@@ -21,7 +21,7 @@ from modulekg_widgets.engine.views.pictures.metrics import Shown, svg
 from modulekg_widgets.widgets.metric_panel.links import Coloring
 from modulekg_widgets.widgets.metric_panel.stream import MetricStream
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
-from modulekg_widgets.widgets.workbench.linking import join
+from modulekg_widgets.widgets.shared.joints import join
 
 if TYPE_CHECKING:
     from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph

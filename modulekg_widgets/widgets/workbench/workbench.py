@@ -10,11 +10,11 @@ from traitlets import Dict, Instance, Unicode, validate
 
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
 from modulekg_widgets.widgets.knowledge_explorer.knowledge_explorer import KnowledgeExplorer
+from modulekg_widgets.widgets.linking import link
 from modulekg_widgets.widgets.mask_editor.mask_editor import MaskEditor
 from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel
 from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
-from modulekg_widgets.widgets.workbench.linking import link
 
 KEYWORDS = ("args", "kwargs", "monitor", "kg", "optimizer", "split")
 PARTS = ("graph", "editor", "panel", "explorer")
