@@ -104,6 +104,6 @@ class MasksPage:
         )
 
     def edits(self) -> list[Any]:
-        """The messages with edits, of the page and of the kernel, since the traffic was cleared."""
+        """The messages with a draft, of the page and of the kernel, since the traffic was cleared."""
         found = [m for m in self.notebook.traffic.messages if m.kind == "comm_msg"]
-        return [m for m in found if (m.content["data"].get("content") or {}).get("type") in ("edit", "applied")]
+        return [m for m in found if "draft" in (m.content["data"].get("state") or {})]

@@ -177,7 +177,7 @@ def test_a_wrong_value_is_refused_with_the_nearest(
 
 def test_keywords_and_attributes_are_strict(explorer: Any, contents: Contents) -> None:
     with pytest.raises(TypeError, match="did you mean 'color_by'"):
-        mk.KnowledgeExplorer(Graph(contents), color_by="uses")
+        mk.KnowledgeExplorer(Graph(contents), colour_by="uses")
     with pytest.raises(UnknownAttributeError, match="did you mean 'selected'"):
         explorer.select = "Model:small"
     with pytest.raises(TraitError, match="shows a KnowledgeGraph: a Linear was passed"):
