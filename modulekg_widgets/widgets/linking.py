@@ -38,7 +38,34 @@ def link(*widgets: Any) -> Link:
 
     With a `ModelGraph` the indices that a `MaskEditor` drops and the values of a `MetricPanel` color it; what the
     editor cuts is cut in the graph as well. A `KnowledgeExplorer` shares its selection with graphs in which the
-    structure occurs. Raises `WidgetValueError` for fewer than two widgets of this package.
+    structure occurs.
+
+    Parameters
+    ----------
+    *widgets
+        Two or more widgets of this package.
+
+    Returns
+    -------
+    Link
+        `close()` parts the widgets again.
+
+    Raises
+    ------
+    WidgetValueError
+        For fewer than two widgets, and for a widget of another package.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU())
+    >>> first, second = mk.ModelGraph(model), mk.ModelGraph(model)
+    >>> link = mk.link(first, second)
+    >>> first.selected = "0"
+    >>> second.selected
+    '0'
+    >>> link.close()
     """
     for widget in widgets:
         if not isinstance(widget, ModuleKGWidget):

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from modulekg_widgets.engine.errors import ModuleKGError
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.views.axes_payload import AxisTables
@@ -24,6 +25,25 @@ COLUMN_INFO = {
 STOPPED = "the forward pass stopped here"
 ELSEWHERE = "not called: other code uses its tensors"
 NOT_CALLED = "not called in this forward pass"
+
+
+def add_trace(payload: dict[str, Any], hierarchy: Hierarchy, model: Any, args: Any, kwargs: Any) -> None:
+    """Trace the model and write what was found into its payload; `payload["error"]` says why there is not more.
+
+    An error of the forward pass is news to show, and not an error of the widget.
+    """
+    from modulekg_widgets.engine.axes.graph import trace
+
+    try:
+        graph: Any = trace(model, args, kwargs)
+    except ModuleKGError as error:
+        payload["error"] = text(str(error))
+        graph = getattr(error, "graph", None)
+    if graph is not None and (graph.operators or not payload["error"]):
+        try:
+            add_dataflow(payload, hierarchy, graph)
+        except ModuleKGError as error:  # what a user said of an operator of their own
+            payload["error"] = text(str(error))
 
 
 def add_dataflow(payload: dict[str, Any], hierarchy: Hierarchy, graph: DataflowGraph) -> None:

@@ -31,18 +31,54 @@ NO_GUESSES = {"asked": 0, "right": 0}
 
 
 class ForwardPlayer(ModuleKGWidget):
-    """One forward pass `model(*args, **kwargs)` to play, pause and step through: `display(ForwardPlayer(model, x))`.
+    """One forward pass to play, pause and step through, with pictures of what each module gives.
 
-    The pass runs once in the model's own mode, without gradients, and the model stays as it is; where it raises, the
-    steps end there and `error` says why. Pictures of a step's output come on request: from outputs that are kept (up
-    to 64 MiB), else the pass runs again with the same random states, once the kernel is idle.
+    The pass runs once in the model's own mode, without gradients, and the model stays as it is. Pictures of a step's
+    output come on request: from outputs that are kept (up to 64 MiB), else the pass runs again with the same random
+    states, once the kernel is idle.
 
-    These can be read and set at any time, here and in the browser: `step` (0 to `len(player) - 1`), `selected` (a
-    dotted path or None; setting it goes to the module's first step), `playing`, `speed` (steps a second), `hide_shapes`
-    (shapes are asked instead of shown; `quiz` counts the guesses as {"asked": …, "right": …}), `sample` (the item of
-    the batch that is drawn) and `page` (of its channels, 64 each).
-    Raises `NotAModuleError`, `UnknownKeywordError`, `UnknownPathError`, `TraceError`, `UninitializedModuleError` and
-    `WidgetValueError`.
+    Parameters
+    ----------
+    model : torch.nn.Module
+        What runs.
+    args, kwargs : optional
+        What its forward takes. Where it raises, the steps end there and `error` says why.
+    step, selected, playing, speed, hide_shapes, sample, page : optional
+        What the attributes of these names start with.
+
+    Attributes
+    ----------
+    step : int
+        0 to `len(player) - 1`. This and the following can be set at any time, here and in the browser.
+    selected : str or None
+        A dotted path; setting it goes to the module's first step.
+    playing : bool
+        Whether it goes on by itself.
+    speed : float
+        Steps a second.
+    hide_shapes : bool
+        Whether shapes are asked instead of shown; `quiz` counts the guesses as {"asked": …, "right": …}.
+    sample : int
+        The item of the batch that is drawn.
+    page : int
+        Which of its channels, 64 each.
+
+    Raises
+    ------
+    NotAModuleError, UnknownKeywordError, UnknownPathError, TraceError, UninitializedModuleError, WidgetValueError
+        For a model that cannot run, for a name that there is not, and for a value of the wrong kind.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> player = mk.ForwardPlayer(nn.Sequential(nn.Linear(4, 8), nn.ReLU()), torch.zeros(1, 4))
+    >>> len(player)  # the model itself and its two modules
+    3
+    >>> player.selected = "1"
+    >>> player.step
+    2
     """
 
     _model_name = Unicode("ForwardPlayerModel").tag(sync=True)

@@ -35,18 +35,71 @@ KEYWORDS = (
 
 
 class MaskEditor(ModuleKGWidget):
-    """Which indices of each axis of `model` go: brush them out, see what it saves, mask or cut: `MaskEditor(model, x)`.
+    """Which indices of each axis of a model go: brush them out, see what it saves, mask or cut: `MaskEditor(model, x)`.
 
-    `args` and `kwargs` are what its forward takes; the model is traced, and changes only by `mask`, `cut` and `undo`
-    (the state of `optimizer` is cut along). `plan` is what the editor starts with, `importance` a registered name, a
-    criterion or a function of a group.
+    The model is traced; it changes by `mask`, `cut` and `undo` alone.
 
-    These can be read and set at any time, here and in the browser: `plan` (a `PruningPlan`, or None where nothing
-    goes), `importance` (a name), `scope` of the ratio ("local" or "global"), `locked` (names of axes that gestures
-    leave alone), `axis` (a name from `graph.axes`, or None), `selected` (a dotted path or None) and `path` (the file
-    that the page offers). The page writes and reads plans below `folder` alone, by names that end in .json; without
-    it that is the folder of an absolute `path`, or else the working folder.
-    Raises `TraceError`, `CutError`, `UnknownKeywordError`, `UnknownAxisError`, `UnknownNameError`, `UnknownPathError`.
+    Parameters
+    ----------
+    model : torch.nn.Module
+        What is pruned.
+    args, kwargs : optional
+        What its forward takes.
+    optimizer : torch.optim.Optimizer, optional
+        Its state is cut along.
+    plan : PruningPlan, optional
+        What the editor starts with.
+    importance : str or callable
+        What the indices are shaded and chosen by: a registered name, a criterion or a function of a group.
+    folder : str or Path, optional
+        The page writes and reads plans below it alone, by names that end in .json. Without it that is the folder of an
+        absolute `path`, or else the working folder.
+    scope, locked, axis, selected, path : optional
+        What the attributes of these names start with.
+
+    Attributes
+    ----------
+    plan : PruningPlan or None
+        What goes, corrected by a dry run; None where nothing goes. This and the following can be set at any time, here
+        and in the browser.
+    importance : str
+        The name of an importance; `rank_by` takes one that has no registered name.
+    scope : str
+        What a ratio ranks: each axis ("local") or all together ("global").
+    locked : list of str
+        The axes that gestures leave alone.
+    axis : str or None
+        A name from `graph.axes`.
+    selected : str or None
+        The dotted path of a module.
+    path : str
+        The file that the page offers.
+
+    Raises
+    ------
+    TraceError
+        Where the forward pass fails.
+    CutError
+        For a plan of another model, and for an importance that cannot rank.
+    UnknownKeywordError, UnknownAxisError, UnknownNameError, UnknownPathError
+        For a name that there is not; the message has the nearest one.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> editor = mk.MaskEditor(model, torch.zeros(1, 4))
+    >>> editor.plan = mk.plan(editor.graph, per_axis={"0.out": [1, 5]})
+    >>> editor
+    <MaskEditor of Sequential: 1 axes lose indices, parameters 58 → 44>
+    >>> editor.cut()
+    >>> model[0]
+    Linear(in_features=4, out_features=6, bias=True)
+    >>> editor.undo()
+    >>> model[0]
+    Linear(in_features=4, out_features=8, bias=True)
     """
 
     of_kernel = frozenset({"payload", "draft", "scores", "report", "stage", "operations", "graphs"})

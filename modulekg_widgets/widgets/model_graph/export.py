@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, TypeAlias
 
 from modulekg_widgets.engine.knowledge.exchange import quoted
 from modulekg_widgets.engine.registry import Registry
@@ -16,9 +16,7 @@ from modulekg_widgets.engine.views.opening import data_edges, rows_of
 from modulekg_widgets.engine.views.payload import label
 from modulekg_widgets.engine.views.pictures.hierarchy import HEADER, WIDTH, layout, svg
 
-if TYPE_CHECKING:
-    from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
-
+ModelGraph: TypeAlias = Any  # that module imports this one
 formats: Registry[Callable[[ModelGraph], bytes]] = Registry("export format")
 
 
