@@ -111,6 +111,13 @@ export function openSession(axes: readonly AxisSample[] = THREE, more: Record<st
   return { channel, session };
 }
 
+/** A whole gesture. */
+export function brush(session: Session, axis: number, indices: number[], goes = true): void {
+  session.begin();
+  session.paint(axis, indices, goes);
+  session.commit();
+}
+
 /** What the kernel has: by number of the axis the bytes of the axes that lose indices. */
 export function known(revision: number, goes: Readonly<Record<number, readonly number[]>>, by = "") {
   const bits = new DataView(Uint8Array.from(Object.values(goes).flat()).buffer);
