@@ -189,6 +189,28 @@ def test_plans_are_saved_and_loaded_by_name(notebook: NotebookPage) -> None:
     masks.wait_for_after("params", params(24, 37))
 
 
+@in_shared_page
+def test_a_hand_and_a_running_cell_draw_at_once_and_an_action_is_for_what_is_seen(notebook: NotebookPage) -> None:
+    masks = MasksPage.show(notebook)
+    code = "import time; time.sleep(3); editor.plan = mk.plan(editor.graph, per_axis={'2.out': [1]})"
+    notebook.page.evaluate(f"code => {{ void {KERNEL}.requestExecute({{ code }}); }}", code)
+    masks.drag(HIDDEN, 0, 3)
+    masks.click(HIDDEN, 5)
+    masks.wait_for_after("params", params(19), timeout=1500)
+    masks.wait_for_dropped({HIDDEN: [0, 1, 2, 3, 5], WIDE: [1]})
+    masks.wait_for_after("params", params(19, 39))
+
+    notebook.page.evaluate(f"() => {{ void {KERNEL}.requestExecute({{ code: 'time.sleep(2)' }}); }}")
+    masks.click(HIDDEN, 7)
+    masks.click(HIDDEN, 9)
+    masks.button("mask").click()
+    masks.click(HIDDEN, 11)  # for the next one
+    notebook.wait_for_value("editor.stage", "masked")
+    gone = "[i for i in range(24) if not model[0].weight[i].any()]"
+    assert notebook.value(gone) in ([0, 1, 2, 3, 5, 7, 9], [0, 1, 2, 3, 5, 7, 9, 11])
+    masks.wait_for_dropped({HIDDEN: [0, 1, 2, 3, 5, 7, 9, 11], WIDE: [1]})
+
+
 def test_a_busy_kernel_a_second_tab_a_reload_and_a_restart(notebook: NotebookPage) -> None:
     masks = MasksPage.show(notebook)
     notebook.page.evaluate(f"() => {{ void {KERNEL}.requestExecute({{ code: 'import time; time.sleep(4)' }}); }}")

@@ -86,10 +86,10 @@ export class Draft {
     });
   }
 
-  /** Where `mask` has a 1, the bits become those of `values`. */
-  write(axis: number, start: number, mask: Uint8Array, values: Uint8Array): void {
+  /** Where `which` has a 1, the bits become those of `values`. */
+  write(axis: number, start: number, which: Uint8Array, values: Uint8Array): void {
     this.change(axis, bytes => {
-      mask.forEach((own, at) => {
+      which.forEach((own, at) => {
         bytes[start + at] = (bytes[start + at] & ~own) | (values[at] & own);
       });
     });

@@ -9,7 +9,7 @@ export interface Step {
 export interface Part {
   readonly axis: number;
   readonly start: number;
-  readonly mask: Uint8Array; // the bits that changed
+  readonly changed: Uint8Array; // the bits that did
   readonly before: Uint8Array;
   readonly after: Uint8Array;
 }
@@ -20,7 +20,7 @@ export function stepOf(patches: readonly Patch[]): Step {
   const parts = patches.map(({ axis, start, before, after }) => ({
     axis,
     start,
-    mask: before.map((old, at) => old ^ after[at]),
+    changed: before.map((old, at) => old ^ after[at]),
     before,
     after
   }));

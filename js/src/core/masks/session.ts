@@ -242,8 +242,8 @@ export class Session {
     const parts = step.parts.filter(({ axis }) => this.mayChange(axis));
     if (!parts.length) return this.say("Its axes are locked: unlock them first.");
     data.draft.begin();
-    for (const { axis, start, mask, before, after } of parts)
-      data.draft.write(axis, start, mask, way === "undo" ? before : after);
+    for (const { axis, start, changed, before, after } of parts)
+      data.draft.write(axis, start, changed, way === "undo" ? before : after);
     data.history.move(way);
     if (data.draft.commit().length) this.draw();
     this.events.tell("history");
@@ -294,8 +294,8 @@ export class Session {
 
 /** Whether the draft has what a step has made. */
 function isIn({ parts }: Step, { draft }: PlanData): boolean {
-  return parts.every(({ axis, start, mask, after }) => {
+  return parts.every(({ axis, start, changed, after }) => {
     const bytes = draft.bitsOf(axis);
-    return mask.every((own, at) => ((bytes[start + at] ^ after[at]) & own) === 0);
+    return changed.every((own, at) => ((bytes[start + at] ^ after[at]) & own) === 0);
   });
 }
