@@ -31,9 +31,9 @@ from modulekg_widgets.engine.pruning.plan.schedule import PruningSchedule as Pru
 from modulekg_widgets.engine.rewriting import rewrite as rewrite
 from modulekg_widgets.widgets.forward_player.forward_player import ForwardPlayer as ForwardPlayer
 from modulekg_widgets.widgets.knowledge_explorer.knowledge_explorer import KnowledgeExplorer as KnowledgeExplorer
+from modulekg_widgets.widgets.linking import link as link
 from modulekg_widgets.widgets.mask_editor.mask_editor import MaskEditor as MaskEditor
 from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel as MetricPanel
 from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph as ModelGraph
 from modulekg_widgets.widgets.pages.pages import save_html as save_html
-from modulekg_widgets.widgets.workbench.linking import link as link
 from modulekg_widgets.widgets.workbench.workbench import Workbench as Workbench

@@ -18,7 +18,7 @@ from importlib.resources import files
 from types import SimpleNamespace
 
 PALETTE = json.loads(
-    (files(__package__) / "palette.json").read_text("utf-8"), object_hook=lambda d: SimpleNamespace(**d)
+    (files("modulekg_widgets.engine") / "palette.json").read_text("utf-8"), object_hook=lambda d: SimpleNamespace(**d)
 )
 PAGE = PALETTE.page  # surfaces and inks of the light theme
 _FAMILIES = [(re.compile(pattern, re.ASCII | re.IGNORECASE), color) for pattern, color in PALETTE.families]

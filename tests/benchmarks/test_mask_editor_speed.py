@@ -104,7 +104,7 @@ def test_sixty_axes_of_2048(notebook: NotebookPage, figures: dict[str, float]) -
     notebook.page.mouse.up()
     figures["brushing over a row of 2,048"] = rate(gaps)
     figures["brushing: share of frames within 33 ms"] = 100 * sum(gap <= 34 for gap in gaps) / len(gaps)
-    notebook.wait_for_value(f"len(editor._masks.dropped.get({axis!r}, [])) > 200", True)
+    notebook.wait_for_value(f"len(editor._draft.dropped.get({axis!r}, [])) > 200", True)
 
     slider = masks.button("ratio-slider")
     slider.focus()
@@ -114,7 +114,7 @@ def test_sixty_axes_of_2048(notebook: NotebookPage, figures: dict[str, float]) -
     for _ in range(40):
         slider.press("ArrowRight")
     figures["moving the ratio of 60 axes"] = rate(notebook.page.evaluate(COUNTED))
-    notebook.wait_for_value("len(editor._masks.dropped)", 60)
+    notebook.wait_for_value("len(editor._draft.dropped)", 60)
 
 
 def test_an_edit_there_and_back(notebook: NotebookPage, figures: dict[str, float]) -> None:
@@ -126,7 +126,7 @@ def test_an_edit_there_and_back(notebook: NotebookPage, figures: dict[str, float
     waits = []
     for count in range(40, 2040, 100):
         waits.append(notebook.page.evaluate(ROUND_TRIP, [label, str(count)]))  # all bytes of the axis
-        assert notebook.value(f"len(editor._masks.dropped[{axis!r}])") == count
+        assert notebook.value(f"len(editor._draft.dropped[{axis!r}])") == count
         notebook.pause(1500)  # a check runs after a pause; the next edit comes when it has ended
     figures["an edit, there and back, p95"] = p95(waits)
     edits = masks.edits()

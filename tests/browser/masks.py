@@ -25,7 +25,7 @@ x = torch.zeros(2, 8)
 weights = mk.weight_fingerprint(model)
 """
 SHOW = "editor = mk.MaskEditor(model, x)\ndisplay(editor)"
-DROPPED = "editor._masks.dropped"
+DROPPED = "editor._draft.dropped"
 HIDDEN, WIDE = "0.out", "2.out"
 
 PITCH, GROUP, GAP = 16, 8, 3  # of cells in rows of at most 96
@@ -104,6 +104,6 @@ class MasksPage:
         )
 
     def edits(self) -> list[Any]:
-        """The messages with edits, of the page and of the kernel, since the traffic was cleared."""
+        """The messages with a draft, of the page and of the kernel, since the traffic was cleared."""
         found = [m for m in self.notebook.traffic.messages if m.kind == "comm_msg"]
-        return [m for m in found if (m.content["data"].get("content") or {}).get("type") in ("edit", "applied")]
+        return [m for m in found if "draft" in (m.content["data"].get("state") or {})]

@@ -275,7 +275,7 @@ def test_workbench(notebook: NotebookPage) -> None:
     masks = MasksPage(notebook)
     masks.button("ratio-field").fill("0.5")
     masks.button("ratio-field").press("Enter")
-    notebook.wait_for_value("len(editor._masks.dropped)", len(PAYLOADS) - 1)
+    notebook.wait_for_value("len(editor._draft.dropped)", len(PAYLOADS) - 1)
     notebook.page.locator(f"{PANEL} .mkg-metric-modules").scroll_into_view_if_needed()
     for text in PAYLOADS:
         notebook.execute(f"graph.selected = {text!r}")

@@ -75,11 +75,11 @@ def test_sliders_ratio_scope_importance_and_locks(notebook: NotebookPage) -> Non
     slider.fill("10")
     masks.wait_for_after("params", params(24, 30))
     by_count = "dict((cut.name, list(cut.dropped)) for cut in mk.plan(editor.graph, {}).axes)"
-    notebook.wait_for_value(f"editor._masks.dropped == {by_count.format(f'per_axis={{{WIDE!r}: 0.25}}')}", True)
+    notebook.wait_for_value(f"editor._draft.dropped == {by_count.format(f'per_axis={{{WIDE!r}: 0.25}}')}", True)
 
     masks.button("ratio-field").fill("0.5")
     masks.button("ratio-field").press("Enter")
-    notebook.wait_for_value(f"editor._masks.dropped == {by_count.format('ratio=0.5')}", True)
+    notebook.wait_for_value(f"editor._draft.dropped == {by_count.format('ratio=0.5')}", True)
     masks.find(".mkg-mask-importance").select_option("random")
     notebook.wait_for_value("editor.importance", "random")
     masks.find(".mkg-mask-scope").select_option("global")
@@ -87,17 +87,17 @@ def test_sliders_ratio_scope_importance_and_locks(notebook: NotebookPage) -> Non
     masks.button("ratio-field").fill("0.25")
     masks.button("ratio-field").press("Enter")
     asked = 'ratio=0.25, scope="global", importance="random"'
-    notebook.wait_for_value(f"editor._masks.dropped == {by_count.format(asked)}", True)
+    notebook.wait_for_value(f"editor._draft.dropped == {by_count.format(asked)}", True)
 
     # a locked row keeps what it has, whatever a hand does
-    kept = notebook.value(f"editor._masks.dropped[{HIDDEN!r}]")
+    kept = notebook.value(f"editor._draft.dropped[{HIDDEN!r}]")
     masks.find(f'button[aria-label="Lock {HIDDEN}"]').click()
     notebook.wait_for_value("editor.locked", [HIDDEN])
     masks.button("ratio-field").fill("0.5")
     masks.button("ratio-field").press("Enter")
     masks.click(HIDDEN, 0)
-    notebook.wait_for_value(f"len(editor._masks.dropped[{WIDE!r}])", 20)
-    assert notebook.value(f"editor._masks.dropped[{HIDDEN!r}]") == kept
+    notebook.wait_for_value(f"len(editor._draft.dropped[{WIDE!r}])", 20)
+    assert notebook.value(f"editor._draft.dropped[{HIDDEN!r}]") == kept
     notebook.execute("editor.locked = []")
     masks.find(f'button[aria-label="Lock {HIDDEN}"][aria-pressed=false]').wait_for()
 
@@ -122,7 +122,7 @@ def test_a_plan_of_python_is_seen_edited_and_read_back(notebook: NotebookPage) -
     masks.wait_for_after("params", EVERY)
     # the last index of an axis stays: a brush over all of them leaves the most important one
     masks.drag(HIDDEN, 0, 23, steps=30)
-    notebook.wait_for_value("len(editor._masks.dropped.get('0.out', ()))", 23)
+    notebook.wait_for_value("len(editor._draft.dropped.get('0.out', ()))", 23)
     masks.wait_for_report("it runs")
 
 
@@ -187,6 +187,28 @@ def test_plans_are_saved_and_loaded_by_name(notebook: NotebookPage) -> None:
     masks.button("load").click()
     masks.wait_for_dropped({WIDE: [1, 2, 3]})
     masks.wait_for_after("params", params(24, 37))
+
+
+@in_shared_page
+def test_a_hand_and_a_running_cell_draw_at_once_and_an_action_is_for_what_is_seen(notebook: NotebookPage) -> None:
+    masks = MasksPage.show(notebook)
+    code = "import time; time.sleep(3); editor.plan = mk.plan(editor.graph, per_axis={'2.out': [1]})"
+    notebook.page.evaluate(f"code => {{ void {KERNEL}.requestExecute({{ code }}); }}", code)
+    masks.drag(HIDDEN, 0, 3)
+    masks.click(HIDDEN, 5)
+    masks.wait_for_after("params", params(19), timeout=1500)
+    masks.wait_for_dropped({HIDDEN: [0, 1, 2, 3, 5], WIDE: [1]})
+    masks.wait_for_after("params", params(19, 39))
+
+    notebook.page.evaluate(f"() => {{ void {KERNEL}.requestExecute({{ code: 'time.sleep(2)' }}); }}")
+    masks.click(HIDDEN, 7)
+    masks.click(HIDDEN, 9)
+    masks.button("mask").click()
+    masks.click(HIDDEN, 11)  # for the next one
+    notebook.wait_for_value("editor.stage", "masked")
+    gone = "[i for i in range(24) if not model[0].weight[i].any()]"
+    assert notebook.value(gone) in ([0, 1, 2, 3, 5, 7, 9], [0, 1, 2, 3, 5, 7, 9, 11])
+    masks.wait_for_dropped({HIDDEN: [0, 1, 2, 3, 5, 7, 9, 11], WIDE: [1]})
 
 
 def test_a_busy_kernel_a_second_tab_a_reload_and_a_restart(notebook: NotebookPage) -> None:

@@ -109,7 +109,7 @@ def test_the_forward_pass_is_stepped_through(
 def test_pictures_beyond_the_limit_are_said_to_be_missing(
     browser: Browser, tmp_path: Path, model: nn.Module, x: torch.Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("modulekg_widgets.widgets.pages.answers.MOST_PIXELS", 1000)
+    monkeypatch.setattr("modulekg_widgets.widgets.forward_player.forward_player.MOST_PIXELS", 1000)
     player = mk.ForwardPlayer(model, x)
     with saved_page(browser, mk.save_html(player, tmp_path / "player.html")) as page:
         page.page.locator(f"{PLAYER} .mkg-forward-last").click()

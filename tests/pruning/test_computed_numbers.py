@@ -13,7 +13,7 @@ import modulekg_widgets as mk
 from modulekg_widgets.engine.pruning.plan.outcome import Outcome
 from modulekg_widgets.engine.pruning.plan.reference import disagreement
 from modulekg_widgets.engine.pruning.plan.repair import Repair
-from pruning.drafts import draft_of
+from pruning.attempts import attempt_of
 
 Tensor = torch.Tensor
 USES: dict[str, tuple[Callable[[Tensor, int], Tensor], str]] = {
@@ -54,7 +54,7 @@ def test_a_number_that_is_computed_from_a_size(name: str) -> None:
     (axis,) = graph.axes.free
     keep = np.ones(axis.size, dtype=bool)
     keep[list(plan.axes[0].dropped)] = False
-    rehearsal = Repair(graph.axes, Outcome(graph.axes)).rehearse(draft_of(axis, plan))
+    rehearsal = Repair(graph.axes, Outcome(graph.axes)).rehearse(attempt_of(axis, plan))
     assert rehearsal.explained
     assert disagreement(graph.axes, {axis.term: keep}, plan.edits, rehearsal.scales) < 1e-9
     assert disagreement(graph.axes, {axis.term: keep}, plan.edits) > 1e-3  # the old number gives other values

@@ -10,7 +10,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.pruning.plan import repair
-from pruning.drafts import draft_of
+from pruning.attempts import attempt_of
 
 
 @pytest.fixture
@@ -195,6 +195,6 @@ def test_a_slice_at_the_border_of_a_block_is_explained() -> None:
     graph = mk.trace(Blocks(8).eval(), torch.randn(3, 4))
     plan = mk.plan(graph, ratio=0.5)
     fixing = repair.Repair(graph.axes, repair.Outcome(graph.axes))
-    found = fixing.rehearse(draft_of(graph.axes.free[0], plan))
+    found = fixing.rehearse(attempt_of(graph.axes.free[0], plan))
     assert found.mismatch is None
     assert found.explained

@@ -17,7 +17,7 @@ from axes import transformers_models
 from axes.random_models import SIZE, Builder, builders
 from axes.zoo import family, float_models, zoo_case
 from modulekg_widgets.engine.axes.precision import rescaled
-from modulekg_widgets.engine.pruning.plan.attempt import Draft
+from modulekg_widgets.engine.pruning.plan.attempt import Attempt
 from modulekg_widgets.engine.pruning.plan.plan import _Planner
 from modulekg_widgets.engine.pruning.plan.reference import disagreement
 from modulekg_widgets.engine.pruning.plan.request import Request
@@ -34,9 +34,9 @@ def error_of(graph: mk.DataflowGraph, **how: Any) -> float:
     """How far a plan's cut lies from the masked original."""
     planner = _Planner(graph, Request(**how))
     selection = planner._selection(how.get("ratio", 0.0))
-    draft, rehearsal = planner.repair.mended(Draft(selection, selection.counts))
-    assert draft.selection.changed
-    return disagreement(planner.axes, draft.selection.masks(), planner.repair.edits(draft), rehearsal.scales)
+    attempt, rehearsal = planner.repair.mended(Attempt(selection, selection.counts))
+    assert attempt.selection.changed
+    return disagreement(planner.axes, attempt.selection.masks(), planner.repair.edits(attempt), rehearsal.scales)
 
 
 def in_ci(every: list[str], some: tuple[str, ...]) -> list[Any]:
@@ -145,7 +145,7 @@ def test_the_oracle_sees_one_wrong_position() -> None:
     model, args = zoo_case("resnet18")
     planner = _Planner(mk.trace(model, args), Request(ratio=0.5))
     selection = planner._selection(0.5)
-    edits = planner.repair.edits(Draft(selection, selection.counts))
+    edits = planner.repair.edits(Attempt(selection, selection.counts))
     assert disagreement(planner.axes, selection.masks(), edits) < 1e-9
     edit = next(edit for edit in edits.tensors if edit.names[0] == "layer2.0.conv2.weight")
     gone = np.setdiff1d(np.arange(edit.shape[1]), edit.kept[1])

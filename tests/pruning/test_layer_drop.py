@@ -14,7 +14,7 @@ from modulekg_widgets.engine.axes.precision import In
 from modulekg_widgets.engine.pruning.plan.modes import widest
 from modulekg_widgets.engine.pruning.plan.plan import _Planner
 from modulekg_widgets.engine.pruning.plan.reference import disagreement
-from modulekg_widgets.engine.pruning.plan.repair import Draft
+from modulekg_widgets.engine.pruning.plan.repair import Attempt
 from modulekg_widgets.engine.pruning.plan.request import Request
 from modulekg_widgets.engine.torch_runtime.draws import Draws
 
@@ -97,11 +97,11 @@ def test_a_plan_on_the_train_pass_is_tried_on_the_same_way() -> None:
     assert planner.graph.training
     assert planner.graph.seed is not None
     selection = planner._selection(0.5)
-    draft, rehearsal = planner.repair.mended(Draft(selection, selection.counts))
+    attempt, rehearsal = planner.repair.mended(Attempt(selection, selection.counts))
     assert rehearsal.explained  # the dry run went all of the way that was recorded
-    edits = planner.repair.edits(draft)
+    edits = planner.repair.edits(attempt)
     assert {edits.attributes[f"layers.{number}.head_dim"] for number in range(LAYERS)} == {(HEAD, HEAD // 2)}
-    assert disagreement(planner.axes, draft.selection.masks(), edits, rehearsal.scales) < 1e-9
+    assert disagreement(planner.axes, attempt.selection.masks(), edits, rehearsal.scales) < 1e-9
     assert torch.equal(torch.get_rng_state(), before)
     check_heads(model, x, mk.plan(graph, ratio=0.5))
 

@@ -11,7 +11,7 @@ import torchvision
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.plan.draft import AxisMasks
+from modulekg_widgets.engine.pruning.plan.draft import Draft
 from modulekg_widgets.engine.pruning.plan.size_terms import SizeTerms, size_terms
 
 IMAGE = (1, 3, 64, 64)
@@ -29,35 +29,35 @@ def traced(name: str) -> mk.DataflowGraph:
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_params_and_flops_of_a_random_plan_are_those_that_the_plan_counts(name: str) -> None:
     graph = traced(name)
-    masks = AxisMasks(graph)
+    draft = Draft(graph)
     random = np.random.default_rng(len(name))
     dropped = {
-        masks.axes[number].name: random.choice(size, size // 3, replace=False).tolist()
-        for number in sorted(masks.by_ratio)
-        if (size := masks.axes[number].size) > 2 and random.random() < 0.7
+        draft.axes[number].name: random.choice(size, size // 3, replace=False).tolist()
+        for number in sorted(draft.by_ratio)
+        if (size := draft.axes[number].size) > 2 and random.random() < 0.7
     }
     plan = mk.plan(graph, per_axis=dropped)
-    masks.take(plan)
-    before, after = masks.sizes()
-    assert masks.size_terms.is_exact
+    draft.take(plan)
+    before, after = draft.sizes()
+    assert draft.size_terms.is_exact
     assert (before.params, after.params) == plan.params
     assert (before.flops, after.flops) == plan.flops
-    masks.take(None)
-    assert masks.sizes()[1] == before
+    draft.take(None)
+    assert draft.sizes()[1] == before
 
 
 @pytest.mark.parametrize("name", ["resnet18", "vit_b_32"])
 def test_bytes_are_those_of_the_cut_model(name: str) -> None:
     graph = traced(name)
-    masks = AxisMasks(graph)
+    draft = Draft(graph)
     plan = mk.plan(graph, ratio=0.25)
-    masks.take(plan)
+    draft.take(plan)
 
     def nbytes() -> int:
         held = [*graph.model.parameters(), *graph.model.buffers()]
         return sum(tensor.nbytes for tensor in held)
 
-    before, after = masks.sizes()
+    before, after = draft.sizes()
     assert before.bytes == nbytes()
     plan.cut(graph.model)
     assert after.bytes == nbytes()
@@ -66,11 +66,11 @@ def test_bytes_are_those_of_the_cut_model(name: str) -> None:
 def test_the_flops_of_another_pass_go_by_the_axes_of_the_widest() -> None:
     model = torchvision.models.googlenet(weights=None, init_weights=False).eval()
     graph = mk.trace(model, torch.zeros(2, 3, 96, 96))
-    masks = AxisMasks(graph)
-    assert len(masks.axes) != len(graph.axes)  # train mode reads the auxiliary classifiers too
+    draft = Draft(graph)
+    assert len(draft.axes) != len(graph.axes)  # train mode reads the auxiliary classifiers too
     plan = mk.plan(graph, ratio=0.3)
-    masks.take(plan)
-    before, after = masks.sizes()
+    draft.take(plan)
+    before, after = draft.sizes()
     assert (before.flops, after.flops) == plan.flops
     assert (before.params, after.params) == plan.params
 

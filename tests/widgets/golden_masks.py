@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.plan.draft import AxisMasks
+from modulekg_widgets.engine.pruning.plan.draft import Draft
 from modulekg_widgets.engine.views.mask_payload import mask_payload
 
 _LINE = r"[\w./-]+\.py:\d+"
@@ -62,25 +62,25 @@ def golden_masks() -> dict[str, dict[str, Any]]:
 
 def _golden(model: nn.Module, x: torch.Tensor) -> dict[str, Any]:
     graph = mk.trace(model, x)
-    masks = AxisMasks(graph)
-    payload = mask_payload(masks, type(model).__name__, ["random"], 1)
+    draft = Draft(graph)
+    payload = mask_payload(draft, type(model).__name__, ["random"], 1)
     # lines move with every release of torch and with the folder of the tests
     payload["axes"]["reasons"] = [re.sub(_LINE, "file.py", reason) for reason in payload["axes"]["reasons"]]
     cases = []
     for scope, ratio in CASES:
         plan = mk.plan(graph, ratio=ratio, scope=scope, importance="random")
         assert plan.changes == ()  # the page knows of no dry run
-        masks.take(plan)
-        before, after = masks.sizes()
+        draft.take(plan)
+        before, after = draft.sizes()
         cases.append(
             {
                 "scope": scope,
                 "ratio": ratio,
                 "dropped": {cut.name: list(cut.dropped) for cut in plan.axes},
-                "packed": list(masks.packed()),
+                "packed": list(draft.packed()),
                 **{unit: [getattr(before, unit), getattr(after, unit)] for unit in ("params", "flops", "bytes")},
             }
         )
         assert plan.params == tuple(cases[-1]["params"])
         assert plan.flops == tuple(cases[-1]["flops"])
-    return {"payload": payload, "scores": list(masks.scores("random")), "cases": cases}
+    return {"payload": payload, "scores": list(draft.scores("random")), "cases": cases}

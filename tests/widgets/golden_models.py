@@ -9,8 +9,8 @@ from torch import nn
 
 from modulekg_widgets.engine.identity.diff import HierarchyDiff
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
+from modulekg_widgets.engine.views.dataflow_payload import add_trace
 from modulekg_widgets.engine.views.payload import model_payload
-from modulekg_widgets.widgets.model_graph.tracing import add_trace
 
 _LINE = r"[^\s,]+\.py:\d+"
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode, UserNode
 from modulekg_widgets.engine.knowledge.records import model_record
-from modulekg_widgets.engine.views.knowledge_findings import Fit, findings_of
+from modulekg_widgets.engine.views.knowledge_findings import RankFit, findings_of
 from modulekg_widgets.engine.views.knowledge_payload import knowledge_payload
 from widgets.golden_models import Block, Holder
 
@@ -74,5 +74,5 @@ def payload_of(contents: Contents, **other: Any) -> dict[str, Any]:
 def golden_knowledge() -> dict[str, dict[str, Any]]:
     """The payload of a graph with jobs, and that of a graph without models; digits of a fit are the library's."""
     lines = {"power law": [(1.0, 16.0), (2.0, 6.5), (10.0, 0.25)], "log-normal": [(1.0, 16.0), (10.0, float("nan"))]}
-    fit = Fit("Power law with exponent 1.98.", 1.98, 1.0, [("log-normal", -1.5, 0.32)], lines)
+    fit = RankFit("Power law with exponent 1.98.", 1.98, 1.0, [("log-normal", -1.5, 0.32)], lines)
     return {"sample": payload_of(sample_contents(), fit=fit), "empty": payload_of(Contents())}

@@ -26,7 +26,15 @@ class Page:
         self.editor._handle_custom_msg(content, [memoryview(buffer) for buffer in buffers])
         return [content for content, _ in self.heard[known:]]
 
-    def edit(self, axis: str, start: int, content: bytes, name: str = "1") -> list[dict[str, Any]]:
-        number = self.editor.payload["axes"]["name"].index(axis)
-        edit = {"type": "edit", "id": name, "edits": [[number, start, len(content)]]}
-        return self.say({**edit, "generation": self.editor.payload["generation"]}, content)
+    def draw(self, goes: dict[str, bytes], **more: Any) -> list[dict[str, Any]]:
+        """Set all that goes, on what the page knows; what the editor answers."""
+        names, known = self.editor.payload["axes"]["name"], len(self.heard)
+        drawing = {
+            "generation": self.editor.payload["generation"],
+            "base": self.editor.draft["revision"],
+            "by": "page",
+            "axes": [names.index(name) for name in goes],
+            "bits": memoryview(b"".join(goes.values())),
+        }
+        self.editor.set_state({"draft": drawing | more})
+        return [content for content, _ in self.heard[known:]]

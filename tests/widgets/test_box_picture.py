@@ -20,9 +20,9 @@ import modulekg_widgets as mk
 from browser.hostile import PAYLOADS
 from modulekg_widgets.engine.views.pictures.raster import LARGEST as LARGEST_PNG
 from modulekg_widgets.engine.views.pictures.raster import WORDS
+from modulekg_widgets.engine.views.pictures.rows import LARGEST, WIDEST
 from modulekg_widgets.widgets.shared import base as _base
 from modulekg_widgets.widgets.shared import box_picture
-from modulekg_widgets.widgets.shared.box_picture import LARGEST, WIDEST
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 PICTURES = {"image/svg+xml", "image/png"}

@@ -18,7 +18,7 @@ import modulekg_widgets as mk
 from modulekg_widgets.engine.playback import player as playback
 from modulekg_widgets.widgets.forward_player import forward_player
 from modulekg_widgets.widgets.forward_player.forward_player import ForwardPlayer
-from modulekg_widgets.widgets.shared import main_thread
+from modulekg_widgets.widgets.shared import base
 from tracing.samples import unchanged
 from widgets.forward_samples import FOLDER, HOSTILE, INPUT, golden_passes, residual, stops
 
@@ -281,8 +281,8 @@ def test_beside_a_running_cell_the_model_does_not_run(monkeypatch: pytest.Monkey
 
 def test_the_main_thread_without_a_kernel() -> None:
     done: list[int] = []
-    assert main_thread.in_main_thread()
-    main_thread.when_idle(lambda: done.append(1))
+    assert base.in_main_thread()
+    base.when_idle(lambda: done.append(1))
     assert done == [1]
 
 

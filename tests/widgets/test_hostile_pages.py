@@ -43,7 +43,7 @@ def test_a_file_that_cannot_be_is_told_to_the_page(
     assert editor.path == offered
 
 
-@pytest.mark.parametrize("content", [{}, {"type": ["edit"]}, {"type": {"a": 1}}, {"type": None}, ["edit"], "edit", 3])
+@pytest.mark.parametrize("content", [{}, {"type": ["draw"]}, {"type": {"a": 1}}, {"type": None}, ["draw"], "draw", 3])
 def test_what_is_no_message_is_ignored(editor: mk.MaskEditor, heard: list[dict[str, Any]], content: Any) -> None:
     before = editor.revision
     editor._handle_custom_msg(content, [])

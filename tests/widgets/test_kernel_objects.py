@@ -11,9 +11,11 @@ from jupyter_client.manager import start_new_kernel
 from torch import nn
 
 import modulekg_widgets as mk
+from modulekg_widgets.engine.views import object_list
+from modulekg_widgets.engine.views.object_list import MOST_OBJECTS
 from modulekg_widgets.widgets.lab import kernel_objects
 from modulekg_widgets.widgets.lab import tabs as lab_tabs
-from modulekg_widgets.widgets.lab.kernel_objects import MOST_OBJECTS, TARGET, KernelObjects
+from modulekg_widgets.widgets.lab.kernel_objects import TARGET, KernelObjects
 
 LONG = 120  # seconds for a kernel on a busy machine
 
@@ -53,7 +55,7 @@ def watched(comm: Comm | None = None, **names: Any) -> tuple[KernelObjects, Comm
 
 
 def entries(**names: Any) -> list[tuple[str, str, str, Any]]:
-    found = watched(**names)[0].listed()["objects"]
+    found = watched(**names)[0].objects.payload()["objects"]
     return [(entry["name"], entry["kind"], entry["class"], entry["size"]) for entry in found]
 
 
@@ -80,7 +82,7 @@ def test_only_plain_names_are_listed() -> None:
     assert [name for name, *_ in entries(**odd)] == ["größe"]
     objects = KernelObjects(Shell())
     objects.shell.user_ns[3] = model
-    assert objects.listed()["objects"] == []
+    assert objects.objects.payload()["objects"] == []
 
 
 ASKED: list[str] = []
@@ -154,7 +156,7 @@ def test_a_model_that_cannot_be_counted_is_listed_without_a_size() -> None:
 
 
 def test_the_list_is_bounded_and_says_what_it_left_out() -> None:
-    listed = watched(**{f"m{i}": nn.ReLU() for i in range(MOST_OBJECTS + 7)})[0].listed()
+    listed = watched(**{f"m{i}": nn.ReLU() for i in range(MOST_OBJECTS + 7)})[0].objects.payload()
     assert len(listed["objects"]) == MOST_OBJECTS
     assert listed["left_out"] == 7
 
@@ -193,7 +195,7 @@ def test_it_answers_requests_and_nothing_else() -> None:
 
 
 def test_a_slow_count_is_kept_until_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_objects, "SLOW", -1.0)
+    monkeypatch.setattr(object_list, "SLOW", -1.0)
     model = nn.Sequential(nn.Linear(1, 1))
     objects, comm = watched(net=model)
     objects.after_cell()
@@ -209,7 +211,7 @@ def test_a_slow_count_is_kept_until_it_is_asked_for(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("slow", [-1.0, 10.0])
 def test_no_object_is_kept_alive(monkeypatch: pytest.MonkeyPatch, slow: float) -> None:
-    monkeypatch.setattr(kernel_objects, "SLOW", slow)
+    monkeypatch.setattr(object_list, "SLOW", slow)
     model = nn.Linear(1, 1)
     gone = weakref.ref(model)
     objects, _ = watched(net=model)
@@ -285,7 +287,7 @@ def test_a_kernel_tells_after_each_cell_and_opens_no_comm(kernel: Any) -> None:
 
 
 def test_errors_never_reach_a_cell(kernel: Any) -> None:
-    run(kernel, "from modulekg_widgets.widgets.lab.kernel_objects import KernelObjects as _Objects")
-    run(kernel, "_listed, _Objects.listed = _Objects.listed, lambda self: 1 / 0")
+    run(kernel, "from modulekg_widgets.engine.views.object_list import ObjectList as _Objects")
+    run(kernel, "_listed, _Objects.payload = _Objects.payload, lambda self: 1 / 0")
     assert run(kernel, "print('fine')") == [("stream", {"name": "stdout", "text": "fine\n"})]
-    run(kernel, "_Objects.listed = _listed")
+    run(kernel, "_Objects.payload = _listed")

@@ -22,7 +22,7 @@ from modulekg_widgets.engine.views.knowledge_findings import Findings, findings_
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.widgets.knowledge_explorer import knowledge_explorer
 from modulekg_widgets.widgets.shared.base import WidgetValueError
-from modulekg_widgets.widgets.workbench.linking import joints_of
+from modulekg_widgets.widgets.shared.joints import joints_of
 from widgets.golden_models import Block
 from widgets.knowledge_samples import Graph, contents_of, golden_knowledge, payload_of, sample_contents, small, wide
 
@@ -177,7 +177,7 @@ def test_a_wrong_value_is_refused_with_the_nearest(
 
 def test_keywords_and_attributes_are_strict(explorer: Any, contents: Contents) -> None:
     with pytest.raises(TypeError, match="did you mean 'color_by'"):
-        mk.KnowledgeExplorer(Graph(contents), color_by="uses")
+        mk.KnowledgeExplorer(Graph(contents), colour_by="uses")
     with pytest.raises(UnknownAttributeError, match="did you mean 'selected'"):
         explorer.select = "Model:small"
     with pytest.raises(TraitError, match="shows a KnowledgeGraph: a Linear was passed"):

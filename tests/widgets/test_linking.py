@@ -13,7 +13,7 @@ from torch import nn
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import TraceError, UnknownKeywordError, UnknownNameError
 from modulekg_widgets.widgets.shared.base import WidgetValueError
-from modulekg_widgets.widgets.workbench.linking import joints_of
+from modulekg_widgets.widgets.shared.joints import joints_of
 
 X = torch.zeros(2, 4)
 HIDDEN = "0.out"

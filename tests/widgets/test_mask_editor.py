@@ -77,53 +77,106 @@ def test_a_plan_set_from_python_is_read_back_and_its_repr_runs(editor: mk.MaskEd
     assert editor.report == {}
 
 
-def test_an_edit_of_the_page_is_the_plan(editor: mk.MaskEditor, page: Page) -> None:
-    (answer,) = page.edit(HIDDEN, 1, b"\x03", name="gesture")
+def test_what_the_page_draws_is_the_plan(editor: mk.MaskEditor, page: Page) -> None:
+    assert page.draw({HIDDEN: b"\x00\x03"}) == []
     number = editor.payload["axes"]["name"].index(HIDDEN)
-    assert answer == {"type": "applied", "id": "gesture", "revision": 1, "edits": [[number, 1, 1]]}
-    assert page.heard[-1][1] == [b"\x03"]
+    assert editor.draft == {"revision": 1, "by": "page", "axes": [number], "bits": b"\x00\x03"}
     assert editor.plan is not None
     assert [(cut.name, cut.dropped) for cut in editor.plan.axes] == [(HIDDEN, (8, 9))]
     assert repr(editor.plan) == "mk.plan(graph, per_axis={'0.out': [8, 9]})"
+    assert (editor.revision, editor.dropped) == (1, editor._draft.packed())
 
 
 def test_a_page_that_comes_later_gets_the_draft_as_it_is(editor: mk.MaskEditor, page: Page) -> None:
-    page.edit(WIDE, 0, b"\x05")
+    page.draw({WIDE: b"\x05\x00\x00"})
     state = editor.get_state()
-    assert (state["revision"], bytes(state["dropped"])) == (1, editor._masks.packed())
+    number = state["payload"]["axes"]["name"].index(WIDE)
+    assert state["draft"] == {"revision": 1, "by": "page", "axes": [number], "bits": b"\x05\x00\x00"}
     assert np.frombuffer(state["scores"], "<f8").size == sum(state["payload"]["axes"]["size"])
 
 
 @pytest.mark.parametrize(
-    ("axis", "start", "content", "said"),
+    ("axis", "content", "said"),
     [
-        (HIDDEN, 0, b"\xff\x0f", "would lose all"),
-        ("0.in", 0, b"\x01", "is frozen"),
-        (HIDDEN, 7, b"\x01", "goes beyond"),
+        (HIDDEN, b"\xff\x0f", "would lose all"),
+        (HIDDEN, b"\x00\xf0", "bits beyond"),
+        ("0.in", b"\x01", "is frozen"),
+        (HIDDEN, b"\x01\x00\x00", "have 2 bytes of bits: 3 came"),
     ],
 )
-def test_an_edit_that_may_not_be_is_refused_with_the_whole_draft(
-    editor: mk.MaskEditor, page: Page, axis: str, start: int, content: bytes, said: str
+def test_a_draft_that_may_not_be_is_refused_and_nothing_is_lost(
+    editor: mk.MaskEditor, page: Page, axis: str, content: bytes, said: str
 ) -> None:
-    page.edit(WIDE, 0, b"\x01")
-    (answer,) = page.edit(axis, start, content, name="bad")
-    assert (answer["type"], answer["refused"]) == ("mask", "bad")
+    page.draw({WIDE: b"\x01\x00\x00"})
+    before = editor.draft
+    (answer,) = page.draw({axis: content})
+    assert (answer["type"], answer["action"], answer["by"]) == ("failed", "draw", "page")
     assert said in answer["text"]
-    assert page.heard[-1][1] == [editor._masks.packed()]
-    assert editor._masks.dropped == {WIDE: [0]}
+    assert editor._draft.dropped == {WIDE: [0]}
+    assert editor.draft is before
 
 
 @pytest.mark.parametrize(
-    "edits", [None, [], "x", [[0, 0]], [[0, 0, 5]], [["0", 0, 1]], [[0, 0, 1], [0, 0, 1]], [[True, 0, 1]], [[-1, 0, 1]]]
-)
-def test_what_is_no_edit_changes_nothing(editor: mk.MaskEditor, page: Page, edits: Any) -> None:
-    (answer,) = page.say({"type": "edit", "id": "1", "generation": 1, "edits": edits}, b"\x01")
-    assert answer["type"] == "mask"
-    assert editor._masks.dropped == {}
+    "wrong",
+    [
+        {"axes": None}, {"axes": "x"}, {"axes": ["0"]}, {"axes": [True]}, {"axes": [-1]}, {"axes": [99]},
+        {"axes": [2, 2]}, {"axes": [[2]]}, {"bits": None}, {"bits": "AA"}, {"bits": b""}, {"by": 3}, {"by": ""},
+        {"by": "x" * 1000}, {"base": "0"}, {"base": -1}, {"base": None}, {"generation": None}, {"generation": 1.0},
+    ],
+)  # fmt: skip
+def test_what_is_no_drawing_changes_nothing(editor: mk.MaskEditor, page: Page, wrong: dict[str, Any]) -> None:
+    (answer,) = page.draw({HIDDEN: b"\x01\x00"}, **wrong)
+    assert (answer["type"], answer["action"]) == ("failed", "draw")
+    assert len(str(answer["by"])) <= 64
+    assert (editor._draft.dropped, editor.revision) == ({}, 0)
+
+
+@pytest.mark.parametrize("value", [None, 3, "x", [], {}, [[0, 0, 1]], {"bits": memoryview(b"x")}])
+def test_what_is_no_value_at_all_changes_nothing(editor: mk.MaskEditor, page: Page, value: Any) -> None:
+    before = editor.draft
+    editor.set_state({"draft": value})
+    assert page.heard[-1][0]["type"] == "failed"
+    assert editor.draft is before
+
+
+@pytest.fixture
+def shown(editor: mk.MaskEditor, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The revisions that the pages are shown."""
+    found: list[int] = []
+    monkeypatch.setattr(editor, "send_state", lambda key=None: found.append(editor.draft["revision"]))
+    return found
+
+
+def test_a_page_draws_on_and_need_not_see_itself_confirmed(editor: mk.MaskEditor, page: Page) -> None:
+    page.draw({HIDDEN: b"\x01\x00"}, base=0)
+    page.draw({HIDDEN: b"\x03\x00"}, base=0)
+    page.draw({HIDDEN: b"\x07\x00"}, base=1)
+    assert (editor._draft.dropped, editor.revision) == ({HIDDEN: [0, 1, 2]}, 3)
+
+
+def test_what_python_sets_is_not_drawn_over_unseen(editor: mk.MaskEditor, page: Page, shown: list[int]) -> None:
+    page.draw({HIDDEN: b"\x01\x00"}, base=0)
+    editor.plan = mk.plan(editor.graph, per_axis={WIDE: [4]})
+    shown.clear()
+    assert page.draw({HIDDEN: b"\x03\x00"}, base=0) == []  # it is shown the plan, and will draw on that
+    assert page.draw({HIDDEN: b"\x03\x00"}, base=1) == []
+    assert (editor._draft.dropped, shown) == ({WIDE: [4]}, [2, 2])
+    page.draw({HIDDEN: b"\x03\x00", WIDE: b"\x10\x00\x00"}, base=2)
+    assert editor._draft.dropped == {HIDDEN: [0, 1], WIDE: [4]}
+
+
+def test_of_two_pages_the_later_one_sees_the_other_first(editor: mk.MaskEditor, page: Page, shown: list[int]) -> None:
+    page.draw({HIDDEN: b"\x01\x00"}, base=0, by="one")
+    assert (editor.draft["by"], editor.revision) == ("one", 1)
+    page.draw({WIDE: b"\x01\x00\x00"}, base=0, by="two")
+    assert (editor._draft.dropped, shown[-1]) == ({HIDDEN: [0]}, 1)
+    page.draw({HIDDEN: b"\x01\x00", WIDE: b"\x01\x00\x00"}, base=1, by="two")
+    page.draw({HIDDEN: b"\x03\x00"}, base=0, by="one")  # before it has seen the other
+    assert (editor._draft.dropped, editor.draft["by"]) == ({HIDDEN: [0], WIDE: [0]}, "two")
 
 
 def test_a_check_brings_the_report_or_why_there_is_none(editor: mk.MaskEditor, page: Page) -> None:
-    page.edit(HIDDEN, 0, b"\x01")
+    page.draw({HIDDEN: b"\x01\x00"})
     assert page.say({"type": "check", "id": "2"}) == [{"type": "done", "action": "check", "text": ""}]
     assert editor.report["revision"] == 1
     assert editor.report["error"] is None
@@ -134,12 +187,12 @@ def test_a_check_brings_the_report_or_why_there_is_none(editor: mk.MaskEditor, p
 
 def test_mask_cut_and_undo_are_real_and_exact(editor: mk.MaskEditor, page: Page, model: nn.Module) -> None:
     original = bytes_of(model)
-    page.edit(HIDDEN, 0, b"\x07")
+    page.draw({HIDDEN: b"\x07\x00"})
     (masked,) = page.say({"type": "mask"})
     assert (masked["type"], masked["action"], editor.stage) == ("done", "mask", "masked")
     assert not model[0].weight[:3].any()
     assert model[0].weight[3:].all()
-    page.edit(HIDDEN, 0, b"\x01")
+    page.draw({HIDDEN: b"\x01\x00"})
     editor.mask()  # what the first mask had set is back
     assert not model[0].weight[:1].any()
     assert model[0].weight[1:].all()
@@ -153,7 +206,7 @@ def test_mask_cut_and_undo_are_real_and_exact(editor: mk.MaskEditor, page: Page,
     page.say({"type": "undo"})
     assert editor.stage == "masked"
     assert editor.plan is not None
-    assert editor._masks.dropped == {HIDDEN: [0]}
+    assert editor._draft.dropped == {HIDDEN: [0]}
     editor.undo()
     assert bytes_of(model) == original
     assert (editor.stage, editor.operations) == ("", 0)
@@ -165,10 +218,10 @@ def test_a_mask_that_fails_leaves_the_one_before(
     editor: mk.MaskEditor, page: Page, model: nn.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = bytes_of(model)
-    page.edit(HIDDEN, 0, b"\x07")
+    page.draw({HIDDEN: b"\x07\x00"})
     editor.mask()
     masked = bytes_of(model)
-    page.edit(HIDDEN, 0, b"\x01")
+    page.draw({HIDDEN: b"\x01\x00"})
     wanted, mask = editor.plan, mk.PruningPlan.mask
 
     def failing(self: mk.PruningPlan, model: nn.Module) -> Any:
@@ -185,16 +238,15 @@ def test_a_mask_that_fails_leaves_the_one_before(
     assert bytes_of(model) == original
 
 
-def test_an_edit_of_the_axes_before_a_cut_is_refused(editor: mk.MaskEditor, page: Page) -> None:
-    page.edit(HIDDEN, 0, b"\x07")
-    before = editor.payload
+def test_what_was_drawn_on_the_axes_before_a_cut_is_refused(editor: mk.MaskEditor, page: Page) -> None:
+    page.draw({HIDDEN: b"\x07\x00"})
+    before, revision = editor.payload["generation"], editor.revision
     editor.cut()
-    number = before["axes"]["name"].index(WIDE)
-    edit = {"type": "edit", "id": "late", "generation": before["generation"], "edits": [[number, 0, 1]]}
-    (answer,) = page.say(edit, b"\x01")
-    assert (answer["type"], answer["refused"]) == ("mask", "late")
+    (answer,) = page.draw({WIDE: b"\x01\x00\x00"}, base=revision, generation=before)
+    assert (answer["type"], answer["action"]) == ("failed", "draw")
     assert "its axes are others" in answer["text"]
-    assert editor._masks.dropped == {}
+    assert editor._draft.dropped == {}
+    assert editor.revision > revision  # no page takes it for one that it has seen
 
 
 def test_beside_a_running_cell_the_draft_changes_and_the_model_waits(
@@ -206,7 +258,7 @@ def test_beside_a_running_cell_the_draft_changes_and_the_model_waits(
     original = bytes_of(model)
 
     def beside() -> None:
-        page.edit(HIDDEN, 0, b"\x07")
+        page.draw({HIDDEN: b"\x07\x00"})
         page.say({"type": "check"})
         page.say({"type": "cut"})
         editor.set_state({"importance": "activation", "axis": WIDE})
@@ -214,7 +266,7 @@ def test_beside_a_running_cell_the_draft_changes_and_the_model_waits(
     thread = threading.Thread(target=beside)
     thread.start()
     thread.join()
-    assert editor._masks.dropped == {HIDDEN: [0, 1, 2]}
+    assert editor._draft.dropped == {HIDDEN: [0, 1, 2]}
     assert (editor.axis, editor.importance, editor.report) == (WIDE, "l1", {})
     assert bytes_of(model) == original
     for act in waiting:
@@ -280,9 +332,9 @@ def test_what_the_page_sets_wrongly_is_put_back_and_said(
 
 def test_what_the_kernel_owns_is_not_the_pages_to_set(editor: mk.MaskEditor) -> None:
     payload, scores = editor.payload, editor.scores
-    editor.set_state({"payload": {}, "scores": b"", "dropped": b"\xff", "stage": "cut", "axis": HIDDEN})
+    editor.set_state({"payload": {}, "scores": b"", "dropped": b"\xff", "revision": 9, "stage": "cut", "axis": HIDDEN})
     assert (editor.payload, editor.scores, editor.stage, editor.axis) == (payload, scores, "", HIDDEN)
-    assert editor._masks.dropped == {}
+    assert editor._draft.dropped == {}
 
 
 def test_importances_by_name_and_of_ones_own(editor: mk.MaskEditor) -> None:

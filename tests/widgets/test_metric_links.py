@@ -14,7 +14,7 @@ from torch import nn
 import modulekg_widgets as mk
 from modulekg_widgets.engine.monitoring.run import Run
 from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel
-from modulekg_widgets.widgets.workbench.linking import joints_of
+from modulekg_widgets.widgets.shared.joints import joints_of
 from widgets.metric_samples import FakeComm, fake_kernel, measured_run, put, wait_until
 
 

@@ -82,7 +82,7 @@ def test_a_wrong_value_is_refused_with_the_nearest(graph: Any, trait: str, value
 
 def test_an_unknown_keyword_is_a_type_error_with_the_nearest(model: nn.Module) -> None:
     with pytest.raises(TypeError, match="did you mean 'color_by'") as caught:
-        mk.ModelGraph(model, color_by="params")
+        mk.ModelGraph(model, colour_by="params")
     assert isinstance(caught.value, mk.ModuleKGError)
 
 
@@ -101,8 +101,8 @@ def test_a_wrong_value_at_the_start_opens_nothing(model: nn.Module) -> None:
 
 
 def test_an_unknown_attribute_cannot_be_set(graph: Any) -> None:
-    with pytest.raises(AttributeError, match="no attribute 'color_by': did you mean 'color_by'") as caught:
-        graph.color_by = "params"
+    with pytest.raises(AttributeError, match="no attribute 'colour_by': did you mean 'color_by'") as caught:
+        graph.colour_by = "params"
     assert isinstance(caught.value, mk.ModuleKGError)
 
 

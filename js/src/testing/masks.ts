@@ -1,7 +1,7 @@
 // Payloads of the mask editor, and a way to the kernel that only keeps what it is given.
 
-import type { Channel } from "../core/masks/outbox";
-import { Session } from "../core/masks/session";
+import type { Drawing } from "../core/masks/drawing";
+import { type Channel, Session } from "../core/masks/session";
 
 export interface AxisSample {
   name: string;
@@ -77,7 +77,6 @@ export function scoresOf(axes: readonly AxisSample[], width: 4 | 8 = 4): DataVie
 
 export interface Sent {
   content: Record<string, unknown>;
-  buffers: Uint8Array[];
   taken?: () => void;
 }
 
@@ -85,8 +84,12 @@ export class FakeChannel implements Channel {
   readonly sent: Sent[] = [];
   isLive = true;
 
-  send(content: Record<string, unknown>, buffers: Uint8Array[] = [], taken?: () => void): void {
-    this.sent.push({ content, buffers, taken });
+  draw(drawing: Drawing): void {
+    this.sent.push({ content: { type: "draw", ...drawing } });
+  }
+
+  send(content: Record<string, unknown>, taken?: () => void): void {
+    this.sent.push({ content, taken });
   }
 
   types(): unknown[] {
@@ -108,8 +111,34 @@ export function openSession(axes: readonly AxisSample[] = THREE, more: Record<st
   return { channel, session };
 }
 
-/** What the kernel answers to an edit that it takes. */
-export function confirm(session: Session, { content, buffers }: Sent, revision: number): void {
-  const views = buffers.map(bytes => new DataView(bytes.slice().buffer));
-  session.receive({ ...content, type: "applied", revision }, views);
+/** A whole gesture. */
+export function brush(session: Session, axis: number, indices: number[], goes = true): void {
+  session.begin();
+  session.paint(axis, indices, goes);
+  session.commit();
+}
+
+/** What the kernel has: by number of the axis the bytes of the axes that lose indices. */
+export function known(revision: number, goes: Readonly<Record<number, readonly number[]>>, by = "") {
+  const bits = new DataView(Uint8Array.from(Object.values(goes).flat()).buffer);
+  return { revision, by, axes: Object.keys(goes).map(Number), bits };
+}
+
+/** What a page has drawn, as `known` takes it. */
+export function drawn({ content }: Sent): Record<string, number[]> {
+  const { axes, bits } = content as unknown as Drawing;
+  const sizes = THREE.map(({ scores }) => (scores.length + 7) >> 3);
+  let at = 0;
+  return Object.fromEntries(
+    axes.map(axis => {
+      const parts = Array.from({ length: sizes[axis] }, (_, byte) => bits.getUint8(at + byte));
+      at += sizes[axis];
+      return [axis, parts];
+    })
+  );
+}
+
+/** The kernel takes what was drawn. */
+export function confirm(session: Session, { content }: Sent, revision: number): void {
+  session.setDraft({ ...content, revision });
 }

@@ -32,6 +32,7 @@ export abstract class BoundView<State extends { connected: boolean }, Shown exte
   protected writer?: TraitWriter;
   protected connection?: Connection;
   private disposers: (() => void)[] = [];
+  protected incoming?: keyof State; // it is set as the model has it, and alone is no news
   private isQuiet = false;
 
   protected abstract readonly bindings: readonly Binding<State>[];
@@ -105,8 +106,8 @@ export abstract class BoundView<State extends { connected: boolean }, Shown exte
     }
   }
 
-  protected isNews(_key: keyof State): boolean {
-    return !this.isQuiet;
+  private isNews(key: keyof State): boolean {
+    return !this.isQuiet && key !== this.incoming;
   }
 
   private bindTraits(store: StateStore<State>): void {

@@ -68,7 +68,6 @@ const BINDINGS: readonly Binding<ForwardState>[] = [
 
 export class ForwardPlayerView extends BoundView<ForwardState, ForwardPlayer> {
   protected readonly bindings = BINDINGS;
-  private incoming?: keyof ForwardState;
   private shownPayload?: unknown;
 
   override render(): void {
@@ -98,10 +97,6 @@ export class ForwardPlayerView extends BoundView<ForwardState, ForwardPlayer> {
   }
 
   /** What follows from a change of the model is news to it: the change may come from another widget of the page. */
-  protected override isNews(key: keyof ForwardState): boolean {
-    return super.isNews(key) && this.incoming !== key;
-  }
-
   protected override receive(binding: Binding<ForwardState>): void {
     const { store } = this;
     const value = this.value(binding);

@@ -5,7 +5,7 @@ vi.mock("@jupyter-widgets/base", () => import("../testing/mask_model"));
 
 import { DOMWidgetModel } from "../testing/mask_model";
 import { click, slide } from "../testing/mask_view";
-import { dropped, maskPayload, scoresOf, THREE } from "../testing/masks";
+import { dropped, known, maskPayload, scoresOf, THREE } from "../testing/masks";
 import { FakeKernel } from "../testing/widget_base";
 import { MaskEditorModel, MaskEditorView } from "./mask_editor";
 
@@ -18,8 +18,7 @@ let views: View[];
 function createModel(traits: Record<string, unknown> = {}, kernel: FakeKernel | null = new FakeKernel(), live = true) {
   const Class = MaskEditorModel as unknown as new (state: object, kernel: FakeKernel | null) => Model;
   const defaults = new Class({}, null).defaults();
-  const dropped = new DataView(Uint8Array.of(0, 0, 0, 0).buffer);
-  const own = { payload: maskPayload(), dropped, scores: scoresOf(THREE), importance: "l1" };
+  const own = { payload: maskPayload(), draft: known(0, {}), scores: scoresOf(THREE), importance: "l1" };
   const model = new Class({ ...defaults, ...own, ...traits }, kernel);
   model.comm_live = live;
   model.initialize();
@@ -64,7 +63,7 @@ describe("MaskEditorModel", () => {
       stage: "",
       operations: 0,
       report: {},
-      revision: 0,
+      draft: {},
       path: "plan.modulekg.json",
       graphs: []
     });
@@ -83,21 +82,45 @@ describe("MaskEditorModel", () => {
     model.state_change = new Promise<void>(resolve => {
       arrived = resolve;
     });
-    model.deliver({ type: "mask", revision: 1, refused: null, text: null }, Uint8Array.of(1));
+    model.deliver({ type: "done", action: "load", text: "Loaded" });
     const payload = maskPayload([THREE[0]], { terms: [], tensors: [], flops: [] });
-    model.receive({ payload, dropped: new DataView(new ArrayBuffer(1)), scores: scoresOf([THREE[0]]) });
+    model.receive({ payload, draft: known(1, { 0: [1] }), scores: scoresOf([THREE[0]]) });
+    expect(model.session.notice).toBe("");
     arrived();
     await after(0);
-    expect(dropped(model.session)).toEqual([[0]]);
+    expect([dropped(model.session), model.session.notice]).toEqual([[[0]], "Loaded"]);
   });
 
-  it("saves the draft as it stands, and sends none of it", () => {
+  it("shows what Python drops, and sends what is drawn on top of it", async () => {
     const model = createModel();
     model.session.begin();
     model.session.paint(0, [1], true);
+    model.receive({ draft: known(3, { 1: [4, 0] }) });
+    await after(0);
+    expect([dropped(model.session), model.sent]).toEqual([[[1], [2], []], []]);
     model.session.commit();
-    const saved = (model as unknown as MaskEditorModel).get_state() as unknown as { dropped: DataView };
-    expect([saved.dropped.getUint8(0), saved.dropped.byteLength, model.sent]).toEqual([2, 4, []]);
+    expect(model.sent).toMatchObject([{ draft: { base: 3, axes: [0, 1] } }]);
+    model.receive({ draft: known(4, { 1: [4, 0] }) }); // it did not take ours
+    await after(0);
+    expect(model.sent).toMatchObject([{ draft: { base: 3 } }, { draft: { base: 4, axes: [0, 1] } }]);
+  });
+
+  it("saves the draft as it stands, and sends none of it", () => {
+    const model = createModel({}, new FakeKernel(), false);
+    model.session.begin();
+    model.session.paint(0, [1], true);
+    model.session.commit();
+    const saved = (model as unknown as MaskEditorModel).get_state() as unknown as { draft: ReturnType<typeof known> };
+    expect([saved.draft.axes, saved.draft.bits.getUint8(0), model.sent]).toEqual([[0], 2, []]);
+    const again = createModel({ draft: saved.draft });
+    expect([dropped(again.session)[0], again.session.data?.draft.isKnown]).toEqual([[1], true]);
+  });
+
+  it("shows a notebook that an earlier version has saved", () => {
+    const bits = new DataView(Uint8Array.of(2, 0, 1, 0).buffer);
+    const model = createModel({ draft: {}, dropped: bits, revision: 4 });
+    expect(dropped(model.session)).toEqual([[1], [8], []]);
+    expect(dropped(createModel({ draft: undefined, dropped: "x" }).session)).toEqual([[], [], []]);
   });
 
   it("copies bytes that are saved", () => {
@@ -125,15 +148,15 @@ describe("MaskEditorModel", () => {
 });
 
 describe("MaskEditorView", () => {
-  it("sends a click as one small message", async () => {
+  it("sends a click as one value", async () => {
     const model = createModel();
     const view = await show(model);
     click(strip(view, 0), 2);
-    expect(model.messages.map(({ content, buffers }) => [content.type, content.edits, [...buffers[0]]])).toEqual([
-      ["edit", [[0, 0, 1]], [4]]
-    ]);
+    expect(model.sent).toMatchObject([{ draft: { generation: 1, base: 0, axes: [0] } }]);
+    const { bits } = model.sent[0].draft as ReturnType<typeof known>;
+    expect([bits.byteLength, bits.getUint8(0)]).toEqual([1, 4]);
     await after(60);
-    expect(model.sent).toEqual([{ axis: "conv1.weight[0]" }]);
+    expect([model.sent.slice(1), model.messages]).toEqual([[{ axis: "conv1.weight[0]" }], []]);
   });
 
   it("shows one draft in all views", async () => {
@@ -184,7 +207,7 @@ describe("MaskEditorView", () => {
     click(strip(view, 0), 2);
     model.receive({
       payload: maskPayload([THREE[1], THREE[0]]),
-      dropped: new DataView(Uint8Array.of(0, 0, 1).buffer),
+      draft: known(7, { 1: [1] }),
       scores: scoresOf([THREE[1], THREE[0]])
     });
     expect(view.el.querySelectorAll(".mkg-mask-row")).toHaveLength(2);
@@ -197,9 +220,9 @@ describe("MaskEditorView", () => {
     model.setCommLive(false);
     expect(view.el.classList.contains("mkg-is-disconnected")).toBe(true);
     click(strip(view, 0), 2);
-    expect([dropped(model.session)[0], model.messages]).toEqual([[2], []]);
+    expect([dropped(model.session)[0], model.sent]).toEqual([[2], []]);
     model.setCommLive(true);
-    expect(model.messages.map(({ content }) => content.type)).toEqual(["sync", "edit"]);
+    expect(model.sent).toMatchObject([{ draft: { axes: [0] } }]);
     expect(view.el.classList.contains("mkg-is-disconnected")).toBe(false);
   });
 

@@ -21,7 +21,7 @@ export class MaskEditorModel extends DOMWidgetModel {
   static override serializers: typeof DOMWidgetModel.serializers = {
     ...DOMWidgetModel.serializers,
     graphs: otherModels,
-    dropped: copied,
+    draft: { serialize: (value: unknown): unknown => value }, // it has bytes, which are nobody else's
     scores: copied
   };
 
@@ -34,7 +34,7 @@ export class MaskEditorModel extends DOMWidgetModel {
       ...super.defaults(),
       ...modelDefaults("MaskEditor"),
       payload: {},
-      dropped: new DataView(new ArrayBuffer(0)),
+      draft: {},
       scores: new DataView(new ArrayBuffer(0)),
       importance: "",
       scope: "local",
@@ -44,7 +44,6 @@ export class MaskEditorModel extends DOMWidgetModel {
       stage: "",
       operations: 0,
       report: {},
-      revision: 0,
       path: "plan.modulekg.json",
       graphs: []
     };
@@ -57,32 +56,35 @@ export class MaskEditorModel extends DOMWidgetModel {
       get isLive() {
         return isLive();
       },
-      send: (content, buffers, taken) =>
-        this.send(content as never, { iopub: { status: (message: unknown) => whenIdle(message, taken) } }, buffers)
+      draw: drawing => {
+        this.set({ draft: drawing });
+        this.save_changes();
+      },
+      send: (content, taken) =>
+        this.send(content as never, { iopub: { status: (message: unknown) => whenIdle(message, taken) } })
     });
     this.link = new GraphLink(() => this.session.data);
     this.reload();
     this.session.setReport(this.get("report"));
     this.session.setLocked(texts(this.get("locked")));
-    // the bits may come with the payload, after it or not at all: then the draft is as it was
-    this.on("change:payload", () => this.reload(this.hasChanged("dropped") ? this.get("dropped") : null));
-    this.on("change:dropped", () => {
-      if (!this.hasChanged("payload")) this.reload();
+    // the draft may come with the payload, after it or not at all: then it is as it was
+    this.on("change:payload", () => this.reload(this.hasChanged("draft") ? this.get("draft") : null));
+    this.on("change:draft", () => {
+      if (this.hasChanged("payload")) return;
+      // what is set while the kernel's value is being set would be sent twice
+      if (this.session.setDraft(this.get("draft"))) void Promise.resolve().then(() => this.session.settle());
     });
     this.on("change:scores", () => {
       if (!this.hasChanged("payload")) this.session.setScores(this.get("scores"));
     });
     this.on("change:report", () => this.session.setReport(this.get("report")));
-    this.on("change:revision", () => this.session.setRevision(this.get("revision")));
     this.on("change:locked", () => this.session.setLocked(texts(this.get("locked"))));
     this.on("change:graphs", () => this.link.follow(this.graphs()));
     // state messages are applied one after the other, later than they come: what follows them waits for them
-    this.on("msg:custom", (content: unknown, buffers: unknown) => {
-      void Promise.resolve(this.state_change).then(() => this.session.receive(content, buffers));
+    this.on("msg:custom", (content: unknown) => {
+      void Promise.resolve(this.state_change).then(() => this.session.receive(content));
     });
-    this.on("comm_live_update", () => {
-      if (this.comm_live) this.session.revive();
-    });
+    this.on("comm_live_update", () => this.session.settle());
     this.on("destroy", () => {
       this.link.dispose();
       this.session.dispose();
@@ -92,12 +94,15 @@ export class MaskEditorModel extends DOMWidgetModel {
   /** What a saved notebook keeps: the draft as it stands. */
   override get_state(drop_defaults?: boolean): ReturnType<DOMWidgetModel["get_state"]> {
     const state = super.get_state(drop_defaults);
-    const { data } = this.session;
-    return data ? ({ ...state, dropped: new DataView(data.draft.bits.slice().buffer) } as never) : state;
+    const draft = this.session.drawn();
+    return draft ? ({ ...state, draft } as never) : state;
   }
 
-  private reload(dropped: unknown = this.get("dropped")): void {
-    this.session.load(this.get("payload"), dropped, this.get("scores"), this.get("revision"));
+  private reload(drawn: unknown = this.get("draft")): void {
+    const { revision } = (drawn ?? {}) as { revision?: unknown };
+    // a notebook that an earlier version has saved has all bits in a trait of their own
+    const own = drawn !== null && revision === undefined ? this.get("dropped") : drawn;
+    this.session.load(this.get("payload"), own, this.get("scores"), revision);
     this.link.follow(this.graphs());
   }
 

@@ -10,7 +10,7 @@ from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 
 
 @dataclass(slots=True)
-class Call:
+class CallNode:
     """One call of a module; operators `start` … `end` - 1 ran in it and below."""
 
     node: int  # of the hierarchy
@@ -70,24 +70,24 @@ class CallTree:
             yield "operator", operator
 
 
-def _recorded(graph: Dataflow, paths: Paths) -> list[Call]:
+def _recorded(graph: Dataflow, paths: Paths) -> list[CallNode]:
     """The calls as the graph has them, the root's first."""
     count = len(graph.operators)
-    calls: list[Call] = []
+    calls: list[CallNode] = []
     for module in dict.fromkeys(graph.modules.values()):
         node = paths.find(module.path)
         for record in module.calls if node is not None else ():
             end = count if record.end is None else record.end
             finished = record.end is not None and (bool(record.outputs) or end < count or graph.error is None)
-            calls.append(Call(node or 0, record.start, end, record.inputs, record.outputs, finished))
+            calls.append(CallNode(node or 0, record.start, end, record.inputs, record.outputs, finished))
     whole = next((call for call in calls if call.node == 0), None)
     if whole is None:
-        return [Call(0, 0, count, graph.inputs, graph.outputs, graph.error is None), *calls]
+        return [CallNode(0, 0, count, graph.inputs, graph.outputs, graph.error is None), *calls]
     whole.start, whole.end = 0, count
     return [whole, *(call for call in calls if call.node != 0)]
 
 
-def _nested(calls: list[Call], paths: Paths) -> list[Call]:
+def _nested(calls: list[CallNode], paths: Paths) -> list[CallNode]:
     """Each call within the innermost one that it ran in; one of a module within itself is part of that one."""
     root, others = calls[0], calls[1:]
     order = {id(call): at for at, call in enumerate(calls)}
@@ -95,7 +95,7 @@ def _nested(calls: list[Call], paths: Paths) -> list[Call]:
         (call for call in others if call.end > call.start),
         key=lambda call: (call.start, -call.end, paths.depths[call.node], order[id(call)]),
     )
-    parents: dict[int, Call] = {}
+    parents: dict[int, CallNode] = {}
     stack = [root]
     for call in busy:
         while stack[-1] is not root and not (stack[-1].start <= call.start and call.end <= stack[-1].end):
@@ -118,15 +118,15 @@ def _nested(calls: list[Call], paths: Paths) -> list[Call]:
 class _Covering:
     """Finds the call that another one, in which no operator ran, was made in."""
 
-    def __init__(self, calls: Sequence[Call]) -> None:
-        self.of: dict[int, list[Call]] = {}
+    def __init__(self, calls: Sequence[CallNode]) -> None:
+        self.of: dict[int, list[CallNode]] = {}
         for call in calls:
             self.add(call)
 
-    def add(self, call: Call) -> None:
+    def add(self, call: CallNode) -> None:
         self.of.setdefault(call.node, []).append(call)
 
-    def innermost(self, call: Call, paths: Paths) -> Call:
+    def innermost(self, call: CallNode, paths: Paths) -> CallNode:
         """By the place of its module: without an operator, there is no other trace of what ran around it."""
         above = paths.parents[call.node]
         while above >= 0:
@@ -137,14 +137,14 @@ class _Covering:
         return self.of[0][0]
 
 
-def _in_order(calls: list[Call]) -> list[Call]:
+def _in_order(calls: list[CallNode]) -> list[CallNode]:
     """The calls depth first, children by when they began, with `parent` and `children` as places in the result."""
     inside: dict[int, list[int]] = {}
     for at, call in enumerate(calls):
         inside.setdefault(call.parent, []).append(at)
     for siblings in inside.values():
         siblings.sort(key=lambda at: (calls[at].start, calls[at].end, calls[at].node))
-    out: list[Call] = []
+    out: list[CallNode] = []
     waiting = [(0, -1)]
     while waiting:
         at, parent = waiting.pop()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from modulekg_widgets.engine.errors import ModuleKGError
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
-from modulekg_widgets.engine.tracing.dataflow import ATTRIBUTE, BUFFER, PARAMETER, Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.views.axes_payload import AxisTables
 from modulekg_widgets.engine.views.call_tree import CallTree
 from modulekg_widgets.engine.views.flow_edges import module_edges
-from modulekg_widgets.engine.views.payload import number, text
+from modulekg_widgets.engine.views.flow_tables import FlowTables, is_state
+from modulekg_widgets.engine.views.payload import Distinct, number, text
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.graph import DataflowGraph
@@ -24,82 +25,25 @@ COLUMN_INFO = {
 STOPPED = "the forward pass stopped here"
 ELSEWHERE = "not called: other code uses its tensors"
 NOT_CALLED = "not called in this forward pass"
-PASS = -1  # in place of an operator's name: a module that hands on what it got
 
 
-@dataclass(slots=True)
-class Step:
-    """An operator, or a module in whose call no operator ran; `inputs` and `outputs` are places in the values."""
+def add_trace(payload: dict[str, Any], hierarchy: Hierarchy, model: Any, args: Any, kwargs: Any) -> None:
+    """Trace the model and write what was found into its payload; `payload["error"]` says why there is not more.
 
-    name: int
-    call: int
-    inputs: list[int]
-    operator: OperatorNode | None = None
+    An error of the forward pass is news to show, and not an error of the widget.
+    """
+    from modulekg_widgets.engine.axes.graph import trace
 
-
-class Table:
-    """Distinct things, each with its place."""
-
-    def __init__(self) -> None:
-        self.places: dict[Any, int] = {}
-
-    def place(self, key: Hashable) -> int:
-        return self.places.setdefault(key, len(self.places))
-
-    @property
-    def keys(self) -> list[Any]:
-        return list(self.places)
-
-
-class FlowTables:
-    """Everything that happened, in order, with the values by place."""
-
-    def __init__(self, graph: Dataflow, tree: CallTree) -> None:
-        self.graph = graph
-        self.tree = tree
-        self.names = Table()
-        self.flops = [operator.flops() for operator in graph.operators]
-        self.steps: list[Step] = []
-        self.nodes: list[DataNode] = []  # of each value
-        self.made_by: list[int] = []  # of each value: its step, or -1
-        self.inputs: list[list[int]] = [[] for _ in tree.calls]  # of each call
-        self.outputs: list[list[int]] = [[] for _ in tree.calls]
-        self._present: dict[int, int] = {}  # a tensor's index in the graph -> the value that holds it now
-        for kind, call, at in tree.events():
-            if kind == "operator":
-                self._operator(call, graph.operators[at])
-            elif kind == "enter":
-                self.inputs[call] = [self._value(node) for node in tree.calls[call].inputs]
-            else:
-                self._leave(call)
-        self.model_inputs = [self._value(node) for node in graph.inputs]
-        self.model_outputs = [self._value(node) for node in graph.outputs]
-
-    def _value(self, node: DataNode) -> int:
-        place = self._present.get(node.index)
-        return self._new(node, -1) if place is None else place
-
-    def _new(self, node: DataNode, step: int) -> int:
-        self._present[node.index] = len(self.nodes)
-        self.nodes.append(node)
-        self.made_by.append(step)
-        return len(self.nodes) - 1
-
-    def _operator(self, call: int, operator: OperatorNode) -> None:
-        flowing = [node for node in operator.inputs if not _is_state(node)]
-        inputs = [self._value(node) for node in dict.fromkeys(flowing)]
-        self.steps.append(Step(self.names.place(operator.name), call, inputs, operator))
-        for node in operator.outputs:
-            self._new(node, len(self.steps) - 1)
-
-    def _leave(self, call: int) -> None:
-        record = self.tree.calls[call]
-        if self.tree.is_leaf(call) and record.start == record.end and record.finished:
-            inputs = [place for place in self.inputs[call] if not _is_state(self.nodes[place])]
-            self.steps.append(Step(PASS, call, list(dict.fromkeys(inputs))))
-            for node in dict.fromkeys(record.outputs):
-                self._new(node, len(self.steps) - 1)  # whoever reads it from now on has it from here
-        self.outputs[call] = [self._value(node) for node in record.outputs]
+    try:
+        graph: Any = trace(model, args, kwargs)
+    except ModuleKGError as error:
+        payload["error"] = text(str(error))
+        graph = getattr(error, "graph", None)
+    if graph is not None and (graph.operators or not payload["error"]):
+        try:
+            add_dataflow(payload, hierarchy, graph)
+        except ModuleKGError as error:  # what a user said of an operator of their own
+            payload["error"] = text(str(error))
 
 
 def add_dataflow(payload: dict[str, Any], hierarchy: Hierarchy, graph: DataflowGraph) -> None:
@@ -124,7 +68,7 @@ def _times(shape: tuple[int, ...]) -> str:
 
 
 def _flow(tables: FlowTables, tensors: _Tensors, axes: AxisTables | None) -> dict[str, Any]:
-    shapes, dtypes, sources = Table(), Table(), Table()
+    shapes, dtypes, sources = Distinct(), Distinct(), Distinct()
     operators = [step.operator for step in tables.steps]
     labels = [node.label for node in tables.graph.inputs]
     return {
@@ -160,10 +104,6 @@ def _flow(tables: FlowTables, tensors: _Tensors, axes: AxisTables | None) -> dic
     }
 
 
-def _is_state(node: DataNode) -> bool:
-    return node.kind in (PARAMETER, BUFFER, ATTRIBUTE)
-
-
 def _is_view(operator: OperatorNode) -> bool:
     """Whether all that it gives is memory that it was given."""
     given = {id(node.storage) for node in operator.inputs}
@@ -176,7 +116,7 @@ class _Tensors:
     def __init__(self, graph: Dataflow, hierarchy: Hierarchy) -> None:
         self.nodes: list[DataNode] = []
         self.owner: list[int] = []
-        self.attributes = Table()
+        self.attributes = Distinct()
         self.attribute: list[int] = []
         self._place: dict[int, int] = {}  # a tensor's index in the graph -> its first name
         known = set()
@@ -193,7 +133,7 @@ class _Tensors:
 
     def read_by(self, operator: OperatorNode) -> list[int]:
         """The places of what an operator reads of the model's own."""
-        found = [self._place.get(node.index) for node in dict.fromkeys(operator.inputs) if _is_state(node)]
+        found = [self._place.get(node.index) for node in dict.fromkeys(operator.inputs) if is_state(node)]
         return [place for place in found if place is not None]
 
     def payload(self) -> dict[str, Any]:

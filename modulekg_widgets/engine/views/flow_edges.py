@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from modulekg_widgets.engine.views.dataflow_payload import FlowTables
+    from modulekg_widgets.engine.views.flow_tables import FlowTables
 
 OUTSIDE = -1  # the model's input as a source, its output as a target
 MOST_SOURCES = 64  # of one value; a model that adds up all that it ever computed has as many as modules

@@ -8,7 +8,7 @@ from typing import Any
 from modulekg_widgets.engine.playback.feature_maps import Maps
 from modulekg_widgets.engine.playback.player import Playback
 from modulekg_widgets.engine.playback.summaries import Layout, Statistics, Top
-from modulekg_widgets.engine.views.payload import number, text
+from modulekg_widgets.engine.views.payload import Distinct, number, text
 from modulekg_widgets.engine.views.schema import FORWARD
 
 _DIGITS = 5  # of figures that are only looked at
@@ -16,16 +16,16 @@ _DIGITS = 5  # of figures that are only looked at
 
 def forward_payload(played: Playback, run: int) -> dict[str, Any]:
     """The steps as parallel columns; modules and shapes that come again are listed once."""
-    modules, shapes = _Table(), _Table()
+    modules, shapes = Distinct(), Distinct()
     columns: dict[str, list[Any]] = {
         "module": [], "depth": [], "inputs": [], "outputs": [], "sources": [], "value": [], "batch_dim": [],
         "statistics": [], "top": [],
     }  # fmt: skip
     for step in played.steps:
-        columns["module"].append(modules.position((text(step.path), text(step.class_name))))
+        columns["module"].append(modules.place((text(step.path), text(step.class_name))))
         columns["depth"].append(step.depth)
-        columns["inputs"].append(shapes.position(_shape(step.inputs)))
-        columns["outputs"].append(shapes.position(_shape(step.outputs)))
+        columns["inputs"].append(shapes.place(_shape(step.inputs)))
+        columns["outputs"].append(shapes.place(_shape(step.outputs)))
         columns["sources"].append(list(step.sources))
         columns["value"].append(step.value)
         columns["batch_dim"].append(step.batch_dim)
@@ -35,8 +35,8 @@ def forward_payload(played: Playback, run: int) -> dict[str, Any]:
         {
             "run": run,
             "title": text(played.title),
-            "modules": [list(entry) for entry in modules.entries],
-            "shapes": [[[name, list(sizes), dtype] for name, sizes, dtype in shape] for shape in shapes.entries],
+            "modules": [list(entry) for entry in modules.keys],
+            "shapes": [[[name, list(sizes), dtype] for name, sizes, dtype in shape] for shape in shapes.keys],
             "steps": columns,
             "raised": [[step.index, text(step.error)] for step in played.steps if step.error is not None],
             "error": None if played.error is None else text(played.error),
@@ -86,17 +86,3 @@ def _figure(value: float) -> Any:
 
 def _shape(layouts: Sequence[Layout]) -> tuple[Any, ...]:
     return tuple((text(layout.name), layout.sizes, layout.dtype) for layout in layouts)
-
-
-class _Table:
-    """Distinct entries in the order in which they were met."""
-
-    def __init__(self) -> None:
-        self._positions: dict[Any, int] = {}
-
-    def position(self, entry: Any) -> int:
-        return self._positions.setdefault(entry, len(self._positions))
-
-    @property
-    def entries(self) -> list[Any]:
-        return list(self._positions)

@@ -31,7 +31,7 @@ class TypeLevel:
 
 
 @dataclass(frozen=True)
-class Fit:
+class RankFit:
     """How well a power law fits the number of uses; without `powerlaw` only the reason why it is not known."""
 
     verdict: str
@@ -52,7 +52,7 @@ class Findings:
     types: list[TypeLevel]
     families: dict[str, str]  # model -> class of its root
     overlap: pd.DataFrame  # square, by the names of the models
-    fit: Fit
+    fit: RankFit
 
 
 def findings_of(contents: Contents) -> Findings:
@@ -88,11 +88,11 @@ def _families(contents: Contents) -> dict[str, str]:
     return {name: cls for models, cls in groups for name in models}
 
 
-def _fit(ranks: RankFrequency) -> Fit:
+def _fit(ranks: RankFrequency) -> RankFit:
     try:
         found = ranks.fit
     except MissingPackageError as error:
-        return Fit(str(error))
+        return RankFit(str(error))
     laws = found.comparisons
     rows = zip(laws["alternative"], laws["R"].tolist(), laws["p"].tolist(), strict=True)
     lines = {
@@ -100,4 +100,4 @@ def _fit(ranks: RankFrequency) -> Fit:
         for law in LAWS
         if law in found.expected
     }
-    return Fit(ranks.verdict, found.alpha, found.xmin, [(str(law), ratio, p) for law, ratio, p in rows], lines)
+    return RankFit(ranks.verdict, found.alpha, found.xmin, [(str(law), ratio, p) for law, ratio, p in rows], lines)

@@ -8,8 +8,8 @@ from typing import Any
 from modulekg_widgets.engine.identity.hierarchy import LEVELS
 from modulekg_widgets.engine.knowledge.contents import Contents, JobNode
 from modulekg_widgets.engine.knowledge.records import StructureNode
-from modulekg_widgets.engine.views.knowledge_findings import Findings, Fit, TypeLevel
-from modulekg_widgets.engine.views.payload import number, text
+from modulekg_widgets.engine.views.knowledge_findings import Findings, RankFit, TypeLevel
+from modulekg_widgets.engine.views.payload import Distinct, number, text
 from modulekg_widgets.engine.views.schema import KNOWLEDGE
 
 _DIGITS = 5  # of figures that are only looked at
@@ -19,7 +19,7 @@ _ABSENT = -1  # in columns of positions: there is none
 def knowledge_payload(contents: Contents, findings: Findings) -> dict[str, Any]:
     """All nodes as parallel columns; nodes name each other by their position, values that repeat stand in one table."""
     place = {key: index for index, key in enumerate(contents.modules)}
-    families = _Table()
+    families = Distinct()
     models = _models(contents, place, findings, families)
     return KNOWLEDGE.payload(
         {
@@ -49,29 +49,19 @@ def selectable(payload: Mapping[str, Any]) -> set[str]:
     }
 
 
-class _Table:
-    """Positions of distinct keys in the order in which they were met."""
-
-    def __init__(self) -> None:
-        self.keys: dict[Any, int] = {}
-
-    def position(self, key: Any) -> int:
-        return self.keys.setdefault(key, len(self.keys))
-
-
 # ------------------------------------------------------------------ structures
 
 
 def _entities(contents: Contents, place: Mapping[str, int], findings: Findings) -> dict[str, Any]:
-    classes, values = _Table(), _Table()
-    fields: list[_Table] = []  # of each class: attribute -> column
+    classes, values = Distinct(), Distinct()
+    fields: list[Distinct] = []  # of each class: attribute -> column
     columns: dict[str, list[Any]] = {
         name: [] for name in ("class", "name", "digest", "params", "bytes", "hyper", "children", "community")
     }
     for key, node in contents.modules.items():
-        position = classes.position((node.qualified_class, node.class_name))
+        position = classes.place((node.qualified_class, node.class_name))
         if position == len(fields):
-            fields.append(_Table())
+            fields.append(Distinct())
         columns["class"].append(position)
         columns["name"].append(text(contents.names[key]))
         columns["digest"].append(text(key))
@@ -95,14 +85,14 @@ def _entities(contents: Contents, place: Mapping[str, int], findings: Findings) 
     }
 
 
-def _hyper(node: StructureNode, fields: _Table, values: _Table) -> list[int]:
+def _hyper(node: StructureNode, fields: Distinct, values: Distinct) -> list[int]:
     """For each field of the class the position of its value in the table of values."""
-    row: list[int] = [_ABSENT] * len(fields.keys)
+    row: list[int] = [_ABSENT] * len(fields)
     for name, value in node.hyperparameters.items():
-        column = fields.position(name)
+        column = fields.place(name)
         row.extend([_ABSENT] * (column + 1 - len(row)))
         plain = _plain(value)
-        row[column] = values.position((type(plain), plain))  # 1, 1.0 and True are not the same
+        row[column] = values.place((type(plain), plain))  # 1, 1.0 and True are not the same
     return row
 
 
@@ -122,7 +112,9 @@ def _plain(value: Any) -> str | int | float | bool:
 # ------------------------------------------------------------------ models
 
 
-def _models(contents: Contents, place: Mapping[str, int], findings: Findings, families: _Table) -> dict[str, list[Any]]:
+def _models(
+    contents: Contents, place: Mapping[str, int], findings: Findings, families: Distinct
+) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {
         name: [] for name in ("name", "root", "params", "bytes", "flops", "family", "members", "module_flops")
     }
@@ -132,7 +124,7 @@ def _models(contents: Contents, place: Mapping[str, int], findings: Findings, fa
         columns["params"].append(number(model.parameters))
         columns["bytes"].append(number(model.bytes))
         columns["flops"].append(number(model.flops))
-        columns["family"].append(families.position(findings.families.get(model.name, model.name)))
+        columns["family"].append(families.place(findings.families.get(model.name, model.name)))
         # position, level and count of each structure in the model
         members = [(place[key], LEVELS.index(level), count) for (key, level), count in model.occurrences.items()]
         columns["members"].append([figure for member in members for figure in member])
@@ -149,26 +141,26 @@ def _overlap(contents: Contents, findings: Findings) -> list[float]:
 
 
 def _types(level: TypeLevel, place: Mapping[str, int]) -> dict[str, Any]:
-    names = _Table()
+    names = Distinct()
     of, differs = [_ABSENT] * len(place), [""] * len(place)
     for key, name in level.type_of.items():
         if key in place:
-            of[place[key]] = names.position(text(name))
+            of[place[key]] = names.place(text(name))
             differs[place[key]] = text(level.differs.get(key, ""))
-    texts = _Table()
+    texts = Distinct()
     return {
         "level": level.level,
-        "name": list(names.keys),
+        "name": names.keys,
         "of": of,
-        "differs": [texts.position(value) for value in differs],
-        "texts": list(texts.keys),
+        "differs": [texts.place(value) for value in differs],
+        "texts": texts.keys,
     }
 
 
 # ------------------------------------------------------------------ statistics and jobs
 
 
-def _fit(fit: Fit) -> dict[str, Any]:
+def _fit(fit: RankFit) -> dict[str, Any]:
     return {
         "alpha": _short(fit.alpha),
         "xmin": _short(fit.xmin),

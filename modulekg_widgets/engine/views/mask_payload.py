@@ -11,18 +11,18 @@ from modulekg_widgets.engine.views.schema import MASKS
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.axis import Axis
-    from modulekg_widgets.engine.pruning.plan.draft import AxisMasks, Report
+    from modulekg_widgets.engine.pruning.plan.draft import Draft, Report
     from modulekg_widgets.engine.pruning.plan.size_terms import TensorSize
 
 
-def mask_payload(masks: AxisMasks, title: str, importances: Iterable[str], generation: int) -> dict[str, Any]:
+def mask_payload(draft: Draft, title: str, importances: Iterable[str], generation: int) -> dict[str, Any]:
     """The payload of an editor, whose model was traced `generation` times (js/src/core/masks/payload.ts reads it)."""
-    modules = {path: place for place, path in enumerate(masks.graph.modules)}
-    terms = masks.size_terms
+    modules = {path: place for place, path in enumerate(draft.graph.modules)}
+    terms = draft.size_terms
     return MASKS.payload(
         {
             "title": text(title),
-            "axes": _axes(masks),
+            "axes": _axes(draft),
             "modules": [text(path) for path in modules],
             "terms": list(terms.terms),
             "tensors": [_tensor(tensor, modules) for tensor in terms.tensors],
@@ -34,8 +34,8 @@ def mask_payload(masks: AxisMasks, title: str, importances: Iterable[str], gener
     )
 
 
-def _axes(masks: AxisMasks) -> dict[str, Any]:
-    axes, by_ratio = masks.axes, masks.by_ratio
+def _axes(draft: Draft) -> dict[str, Any]:
+    axes, by_ratio = draft.axes, draft.by_ratio
     reasons: dict[str, int] = {}
     return {
         "name": [text(axis.name) for axis in axes],
@@ -52,6 +52,12 @@ def _axes(masks: AxisMasks) -> dict[str, Any]:
 def _tensor(tensor: TensorSize, modules: Mapping[str, int]) -> list[Any]:
     module = modules.get(tensor.name.rpartition(".")[0], 0)
     return [module, int(tensor.is_parameter), tensor.itemsize, number(tensor.factor), list(tensor.terms)]
+
+
+def drawn_payload(draft: Draft) -> dict[str, Any]:
+    """The draft as it is: `bits` has the bytes of `axes` one after the other."""
+    revision, drawn = draft.drawn()
+    return {"revision": revision, "axes": list(drawn), "bits": b"".join(drawn.values())}
 
 
 def report_payload(revision: int, report: Report, axes: Iterable[Axis]) -> dict[str, Any]:

@@ -20,10 +20,10 @@ from modulekg_widgets.engine.views.metric_update import (
     MOST_POINTS,
     Batch,
     Catalog,
-    Layout,
-    Part,
     Points,
+    RowLayout,
     Series,
+    SeriesPart,
     Update,
     packed_histograms,
     parts,
@@ -44,9 +44,9 @@ class RunReader:
         self.is_broken = self._was_running = False
         self.number = number
         self._catalog = catalog
-        self._layouts: dict[tuple[int, ...], Layout] = {}
+        self._layouts: dict[tuple[int, ...], RowLayout] = {}
         self._slots: list[Slot] = []  # of the row before, and its layout: most rows are alike
-        self._layout = Layout(())
+        self._layout = RowLayout(())
         self.rewind()
 
     def rewind(self) -> None:
@@ -99,18 +99,18 @@ class RunReader:
             row = next(self._rows, None)
         return row
 
-    def _layout_of(self, slots: Sequence[Slot]) -> Layout:
+    def _layout_of(self, slots: Sequence[Slot]) -> RowLayout:
         if slots != self._slots:
             self._slots = list(slots)
             key = tuple(map(id, slots))  # the history keeps its slots, so an id stays theirs
             if key not in self._layouts:
                 if len(self._layouts) >= REMEMBERED_LAYOUTS:
                     self._layouts.clear()
-                self._layouts[key] = Layout(self._placed(slots))
+                self._layouts[key] = RowLayout(self._placed(slots))
             self._layout = self._layouts[key]
         return self._layout
 
-    def _placed(self, slots: Sequence[Slot]) -> Iterator[tuple[int, Part]]:
+    def _placed(self, slots: Sequence[Slot]) -> Iterator[tuple[int, SeriesPart]]:
         start = 0
         for slot in slots:
             for part in parts(slot.metric, slot.form):

@@ -40,7 +40,7 @@ class Update(NamedTuple):
     buffers: list[bytes]
 
 
-class Part(NamedTuple):
+class SeriesPart(NamedTuple):
     """Where the numbers of one series lie in the numbers of a value."""
 
     metric: str
@@ -50,19 +50,19 @@ class Part(NamedTuple):
     head: tuple[int, ...] = ()  # of a histogram: where low, high, total and sampled lie
 
 
-def parts(metric: str, form: Form) -> list[Part]:
+def parts(metric: str, form: Form) -> list[SeriesPart]:
     """The series in a value: one for a number, a vector or a histogram, one for each key of another dict."""
     if form is SCALAR:
-        return [Part(metric, NUMBER, 0, 1)]
+        return [SeriesPart(metric, NUMBER, 0, 1)]
     sizes = [1 if length is None else length for _, length in form.parts]
     starts = np.concatenate([[0], np.cumsum(sizes, dtype=int)]).tolist()
     places = {key: start for (key, _), start in zip(form.parts, starts, strict=False)}
     if set(places) == HISTOGRAM_KEYS and len(form.parts) == len(HISTOGRAM_KEYS):
         head = tuple(places[key] for key in HISTOGRAM_HEAD)
         bins = dict(form.parts)["counts"] or 1
-        return [Part(metric, HISTOGRAM, places["counts"], bins, head)]
+        return [SeriesPart(metric, HISTOGRAM, places["counts"], bins, head)]
     return [
-        Part(f"{metric}.{key}" if key else metric, NUMBER if length is None else VECTOR, start, size)
+        SeriesPart(f"{metric}.{key}" if key else metric, NUMBER if length is None else VECTOR, start, size)
         for (key, length), start, size in zip(form.parts, starts, sizes, strict=False)
     ]
 
@@ -100,10 +100,10 @@ class Catalog:
         return [[s.run, text(s.module), text(s.metric), s.call, s.phase, s.form] for s in self.series[start:]]
 
 
-class Layout:
+class RowLayout:
     """Where the series lie in the numbers of a row: one for all rows with the same slots."""
 
-    def __init__(self, parts: Iterable[tuple[int, Part]]) -> None:
+    def __init__(self, parts: Iterable[tuple[int, SeriesPart]]) -> None:
         found = list(parts)
         scalars = [(series, part.start) for series, part in found if part.form == NUMBER]
         vectors = [(series, part) for series, part in found if part.form == VECTOR]
@@ -184,9 +184,9 @@ class Batch:
 
     def __init__(self) -> None:
         self.count = 0
-        self._rows: dict[Layout, tuple[list[int], list[int], list[np.ndarray]]] = {}
+        self._rows: dict[RowLayout, tuple[list[int], list[int], list[np.ndarray]]] = {}
 
-    def add(self, layout: Layout, row: Row) -> None:
+    def add(self, layout: RowLayout, row: Row) -> None:
         order, steps, numbers = self._rows.setdefault(layout, ([], [], []))
         order.append(self.count)
         steps.append(row.step)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -44,6 +44,23 @@ def number(value: float | int | None) -> float | int | str | None:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _LARGEST_EXACT:
         return str(value)
     return value
+
+
+class Distinct:
+    """Distinct keys, each with its place in the order in which they were met: what repeats is sent once."""
+
+    def __init__(self) -> None:
+        self.places: dict[Any, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def place(self, key: Hashable) -> int:
+        return self.places.setdefault(key, len(self.places))
+
+    @property
+    def keys(self) -> list[Any]:
+        return list(self.places)
 
 
 def model_payload(
@@ -95,19 +112,19 @@ def label(payload: dict[str, Any], node: int, folds: dict[int, int]) -> str:
 
 def _structure(hierarchy: Hierarchy) -> dict[str, Any]:
     walk = hierarchy.walk
-    entities, classes = _Table(), _Table()
+    entities, classes = Distinct(), Distinct()
     fields: list[dict[str, int]] = []  # of each class: attribute -> column
     columns: dict[str, list[Any]] = {"class": [], "name": [], "digest": [], "hyper": [], "tensors": []}
     entity_of = []
     for index, digest in enumerate(hierarchy.identities.digests):
-        entity, is_new = entities.index(digest)
-        entity_of.append(entity)
-        if not is_new:
+        known = len(entities)
+        entity_of.append(entities.place(digest))
+        if entity_of[-1] < known:
             continue
         module = walk.modules[index]
         shown_as = class_name(module)
-        position, is_new_class = classes.index((nominal_class(module), shown_as))
-        if is_new_class:
+        position = classes.place((nominal_class(module), shown_as))
+        if position == len(fields):
             fields.append({})
         columns["class"].append(position)
         columns["name"].append(text(display_name(shown_as, digest.hex())))
@@ -116,30 +133,16 @@ def _structure(hierarchy: Hierarchy) -> dict[str, Any]:
         columns["tensors"].append([_tensor(own) for own in own_tensors(walk.states[index])])
     for position, row in zip(columns["class"], columns["hyper"], strict=True):
         row.extend([None] * (len(fields[position]) - len(row)))  # later instances may have brought more fields
-    known = list(classes.keys)
     return {
         "nodes": {"name": [text(name) for name in walk.names], "parent": list(walk.parents), "entity": entity_of},
         "entities": columns,
         "classes": {
-            "name": [text(name) for _, name in known],
-            "qualified": [text(".".join(filter(None, class_names(cls)))) for cls, _ in known],
-            "source": [_optional(source_of(cls)) for cls, _ in known],
+            "name": [text(name) for _, name in classes.keys],
+            "qualified": [text(".".join(filter(None, class_names(cls)))) for cls, _ in classes.keys],
+            "source": [_optional(source_of(cls)) for cls, _ in classes.keys],
             "fields": [[text(name) for name in columns] for columns in fields],
         },
     }
-
-
-class _Table:
-    """Positions of distinct keys in the order in which they were met."""
-
-    def __init__(self) -> None:
-        self.keys: dict[Any, int] = {}
-
-    def index(self, key: Any) -> tuple[int, bool]:
-        """The position of `key`, and whether it is new."""
-        count = len(self.keys)
-        position = self.keys.setdefault(key, count)
-        return position, position == count
 
 
 def _aligned(values: dict[str, Any], columns: dict[str, int]) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from traitlets import Bool, Dict, Float, Int, Unicode, observe, validate
@@ -14,27 +14,71 @@ from modulekg_widgets.engine.playback.player import Playback
 from modulekg_widgets.engine.views.forward_payload import forward_payload, maps_message
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.engine.views.pictures.forward import svg
-from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
-from modulekg_widgets.widgets.shared.main_thread import in_main_thread, when_idle
+from modulekg_widgets.widgets.pages.answers import Answer, answers
+from modulekg_widgets.widgets.shared.base import (
+    ModuleKGWidget,
+    WidgetValueError,
+    check_keywords,
+    in_main_thread,
+    when_idle,
+)
 
 FASTEST = 60.0  # steps a second
 KEYWORDS = ("args", "kwargs", "step", "selected", "playing", "speed", "hide_shapes", "sample", "page")
+MOST_PIXELS = 8 << 20  # bytes of pictures in a saved page
+MISSING = "This picture is not in the saved page."
 NO_GUESSES = {"asked": 0, "right": 0}
 
 
 class ForwardPlayer(ModuleKGWidget):
-    """One forward pass `model(*args, **kwargs)` to play, pause and step through: `display(ForwardPlayer(model, x))`.
+    """One forward pass to play, pause and step through, with pictures of what each module gives.
 
-    The pass runs once in the model's own mode, without gradients, and the model stays as it is; where it raises, the
-    steps end there and `error` says why. Pictures of a step's output come on request: from outputs that are kept (up
-    to 64 MiB), else the pass runs again with the same random states, once the kernel is idle.
+    The pass runs once in the model's own mode, without gradients, and the model stays as it is. Pictures of a step's
+    output come on request: from outputs that are kept (up to 64 MiB), else the pass runs again with the same random
+    states, once the kernel is idle.
 
-    These can be read and set at any time, here and in the browser: `step` (0 to `len(player) - 1`), `selected` (a
-    dotted path or None; setting it goes to the module's first step), `playing`, `speed` (steps a second), `hide_shapes`
-    (shapes are asked instead of shown; `quiz` counts the guesses as {"asked": …, "right": …}), `sample` (the item of
-    the batch that is drawn) and `page` (of its channels, 64 each).
-    Raises `NotAModuleError`, `UnknownKeywordError`, `UnknownPathError`, `TraceError`, `UninitializedModuleError` and
-    `WidgetValueError`.
+    Parameters
+    ----------
+    model : torch.nn.Module
+        What runs.
+    args, kwargs : optional
+        What its forward takes. Where it raises, the steps end there and `error` says why.
+    step, selected, playing, speed, hide_shapes, sample, page : optional
+        What the attributes of these names start with.
+
+    Attributes
+    ----------
+    step : int
+        0 to `len(player) - 1`. This and the following can be set at any time, here and in the browser.
+    selected : str or None
+        A dotted path; setting it goes to the module's first step.
+    playing : bool
+        Whether it goes on by itself.
+    speed : float
+        Steps a second.
+    hide_shapes : bool
+        Whether shapes are asked instead of shown; `quiz` counts the guesses as {"asked": …, "right": …}.
+    sample : int
+        The item of the batch that is drawn.
+    page : int
+        Which of its channels, 64 each.
+
+    Raises
+    ------
+    NotAModuleError, UnknownKeywordError, UnknownPathError, TraceError, UninitializedModuleError, WidgetValueError
+        For a model that cannot run, for a name that there is not, and for a value of the wrong kind.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> player = mk.ForwardPlayer(nn.Sequential(nn.Linear(4, 8), nn.ReLU()), torch.zeros(1, 4))
+    >>> len(player)  # the model itself and its two modules
+    3
+    >>> player.selected = "1"
+    >>> player.step
+    2
     """
 
     _model_name = Unicode("ForwardPlayerModel").tag(sync=True)
@@ -258,3 +302,38 @@ def _question(content: Any) -> dict[str, int] | None:
     numbers = {name: content.get(name) for name in ("run", "step", "sample", "page")}
     is_right = all(type(value) is int and value >= 0 for value in numbers.values())
     return numbers if is_right else None  # type: ignore[return-value]
+
+
+# ------------------------------------------------------------------ a saved page
+
+
+@answers.register("ForwardPlayer")
+def _pictures(player: ForwardPlayer) -> Iterator[Answer]:
+    """Of the item that is shown: the first page of each step, then the further ones, as far as there is room."""
+    room = MOST_PIXELS
+    waiting = [(step, 0) for step in range(len(player))]
+    for step, page in waiting:  # grows
+        question = {"kind": "maps", "run": player._runs, "step": step, "sample": player.sample, "page": page}
+        content, pixels, has_more = _picture(player, step, page)
+        room -= sum(map(len, pixels))
+        if room < 0:
+            break
+        if content:
+            yield Answer(question, content, pixels)
+        if has_more:
+            waiting.append((step, page + 1))
+    yield Answer({"kind": "maps"}, {"error": MISSING})
+
+
+def _picture(player: ForwardPlayer, step: int, page: int) -> tuple[dict[str, Any], list[bytes], bool]:
+    """The content of an answer, its pixels, and whether there is a further page."""
+    try:
+        found = player._played.picture(step, player.sample, page, in_main_thread())
+    except ModuleKGError as error:
+        return {"error": text(str(error))}, [], False
+    if found is None:
+        return {}, [], False
+    maps, pixels = maps_message(*found)
+    drawn = found[0]
+    shown = {"channels": len(drawn.ranges), "strip": drawn.width * drawn.height}.get(drawn.form, drawn.total)
+    return {"maps": maps}, pixels, drawn.first + shown < drawn.total

@@ -23,14 +23,42 @@ KEYWORDS = ("selected", "view", "color_by", "query")
 class KnowledgeExplorer(ModuleKGWidget):
     """The models of a knowledge graph and all structures in them, in the browser: `display(KnowledgeExplorer(kg))`.
 
-    It shows what `kg` holds now; `refresh()` shows what was added since. Nothing of it needs the kernel any more.
+    It shows what the graph holds now, without the kernel from then on; `refresh()` shows what was added since.
 
-    These can be read and set at any time, here and in the browser: `selected` (the fingerprint of a structure,
-    "Model:resnet18", "Family:…", "Community:…", "Type:…", or None), `view` ("graph", "ranking", "communities", "types",
-    "overlap", "frequency" or "jobs"), `color_by` ("community", "class", "uses", "importance" or "none") and `query`
-    (text, `class:Conv2d`, `params>1M`, `models>5`, `model:resnet18`; several terms must all hold).
-    Raises `TooLargeError` beyond 50,000 structures, `UnknownKeywordError`, `UnknownNameError`, `UnknownPathError` and
-    `WidgetValueError`.
+    Parameters
+    ----------
+    kg : KnowledgeGraph
+        The graph of models, of 50,000 structures at most.
+    selected, view, color_by, query : optional
+        What the attributes of these names start with.
+
+    Attributes
+    ----------
+    selected : str or None
+        The fingerprint of a structure, "Model:resnet18", "Family:…", "Community:…" or "Type:…". This and the following
+        can be set at any time, here and in the browser.
+    view : str
+        "graph", "ranking", "communities", "types", "overlap", "frequency" or "jobs".
+    color_by : str
+        "community", "class", "uses", "importance" or "none".
+    query : str
+        Text, `class:Conv2d`, `params>1M`, `models>5`, `model:resnet18`; several terms must all hold.
+
+    Raises
+    ------
+    TooLargeError
+        Beyond 50,000 structures.
+    UnknownKeywordError, UnknownNameError, UnknownPathError, WidgetValueError
+        For a name that there is not, and for a value of the wrong kind.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> kg = mk.KnowledgeGraph()
+    >>> _ = kg.add_model(nn.Sequential(nn.Linear(4, 8), nn.ReLU()), name="small")
+    >>> mk.KnowledgeExplorer(kg, selected="Model:small")
+    <KnowledgeExplorer of 1 models: 3 structures, selected='Model:small'>
     """
 
     _model_name = Unicode("KnowledgeExplorerModel").tag(sync=True)

@@ -1,4 +1,7 @@
-"""What JupyterLab asks of a kernel: its objects, and tabs that show them. Importing it begins to tell."""
+"""What JupyterLab asks of a kernel; importing it begins to tell.
+
+Reading order: kernel_objects.py (which objects it has, for the side panel), tabs.py (tabs that show one of them).
+"""
 
 from modulekg_widgets.widgets.lab.kernel_objects import start
 

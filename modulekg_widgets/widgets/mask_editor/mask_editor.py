@@ -4,65 +4,113 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ipywidgets import widget_serialization
 from traitlets import Bytes, Dict, Int, List, TraitError, Unicode, observe, validate
 
-from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
+from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import CutError, ModuleKGError, UnknownNameError, UnknownPathError, nearest, shown
-from modulekg_widgets.engine.identity.hierarchy import hierarchy
-from modulekg_widgets.engine.pruning.importance.importance import criteria
-from modulekg_widgets.engine.pruning.plan.draft import AxisMasks
+from modulekg_widgets.engine.pruning.by_hand import CUT, HandPruning
+from modulekg_widgets.engine.pruning.plan.draft import Draft
 from modulekg_widgets.engine.pruning.plan.plan_file import load_plan
 from modulekg_widgets.engine.pruning.plan.plan_folder import PlanFolder
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
-from modulekg_widgets.engine.views.mask_payload import failed_report, mask_payload, report_payload
+from modulekg_widgets.engine.views.mask_payload import drawn_payload, failed_report, mask_payload, report_payload
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.engine.views.pictures.masks import svg
 from modulekg_widgets.widgets.mask_editor.messages import MaskMessages
-from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
-from modulekg_widgets.widgets.shared.main_thread import in_main_thread, when_idle
+from modulekg_widgets.widgets.shared.base import (
+    ModuleKGWidget,
+    WidgetValueError,
+    check_keywords,
+    in_main_thread,
+    when_idle,
+)
 
 SCOPES = ("local", "global")
 KEYWORDS = (
     "args", "kwargs", "optimizer", "plan", "importance", "scope", "locked", "axis", "selected", "path", "folder",
 )  # fmt: skip
-IN_MESSAGES = {"dropped", "revision"}  # edits travel as messages; these traits are for a page that comes later
-MASKED, CUT = "masked", "cut"
-
-
-class Operation(NamedTuple):
-    """What has been done to the model."""
-
-    stage: str
-    receipt: Any
-    plan: PruningPlan
 
 
 class MaskEditor(ModuleKGWidget):
-    """Which indices of each axis of `model` go: brush them out, see what it saves, mask or cut: `MaskEditor(model, x)`.
+    """Which indices of each axis of a model go: brush them out, see what it saves, mask or cut: `MaskEditor(model, x)`.
 
-    `args` and `kwargs` are what its forward takes; the model is traced, and changes only by `mask`, `cut` and `undo`
-    (the state of `optimizer` is cut along). `plan` is what the editor starts with, `importance` a registered name, a
-    criterion or a function of a group.
+    The model is traced; it changes by `mask`, `cut` and `undo` alone.
 
-    These can be read and set at any time, here and in the browser: `plan` (a `PruningPlan`, or None where nothing
-    goes), `importance` (a name), `scope` of the ratio ("local" or "global"), `locked` (names of axes that gestures
-    leave alone), `axis` (a name from `graph.axes`, or None), `selected` (a dotted path or None) and `path` (the file
-    that the page offers). The page writes and reads plans below `folder` alone, by names that end in .json; without
-    it that is the folder of an absolute `path`, or else the working folder.
-    Raises `TraceError`, `CutError`, `UnknownKeywordError`, `UnknownAxisError`, `UnknownNameError`, `UnknownPathError`.
+    Parameters
+    ----------
+    model : torch.nn.Module
+        What is pruned.
+    args, kwargs : optional
+        What its forward takes.
+    optimizer : torch.optim.Optimizer, optional
+        Its state is cut along.
+    plan : PruningPlan, optional
+        What the editor starts with.
+    importance : str or callable
+        What the indices are shaded and chosen by: a registered name, a criterion or a function of a group.
+    folder : str or Path, optional
+        The page writes and reads plans below it alone, by names that end in .json. Without it that is the folder of an
+        absolute `path`, or else the working folder.
+    scope, locked, axis, selected, path : optional
+        What the attributes of these names start with.
+
+    Attributes
+    ----------
+    plan : PruningPlan or None
+        What goes, corrected by a dry run; None where nothing goes. This and the following can be set at any time, here
+        and in the browser.
+    importance : str
+        The name of an importance; `rank_by` takes one that has no registered name.
+    scope : str
+        What a ratio ranks: each axis ("local") or all together ("global").
+    locked : list of str
+        The axes that gestures leave alone.
+    axis : str or None
+        A name from `graph.axes`.
+    selected : str or None
+        The dotted path of a module.
+    path : str
+        The file that the page offers.
+
+    Raises
+    ------
+    TraceError
+        Where the forward pass fails.
+    CutError
+        For a plan of another model, and for an importance that cannot rank.
+    UnknownKeywordError, UnknownAxisError, UnknownNameError, UnknownPathError
+        For a name that there is not; the message has the nearest one.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> editor = mk.MaskEditor(model, torch.zeros(1, 4))
+    >>> editor.plan = mk.plan(editor.graph, per_axis={"0.out": [1, 5]})
+    >>> editor
+    <MaskEditor of Sequential: 1 axes lose indices, parameters 58 → 44>
+    >>> editor.cut()
+    >>> model[0]
+    Linear(in_features=4, out_features=6, bias=True)
+    >>> editor.undo()
+    >>> model[0]
+    Linear(in_features=4, out_features=8, bias=True)
     """
 
-    of_kernel = frozenset({"payload", "dropped", "scores", "revision", "report", "stage", "operations", "graphs"})
+    of_kernel = frozenset({"payload", "draft", "scores", "report", "stage", "operations", "graphs"})
     _model_name = Unicode("MaskEditorModel").tag(sync=True)
     _view_name = Unicode("MaskEditorView").tag(sync=True)
 
     payload = Dict().tag(sync=True)
-    dropped = Bytes().tag(sync=True)
+    draft = Dict().tag(sync=True)  # what goes; the page sets it too, see messages.py
+    dropped = Bytes()  # the same, all bits
+    revision = Int(0)  # of the draft
     scores = Bytes().tag(sync=True)
-    revision = Int(0).tag(sync=True)
     report = Dict().tag(sync=True)
     stage = Unicode("").tag(sync=True)
     operations = Int(0).tag(sync=True)
@@ -93,19 +141,16 @@ class MaskEditor(ModuleKGWidget):
         **unknown: Any,
     ) -> None:
         check_keywords("MaskEditor", unknown, KEYWORDS)
-        self._model, self._args, self._kwargs, self._optimizer = model, args, kwargs, optimizer
-        self._title = hierarchy(model).root.class_name
-        self._applied: list[Operation] = []
-        self._criteria: dict[str, Any] = {name: name for name in criteria}
-        self._scored: tuple[str, bytes] = ("", b"")
+        self._pruning = HandPruning(model, args, kwargs, optimizer)
         self._plans = PlanFolder(Path(path).parent if folder is None and Path(path).is_absolute() else folder)
         self._path_of_page: str | None = None
-        self._masks, self._generation = AxisMasks(trace(model, args, kwargs)), 1
+        self._messages = MaskMessages(self)
         if plan is not None:
-            self._masks.take(_checked(plan))
-        name = self._offered(importance)
+            self._draft.take(_checked(plan))
+        name = self._pruning.offer(importance)
         super().__init__(
-            **self._contents(),
+            payload=self._axes_payload(),
+            **self._drawn(),
             importance=name,
             scope=scope,
             locked=[locked] if isinstance(locked, str) else list(locked),
@@ -116,15 +161,15 @@ class MaskEditor(ModuleKGWidget):
         )
         if plan is not None:
             self._check()
-        self.on_msg(MaskMessages(self).heard)
+        self.on_msg(self._messages.heard)
 
     def __repr__(self) -> str:
-        masks = vars(self).get("_masks")
-        if masks is None:
+        pruning = vars(self).get("_pruning")
+        if pruning is None:
             return "<MaskEditor, closed>"
-        before, after = masks.sizes()
-        gone = f"{len(masks.dropped)} axes lose indices, parameters {before.params:,} → {after.params:,}"
-        return f"<MaskEditor of {shown(self._title)}: {gone}{self.stage and f', {self.stage}'}>"
+        before, after = pruning.draft.sizes()
+        gone = f"{len(pruning.draft.dropped)} axes lose indices, parameters {before.params:,} → {after.params:,}"
+        return f"<MaskEditor of {shown(pruning.title)}: {gone}{self.stage and f', {self.stage}'}>"
 
     # ------------------------------------------------------------ the plan
 
@@ -135,38 +180,28 @@ class MaskEditor(ModuleKGWidget):
 
     @plan.setter
     def plan(self, plan: PruningPlan | None) -> None:
-        self._masks.take(None if plan is None else _checked(plan))
+        self._draft.take(None if plan is None else _checked(plan))
         self._show_draft()
         self._check()
 
     @property
     def graph(self) -> DataflowGraph:
         """The traced model as it is now; a cut makes another one."""
-        return self._masks.graph
+        return self._draft.graph
+
+    @property
+    def _draft(self) -> Draft:
+        return self._pruning.draft
 
     def mask(self) -> None:
         """Set what goes to zero in the model; what an earlier mask had set is put back. `undo` takes it back."""
-        plan = self._wanted()
-        before = self._applied[-1] if self.stage == MASKED else None
-        if before is not None:
-            before.receipt.restore()
-            self._applied.pop()
-        try:
-            self._put_mask(plan)
-        except BaseException:
-            if before is not None:
-                self._put_mask(before.plan)
-            raise
-        self._tell_stage()
-
-    def _put_mask(self, plan: PruningPlan) -> None:
-        self._applied.append(Operation(MASKED, plan.mask(self._model), plan))
+        self._pruning.mask(self._wanted())
+        self._show_stage()
 
     def cut(self) -> None:
         """Cut the model, and the optimizer's state along; the editor goes on with the smaller model."""
-        plan = self._wanted()
-        self._applied.append(Operation(CUT, plan.cut(self._model, self._optimizer), plan))
-        self._tell_stage()
+        self._pruning.cut(self._wanted())
+        self._show_stage()
         self._start_anew()
 
     def undo(self) -> None:
@@ -174,11 +209,8 @@ class MaskEditor(ModuleKGWidget):
 
         Raises `CutError` where there was none, or when the model is not as that left it.
         """
-        if not self._applied:
-            raise CutError("there is nothing to undo: neither mask() nor cut() has changed the model")
-        self._applied[-1].receipt.undo()
-        undone = self._applied.pop()
-        self._tell_stage()
+        undone = self._pruning.undo()
+        self._show_stage()
         if undone.stage == CUT:
             self._start_anew(undone.plan)
 
@@ -202,24 +234,27 @@ class MaskEditor(ModuleKGWidget):
         if path != self.path:
             self._path_of_page = self._plans.checked(path)
 
+    def _save_for_page(self, path: Any) -> None:
+        checked = self._plans.checked(path)
+        self._plans.save(self._wanted(), checked)
+        self._name_by_page(checked)
+        self.path = checked
+
+    def _load_for_page(self, path: Any) -> None:
+        checked = self._plans.checked(path)
+        self.plan = self._plans.load(checked)
+        self._name_by_page(checked)
+        self.path = checked
+
     def rank_by(self, importance: Any) -> None:
         """Shade and choose by a registered name, a criterion or a function of a group; raises `CutError`."""
-        known = dict(self._criteria)
-        name = self._offered(importance)
-        self._scored = ("", b"")
-        try:
-            self._score(name)
-        except BaseException:
-            self._criteria = known  # what cannot rank is not offered
-            raise
-        self.payload = {**self.payload, "importances": [text(each) for each in self._criteria]}
-        self.importance, self.scores = name, self._scored[1]
+        name = self._pruning.rank(importance)
+        self.payload = {**self.payload, "importances": [text(each) for each in self._pruning.importances]}
+        self.importance, self.scores = name, self._pruning.scores(name)
 
     def close(self) -> None:
         """Remove the widget with its links and let go of the model, its trace and what could be undone."""
-        for name in ("_model", "_args", "_kwargs", "_optimizer", "_masks"):
-            setattr(self, name, None)
-        self._applied = []
+        vars(self).pop("_pruning", None)
         super().close()
 
     def _wanted(self) -> PruningPlan:
@@ -230,65 +265,55 @@ class MaskEditor(ModuleKGWidget):
 
     def _check(self) -> PruningPlan | None:
         """The plan of the draft; the page is told what the dry run made of it."""
-        masks = self._masks
+        draft = self._draft
         try:
-            report = masks.report()
+            report = draft.report()
         except CutError as error:
-            self.report = failed_report(masks.revision, error)
+            self.report = failed_report(draft.revision, error)
             raise
-        self.report = {} if report is None else report_payload(masks.revision, report, masks.axes)
+        self.report = {} if report is None else report_payload(draft.revision, report, draft.axes)
         return None if report is None else report.plan
 
     # ----------------------------------------------------------- the state
 
-    def _contents(self) -> dict[str, Any]:
-        masks = self._masks
-        return {
-            "payload": mask_payload(masks, self._title, self._criteria, self._generation),
-            "dropped": masks.packed(),
-            "revision": masks.revision,
-            "report": {},
-        }
+    def _axes_payload(self) -> dict[str, Any]:
+        pruning = self._pruning
+        return mask_payload(pruning.draft, pruning.title, pruning.importances, pruning.generation)
 
     def _start_anew(self, plan: PruningPlan | None = None) -> None:
         """Trace the model as it has become, and show it here and in the graphs that are linked."""
-        masks = AxisMasks(trace(self._model, self._args, self._kwargs))
-        masks.take(plan)
-        self._masks, self._generation = masks, self._generation + 1
-        known = {axis.name for axis in masks.axes}
-        self._scored = ("", b"")
-        self._score(self.importance)
+        pruning = self._pruning
+        pruning.trace_again(plan)
+        scores = pruning.scores(self.importance)
+        known = {axis.name for axis in pruning.draft.axes}
         with self.hold_sync():
             self.locked = [name for name in self.locked if name in known]
             self.axis = self.axis if self.axis in known else None
-            for name, value in {**self._contents(), "scores": self._scored[1]}.items():
-                self.set_trait(name, value)
-        self.send_state(list(IN_MESSAGES))
+            self.payload, self.scores, self.report = self._axes_payload(), scores, {}
+            self._show_draft()
         if plan is not None:
             self._check()
         for graph in self.graphs:
-            graph.refresh(self._model, self._args, self._kwargs)
+            graph.refresh(pruning.model, pruning.args, pruning.kwargs)
 
-    def _show_draft(self, refused: str | None = None, why: str | None = None) -> None:
-        """Send the whole draft."""
-        self._keep_draft()
-        content = {"type": "mask", "revision": self.revision, "refused": refused, "text": why}
-        self.send(content, [self.dropped])
+    def _drawn(self, by: str = "", revision: int = -1) -> dict[str, Any]:
+        """The draft as traits; the page `by` has drawn it, if it is still at `revision`."""
+        drawn = drawn_payload(self._draft)
+        by = by if drawn["revision"] == revision else ""
+        return {"draft": {**drawn, "by": by}, "dropped": self._draft.packed(), "revision": drawn["revision"]}
 
-    def _keep_draft(self) -> None:
-        self.set_trait("dropped", self._masks.packed())
-        self.set_trait("revision", self._masks.revision)
+    def _show_draft(self, by: str = "", revision: int = -1) -> None:
+        for name, value in self._drawn(by, revision).items():
+            self.set_trait(name, value)
 
-    def _tell_stage(self) -> None:
-        self.stage = self._applied[-1].stage if self._applied else ""
-        self.operations = len(self._applied)
-
-    def _should_send_property(self, key: str, value: Any) -> bool:
-        return key not in IN_MESSAGES and super()._should_send_property(key, value)
+    def _show_stage(self) -> None:
+        self.stage, self.operations = self._pruning.stage, self._pruning.operations
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
         """Take what the page has set; what cannot be is put back, and said there."""
         wanted = dict(sync_data)
+        if "draft" in wanted:
+            self._messages.draw(wanted.pop("draft"))
         if "importance" in wanted and not in_main_thread():  # beside a running cell: some importances run the model
             name = wanted.pop("importance")
             when_idle(lambda: self.set_state({"importance": name}))
@@ -302,28 +327,14 @@ class MaskEditor(ModuleKGWidget):
 
     # ---------------------------------------------------------- importance
 
-    def _offered(self, importance: Any) -> str:
-        """The name of an importance, which is from now on one of those that the page offers."""
-        if isinstance(importance, str):
-            return importance
-        name = getattr(importance, "__name__", type(importance).__name__)
-        self._criteria[name] = importance
-        return name
-
-    def _score(self, name: str) -> None:
-        if self._scored[0] != name:
-            if name not in self._criteria:
-                raise UnknownNameError(f"there is no importance {shown(name)!r}: {nearest(name, self._criteria)}")
-            self._scored = (name, self._masks.scores(self._criteria[name]))
-
     @validate("importance")
     def _check_importance(self, proposal: Any) -> str:
-        self._score(proposal["value"])
+        self._pruning.scores(proposal["value"])  # or it raises
         return proposal["value"]
 
     @observe("importance")
     def _show_scores(self, change: Any) -> None:
-        self.scores = self._scored[1]
+        self.scores = self._pruning.scores(self.importance)
 
     # -------------------------------------------------------------- checks
 
@@ -344,16 +355,16 @@ class MaskEditor(ModuleKGWidget):
         return [self._known_axis(name) for name in dict.fromkeys(proposal["value"])]
 
     def _known_axis(self, name: str) -> str:
-        masks = self._masks
-        escaped = {text(axis.name): axis.name for axis in masks.axes}
-        return masks.axes[masks.number(escaped.get(name, name))].name
+        draft = self._draft
+        escaped = {text(axis.name): axis.name for axis in draft.axes}
+        return draft.axes[draft.number(escaped.get(name, name))].name
 
     @validate("selected")
     def _check_selected(self, proposal: Any) -> str | None:
         value = proposal["value"]
         if value is None:
             return None
-        modules = self._masks.graph.modules
+        modules = self.graph.modules
         known = {text(path): path for path in modules}
         found = known.get(text(value))
         if found is None:
@@ -361,7 +372,7 @@ class MaskEditor(ModuleKGWidget):
         return found
 
     def _static_picture(self) -> str:
-        return svg(self._masks, self._title)
+        return svg(self._draft, self._pruning.title)
 
 
 def _checked(plan: Any) -> PruningPlan:

@@ -1,116 +1,177 @@
-"""What the page of a mask editor asks of the kernel."""
+"""What the page of a mask editor tells the kernel: what it has drawn, and what it asks for.
+
+The page sets the trait `draft` once per gesture, to {"generation", "base", "by", "axes", "bits"}: all that it has drawn
+on top of revision `base`, where `by` names the page and `bits` has the bytes of `axes` one after the other. The kernel
+answers with its own draft in the same trait, {"revision", "by", "axes", "bits"}. It takes what was drawn on its
+revision, or on what the same page had drawn before; a page that has not seen what another has drawn gets to see it,
+puts its own on top and sends that.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from modulekg_widgets.engine.errors import CutError, ModuleKGError
-from modulekg_widgets.engine.pruning.plan.draft import Edit
 from modulekg_widgets.engine.views.payload import text
-from modulekg_widgets.widgets.shared.base import WidgetValueError
-from modulekg_widgets.widgets.shared.main_thread import in_main_thread, when_idle
+from modulekg_widgets.widgets.pages.answers import Answer, answers
+from modulekg_widgets.widgets.shared.base import WidgetValueError, in_main_thread, when_idle
 
 if TYPE_CHECKING:
-    from modulekg_widgets.widgets.mask_editor.mask_editor import MaskEditor
+    from modulekg_widgets.engine.pruning.by_hand import HandPruning
+    from modulekg_widgets.engine.pruning.plan.draft import Draft
+
+LONGEST_NAME = 64  # of a page
+
+
+class Editor(Protocol):
+    """What is asked of the editor."""
+
+    comm: Any
+    path: Any
+    _pruning: HandPruning
+
+    def send(self, content: dict[str, Any], buffers: Any = None) -> None: ...
+    def send_state(self, key: Any = None) -> None: ...
+    def mask(self) -> None: ...
+    def cut(self) -> None: ...
+    def undo(self) -> None: ...
+    def _check(self) -> Any: ...
+    def _show_draft(self, by: str = "", revision: int = -1) -> None: ...
+    def _save_for_page(self, path: Any) -> None: ...
+    def _load_for_page(self, path: Any) -> None: ...
+
+
+class Drawing(NamedTuple):
+    """What a page has drawn."""
+
+    generation: int
+    base: int
+    by: str
+    bits: dict[int, bytes]
 
 
 class MaskMessages:
     """Answers one editor's page; an error is an answer too."""
 
-    def __init__(self, editor: MaskEditor) -> None:
+    def __init__(self, editor: Editor) -> None:
         self._editor = weakref.ref(editor)
-        # the draft is changed at once, also beside a running cell
-        self._of_draft = {"edit": self._edit, "sync": self._sync}
-        self._of_model = {
+        self._by, self._since, self._until = "", -1, -1  # the page that alone has drawn between two revisions
+        self._actions = {
             "check": self._check, "mask": self._mask, "cut": self._cut,
             "undo": self._undo, "save": self._save, "load": self._load,
         }  # fmt: skip
 
-    def heard(self, _widget: Any, content: Any, buffers: Any) -> None:
-        """Do what one message asks for; what runs or changes the model waits until no cell runs."""
-        action = content.get("type") if isinstance(content, dict) else None
-        if not isinstance(action, str):
-            return
-        if action in self._of_draft or (action in self._of_model and in_main_thread()):
-            self._do(action, content, buffers)
-        elif action in self._of_model:
-            when_idle(lambda: self._do(action, content, buffers))
-
-    def _do(self, action: str, content: Any, buffers: Any) -> None:
+    def draw(self, value: Any) -> None:
+        """Take what a page has drawn, also beside a running cell."""
         editor = self._editor()
         if editor is None or editor.comm is None:
             return
         try:
-            done = {**self._of_draft, **self._of_model}[action](editor, content, buffers)
+            self._draw(editor, value)
+        except ModuleKGError as error:
+            by = value.get("by") if isinstance(value, dict) else None
+            name = by if isinstance(by, str) and len(by) <= LONGEST_NAME else None
+            editor.send({"type": "failed", "action": "draw", "by": name, "text": text(str(error))})
+
+    def _draw(self, editor: Editor, value: Any) -> None:
+        pruning = editor._pruning
+        draft, drawing = pruning.draft, _drawing(value, pruning.draft)
+        if drawing.generation != pruning.generation:
+            raise WidgetValueError("the model has been cut or restored meanwhile: its axes are others")
+        seen = draft.revision
+        # what it has drawn itself a page need not have seen confirmed
+        is_next = drawing.by == self._by and self._until == seen and drawing.base >= self._since
+        if (is_next or drawing.base == seen) and draft.draw(drawing.bits, seen):
+            self._since = self._since if is_next else seen
+            self._by, self._until = drawing.by, seen + 1
+            editor._show_draft(drawing.by, seen + 1)
+        else:
+            editor.send_state("draft")
+
+    def heard(self, _widget: Any, content: Any, buffers: Any) -> None:
+        """Do what one message asks for; what runs or changes the model waits until no cell runs."""
+        action = content.get("type") if isinstance(content, dict) else None
+        if not isinstance(action, str) or action not in self._actions:
+            return
+        if in_main_thread():
+            self._do(action, content)
+        else:
+            when_idle(lambda: self._do(action, content))
+
+    def _do(self, action: str, content: dict[str, Any]) -> None:
+        editor = self._editor()
+        if editor is None or editor.comm is None:
+            return
+        try:
+            done = self._actions[action](editor, content)
         except ModuleKGError as error:
             editor.send({"type": "failed", "action": action, "text": text(str(error))})
         else:
-            if done is not None:
-                editor.send({"type": "done", "action": action, "text": text(done)})
+            editor.send({"type": "done", "action": action, "text": text(done)})
 
-    def _edit(self, editor: MaskEditor, content: dict[str, Any], buffers: Sequence[Any]) -> None:
-        """Every page hears of an edit, the one that made it too: that is its receipt."""
-        name = content.get("id")
-        try:
-            if content.get("generation") != editor._generation:
-                raise WidgetValueError("the model has been cut or restored meanwhile: its axes are others")
-            editor._masks.apply(_edits(content.get("edits"), buffers))
-        except ModuleKGError as error:
-            editor._show_draft(refused=name, why=text(str(error)))
-            return
-        editor._keep_draft()
-        answer = {"type": "applied", "id": name, "revision": editor.revision, "edits": content["edits"]}
-        editor.send(answer, list(buffers))
-
-    def _check(self, editor: MaskEditor, content: dict[str, Any], buffers: Any) -> str:
+    def _check(self, editor: Editor, content: dict[str, Any]) -> str:
         with contextlib.suppress(CutError):  # the report has it
             editor._check()
         return ""  # the report says it all, and may be the same as before
 
-    def _mask(self, editor: MaskEditor, content: dict[str, Any], buffers: Any) -> str:
+    def _mask(self, editor: Editor, content: dict[str, Any]) -> str:
         editor.mask()
-        return f"Masked: {editor._applied[-1].plan.summary}"
+        return f"Masked: {_summary(editor)}"
 
-    def _cut(self, editor: MaskEditor, content: dict[str, Any], buffers: Any) -> str:
+    def _cut(self, editor: Editor, content: dict[str, Any]) -> str:
         editor.cut()
-        return f"Cut: {editor._applied[-1].plan.summary}"
+        return f"Cut: {_summary(editor)}"
 
-    def _undo(self, editor: MaskEditor, content: dict[str, Any], buffers: Any) -> str:
-        was = editor.stage
+    def _undo(self, editor: Editor, content: dict[str, Any]) -> str:
+        was = editor._pruning.stage
         editor.undo()
         return f"Undone: the model is as it was before it was {was}"
 
-    def _save(self, editor: MaskEditor, content: dict[str, Any], buffers: Any) -> str:
-        path = editor._plans.checked(content.get("path"))
-        editor._plans.save(editor._wanted(), path)
-        editor._name_by_page(path)
-        editor.path = path
-        return f"Saved as {path}"
+    def _save(self, editor: Editor, content: dict[str, Any]) -> str:
+        editor._save_for_page(content.get("path"))
+        return f"Saved as {editor.path}"
 
-    def _load(self, editor: MaskEditor, content: dict[str, Any], buffers: Any) -> str:
-        path = editor._plans.checked(content.get("path"))
-        editor.plan = editor._plans.load(path)
-        editor._name_by_page(path)
-        editor.path = path
-        return f"Loaded {path}"
-
-    def _sync(self, editor: MaskEditor, content: dict[str, Any], buffers: Any) -> None:
-        editor._show_draft()
+    def _load(self, editor: Editor, content: dict[str, Any]) -> str:
+        editor._load_for_page(content.get("path"))
+        return f"Loaded {editor.path}"
 
 
-def _edits(listed: Any, buffers: Sequence[Any]) -> list[Edit]:
-    """The edits of a message, whose buffer has their bytes one after the other."""
-    content = b"".join(bytes(buffer) for buffer in buffers)
-    found, used = [], 0
-    for entry in listed if isinstance(listed, list) else ():
-        if not (isinstance(entry, list) and len(entry) == 3 and all(type(n) is int and n >= 0 for n in entry)):
-            break
-        axis, start, length = entry
-        found.append(Edit(axis, start, content[used : used + length]))
-        used += length
-    if not found or used != len(content):
-        raise WidgetValueError("an edit has a list of [axis, first byte, count] and as many bytes: this one has not")
-    return found
+@answers.register("MaskEditor")
+def _answers(editor: Editor) -> Iterator[Answer]:
+    """A saved page draws on its own, and has no dry run, as that needs the model: the report stays as it was."""
+    yield Answer({"type": "check"}, {"type": "done", "action": "check", "text": ""})
+
+
+def _summary(editor: Editor) -> str:
+    last = editor._pruning.last
+    return last.plan.summary if last else ""
+
+
+def _drawing(value: Any, draft: Draft) -> Drawing:
+    """What a page has set, checked in form; raises `WidgetValueError`."""
+    fields = value if isinstance(value, dict) else {}
+    by, axes, bits = fields.get("by"), fields.get("axes"), fields.get("bits")
+    if not (isinstance(by, str) and 0 < len(by) <= LONGEST_NAME):
+        raise WidgetValueError("a drawing has the name of its page")
+    if not (isinstance(axes, list) and isinstance(bits, bytes | bytearray | memoryview)):
+        raise WidgetValueError("a drawing has a list of axes, and their bits")
+    numbers = [_number(axis) for axis in axes]
+    if any(number >= len(draft.axes) for number in numbers) or len(set(numbers)) != len(numbers):
+        raise WidgetValueError(f"a drawing names each axis once: there are {len(draft.axes)}")
+    content, found, start = bytes(bits), {}, 0
+    for number in numbers:
+        stop = start + draft.width(number)
+        found[number] = content[start:stop]
+        start = stop
+    if start != len(content):
+        raise WidgetValueError(f"the axes of a drawing have {start} bytes of bits: {len(content)} came")
+    return Drawing(_number(fields.get("generation")), _number(fields.get("base")), by, found)
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise WidgetValueError("the generation, the base and the axes of a drawing are numbers from 0")
+    return value

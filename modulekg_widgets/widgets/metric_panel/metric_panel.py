@@ -22,7 +22,7 @@ from modulekg_widgets.engine.views.schema import METRICS
 from modulekg_widgets.widgets.metric_panel.links import Coloring
 from modulekg_widgets.widgets.metric_panel.stream import MetricStream
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
-from modulekg_widgets.widgets.workbench.linking import join
+from modulekg_widgets.widgets.shared.joints import join
 
 if TYPE_CHECKING:
     from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
@@ -37,14 +37,52 @@ Source: TypeAlias = "Run | str | Path"
 class MetricPanel(ModuleKGWidget):
     """The values of trainings as lines, heat map or histograms, also while they run: `display(MetricPanel(monitor))`.
 
-    `runs` is a monitor, a recorded run, the path of a recorded file, or several of these.
+    Parameters
+    ----------
+    runs : Monitor, Recording, str, Path, or several of them
+        A monitor, a recorded run, or the path of a recorded file.
+    metric, modules, selected, view, window, log_scale, paused, phase : optional
+        What the attributes of these names start with.
 
-    These can be read and set at any time, here and in the browser: `metric` ("" is the first that comes), `modules`
-    (the dotted paths that are drawn; [] is the selected module, or the first eight), `selected` (a dotted path or
-    None), `view` ("lines", "heatmap" or "histogram"), `window` (the last steps only, or None), `log_scale`, `paused`
-    and `phase` ("train", "eval" or "both"). `metric` and `modules` take what the runs have values of so far, and any
-    name before there is a value; `selected` takes any module, as a model has more of them than are measured.
-    Raises `UnknownKeywordError`, `UnknownNameError`, `UnknownPathError` and `WidgetValueError`.
+    Attributes
+    ----------
+    metric : str
+        The metric that is drawn; "" is the first that comes. This and the following can be set at any time, here and in
+        the browser. `metric` and `modules` take what the runs have values of so far, and any name before there is a
+        value.
+    modules : list of str
+        The dotted paths that are drawn; [] is the selected module, or the first eight.
+    selected : str or None
+        The dotted path of any module, as a model has more of them than are measured.
+    view : str
+        "lines", "heatmap" or "histogram".
+    window : int or None
+        How many of the last steps are drawn; None is all.
+    log_scale, paused : bool
+        Whether values are drawn on a logarithmic scale, and whether the page waits with what is new.
+    phase : str
+        "train", "eval" or "both".
+
+    Raises
+    ------
+    UnknownKeywordError, UnknownNameError, UnknownPathError, WidgetValueError
+        For a name that there is not, and for a value of the wrong kind.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> monitor = mk.Monitor(model, {nn.Linear: ["WeightNorm"]})
+    >>> with monitor:
+    ...     for step in range(3):
+    ...         model(torch.ones(2, 4)).sum().backward()
+    ...         monitor.track(step)
+    >>> panel = mk.MetricPanel(monitor, modules=["0"], view="heatmap")
+    >>> panel.modules, panel.view
+    (['0'], 'heatmap')
+    >>> panel.close()
     """
 
     _model_name = Unicode("MetricPanelModel").tag(sync=True)

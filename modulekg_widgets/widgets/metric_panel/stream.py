@@ -8,12 +8,13 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from modulekg_widgets.engine.monitoring.run import Run
 from modulekg_widgets.engine.views.metric_reader import Updates
 from modulekg_widgets.engine.views.metric_update import Update
+from modulekg_widgets.widgets.pages.answers import Message, updates
 
 PERIOD = 0.05  # seconds between two looks at the runs, and between two messages at least
 IDLE_PERIOD = 0.25  # where nothing has come for a while
@@ -176,3 +177,13 @@ def _run(reference: weakref.ref[MetricStream], wake: threading.Event) -> None:
         del stream
         wake.wait(pause)
         wake.clear()
+
+
+@updates.register("MetricPanel")
+def _values(panel: Any) -> Iterator[Message]:
+    """All values, thinned as for a page that comes late."""
+    update = Updates(panel.runs).next()
+    if update is not None:
+        # a reader that has just begun has seen no monitor running
+        ended = [number for number, run in enumerate(panel.runs) if not getattr(run, "is_running", None)]
+        yield Message({"kind": "update", "seq": 1, "reset": True, **update.content, "ended": ended}, update.buffers)

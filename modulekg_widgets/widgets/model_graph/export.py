@@ -21,7 +21,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, TypeAlias
 
 from modulekg_widgets.engine.dot import STYLE, Cluster, Edge, Node, digraph, quoted
 from modulekg_widgets.engine.registry import Registry
@@ -31,9 +31,7 @@ from modulekg_widgets.engine.views.payload import label
 from modulekg_widgets.engine.views.pictures.hierarchy import svg
 from modulekg_widgets.engine.views.pictures.raster import file_png
 
-if TYPE_CHECKING:
-    from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
-
+ModelGraph: TypeAlias = Any  # that module imports this one
 formats: Registry[Callable[[ModelGraph], bytes]] = Registry("export format")
 
 

@@ -14,7 +14,6 @@ from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.views.opening import first_opening
 from modulekg_widgets.engine.views.payload import model_payload, number, text
 from modulekg_widgets.engine.views.pictures.hierarchy import svg
-from modulekg_widgets.widgets.model_graph.tracing import add_trace
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
 
 if TYPE_CHECKING:
@@ -27,16 +26,55 @@ KEYWORDS = ("args", "kwargs", "compare", "selected", "axis", "expanded", "color_
 
 
 class ModelGraph(ModuleKGWidget):
-    """The hierarchy of `model` as a graph: `display(ModelGraph(model))`.
+    """The hierarchy of a model as a graph to click through, search and color: `display(ModelGraph(model))`.
 
-    Runs no code of the model and keeps no reference to it. With `args` or `kwargs`, what its forward takes, one forward
-    pass is traced (`mk.trace`): data edges with shapes, FLOPs, axes, and the views "dataflow" and "operators"; where it
-    fails, `error` says why and the graph ends there. `compare` is a second model for `view="diff"`.
+    No code of the model runs and no reference to it is kept, unless its inputs are passed.
 
-    These can be read and set at any time, here and in the browser: `selected` (a dotted path or None), `axis` (a name
-    from `graph.axes`, or None), `expanded` (the paths of the open containers), `color_by` (a column, "occurrences",
-    "overlay" or "pruned", what a linked `MaskEditor` drops), `query`, `view` and `overlay` ({path: number}).
-    Raises `NotAModuleError`, `UnknownKeywordError`, `UnknownPathError` and `UnknownAxisError`.
+    Parameters
+    ----------
+    model : torch.nn.Module
+        What is shown.
+    args, kwargs : optional
+        What the model's forward takes. One forward pass is traced (`mk.trace`): data edges with shapes, FLOPs, axes,
+        and the views "dataflow" and "operators". Where it fails, `error` says why and the graph ends there.
+    compare : torch.nn.Module, optional
+        A second model, for `view="diff"`.
+    selected, axis, expanded, color_by, query, view, overlay : optional
+        What the attributes of these names start with.
+
+    Attributes
+    ----------
+    selected : str or None
+        The dotted path of a module. This and the following can be set at any time, here and in the browser.
+    axis : str or None
+        A name from `graph.axes`.
+    expanded : list of str
+        The paths of the open containers.
+    color_by : str
+        A column, "occurrences", "overlay", "none" or "pruned", what a linked `MaskEditor` drops.
+    query : str
+        A path, a class, `params>1M`, `type:Conv2d`.
+    view : str
+        "hierarchy", "dataflow", "operators", "deduplicated" or "diff".
+    overlay : dict
+        A number for each of some paths.
+
+    Raises
+    ------
+    NotAModuleError, UnknownKeywordError, UnknownPathError, UnknownAxisError, UnknownNameError
+        For a model that is none, and for a name that there is not; the message has the nearest one.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> graph = mk.ModelGraph(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), torch.zeros(1, 4))
+    >>> graph.selected = "2"
+    >>> graph
+    <ModelGraph of Sequential: 4 modules, selected='2'>
+    >>> graph.error is None
+    True
     """
 
     _model_name = Unicode("ModelGraphModel").tag(sync=True)
@@ -89,6 +127,8 @@ class ModelGraph(ModuleKGWidget):
         difference = None if compare is None else HierarchyDiff(modules, hierarchy(compare))
         payload = model_payload(modules, difference)
         if args is not None or kwargs is not None:
+            from modulekg_widgets.engine.views.dataflow_payload import add_trace
+
             add_trace(payload, modules, model, () if args is None else args, kwargs)
         self._paths = modules.walk.paths_alone()
         # a path with a lone surrogate comes back from the browser as its escape

@@ -29,12 +29,42 @@ HELPERS = (Layout, Link, DirectionalLink)
 
 
 def save_html(widget: DOMWidget, path: str | Path) -> Path:
-    """Write `widget` as one page that opens offline, without Jupyter and without Python; returns the path.
+    """Write widgets as one page that opens offline, without Jupyter and without Python.
 
-    `widget` is one of this package, or a `Box`, `HBox`, `VBox`, `GridBox` or `Tab` of them. The page holds what they
-    show now: all values of a `MetricPanel`, thinned as in the notebook. What is linked in the browser (`mk.link`,
-    `jslink`) stays linked. The file appears whole or not at all. Raises `WidgetValueError` for another widget,
-    `UnknownNameError` for an extension that is not .html, and `UnknownPathError` where there is no folder.
+    The page holds what they show now: all values of a `MetricPanel`, thinned as in the notebook. What is linked in the
+    browser (`mk.link`, `jslink`) stays linked. The file appears whole or not at all.
+
+    Parameters
+    ----------
+    widget : DOMWidget
+        One of this package, or a `Box`, `HBox`, `VBox`, `GridBox` or `Tab` of them.
+    path : str or Path
+        The file, whose name ends in .html.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    WidgetValueError
+        For another widget.
+    UnknownNameError
+        For an extension that is not .html.
+    UnknownPathError
+        Where there is no folder.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> with TemporaryDirectory() as folder:
+    ...     page = mk.save_html(mk.ModelGraph(nn.Linear(4, 2)), Path(folder) / "model.html")
+    ...     page.name, page.stat().st_size > 100_000
+    ('model.html', True)
     """
     target = Path(path)
     if target.suffix.lower() != ".html":
@@ -56,7 +86,10 @@ def page_of(widget: DOMWidget) -> bytes:
         "attributes": "",
         "code": code,
     }
-    template = (files(__package__) / "page.html").read_text("utf-8")  # js/src/core/export/html.ts fills the same one
+    # js/src/core/export/html.ts fills the same template
+    template = (files("modulekg_widgets.widgets.pages") / "page.html").read_text(
+        "utf-8"
+    )  # js/src/core/export/html.ts fills the same one
     page = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
     return page.encode("utf-8", "backslashreplace")
 

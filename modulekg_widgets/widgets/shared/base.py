@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 from ipywidgets import DOMWidget
@@ -111,6 +112,28 @@ def check_keywords(owner: str, given: Iterable[str], known: Iterable[str]) -> No
     for name in given:
         if name not in options:
             raise UnknownKeywordError(f"{owner} takes no keyword {shown(name)!r}: {nearest(name, options)}")
+
+
+# ------------------------------------- the kernel's main thread, where cells run and models may be run between them
+
+
+def in_main_thread() -> bool:
+    """Whether this is the thread that runs cells."""
+    return threading.current_thread() is threading.main_thread()
+
+
+def when_idle(act: Callable[[], None]) -> None:
+    """Call `act` in the main thread once no cell runs; at once where there is no kernel."""
+    try:
+        from IPython.core.getipython import get_ipython
+
+        loop = get_ipython().kernel.io_loop  # type: ignore[union-attr]
+    except (ImportError, AttributeError):
+        loop = None
+    if loop is None:
+        act()
+    else:
+        loop.add_callback(act)
 
 
 # ------------------------------------------------------------------ a cell that runs again replaces its widgets

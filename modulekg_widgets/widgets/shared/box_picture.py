@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 import weakref
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ipywidgets import Accordion, Box, Output, Stack, Tab, VBox, Widget
 from ipywidgets.widgets.widget import _instances
 
-from modulekg_widgets.engine.palette import PAGE
-from modulekg_widgets.engine.views.pictures.hierarchy import clean
 from modulekg_widgets.engine.views.pictures.raster import saved_pictures
+from modulekg_widgets.engine.views.pictures.rows import WIDEST, SizedPicture, in_rows, sized
 
 if TYPE_CHECKING:
     from IPython.core.formatters import DisplayFormatter
 
 VIEW_TYPE = "application/vnd.jupyter.widget-view+json"
-WIDEST = 1200  # pixels of a row of pictures; the next one stands below
-LARGEST = 90_000  # characters; what comes after is counted only
-GAP, TITLE, INK = 12, 24, PAGE.text
 _COLUMNS = (VBox, Tab, Accordion, Stack)
 _CAPTURED = "_mkg_captured"  # on an Output: the run that wrote to it, and what that has shown there
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """An SVG and its size in pixels."""
-
-    svg: str
-    width: float
-    height: float
 
 
 def add_box_pictures(formatter: DisplayFormatter, displayed: Callable[[Widget], None]) -> None:
@@ -76,25 +61,18 @@ def picture_of(widget: Widget) -> str | None:
     return found.svg if found else None
 
 
-def _picture(widget: Widget, above: frozenset[Widget]) -> Picture | None:
+def _picture(widget: Widget, above: frozenset[Widget]) -> SizedPicture | None:
     if widget in above or widget.comm is None:
         return None
     own = getattr(widget, "_static_picture", None)
     if own is not None:
-        return _sized(own())
+        return sized(own())
     above |= {widget}
     inside = ((title, _picture(part, above)) for title, part in _parts(widget))
     drawn = [(title, picture) for title, picture in inside if picture is not None]
     if not drawn:
         return None
-    return _joined(type(widget).__name__, drawn, WIDEST if _is_row(widget) else 0)
-
-
-def _sized(svg: str | None) -> Picture | None:
-    if svg is None:
-        return None
-    size = ElementTree.fromstring(svg).attrib
-    return Picture(svg, float(size["width"]), float(size["height"]))
+    return in_rows(type(widget).__name__, drawn, WIDEST if _is_row(widget) else 0)
 
 
 def _parts(widget: Widget) -> Iterator[tuple[str, Widget]]:
@@ -129,36 +107,3 @@ def _named(data: Any) -> Widget | None:
 def _is_row(widget: Widget) -> bool:
     flow = widget.layout.flex_flow if isinstance(widget, Box) else None
     return isinstance(widget, Box) and not isinstance(widget, _COLUMNS) and "column" not in (flow or "")
-
-
-def _joined(name: str, parts: list[tuple[str, Picture]], widest: float) -> Picture:
-    """The pictures in rows of at most `widest` pixels, as many as are `LARGEST` together."""
-    lines: list[str] = []
-    x = y = bottom = across = 0.0
-    written = 0
-    for number, (title, picture) in enumerate(parts):
-        written += len(picture.svg)
-        if number and written > LARGEST:
-            lines.append(_text(0, bottom + GAP + 16, f"and {len(parts) - number} more"))
-            bottom += GAP + TITLE
-            break
-        if number and x + picture.width > widest:
-            x, y = 0.0, bottom + GAP
-        top = y + (TITLE if title else 0)
-        if title:
-            lines.append(_text(x, y + 16, title))
-        lines.append(picture.svg.replace("<svg", f'<svg x="{x:g}" y="{top:g}"', 1))
-        bottom = max(bottom, top + picture.height)
-        across = max(across, x + picture.width)
-        x += picture.width + GAP
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{across:g}" height="{bottom:g}"'
-        f' viewBox="0 0 {across:g} {bottom:g}" font-family="system-ui, sans-serif" font-size="12" role="img">'
-    )
-    ground = f'<rect width="{across:g}" height="{bottom:g}" fill="{PAGE.surface}"/>'
-    title = f"<title>{clean(f'{name} of {len(parts)}')}</title>"
-    return Picture("\n".join([head, title, ground, *lines, "</svg>"]), across, bottom)
-
-
-def _text(x: float, y: float, words: str) -> str:
-    return f'<text x="{x + 4:g}" y="{y:g}" font-weight="600" fill="{INK}">{clean(words)}</text>'

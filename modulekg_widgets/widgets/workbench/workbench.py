@@ -10,11 +10,11 @@ from traitlets import Dict, Instance, Unicode, validate
 
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
 from modulekg_widgets.widgets.knowledge_explorer.knowledge_explorer import KnowledgeExplorer
+from modulekg_widgets.widgets.linking import link
 from modulekg_widgets.widgets.mask_editor.mask_editor import MaskEditor
 from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel
 from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
-from modulekg_widgets.widgets.workbench.linking import link
 
 KEYWORDS = ("args", "kwargs", "monitor", "kg", "optimizer", "split")
 PARTS = ("graph", "editor", "panel", "explorer")
@@ -25,11 +25,44 @@ LEAST = 0.1
 class Workbench(ModuleKGWidget):
     """A `ModelGraph`, a `MaskEditor` and a `MetricPanel` of one model that share what is chosen: `Workbench(model, x)`.
 
-    `args` and `kwargs` are what forward takes; `monitor` is a monitor, a recorded run, or several of them; `kg` a
-    knowledge graph of many models; with `optimizer` its state is cut along. The parts are `graph`, `editor`, `panel`
-    (None without a monitor) and `explorer` (None without a graph); `split` has the shares of the page,
-    {"rows": 0 … 1, "columns": 0 … 1}, here and in the browser.
-    Raises what its parts raise.
+    Parameters
+    ----------
+    model : torch.nn.Module
+        What all parts show.
+    args, kwargs : optional
+        What its forward takes.
+    monitor : Monitor, Recording, str, Path, or several of them, optional
+        What the `MetricPanel` shows; without it there is none.
+    kg : KnowledgeGraph, optional
+        What a `KnowledgeExplorer` shows; without it there is none.
+    optimizer : torch.optim.Optimizer, optional
+        Its state is cut along.
+    split : dict, optional
+        What the attribute starts with.
+
+    Attributes
+    ----------
+    graph, editor, panel, explorer
+        The parts; `panel` and `explorer` may be None.
+    split : dict
+        The shares of the page, {"rows": 0.1 … 0.9, "columns": 0.1 … 0.9}: of the graph above, and of the editor beside
+        the panel. It can be set at any time, here and in the browser.
+
+    Raises
+    ------
+    UnknownKeywordError, UnknownNameError, WidgetValueError
+        And what the parts raise: nothing is left of a workbench that cannot be made.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> bench = mk.Workbench(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), torch.zeros(1, 4))
+    >>> bench.graph.selected = "2"
+    >>> bench.editor.selected
+    '2'
+    >>> bench.close()
     """
 
     _model_name = Unicode("WorkbenchModel").tag(sync=True)

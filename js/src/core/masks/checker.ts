@@ -1,14 +1,14 @@
-// When a dry run is asked for: by the user at any time, by itself after an edit while dry runs are quick.
+// When a dry run is asked for: by the user at any time, by itself after a gesture while dry runs are quick.
 
 import { Debounced } from "../shared/dom";
 
-const CALM = 600; // ms without an edit
+const CALM = 600; // ms without a gesture
 const QUICK = 2000; // ms that a dry run may take to be repeated unasked
 
 export class Checker {
   private startedAt: number | null = null;
   private took = 0; // ms, the last one
-  private isStale = false; // edited since the running one was asked for
+  private isStale = false; // drawn since the running one was asked for
   private readonly soon = new Debounced(() => this.start(), CALM);
 
   constructor(
@@ -20,7 +20,7 @@ export class Checker {
     return this.startedAt !== null;
   }
 
-  edited(): void {
+  drawn(): void {
     this.isStale = true;
     if (this.took < QUICK && !this.isRunning) this.soon.call();
   }
@@ -33,19 +33,12 @@ export class Checker {
     this.changed();
   }
 
-  /** The kernel has begun one, whoever asked. */
-  began(): void {
-    if (this.isRunning) return;
-    this.startedAt = performance.now();
-    this.changed();
-  }
-
   /** The dry run has come to an end, well or not. */
   ended(): void {
     if (this.startedAt === null) return;
     this.took = performance.now() - this.startedAt;
     this.startedAt = null;
-    if (this.isStale) this.edited();
+    if (this.isStale) this.drawn();
     this.changed();
   }
 

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { BitTable, bytesOf, difference, ones } from "./bits";
-import { Draft, packed, unpacked } from "./draft";
+import { Draft } from "./draft";
+import { packed, readKnown, unpacked } from "./drawing";
 
 const SIZES = [10, 3, 16];
 const last = (axis: number) => SIZES[axis] - 1;
@@ -90,75 +91,117 @@ describe("a gesture", () => {
   });
 });
 
-describe("what the kernel says", () => {
-  const edit = (id: string, axis: number, start: number, ...after: number[]) => ({
-    id,
-    patches: [{ axis, start, after: Uint8Array.from(after) }]
+describe("what the kernel has", () => {
+  const bits = (...bytes: number[]) => Uint8Array.from(bytes);
+
+  it("is what was drawn here, which goes on", () => {
+    const draft = draftOf();
+    brushed(draft, 0, [0]);
+    const first = draft.bits.slice();
+    expect(draft.isKnown).toBe(false);
+    brushed(draft, 0, [0], false);
+    draft.confirm(first);
+    expect([indices(draft, 0), draft.isKnown]).toEqual([[], false]);
+    draft.confirm(draft.bits.slice());
+    expect(draft.isKnown).toBe(true);
   });
 
-  it("goes under what it has not confirmed", () => {
-    const draft = draftOf();
-    const patches = brushed(draft, 0, [0]);
-    draft.send({ id: "own", patches });
-    draft.apply(edit("other", 0, 0, 0b110));
-    expect(indices(draft, 0)).toEqual([0]); // the bytes of ours are absolute
-    draft.apply({ id: "own", patches });
-    expect([indices(draft, 0), draft.pending.length]).toEqual([[0], 0]);
-    draft.apply(edit("other", 0, 1, 1));
-    expect(indices(draft, 0)).toEqual([0, 8]);
+  it("goes under what it does not have of ours, bit by bit", () => {
+    const draft = draftOf([0b100, 0, 0, 0, 0]);
+    brushed(draft, 0, [0]);
+    brushed(draft, 0, [2], false);
+    draft.merge(bits(0b1100, 1, 0b10, 0, 0));
+    expect([0, 1, 2].map(axis => indices(draft, axis))).toEqual([[0, 3, 8], [1], []]);
+    expect([draft.dropped(0), draft.isKnown]).toEqual([3, false]);
+    draft.merge(bits(0b1001, 1, 0b10, 0, 0)); // it has all of it now
+    expect([indices(draft, 0), draft.isKnown]).toEqual([[0, 3, 8], true]);
   });
 
   it("goes under an open gesture, bit by bit", () => {
     const draft = draftOf();
     draft.begin();
     draft.set(0, [1], true);
-    draft.apply(edit("other", 0, 0, 0b1000));
+    draft.merge(bits(0b1000, 0, 0, 0, 0));
     expect(indices(draft, 0)).toEqual([1, 3]);
     expect(draft.commit()).toEqual([{ axis: 0, start: 0, before: Uint8Array.of(8), after: Uint8Array.of(10) }]);
   });
 
-  it("replaces all but what is on its way, and drops what is refused", () => {
+  it("is all that is left of a gesture that is given up", () => {
     const draft = draftOf();
-    draft.send({ id: "a", patches: brushed(draft, 0, [0]) });
-    draft.send({ id: "b", patches: brushed(draft, 2, [0]) });
-    expect(draft.replace(Uint8Array.of(0, 2, 1, 0, 0), "a")).toBe(true);
-    expect([0, 1, 2].map(axis => indices(draft, axis))).toEqual([[9], [0], [0]]);
-    expect(draft.pending.map(({ id }) => id)).toEqual(["b"]);
-    expect(draft.replace(Uint8Array.of(1), null)).toBe(false);
+    draft.begin();
+    draft.set(0, [1], true);
+    draft.merge(bits(0b1000, 0, 0, 0, 0));
+    draft.cancel();
+    expect([indices(draft, 0), draft.isKnown]).toEqual([[3], true]);
+  });
+
+  it("never takes all together with ours: the most important one stays", () => {
+    const draft = draftOf();
+    brushed(draft, 1, [0, 2]);
+    draft.merge(bits(0, 0, 0b010, 0, 0));
+    expect([indices(draft, 1), draft.isKnown]).toEqual([[0, 1], false]);
+  });
+
+  it("comes back when ours is refused; an open gesture goes on from there", () => {
+    const draft = draftOf([1, 0, 0, 0, 0]);
+    brushed(draft, 2, [0]);
+    draft.begin();
+    draft.set(0, [4], true);
+    draft.revert();
+    expect([0, 2].map(axis => indices(draft, axis))).toEqual([[0], []]);
+    expect([draft.dropped(2), draft.isKnown, draft.isOpen]).toEqual([0, true, true]);
+    draft.set(0, [5], true);
+    expect(draft.commit()).toEqual([{ axis: 0, start: 0, before: Uint8Array.of(1), after: Uint8Array.of(33) }]);
   });
 });
 
-describe("messages", () => {
-  it("carry the bytes one after the other, less than 1 KB for an axis of 2,048", () => {
-    const draft = new Draft([2048], null, () => 0);
-    draft.begin();
-    draft.set(0, [0, 2047], true);
-    const { content, buffer } = packed({ id: "abcdefgh-1", patches: draft.commit() });
-    expect(content).toEqual({ type: "edit", id: "abcdefgh-1", edits: [[0, 0, 256]] });
-    expect(JSON.stringify(content).length + buffer.length).toBeLessThan(1024);
+describe("a drawing", () => {
+  const table = new BitTable(SIZES);
+
+  it("has the bytes of the axes that lose indices alone, less than 1 KB for an axis of 2,048", () => {
+    const wide = new BitTable([2048, 2048]);
+    const bits = new Uint8Array(wide.total);
+    bits[256] = bits[511] = 1;
+    const { axes, bits: own } = packed(bits, wide);
+    expect([axes, own.byteLength]).toEqual([[1], 256]);
   });
 
-  it("are read back", () => {
-    const draft = draftOf();
-    draft.begin();
-    draft.set(0, [9], true);
-    draft.set(2, [0], true);
-    const edit = { id: "x", patches: draft.commit() };
-    const { content, buffer } = packed(edit);
-    const read = unpacked("x", content.edits, buffer, SIZES);
-    expect(read?.patches.map(({ axis, start, after }) => [axis, start, [...after]])).toEqual([
-      [0, 1, [2]],
-      [2, 0, [1]]
+  it("is read back", () => {
+    const bits = Uint8Array.of(0, 2, 0, 1, 0);
+    const drawing = packed(bits, table);
+    expect([drawing.axes, [0, 1, 2, 3].map(at => drawing.bits.getUint8(at))]).toEqual([
+      [0, 2],
+      [0, 2, 1, 0]
     ]);
+    expect(unpacked(drawing, table)).toEqual(bits);
+    expect(unpacked({ axes: [], bits: new DataView(new ArrayBuffer(0)) }, table)).toEqual(new Uint8Array(5));
+  });
+
+  it("is read where an earlier version has saved all bits", () => {
+    expect(unpacked(new DataView(Uint8Array.of(0, 0xfe, 0, 1, 0).buffer), table)).toEqual(Uint8Array.of(0, 2, 0, 1, 0));
+    expect(unpacked(new DataView(new ArrayBuffer(4)), table)).toBeNull();
   });
 
   it.each([
     ["no list", "x", 2],
-    ["an axis that is none", [[3, 0, 1]], 2],
-    ["bytes behind the axis", [[0, 1, 2]], 2],
-    ["a start before it", [[0, -1, 1]], 2],
-    ["more bytes than came", [[0, 0, 2]], 1]
-  ])("are not read with %s", (_, edits, length) => {
-    expect(unpacked("x", edits, new Uint8Array(length), SIZES)).toBeNull();
+    ["an axis that is none", [3], 2],
+    ["an axis before the first", [-1], 2],
+    ["an axis that is no number", ["0"], 2],
+    ["bytes behind the axes", [0], 3],
+    ["fewer bytes than axes", [0, 1], 2],
+    ["bytes of nothing", [], 1]
+  ])("is not read with %s", (_, axes, length) => {
+    expect(unpacked({ axes, bits: new DataView(new ArrayBuffer(length)) }, table)).toBeNull();
+  });
+
+  it.each([[null], ["x"], [3], [{}], [{ axes: [0] }], [{ axes: [0], bits: "AA" }]])("is not read from %j", raw => {
+    expect(unpacked(raw, table)).toBeNull();
+  });
+
+  it("is not the kernel's without a revision", () => {
+    const own = { axes: [], bits: new DataView(new ArrayBuffer(0)) };
+    expect(readKnown({ ...own, base: 1, by: "x" }, table)).toBeNull();
+    expect(readKnown({ ...own, revision: "1" }, table)).toBeNull();
+    expect(readKnown({ ...own, revision: 1, by: 3 }, table)).toMatchObject({ revision: 1, by: "" });
   });
 });

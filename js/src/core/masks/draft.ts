@@ -1,6 +1,6 @@
-// The draft that all views of a model share: what the kernel knows, what it has not confirmed, and the open gesture.
+// The draft that all views of a model share: what goes, what the kernel knows of it, and the open gesture.
 
-import { bit, BitTable, bytesFor, difference, ones, setBit, trimAxis } from "./bits";
+import { bit, BitTable, difference, ones, setBit, trimAxis } from "./bits";
 
 /** New content of some bytes of an axis, and what was there before. */
 export interface Patch {
@@ -10,21 +10,14 @@ export interface Patch {
   readonly after: Uint8Array;
 }
 
-/** Bytes of axes that were sent, or came. */
-export interface Edit {
-  readonly id: string;
-  readonly patches: readonly Pick<Patch, "axis" | "start" | "after">[];
-}
-
 type Listener = (axes: ReadonlySet<number>) => void;
 
 export class Draft {
   readonly bits: Uint8Array;
   readonly table: BitTable;
-  private readonly known: Uint8Array; // to the kernel
+  readonly known: Uint8Array; // to the kernel
   private readonly gone: number[]; // of each axis
   private readonly listeners = new Set<Listener>();
-  private waiting: Edit[] = []; // sent, and not confirmed
   private gesture: Map<number, Uint8Array> | null = null; // axis -> its bytes before
 
   /** `strongest` tells which index of an axis is never the last to go. */
@@ -62,8 +55,9 @@ export class Draft {
     return this.gesture !== null;
   }
 
-  get pending(): readonly Edit[] {
-    return this.waiting;
+  /** Whether the kernel has all that is drawn here. */
+  get isKnown(): boolean {
+    return difference(this.bits, this.known) === null;
   }
 
   /** Returns the disposer; the listener is told of every change at once. */
@@ -92,10 +86,10 @@ export class Draft {
     });
   }
 
-  /** Where `mask` has a 1, the bits become those of `values`. */
-  write(axis: number, start: number, mask: Uint8Array, values: Uint8Array): void {
+  /** Where `which` has a 1, the bits become those of `values`. */
+  write(axis: number, start: number, which: Uint8Array, values: Uint8Array): void {
     this.change(axis, bytes => {
-      mask.forEach((own, at) => {
+      which.forEach((own, at) => {
         bytes[start + at] = (bytes[start + at] & ~own) | (values[at] & own);
       });
     });
@@ -144,90 +138,36 @@ export class Draft {
 
   // --------------------------------------------------------------- kernel
 
-  /** An edit is on its way. */
-  send(edit: Edit): void {
-    this.waiting.push(edit);
+  /** The kernel has these bits, which were drawn here; what has been drawn since stays. */
+  confirm(bits: Uint8Array): void {
+    this.known.set(bits);
   }
 
-  /** The kernel has these bytes now; an edit of ours is confirmed by that. */
-  apply({ id, patches }: Edit): void {
-    const axes = new Set(this.forget(id)); // they may have come out otherwise than they were sent
-    for (const { axis, start, after } of patches) {
-      if (start + after.length > this.table.length(axis)) continue;
-      this.table.of(this.known, axis).set(after, start);
-      axes.add(axis);
-    }
-    this.rebuild(axes);
-  }
-
-  /** The kernel has these bytes; `refused` is an edit of ours that it does not take. */
-  replace(bits: Uint8Array, refused: string | null): boolean {
-    if (bits.length !== this.table.total) return false;
-    this.known.set(this.table.trim(bits));
-    if (refused !== null) this.forget(refused);
-    this.rebuild(this.sizes.keys());
-    return true;
-  }
-
-  /** The axes of an edit that is not waited for any more. */
-  private forget(id: string): number[] {
-    const known = this.waiting.filter(edit => edit.id === id);
-    this.waiting = this.waiting.filter(edit => edit.id !== id);
-    return known.flatMap(({ patches }) => patches.map(({ axis }) => axis));
-  }
-
-  /** These axes as the kernel knows them, with what it has not confirmed and what the open gesture did on top. */
-  private rebuild(axes: Iterable<number>): void {
-    const wanted = new Set(axes);
-    for (const axis of wanted) {
-      const bytes = this.table.of(this.bits, axis);
-      const fresh = this.table.of(this.known, axis).slice();
-      for (const { patches } of this.waiting)
-        for (const { axis: own, start, after } of patches) if (own === axis) fresh.set(after, start);
-      const before = this.gesture?.get(axis);
-      if (before) {
-        this.gesture?.set(axis, fresh.slice());
-        bytes.forEach((now, at) => {
-          const own = now ^ before[at];
-          fresh[at] = (fresh[at] & ~own) | (now & own);
+  /** The kernel has these bits, which others have drawn: what is only ours goes on top, bit by bit. */
+  merge(bits: Uint8Array): void {
+    for (const axis of this.sizes.keys()) {
+      const [fresh, known] = [this.table.of(bits, axis), this.table.of(this.known, axis)];
+      for (const bytes of [this.table.of(this.bits, axis), this.gesture?.get(axis)])
+        bytes?.forEach((now, at) => {
+          const own = now ^ known[at];
+          bytes[at] = (fresh[at] & ~own) | (now & own);
         });
-      }
-      bytes.set(fresh);
       this.keepOne(axis);
     }
-    this.tell(wanted);
+    this.known.set(bits);
+    this.tell(this.sizes.keys());
+  }
+
+  /** What the kernel does not have is given up; an open gesture goes on from there. */
+  revert(): void {
+    this.bits.set(this.known);
+    for (const axis of this.gesture?.keys() ?? []) this.gesture?.set(axis, this.table.of(this.known, axis).slice());
+    this.sizes.forEach((_, axis) => (this.gone[axis] = ones(this.table.of(this.bits, axis))));
+    this.tell(this.sizes.keys());
   }
 
   private tell(axes: Iterable<number>): void {
     const changed = new Set(axes);
     if (changed.size) for (const listener of [...this.listeners]) listener(changed);
   }
-}
-
-/** The edits' bytes one after the other, and where each belongs. */
-export function packed({ id, patches }: Edit): { content: Record<string, unknown>; buffer: Uint8Array } {
-  const buffer = new Uint8Array(patches.reduce((total, { after }) => total + after.length, 0));
-  let at = 0;
-  for (const { after } of patches) {
-    buffer.set(after, at);
-    at += after.length;
-  }
-  const edits = patches.map(({ axis, start, after }) => [axis, start, after.length]);
-  return { content: { type: "edit", id, edits }, buffer };
-}
-
-/** What `packed` made; null when it does not fit these axes. */
-export function unpacked(id: string, edits: unknown, buffer: Uint8Array | null, sizes: readonly number[]): Edit | null {
-  if (!Array.isArray(edits) || !buffer) return null;
-  const patches: { axis: number; start: number; after: Uint8Array }[] = [];
-  let at = 0;
-  for (const edit of edits as unknown[]) {
-    if (!Array.isArray(edit) || !edit.every(Number.isInteger)) return null;
-    const [axis, start, length] = edit as number[];
-    const isInside = axis >= 0 && axis < sizes.length && start >= 0 && length >= 0;
-    if (!isInside || start + length > bytesFor(sizes[axis]) || at + length > buffer.length) return null;
-    patches.push({ axis, start, after: buffer.slice(at, at + length) });
-    at += length;
-  }
-  return { id, patches };
 }

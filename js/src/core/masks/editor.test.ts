@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { click, mount, point, slide, spoken, unmount } from "../../testing/mask_view";
-import { confirm, dropped, THREE } from "../../testing/masks";
+import { dropped, known, THREE } from "../../testing/masks";
 import { foreignParts, hostileTexts, press, settle } from "../../testing/sample";
 
 afterEach(unmount);
@@ -39,12 +39,12 @@ describe("createMaskEditor", () => {
 });
 
 describe("the pointer", () => {
-  it("drops with a click and keeps with the next, one message each", () => {
+  it("drops with a click and keeps with the next, one value each", () => {
     const { session, channel, strip } = mount();
     click(strip(0), 2);
     expect(dropped(session)[0]).toEqual([2]);
     click(strip(0), 2);
-    expect([dropped(session)[0], channel.types()]).toEqual([[], ["edit", "edit"]]);
+    expect([dropped(session)[0], channel.types()]).toEqual([[], ["draw", "draw"]]);
   });
 
   it("gives all cells that are passed the state of the first", () => {
@@ -294,7 +294,7 @@ describe("hostile texts", () => {
       kept: [],
       taken: []
     });
-    session.receive({ type: "failed", action: "save", text: texts[2] }, []);
+    session.receive({ type: "failed", action: "save", text: texts[2] });
     await settle(40);
     const all = (selector: string) => [...host.querySelectorAll(selector)].map(({ textContent }) => textContent);
     expect(new Set(all(".mkg-mask-name"))).toEqual(new Set(texts));
@@ -308,6 +308,7 @@ describe("hostile texts", () => {
     await settle(40);
     expect(find(".mkg-mask-error").textContent).toBe(texts[3]);
     expect([foreignParts(host), channel.sent]).toEqual([[], []]);
-    confirm(session, { content: { type: "edit", id: texts[0], edits: [] }, buffers: [] }, 1);
+    session.setDraft(known(1, {}, texts[0]));
+    expect(foreignParts(host)).toEqual([]);
   });
 });

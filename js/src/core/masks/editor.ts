@@ -135,9 +135,9 @@ class Editor implements MaskEditor {
     );
   }
 
-  /** How many edits the kernel has not confirmed yet. */
+  /** Whether the kernel does not have all that is drawn yet. */
   private tellPending(): void {
-    this.host.dataset.mkgPending = String(this.scene.data.draft.pending.length);
+    this.host.dataset.mkgPending = this.scene.data.draft.isKnown ? "0" : "1";
   }
 
   private recolor(): void {

@@ -1,31 +1,30 @@
-// Steps that can be taken back and made again: of each the bits that it changed, so that edits from elsewhere stay.
+// Steps that can be taken back and made again: of each the bits that it changed, so that what others draw stays.
 
 import type { Patch } from "./draft";
 
 export interface Step {
-  readonly id: string; // of the edit that was sent
   readonly parts: readonly Part[];
 }
 
 export interface Part {
   readonly axis: number;
   readonly start: number;
-  readonly mask: Uint8Array; // the bits that changed
+  readonly changed: Uint8Array; // the bits that did
   readonly before: Uint8Array;
   readonly after: Uint8Array;
 }
 
 const MOST_STEPS = 500;
 
-export function stepOf(id: string, patches: readonly Patch[]): Step {
+export function stepOf(patches: readonly Patch[]): Step {
   const parts = patches.map(({ axis, start, before, after }) => ({
     axis,
     start,
-    mask: before.map((old, at) => old ^ after[at]),
+    changed: before.map((old, at) => old ^ after[at]),
     before,
     after
   }));
-  return { id, parts };
+  return { parts };
 }
 
 export class History {
@@ -53,16 +52,16 @@ export class History {
     return steps[steps.length - 1];
   }
 
-  /** The next step was taken back, or made again, by the edit `id`. */
-  move(way: "undo" | "redo", id: string): void {
+  /** The next step was taken back, or made again. */
+  move(way: "undo" | "redo"): void {
     const [from, to] = way === "undo" ? [this.done, this.undone] : [this.undone, this.done];
     const step = from.pop();
-    if (step) to.push({ ...step, id });
+    if (step) to.push(step);
   }
 
-  /** The kernel did not take the edit. */
-  drop(id: string): void {
-    this.done = this.done.filter(step => step.id !== id);
-    this.undone = this.undone.filter(step => step.id !== id);
+  /** The latest steps are not in the draft any more, as `has` tells: nothing is left of them to take back. */
+  drop(has: (step: Step) => boolean): void {
+    while (this.done.length && !has(this.done[this.done.length - 1])) this.done.pop();
+    this.undone = [];
   }
 }

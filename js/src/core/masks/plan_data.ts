@@ -1,8 +1,9 @@
 // All that belongs to one payload: axes, scores, draft, history and counters.
 
-import { bytesOf } from "./bits";
+import { BitTable } from "./bits";
 import { Counters } from "./counters";
 import { Draft } from "./draft";
+import { unpacked } from "./drawing";
 import { History } from "./history";
 import { type MaskPayload, readMasks } from "./payload";
 import { readScores, Scores } from "./scores";
@@ -16,7 +17,7 @@ export class PlanData {
 
   constructor(
     readonly payload: MaskPayload,
-    dropped: unknown,
+    drawn: unknown,
     scores: unknown,
     history = new History()
   ) {
@@ -24,7 +25,7 @@ export class PlanData {
     const { size, name } = payload.axes;
     this.byName = new Map(name.map((text, axis) => [text, axis]));
     this.setScores(scores);
-    const bits = bytesOf(dropped);
+    const bits = unpacked(drawn, new BitTable(size));
     this.draft = new Draft(size, bits, axis => this.scores?.order(axis)[size[axis] - 1] ?? 0);
     this.counters = new Counters(payload);
     this.count(size.keys());
@@ -66,8 +67,8 @@ export class PlanData {
 }
 
 /** Raises `PayloadError`; bits that do not fit are taken as none. */
-export function readPlan(payload: unknown, dropped: unknown, scores: unknown): PlanData {
-  return new PlanData(readMasks(payload), dropped, scores);
+export function readPlan(payload: unknown, drawn: unknown, scores: unknown): PlanData {
+  return new PlanData(readMasks(payload), drawn, scores);
 }
 
 /** The same axes under another payload: draft and history go on. Raises `PayloadError`; null for other axes. */
@@ -75,5 +76,8 @@ export function renewedPlan(former: PlanData, payload: unknown, scores: unknown)
   const fresh = readMasks(payload);
   const { name, size } = fresh.axes;
   const isSame = name.join("\n") === former.axes.name.join("\n") && size.join() === former.axes.size.join();
-  return isSame ? new PlanData(fresh, former.draft.bits, scores, former.history) : null;
+  if (!isSame) return null;
+  const renewed = new PlanData(fresh, former.draft.bits, scores, former.history);
+  renewed.draft.confirm(former.draft.known);
+  return renewed;
 }

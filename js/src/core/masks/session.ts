@@ -1,12 +1,10 @@
 // One model's editing: the draft with its way to the kernel, the history and the actions, shared by all views.
 
 import { PayloadError } from "../shared/schema";
-import { bytesOf } from "./bits";
 import { Checker } from "./checker";
-import { unpacked } from "./draft";
+import { type Drawing, packed, readKnown } from "./drawing";
 import { Events } from "./events";
-import { stepOf } from "./history";
-import { type Channel, newId, Outbox } from "./outbox";
+import { type Step, stepOf } from "./history";
 import { type PlanData, readPlan, renewedPlan } from "./plan_data";
 import { goneByRatio, type Scope } from "./ratio";
 import { readReport, type Report } from "./report";
@@ -14,9 +12,20 @@ import { readReport, type Report } from "./report";
 export type Action = "mask" | "cut" | "undo" | "save" | "load";
 export type SessionEvent = "data" | "scores" | "status" | "report" | "history";
 
+/** The way to the kernel: ordered and reliable. */
+export interface Channel {
+  readonly isLive: boolean;
+  /** Of several that wait for a busy kernel the latest alone arrives. */
+  draw(drawing: Drawing): void;
+  /** `taken` is called once the kernel has dealt with the message. */
+  send(content: Record<string, unknown>, taken?: () => void): void;
+}
+
 const PATIENCE = 1000; // ms
 const UNREADABLE = "This widget's data cannot be read.";
-const REFUSED = "The kernel did not take the last change.";
+
+/** Tells what is drawn here from what others draw. */
+const newName = (): string => Math.random().toString(36).slice(2, 12);
 
 export class Session {
   data: PlanData | null = null;
@@ -26,8 +35,9 @@ export class Session {
   notice = "";
   readonly events = new Events<SessionEvent>();
   private readonly checker: Checker;
-  private outbox: Outbox | null = null;
-  private revision = 0;
+  private page = newName();
+  private revision = 0; // of the draft that the kernel has, as far as it is known here
+  private asked: Record<string, unknown> | null = null; // an action, until the kernel has the draft that it is for
   private locked: ReadonlySet<string> = new Set();
   private patience?: ReturnType<typeof setTimeout>;
 
@@ -41,27 +51,25 @@ export class Session {
   dispose(): void {
     clearTimeout(this.patience);
     this.checker.stop();
-    this.outbox?.dispose();
   }
 
   // ------------------------------------------------------------ from outside
 
-  /** `dropped` null: as it is, where the axes are the same. */
-  load(payload: unknown, dropped: unknown, scores: unknown, revision: unknown): void {
-    const former = dropped === null ? this.data : null;
-    this.outbox?.dispose();
+  /** `drawn` null: as it is, where the axes are the same. */
+  load(payload: unknown, drawn: unknown, scores: unknown, revision: unknown): void {
+    const former = drawn === null ? this.data : null;
     this.checker.stop();
     this.data = null;
     this.problem = "";
     try {
       const isEmpty = typeof payload !== "object" || payload === null || Object.keys(payload).length === 0;
       const renewed = isEmpty || !former ? null : renewedPlan(former, payload, scores);
-      if (!isEmpty) this.data = renewed ?? readPlan(payload, dropped, scores);
-      this.revision = Math.max(Number(revision) || 0, renewed ? this.revision : 0);
+      if (!isEmpty) this.data = renewed ?? readPlan(payload, drawn, scores);
+      if (!renewed) [this.revision, this.page] = [Number(revision) || 0, newName()];
+      if (!renewed && this.asked) this.asked = this.action = null;
     } catch (error) {
       this.problem = error instanceof PayloadError ? error.message : UNREADABLE;
     }
-    this.outbox = this.data && new Outbox(this.data.draft, this.channel, this.data.payload.generation);
     this.events.tell("data");
   }
 
@@ -80,52 +88,55 @@ export class Session {
     this.events.tell("report");
   }
 
-  setRevision(revision: unknown): void {
-    if (typeof revision !== "number" || revision <= this.revision) return;
-    this.revision = revision;
+  /** What the kernel has: drawn here, or by others; returns whether others have drawn. */
+  setDraft(raw: unknown): boolean {
+    const { data } = this;
+    const known = data && readKnown(raw, data.draft.table);
+    if (!data || !known || known.revision <= this.revision) return false;
+    this.revision = known.revision;
+    const isOwn = known.by === this.page;
+    if (isOwn) data.draft.confirm(known.bits);
+    else data.draft.merge(known.bits);
+    if (isOwn && data.draft.isKnown) this.checker.drawn();
+    this.ask();
+    this.events.tell("history");
     this.events.tell("report");
+    return !isOwn;
+  }
+
+  /** Gives the kernel what it does not have: after others have drawn, and when it answers again. */
+  settle(): void {
+    const { draft } = this.data ?? {};
+    if (draft && !draft.isOpen && !draft.isKnown) this.draw();
   }
 
   /** A custom message from the kernel. */
-  receive(content: unknown, buffers: unknown): void {
+  receive(content: unknown): void {
     const message = content as Record<string, unknown> | null;
-    const buffer = bytesOf(Array.isArray(buffers) ? buffers[0] : undefined);
     const text = typeof message?.text === "string" ? message.text : "";
-    if (message?.type === "applied") this.applied(message, buffer);
-    else if (message?.type === "mask") this.replaced(message, buffer, text);
-    else if (message?.type === "checking") this.checker.began();
+    if (message?.type === "failed" && message.action === "draw") this.refused(message.by, text);
     else if (message?.type === "done" || message?.type === "failed") this.ended(message.action, text);
-  }
-
-  /** The kernel answers (again). */
-  revive(): void {
-    if (this.data?.draft.pending.length) this.outbox?.revive();
   }
 
   /** The kernel is gone: nothing that it was asked for will come. */
   abandon(): void {
-    this.action = null;
+    this.asked = this.action = null;
     this.checker.stop();
     this.events.tell("status");
   }
 
-  private applied(message: Record<string, unknown>, buffer: Uint8Array | null): void {
-    const edit = unpacked(String(message.id), message.edits, buffer, this.data?.axes.size ?? []);
-    if (!edit) return;
-    this.setRevision(message.revision);
-    this.data?.draft.apply(edit);
-    this.events.tell("report");
-  }
-
-  private replaced(message: Record<string, unknown>, buffer: Uint8Array | null, text: string): void {
+  /** Nothing that is on its way is ours any more, should it be taken after all. */
+  private refused(by: unknown, text: string): void {
     const { data } = this;
-    const refused = typeof message.refused === "string" ? message.refused : null;
-    if (!data || !buffer || !data.draft.replace(buffer, refused)) return;
-    this.setRevision(message.revision);
-    if (refused !== null) data.history.drop(refused);
-    if (text || refused !== null) this.say(text || REFUSED);
-    this.events.tell("history");
-    this.events.tell("report");
+    if (data && by === this.page) {
+      this.page = newName();
+      data.draft.revert();
+      data.history.drop(step => isIn(step, data));
+      this.asked = this.action = null;
+      this.events.tell("history");
+      this.events.tell("report");
+    }
+    this.say(text);
   }
 
   private ended(action: unknown, text: string): void {
@@ -142,6 +153,12 @@ export class Session {
     }, PATIENCE);
   }
 
+  /** The draft as it stands, as the kernel gives it. */
+  drawn(): Record<string, unknown> | null {
+    const { draft } = this.data ?? {};
+    return draft ? { revision: this.revision, by: "", ...packed(draft.bits, draft.table) } : null;
+  }
+
   say(notice: string): void {
     this.notice = notice;
     this.events.tell("status");
@@ -156,7 +173,7 @@ export class Session {
   /** Whether the report is of the draft as it stands. */
   get isReportCurrent(): boolean {
     const { draft } = this.data ?? {};
-    return this.report?.revision === this.revision && !draft?.isOpen && !draft?.pending.length;
+    return this.report?.revision === this.revision && !draft?.isOpen && draft?.isKnown === true;
   }
 
   isLocked(axis: number): boolean {
@@ -198,21 +215,21 @@ export class Session {
     axes.forEach((axis, at) => this.dropCount(axis, counts[at]));
   }
 
-  /** Ends the gesture: one message, one step. */
+  /** Ends the gesture: one value to the kernel, one step. */
   commit(): void {
     const { data } = this;
     if (!data?.draft.isOpen) return;
     const patches = data.draft.commit();
     if (patches.length) {
-      const id = newId();
-      data.history.add(stepOf(id, patches));
-      this.post(id, patches);
+      data.history.add(stepOf(patches));
+      this.draw();
     }
     this.events.tell("history");
   }
 
   cancel(): void {
     this.data?.draft.cancel();
+    this.settle();
     this.events.tell("history");
   }
 
@@ -225,18 +242,20 @@ export class Session {
     const parts = step.parts.filter(({ axis }) => this.mayChange(axis));
     if (!parts.length) return this.say("Its axes are locked: unlock them first.");
     data.draft.begin();
-    for (const { axis, start, mask, before, after } of parts)
-      data.draft.write(axis, start, mask, way === "undo" ? before : after);
-    const id = newId();
-    const patches = data.draft.commit();
-    data.history.move(way, id);
-    if (patches.length) this.post(id, patches);
+    for (const { axis, start, changed, before, after } of parts)
+      data.draft.write(axis, start, changed, way === "undo" ? before : after);
+    data.history.move(way);
+    if (data.draft.commit().length) this.draw();
     this.events.tell("history");
   }
 
-  private post(id: string, patches: Parameters<Outbox["post"]>[0]["patches"]): void {
-    this.outbox?.post({ id, patches });
-    this.checker.edited();
+  private draw(): void {
+    const { data } = this;
+    if (!data) return;
+    const { bits, table } = data.draft;
+    const { generation } = data.payload;
+    if (this.channel.isLive)
+      this.channel.draw({ generation, base: this.revision, by: this.page, ...packed(bits, table) });
     this.events.tell("report");
   }
 
@@ -251,15 +270,32 @@ export class Session {
     this.commit();
     this.action = action;
     this.notice = "";
-    const isOpen = () => this.action === action;
-    this.channel.send({ type: action, ...more }, [], () => this.soonAfter(isOpen, () => this.ended(action, "")));
+    this.asked = { type: action, ...more };
+    this.ask();
     this.events.tell("status");
+  }
+
+  /** An action is for the draft as it is seen: it waits until the kernel has that. */
+  private ask(): void {
+    const { asked, action } = this;
+    if (!asked || !this.data?.draft.isKnown) return;
+    this.asked = null;
+    const isOpen = () => this.action === action;
+    this.channel.send(asked, () => this.soonAfter(isOpen, () => this.ended(action, "")));
   }
 
   private askForCheck(): boolean {
     if (!this.channel.isLive || !this.data) return false;
     const end = () => this.checker.ended();
-    this.channel.send({ type: "check", id: newId() }, [], () => this.soonAfter(() => this.isChecking, end));
+    this.channel.send({ type: "check" }, () => this.soonAfter(() => this.isChecking, end));
     return true;
   }
+}
+
+/** Whether the draft has what a step has made. */
+function isIn({ parts }: Step, { draft }: PlanData): boolean {
+  return parts.every(({ axis, start, changed, after }) => {
+    const bytes = draft.bitsOf(axis);
+    return changed.every((own, at) => ((bytes[start + at] ^ after[at]) & own) === 0);
+  });
 }

@@ -28,7 +28,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Draft:
+class Attempt:
     """A plan in the making: what goes, and which attributes follow which sizes."""
 
     selection: Selection

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from modulekg_widgets.engine.axes.algebra import Term, atoms, find
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.expression import neighbours, parts_of
-from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, TIE, WHOLE, Change, Draft
+from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, TIE, WHOLE, Attempt, Change
 from modulekg_widgets.engine.pruning.plan.attribute_sizes import Attribute, attributes_of
 from modulekg_widgets.engine.pruning.plan.dry_run import Mismatch, Rehearsal, SizeRequest
 from modulekg_widgets.engine.pruning.plan.read_names import names_read
@@ -24,22 +24,22 @@ Option = TypeVar("Option")
 
 
 class Corrections:
-    """What may be tried where a dry run went another way; each is a new draft."""
+    """What may be tried where a dry run went another way; each is a new attempt."""
 
-    def __init__(self, axes: Axes, near: Callable[[Draft, int], Rehearsal]) -> None:
+    def __init__(self, axes: Axes, near: Callable[[Attempt, int], Rehearsal]) -> None:
         self.axes = axes
         self.near = near  # a dry run of what lies around an operator
 
-    def of(self, draft: Draft, mismatch: Mismatch) -> Iterator[Draft]:
+    def of(self, attempt: Attempt, mismatch: Mismatch) -> Iterator[Attempt]:
         """The corrections, those that cost least first."""
-        yield from self.tied(draft, mismatch, self._equal_parts(mismatch))
-        if not draft.strict:
-            yield from self._by_attributes(draft, mismatch)
-        yield from self.tied(draft, mismatch, self._ties(draft, mismatch))
-        yield from self._by_sparing(draft, mismatch)
+        yield from self.tied(attempt, mismatch, self._equal_parts(mismatch))
+        if not attempt.strict:
+            yield from self._by_attributes(attempt, mismatch)
+        yield from self.tied(attempt, mismatch, self._ties(attempt, mismatch))
+        yield from self._by_sparing(attempt, mismatch)
 
     def _telling(
-        self, mismatch: Mismatch, options: Sequence[Option], taken: Callable[[Sequence[Option]], Draft | None]
+        self, mismatch: Mismatch, options: Sequence[Option], taken: Callable[[Sequence[Option]], Attempt | None]
     ) -> Iterator[Option]:
         """The options that may help: those that change nothing when all are taken at once do so one by one."""
         if len(options) > 2:
@@ -54,19 +54,19 @@ class Corrections:
 
     # ------------------------------------------------------------ attributes
 
-    def _by_attributes(self, draft: Draft, mismatch: Mismatch) -> Iterator[Draft]:
+    def _by_attributes(self, attempt: Attempt, mismatch: Mismatch) -> Iterator[Attempt]:
         """Let an attribute that holds an old size follow it: first those that the line of code reads.
 
         Of the others, those of the module at work first, and those above it next.
         """
-        known = {attribute.identity for attribute in draft.followers}
+        known = {attribute.identity for attribute in attempt.followers}
         tried: set[tuple[Any, int]] = set()
         every: dict[Attribute, Term] = {}
         candidates = {each.identity: each for each in reversed(list(self._attributes(mismatch)))}
         named = self._named(mismatch)
-        concerned = self._concerned(draft, mismatch)
+        concerned = self._concerned(attempt, mismatch)
         for on_the_line, term in product((True, False), concerned):
-            after = draft.selection.size(term)
+            after = attempt.selection.size(term)
             fitting = [
                 each
                 for identity, each in reversed(candidates.items())
@@ -77,17 +77,17 @@ class Corrections:
             for each in fitting:
                 every.setdefault(each, term)
 
-            def taken(options: Sequence[Attribute], term: Term = term) -> Draft:
-                return replace(draft, followers={**draft.followers, **dict.fromkeys(options, term)})
+            def taken(options: Sequence[Attribute], term: Term = term) -> Attempt:
+                return replace(attempt, followers={**attempt.followers, **dict.fromkeys(options, term)})
 
             for attribute in fitting if on_the_line else self._telling(mismatch, fitting, taken):
-                following = self.following(draft, attribute, term, mismatch)
+                following = self.following(attempt, attribute, term, mismatch)
                 if following is not None:
                     yield following
         if mismatch.error and not mismatch.requests and len(every) > 1:
-            yield from self._together(draft, every, mismatch)
+            yield from self._together(attempt, every, mismatch)
 
-    def _together(self, draft: Draft, every: dict[Attribute, Term], mismatch: Mismatch) -> Iterator[Draft]:
+    def _together(self, attempt: Attempt, every: dict[Attribute, Term], mismatch: Mismatch) -> Iterator[Attempt]:
         """Where a call takes several values of wrong sizes: all attributes at once, without those that it does without.
 
         A call that raises names the first of its faults only, so that one correction alone comes no further; one that
@@ -95,7 +95,7 @@ class Corrections:
         """
 
         def end(taken: dict[Attribute, Term]) -> float:
-            trial = self._all_following(draft, taken, mismatch)
+            trial = self._all_following(attempt, taken, mismatch)
             found = self.near(trial, mismatch.position).mismatch
             return math.inf if found is None else found.position
 
@@ -107,12 +107,12 @@ class Corrections:
             fewer = {each: term for each, term in every.items() if each != attribute}
             if end(fewer) >= best:
                 every = fewer
-        yield self._all_following(draft, every, mismatch)
+        yield self._all_following(attempt, every, mismatch)
 
-    def _all_following(self, draft: Draft, every: dict[Attribute, Term], mismatch: Mismatch) -> Draft:
+    def _all_following(self, attempt: Attempt, every: dict[Attribute, Term], mismatch: Mismatch) -> Attempt:
         for attribute, term in every.items():
-            draft = self.following(draft, attribute, term, mismatch) or draft
-        return draft
+            attempt = self.following(attempt, attribute, term, mismatch) or attempt
+        return attempt
 
     def _named(self, mismatch: Mismatch) -> frozenset[str]:
         """The attributes that the line of code itself reads."""
@@ -121,16 +121,16 @@ class Corrections:
             return frozenset()
         return names_read(type(self.axes.graph.modules[operator.module].module), operator.source)
 
-    def following(self, draft: Draft, attribute: Attribute, term: Term, mismatch: Mismatch) -> Draft | None:
-        """The draft in which an attribute follows a size, that of the other modules of its class as well.
+    def following(self, attempt: Attempt, attribute: Attribute, term: Term, mismatch: Mismatch) -> Attempt | None:
+        """The attempt in which an attribute follows a size, that of the other modules of its class as well.
 
         A number that several modules hold together, as that of a common configuration, ties what follows it.
         """
-        alike = self._alike(attribute, term, draft)
+        alike = self._alike(attribute, term, attempt)
         shared = tuple(Tie(term, other) for twin, other in alike.items() if twin.identity == attribute.identity)
-        selection = draft.selection
+        selection = attempt.selection
         if any(selection.size(tie.right or term) != selection.size(term) for tie in shared):
-            tied = solved(selection, (*draft.ties, *draft.shared, *shared), draft.wanted)
+            tied = solved(selection, (*attempt.ties, *attempt.shared, *shared), attempt.wanted)
             if tied is None:
                 return None
             selection = tied
@@ -139,11 +139,11 @@ class Corrections:
         what = f"{attribute} follows {self._written(term)}{others}{one}"
         change = Change(ATTRIBUTE, what, mismatch.where, self._names([term]))
         return replace(
-            draft,
+            attempt,
             selection=selection,
-            shared=(*draft.shared, *shared),
-            followers={**draft.followers, **alike, attribute: term},
-            changes=(*draft.changes, change),
+            shared=(*attempt.shared, *shared),
+            followers={**attempt.followers, **alike, attribute: term},
+            changes=(*attempt.changes, change),
         )
 
     def _attributes(self, mismatch: Mismatch) -> Iterator[Attribute]:
@@ -164,7 +164,7 @@ class Corrections:
             seen.add(path)
             yield from attributes_of(path, self.axes.graph.modules[path].module)
 
-    def _concerned(self, draft: Draft, mismatch: Mismatch) -> list[Term]:
+    def _concerned(self, attempt: Attempt, mismatch: Mismatch) -> list[Term]:
         """The dimensions that change where the runs part, and their factors and summands, the requested ones first.
 
         Where code raised and named no size, what it got may be of the wrong one, as a first state of zeros: then it is
@@ -179,9 +179,9 @@ class Corrections:
                 own = self.axes.graph.modules[operator.module].params.values()
                 weighed = [term for node in own for term in self.axes.inference.dims(node)]
                 terms += [part for term in weighed for part in (*parts_of(term), *neighbours(term))]
-        return [term for term in dict.fromkeys(terms) if draft.selection.size(term) != term.size]
+        return [term for term in dict.fromkeys(terms) if attempt.selection.size(term) != term.size]
 
-    def _alike(self, attribute: Attribute, term: Term, draft: Draft) -> dict[Attribute, Term]:
+    def _alike(self, attribute: Attribute, term: Term, attempt: Attempt) -> dict[Attribute, Term]:
         """The same attribute of the other modules of that class, where it goes by the same dimension of their own."""
         modules = self.axes.graph.modules
         home = modules[attribute.module]
@@ -193,23 +193,23 @@ class Corrections:
             if type(node.module) is type(home.module) and path != attribute.module:
                 other = term_at(self.axes, path, place)
                 twin = attribute.at(path, node.module)
-                if other is not None and twin is not None and twin not in draft.followers and twin.size == other.size:
+                if other is not None and twin is not None and twin not in attempt.followers and twin.size == other.size:
                     found[twin] = other
         return found
 
     # ------------------------------------------------------------------ ties
 
-    def tied(self, draft: Draft, mismatch: Mismatch, ties: Iterable[Tie]) -> Iterator[Draft]:
+    def tied(self, attempt: Attempt, mismatch: Mismatch, ties: Iterable[Tie]) -> Iterator[Attempt]:
         """The nearest sizes with which a tie holds as well as those found before."""
         for tie in ties:
-            selection = solved(draft.selection, (*draft.ties, *draft.shared, tie), draft.wanted)
-            if selection is not None and selection.counts != draft.selection.counts:
+            selection = solved(attempt.selection, (*attempt.ties, *attempt.shared, tie), attempt.wanted)
+            if selection is not None and selection.counts != attempt.selection.counts:
                 yield replace(
-                    draft,
+                    attempt,
                     selection=selection,
-                    ties=(*draft.ties, tie),
+                    ties=(*attempt.ties, tie),
                     changes=(
-                        *draft.changes,
+                        *attempt.changes,
                         Change(
                             TIE,
                             self.told(tie, selection),
@@ -229,42 +229,42 @@ class Corrections:
                 if first.size == other.size and find(first) is not find(other):
                     yield Tie(first, other)
 
-    def _ties(self, draft: Draft, mismatch: Mismatch) -> Iterator[Tie]:
+    def _ties(self, attempt: Attempt, mismatch: Mismatch) -> Iterator[Tie]:
         """Tie a dimension to another one nearby, or to the number that the code asks for."""
         requests = mismatch.requests
-        for request in requests or self._likely(draft, mismatch):
-            for other in self._nearby(draft, mismatch):
+        for request in requests or self._likely(attempt, mismatch):
+            for other in self._nearby(attempt, mismatch):
                 times, rest = divmod(other.size, max(request.term.size, 1))
-                fits = rest == 0 and draft.selection.size(other) // times == request.asked
-                if fits and find(other) is not find(request.term) and draft.selection.free(request.term):
+                fits = rest == 0 and attempt.selection.size(other) // times == request.asked
+                if fits and find(other) is not find(request.term) and attempt.selection.free(request.term):
                     yield Tie(request.term, other, times)
         for request in requests:
-            if draft.selection.free(request.term):
+            if attempt.selection.free(request.term):
                 yield Tie(request.term, None, request.asked)
 
-    def _likely(self, draft: Draft, mismatch: Mismatch) -> list[SizeRequest]:
+    def _likely(self, attempt: Attempt, mismatch: Mismatch) -> list[SizeRequest]:
         """Where the code does not tell what it asked for: each dimension to be as long as others that were as long."""
         if mismatch.operator is None:
             return []
-        selection = draft.selection
+        selection = attempt.selection
         found = []
         for node in mismatch.operator.outputs:
             for term in self.axes.inference.dims(node):
-                for other in self._nearby(draft, mismatch):
+                for other in self._nearby(attempt, mismatch):
                     if term.size > 1 and other.size % term.size == 0:
                         asked = selection.size(other) // (other.size // term.size)
                         if asked != selection.size(term):
                             found.append(SizeRequest(term, selection.size(term), asked))
         return found
 
-    def _nearby(self, draft: Draft, mismatch: Mismatch) -> list[Term]:
+    def _nearby(self, attempt: Attempt, mismatch: Mismatch) -> list[Term]:
         """The dimensions that the module at work got, and those of its parameters, which may change."""
         if mismatch.operator is None:
             return []
         module = self.axes.graph.modules.get(mismatch.operator.module)
         nodes = [] if module is None else [*module.inputs, *module.params.values()]
         terms = [find(term) for node in nodes for term in self.axes.inference.dims(node)]
-        return [term for term in dict.fromkeys(terms) if draft.selection.free(term)]
+        return [term for term in dict.fromkeys(terms) if attempt.selection.free(term)]
 
     def told(self, tie: Tie, selection: Selection) -> str:
         left = f"{self._written(tie.left)} keeps {selection.size(tie.left)} of {tie.left.size}"
@@ -272,37 +272,39 @@ class Corrections:
 
     # --------------------------------------------------------------- sparing
 
-    def _by_sparing(self, draft: Draft, mismatch: Mismatch) -> Iterator[Draft]:
+    def _by_sparing(self, attempt: Attempt, mismatch: Mismatch) -> Iterator[Attempt]:
         """Keep axes whole: those requested, those of the operator, those of its module, those of the modules above."""
-        groups = list(self._groups(draft, mismatch))
+        groups = list(self._groups(attempt, mismatch))
         # one alone is enough more often than not
         alone = list(dict.fromkeys(atom for group in groups if len(group) <= FEW for atom in group))
-        for atom in self._telling(mismatch, alone, lambda atoms: self.spared(draft, list(atoms), mismatch)):
-            yield self.spared(draft, [atom], mismatch)
+        for atom in self._telling(mismatch, alone, lambda atoms: self.spared(attempt, list(atoms), mismatch)):
+            yield self.spared(attempt, [atom], mismatch)
         tried = {frozenset([atom]) for atom in alone}
         for cut in groups:
             if cut and frozenset(cut) not in tried:
                 tried.add(frozenset(cut))
-                yield self.spared(draft, cut, mismatch)
+                yield self.spared(attempt, cut, mismatch)
 
-    def spared(self, draft: Draft, cut: list[Term], mismatch: Mismatch) -> Draft:
-        """The draft with some axes kept whole."""
+    def spared(self, attempt: Attempt, cut: list[Term], mismatch: Mismatch) -> Attempt:
+        """The attempt with some axes kept whole."""
         names = ", ".join(self.axes.of(atom).name for atom in cut[:3]) + (", …" if len(cut) > 3 else "")
         change = Change(WHOLE, f"{names} stays whole", mismatch.where, self._names(cut))
-        return replace(draft, selection=draft.selection.pin(cut, mismatch.where), changes=(*draft.changes, change))
+        return replace(
+            attempt, selection=attempt.selection.pin(cut, mismatch.where), changes=(*attempt.changes, change)
+        )
 
-    def fewest(self, draft: Draft, mismatch: Mismatch, trial: Draft, found: Rehearsal) -> Draft:
+    def fewest(self, attempt: Attempt, mismatch: Mismatch, trial: Attempt, found: Rehearsal) -> Attempt:
         """The correction that spares as few of these axes as will do: an obstacle keeps its own, and no others.
 
         `found`: how far `trial` came.
         """
-        cut = [atom for atom in trial.selection.pinned if atom not in draft.selection.pinned]
+        cut = [atom for atom in trial.selection.pinned if atom not in attempt.selection.pinned]
         size = len(cut) // 2
         while size and len(cut) > 2:
             start = 0
             while start < len(cut) > 1:
                 fewer = cut[:start] + cut[start + size :]
-                other = self.spared(draft, fewer, mismatch)
+                other = self.spared(attempt, fewer, mismatch)
                 result = self.near(other, mismatch.position)
                 if fewer and _as_far(result, found):
                     cut, trial, found = fewer, other, result
@@ -311,33 +313,33 @@ class Corrections:
             size //= 2
         return trial
 
-    def _groups(self, draft: Draft, mismatch: Mismatch) -> Iterator[list[Term]]:
+    def _groups(self, attempt: Attempt, mismatch: Mismatch) -> Iterator[list[Term]]:
         for request in mismatch.requests:
-            yield draft.selection.cut(request.term)
-        yield [atom for request in mismatch.requests for atom in draft.selection.cut(request.term)]
+            yield attempt.selection.cut(request.term)
+        yield [atom for request in mismatch.requests for atom in attempt.selection.cut(request.term)]
         operator = mismatch.operator
         nodes: list[Any] = []
         if operator is not None:
             nodes = [*operator.inputs, *operator.outputs]
-            yield self._cut_in(draft, nodes)
+            yield self._cut_in(attempt, nodes)
         path = operator.module if operator is not None else ""
         while True:
             module = self.axes.graph.modules.get(path)
             if module is not None:
                 nodes += [*module.inputs, *module.outputs, *module.params.values()]
-                yield self._cut_in(draft, nodes)
+                yield self._cut_in(attempt, nodes)
                 for each in module.operators:
                     nodes += [*each.inputs, *each.outputs]
-                yield self._cut_in(draft, nodes)
+                yield self._cut_in(attempt, nodes)
             if not path:
                 return
             path = path.rpartition(".")[0]
 
-    def _cut_in(self, draft: Draft, nodes: list[Any]) -> list[Term]:
+    def _cut_in(self, attempt: Attempt, nodes: list[Any]) -> list[Term]:
         found: dict[Term, None] = {}
         for node in dict.fromkeys(nodes):
             for term in self.axes.inference.dims(node):
-                found.update(dict.fromkeys(draft.selection.cut(term)))
+                found.update(dict.fromkeys(attempt.selection.cut(term)))
         return list(found)
 
     def _written(self, term: Term) -> str:

@@ -1,12 +1,13 @@
-"""Which indices of each axis go, chosen by hand: the draft that an editor works on, and the plan that it comes to."""
+"""Draft: which indices of each axis go, drawn by hand in the mask editor, and the plan that it comes to."""
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,14 +27,6 @@ from modulekg_widgets.engine.tracing.trace import REAL
 Bits = NDArray[np.bool_]
 
 
-class Edit(NamedTuple):
-    """New bytes of an axis: bit i of an axis is bit i % 8 of byte i // 8, and 1 where the index goes."""
-
-    axis: int
-    start: int  # the first byte
-    content: bytes
-
-
 @dataclass(frozen=True)
 class Report:
     """What the dry run made of a draft."""
@@ -44,15 +37,19 @@ class Report:
     taken: dict[int, list[int]]  # per axis those that the plan drops beside
 
 
-class AxisMasks:
-    """The indices that go from each axis of a traced model; every change is made wholly or not at all."""
+class Draft:
+    """The indices that go from each axis of a traced model; every change is made wholly or not at all.
 
-    def __init__(self, graph: DataflowGraph) -> None:
+    `revision` grows with every change; a draft that takes the place of another goes on counting from there. The bits of
+    an axis are packed into bytes: bit i is bit i % 8 of byte i // 8, and 1 where the index goes.
+    """
+
+    def __init__(self, graph: DataflowGraph, revision: int = 0) -> None:
         self.graph = graph
         wide = widest(graph)  # as `plan` does: what train mode alone reads is cut along
         self._wide = wide
         self.axes: tuple[Axis, ...] = tuple(wide.axes)
-        self.revision = 0
+        self.revision = revision
         self._by_name = {axis.name: axis.number for axis in self.axes}
         widths = [(axis.size + 7) // 8 for axis in self.axes]
         self._starts = np.cumsum([0, *widths]).tolist()
@@ -95,6 +92,13 @@ class AxisMasks:
         """All bits, each axis from a byte of its own."""
         return self._bytes.tobytes()
 
+    def drawn(self) -> tuple[int, dict[int, bytes]]:
+        """The revision, and the bits of the axes that lose indices."""
+        with self._changing:
+            revision, content = self.revision, self._bytes
+        parts = (content[start:stop] for start, stop in itertools.pairwise(self._starts))
+        return revision, {number: part.tobytes() for number, part in enumerate(parts) if part.any()}
+
     def sizes(self) -> tuple[ModelSizes, ModelSizes]:
         """The sizes of the model before and after, without a dry run."""
         full = [axis.size for axis in self.axes]
@@ -110,15 +114,21 @@ class AxisMasks:
 
     # ----------------------------------------------------------- changing
 
-    def apply(self, edits: Sequence[Edit]) -> None:
-        """Set bytes; raises `CutError` where an axis is frozen or would lose all, and for what is no edit at all."""
+    def draw(self, bits: Mapping[int, bytes], revision: int) -> bool:
+        """Let exactly these bits go, by axis; False where the draft is not at `revision` any more.
+
+        Raises `CutError` where an axis is frozen or would lose all, and for bits that do not fit their axis.
+        """
+        content = np.zeros_like(self._bytes)
+        for number, own in bits.items():
+            start, stop = self._span(number, len(own))
+            content[start:stop] = np.frombuffer(own, dtype=np.uint8)
+        self._check(content, bits)
         with self._changing:
-            content = self._bytes.copy()
-            for edit in edits:
-                start, stop = self._span(edit)
-                content[start:stop] = np.frombuffer(edit.content, dtype=np.uint8)
-            self._check(content, {edit.axis for edit in edits})
+            if self.revision != revision:
+                return False
             self._put(content)
+        return True
 
     def set(self, dropped: Mapping[str, Iterable[int]]) -> None:
         """Let exactly these indices go, by the names of their axes.
@@ -134,6 +144,10 @@ class AxisMasks:
         with self._changing:
             self._put(content)
 
+    def width(self, axis: int) -> int:
+        """How many bytes the bits of an axis take."""
+        return self._starts[axis + 1] - self._starts[axis]
+
     def _put(self, content: NDArray[np.uint8]) -> None:
         self._bytes = content
         self.revision += 1
@@ -141,14 +155,13 @@ class AxisMasks:
     def _of(self, axis: int) -> NDArray[np.uint8]:
         return self._bytes[self._starts[axis] : self._starts[axis + 1]]
 
-    def _span(self, edit: Edit) -> tuple[int, int]:
-        if not 0 <= edit.axis < len(self.axes):
-            raise CutError(f"there is no axis number {edit.axis}: there are {len(self.axes)}")
-        begin, end = self._starts[edit.axis], self._starts[edit.axis + 1]
-        start = begin + edit.start
-        if not (edit.start >= 0 and start + len(edit.content) <= end):
-            raise CutError(f"{shown(self.axes[edit.axis].name)} has {end - begin} bytes: the edit goes beyond them")
-        return start, start + len(edit.content)
+    def _span(self, axis: int, count: int) -> tuple[int, int]:
+        if not 0 <= axis < len(self.axes):
+            raise CutError(f"there is no axis number {axis}: there are {len(self.axes)}")
+        start, stop = self._starts[axis : axis + 2]
+        if count != stop - start:
+            raise CutError(f"{shown(self.axes[axis].name)} has {stop - start} bytes of bits: {count} were passed")
+        return start, stop
 
     def _check(self, content: NDArray[np.uint8], touched: Iterable[int]) -> None:
         for number in touched:
@@ -159,7 +172,7 @@ class AxisMasks:
             if goes.all():
                 raise CutError(f"{shown(axis.name)} would lose all of its {axis.size} indices: leave one at least")
             if np.unpackbits(part, bitorder="little")[axis.size :].any():
-                raise CutError(f"{shown(axis.name)} has {axis.size} indices: the edit has bits beyond them")
+                raise CutError(f"{shown(axis.name)} has {axis.size} indices: there are bits beyond them")
 
     # ------------------------------------------------------------ planning
 

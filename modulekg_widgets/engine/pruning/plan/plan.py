@@ -15,7 +15,7 @@ from modulekg_widgets.engine.axes.proved import prove
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.pruning.importance.importance import normalised, score
-from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, Draft
+from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, Attempt
 from modulekg_widgets.engine.pruning.plan.choice import (
     Choice,
     Scores,
@@ -146,18 +146,18 @@ class _Planner:
         selection = self._selection(ratio)
         if not selection.changed:
             raise CutError(self._nothing(ratio))
-        draft, rehearsal = self.repair.proved(Draft(selection, selection.counts))
-        self._not_empty(draft)
-        return self._made(draft, rehearsal)
+        attempt, rehearsal = self.repair.proved(Attempt(selection, selection.counts))
+        self._not_empty(attempt)
+        return self._made(attempt, rehearsal)
 
-    def _not_empty(self, draft: Draft) -> None:
-        if not draft.selection.changed:
-            stayed = [change for change in self.repair.changes(draft) if change.kind != ATTRIBUTE]
+    def _not_empty(self, attempt: Attempt) -> None:
+        if not attempt.selection.changed:
+            stayed = [change for change in self.repair.changes(attempt) if change.kind != ATTRIBUTE]
             reasons = "; ".join(str(change) for change in stayed[:3])
             raise CutError(f"every axis that was to be cut had to stay whole: {reasons}")
 
-    def _made(self, draft: Draft, rehearsal: Rehearsal) -> PruningPlan:
-        selection = draft.selection
+    def _made(self, attempt: Attempt, rehearsal: Rehearsal) -> PruningPlan:
+        selection = attempt.selection
         found = []
         for term, count in selection.changed.items():
             axis = self.axes.of(term)
@@ -166,15 +166,15 @@ class _Planner:
         cuts = tuple(cut for _, cut in sorted(found, key=lambda entry: entry[0]))
         return PruningPlan(
             axes=cuts,
-            edits=self.repair.edits(draft),
+            edits=self.repair.edits(attempt),
             changes=(
-                *self.repair.changes(draft),
+                *self.repair.changes(attempt),
                 *scale_changes(rehearsal.scales),
                 *output_changes(self.axes, selection),
             ),
             call=self._call(cuts),
             notes=tuple(self.notes),
-            **self._sizes(draft, rehearsal),
+            **self._sizes(attempt, rehearsal),
         )
 
     def _call(self, cuts: Iterable[AxisCut]) -> str:
@@ -276,12 +276,12 @@ class _Planner:
                 low = ratio
                 continue
             try:
-                draft, rehearsal = self.repair.mended(Draft(selection, selection.counts, followers=followers))
+                attempt, rehearsal = self.repair.mended(Attempt(selection, selection.counts, followers=followers))
             except CutError as error:
                 high, last = ratio, error
                 continue
-            followers = draft.followers  # what one dry run has found need not be looked for again
-            before, after = self._sizes(draft, rehearsal)[unit]
+            followers = attempt.followers  # what one dry run has found need not be looked for again
+            before, after = self._sizes(attempt, rehearsal)[unit]
             goal = wanted * before if wanted < 1 else wanted
             if after > goal:
                 low = ratio
@@ -295,19 +295,19 @@ class _Planner:
             ) from last
         return self._with_ratio(best)
 
-    def _sizes(self, draft: Draft, rehearsal: Rehearsal) -> dict[str, tuple[int, int]]:
+    def _sizes(self, attempt: Attempt, rehearsal: Rehearsal) -> dict[str, tuple[int, int]]:
         """Parameters, FLOPs and multiply-adds, before and after."""
         counted = self.asked
         if counted.traced_on == REAL:
             counted = self.graph  # chance may have led the pass that was asked for another way
-            operators = planned_operators(self.axes, draft.selection)  # a run would count what other data lead to
+            operators = planned_operators(self.axes, attempt.selection)  # a run would count what other data lead to
         elif self.graph is self.asked and rehearsal.graph is not None:
             operators = rehearsal.graph.operators
         else:
-            operators = run_through(self.asked, self.repair.edits(draft)).operators
+            operators = run_through(self.asked, self.repair.edits(attempt)).operators
         before, after = counted.flops(), count_flops(operators)
         return {
-            "params": self.outcome.parameters(draft.selection),
+            "params": self.outcome.parameters(attempt.selection),
             "flops": (int(before), int(after)),
             "macs": (before.macs, after.macs),
         }

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from modulekg_widgets.engine.axes.algebra import ATOM, Term, find
 from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.pruning.plan.attempt import TIE, WHOLE, Draft
+from modulekg_widgets.engine.pruning.plan.attempt import TIE, WHOLE, Attempt
 from modulekg_widgets.engine.pruning.plan.corrections import Corrections
 from modulekg_widgets.engine.pruning.plan.dry_run import Mismatch
 from modulekg_widgets.engine.pruning.plan.size_constraints import Tie
@@ -32,8 +32,8 @@ class Precedents:
         self.corrections = corrections
         self._known: dict[Spot, dict[Precedent, None]] = {}
 
-    def add(self, draft: Draft, trial: Draft, mismatch: Mismatch) -> None:
-        """Remember what made `trial` of `draft`."""
+    def add(self, attempt: Attempt, trial: Attempt, mismatch: Mismatch) -> None:
+        """Remember what made `trial` of `attempt`."""
         spot, home = self._spot(mismatch), _home(mismatch)
         kind = trial.changes[-1].kind
         times, terms = 1, []
@@ -41,13 +41,13 @@ class Precedents:
             tie = trial.ties[-1]
             times, terms = tie.times, [tie.left, *([tie.right] if tie.right else [])]
         elif kind == WHOLE:
-            terms = [atom for atom in trial.selection.pinned if atom not in draft.selection.pinned]
+            terms = [atom for atom in trial.selection.pinned if atom not in attempt.selection.pinned]
         places = [place for term in terms if spot and (place := place_of(self.axes, term, home)) is not None]
         if spot is not None and places and len(places) == len(terms):
             self._known.setdefault(spot, {})[Precedent(kind, tuple(places), times)] = None
 
-    def of(self, draft: Draft, mismatch: Mismatch) -> Iterator[Draft]:
-        """The drafts with the same corrections, in the module at work."""
+    def of(self, attempt: Attempt, mismatch: Mismatch) -> Iterator[Attempt]:
+        """The attempts with the same corrections, in the module at work."""
         spot = self._spot(mismatch)
         for kind, places, times in reversed(self._known.get(spot, {})) if spot is not None else ():
             terms = [term for place in places if (term := term_at(self.axes, _home(mismatch), place)) is not None]
@@ -55,18 +55,18 @@ class Precedents:
                 continue
             if kind == TIE:
                 tie = Tie(terms[0], terms[1] if len(terms) > 1 else None, times)
-                yield from self.corrections.tied(draft, mismatch, [tie])
-            elif all(self._is_cut(draft, term) for term in terms):
-                yield self.corrections.spared(draft, [find(term) for term in terms], mismatch)
+                yield from self.corrections.tied(attempt, mismatch, [tie])
+            elif all(self._is_cut(attempt, term) for term in terms):
+                yield self.corrections.spared(attempt, [find(term) for term in terms], mismatch)
 
-    def everywhere(self, draft: Draft, mismatch: Mismatch) -> Draft:
-        """The draft with what helped at one place at all places of the same code that need it as well."""
+    def everywhere(self, attempt: Attempt, mismatch: Mismatch) -> Attempt:
+        """The attempt with what helped at one place at all places of the same code that need it as well."""
         for here in self._alike(mismatch):
-            trial = next(self.of(draft, here), None)
-            if trial is None or (trial.changes[-1].kind == WHOLE and not self._stops(draft, here)):
+            trial = next(self.of(attempt, here), None)
+            if trial is None or (trial.changes[-1].kind == WHOLE and not self._stops(attempt, here)):
                 continue
-            draft = trial
-        return draft
+            attempt = trial
+        return attempt
 
     def _alike(self, mismatch: Mismatch) -> Iterator[Mismatch]:
         """The calls of the same operator in the same line, in other modules of the class, as places to correct."""
@@ -82,13 +82,13 @@ class Precedents:
                 homes.add(operator.module)
                 yield here
 
-    def _stops(self, draft: Draft, mismatch: Mismatch) -> bool:
+    def _stops(self, attempt: Attempt, mismatch: Mismatch) -> bool:
         """Whether a dry run stops in that line of that module: axes are spared where this is seen."""
-        found = self.corrections.near(draft, mismatch.position).mismatch
+        found = self.corrections.near(attempt, mismatch.position).mismatch
         return found is not None and (_home(found), self._spot(found)) == (_home(mismatch), self._spot(mismatch))
 
-    def _is_cut(self, draft: Draft, term: Term) -> bool:
-        return find(term).kind == ATOM and find(term) in draft.selection.changed
+    def _is_cut(self, attempt: Attempt, term: Term) -> bool:
+        return find(term).kind == ATOM and find(term) in attempt.selection.changed
 
     def _spot(self, mismatch: Mismatch) -> Spot | None:
         operator = mismatch.operator

@@ -11,7 +11,7 @@ from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.cut.edits import Edits, MovedAttributeError
-from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, OUTPUT, SCALE, TIE, WHOLE, Change, Draft
+from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, OUTPUT, SCALE, TIE, WHOLE, Attempt, Change
 from modulekg_widgets.engine.pruning.plan.corrections import Corrections
 from modulekg_widgets.engine.pruning.plan.dry_run import Mismatch, Rehearsal, ScaleChange, rehearse
 from modulekg_widgets.engine.pruning.plan.outcome import Outcome
@@ -26,7 +26,7 @@ AFFORDABLE = 2e9  # floating-point operations: two passes of such a model take a
 
 
 class Repair:
-    """Rehearses a draft, and corrects it until its dry run goes as planned."""
+    """Rehearses an attempt, and corrects it until its dry run goes as planned."""
 
     def __init__(self, axes: Axes, outcome: Outcome) -> None:
         self.axes = axes
@@ -37,53 +37,53 @@ class Repair:
         self._moving: set[str] = set()  # numbers that change while the plan is made, as counters: they are no sizes
         self._listening = False  # whether a call has raised, so that it pays to hear what the next one asks for
 
-    def edits(self, draft: Draft) -> Edits:
-        attributes = {path: change for path, change in draft.attributes().items() if path not in self._moving}
-        return self.outcome.edits(draft.selection, attributes)
+    def edits(self, attempt: Attempt) -> Edits:
+        attributes = {path: change for path, change in attempt.attributes().items() if path not in self._moving}
+        return self.outcome.edits(attempt.selection, attributes)
 
-    def near(self, draft: Draft, position: int) -> Rehearsal:
+    def near(self, attempt: Attempt, position: int) -> Rehearsal:
         """A dry run of what lies around an operator, the rest as planned; without a mismatch it came past that."""
-        return self.rehearse(draft, self.neighbourhood.of(position))
+        return self.rehearse(attempt, self.neighbourhood.of(position))
 
-    def rehearse(self, draft: Draft, near: Surroundings | None = None) -> Rehearsal:
+    def rehearse(self, attempt: Attempt, near: Surroundings | None = None) -> Rehearsal:
         try:
-            found = rehearse(self.axes, draft.selection, self.edits(draft), self._listening, near)
+            found = rehearse(self.axes, attempt.selection, self.edits(attempt), self._listening, near)
         except MovedAttributeError as error:
-            if error.path not in draft.attributes() or error.path in self._moving:
+            if error.path not in attempt.attributes() or error.path in self._moving:
                 raise
             self._moving.add(error.path)
-            return self.rehearse(draft, near)
+            return self.rehearse(attempt, near)
         self._listening = self._listening or bool(found.mismatch and found.mismatch.error)
         return found
 
-    def proved(self, draft: Draft) -> tuple[Draft, Rehearsal]:
-        """The draft with the corrections that it needs, once the cut model computes what the masked original does.
+    def proved(self, attempt: Attempt) -> tuple[Attempt, Rehearsal]:
+        """The attempt with the corrections that it needs, once the cut model computes what the masked original does.
 
         Equal integers can be coincidence: where that comes out, the plan does without attributes that follow sizes.
         """
-        mended, found = self.mended(draft)
+        mended, found = self.mended(attempt)
         if self._is_proved(mended, found):
             return mended, found
-        strict = replace(draft, strict=True)
+        strict = replace(attempt, strict=True)
         mended, found = self.mended(strict)
         if self._agrees(mended, found):
             return mended, found
         return self._most_that_agrees(strict, mended)
 
-    def _most_that_agrees(self, draft: Draft, mended: Draft) -> tuple[Draft, Rehearsal]:
-        """The draft without the axes along which the cut model gives other values, found by halves."""
+    def _most_that_agrees(self, attempt: Attempt, mended: Attempt) -> tuple[Attempt, Rehearsal]:
+        """The attempt without the axes along which the cut model gives other values, found by halves."""
         every = list(mended.selection.changed)
         where = mended.changes[0].source if mended.changes else "the model"
         unlike = Mismatch(0, None, (), where=f"gives other values than the masked model, {where}")
         good: list[Term] = []
-        best: tuple[Draft, Rehearsal] | None = None
+        best: tuple[Attempt, Rehearsal] | None = None
         waiting = [every[len(every) // 2 :], every[: len(every) // 2]]
         for _ in range(MOST_TRIES):
             if not waiting:
                 break
             part = waiting.pop()
             taken = {*good, *part}
-            trial = self.corrections.spared(draft, [atom for atom in every if atom not in taken], unlike)
+            trial = self.corrections.spared(attempt, [atom for atom in every if atom not in taken], unlike)
             tried = self.mended(trial)
             if tried[0].selection.changed and self._agrees(*tried):
                 good, best = [*good, *part], tried
@@ -95,42 +95,42 @@ class Repair:
             )
         return best
 
-    def _is_proved(self, draft: Draft, found: Rehearsal) -> bool:
+    def _is_proved(self, attempt: Attempt, found: Rehearsal) -> bool:
         """Whether the cut model computes what the masked original does.
 
         The dry run proves it where the same operators ran on the same values, and each number among their arguments
         is as before or the planned size of what it was the size of. Else the outputs tell; those of small models do so
         anyway where an attribute follows a size, for equal integers can be coincidence.
         """
-        guessed = any(change.kind == ATTRIBUTE for change in draft.changes)
+        guessed = any(change.kind == ATTRIBUTE for change in attempt.changes)
         affordable = guessed and self.axes.graph.flops() < AFFORDABLE
-        return (found.explained and not affordable) or self._agrees(draft, found)
+        return (found.explained and not affordable) or self._agrees(attempt, found)
 
-    def _agrees(self, draft: Draft, found: Rehearsal) -> bool:
-        return agrees(self.axes, draft.selection.masks(), self.edits(draft), found.scales) is not False
+    def _agrees(self, attempt: Attempt, found: Rehearsal) -> bool:
+        return agrees(self.axes, attempt.selection.masks(), self.edits(attempt), found.scales) is not False
 
-    def mended(self, draft: Draft) -> tuple[Draft, Rehearsal]:
-        """The draft with the corrections that it needs; raises `CutError` when none makes it run."""
-        found = self.rehearse(draft)
+    def mended(self, attempt: Attempt) -> tuple[Attempt, Rehearsal]:
+        """The attempt with the corrections that it needs; raises `CutError` when none makes it run."""
+        found = self.rehearse(attempt)
         while found.mismatch is not None:
-            draft, found = self._corrected(draft, found.mismatch)
-        return draft, found
+            attempt, found = self._corrected(attempt, found.mismatch)
+        return attempt, found
 
-    def _corrected(self, draft: Draft, mismatch: Mismatch) -> tuple[Draft, Rehearsal]:
+    def _corrected(self, attempt: Attempt, mismatch: Mismatch) -> tuple[Attempt, Rehearsal]:
         """The first correction with which the dry run comes further, made at all places that need the same."""
         near = self.neighbourhood.of(mismatch.position)
-        if near is not None and self.rehearse(draft, near).mismatch != mismatch:
+        if near is not None and self.rehearse(attempt, near).mismatch != mismatch:
             # what is not run again had written into the model, or its result is known by value
             self.neighbourhood.untrue.add(mismatch.position)
-        for trial in self._trials(draft, mismatch):
+        for trial in self._trials(attempt, mismatch):
             close = self.near(trial, mismatch.position)
             if not _is_further(close, mismatch):
                 continue
-            for option in self._narrowed(draft, mismatch, trial, close):
+            for option in self._narrowed(attempt, mismatch, trial, close):
                 # what ran whole already need not do so again
                 found = close if option is trial and close.whole else self.rehearse(option)
                 if _is_further(found, mismatch):
-                    log.debug("%s", option.changes[len(draft.changes)])
+                    log.debug("%s", option.changes[len(attempt.changes)])
                     return option, found
         raise CutError(
             f"no plan could be made to run: {mismatch.where} "
@@ -138,12 +138,12 @@ class Repair:
             + ". Spare the module with keep=[…], or choose axes with only=[…]"
         )
 
-    def _narrowed(self, draft: Draft, mismatch: Mismatch, trial: Draft, found: Rehearsal) -> Iterator[Draft]:
+    def _narrowed(self, attempt: Attempt, mismatch: Mismatch, trial: Attempt, found: Rehearsal) -> Iterator[Attempt]:
         """A correction that helps with as few axes spared as will do and wherever it is needed, then as it is."""
         fewest = trial
         if trial.changes[-1].kind == WHOLE:
-            fewest = self.corrections.fewest(draft, mismatch, trial, found)
-        self.precedents.add(draft, fewest, mismatch)
+            fewest = self.corrections.fewest(attempt, mismatch, trial, found)
+        self.precedents.add(attempt, fewest, mismatch)
         everywhere = self.precedents.everywhere(fewest, mismatch)
         yield everywhere
         if everywhere is not fewest:
@@ -151,17 +151,17 @@ class Repair:
         if fewest is not trial:
             yield trial
 
-    def _trials(self, draft: Draft, mismatch: Mismatch) -> Iterator[Draft]:
+    def _trials(self, attempt: Attempt, mismatch: Mismatch) -> Iterator[Attempt]:
         """What helped at the same line of another module of the class first."""
-        yield from self.precedents.of(draft, mismatch)
-        yield from self.corrections.of(draft, mismatch)
+        yield from self.precedents.of(attempt, mismatch)
+        yield from self.corrections.of(attempt, mismatch)
 
-    def changes(self, draft: Draft) -> tuple[Change, ...]:
+    def changes(self, attempt: Attempt) -> tuple[Change, ...]:
         """The corrections, of ties with the sizes that they came to in the end."""
-        ties = iter(draft.ties)
+        ties = iter(attempt.ties)
         told = [
-            replace(change, what=self.corrections.told(next(ties), draft.selection)) if change.kind == TIE else change
-            for change in draft.changes
+            replace(change, what=self.corrections.told(next(ties), attempt.selection)) if change.kind == TIE else change
+            for change in attempt.changes
         ]
         return tuple(dict.fromkeys(told))
 

@@ -8,18 +8,18 @@ from modulekg_widgets.engine.palette import PAGE, PALETTE
 from modulekg_widgets.engine.views.pictures.hierarchy import clean
 
 if TYPE_CHECKING:
-    from modulekg_widgets.engine.pruning.plan.draft import AxisMasks
+    from modulekg_widgets.engine.pruning.plan.draft import Draft
 
 WIDTH, ROW, MOST_ROWS = 720, 22, 40
 NAMES, BARS = 280, 300  # where the bars begin, and how long a full one is
 
 
-def svg(masks: AxisMasks, title: str) -> str:
+def svg(draft: Draft, title: str) -> str:
     """A row per axis that loses indices, with the sizes of the whole model above."""
-    before, after = masks.sizes()
-    losing = [(axis, int(masks.goes(axis.number).sum())) for axis in masks.axes]
+    before, after = draft.sizes()
+    losing = [(axis, int(draft.goes(axis.number).sum())) for axis in draft.axes]
     losing = [(axis, gone) for axis, gone in losing if gone]
-    free = [(axis, 0) for axis in masks.axes if axis.frozen is None]
+    free = [(axis, 0) for axis in draft.axes if axis.frozen is None]
     rows = (losing or free)[:MOST_ROWS]
     head = f"{title}: parameters {before.params:,} → {after.params:,}, FLOPs {before.flops:,} → {after.flops:,}"
     more = len(losing or free) - len(rows)

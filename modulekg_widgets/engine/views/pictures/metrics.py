@@ -37,7 +37,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """One series of the chart: steps and values side by side, the values as they are drawn."""
 
     name: str
@@ -70,7 +70,7 @@ def svg(runs: Sequence[Run], shown: Shown) -> str:
     return "\n".join([*parts, "</svg>"])
 
 
-def chart(runs: Sequence[Run], shown: Shown) -> tuple[str, list[Line], str]:
+def chart(runs: Sequence[Run], shown: Shown) -> tuple[str, list[ChartLine], str]:
     """The metric of the chart, its lines, and what is to say about them."""
     catalog, found, complete = _read(runs)
     metric = shown.metric or next((s.metric for s in catalog.series if s.form != HISTOGRAM), "")
@@ -115,17 +115,17 @@ def _name(series: Series, runs: Sequence[Run], chosen: Sequence[int]) -> str:
     return f"{series.module or series.metric}{call}{run}"
 
 
-def _line(name: str, steps: np.ndarray, values: np.ndarray, shown: Shown) -> Line:
+def _line(name: str, steps: np.ndarray, values: np.ndarray, shown: Shown) -> ChartLine:
     if shown.window is not None:
         recent = steps > steps.max() - shown.window
         steps, values = steps[recent], values[recent]
     with np.errstate(all="ignore"):
         drawn = np.log10(np.where(values > 0, values, math.nan)) if shown.log_scale else values
     kept = most_telling(drawn, POINTS)
-    return Line(name, steps[kept], drawn[kept])
+    return ChartLine(name, steps[kept], drawn[kept])
 
 
-def _plot(lines: Sequence[Line], is_log: bool) -> Iterator[str]:
+def _plot(lines: Sequence[ChartLine], is_log: bool) -> Iterator[str]:
     """Frame, the labels of its corners, and the lines."""
     steps = np.concatenate([line.steps for line in lines])
     values = np.concatenate([line.values for line in lines])

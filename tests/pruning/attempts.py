@@ -1,4 +1,4 @@
-"""Drafts for tests: a plan that cuts one axis as the planner holds it before its dry run."""
+"""Attempts for tests: a plan that cuts one axis as the planner holds it before its dry run."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import numpy as np
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.axes.axis import Axis
-from modulekg_widgets.engine.pruning.plan.attempt import Draft
+from modulekg_widgets.engine.pruning.plan.attempt import Attempt
 from modulekg_widgets.engine.pruning.plan.selection import Selection
 
 
-def draft_of(axis: Axis, plan: mk.PruningPlan) -> Draft:
-    """The draft of a plan that cuts nothing but this axis."""
+def attempt_of(axis: Axis, plan: mk.PruningPlan) -> Attempt:
+    """The attempt of a plan that cuts nothing but this axis."""
     dropped = np.array(plan.axes[0].dropped)
     order = np.concatenate([dropped, np.setdiff1d(np.arange(axis.size), dropped)])
     selection = Selection({axis.term: order}, {axis.term: axis.size - len(dropped)})
-    return Draft(selection, selection.counts)
+    return Attempt(selection, selection.counts)

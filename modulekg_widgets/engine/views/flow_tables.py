@@ -1,0 +1,77 @@
+"""What happened in a forward pass as tables: the steps in order, and the values between them by place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modulekg_widgets.engine.tracing.dataflow import ATTRIBUTE, BUFFER, PARAMETER, Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.views.call_tree import CallTree
+from modulekg_widgets.engine.views.payload import Distinct
+
+PASS = -1  # in place of an operator's name: a module that hands on what it got
+
+
+@dataclass(slots=True)
+class FlowStep:
+    """An operator, or a module in whose call no operator ran; `inputs` and `outputs` are places in the values."""
+
+    name: int
+    call: int
+    inputs: list[int]
+    operator: OperatorNode | None = None
+
+
+class FlowTables:
+    """Everything that happened, in order, with the values by place."""
+
+    def __init__(self, graph: Dataflow, tree: CallTree) -> None:
+        self.graph = graph
+        self.tree = tree
+        self.names = Distinct()
+        self.flops = [operator.flops() for operator in graph.operators]
+        self.steps: list[FlowStep] = []
+        self.nodes: list[DataNode] = []  # of each value
+        self.made_by: list[int] = []  # of each value: its step, or -1
+        self.inputs: list[list[int]] = [[] for _ in tree.calls]  # of each call
+        self.outputs: list[list[int]] = [[] for _ in tree.calls]
+        self._present: dict[int, int] = {}  # a tensor's index in the graph -> the value that holds it now
+        for kind, call, at in tree.events():
+            if kind == "operator":
+                self._operator(call, graph.operators[at])
+            elif kind == "enter":
+                self.inputs[call] = [self._value(node) for node in tree.calls[call].inputs]
+            else:
+                self._leave(call)
+        self.model_inputs = [self._value(node) for node in graph.inputs]
+        self.model_outputs = [self._value(node) for node in graph.outputs]
+
+    def _value(self, node: DataNode) -> int:
+        place = self._present.get(node.index)
+        return self._new(node, -1) if place is None else place
+
+    def _new(self, node: DataNode, step: int) -> int:
+        self._present[node.index] = len(self.nodes)
+        self.nodes.append(node)
+        self.made_by.append(step)
+        return len(self.nodes) - 1
+
+    def _operator(self, call: int, operator: OperatorNode) -> None:
+        flowing = [node for node in operator.inputs if not is_state(node)]
+        inputs = [self._value(node) for node in dict.fromkeys(flowing)]
+        self.steps.append(FlowStep(self.names.place(operator.name), call, inputs, operator))
+        for node in operator.outputs:
+            self._new(node, len(self.steps) - 1)
+
+    def _leave(self, call: int) -> None:
+        record = self.tree.calls[call]
+        if self.tree.is_leaf(call) and record.start == record.end and record.finished:
+            inputs = [place for place in self.inputs[call] if not is_state(self.nodes[place])]
+            self.steps.append(FlowStep(PASS, call, list(dict.fromkeys(inputs))))
+            for node in dict.fromkeys(record.outputs):
+                self._new(node, len(self.steps) - 1)  # whoever reads it from now on has it from here
+        self.outputs[call] = [self._value(node) for node in record.outputs]
+
+
+def is_state(node: DataNode) -> bool:
+    """Whether a value is a parameter, a buffer or an attribute of a module."""
+    return node.kind in (PARAMETER, BUFFER, ATTRIBUTE)

@@ -1,0 +1,120 @@
+"""Which models, plans and trainings a kernel's namespace has: names, classes and sizes alone."""
+
+from __future__ import annotations
+
+import keyword
+import logging
+import sys
+import weakref
+from collections.abc import Iterator
+from time import perf_counter
+from typing import Any
+
+from modulekg_widgets.engine.errors import shown
+
+SCHEMA_VERSION = 1
+MOST_OBJECTS = 200
+LONGEST_NAME = 100
+LONGEST_CLASS = 80
+SLOW = 0.02  # seconds; a model that takes longer to count is counted again only on request
+
+# what is listed, by the module that defines it: a class that nobody has loaded has no instances
+KINDS = {
+    "model": ("torch.nn", "Module"),
+    "plan": ("modulekg_widgets.engine.pruning.plan.pruning_plan", "PruningPlan"),
+    "monitor": ("modulekg_widgets.engine.monitoring.monitor", "Monitor"),
+    "recording": ("modulekg_widgets.engine.monitoring.sinks.recording", "Recording"),
+    "graph": ("modulekg_widgets.engine.axes.graph", "DataflowGraph"),
+}
+
+logger = logging.getLogger("modulekg_widgets")
+_class_name = type.__dict__["__name__"].__get__  # a metaclass may define another one
+
+
+class ObjectList:
+    """The objects in the namespace of an IPython shell; keeps no reference to what it lists."""
+
+    def __init__(self, shell: Any) -> None:
+        self.shell = shell
+        self._counted: dict[str, tuple[weakref.ref[Any], int | None]] = {}  # of the slow ones, by name
+
+    def forget(self) -> None:
+        """Count everything anew."""
+        self._counted.clear()
+
+    def payload(self) -> dict[str, Any]:
+        """Entries in the order of the namespace, and how many more there are."""
+        classes = _loaded_classes()
+        found = list(self._found(classes)) if classes else []
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "objects": [self._entry(name, kind, value) for name, kind, value in found[:MOST_OBJECTS]],
+            "left_out": max(0, len(found) - MOST_OBJECTS),
+        }
+
+    def _found(self, classes: dict[str, type]) -> Iterator[tuple[str, str, Any]]:
+        hidden = self.shell.user_ns_hidden
+        for name, value in list(self.shell.user_ns.items()):
+            kind = _kind(value, classes)
+            if kind is not None and _is_plain(name) and name not in hidden:
+                yield name, kind, value
+
+    def _entry(self, name: str, kind: str, value: Any) -> dict[str, Any]:
+        return {
+            "name": name,
+            "kind": kind,
+            "class": shown(_class_name(type(value)), LONGEST_CLASS),
+            "size": self._size(name, kind, value),
+        }
+
+    def _size(self, name: str, kind: str, value: Any) -> list[int | str] | None:
+        """Parameters of a model, those before and after a plan, series of a run, operators; None where not known."""
+        try:
+            if kind == "model":
+                count = self._parameters(name, value)
+                return None if count is None else [_number(count)]
+            if kind == "plan":
+                return [_number(count) for count in value.params]
+            return [len(value.operators if kind == "graph" else value.history.slots)]
+        except Exception:
+            logger.debug("the size of %s is not known", shown(name), exc_info=True)
+            return None
+
+    def _parameters(self, name: str, model: Any) -> int | None:
+        from modulekg_widgets.engine.identity.hierarchy import hierarchy
+
+        kept = self._counted.get(name)
+        if kept is not None and kept[0]() is model:
+            return kept[1]
+        begin, count = perf_counter(), None
+        try:
+            count = hierarchy(model).sizes.params[0]
+        finally:
+            if perf_counter() - begin > SLOW:
+                self._counted[name] = (weakref.ref(model), count)
+            else:
+                self._counted.pop(name, None)
+        return count
+
+
+def _loaded_classes() -> dict[str, type]:
+    found = {kind: getattr(sys.modules.get(home), name, None) for kind, (home, name) in KINDS.items()}
+    return {kind: cls for kind, cls in found.items() if isinstance(cls, type)}
+
+
+def _kind(value: Any, classes: dict[str, type]) -> str | None:
+    """What an object is by its type alone: it may answer anything when it is asked itself."""
+    cls = type(value)
+    return next((kind for kind, known in classes.items() if issubclass(cls, known)), None)
+
+
+def _is_plain(name: Any) -> bool:
+    """Whether the name can stand in a line of Python that is written from the list."""
+    if type(name) is not str or len(name) > LONGEST_NAME or name.startswith("_"):
+        return False
+    return name.isidentifier() and not keyword.iskeyword(name)
+
+
+def _number(count: int) -> int | str:
+    # as payload.number, which needs torch: this module is loaded with the package
+    return count if abs(count) <= 2**53 else str(count)

@@ -1,0 +1,95 @@
+"""`mk.link`: widgets of one model share the selection, the axis, the draft and the colors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.widgets.knowledge_explorer.knowledge_explorer import KnowledgeExplorer
+from modulekg_widgets.widgets.mask_editor.mask_editor import MaskEditor
+from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel
+from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
+from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError
+from modulekg_widgets.widgets.shared.joints import Joint, PrunedShare, SharedStructure, join
+
+SHARED = ("selected", "axis")
+
+
+class Link:
+    """What `mk.link` has joined; `close()` parts it again, and the widgets stay."""
+
+    def __init__(self, joints: Iterable[Joint]) -> None:
+        self._joints = list(joints)
+
+    def close(self) -> None:
+        """Let every widget go its own way."""
+        for joint in self._joints:
+            if joint.widgets:  # else it went with one of them
+                joint.close()
+        self._joints.clear()
+
+    def __repr__(self) -> str:
+        return f"<Link of {', '.join(sorted({joint.name for joint in self._joints})) or 'nothing'}>"
+
+
+def link(*widgets: Any) -> Link:
+    """Join widgets of one model: a selection in one is a selection in all, and so is an axis.
+
+    With a `ModelGraph` the indices that a `MaskEditor` drops and the values of a `MetricPanel` color it; what the
+    editor cuts is cut in the graph as well. A `KnowledgeExplorer` shares its selection with graphs in which the
+    structure occurs.
+
+    Parameters
+    ----------
+    *widgets
+        Two or more widgets of this package.
+
+    Returns
+    -------
+    Link
+        `close()` parts the widgets again.
+
+    Raises
+    ------
+    WidgetValueError
+        For fewer than two widgets, and for a widget of another package.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU())
+    >>> first, second = mk.ModelGraph(model), mk.ModelGraph(model)
+    >>> link = mk.link(first, second)
+    >>> first.selected = "0"
+    >>> second.selected
+    '0'
+    >>> link.close()
+    """
+    for widget in widgets:
+        if not isinstance(widget, ModuleKGWidget):
+            kind = shown(type(widget).__name__)
+            raise WidgetValueError(f"link joins widgets of this package, as ModelGraph and MaskEditor: got a {kind}")
+    if len(set(widgets)) < 2:
+        raise WidgetValueError(f"link joins two widgets at least: {len(set(widgets))} was passed")
+    every: list[Any] = list(dict.fromkeys(widgets))
+    graphs = [widget for widget in every if isinstance(widget, ModelGraph)]
+    editors = [widget for widget in every if isinstance(widget, MaskEditor)]
+    panels = [widget for widget in every if isinstance(widget, MetricPanel)]
+    explorers = [widget for widget in every if isinstance(widget, KnowledgeExplorer)]
+    joints = [join("selected", explorers[0], other) for other in explorers[1:]]
+    for name in SHARED:
+        # the graph has all modules and axes: what it lacks, the others need not hear of
+        able = sorted(
+            (w for w in every if w.has_trait(name) and w not in explorers), key=lambda w: not isinstance(w, ModelGraph)
+        )
+        joints += [join(name, able[0], other) for other in able[1:]]
+    for graph in graphs:
+        joints += [join(SharedStructure.name, explorer, graph) for explorer in explorers]
+        joints += [join(PrunedShare.name, editor, graph) for editor in editors]
+        if editors and graph.color_by == "none":
+            graph.color_by = PrunedShare.name
+        for panel in panels:
+            panel.color(graph)
+    return Link(joints)
