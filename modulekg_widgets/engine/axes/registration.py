@@ -69,7 +69,7 @@ def axis_rule(
     >>> @torch.library.custom_op("mkgdoc::norm", mutates_args=())
     ... def norm(w: torch.Tensor, x: torch.Tensor, sizes: list[int]) -> torch.Tensor:
     ...     return torch.nn.functional.layer_norm(x, sizes, w)
-    >>> norm.register_fake(lambda w, x, sizes: torch.empty_like(x))
+    >>> _ = norm.register_fake(lambda w, x, sizes: torch.empty_like(x))
     >>> names = {"input": "x", "normalized_shape": "sizes", "weight": "w"}
     >>> rule = mk.axis_rule("mkgdoc::norm", like="aten::layer_norm", args=names)
     """
