@@ -31,9 +31,10 @@ def axis_rule(
 ) -> Callable[[Rule], Rule]:
     """Register the rule of operators such as `"mylib::my_op"`: the axes of their results, and how they run and cost.
 
-    Put it over a function that gets a `Call` and returns the terms of the result's dimensions, or name an operator that
-    behaves the same, and no function is needed. What a notebook registered it may register again, as when a cell runs
-    a second time. A rule that fails freezes what its operator touches, and `graph.unknown` lists it.
+    `@mk.axis_rule("mylib::scale")` over `def scale(call): return call.axes(call.inputs[0])` says that the result has
+    the axes of the first tensor. Or name an operator that behaves the same, and no function is needed. What a notebook
+    registered it may register again, as when a cell runs a second time. A rule that fails freezes what its operator
+    touches, and `graph.unknown` lists it.
 
     Parameters
     ----------
