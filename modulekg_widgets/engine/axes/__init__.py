@@ -1,1 +1,7 @@
-"""Which channels depend on which: named axes, inferred once from the data flow."""
+"""Axes: index sets that run through a model, found from what its operators do with dimensions.
+
+Read algebra.py (terms: products and sums of axes), then call.py and one file of rules/ (what an operator says of its
+dimensions), inference.py (from recorded operators to terms, in one pass) and axis.py (what one looks up).
+verify.py proves axes by permutation, cut_analysis.py tells what goes together, layers.py and attention.py what layers
+and heads are, dependencies/ has the five classic views. graph.py is the public graph, registration.py `mk.axis_rule`.
+"""

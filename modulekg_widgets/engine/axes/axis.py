@@ -29,7 +29,19 @@ class Member(NamedTuple):
 
 
 class Axis:
-    """One index set that runs through the model: `size` indices, the same in every member."""
+    """One index set that runs through the model: the same indices in every member.
+
+    Attributes
+    ----------
+    name : str
+        As `layer1.0.conv1.out`, or `encoder.self_attention.heads`; no two axes have the same.
+    size : int
+        The number of indices.
+    members : list[Member]
+        The dimensions that it runs along, as (parameter or buffer, dim, expression).
+    frozen : str | None
+        None when indices may go, else the reason.
+    """
 
     def __init__(self, axes: Axes, term: Term, number: int, name: str) -> None:
         self._axes = axes
@@ -66,9 +78,33 @@ class Axis:
         return [Member(node.label, at, written(self._axes.inference.dims(node)[at], label)) for node, at in self.places]
 
     def indices(self, name: str, dim: int = 0) -> NDArray[np.int64]:
-        """(size, k): row i holds the positions of index i in that dimension of a parameter or buffer.
+        """The positions of each index in a dimension of a parameter or buffer.
 
-        The order of the columns is the same in all members. Raises `UnknownAxisError` where the axis does not run.
+        Parameters
+        ----------
+        name
+            The parameter or buffer.
+        dim
+            The dimension.
+
+        Returns
+        -------
+        numpy.ndarray
+            Of shape (size, k): row i holds the positions of index i, columns in one order for all members.
+
+        Raises
+        ------
+        UnknownAxisError
+            Where the axis does not run along that dimension.
+
+        Examples
+        --------
+        >>> import torch, modulekg_widgets as mk
+        >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 2, 1), torch.nn.Flatten(), torch.nn.Linear(8, 5))
+        >>> axes = mk.trace(model, torch.zeros(1, 3, 2, 2)).axes
+        >>> axes["0.weight", 0].indices("2.weight", 1)
+        array([[0, 1, 2, 3],
+               [4, 5, 6, 7]])
         """
         term = self._axes.term(name, dim)
         found = positions(term, self.term, self._axes.rank)
@@ -131,6 +167,16 @@ class Axes:
     """The axes of a model in the order in which they come; `axes["conv1.weight", 0]` is what that dimension is made of.
 
     A dimension of one axis is that `Axis`; of several, a `Dimension` with `.axes`.
+
+    Examples
+    --------
+    >>> import torch, modulekg_widgets as mk
+    >>> model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
+    >>> axes = mk.trace(model, torch.zeros(1, 3)).axes
+    >>> axes["0.weight", 0]
+    <Axis 0.out: 4, 3 members>
+    >>> [axis.name for axis in axes if axis.frozen]
+    ['0.in', '1.out']
     """
 
     def __init__(self, graph: Dataflow, free_inputs: bool = False, free_outputs: bool = False) -> None:

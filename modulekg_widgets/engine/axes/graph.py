@@ -33,7 +33,7 @@ from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
 
 class ProvableAxes(Axes):
-    """The axes of a traced model, which a permutation of their indices proves."""
+    __doc__ = Axes.__doc__
 
     def verify(
         self,
@@ -45,12 +45,66 @@ class ProvableAxes(Axes):
         bipartitions: int = 8,
         only: Sequence[Axis] | None = None,
     ) -> Verification:
-        """Prove the free axes by permutation; see `modulekg_widgets.engine.axes.verify.verify`."""
+        """Prove the free axes: permuting the indices of one in all its members leaves the output unchanged.
+
+        Parameters
+        ----------
+        args, kwargs
+            Inputs of the shapes of the traced ones, instead of these.
+        seed
+            For the permutations and for the weights, which are rescaled so that none hides an error.
+        tolerance
+            The largest change of the output, relative to the largest output, that is rounding.
+        bipartitions
+            How many random parts of members are permuted alone; the output must change.
+        only
+            The axes that are asked about, instead of all.
+
+        Returns
+        -------
+        Verification
+            With `.ok`, and the axes `.proved`, `.wrong` and `.not_proved`.
+
+        Raises
+        ------
+        TraceError
+            When the forward pass does not run in float64, or the model was cut since the trace.
+
+        Examples
+        --------
+        >>> import torch, modulekg_widgets as mk
+        >>> model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+        >>> mk.trace(model, torch.randn(2, 3)).axes.verify().ok
+        True
+        """
         return verify(self, args, kwargs, seed=seed, tolerance=tolerance, bipartitions=bipartitions, only=only)
 
 
 class DataflowGraph(Dataflow):
-    """The data flow of one forward pass and the axes that run through it."""
+    """The data flow of one forward pass, as `mk.trace` gives it, and the axes that run through it.
+
+    Attributes
+    ----------
+    operators : list[OperatorNode]
+        The calls of ATen operators in order, each with `.name`, `.arguments`, `.inputs`, `.outputs`, `.module`.
+    values : Values
+        The tensors in the order of their birth, by index or by name, each with `.shape`, `.producer`, `.consumers`.
+    modules : Modules
+        By dotted path, each with `.inputs`, `.outputs`, `.operators` and `.flops()`.
+    traced_on : str
+        The tensors that it was traced on: "meta", "fake" or "real".
+    notes : list[str]
+        What was done otherwise than usual, in sentences.
+
+    Examples
+    --------
+    >>> import torch, modulekg_widgets as mk
+    >>> graph = mk.trace(torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU()), torch.zeros(1, 3))
+    >>> [operator.name for operator in graph.operators]
+    ['aten::t', 'aten::addmm', 'aten::relu']
+    >>> graph.modules["0"].flops().total
+    24
+    """
 
     @cached_property
     def axes(self) -> ProvableAxes:
@@ -58,7 +112,25 @@ class DataflowGraph(Dataflow):
         return ProvableAxes(self)
 
     def free_axes(self, inputs: bool = False, outputs: bool = False) -> ProvableAxes:
-        """The axes where the dimensions of the model's inputs or outputs may change too."""
+        """The axes where the dimensions of the model's inputs or outputs may change too.
+
+        Parameters
+        ----------
+        inputs, outputs
+            Whether those of the inputs, and those of the outputs, may.
+
+        Returns
+        -------
+        Axes
+            Found anew: they have nothing in common with `graph.axes`.
+
+        Examples
+        --------
+        >>> import torch, modulekg_widgets as mk
+        >>> graph = mk.trace(torch.nn.Linear(3, 4), torch.zeros(1, 3))
+        >>> len(graph.axes.free), len(graph.free_axes(inputs=True, outputs=True).free)
+        (0, 2)
+        """
         return ProvableAxes(self, free_inputs=inputs, free_outputs=outputs)
 
     @property
@@ -67,13 +139,62 @@ class DataflowGraph(Dataflow):
         return self.axes.unknown
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the recorded operators on real inputs and fill `value` of every node; gives the outputs' values."""
+        """Run the recorded operators on real inputs and fill `value` of every node.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            What the model takes, in the shapes of the trace.
+
+        Returns
+        -------
+        Any
+            What the model would return.
+
+        Raises
+        ------
+        TraceError
+            When inputs or model have other shapes, the data lead another way, or the model has no weights.
+
+        Examples
+        --------
+        >>> import torch, modulekg_widgets as mk
+        >>> graph = mk.trace(torch.nn.ReLU(), torch.zeros(2))
+        >>> graph.forward(torch.tensor([-1.0, 3.0]))
+        tensor([0., 3.])
+        """
         return fill_values(self, args, kwargs)
 
     def cut_analysis(self, what: str | DataNode, index: Iterable[int], dim: int = 0) -> Cut:
-        """What must change when the positions `index` of a dimension go: see `Cut`; nothing is changed.
+        """What must change when some positions of a dimension go; nothing is changed.
 
-        `what` is a parameter or buffer by its dotted name, or a value. Raises `CutError` and `UnknownPathError`.
+        Parameters
+        ----------
+        what
+            A parameter or buffer by its dotted name, or a value.
+        index
+            The positions that go.
+        dim
+            The dimension.
+
+        Returns
+        -------
+        Cut
+            With `.parameters`, `.values` and `.attributes`.
+
+        Raises
+        ------
+        CutError
+            When the dimension is frozen, or nothing would be left of it.
+        UnknownPathError
+            For an unknown name.
+
+        Examples
+        --------
+        >>> import torch, modulekg_widgets as mk
+        >>> model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
+        >>> mk.trace(model, torch.zeros(1, 3)).cut_analysis("0.weight", [1]).parameters
+        {'0.weight': {0: [1]}, '0.bias': {0: [1]}, '1.weight': {1: [1]}}
         """
         return cut_analysis(self.axes, what, index, dim)
 
@@ -84,11 +205,34 @@ class DataflowGraph(Dataflow):
     # --------------------------------------------------------- dependency views
 
     def channel_dependency(self, prune_type: str = "filter") -> ChannelDependency:
-        """Layers, or with `"batchnorm"` the batch normalisations, whose output channels must be pruned alike."""
+        """The layers whose output channels must be pruned alike.
+
+        Parameters
+        ----------
+        prune_type
+            `"filter"` for layers, `"batchnorm"` for batch normalisations.
+
+        Returns
+        -------
+        ChannelDependency
+            With `.dependency_sets` and `.to_csv(path)`.
+
+        Raises
+        ------
+        UnknownNameError
+            For another type.
+
+        Examples
+        --------
+        >>> import torch, modulekg_widgets as mk
+        >>> model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
+        >>> mk.trace(model, torch.zeros(1, 3)).channel_dependency().dependency_sets
+        [{'0'}, {'1'}]
+        """
         return channel_dependency(self.axes, prune_type)
 
     def input_channel_dependency(self) -> InputChannelDependency:
-        """Layers whose input channels must be pruned alike."""
+        """The layers whose input channels must be pruned alike, as those that read one feature map."""
         return input_channel_dependency(self.axes)
 
     def group_dependency(self) -> GroupDependency:
@@ -100,7 +244,7 @@ class DataflowGraph(Dataflow):
         return reshape_dependency(self.axes)
 
     def attention_dependency(self) -> AttentionDependency:
-        """The projections of q, k, v and out of every attention."""
+        """The projections of q, k, v and out of every attention, in whatever way it is written."""
         return AttentionDependency(tuple(find_attention(Layers(self.axes.inference))))
 
 
@@ -115,10 +259,36 @@ def trace(
 ) -> DataflowGraph:
     """Follow `model(*args, **kwargs)` once, on tensors without data where that goes; the model stays as it is.
 
-    `outputs` names the outputs that count, or gives their indices: these keep their shape when axes are cut. By default
-    all count but what serves the next call, as `past_key_values`, and, beside `logits`, what is of the model's inside,
-    as encoder and hidden states; `graph.notes` says which do not. `training` sets the mode for the trace alone. Raises
-    `TraceError`, whose `graph` ends where forward stopped, and `UnknownNameError` for an output that there is not.
+    Parameters
+    ----------
+    model
+        A module with initialised parameters; they may be on the meta device.
+    args, kwargs
+        What forward is called with: a tensor, or a tuple of several.
+    outputs
+        Names or indices of the outputs that count: these keep their shape when axes are cut. By default all count but
+        what serves the next call, as `past_key_values`, and, beside `logits`, what is of the model's inside, as encoder
+        and hidden states; `graph.notes` says which do not.
+    training
+        The mode for the trace alone, None for the model's own.
+
+    Returns
+    -------
+    DataflowGraph
+        Operators, values and modules of the pass, with `.axes` and `.flops()`.
+
+    Raises
+    ------
+    TraceError
+        When the inputs do not fit or forward raises; its `graph` ends where forward stopped.
+    UnknownNameError
+        For an output that there is not.
+
+    Examples
+    --------
+    >>> import torch, modulekg_widgets as mk
+    >>> mk.trace(torch.nn.Linear(3, 4), torch.zeros(1, 3))
+    <DataflowGraph of Linear: 2 operators, 5 values, 1 modules, on meta>
     """
     wanted = wanted_outputs(outputs)
     graph = trace_dataflow(model, args, kwargs, training=training, make=DataflowGraph)

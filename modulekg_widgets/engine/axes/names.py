@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.inference import Inference
     from modulekg_widgets.engine.tracing.dataflow import DataNode
 
-Place = tuple["DataNode", int]
-Places = dict[Term, list[Place]]
+MemberPlace = tuple["DataNode", int]
+Places = dict[Term, list[MemberPlace]]
 KERNELS = {1: ("kernel",), 2: ("kernel_h", "kernel_w"), 3: ("kernel_d", "kernel_h", "kernel_w")}
 _PRODUCES, _READS, _SEVERAL, _ONE = range(4)  # where an axis is best named after: what makes it comes first
 
@@ -56,12 +56,12 @@ def _unique(name: str, taken: set[str]) -> str:
 
 # ------------------------------------------------------------------ dimensions
 
-Dimension = tuple[str, str, int]  # the layer's name, the dimension's name, and how well an axis is named after it
+DimensionName = tuple[str, str, int]  # the layer's name, the dimension's name, and how well an axis is named after it
 
 
-def _dimensions(inference: Inference, layers: Layers) -> dict[tuple[int, int], Dimension]:
+def _dimensions(inference: Inference, layers: Layers) -> dict[tuple[int, int], DimensionName]:
     """What the dimensions of the weights are to their layers; the first layer of a tied weight counts."""
-    found: dict[tuple[int, int], Dimension] = {}
+    found: dict[tuple[int, int], DimensionName] = {}
     for layer in layers:
         for at, (word, rank) in enumerate(_words(inference, layer)):
             found.setdefault((layer.weight.index, at), (layer.name, word, rank))
@@ -89,7 +89,11 @@ def _side(layer: Layer, term: Term, else_: str) -> tuple[str, int]:
 
 
 def _name(
-    inference: Inference, atom: Term, at: list[Place], role: Role | None, dimensions: dict[tuple[int, int], Dimension]
+    inference: Inference,
+    atom: Term,
+    at: list[MemberPlace],
+    role: Role | None,
+    dimensions: dict[tuple[int, int], DimensionName],
 ) -> str:
     if role is not None and role.home is not None:
         return _joined(role.home, role.name)
@@ -106,8 +110,8 @@ def _joined(path: str, word: str) -> str:
 
 
 def _birthplace(
-    inference: Inference, atom: Term, at: list[Place], dimensions: dict[tuple[int, int], Dimension]
-) -> Place:
+    inference: Inference, atom: Term, at: list[MemberPlace], dimensions: dict[tuple[int, int], DimensionName]
+) -> MemberPlace:
     """The dimension that makes the axis before one that reads it, alone in its dimension before a part of it."""
     best, badness = at[0], (_ONE + 1, True)
     for node, dim in at:
@@ -122,7 +126,7 @@ def _birthplace(
     return best
 
 
-def _dimension(node: DataNode, dim: int, dimensions: dict[tuple[int, int], Dimension]) -> Dimension:
+def _dimension(node: DataNode, dim: int, dimensions: dict[tuple[int, int], DimensionName]) -> DimensionName:
     known = dimensions.get((node.index, dim))
     if known is not None:
         return known

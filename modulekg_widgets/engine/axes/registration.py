@@ -31,9 +31,10 @@ def axis_rule(
 ) -> Callable[[Rule], Rule]:
     """Register the rule of operators such as `"mylib::my_op"`: the axes of their results, and how they run and cost.
 
-    Put it over a function that gets a `Call` and returns the terms of the result's dimensions, or name an operator that
-    behaves the same, and no function is needed. What a notebook registered it may register again, as when a cell runs
-    a second time. A rule that fails freezes what its operator touches, and `graph.unknown` lists it.
+    `@mk.axis_rule("mylib::scale")` over `def scale(call): return call.axes(call.inputs[0])` says that the result has
+    the axes of the first tensor. Or name an operator that behaves the same, and no function is needed. What a notebook
+    registered it may register again, as when a cell runs a second time. A rule that fails freezes what its operator
+    touches, and `graph.unknown` lists it.
 
     Parameters
     ----------
@@ -69,7 +70,7 @@ def axis_rule(
     >>> @torch.library.custom_op("mkgdoc::norm", mutates_args=())
     ... def norm(w: torch.Tensor, x: torch.Tensor, sizes: list[int]) -> torch.Tensor:
     ...     return torch.nn.functional.layer_norm(x, sizes, w)
-    >>> norm.register_fake(lambda w, x, sizes: torch.empty_like(x))
+    >>> _ = norm.register_fake(lambda w, x, sizes: torch.empty_like(x))
     >>> names = {"input": "x", "normalized_shape": "sizes", "weight": "w"}
     >>> rule = mk.axis_rule("mkgdoc::norm", like="aten::layer_norm", args=names)
     """

@@ -16,7 +16,7 @@ from modulekg_widgets.engine.operators.signature import overloads_of, plain_name
 from modulekg_widgets.engine.operators.user_operators import UserOperator, user_operators
 
 
-class Place(NamedTuple):
+class ArgumentPlace(NamedTuple):
     """Where a call has an argument: by its own name and position; by neither where it is the default."""
 
     name: str | None
@@ -25,11 +25,11 @@ class Place(NamedTuple):
     is_list: bool = False  # one number here is a list of one for the operator that this one is like
 
 
-class Reading(NamedTuple):
+class SchemaReading(NamedTuple):
     """How the arguments of an overload are read: by the names of which overload, and where each stands."""
 
     overload: Any
-    places: dict[str, Place]
+    places: dict[str, ArgumentPlace]
     is_own: bool  # False where the names are those of the operator that it is like
 
 
@@ -137,24 +137,23 @@ def own_arguments(overload: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
 
 
 @cache
-def _own_places(overload: Any) -> dict[str, Place]:
+def _own_places(overload: Any) -> dict[str, ArgumentPlace]:
     """Reading a schema takes long."""
-    return {
-        argument.name: Place(argument.name, at, argument.default_value if argument.has_default_value() else None)
-        for at, argument in enumerate(overload._schema.arguments)
-    }
+    every = overload._schema.arguments
+    return {each.name: ArgumentPlace(each.name, at, each.default_value) for at, each in enumerate(every)}
 
 
-_readings: dict[int, tuple[Any, UserOperator | None, Reading]] = {}  # by the overload's address: hashing takes long
+Known = tuple[Any, UserOperator | None, SchemaReading]
+_readings: dict[int, Known] = {}  # by the overload's address: hashing takes long
 
 
-def reading_of(overload: Any) -> Reading:
+def reading_of(overload: Any) -> SchemaReading:
     """How the arguments of an overload are read; what a user says of an operator may change, so it is asked anew."""
     user = user_operators.get(overload._schema.name) if user_operators else None
     known = _readings.get(id(overload))
     if known is None or known[0] is not overload or known[1] is not user:
         alike = None if user is None or user.like is None else alike_reading(overload, user.like, user.args)
-        known = overload, user, alike or Reading(overload, _own_places(overload), True)
+        known = overload, user, alike or SchemaReading(overload, _own_places(overload), True)
         _readings[id(overload)] = known
     return known[2]
 
@@ -175,16 +174,16 @@ def number_arguments(overload: Any) -> frozenset[str]:
 # ----------------------------------------------------------------- operators that are like others
 
 
-def alike_reading(overload: Any, like: str, args: Mapping[str, str]) -> Reading | None:
+def alike_reading(overload: Any, like: str, args: Mapping[str, str]) -> SchemaReading | None:
     """How a call is read by the names of `like`, by its overload that fits best; None where torch has no such one.
 
     An argument stands where `args` says (theirs → own), else under its name, else at its position.
     """
-    every = [Reading(theirs, _paired(overload, theirs, args), False) for theirs in overloads_of(like)]
+    every = [SchemaReading(theirs, _paired(overload, theirs, args), False) for theirs in overloads_of(like)]
     return max(every, key=lambda reading: _fitness(overload, reading, args), default=None)
 
 
-def missing_in(reading: Reading, tensors: bool = False) -> list[str]:
+def missing_in(reading: SchemaReading, tensors: bool = False) -> list[str]:
     """The arguments, or the tensors among them, that the schema demands and a call does not have."""
     known = [each for each in reading.overload._schema.arguments if not tensors or _kind(each) == "tensor"]
     return [each.name for each in known if _is_demanded(each) and each.name not in reading.places]
@@ -194,7 +193,7 @@ def _is_demanded(argument: Any) -> bool:
     return not argument.has_default_value() and not str(argument.type).startswith("Optional")
 
 
-def _fitness(overload: Any, reading: Reading, args: Mapping[str, str]) -> tuple[int, ...]:
+def _fitness(overload: Any, reading: SchemaReading, args: Mapping[str, str]) -> tuple[int, ...]:
     own = {place.name for place in reading.places.values()}
     named = sum(name == place.name or name in args for name, place in reading.places.items())
     unused = len(_own_places(overload).keys() - own)
@@ -202,11 +201,11 @@ def _fitness(overload: Any, reading: Reading, args: Mapping[str, str]) -> tuple[
             len(reading.overload.tags))  # fmt: skip
 
 
-def _paired(overload: Any, theirs: Any, args: Mapping[str, str]) -> dict[str, Place]:
+def _paired(overload: Any, theirs: Any, args: Mapping[str, str]) -> dict[str, ArgumentPlace]:
     own, mine = _own_places(overload), overload._schema.arguments
     known = theirs._schema.arguments
     claimed = {*args.values(), *(each.name for each in known if each.name not in args)}
-    places: dict[str, Place] = {}
+    places: dict[str, ArgumentPlace] = {}
     for at, each in enumerate(known):
         name = args.get(each.name, each.name if each.name not in args.values() else None)
         if name not in own and at < len(mine) and not each.kwarg_only and mine[at].name not in claimed:
@@ -215,7 +214,7 @@ def _paired(overload: Any, theirs: Any, args: Mapping[str, str]) -> dict[str, Pl
             is_list = "List[int]" in str(each.type) and "List" not in str(mine[own[name].position].type)
             places[each.name] = own[name]._replace(is_list=is_list)
         elif not _is_demanded(each):
-            places[each.name] = Place(None, -1, each.default_value)
+            places[each.name] = ArgumentPlace(None, -1, each.default_value)
     return places
 
 

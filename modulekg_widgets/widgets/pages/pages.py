@@ -87,9 +87,7 @@ def page_of(widget: DOMWidget) -> bytes:
         "code": code,
     }
     # js/src/core/export/html.ts fills the same template
-    template = (files("modulekg_widgets.widgets.pages") / "page.html").read_text(
-        "utf-8"
-    )  # js/src/core/export/html.ts fills the same one
+    template = (files("modulekg_widgets.widgets.pages") / "page.html").read_text("utf-8")
     page = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
     return page.encode("utf-8", "backslashreplace")
 

@@ -37,14 +37,29 @@ class Dependency:
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the sets to a file, one per line, in the layout that NNI's view of the same name has.
 
-        Raises `UnknownPathError` where there is no folder, `UnwritableFileError` for what cannot be written.
+        Parameters
+        ----------
+        path
+            The file, which is written whole or not at all.
+
+        Raises
+        ------
+        UnknownPathError
+            Where there is no folder.
+        UnwritableFileError
+            For what cannot be written.
         """
         lines = io.StringIO(newline="")
         csv.writer(lines, lineterminator="\n").writerows([self.header, *self.rows()])
         write_whole(path, lines.getvalue().encode("utf-8", "backslashreplace"))
 
     def plot(self) -> Figure:
-        """A picture: the sets on the left, their layers on the right."""
+        """A picture: the sets on the left, their layers on the right.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
         from modulekg_widgets.engine.axes.dependencies.plot import plot_sets
 
         return plot_sets(self.subject, self.named_sets())

@@ -12,7 +12,7 @@ from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.expression import occurrences, written
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.pruning.nni.mask_agreement import Agreement, Ask
+from modulekg_widgets.engine.pruning.nni.mask_agreement import Ask, MaskAgreement
 from modulekg_widgets.engine.pruning.nni.mask_files import GivenMasks, MaskDict, read_masks
 from modulekg_widgets.engine.pruning.nni.mask_inference import agreed, in_layout
 from modulekg_widgets.engine.pruning.nni.mask_sides import through_groups
@@ -84,7 +84,7 @@ def conflicts(graph: Axes | DataflowGraph, masks: GivenMasks = None, conv_prune_
     >>> mk.pruning.conflicts(graph, {"0": {"weight": mask}})
     []
     """
-    return list(conflicts_of(Agreement(read_masks(graph, masks, conv_prune_dim), conv_prune_dim)))
+    return list(conflicts_of(MaskAgreement(read_masks(graph, masks, conv_prune_dim), conv_prune_dim)))
 
 
 def fix_conflicts(graph: Axes | DataflowGraph, masks: GivenMasks = None, conv_prune_dim: int | None = 0) -> FixedMasks:
@@ -138,7 +138,7 @@ def fix_conflicts(graph: Axes | DataflowGraph, masks: GivenMasks = None, conv_pr
     return FixedMasks(fixed, list(conflicts_of(agreement)))
 
 
-def conflicts_of(agreement: Agreement) -> Iterator[Conflict]:
+def conflicts_of(agreement: MaskAgreement) -> Iterator[Conflict]:
     for atom in sorted(agreement.asked, key=agreement.axes.rank):
         conflict = _of_axis(agreement, atom)
         if conflict is not None:
@@ -146,7 +146,7 @@ def conflicts_of(agreement: Agreement) -> Iterator[Conflict]:
     yield from _of_groups(agreement)
 
 
-def _of_axis(agreement: Agreement, atom: Term) -> Conflict | None:
+def _of_axis(agreement: MaskAgreement, atom: Term) -> Conflict | None:
     asked = agreement.asked[atom]
     keep = agreement.masks.get(atom)
     goes = np.zeros(atom.size, dtype=bool) if keep is None else ~keep
@@ -162,7 +162,7 @@ def _of_axis(agreement: Agreement, atom: Term) -> Conflict | None:
     return Conflict(CHANNEL, axis.name, by_layer, np.flatnonzero(goes).tolist(), reason)
 
 
-def _asked_of(agreement: Agreement, atom: Term) -> dict[str, list[int]]:
+def _asked_of(agreement: MaskAgreement, atom: Term) -> dict[str, list[int]]:
     """Per layer on an axis the indices that it asks for, none where it has no mask; and of other masked tensors."""
     found: dict[str, list[int]] = {}
     for layer, sides in agreement.reading.sides.items():
@@ -176,7 +176,7 @@ def _asked_of(agreement: Agreement, atom: Term) -> dict[str, list[int]]:
     return found
 
 
-def _of_groups(agreement: Agreement) -> Iterator[Conflict]:
+def _of_groups(agreement: MaskAgreement) -> Iterator[Conflict]:
     """Dimensions of several axes in which a mask zeroes positions that belong to no index that is zero all over."""
     by_dimension: dict[object, list[Ask]] = {}
     for ask in agreement.asks:

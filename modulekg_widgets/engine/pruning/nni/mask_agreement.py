@@ -39,7 +39,7 @@ class Ask:
     gates: tuple[OperatorNode, ...] = field(default=(), repr=False)  # that multiply what flows by the tensor
 
 
-class Agreement:
+class MaskAgreement:
     """What the masks ask for, and what of it goes: `masks` has the indices that stay of each axis that loses some."""
 
     def __init__(self, reading: MaskReading, conv_prune_dim: int | None) -> None:
@@ -170,7 +170,7 @@ class _Crossing:
 class _Ways:
     """Follow the asked indices from the layers that make them; `read` are those that arrive at a reader."""
 
-    def __init__(self, agreement: Agreement) -> None:
+    def __init__(self, agreement: MaskAgreement) -> None:
         self.layers = agreement.layers
         self.sides = agreement.reading.sides
         self.inference = agreement.axes.inference

@@ -22,7 +22,7 @@ from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.cut_analysis import Cut, Indices, cut_of_masks
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import CutError, shown
-from modulekg_widgets.engine.pruning.nni.mask_agreement import Agreement
+from modulekg_widgets.engine.pruning.nni.mask_agreement import MaskAgreement
 from modulekg_widgets.engine.pruning.nni.mask_files import GivenMasks, MaskDict, MaskReading, TensorMask, read_masks
 from modulekg_widgets.engine.safe_files import write_whole
 from modulekg_widgets.engine.tracing.dataflow import DataNode, ModuleNode
@@ -33,7 +33,7 @@ Tensor = torch.Tensor
 class InferredMasks:
     """The masks of a whole model: what goes of its axes, parameters and values, and the same as tensors."""
 
-    def __init__(self, agreement: Agreement) -> None:
+    def __init__(self, agreement: MaskAgreement) -> None:
         self.reading: MaskReading = agreement.reading
         self.cut: Cut = cut_of_masks(agreement.axes, agreement.masks)
         self._agreement = agreement
@@ -162,9 +162,9 @@ def infer_masks(graph: Axes | DataflowGraph, masks: GivenMasks = None, conv_prun
     return InferredMasks(agreed(read_masks(graph, masks, conv_prune_dim), conv_prune_dim))
 
 
-def agreed(reading: MaskReading, conv_prune_dim: int | None) -> Agreement:
+def agreed(reading: MaskReading, conv_prune_dim: int | None) -> MaskAgreement:
     """What the masks agree on; raises `CutError` when they leave nothing of an axis."""
-    agreement = Agreement(reading, conv_prune_dim)
+    agreement = MaskAgreement(reading, conv_prune_dim)
     if agreement.emptied:
         axis = agreement.axes.of(agreement.emptied[0])
         asking = dict.fromkeys(ask.name for ask in agreement.asks if axis.term in ask.zeros)
