@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -108,12 +109,8 @@ METRICS: Registry[MetricKind] = Registry("metric")
 class _Function:
     """A single-step metric that is a function."""
 
-    def __init__(self, compute: Callable[..., Any], settings: Mapping[str, Any]) -> None:
-        self._compute = compute
-        self._settings = settings
-
-    def compute(self, *needed: Any, **given: Any) -> Any:
-        return self._compute(*needed, **given, **self._settings)
+    def __init__(self, function: Callable[..., Any], settings: Mapping[str, Any]) -> None:
+        self.compute = functools.partial(function, **settings) if settings else function
 
 
 def metric(

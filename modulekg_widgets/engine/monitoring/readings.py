@@ -67,7 +67,7 @@ def vector(length: int) -> Form:
 
 
 class Slot(NamedTuple):
-    """What a place in a row belongs to."""
+    """A metric of a module in one call and phase: what a place in a row belongs to."""
 
     module: str
     metric: str

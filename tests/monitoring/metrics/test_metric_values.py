@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from functools import cache
 
 import pytest
@@ -51,6 +53,12 @@ def test_a_metric_is_its_definition(name: str, source: str, dtype: torch.dtype) 
             compare(name, found, REFERENCES[name](steps), steps)
         else:
             assert steps[-1].wg is None  # the engine asks no metric then
+
+
+def test_names_of_built_in_metrics_are_taken_before_any_is_used() -> None:
+    code = "import modulekg_widgets as mk; mk.metric('WeightNorm', needs='Weight')(lambda w: w.sum())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "DuplicateNameError: the metric 'WeightNorm' is registered already" in done.stderr
 
 
 def test_every_metric_has_a_reference() -> None:

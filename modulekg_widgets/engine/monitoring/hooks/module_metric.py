@@ -48,7 +48,7 @@ class ModuleMetric:
         self._writer = writer
         self._given = {"module": measurement.module} if kind.wants_module else {}
         self._instances: dict[tuple[int, str], Any] = {}
-        self._slots: dict[tuple[int, str, Form], int] = {}
+        self._slots: dict[tuple[int, str, tuple[Any, ...]], int] = {}
         self.is_quick = kind.quick is not None and not measurement.metric.settings
         # whether it looks at one tensor alone, as soon as that is seen
         self.sees_one = len(kind.needs) == 1 and kind.needs[0] in SEEN_AT_ONCE
@@ -65,10 +65,10 @@ class ModuleMetric:
         put = put or self._writer.put
         try:
             needed = [observation.get(need) for need in self.needs]
-            for value in needed:
-                if value is None:
+            for each in needed:
+                if each is None:
                     return
-                if isinstance(value, torch.Tensor) and value.is_meta:
+                if isinstance(each, torch.Tensor) and each.is_meta:
                     raise NoDataError
             if self._earlier:
                 self._check_fresh(observation)
@@ -138,7 +138,7 @@ class ModuleMetric:
                 raise NoValueError(f"{source} was overwritten in place before it could be read")
 
     def _slot(self, call: int, phase: str, form: Form) -> int:
-        key = (call, phase, form)
+        key = (call, phase, form.parts)  # tuples are hashed far faster than what holds them
         number = self._slots.get(key)
         if number is None:
             number = self._slots[key] = self._writer.number(Slot(self.path, self.name, call, phase, form), self.rank)
