@@ -148,7 +148,10 @@ export function relations<T>(rules: Record<string, (value: T) => boolean>) {
 }
 
 /** Columns of one length, and what else belongs to the table. */
-export function table<const E extends v.ObjectEntries, const R extends v.ObjectEntries = Record<never, never>>(columns: E, rest?: R) {
+export function table<const E extends v.ObjectEntries, const R extends v.ObjectEntries = Record<never, never>>(
+  columns: E,
+  rest?: R
+) {
   const names = Object.keys(columns);
   type Lists = Record<string, readonly unknown[]>;
   const sameLength = (name: string) => [name, (lists: Lists) => lists[name].length === lists[names[0]].length] as const;
