@@ -26,9 +26,34 @@ T = TypeVar("T")
 
 
 def load_plan(path: str | os.PathLike[str]) -> PruningPlan:
-    """Read a plan that `plan.save` wrote; raises `PlanFileError` for any other file.
+    """Read a plan that `plan.save` wrote.
 
     Whether it fits a model is seen when it is cut: names, shapes and attributes are compared first.
+
+    Parameters
+    ----------
+    path
+        The JSON file.
+
+    Returns
+    -------
+    PruningPlan
+        Equal to the one that was saved.
+
+    Raises
+    ------
+    PlanFileError
+        For any other file, and for one that cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile, torch, modulekg_widgets as mk
+    >>> model = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Linear(8, 2))
+    >>> plan = mk.plan(mk.trace(model, torch.zeros(1, 3)), ratio=0.5)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     plan.save(f"{folder}/plan.json")
+    ...     mk.load_plan(f"{folder}/plan.json").params
+    (50, 26)
     """
     file = checked_path(path)
     try:

@@ -34,7 +34,33 @@ class AxisCut:
 
 @dataclass(frozen=True)
 class PruningPlan:
-    """What goes, tried in a dry run on the traced model; every pair is (before, after)."""
+    """What goes, tried in a dry run on the traced model: made by `mk.plan`, or read by `mk.load_plan`.
+
+    Attributes
+    ----------
+    axes
+        What goes of each axis: `name`, `size`, `dropped` (the indices), `members` and `left`.
+    changes
+        The corrections that the dry run asked for: `kind`, `what`, and `source`, the line of the code that did.
+    params, flops, macs
+        Before and after, for the inputs of the trace; a multiply-add is two FLOPs.
+    notes
+        What could not be verified, as sentences.
+
+    Examples
+    --------
+    >>> import torch, modulekg_widgets as mk
+    >>> model = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Linear(8, 2))
+    >>> plan = mk.plan(mk.trace(model, torch.zeros(1, 3)), ratio=0.5)
+    >>> plan.params, [(axis.name, axis.left) for axis in plan.axes]
+    ((50, 26), [('0.out', 4)])
+    >>> receipt = plan.cut(model)
+    >>> model[0].out_features
+    4
+    >>> receipt.undo()
+    >>> model[0].out_features
+    8
+    """
 
     axes: tuple[AxisCut, ...]
     edits: Edits = field(repr=False)
