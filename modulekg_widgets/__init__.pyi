@@ -17,7 +17,7 @@ from modulekg_widgets.engine.knowledge.indexing import index_models as index_mod
 from modulekg_widgets.engine.knowledge.loading import load_graph as load_graph
 from modulekg_widgets.engine.knowledge.zoo import torchvision_builders as torchvision_builders
 from modulekg_widgets.engine.monitoring import monitoring as monitoring
-from modulekg_widgets.engine.monitoring.metric import metric as metric
+from modulekg_widgets.engine.monitoring.metrics import metric as metric
 from modulekg_widgets.engine.monitoring.monitor import Monitor as Monitor
 from modulekg_widgets.engine.monitoring.sinks.recording import load_recording as load_recording
 from modulekg_widgets.engine.plugins import plugins as plugins

@@ -1,5 +1,6 @@
 """The metrics, one family a file; importing this package registers them all."""
 
+from modulekg_widgets.engine.monitoring.metric import metric
 from modulekg_widgets.engine.monitoring.metrics import (
     activations,
     attention,
@@ -19,6 +20,7 @@ __all__ = [
     "attention",
     "batch_norm",
     "histograms",
+    "metric",
     "noise_scale",
     "norms",
     "origin",
