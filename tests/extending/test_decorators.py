@@ -16,6 +16,7 @@ from modulekg_widgets.engine.adapters import adapters
 from modulekg_widgets.engine.axes.call import rules
 from modulekg_widgets.engine.errors import DuplicateNameError
 from modulekg_widgets.engine.knowledge.exchange import exporters
+from modulekg_widgets.engine.monitoring import metrics  # noqa: F401 - registers its own before a test compares
 from modulekg_widgets.engine.monitoring.metric import METRICS, ConfigError
 from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.pruning.importance.importance import criteria
