@@ -203,7 +203,7 @@ def check_widths(name: str) -> None:
     model = deepcopy(zoo_model(name))
     before = run_of(model, [(image,)])
     assert before is not None
-    assert resized(model, [image], 0.75, 1000)
+    assert resized(model, [image], 0.75)
     after = run_of(model, [(image,)])
     assert after is not None
     assert after.outputs[""] == before.outputs[""] == ((1, 1000),)
@@ -221,7 +221,7 @@ def check_widths(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["mobilenet_v3_small", "squeezenet1_1"])
 def test_widths_scale_with_weights(name: str) -> None:
-    changes = resized(deepcopy(zoo_model(name)), [IMAGE], 1.25, 1000)
+    changes = resized(deepcopy(zoo_model(name)), [IMAGE], 1.25)
     assert changes is not None
     model = torchvision_builders()[name]()
     for change in changes:
@@ -243,7 +243,7 @@ def test_own_parameters_and_attention_scale_too() -> None:
             return self.head(self.attention(values, values, values)[0].mean(1))
 
     model = Tokens()
-    changes = resized(deepcopy(model).to("meta"), [(1, 7, 6)], 0.5, 5)
+    changes = resized(deepcopy(model).to("meta"), [(1, 7, 6)], 0.5)
     assert changes is not None
     for change in changes:
         change.apply(model)
@@ -256,11 +256,21 @@ def test_own_parameters_and_attention_scale_too() -> None:
 def test_widths_that_do_not_fit_are_refused() -> None:
     class Fixed(nn.Sequential):
         def forward(self, images: torch.Tensor) -> torch.Tensor:
-            return super().forward(images) + torch.ones(1, 16, 1, 1, device=images.device)
+            return self[1](self[0](images) + torch.ones(1, 16, 1, 1, device=images.device))
 
     model = Fixed(nn.Conv2d(3, 16, 1), nn.Conv2d(16, 16, 1))
-    assert resized(model.to("meta"), [IMAGE], 0.5, 5) is None
+    assert resized(model.to("meta"), [IMAGE], 0.5) is None
     assert model[0].out_channels == 16
+
+
+def test_what_the_model_gives_keeps_its_size() -> None:
+    class FixedResult(nn.Sequential):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return super().forward(images) + torch.ones(1, 16, 1, 1, device=images.device)
+
+    model = FixedResult(nn.Conv2d(3, 16, 1), nn.Conv2d(16, 16, 1))
+    assert resized(model.to("meta"), [IMAGE], 0.5)
+    assert [layer.out_channels for layer in model] == [8, 16]
 
 
 # ----------------------------------------------------- depth, blocks and kinds

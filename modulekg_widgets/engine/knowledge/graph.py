@@ -32,10 +32,30 @@ CONFLICTS = ("error", "keep", "replace")
 class KnowledgeGraph(Questions):
     """Models merged by the structure of their modules, with data sets, users and training jobs.
 
-    `store` is None for a graph in memory, a path, or a URL: `zoo.db`, `sqlite:///zoo.db`, `postgresql://host/database`.
-    `scheme="seed"` merges as the ModuleKG seed did; a store keeps the scheme that it was made with. Raises `StoreError`
-    for a store that cannot be opened. Threads and processes may open one store and write at the same time. Usable in a
-    `with` statement, which closes it; a file that is open has a log beside it: close it before you copy it.
+    Threads and processes may open one store and write at the same time. Usable in a `with` statement, which closes it;
+    a file that is open has a log beside it: close it before you copy it.
+
+    Parameters
+    ----------
+    store
+        None for a graph in memory, a path, or a URL: `zoo.db`, `sqlite:///zoo.db`, `postgresql://host/database`.
+    scheme
+        "structure", or "seed" to merge as the ModuleKG seed did; a store keeps the one that it was made with.
+
+    Raises
+    ------
+    StoreError
+        For a store that cannot be opened.
+
+    Examples
+    --------
+    >>> import torch, modulekg_widgets as mk
+    >>> kg = mk.KnowledgeGraph()
+    >>> digest = kg.add_model(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.ReLU()), name="two")
+    >>> kg.module_count, kg.unique_count
+    (3, 2)
+    >>> kg.most_used(1)["count"].tolist()
+    [2]
     """
 
     def __init__(self, store: Location | None = None, *, scheme: str | None = None) -> None:

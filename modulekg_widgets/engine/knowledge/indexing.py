@@ -37,14 +37,41 @@ def index_models(
     *,
     again: bool = False,
 ) -> KnowledgeGraph:
-    """Build each model and add it to the graph in `store` under its name; returns the graph.
+    """Build each model and add it to the graph in `store` under its name.
 
-    `builders` are functions without arguments by the names of their models, pairs of both, or functions that are named
-    like their models.
-    They run without memory for weights in the processes of `executor`, any of `concurrent.futures` (Dask's
-    `client.get_executor()` for a cluster), by default one process per core; those that cannot be sent run here.
     A model whose name the graph knows is left out unless `again`: after an interruption the same call goes on.
-    Raises `IndexingError` in the end when some could not be built; all others are in the graph then.
+
+    Parameters
+    ----------
+    builders
+        Functions without arguments by the names of their models, pairs of both, or functions that are named like their
+        models. They run without memory for weights.
+    store
+        A graph, or what `KnowledgeGraph` takes: None for one in memory, a path, or a URL.
+    executor
+        Any of `concurrent.futures`, in whose processes the builders run (Dask's `client.get_executor()` for a
+        cluster); by default one process per core. Builders that cannot be sent run here.
+    again
+        Whether models that the graph knows are built again.
+
+    Returns
+    -------
+    KnowledgeGraph
+        With all models that could be built.
+
+    Raises
+    ------
+    IndexingError
+        In the end, when some could not be built; all others are in the graph then.
+    UnknownNameError
+        For builders without names, or of the same name.
+
+    Examples
+    --------
+    >>> import torch, modulekg_widgets as mk
+    >>> kg = mk.index_models({"small": lambda: torch.nn.Linear(2, 3), "large": lambda: torch.nn.Linear(20, 30)})
+    >>> kg.unique_count
+    2
     """
     graph = store if isinstance(store, KnowledgeGraph) else KnowledgeGraph(store)
     named = _by_name(builders)

@@ -32,9 +32,18 @@ def meta_weights() -> Iterator[None]:
 
 
 def torchvision_builders() -> dict[str, Callable[..., nn.Module]]:
-    """A builder for each model that torchvision lists, by its name, without pretrained weights.
+    """A builder for each model that torchvision lists, without pretrained weights.
 
-    A builder takes the keywords of torchvision's own, such as `num_classes`.
+    Returns
+    -------
+    dict
+        Functions by the names of their models; each takes the keywords of torchvision's own, such as `num_classes`.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> mk.torchvision_builders()["squeezenet1_1"](num_classes=7).num_classes
+    7
     """
     from torchvision import models
 

@@ -34,8 +34,36 @@ def exporter(*extensions: str) -> Callable[[Given], Given]:
     """Register a function from a `networkx.DiGraph` to the lines of a file, for files with these extensions.
 
     `@mk.exporter("names")` over `def names(graph): yield from graph` makes `graph.export("zoo.names")` write a line per
-    node. Raises `UnknownNameError` for what is no extension and `DuplicateNameError` for a taken one; an export
-    raises `UnwritableFileError` when the function fails, and leaves the file as it was.
+    node. Raises `UnknownNameError` and `DuplicateNameError`.
+
+    Parameters
+    ----------
+    *extensions
+        In small letters and without a dot.
+
+    Returns
+    -------
+    decorator
+        For a function that yields lines without their ends.
+
+    Raises
+    ------
+    UnknownNameError
+        For what is no extension.
+    DuplicateNameError
+        For a taken one. An export raises `UnwritableFileError` when the function fails, and leaves the file as it was.
+
+    Examples
+    --------
+    >>> import tempfile, torch, modulekg_widgets as mk
+    >>> @mk.exporter("types")
+    ... def types(graph):
+    ...     yield from sorted({data["type"] for _, data in graph.nodes(data=True)})
+    >>> kg = mk.KnowledgeGraph()
+    >>> digest = kg.add_model(torch.nn.ReLU(), name="one")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     kg.export(f"{folder}/zoo.types").read_text()
+    'Module\\n'
     """
     for extension in extensions or (None,):
         if (

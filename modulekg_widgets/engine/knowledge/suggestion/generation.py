@@ -237,8 +237,8 @@ class _Evolution:
     def _mutation(self, parent: _Individual, model: nn.Module) -> Mutation | None:
         kind = self.dice.choice(("depth", "width", "swap", "exchange"))
         if kind == "width":
-            factor, outputs = self.dice.choice(FACTORS), parent.run.outputs[""]
-            changes = resized(model, parent.run.inputs, factor, outputs[0][-1] if outputs and outputs[0] else 0)
+            factor = self.dice.choice(FACTORS)
+            changes = resized(model, parent.run.inputs, factor)
             return None if not changes else Width(factor, tuple(changes))
         options: Sequence[Mutation]
         if kind == "depth":
