@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.importance.importance import score
+from modulekg_widgets.engine.pruning.importance.scoring import score
 
 Tensor = torch.Tensor
 

@@ -14,8 +14,8 @@ import modulekg_widgets as mk
 from axes.checks import seeded
 from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.pruning.importance.activations import Activation
-from modulekg_widgets.engine.pruning.importance.importance import score
 from modulekg_widgets.engine.pruning.importance.loss_criteria import Hessian, Taylor
+from modulekg_widgets.engine.pruning.importance.scoring import score
 from pruning.importance_samples import each_criterion, image, labels, pairs, snapshot, terms, traced
 
 Tensor = torch.Tensor

@@ -14,9 +14,9 @@ import modulekg_widgets as mk
 from axes.checks import seeded
 from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.pruning.importance.criteria import BNScale, Random, gains
-from modulekg_widgets.engine.pruning.importance.importance import score
 from modulekg_widgets.engine.pruning.importance.index_sums import BLOCK, marginals, positions_of
 from modulekg_widgets.engine.pruning.importance.loss_criteria import Taylor
+from modulekg_widgets.engine.pruning.importance.scoring import score
 from pruning.criterion_samples import Concatenated, Grouped, Heads, image, randomised, scores, tokens, traced_pair
 
 Tensor = torch.Tensor

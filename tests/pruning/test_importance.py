@@ -17,9 +17,10 @@ import modulekg_widgets as mk
 from axes.checks import seeded
 from modulekg_widgets.engine.errors import CutError, DuplicateNameError, UnknownNameError
 from modulekg_widgets.engine.pruning.importance.activations import Activation
-from modulekg_widgets.engine.pruning.importance.criteria import L1, Criterion
-from modulekg_widgets.engine.pruning.importance.importance import Group, criteria, importance, normalised, score
+from modulekg_widgets.engine.pruning.importance.criteria import L1
+from modulekg_widgets.engine.pruning.importance.importance import Criterion, Group, criteria, importance
 from modulekg_widgets.engine.pruning.importance.loss_criteria import Hessian, Taylor
+from modulekg_widgets.engine.pruning.importance.scoring import normalised, score
 from pruning.importance_samples import CRITERIA, Net, each_criterion, image, pairs, snapshot, terms, traced
 
 Tensor = torch.Tensor

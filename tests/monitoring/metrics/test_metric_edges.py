@@ -9,12 +9,14 @@ import pytest
 import torch
 from torch import nn
 
+from modulekg_widgets.engine.monitoring import metrics
 from modulekg_widgets.engine.monitoring.measures.moments import Moments
 from modulekg_widgets.engine.monitoring.metric import NoValueError
 from modulekg_widgets.engine.monitoring.metrics import METRICS
 from monitoring.metrics.metric_references import REFERENCES
 from monitoring.metrics.metric_samples import as_array
 
+_ = metrics  # importing them registers them
 nan, inf = float("nan"), float("inf")
 OF_TENSORS = sorted(name for name in REFERENCES if METRICS[name].needs != ("Loss",))
 

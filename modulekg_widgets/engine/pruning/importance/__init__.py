@@ -1,6 +1,12 @@
 """How important each index of an axis is: criteria on weights, gradients and activations.
 
-Reading order: importance.py (the registry, and scores checked), index_sums.py (from elements of a tensor to indices of
-an axis), criteria.py (weights), calibration.py (passes over batches), loss_criteria.py and activations.py (what such
-passes tell). regularise.py is for training before a cut.
+Reading order: importance.py (what a criterion is, and the registry), index_sums.py (from elements to indices of an
+axis), criteria.py (weights), calibration.py (passes over batches), loss_criteria.py and activations.py (what such
+passes tell), scoring.py (any criterion asked, its answer checked). regularise.py is for training before a cut.
 """
+
+from importlib import import_module
+
+# importing a file registers its criteria, in the order in which menus show them
+for _family in ("criteria", "loss_criteria", "activations"):
+    import_module(f"{__name__}.{_family}")

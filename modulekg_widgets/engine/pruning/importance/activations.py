@@ -18,7 +18,8 @@ from modulekg_widgets.engine.axes.layers import Layers
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
 from modulekg_widgets.engine.identity.hierarchy import walk
 from modulekg_widgets.engine.pruning.importance.calibration import Calibration, check_batches, parameters_with_data
-from modulekg_widgets.engine.pruning.importance.criteria import Criterion, Scores, or_magnitude, wide
+from modulekg_widgets.engine.pruning.importance.criteria import Scores, or_magnitude, wide
+from modulekg_widgets.engine.pruning.importance.importance import Criterion, importance
 from modulekg_widgets.engine.pruning.importance.index_sums import Element, Tally, Vector, marginals
 from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.torch_runtime.unfused import Unfused
@@ -48,6 +49,7 @@ STATISTICS = {
 }
 
 
+@importance("activation")
 class Activation(Criterion):
     """How large the values are that layers read along an axis: per index, relative to the axis's average.
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -14,7 +12,8 @@ from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.layers import Layers
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.importance.calibration import parameters_with_data
-from modulekg_widgets.engine.pruning.importance.index_sums import Tally, Vector, positions_of
+from modulekg_widgets.engine.pruning.importance.importance import Criterion, importance
+from modulekg_widgets.engine.pruning.importance.index_sums import Tally, Vector, rows_of
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
 Tensor = torch.Tensor
@@ -22,33 +21,10 @@ Scores = dict[Term, Vector]
 PAIRS = 1 << 22  # distances that are held at once
 
 
-class Criterion(ABC):
-    """A way to tell how important the indices of axes are; subclass it, or register a function with `mk.importance`."""
-
-    @abstractmethod
-    def scores(self, axes: Axes, terms: Sequence[Term]) -> Mapping[Term, Any]:
-        """How important the indices of some axes are.
-
-        Parameters
-        ----------
-        axes : Axes
-            The axes of a traced model.
-        terms : sequence of Term
-            The atoms that are asked about.
-
-        Returns
-        -------
-        mapping
-            For each atom of `terms` (atom.size,) finite numbers, larger for what matters more.
-        """
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
-
-
 # ---------------------------------------------------------------- magnitudes
 
 
+@importance("l1")
 class L1(Criterion):
     """The sum of |w| of an index relative to the axis's average, as a mean over all members of the axis.
 
@@ -72,6 +48,7 @@ class L1(Criterion):
         return tally.means()
 
 
+@importance("l2")
 class L2(Criterion):
     """The root of the mean w² over all elements of an index in all members: the length of the coupled group.
 
@@ -94,6 +71,7 @@ class L2(Criterion):
         return {atom: np.sqrt(means) for atom, means in tally.means().items()}
 
 
+@importance("random")
 class Random(Criterion):
     """Uniform random numbers that depend on the seed and the axis alone; needs no data.
 
@@ -130,6 +108,7 @@ class Random(Criterion):
         return f"Random(seed={self.seed})"
 
 
+@importance("bn_scale")
 class BNScale(Criterion):
     """The |gain| of the normalisations and learnt multiplications along an axis, each relative to its own mean.
 
@@ -197,6 +176,7 @@ def _moves_only(operator: OperatorNode, layers: Layers) -> bool:
 # ----------------------------------------------------------------- distances
 
 
+@importance("fpgm")
 class FPGM(Criterion):
     """The sum of the Euclidean distances from an index's weights, in all layers that make the axis, to all others'.
 
@@ -224,12 +204,6 @@ class FPGM(Criterion):
             rows = [rows_of(axes, term, node, at, weights[node][0]) for node, at in own]
             found[term] = _distances([wide(each) for each in rows]) if rows else np.zeros(term.size)
         return found
-
-
-def rows_of(axes: Axes, term: Term, node: DataNode, at: int, tensor: Tensor) -> Tensor:
-    """(term.size, k): row i holds the entries of a tensor that belong to index i along dimension `at`; a copy."""
-    positions = torch.from_numpy(positions_of(axes.inference.dims(node)[at], term).reshape(-1))
-    return tensor.detach().index_select(at, positions.to(tensor.device)).movedim(at, 0).reshape(term.size, -1)
 
 
 def _made(axes: Axes) -> set[tuple[DataNode, int]]:

@@ -214,3 +214,9 @@ def positions_of(term: Term, atom: Term) -> Ints:
         if other is find(atom)
     ]
     return np.concatenate(found, axis=1) if found else np.empty((atom.size, 0), dtype=np.int64)
+
+
+def rows_of(axes: Axes, term: Term, node: DataNode, at: int, tensor: Tensor) -> Tensor:
+    """(term.size, k): row i holds the entries of a tensor that belong to index i along dimension `at`; a copy."""
+    positions = torch.from_numpy(positions_of(axes.inference.dims(node)[at], term).reshape(-1))
+    return tensor.detach().index_select(at, positions.to(tensor.device)).movedim(at, 0).reshape(term.size, -1)

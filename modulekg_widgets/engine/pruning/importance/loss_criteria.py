@@ -19,13 +19,15 @@ from modulekg_widgets.engine.pruning.importance.calibration import (
     check_batches,
     is_one_pair,
 )
-from modulekg_widgets.engine.pruning.importance.criteria import Criterion, Scores, squared, weights_of, wide
+from modulekg_widgets.engine.pruning.importance.criteria import Scores, squared, weights_of, wide
+from modulekg_widgets.engine.pruning.importance.importance import Criterion, importance
 from modulekg_widgets.engine.pruning.importance.index_sums import Tally
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 Tensor = torch.Tensor
 
 
+@importance("taylor")
 class Taylor(Criterion):
     """The sum of |w·∂L/∂w| over all elements of an index: how much the loss may change, to first order, without it.
 
@@ -100,6 +102,7 @@ def _with_gradients(weights: Mapping[DataNode, tuple[Tensor]]) -> dict[DataNode,
     return found
 
 
+@importance("hessian")
 class Hessian(Criterion):
     """|Σ ½·h·w²| over all elements of an index: how much the loss changes, to second order, without it.
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import CutError, UnknownAxisError, nearest, shown
-from modulekg_widgets.engine.pruning.importance.importance import score
+from modulekg_widgets.engine.pruning.importance.scoring import score
 from modulekg_widgets.engine.pruning.plan.choice import Choice
 from modulekg_widgets.engine.pruning.plan.modes import widest
 from modulekg_widgets.engine.pruning.plan.plan import plan

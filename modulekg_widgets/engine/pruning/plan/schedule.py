@@ -10,7 +10,7 @@ from torch import nn
 
 from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
 from modulekg_widgets.engine.errors import CutError, UnknownKeywordError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.pruning.importance.importance import normalised, score
+from modulekg_widgets.engine.pruning.importance.scoring import normalised, score
 from modulekg_widgets.engine.pruning.plan.choice import Choice, counts_by_rank, gone, rounded
 
 Shape = Callable[[float], float]  # from 0 … 1 of the steps to 0 … 1 of the way between the ratios

@@ -1,0 +1,119 @@
+"""How important each index of an axis is, by any criterion, and whether what it gave can be used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from modulekg_widgets.engine.axes.algebra import ATOM, Term, find
+from modulekg_widgets.engine.axes.axis import Axes, Axis
+from modulekg_widgets.engine.errors import CutError, ModuleKGError, shown
+from modulekg_widgets.engine.pruning.importance.calibration import parameters_with_data
+from modulekg_widgets.engine.pruning.importance.importance import Criterion, Group, criteria
+from modulekg_widgets.engine.pruning.importance.index_sums import Vector
+
+
+def score(axes: Axes, terms: Sequence[Term], importance: Any) -> dict[Term, Vector]:
+    """For each atom of `terms` how important its indices are, larger for more: (atom.size,), finite.
+
+    `importance` is a registered name, a `Criterion`, or a function from a `Group` to one number per index.
+    Raises `UnknownNameError` for an unknown name, and `CutError` when the criterion lacks what it needs or gives
+    something else; what a user's function raises becomes one that names the axis.
+    """
+    every = list(dict.fromkeys(map(find, terms)))
+    composite = next((term for term in every if term.kind != ATOM), None)
+    if composite is not None:
+        raise CutError(f"{composite!r} is made of several axes: pass the atoms, as [axis.term for axis in graph.axes]")
+    criterion = _criterion(importance)
+    name = _name_of(importance)
+    try:
+        found = criterion.scores(axes, every)
+    except ModuleKGError:
+        raise
+    except Exception as error:  # whatever a user's class raises
+        raise CutError(f"importance {name} stopped: {_told(error)}") from error
+    if not isinstance(found, Mapping):
+        raise CutError(f"importance {name} gave a {shown(type(found).__name__)}: return a dict by atom")
+    missing = next((term for term in every if term not in found), None)
+    if missing is not None:
+        raise CutError(f"importance {name} gave nothing for axis {shown(axes.of(missing).name)!r}")
+    return {term: _checked(found[term], axes.of(term), name) for term in every}
+
+
+def normalised(scores: Mapping[Term, Vector]) -> dict[Term, Vector]:
+    """The scores of every axis divided by the mean of their sizes, so that axes can be ranked together.
+
+    An axis whose scores are all zero stays so.
+    """
+    means = {term: float(np.abs(values).mean()) if len(values) else 0.0 for term, values in scores.items()}
+    return {term: values / (means[term] or 1.0) for term, values in scores.items()}
+
+
+class _ByGroup(Criterion):
+    """A user's function, asked axis by axis."""
+
+    def __init__(self, function: Callable[[Group], Any], name: str) -> None:
+        self._function = function
+        self._name = name
+
+    def scores(self, axes: Axes, terms: Sequence[Term]) -> dict[Term, Any]:
+        weights = parameters_with_data(axes.graph, f"importance {self._name}")
+        return {term: self._of(Group(axes.of(term), axes, weights)) for term in terms}
+
+    def _of(self, group: Group) -> Any:
+        try:
+            return self._function(group)
+        except Exception as error:
+            where = f"on axis {shown(group.axis.name)!r}"
+            raise CutError(f"importance {self._name} stopped {where}: {_told(error)}") from error
+
+
+def _criterion(importance: Any) -> Criterion:
+    entry = criteria[importance] if isinstance(importance, str) else importance
+    if isinstance(entry, Criterion):
+        return entry
+    if isinstance(entry, type) and issubclass(entry, Criterion):
+        try:
+            return entry()
+        except Exception as error:
+            wrong = f"importance {_name_of(importance)} cannot be made without arguments: {_told(error)}"
+            raise CutError(f"{wrong}; pass an object of it") from error
+    if callable(entry):
+        return _ByGroup(entry, _name_of(importance))
+    raise CutError(
+        f"importance={shown(repr(importance))}: pass a name ({', '.join(map(repr, criteria))}), a Criterion, or a "
+        "function of a group"
+    )
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {shown(str(error), 300)}"
+
+
+def _name_of(importance: Any) -> str:
+    name = importance if isinstance(importance, str) else getattr(importance, "__name__", type(importance).__name__)
+    return repr(shown(str(name)))
+
+
+def _checked(values: Any, axis: Axis, name: str) -> Vector:
+    """What a criterion gave for an axis as (size,) in float64; raises `CutError` when it is something else."""
+    where = f"importance {name} gave for axis {shown(axis.name)!r}"
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu()
+        values = values.numpy() if values.dtype is not torch.bfloat16 else values.float().numpy()
+    try:
+        found = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError, RuntimeError):
+        raise CutError(f"{where} {shown(repr(values))}: return {axis.size} numbers") from None
+    if found.shape != (axis.size,):
+        raise CutError(f"{where} the shape {list(found.shape)}: return [{axis.size}], one number per index")
+    if not np.isfinite(found).all():
+        bad = int(np.flatnonzero(~np.isfinite(found))[0])
+        raise CutError(
+            f"{where} {found[bad]} at index {bad}: scores are finite; look for NaN or infinity in "
+            f"{', '.join(shown(member.name) for member in axis.members[:3])}"
+        )
+    return found
