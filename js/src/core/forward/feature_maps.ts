@@ -1,5 +1,6 @@
 // The pictures of the current step: one canvas per channel, a heat map, or a strip; one of them can be shown large.
 
+import { contextOf } from "../shared/canvas";
 import { NOT_FINITE_COLOR, sample } from "../shared/color";
 import { button, Disposers, el, listen, setAttribute } from "../shared/dom";
 import { shortNumber } from "../shared/format";
@@ -264,7 +265,7 @@ export function pixelsOf(page: MapPage, at: number): Uint8ClampedArray {
 function paint(canvas: HTMLCanvasElement, page: MapPage, at: number): void {
   canvas.width = page.width;
   canvas.height = page.height;
-  const context = typeof CanvasRenderingContext2D === "undefined" ? null : canvas.getContext("2d");
+  const context = contextOf(canvas);
   if (!context) return; // a page without a screen
   const image = context.createImageData(page.width, page.height);
   image.data.set(pixelsOf(page, at));

@@ -320,7 +320,7 @@ export class GraphView {
     if (!this.options.onReady) {
       return;
     }
-    this.stage.afterDrawing(() => requestAnimationFrame(() => this.dead || this.options.onReady?.()));
+    this.stage.afterDrawing(() => this.dead || this.options.onReady?.());
   }
 
   private takeFocus(): void {

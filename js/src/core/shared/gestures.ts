@@ -20,7 +20,6 @@ interface Pressed {
 }
 
 const SLACK = { mouse: 4, touch: 8 };
-const DOUBLE = 250; // ms between the two clicks
 const PER_DECADE = 250; // pixels of the wheel that zoom ten times
 const NOTCH = { least: 40, size: 120, pixels: 3 }; // a wheel that clicks is coarse: each click counts as few pixels
 
@@ -35,7 +34,6 @@ export class Gestures {
   private readonly disposers = new Disposers();
   private readonly pressed = new Map<number, Pressed>();
   private isDragged = false; // since the first pointer went down
-  private lastTap = -Infinity;
   private scale = 1;
 
   constructor(
@@ -47,7 +45,8 @@ export class Gestures {
       listen(host, "pointermove", event => this.move(event)),
       listen(host, "pointerup", event => this.up(event)),
       listen(host, "pointercancel", event => this.cancel(event)),
-      listen(host, "pointerleave", () => target.leave())
+      listen(host, "pointerleave", () => target.leave()),
+      listen(host, "dblclick", event => !this.isDragged && target.doubleTap(...this.place(event))) // as fast as the system says
     );
     const wheel = (event: WheelEvent) => this.wheel(event);
     host.addEventListener("wheel", wheel, { passive: false });
@@ -108,12 +107,6 @@ export class Gestures {
     if (this.isDragged) return;
     const { x, y } = one.start;
     this.target.tap(x, y);
-    if (event.timeStamp - this.lastTap > DOUBLE) {
-      this.lastTap = event.timeStamp;
-    } else {
-      this.lastTap = -Infinity; // a third click is a first one
-      this.target.doubleTap(x, y);
-    }
   }
 
   private cancel(event: PointerEvent): void {

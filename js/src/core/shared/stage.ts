@@ -131,10 +131,10 @@ export class Stage {
       if (canvas.height !== height) canvas.height = height;
       this.scene.paint(context, { ...this.camera.look, ...size, ratio });
     }
-    this.afterwards.splice(0).forEach(act => act());
+    this.afterwards.splice(0).forEach(act => requestAnimationFrame(act));
   }
 
-  /** Once, when the next picture has been drawn; at once where there is nothing to draw on. */
+  /** Once, when the next picture has been drawn and shown; at once where there is nothing to draw on. */
   afterDrawing(act: () => void): void {
     if (!this.context) return act();
     this.afterwards.push(act);
