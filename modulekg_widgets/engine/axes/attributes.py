@@ -21,8 +21,8 @@ from modulekg_widgets.engine.errors import (
     nearest,
     shown,
 )
-from modulekg_widgets.engine.identity.hierarchy import module_state
 from modulekg_widgets.engine.registry import check_function, is_new_version
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.tracing.dataflow import RESULT, DataNode, ModuleNode
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from modulekg_widgets.engine.axes.expression import rearranged
 from modulekg_widgets.engine.axes.inference import holds_values
 from modulekg_widgets.engine.axes.precision import BatchNormByHand, In, State, cast, rescaled
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, shown
-from modulekg_widgets.engine.identity.hierarchy import walk
+from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
 from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_tensors

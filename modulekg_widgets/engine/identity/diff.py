@@ -11,7 +11,8 @@ from difflib import SequenceMatcher
 from torch import nn
 
 from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.identity.hierarchy import Hierarchy, hierarchy, nominal_class
+from modulekg_widgets.engine.identity.hierarchy import Hierarchy, hierarchy
+from modulekg_widgets.engine.identity.walk import nominal_class
 
 SAME, RENAMED, MOVED, CHANGED, REMOVED, ADDED = "same", "renamed", "moved", "changed", "removed", "added"
 _LONGEST_ALIGNED = 2_000  # siblings; beyond it the alignment (quadratic) falls back to names

@@ -11,11 +11,12 @@ from operator import itemgetter
 from torch import nn
 
 from modulekg_widgets.engine.errors import BrokenModuleError, UninitializedModuleError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.identity.encoding import digest
-from modulekg_widgets.engine.identity.hierarchy import Walk, class_name, walk
 from modulekg_widgets.engine.identity.merkle import regular_digest, whole_digest
 from modulekg_widgets.engine.identity.own_structure import MANY, OwnStructure
-from modulekg_widgets.engine.identity.tensors import reachable, without_subclass_code
+from modulekg_widgets.engine.identity.packing import digest
+from modulekg_widgets.engine.identity.seed import seed_hashes
+from modulekg_widgets.engine.identity.tensors import without_subclass_code
+from modulekg_widgets.engine.identity.walk import Walk, class_name, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class Identities:
         if not others:
             return others
         if self._walk.irregular:
-            reached = reachable(self._walk, index)
+            reached = self._walk.reachable(index)
             return [other for other in others if other in reached]
         return others[bisect_left(others, index) : bisect_left(others, self._walk.ends[index])]
 
@@ -141,7 +142,12 @@ def fingerprint(module: nn.Module, scheme: str = "structure") -> Fingerprint:
             return Identities(walk(module)).fingerprint(0)
         return Fingerprint(whole.hex(), display_name(class_name(module), whole.hex()))
     if scheme == "seed":
-        from modulekg_widgets.engine.identity.seed import seed_fingerprints
-
         return seed_fingerprints(walk(module))[0]
     raise UnknownNameError(f"there is no scheme {shown(str(scheme))!r}: {nearest(str(scheme), ('structure', 'seed'))}")
+
+
+def seed_fingerprints(walk: Walk) -> list[Fingerprint]:
+    """The seed's fingerprint of every module of the walk; raises `FingerprintError` for a cycle."""
+    digests = [f"{value:x}" for value in seed_hashes(walk)]
+    named = zip(walk.modules, digests, strict=True)
+    return [Fingerprint(digest, display_name(type(module).__name__, digest)) for module, digest in named]

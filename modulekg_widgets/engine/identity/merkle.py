@@ -8,8 +8,8 @@ from operator import itemgetter
 
 from torch import nn
 
-from modulekg_widgets.engine.identity.encoding import digest, sized, text
 from modulekg_widgets.engine.identity.own_structure import MANY, SCHEME, OwnStructure
+from modulekg_widgets.engine.identity.packing import digest, sized, text
 from modulekg_widgets.engine.torch_runtime.modules import is_ordinary, module_state
 
 _slots = itemgetter("_modules")

@@ -115,3 +115,13 @@ class Paths:
             else:
                 right = self.parents[right]
         return left
+
+    def reachable(self, start: int) -> set[int]:
+        """The modules that can be reached from module `start` through any slots, itself included."""
+        seen, waiting = {start}, [start]
+        while waiting:
+            for _, index in self.slots(waiting.pop()):
+                if index is not None and index not in seen:
+                    seen.add(index)
+                    waiting.append(index)
+        return seen

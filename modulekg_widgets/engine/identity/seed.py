@@ -15,25 +15,19 @@ from typing import Any
 import torch
 
 from modulekg_widgets.engine.errors import FingerprintError, shown
-from modulekg_widgets.engine.identity.encoding import class_names
-from modulekg_widgets.engine.identity.fingerprint import Fingerprint, display_name
-from modulekg_widgets.engine.identity.hierarchy import Walk
+from modulekg_widgets.engine.identity.classes import class_names
+from modulekg_widgets.engine.identity.walk import Walk
 
 LONGEST_TEXT = 10_000_000  # characters of one attribute
 _PRIMITIVES = (bool, int, float, str, tuple, list)
 
 
-def seed_fingerprints(walk: Walk) -> list[Fingerprint]:
-    """The seed's fingerprint of every module of the walk; raises `FingerprintError` for a cycle."""
+def seed_hashes(walk: Walk) -> list[int]:
+    """The seed's hash of every module of the walk; raises `FingerprintError` for a cycle."""
     hashes: list[int | None] = [None] * len(walk.modules)
     for index in walk.bottom_up:
         hashes[index] = _own_hash(walk, index) + _children_hash(walk, index, hashes)
-    return [_fingerprint(walk, index, value) for index, value in enumerate(hashes) if value is not None]
-
-
-def _fingerprint(walk: Walk, index: int, value: int) -> Fingerprint:
-    hexdigest = f"{value:x}"
-    return Fingerprint(hexdigest, display_name(type(walk.modules[index]).__name__, hexdigest))
+    return [value for value in hashes if value is not None]
 
 
 def _children_hash(walk: Walk, index: int, hashes: list[int | None]) -> int:

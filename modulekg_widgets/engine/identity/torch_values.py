@@ -9,10 +9,16 @@ import numpy as np
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from modulekg_widgets.engine.identity.encoding import Encoder, handles, packed, text
-from modulekg_widgets.engine.identity.hierarchy import nominal_class
-from modulekg_widgets.engine.identity.script import native_script, script_programs
-from modulekg_widgets.engine.identity.tensors import dtype_kind, is_uninitialised, shape_of
+from modulekg_widgets.engine.identity.encoding import Encoder, handles
+from modulekg_widgets.engine.identity.packing import packed, text
+from modulekg_widgets.engine.identity.tensors import (
+    dtype_kind,
+    is_uninitialised,
+    native_script,
+    script_programs,
+    shape_of,
+)
+from modulekg_widgets.engine.identity.walk import NOT_STRUCTURE, nominal_class
 from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state, unwrapped
 
 
@@ -120,8 +126,6 @@ def encode_script(encoder: Encoder, state: dict[str, Any]) -> bytes:
 @handles(torch.nn.Module, subclasses=True)
 def _hidden_module(encoder: Encoder, value: torch.nn.Module, path: str) -> bytes:
     """A module that stands in a plain attribute, and so is no child: its class, attributes, tensors and children."""
-    from modulekg_widgets.engine.identity.own_structure import NOT_STRUCTURE
-
     if unwrapped(value) is not value:
         return encoder.encode(unwrapped(value), path)
 

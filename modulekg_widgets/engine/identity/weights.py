@@ -12,8 +12,7 @@ import xxhash
 from torch import nn
 
 from modulekg_widgets.engine.errors import FingerprintError, UninitializedModuleError, shown
-from modulekg_widgets.engine.identity.encoding import sized, text
-from modulekg_widgets.engine.identity.hierarchy import Walk, walk
+from modulekg_widgets.engine.identity.packing import sized, text
 from modulekg_widgets.engine.identity.tensors import (
     dtype_of,
     is_uninitialised,
@@ -21,6 +20,7 @@ from modulekg_widgets.engine.identity.tensors import (
     shape_of,
     without_subclass_code,
 )
+from modulekg_widgets.engine.identity.walk import Walk, walk
 
 Digests = tuple[bytes, bytes]  # blake2b and xxh3_128 over the same
 

@@ -11,9 +11,10 @@ from torch import nn
 
 import modulekg_widgets.engine.monitoring.metrics  # noqa: F401 - registers the built-in ones
 from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
-from modulekg_widgets.engine.identity.hierarchy import Walk, class_name, is_script, unwrapped, walk
+from modulekg_widgets.engine.identity.walk import Walk, class_name, walk
 from modulekg_widgets.engine.monitoring.metric import METRICS, ConfigError, ConfiguredMetric, MetricKind
 from modulekg_widgets.engine.monitoring.schedule import EVERY_STEP, Schedule, looks_like_schedule, schedule, united
+from modulekg_widgets.engine.torch_runtime.modules import is_script, unwrapped
 
 ModuleKey: TypeAlias = "str | type[nn.Module]"
 Config: TypeAlias = "Mapping[ModuleKey, Any]"

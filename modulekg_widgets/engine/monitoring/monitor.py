@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.identity.hierarchy import class_name, module_state
+from modulekg_widgets.engine.identity.walk import class_name
 from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.monitoring.alerts import ORIGIN, Bound, first_origin
 from modulekg_widgets.engine.monitoring.config import Config, measurements, opaque_paths, root_of
@@ -29,6 +29,7 @@ from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Row, Slot
 from modulekg_widgets.engine.monitoring.run import Alert, Run
 from modulekg_widgets.engine.monitoring.schedule import events_of
 from modulekg_widgets.engine.monitoring.sinks.sink_set import Outlets
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 
 if TYPE_CHECKING:
     from torch import nn

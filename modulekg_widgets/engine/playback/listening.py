@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.identity.hierarchy import Walk, class_name, module_state
+from modulekg_widgets.engine.identity.walk import Walk, class_name
 from modulekg_widgets.engine.playback.summaries import (
     Layout,
     Statistics,
@@ -30,6 +30,7 @@ from modulekg_widgets.engine.playback.summaries import (
 )
 from modulekg_widgets.engine.torch_runtime.calls import hearing_calls
 from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.structure import tensors
 from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
 

@@ -10,13 +10,14 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import TraceError, UninitializedModuleError, UnknownPathError, nearest, shown
-from modulekg_widgets.engine.identity.hierarchy import Walk, class_name, unwrapped, walk
+from modulekg_widgets.engine.identity.walk import Walk, class_name, walk
 from modulekg_widgets.engine.playback.feature_maps import Maps, maps_of
 from modulekg_widgets.engine.playback.listening import CallRecorder, HeldOutput, PythonsDraws, Step, listening
 from modulekg_widgets.engine.playback.summaries import Top, item_count, top
 from modulekg_widgets.engine.torch_runtime.draws import process_states
 from modulekg_widgets.engine.torch_runtime.inputs import call_arguments, input_tensors, list_hint
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.modules import unwrapped
 from modulekg_widgets.engine.torch_runtime.shadow import ALL
 from modulekg_widgets.engine.torch_runtime.structure import with_tensors
 from modulekg_widgets.engine.tracing.state import on_stage, own_tensors

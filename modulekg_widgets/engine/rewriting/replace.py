@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from modulekg_widgets.engine.errors import NotAModuleError, RewritingError, UnknownPathError, nearest, shown
-from modulekg_widgets.engine.identity.hierarchy import Walk, is_script, module_state, walk
+from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.rewriting.function_modules.fitting import (
     chained,
@@ -21,6 +21,7 @@ from modulekg_widgets.engine.rewriting.function_modules.fitting import (
 )
 from modulekg_widgets.engine.rewriting.function_modules.sites import when_active
 from modulekg_widgets.engine.rewriting.select import plain_name
+from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state
 
 Replaced = Mapping[str, tuple[nn.Module, nn.Module]]
 

@@ -9,10 +9,11 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import NotAModuleError, RewritingError, UnknownPathError, nearest, shown
-from modulekg_widgets.engine.identity.hierarchy import is_script, module_state, unwrapped, walk
+from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.rewriting.function_modules.kinds import test_of
 from modulekg_widgets.engine.rewriting.function_modules.sites import when_active
+from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state, unwrapped
 
 
 @called_as("mk.rewrite.get")

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
-from modulekg_widgets.engine.identity.hierarchy import is_script, module_state
+from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state
 from modulekg_widgets.engine.tracing.source import Source
 
 if TYPE_CHECKING:

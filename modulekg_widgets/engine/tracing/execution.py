@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, shown
-from modulekg_widgets.engine.identity.hierarchy import module_state
 from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.torch_runtime.inputs import input_tensors
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_leaves
 from modulekg_widgets.engine.tracing.dataflow import ATTRIBUTE, CONSTANT, INPUT, Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.plain_tensors import plain_tensor

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.identity.hierarchy import Walk
+from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.torch_runtime.callables import tensors_behind
 from modulekg_widgets.engine.torch_runtime.instances import ATOMS, PLAIN, attributes, is_outside, is_plain
 from modulekg_widgets.engine.torch_runtime.modules import HOOK_REGISTRIES, STANDARD

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from modulekg_widgets.engine.identity.hierarchy import Walk
+from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.tracing.dataflow import BUFFER, PARAMETER
 

@@ -13,10 +13,11 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, UninitializedModuleError, shown
-from modulekg_widgets.engine.identity.hierarchy import Walk, unwrapped, walk
+from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.torch_runtime.calls import Given
 from modulekg_widgets.engine.torch_runtime.inputs import call_arguments, input_tensors, list_hint
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.modules import unwrapped
 from modulekg_widgets.engine.torch_runtime.shadow import ALL, SHARED
 from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
 from modulekg_widgets.engine.torch_runtime.unfused import Unfused

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from modulekg_widgets.engine.identity.hierarchy import module_state
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 
 Shape = tuple[int, ...]
 STEP = 8  # channel counts are multiples of it

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from modulekg_widgets.engine.identity.hierarchy import module_state
 from modulekg_widgets.engine.monitoring.measures.channels import channel_dim
 from modulekg_widgets.engine.monitoring.measures.moments import Moments
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 
 if TYPE_CHECKING:
     from torch import nn

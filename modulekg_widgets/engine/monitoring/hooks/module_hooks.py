@@ -22,7 +22,6 @@ from torch.nn.modules.module import (
     register_module_forward_pre_hook,
 )
 
-from modulekg_widgets.engine.identity.hierarchy import module_state
 from modulekg_widgets.engine.monitoring.hooks import uncompiled
 from modulekg_widgets.engine.monitoring.hooks.active_metrics import Rota
 from modulekg_widgets.engine.monitoring.hooks.attention import AttentionWatch, forget_interrupted
@@ -42,6 +41,7 @@ from modulekg_widgets.engine.monitoring.hooks.gather import (
 from modulekg_widgets.engine.monitoring.hooks.own_gradient import input_edge, watch_own_gradient
 from modulekg_widgets.engine.monitoring.hooks.quick import Now, Quick, in_backward, log_failure, measure, quick_for
 from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 
 MOST_CALLS = 64  # of one module within a step; further ones are not measured
 

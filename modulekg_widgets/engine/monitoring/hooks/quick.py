@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.identity.hierarchy import module_state
 from modulekg_widgets.engine.monitoring.hooks.entry import Entry, Read, observed
 from modulekg_widgets.engine.monitoring.hooks.gather import (
     SOURCES,
@@ -29,6 +28,7 @@ from modulekg_widgets.engine.monitoring.hooks.gather import first_tensor as find
 from modulekg_widgets.engine.monitoring.measures.moments import Moments
 from modulekg_widgets.engine.monitoring.metric import ConfigError
 from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 
 log = logging.getLogger("modulekg_widgets")
 Tensor = torch.Tensor

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.identity.hierarchy import module_state, walk
 from modulekg_widgets.engine.identity.tensors import own_tensors
+from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.monitoring.hooks.active_metrics import Rota
 from modulekg_widgets.engine.monitoring.hooks.entry import Entry
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 
 
 class WithoutData:

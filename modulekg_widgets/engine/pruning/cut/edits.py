@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, nearest, shown
-from modulekg_widgets.engine.identity.hierarchy import Walk, walk
+from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.torch_runtime.tensor_copies import in_plain_memory
 from modulekg_widgets.engine.tracing.dataflow import ATTRIBUTE
 from modulekg_widgets.engine.tracing.plain_tensors import held_named

@@ -12,11 +12,12 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, shown
-from modulekg_widgets.engine.identity.hierarchy import Walk, module_state
+from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.pruning.cut.edits import Edits, Place, Setting, TensorEdit, places, settings, slices
 from modulekg_widgets.engine.pruning.cut.snapshot import Snapshot
 from modulekg_widgets.engine.pruning.cut.tensors import CutTensor
 from modulekg_widgets.engine.pruning.cut.transaction import Write, entry
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.tracing.plain_tensors import rebuilt, swaps
 from modulekg_widgets.engine.tracing.state import held_tensors, module_places
 

@@ -16,7 +16,7 @@ from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.layers import Layers
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
-from modulekg_widgets.engine.identity.hierarchy import walk
+from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.importance.calibration import Calibration, check_batches, parameters_with_data
 from modulekg_widgets.engine.pruning.importance.criteria import Criterion, Scores, or_magnitude, wide
 from modulekg_widgets.engine.pruning.importance.index_sums import Element, Tally, Vector, marginals

@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, ModuleKGError, shown
-from modulekg_widgets.engine.identity.hierarchy import module_state, walk
+from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.shadow import ALL
 from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
 from modulekg_widgets.engine.torch_runtime.unfused import MathAttention, PlainAttention

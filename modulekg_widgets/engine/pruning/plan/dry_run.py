@@ -15,7 +15,7 @@ from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.call import plain_name
 from modulekg_widgets.engine.axes.inference import said_equal, sizes_meet
 from modulekg_widgets.engine.errors import CutError, TraceError
-from modulekg_widgets.engine.identity.hierarchy import Walk
+from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit, places, settings, slices
 from modulekg_widgets.engine.pruning.plan.asked_sizes import SPLITS, VIEWS, FailedCall, asked_by
 from modulekg_widgets.engine.pruning.plan.recorded_calls import is_same_call, numbers, results

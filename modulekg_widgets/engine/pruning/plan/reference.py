@@ -17,7 +17,7 @@ from modulekg_widgets.engine.axes.expression import kept
 from modulekg_widgets.engine.axes.precision import In, State, cast, rescaled
 from modulekg_widgets.engine.axes.verify import distance, largest
 from modulekg_widgets.engine.errors import TraceError
-from modulekg_widgets.engine.identity.hierarchy import Walk, walk
+from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.operators.signature import signature_of
 from modulekg_widgets.engine.pruning.cut.edits import Edits, slices
 from modulekg_widgets.engine.pruning.plan.dry_run import Scale, is_attention, put_in_place

@@ -8,12 +8,13 @@ from typing import Any
 from torch import nn
 
 from modulekg_widgets.engine.errors import RewritingError, shown
-from modulekg_widgets.engine.identity.hierarchy import Walk, is_script, walk
+from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.rewriting.function_modules.function_module import FunctionModule
 from modulekg_widgets.engine.rewriting.function_modules.listening import listener_of
 from modulekg_widgets.engine.rewriting.function_modules.recording import record
 from modulekg_widgets.engine.rewriting.function_modules.serving import Server, Session, sessions
+from modulekg_widgets.engine.torch_runtime.modules import is_script
 
 
 class FunctionModules:

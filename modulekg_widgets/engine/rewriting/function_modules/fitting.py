@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import ModuleKGError, RewritingError, shown
-from modulekg_widgets.engine.identity.hierarchy import walk
+from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.rewriting.function_modules.function_module import FunctionModule, Layout
 from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_leaves
 from modulekg_widgets.engine.tracing.dataflow import DataNode

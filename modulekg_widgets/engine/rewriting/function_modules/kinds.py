@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from modulekg_widgets.engine.errors import RewritingError, shown
-from modulekg_widgets.engine.identity.hierarchy import nominal_class
+from modulekg_widgets.engine.identity.walk import nominal_class
 from modulekg_widgets.engine.rewriting.function_modules.function_module import FunctionModule
 from modulekg_widgets.engine.rewriting.function_modules.functions import checked_function, function_name
 

@@ -18,7 +18,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode_temporarily
 
 from modulekg_widgets.engine.errors import RewritingError
-from modulekg_widgets.engine.identity.hierarchy import module_state
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OF_MODULES = tuple(os.path.join(_TORCH, "nn", part) + os.sep for part in ("modules", "utils"))

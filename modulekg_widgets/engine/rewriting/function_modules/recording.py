@@ -16,13 +16,14 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import TraceError, shown
-from modulekg_widgets.engine.identity.hierarchy import Walk, is_script, nominal_class, walk
+from modulekg_widgets.engine.identity.walk import Walk, nominal_class, walk
 from modulekg_widgets.engine.rewriting.function_modules.fitting import held_by
 from modulekg_widgets.engine.rewriting.function_modules.function_module import FunctionModule, Layout
 from modulekg_widgets.engine.rewriting.function_modules.functions import Function
 from modulekg_widgets.engine.rewriting.function_modules.listening import Listener, Run
 from modulekg_widgets.engine.torch_runtime.inputs import call_arguments, input_tensors, list_hint
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.modules import is_script
 from modulekg_widgets.engine.torch_runtime.restore import Kept
 from modulekg_widgets.engine.torch_runtime.shadow import ALL
 from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors

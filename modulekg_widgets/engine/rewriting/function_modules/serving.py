@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import ChangedCallsError, RewritingError, shown
-from modulekg_widgets.engine.identity.hierarchy import Walk, module_state
+from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.rewriting.function_modules.fitting import fitted, held_by
 from modulekg_widgets.engine.rewriting.function_modules.function_module import CallSite, FunctionModule
 from modulekg_widgets.engine.rewriting.function_modules.functions import function_name
@@ -21,6 +21,7 @@ from modulekg_widgets.engine.rewriting.function_modules.listening import Listene
 from modulekg_widgets.engine.rewriting.function_modules.recording import FUSED, Call, is_operation, owners, source_of
 from modulekg_widgets.engine.rewriting.function_modules.sites import Sites, holder_name
 from modulekg_widgets.engine.torch_runtime.hooks import has_hooks
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 
 sessions: dict[int, Session | None] = {}  # the last one of each model, by its id, for activate() without inputs
 _lock = threading.Lock()

@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import nn
 
-from modulekg_widgets.engine.identity.hierarchy import module_state
 from modulekg_widgets.engine.rewriting.function_modules.function_module import CallSite
 from modulekg_widgets.engine.rewriting.function_modules.functions import function_name
 from modulekg_widgets.engine.rewriting.function_modules.recording import Call
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.tracing.source import Source
 
 HOLDER = "function_modules"  # the child under which a module lists those of its functions

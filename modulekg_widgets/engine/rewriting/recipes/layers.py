@@ -10,10 +10,11 @@ from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from modulekg_widgets.engine.errors import RewritingError, UnknownPathError, nearest, shown
-from modulekg_widgets.engine.identity.hierarchy import Walk, module_state, walk
+from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.rewriting.function_modules.sites import when_active
 from modulekg_widgets.engine.rewriting.select import plain_name
 from modulekg_widgets.engine.torch_runtime.hooks import has_hooks
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)

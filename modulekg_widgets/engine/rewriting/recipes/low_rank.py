@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import RewritingError, shown
-from modulekg_widgets.engine.identity.hierarchy import walk
+from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.rewriting.recipes.layers import CONVOLUTIONS, Layers, named, torch_class, twin, widest
 from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe, exchanged

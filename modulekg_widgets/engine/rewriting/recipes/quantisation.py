@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import RewritingError, shown
-from modulekg_widgets.engine.identity.hierarchy import module_state, walk
+from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.rewriting.recipes.flow import Flow
 from modulekg_widgets.engine.rewriting.recipes.layers import Layers, identity_like
@@ -27,6 +27,7 @@ from modulekg_widgets.engine.rewriting.replace import exchange
 from modulekg_widgets.engine.torch_runtime.calls import hearing_calls
 from modulekg_widgets.engine.torch_runtime.inputs import call_arguments
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.shadow import ALL
 from modulekg_widgets.engine.torch_runtime.structure import tensors
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
