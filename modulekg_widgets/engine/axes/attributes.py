@@ -23,6 +23,7 @@ from modulekg_widgets.engine.errors import (
 )
 from modulekg_widgets.engine.registry import check_function, is_new_version
 from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.private import AnyNorm, ConvNd, InstanceNorm, dims_without_batch, modules_of
 from modulekg_widgets.engine.tracing.dataflow import RESULT, DataNode, ModuleNode
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ class Sizes:
         """The module's own tensors; one that is computed from others goes by the name that forward reads it by."""
         found = dict(self._node.params)
         prefix = f"{self._node.path}." if self._node.path else ""
-        wrapped = self.module._modules.get("parametrizations")
-        for name in () if wrapped is None else wrapped._modules:
+        wrapped = modules_of(self.module).get("parametrizations")
+        for name in () if wrapped is None else modules_of(wrapped):
             for original in ("original", "original1", "original0"):  # of weight_norm's two, the second has the shape
                 node = self._axes.graph.state.get(f"{prefix}parametrizations.{name}.{original}")
                 if node is not None:
@@ -219,7 +220,7 @@ def _with(tensor: str, *classes: type) -> Callable[[Adapter], Adapter]:
     return decorate
 
 
-@_with("weight", nn.modules.conv._ConvNd)
+@_with("weight", ConvNd)
 def convolution(sizes: Sizes) -> dict[str, Any]:
     """The weight has (out, in/groups), or (in, out/groups) when it is transposed."""
     first, second = sizes.parameter("weight", 0), sizes.parameter("weight", 1)
@@ -242,19 +243,19 @@ def bilinear(sizes: Sizes) -> dict[str, Any]:
     return {name: sizes.parameter("weight", at) for at, name in enumerate(names)}
 
 
-@adapter(nn.modules.batchnorm._NormBase)
+@adapter(AnyNorm)
 def batch_norm(sizes: Sizes) -> dict[str, Any]:
     """Every tensor has one entry per channel."""
     named = next((name for name in ("weight", "running_mean") if sizes.has(name)), None)
     return {"num_features": sizes.parameter(named, 0) if named else sizes.input(1)}
 
 
-@adapter(nn.modules.instancenorm._InstanceNorm)
+@adapter(InstanceNorm)
 def instance_norm(sizes: Sizes) -> dict[str, Any]:
     """As a batch normalisation, but there may be no batch before the channels."""
     if sizes.has("weight") or sizes.has("running_mean"):
         return {**batch_norm(sizes)}
-    return {"num_features": sizes.input(-sizes.module._get_no_batch_dim())}  # type: ignore[operator]
+    return {"num_features": sizes.input(-dims_without_batch(sizes.module)())}  # type: ignore[operator]
 
 
 @adapter(nn.LayerNorm, nn.RMSNorm)

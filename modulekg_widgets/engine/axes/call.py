@@ -22,6 +22,7 @@ from modulekg_widgets.engine.axes.algebra import (
 from modulekg_widgets.engine.errors import UnknownNameError, shown
 from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.registry import Registry
+from modulekg_widgets.engine.torch_runtime.private import schema_of
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
 if TYPE_CHECKING:
@@ -58,7 +59,9 @@ class Call:
             return operator.kwargs[name]
         known = _schema_arguments(operator.overload).get(name)
         if known is None:
-            raise UnknownNameError(f"{operator.overload._schema} has no argument {shown(name)!r}: its rule asks for it")
+            raise UnknownNameError(
+                f"{schema_of(operator.overload)} has no argument {shown(name)!r}: its rule asks for it"
+            )
         position, default = known
         return operator.args[position] if position < len(operator.args) else default
 
@@ -193,7 +196,7 @@ def _schema_arguments(overload: Any) -> dict[str, tuple[int, Any]]:
     """The arguments of an operator by name, with position and default: reading a schema takes long."""
     return {
         argument.name: (position, argument.default_value if argument.has_default_value() else None)
-        for position, argument in enumerate(overload._schema.arguments)
+        for position, argument in enumerate(schema_of(overload).arguments)
     }
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from modulekg_widgets.engine.errors import TraceError, shown
 from modulekg_widgets.engine.torch_runtime.caches import kept_result
 from modulekg_widgets.engine.torch_runtime.draws import is_drawn
+from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode, schema_of
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.tracing.dataflow import DataNode
@@ -71,7 +71,7 @@ class In(TorchDispatchMode):
                 return kept
         if not (made and is_drawn(func)):  # what is drawn in another type is something else
             kwargs = self._in_dtype(kwargs)
-        if func._schema.name in _NOISE:
+        if schema_of(func).name in _NOISE:
             return _without_noise(func, args, kwargs)
         if torch.Tag.pointwise in func.tags and _of_integers(args):
             # of integers floating-point numbers would come in the default type
@@ -109,12 +109,14 @@ def _without_noise(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """What a random operator gives on average: noise that goes by position would hide whether the model does."""
     x, *rest = args
     func(*args, **kwargs)  # what is drawn next goes by how many draws came before
-    if func._schema.name == "aten::native_dropout":
+    if schema_of(func).name == "aten::native_dropout":
         return x.clone(), torch.ones_like(x, dtype=torch.bool)
-    level = rest[0] if func._schema.name.startswith("aten::bernoulli") and rest and isinstance(rest[0], float) else 0.5
-    if func._schema.name.endswith("_"):
+    level = (
+        rest[0] if schema_of(func).name.startswith("aten::bernoulli") and rest and isinstance(rest[0], float) else 0.5
+    )
+    if schema_of(func).name.endswith("_"):
         return x.fill_(level)
-    return x.clone() if func._schema.name == "aten::bernoulli" and not rest else torch.full_like(x, level, **kwargs)
+    return x.clone() if schema_of(func).name == "aten::bernoulli" and not rest else torch.full_like(x, level, **kwargs)
 
 
 class BatchNormByHand(TorchFunctionMode):
@@ -150,8 +152,8 @@ def _batch_norm(
 
 def _makes(func: Any) -> bool:
     """Whether the operator makes a tensor of its own: a factory, or a constant of the code."""
-    return func._schema.name in ("aten::lift_fresh", "aten::detach", "aten::alias") or not any(
-        isinstance(argument.type, torch.TensorType) for argument in func._schema.arguments
+    return schema_of(func).name in ("aten::lift_fresh", "aten::detach", "aten::alias") or not any(
+        isinstance(argument.type, torch.TensorType) for argument in schema_of(func).arguments
     )
 
 

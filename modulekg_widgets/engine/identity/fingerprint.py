@@ -17,6 +17,7 @@ from modulekg_widgets.engine.identity.packing import digest
 from modulekg_widgets.engine.identity.seed import seed_hashes
 from modulekg_widgets.engine.identity.tensors import without_subclass_code
 from modulekg_widgets.engine.identity.walk import Walk, class_name, walk
+from modulekg_widgets.engine.torch_runtime.private import MODULES
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ class Identities:
             contents = [self._slot_digest(index, child) for _, child in walk.irregular[index]]
         else:
             contents = [digests[child] for child in walk.children[index]]
-        names = tuple(walk.states[index]["_modules"])
+        names = tuple(walk.states[index][MODULES])
         key = (own, names, *contents)
         if key not in self._wholes:
             self._wholes[key] = whole_digest(own, names, contents)

@@ -11,8 +11,9 @@ from torch import nn
 from modulekg_widgets.engine.identity.own_structure import MANY, SCHEME, OwnStructure
 from modulekg_widgets.engine.identity.packing import digest, sized, text
 from modulekg_widgets.engine.torch_runtime.modules import is_ordinary, module_state
+from modulekg_widgets.engine.torch_runtime.private import MODULES
 
-_slots = itemgetter("_modules")
+_slots = itemgetter(MODULES)
 
 
 def whole_digest(own: bytes, names: tuple[str, ...], contents: Sequence[bytes]) -> bytes:

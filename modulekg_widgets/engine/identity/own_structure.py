@@ -23,11 +23,12 @@ from modulekg_widgets.engine.identity.tensors import PLAIN_TENSORS, is_uninitial
 from modulekg_widgets.engine.identity.torch_values import encode_script, tensor_encoding
 from modulekg_widgets.engine.identity.walk import NOT_STRUCTURE, is_structure, nominal_class
 from modulekg_widgets.engine.torch_runtime.modules import is_script
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS
 
 SCHEME = b"modulekg structure 1"
 MANY = 512  # modules read at a time: enough to hide the calls, few enough to stay in the cache
 
-_REGISTRIES = ("_parameters", "_buffers")
+_REGISTRIES = (PARAMETERS, BUFFERS)
 _PLAIN, _DICTS = frozenset(PLAIN_TENSORS), {dict, OrderedDict}
 _first, _second = itemgetter(0), itemgetter(1)
 _shape, _dtype = attrgetter("shape"), attrgetter("dtype")

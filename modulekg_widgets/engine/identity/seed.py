@@ -17,6 +17,7 @@ import torch
 from modulekg_widgets.engine.errors import FingerprintError, shown
 from modulekg_widgets.engine.identity.classes import class_names
 from modulekg_widgets.engine.identity.walk import Walk
+from modulekg_widgets.engine.torch_runtime.private import PADDING_TWICE
 
 LONGEST_TEXT = 10_000_000  # characters of one attribute
 _PRIMITIVES = (bool, int, float, str, tuple, list)
@@ -52,7 +53,7 @@ def _own_hash(walk: Walk, index: int) -> int:
     dotted = ".".join(class_names(type(walk.modules[index])))
     attributes = {"class": dotted, "type": dotted}
     for name, value in walk.states[index].items():
-        if name == "_reversed_padding_repeated_twice" and type(value) in (list, tuple):
+        if name == PADDING_TWICE and type(value) in (list, tuple):
             value = tuple(value)
         elif name.startswith("_"):
             continue

@@ -9,13 +9,26 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
+from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.private import (
+    BUFFERS,
+    NATIVE,
+    PARAMETERS,
+    TRACED,
+    DisableTorchFunction,
+    ScriptClass,
+    TensorBase,
+    script_methods,
+    script_registry,
+    type_of_script,
+)
+
 PLAIN_TENSORS = (torch.nn.Parameter, torch.Tensor)
 # the descriptors of torch itself: a subclass may define attributes of the same names
-TensorBase: Any = torch._C.TensorBase
 _read_shape, _read_dtype = TensorBase.shape.__get__, TensorBase.dtype.__get__
 _read_nested, _read_layout = TensorBase.is_nested.__get__, TensorBase.layout.__get__
 # a subclass or a mode may answer attribute reads in __torch_function__
-without_subclass_code = torch._C.DisableTorchFunction
+without_subclass_code = DisableTorchFunction
 
 RAGGED = -1
 
@@ -67,6 +80,9 @@ def dtype_kind(tensor: torch.Tensor) -> str:
     return DTYPE_KINDS[dtype_of(tensor)]
 
 
+_REGISTRIES = (("parameter", PARAMETERS), ("buffer", BUFFERS))
+
+
 class OwnTensor(NamedTuple):
     name: str
     role: str  # "parameter" or "buffer"
@@ -75,11 +91,11 @@ class OwnTensor(NamedTuple):
 
 def own_tensors(state: dict[str, Any]) -> Iterator[OwnTensor]:
     """The parameters and buffers that a module itself registers, given its `__dict__`; all of a TorchScript module."""
-    if ("_c" in state or "_actual_script_module" in state) and native_script(state) is not None:
+    if (NATIVE in state or TRACED in state) and native_script(state) is not None:
         yield from (OwnTensor(name, role, tensor) for name, role, tensor in script_tensors(state))
         return
-    for role in ("parameter", "buffer"):
-        for name, tensor in state.get(f"_{role}s", {}).items():
+    for role, registry in _REGISTRIES:
+        for name, tensor in state.get(registry, {}).items():
             yield OwnTensor(name, role, tensor if issubclass(type(tensor), torch.Tensor) else None)
 
 
@@ -92,27 +108,26 @@ _ATTRIBUTE = re.compile(r'prim::GetAttr\[name="([^"]+)"\]')
 
 def native_script(state: dict[str, Any]) -> Any:
     """The compiled module behind a scripted or traced one, given its `__dict__`; None for every other module."""
-    inner = state.get("_actual_script_module")  # what tracing returns is a wrapper
-    native = state.get("_c") if inner is None else torch.nn.Module.__dict__["__dict__"].__get__(inner).get("_c")
-    return native if type(native) is torch._C.ScriptModule else None
+    inner = state.get(TRACED)  # what tracing returns is a wrapper
+    native = state.get(NATIVE) if inner is None else module_state(inner).get(NATIVE)
+    return native if type(native) is ScriptClass else None
 
 
 def script_tensors(state: dict[str, Any]) -> Iterator[tuple[str, str, torch.Tensor]]:
     """The name, role and content of every parameter and buffer of a TorchScript module and of those within."""
     for prefix, native in _natives(state):
-        for role, registry in (("parameter", torch._C.ParameterDict), ("buffer", torch._C.BufferDict)):
-            for name, tensor in registry(native).items():  # type: ignore[attr-defined]
+        for role, _ in _REGISTRIES:
+            for name, tensor in script_registry(role, native).items():
                 yield prefix + name, role, tensor
 
 
 def script_programs(state: dict[str, Any]) -> Iterator[tuple[str, list[str], dict[str, Any]]]:
     """For each compiled module its prefix, its class and methods as text, and the attributes that these read."""
     for prefix, native in _natives(state):
-        inside = dict(torch._C.ModuleDict(native).items())  # type: ignore[attr-defined]
-        methods = [native._get_method(name).graph.str(False) for name in sorted(native._method_names())]
+        inside, methods = script_registry("module", native), script_methods(native)
         read = {name for method in methods for name in _ATTRIBUTE.findall(method)} - inside.keys() - {"training"}
         attributes = {name: native.getattr(name) for name in sorted(read) if native.hasattr(name)}
-        yield prefix, [_MANGLED.sub("", program) for program in (native._type().name(), *methods)], attributes
+        yield prefix, [_MANGLED.sub("", program) for program in (type_of_script(native)().name(), *methods)], attributes
 
 
 def _natives(state: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -120,5 +135,5 @@ def _natives(state: dict[str, Any]) -> list[tuple[str, Any]]:
     while waiting:
         prefix, part = waiting.pop()
         found.append((prefix, part))
-        waiting += [(f"{prefix}{name}.", child) for name, child in torch._C.ModuleDict(part).items()]  # type: ignore[attr-defined]
+        waiting += [(f"{prefix}{name}.", child) for name, child in script_registry("module", part).items()]
     return sorted(found, key=lambda entry: entry[0])

@@ -13,6 +13,7 @@ from modulekg_widgets.engine.identity.classes import class_names
 from modulekg_widgets.engine.identity.paths import Paths
 from modulekg_widgets.engine.identity.tensors import native_script
 from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state, unwrapped
+from modulekg_widgets.engine.torch_runtime.private import LEFT_BY_WRAPPERS, MODULES, type_of_script
 
 
 class Walk(Paths):
@@ -88,7 +89,7 @@ def walk(model: nn.Module) -> Walk:
             names.append(name)
             parents.append(parent)
             count += 1
-            slots = state.get("_modules")
+            slots = state.get(MODULES)
             if slots and type(child) in ordinary:
                 inside = out.children[count - 1] = []
                 stack.append((count - 1, inside, iter(list(slots.items()))))
@@ -100,7 +101,7 @@ def walk(model: nn.Module) -> Walk:
     if not all(issubclass(kind, str) for kind in set(map(type, names))):
         raise _named_oddly(out)
     for parent in out.irregular:
-        entries = list(states[parent]["_modules"].items())
+        entries = list(states[parent][MODULES].items())
         out.irregular[parent] = [(n, None if c is None else index_of[id(unwrapped(c))]) for n, c in entries]
     return out
 
@@ -138,7 +139,7 @@ def _not_initialised(module: nn.Module, path: str) -> BrokenModuleError:
 def class_name(module: nn.Module) -> str:
     """The name of the nominal class; for TorchScript the name of the class that was compiled."""
     native = native_script(module_state(module)) if is_script(module) else None
-    return nominal_class(module).__name__ if native is None else native._type().name()
+    return nominal_class(module).__name__ if native is None else type_of_script(native)().name()
 
 
 def nominal_class(module: nn.Module) -> type:
@@ -146,17 +147,13 @@ def nominal_class(module: nn.Module) -> type:
     cls = type(module)
     if class_names(cls)[0].startswith("torch.distributed.fsdp.") and len(cls.__bases__) == 2:
         return cls.__bases__[1]
-    if class_names(cls)[0] == "torch.nn.utils.parametrize" and "parametrizations" in module_state(module)["_modules"]:
+    if class_names(cls)[0] == "torch.nn.utils.parametrize" and "parametrizations" in module_state(module)[MODULES]:
         return cls.__bases__[0]
     return cls
 
 
 # what every module carries: hooks, the training flag, its registries; asked of torch, so that new ones are known too
-NOT_STRUCTURE = frozenset(vars(nn.Module())) | {
-    "_compiled_call_impl", "_is_torch_compile", "__overloads__",  # compiled, wrapped by torch.compile, scripted once
-    "_ddp_params_and_buffers_to_ignore", "_is_fsdp_managed_module", "_fsdp_use_orig_params", "_sync_gradients",
-    "_state_dict_type", "_state_dict_config", "_distribute_module_applied",  # what parallel training leaves behind
-}  # fmt: skip
+NOT_STRUCTURE = frozenset(vars(nn.Module())) | LEFT_BY_WRAPPERS | {"__overloads__"}  # of scripts
 _RANDOM_KEY = "__composable_api_state_key_"  # likewise, with a random number behind it
 
 

@@ -21,6 +21,7 @@ from modulekg_widgets.engine.identity.tensors import (
     without_subclass_code,
 )
 from modulekg_widgets.engine.identity.walk import Walk, walk
+from modulekg_widgets.engine.torch_runtime.private import VOLATILE_BUFFERS, FakeTensor, can_be_saved
 
 Digests = tuple[bytes, bytes]  # blake2b and xxh3_128 over the same
 
@@ -80,24 +81,21 @@ def _own_state(
     modules: Walk, index: int, known: dict[int, tuple[torch.Tensor, Digests]]
 ) -> Iterator[tuple[str, Digests]]:
     state = modules.states[index]
-    volatile = state.get("_non_persistent_buffers_set", ())
+    volatile = state.get(VOLATILE_BUFFERS, ())
     named = [
         (own.name, own.tensor)
         for own in own_tensors(state)
         if own.tensor is not None and not (own.role == "buffer" and own.name in volatile)
     ]
     for name, value in state.items():
-        if type(value) is torch.ScriptObject:  # packed quantized weights
-            named += [(f"{name}.{n}", tensor) for n, tensor in enumerate(_tensors_in(_saved(value)))]
+        if type(value) is torch.ScriptObject and can_be_saved(value):  # packed quantized weights
+            saved = value.__getstate__()  # pyright: ignore[reportAttributeAccessIssue]
+            named += [(f"{name}.{n}", tensor) for n, tensor in enumerate(_tensors_in(saved))]
     for name, tensor in named:
         if id(tensor) not in known:
             path = ".".join(filter(None, (modules.path(index), name)))
             known[id(tensor)] = tensor, _tensor_digests(tensor, path)
         yield name, known[id(tensor)][1]
-
-
-def _saved(packed: Any) -> Any:
-    return packed.__getstate__() if packed._has_method("__getstate__") else None
 
 
 def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
@@ -111,7 +109,7 @@ def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
 def _tensor_digests(tensor: torch.Tensor, path: str) -> Digests:
     if is_uninitialised(tensor):
         raise UninitializedModuleError(f"{shown(path)!r} has no values yet: run one forward pass first")
-    if tensor.device.type == "meta" or issubclass(type(tensor), torch._subclasses.FakeTensor):
+    if tensor.device.type == "meta" or issubclass(type(tensor), FakeTensor):
         raise FingerprintError(f"{shown(path)!r} is on the meta device and has no values: load the weights first")
     if tensor.is_nested or (tensor.layout is not torch.strided and tensor.layout not in _SPARSE):
         kind = "nested" if tensor.is_nested else str(tensor.layout)

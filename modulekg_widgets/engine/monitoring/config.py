@@ -15,6 +15,7 @@ from modulekg_widgets.engine.identity.walk import Walk, class_name, walk
 from modulekg_widgets.engine.monitoring.metric import METRICS, ConfigError, ConfiguredMetric, MetricKind
 from modulekg_widgets.engine.monitoring.schedule import EVERY_STEP, Schedule, looks_like_schedule, schedule, united
 from modulekg_widgets.engine.torch_runtime.modules import is_script, unwrapped
+from modulekg_widgets.engine.torch_runtime.private import PARAMETERS
 
 ModuleKey: TypeAlias = "str | type[nn.Module]"
 Config: TypeAlias = "Mapping[ModuleKey, Any]"
@@ -101,7 +102,7 @@ def _weighted(modules: Walk) -> list[int]:
     return [
         at
         for at, (module, state) in enumerate(zip(modules.modules, modules.states, strict=True))
-        if not is_script(module) and state["_parameters"].get("weight") is not None
+        if not is_script(module) and state[PARAMETERS].get("weight") is not None
     ]
 
 

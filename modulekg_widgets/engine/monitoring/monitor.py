@@ -30,6 +30,7 @@ from modulekg_widgets.engine.monitoring.run import Alert, Run
 from modulekg_widgets.engine.monitoring.schedule import events_of
 from modulekg_widgets.engine.monitoring.sinks.sink_set import Outlets
 from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.private import PARAMETERS
 
 if TYPE_CHECKING:
     from torch import nn
@@ -290,9 +291,7 @@ class Monitor(Run):
 
         Call it before `loss.backward()`; see `mk.monitoring.hessian` for the settings, the cost and the errors.
         """
-        own = {
-            e.path: [p for p in module_state(e.module)["_parameters"].values() if p is not None] for e in self._entries
-        }
+        own = {e.path: [p for p in module_state(e.module)[PARAMETERS].values() if p is not None] for e in self._entries}
         with self._watcher.paused():
             found = hessian(loss, {path: parameters for path, parameters in own.items() if parameters}, **settings)
         for path, values in found.items():

@@ -31,6 +31,7 @@ from modulekg_widgets.engine.playback.summaries import (
 from modulekg_widgets.engine.torch_runtime.calls import hearing_calls
 from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.private import DisableTorchFunctionSubclass, version_of
 from modulekg_widgets.engine.torch_runtime.structure import tensors
 from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
 
@@ -136,7 +137,7 @@ class CallRecorder:
             return
         self.failed = None  # what was raised inside was caught inside
         try:
-            with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
+            with torch.no_grad(), DisableTorchFunctionSubclass():
                 self._ended(step, module, kwargs, output)
         except Exception:  # noqa: BLE001 - an output that cannot be read must not end the user's forward
             step.statistics, step.top = None, None
@@ -187,7 +188,7 @@ class CallRecorder:
 
     def _number(self, tensor: torch.Tensor) -> int:
         """The number of a value: another one once the tensor has been written."""
-        version = 0 if tensor.is_inference() else tensor._version
+        version = 0 if tensor.is_inference() else version_of(tensor)
         known = self._values.get(id(tensor))
         if known is not None and known[0]() is tensor and known[1] == version:
             return known[2]

@@ -22,6 +22,7 @@ from modulekg_widgets.engine.rewriting.function_modules.fitting import (
 from modulekg_widgets.engine.rewriting.function_modules.sites import when_active
 from modulekg_widgets.engine.rewriting.select import plain_name
 from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state
+from modulekg_widgets.engine.torch_runtime.private import MODULES
 
 Replaced = Mapping[str, tuple[nn.Module, nn.Module]]
 
@@ -36,10 +37,10 @@ class Slot:
     new: nn.Module
 
     def put(self, module: Any) -> None:
-        module_state(self.owner)["_modules"][self.key] = module
+        module_state(self.owner)[MODULES][self.key] = module
 
     def holds(self, module: Any) -> bool:
-        return module_state(self.owner)["_modules"].get(self.key) is module
+        return module_state(self.owner)[MODULES].get(self.key) is module
 
 
 class Rewrite:
@@ -266,7 +267,7 @@ def _slots(places: Walk, new: Mapping[int, nn.Module]) -> list[Slot]:
                     raise RewritingError(
                         f"{shown(places.path(index))!r} lies in TorchScript, which cannot be rewritten"
                     )
-                found.append(Slot(owner, key, places.states[parent]["_modules"][key], new[index]))
+                found.append(Slot(owner, key, places.states[parent][MODULES][key], new[index]))
     return found
 
 

@@ -14,6 +14,7 @@ from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.rewriting.function_modules.kinds import test_of
 from modulekg_widgets.engine.rewriting.function_modules.sites import when_active
 from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state, unwrapped
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, MODULES, PARAMETERS
 
 
 @called_as("mk.rewrite.get")
@@ -102,7 +103,7 @@ def plain_name(root: nn.Module, name: str) -> str:
     """A name without the `self.` that some tools write before it; raises `UnknownPathError` for no text."""
     if not isinstance(name, str):
         raise UnknownPathError(f"names are text such as 'layer1.0', got a {shown(type(name).__name__)}")
-    if "self" not in module_state(root)["_modules"]:
+    if "self" not in module_state(root)[MODULES]:
         if name == "self":
             return ""
         return name.removeprefix("self.")
@@ -141,9 +142,9 @@ def _place(root: nn.Module, path: str) -> _Place:
 
 
 def _tables(state: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    yield "module", state["_modules"]
-    yield "parameter", state.get("_parameters") or {}
-    yield "buffer", state.get("_buffers") or {}
+    yield "module", state[MODULES]
+    yield "parameter", state.get(PARAMETERS) or {}
+    yield "buffer", state.get(BUFFERS) or {}
     yield "attribute", state
 
 
@@ -157,7 +158,7 @@ def _cuts(root: nn.Module, path: str) -> Iterator[tuple[nn.Module, str]]:
             continue
         tried[id(module), len(rest)] = None
         yield module, rest
-        slots = module_state(module)["_modules"]
+        slots = module_state(module)[MODULES]
         dotted = any("." in slot for slot in slots)
         cut = rest.find(".")
         while cut >= 0:

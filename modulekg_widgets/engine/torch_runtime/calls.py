@@ -11,6 +11,7 @@ from torch import nn
 from modulekg_widgets.engine.torch_runtime.hooks import listening_to_modules
 from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.private import COMPILED_CALL, plain_call_of
 
 Entered = Callable[[nn.Module, Any], Any]
 Left = Callable[..., object]
@@ -34,12 +35,12 @@ def hearing_calls(stage: Stage, entered: Entered, left: Left) -> Iterator[None]:
             yield
         return
     for module in stage.modules:
-        module_state(module)["_compiled_call_impl"] = _Call(module, entered, left)
+        module_state(module)[COMPILED_CALL] = _Call(module, entered, left)
     try:
         yield
     finally:
         for module in stage.modules:
-            module_state(module)["_compiled_call_impl"] = None
+            module_state(module)[COMPILED_CALL] = None
 
 
 class _Call:
@@ -55,7 +56,7 @@ class _Call:
         if type(given) is Given:
             return given.output
         try:
-            output = self.module._call_impl(*args, **kwargs)
+            output = plain_call_of(self.module)(*args, **kwargs)
         except BaseException:
             self.left(self.module, args, {})
             raise

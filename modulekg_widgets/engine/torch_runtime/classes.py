@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import _disable_current_modes
 
 from modulekg_widgets.engine.torch_runtime.past_self import CONTAINERS, class_code, is_users
+from modulekg_widgets.engine.torch_runtime.private import disable_current_modes
 from modulekg_widgets.engine.torch_runtime.restore import KeptBytes
 from modulekg_widgets.engine.torch_runtime.threads import OthersWork
 
@@ -27,7 +27,7 @@ def classes_kept(modules: Sequence[nn.Module]) -> Iterator[None]:
     behind = class_code(map(type, modules)).behind_classes() if kept else []
     behind += [value for _, own in kept for value in own.values()]
     held = [(value, _contents(value)) for value in behind if type(value) in CONTAINERS]
-    with _disable_current_modes():
+    with disable_current_modes():
         tensors = KeptBytes(value for value in behind if isinstance(value, torch.Tensor))
     others = OthersWork() if kept else None
     try:
@@ -35,7 +35,7 @@ def classes_kept(modules: Sequence[nn.Module]) -> Iterator[None]:
     finally:
         changed = [(cls, own) for cls, own in kept if not _same(_attributes(cls), own)]
         filled = [(value, before) for value, before in held if not _same(_contents(value), before)]
-        with _disable_current_modes():
+        with disable_current_modes():
             if (changed or filled or tensors.have_changed()) and not others:
                 tensors.put_back()
                 for cls, own in changed:

@@ -6,9 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
+from modulekg_widgets.engine.torch_runtime.private import (
+    TorchDispatchMode,
+    address_of,
+    overload_name_of,
+    packet_of,
+    schema_of,
+)
 
 Seed = int | dict[torch.device, torch.Tensor] | None
 APART = 1_000_003  # between the seeds of one pass and those of the next
@@ -58,7 +64,7 @@ class Draws(TorchDispatchMode):
         return generator
 
     def _drawn(self, func: Any, args: Any, kwargs: dict[str, Any], generator: torch.Generator) -> Any:
-        if func._schema.name == "aten::native_dropout":
+        if schema_of(func).name == "aten::native_dropout":
             return _dropout(*args, **kwargs, generator=generator)
         with_generator = _taking_a_generator(func)
         if with_generator is not None:
@@ -98,12 +104,12 @@ def process_generator(device: torch.device) -> torch.Generator:
 
 def _is_own(given: Any, process: Any) -> bool:
     """Whether a call names another generator than the process's; each access may make a new object for that one."""
-    return given is not None and given._cdata != process._cdata
+    return given is not None and address_of(given) != address_of(process)
 
 
 def _leaves_nothing_out(func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
     """Whether an operator with dropout, as fused attention, has none in this call, and so draws nothing."""
-    for at, argument in enumerate(func._schema.arguments):
+    for at, argument in enumerate(schema_of(func).arguments):
         if argument.name in ("dropout_p", "dropout"):
             return (args[at] if at < len(args) else kwargs.get(argument.name, argument.default_value)) == 0
     return False
@@ -111,10 +117,10 @@ def _leaves_nothing_out(func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
 
 def _taking_a_generator(func: Any) -> Any:
     """The overload of an operator that takes a generator; None where there is none."""
-    if any(argument.name == "generator" for argument in func._schema.arguments):
+    if any(argument.name == "generator" for argument in schema_of(func).arguments):
         return func
-    packet = func._overloadpacket
-    own = "" if func._overloadname == "default" else f"{func._overloadname}_"
+    packet = packet_of(func)
+    own = "" if overload_name_of(func) == "default" else f"{overload_name_of(func)}_"
     return getattr(packet, f"{own}generator", None)
 
 

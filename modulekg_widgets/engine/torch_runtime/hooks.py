@@ -8,13 +8,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch import nn
-from torch.nn.modules.module import (
-    _global_forward_hooks_with_kwargs,
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-)
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from modulekg_widgets.engine.torch_runtime.modules import HOOK_REGISTRIES, STANDARD, module_state
+from modulekg_widgets.engine.torch_runtime.modules import STANDARD, module_state
+from modulekg_widgets.engine.torch_runtime.private import CALL_HOOKS, hooks_of_all_modules_with_kwargs
 
 REGISTRIES_WITH_HOOKS = {name for name in STANDARD if "hooks" in name}  # also those for states
 
@@ -44,7 +41,7 @@ class NoHooks(OrderedDict[Any, Any]):
 def has_hooks(module: nn.Module) -> bool:
     """Whether anyone listens to the calls of the module or to their gradients."""
     state = module_state(module)
-    return any(state.get(name) for name in HOOK_REGISTRIES)
+    return any(state.get(name) for name in CALL_HOOKS)
 
 
 @contextmanager
@@ -57,6 +54,6 @@ def listening_to_modules(entered: Callable[..., Any], left: Callable[..., Any]) 
             yield
         finally:
             after.remove()
-            _global_forward_hooks_with_kwargs.pop(after.id, None)  # which torch forgets
+            hooks_of_all_modules_with_kwargs.pop(after.id, None)  # which torch forgets
     finally:
         before.remove()

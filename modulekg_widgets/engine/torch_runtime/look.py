@@ -16,6 +16,7 @@ from modulekg_widgets.engine.torch_runtime.classes import classes_kept
 from modulekg_widgets.engine.torch_runtime.draws import Draws, Seed
 from modulekg_widgets.engine.torch_runtime.hooks import HookRegistered, NoHooks
 from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS, version_of
 from modulekg_widgets.engine.torch_runtime.process import process_kept
 from modulekg_widgets.engine.torch_runtime.restore import bytes_kept, untouched
 from modulekg_widgets.engine.torch_runtime.shadow import ALL, LOOSE, SHARED, Shadow
@@ -155,7 +156,7 @@ def _described(value: Any, modules: Sequence[nn.Module]) -> str:
     if is_module(value):
         return f"the module {shown(type(value).__name__)}"
     for module in modules:
-        for registry in ("_parameters", "_buffers"):
+        for registry in (PARAMETERS, BUFFERS):
             for name, tensor in (module_state(module).get(registry) or {}).items():
                 if tensor is value:
                     return f"the tensor {shown(name)!r} of {shown(type(module).__name__)}"
@@ -186,7 +187,7 @@ def _on_the_model(
 def _nobody_else(modules: Sequence[nn.Module], stage: Stage, why: str) -> Iterator[None]:
     """Raise where another thread uses the model before or after, or has replaced or trained its tensors meanwhile."""
     before, parameters = _tensors(modules), _parameters(modules)
-    versions = [tensor._version for tensor in parameters]
+    versions = [version_of(tensor) for tensor in parameters]
     if (user := user_of(modules)) is not None:
         raise _in_use(user, modules, why)
     yield
@@ -194,20 +195,20 @@ def _nobody_else(modules: Sequence[nn.Module], stage: Stage, why: str) -> Iterat
     moved = not stage.replaces and list(map(id, before)) != list(map(id, _tensors(modules)))
     if user is None and moved:
         user = "its tensors were replaced meanwhile"
-    if user is None and versions != [tensor._version for tensor in parameters]:
+    if user is None and versions != [version_of(tensor) for tensor in parameters]:
         user = "its parameters were written meanwhile"
     if user is not None:
         raise _in_use(user, modules, why)
 
 
 def _tensors(modules: Sequence[nn.Module]) -> list[Any]:
-    registries = [module_state(module).get(name) for module in modules for name in ("_parameters", "_buffers")]
+    registries = [module_state(module).get(name) for module in modules for name in (PARAMETERS, BUFFERS)]
     return [tensor for registry in registries for tensor in (registry or {}).values()]
 
 
 def _parameters(modules: Sequence[nn.Module]) -> list[torch.Tensor]:
     """Those whose versions are counted."""
-    registries = [module_state(module).get("_parameters") or {} for module in modules]
+    registries = [module_state(module).get(PARAMETERS) or {} for module in modules]
     every = [tensor for registry in registries for tensor in registry.values()]
     return [tensor for tensor in every if tensor is not None and not tensor.is_inference()]
 

@@ -11,10 +11,15 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import _tensor_str
-from torch.overrides import _get_current_function_mode_stack, _pop_mode, _push_mode
-from torch.utils._python_dispatch import _disable_current_modes
 
+from modulekg_widgets.engine.torch_runtime.private import (
+    PRINT_OPTIONS,
+    default_device,
+    disable_current_modes,
+    function_modes,
+    pop_function_mode,
+    push_function_mode,
+)
 from modulekg_widgets.engine.torch_runtime.threads import OthersWork
 
 State = tuple[Callable[[], Any], Callable[[Any], object]]
@@ -31,7 +36,7 @@ def process_kept() -> Iterator[None]:
     others = OthersWork()  # before any state is read: what they do from here on tells on their clocks
     own = [(state, state[0]()) for state in _of_this_thread()]
     settings = [(state, state[0]()) for state in _of_the_process()]
-    with _disable_current_modes():  # the caller's own, under which states may be tensors without data
+    with disable_current_modes():  # the caller's own, under which states may be tensors without data
         generators = [(state, state[0]()) for state in _generators()]
     cache = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)  # which would keep weights without data for the next real pass
@@ -41,7 +46,7 @@ def process_kept() -> Iterator[None]:
         torch.set_autocast_cache_enabled(cache)
         _put_back(own)
         _put_back(settings, others)
-        with _disable_current_modes():
+        with disable_current_modes():
             _put_back(generators, others)
 
 
@@ -68,8 +73,8 @@ def _of_this_thread() -> list[State]:
     states: list[State] = [
         (torch.is_grad_enabled, torch.set_grad_enabled),
         *(state for device in ("cpu", "cuda") for state in _autocast(device)),
-        (_default_device, torch.set_default_device),
-        (_get_current_function_mode_stack, _set_function_modes),
+        (default_device, torch.set_default_device),
+        (function_modes, _set_function_modes),
     ]
     if numpy := sys.modules.get("numpy"):
         states.append((numpy.geterr, lambda before: numpy.seterr(**before)))
@@ -79,7 +84,6 @@ def _of_this_thread() -> list[State]:
 def _of_the_process() -> list[State]:
     """Flags; the printing of tensors is one of torch's objects."""
     cuda, deterministic = torch.backends.cuda, torch.are_deterministic_algorithms_enabled
-    options = _tensor_str.PRINT_OPTS
     return [
         (torch.get_default_dtype, torch.set_default_dtype),
         (torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled),
@@ -99,22 +103,16 @@ def _of_the_process() -> list[State]:
         _attribute(torch.backends.mkldnn, "enabled"),
         _attribute(torch.backends.opt_einsum, "enabled"),
         _attribute(torch.utils.deterministic, "fill_uninitialized_memory"),
-        (lambda: dict(vars(options)), lambda before: vars(options).update(before)),
+        (lambda: dict(vars(PRINT_OPTIONS)), lambda before: vars(PRINT_OPTIONS).update(before)),
         (lambda: list(warnings.filters), _set_warning_filters),
     ]
 
 
-def _default_device() -> torch.device | None:
-    """What `torch.set_default_device` was told in this thread."""
-    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
-    return None if context is None else context.device
-
-
 def _set_function_modes(before: list[Any]) -> None:
-    while _get_current_function_mode_stack():
-        _pop_mode()
+    while function_modes():
+        pop_function_mode()
     for mode in before:
-        _push_mode(mode)
+        push_function_mode(mode)
 
 
 def _set_warning_filters(before: list[Any]) -> None:

@@ -17,6 +17,14 @@ from torch import nn
 
 from modulekg_widgets.engine.torch_runtime.instances import slots
 from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.private import (
+    BUFFERS,
+    PARAMETERS,
+    DisableTorchFunctionSubclass,
+    has_storage,
+    set_versions,
+    version_of,
+)
 
 # two that put back at once would put back what the other one changed
 _one_at_a_time = threading.RLock()
@@ -29,12 +37,12 @@ def untouched(modules: Sequence[nn.Module], held: Any = ()) -> Iterator[Kept]:
     What is known of the tensors is their identity, flags and gradients; `bytes_kept` looks after what is in them.
     """
     with _one_at_a_time:
-        with torch._C.DisableTorchFunctionSubclass():  # a tensor class of the user's is not asked for its flags
+        with DisableTorchFunctionSubclass():  # a tensor class of the user's is not asked for its flags
             kept = Kept(modules, held)
         try:
             yield kept
         finally:
-            with torch._C.DisableTorchFunctionSubclass():
+            with DisableTorchFunctionSubclass():
                 kept.put_back()
 
 
@@ -70,7 +78,7 @@ class KeptBytes:
 
 def _with_data(tensors: Iterable[torch.Tensor]) -> Iterator[torch.Tensor]:
     for tensor in {id(tensor): tensor for tensor in tensors}.values():
-        plain = tensor.layout is torch.strided and not tensor.is_quantized and torch._C._has_storage(tensor)
+        plain = tensor.layout is torch.strided and not tensor.is_quantized and has_storage(tensor)
         if plain and not tensor.is_meta:
             yield tensor
 
@@ -109,8 +117,8 @@ class Kept:
         self._classes.append((module, type(module)))
         self._keep(state)
         self._keep_slots(module)
-        self._registered.update(map(id, (state.get("_buffers") or {}).values()))
-        for tensor in (state.get("_parameters") or {}).values():
+        self._registered.update(map(id, (state.get(BUFFERS) or {}).values()))
+        for tensor in (state.get(PARAMETERS) or {}).values():
             if isinstance(tensor, torch.Tensor):
                 gradient = tensor.grad if tensor.is_leaf else None
                 self._registered |= {id(tensor), id(gradient)}
@@ -127,7 +135,7 @@ class Kept:
     def _keep_tensor(self, tensor: torch.Tensor) -> None:
         self.every_tensor.append(tensor)
         if not tensor.is_inference():
-            self._versions.append((tensor, tensor._version))
+            self._versions.append((tensor, version_of(tensor)))
 
     def _enter(self, value: Any) -> None:
         if isinstance(value, torch.Tensor):
@@ -213,9 +221,9 @@ class Kept:
             if tensor.is_leaf and tensor.grad is not grad:
                 tensor.grad = grad
         # writing raises the version of the user's tensor, also where a copy without data is what is written
-        raised = [(tensor, version) for tensor, version in self._versions if tensor._version != version]
+        raised = [(tensor, version) for tensor, version in self._versions if version_of(tensor) != version]
         if raised:
-            torch._C._autograd._unsafe_set_version_counter(*zip(*raised, strict=True))  # type: ignore[attr-defined]
+            set_versions(*zip(*raised, strict=True))  # type: ignore[attr-defined]
 
 
 _UNSET = object()

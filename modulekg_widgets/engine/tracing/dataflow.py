@@ -12,6 +12,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
 from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state
+from modulekg_widgets.engine.torch_runtime.private import buffers_of, modules_of, parameters_of, schema_of
 from modulekg_widgets.engine.tracing.source import Source
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class OperatorNode:
     @property
     def name(self) -> str:
         """The operator's name without its overload, as `aten::convolution`."""
-        return self.overload._schema.name
+        return schema_of(self.overload).name
 
     @property
     def params(self) -> list[DataNode]:
@@ -135,7 +136,7 @@ class OperatorNode:
     @property
     def arguments(self) -> dict[str, Any]:
         """All arguments of the call by their names in the operator's schema, as `stride` and `groups`."""
-        known = self.overload._schema.arguments
+        known = schema_of(self.overload).arguments
         given = {**{each.name: value for each, value in zip(known, self.args, strict=False)}, **self.kwargs}
         return {each.name: given.get(each.name, each.default_value) for each in known}
 
@@ -208,7 +209,7 @@ class ModuleNode:
         if is_script(self.module):
             return {}
         prefix = f"{self.path}." if self.path else ""
-        own = [*self.module._parameters, *self.module._buffers]
+        own = [*parameters_of(self.module), *buffers_of(self.module)]
         return {name: self.graph.state[prefix + name] for name in own if prefix + name in self.graph.state}
 
     @property
@@ -218,7 +219,7 @@ class ModuleNode:
             return {}
         prefix = f"{self.path}." if self.path else ""
         every = self.graph.modules
-        return {name: every[prefix + name] for name in self.module._modules if prefix + name in every}
+        return {name: every[prefix + name] for name in modules_of(self.module) if prefix + name in every}
 
     def flops(self) -> Flops:
         """The cost of what ran in this module and below."""

@@ -12,6 +12,7 @@ from modulekg_widgets.engine.errors import ModuleKGError, TraceError, shown
 from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.torch_runtime.inputs import input_tensors
 from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.private import has_storage, schema_of
 from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_leaves
 from modulekg_widgets.engine.tracing.dataflow import ATTRIBUTE, CONSTANT, INPUT, Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.plain_tensors import plain_tensor
@@ -71,7 +72,7 @@ def _sources(node: DataNode) -> list[DataNode]:
 def _repeatable(operator: OperatorNode, node: DataNode) -> bool:
     overload = operator.overload
     seeded = torch.Tag.nondeterministic_seeded in overload.tags
-    return not overload._schema.is_mutable and not seeded and node.numel() <= LARGEST_CONSTANT
+    return not schema_of(overload).is_mutable and not seeded and node.numel() <= LARGEST_CONSTANT
 
 
 def _constant(node: DataNode, known: dict[DataNode, Tensor | None]) -> Tensor | None:
@@ -204,7 +205,7 @@ class _Run:
 
 def _address(value: Tensor) -> int:
     """Where the memory is that views share; 0 for tensors that have none of their own."""
-    plain = value.layout is torch.strided and torch._C._has_storage(value)
+    plain = value.layout is torch.strided and has_storage(value)
     return value.untyped_storage().data_ptr() if plain else 0
 
 

@@ -23,6 +23,7 @@ from modulekg_widgets.engine.operators.formulas import (
 )
 from modulekg_widgets.engine.operators.signature import signature_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
+from modulekg_widgets.engine.torch_runtime.private import overload_name_of, packet_of, schema_of
 from modulekg_widgets.engine.torch_runtime.structure import with_leaves
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode, Unknown
 
@@ -143,9 +144,9 @@ def _way_to_count(overload: Any) -> tuple[Count, bool]:
     if name in PER_INPUT:
         return lambda operator: PER_INPUT[name] * operator.inputs[0].numel(), False
     if name in formulas:
-        return lambda operator: formulas[name](Arguments(operator, name, overload._schema)), name in multiply_adds
-    if twin._overloadpacket in flop_registry:
-        return _by_torch(flop_registry[twin._overloadpacket]), True
+        return lambda operator: formulas[name](Arguments(operator, name, schema_of(overload))), name in multiply_adds
+    if packet_of(twin) in flop_registry:
+        return _by_torch(flop_registry[packet_of(twin)]), True
     if torch.Tag.pointwise in tags:
         return lambda operator: _result(operator).numel(), False
     if torch.Tag.reduction in tags:
@@ -155,12 +156,12 @@ def _way_to_count(overload: Any) -> tuple[Count, bool]:
 
 def _functional(overload: Any) -> tuple[str, Any]:
     """For `relu_` the name and the overload of `relu`, which has the formula, and tags that the former lacks."""
-    full = overload._schema.name
+    full = schema_of(overload).name
     if not full.endswith("_") or full.endswith("__"):
         return full, overload
     namespace, _, name = full[:-1].partition("::")
     packet = getattr(getattr(torch.ops, namespace), name, None)
-    return full[:-1], getattr(packet, overload._overloadname, overload)
+    return full[:-1], getattr(packet, overload_name_of(overload), overload)
 
 
 def _overload_of(name: str) -> Any:
@@ -174,7 +175,7 @@ def _moves_nothing(overload: Any, tags: set[torch.Tag]) -> bool:
     """Views, their copies, and what makes a tensor of no tensor."""
     signature = signature_of(overload)
     view = signature.views is not None and signature.is_pure
-    makes = overload.namespace == "aten" and "Tensor" not in str(overload._schema).partition("->")[0]
+    makes = overload.namespace == "aten" and "Tensor" not in str(schema_of(overload)).partition("->")[0]
     return view or makes or torch.Tag.inplace_view in tags or torch.Tag.view_copy in tags
 
 

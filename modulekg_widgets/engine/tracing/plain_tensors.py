@@ -19,7 +19,8 @@ from torch import nn
 from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.torch_runtime.callables import tensors_behind
 from modulekg_widgets.engine.torch_runtime.instances import ATOMS, PLAIN, attributes, is_outside, is_plain
-from modulekg_widgets.engine.torch_runtime.modules import HOOK_REGISTRIES, STANDARD
+from modulekg_widgets.engine.torch_runtime.modules import STANDARD
+from modulekg_widgets.engine.torch_runtime.private import CALL_HOOKS, address_of
 from modulekg_widgets.engine.torch_runtime.tensor_copies import in_plain_memory
 from modulekg_widgets.engine.torch_runtime.written import Written, written_by
 from modulekg_widgets.engine.tracing.dataflow import ATTRIBUTE
@@ -99,7 +100,7 @@ class _Search:
 def _storage(tensor: torch.Tensor) -> int:
     """What tells memory apart, also that without data; 0 where a tensor has none of its own."""
     own = in_plain_memory(tensor) and not nn.parameter.is_lazy(tensor)
-    return tensor.untyped_storage()._cdata if own else 0
+    return address_of(tensor.untyped_storage()) if own else 0
 
 
 def is_container(value: Any) -> bool:
@@ -157,7 +158,7 @@ class Tables:
         objects = [value for state in states for value in state.values() if is_container(value)]
         held = (each for every in (self._held or {}).values() for held in every for each in held.way)
         classes = [type(each) for each in (*self._walk.modules, *held)]
-        hooks = [hook for state in states for name in HOOK_REGISTRIES for hook in (state.get(name) or {}).values()]
+        hooks = [hook for state in states for name in CALL_HOOKS for hook in (state.get(name) or {}).values()]
         own = [value for state in states for value in state.values() if isinstance(value, _CALLED)]
         return written_by(classes, [*own, *hooks], map(type, (*objects, *hooks)))
 

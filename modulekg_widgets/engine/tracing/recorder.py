@@ -12,15 +12,19 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from modulekg_widgets.engine.operators.signature import Signature, on_meta, signature_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.torch_runtime.caches import kept_result
 from modulekg_widgets.engine.torch_runtime.calls import Given, hearing_calls
 from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.torch_runtime.private import (
+    FakeTensor,
+    TorchDispatchMode,
+    disable_current_modes,
+    schema_of,
+)
 from modulekg_widgets.engine.torch_runtime.structure import is_plain, tensors, with_tensors
 from modulekg_widgets.engine.tracing.call_arguments import Arguments, flat_tensors, replaced
 from modulekg_widgets.engine.tracing.dataflow import (
@@ -115,13 +119,13 @@ class Recorder(TorchDispatchMode):
         return node
 
     def _constant(self, tensor: Tensor) -> DataNode:
-        with _disable_current_modes():  # making a stand-in is no operator of the model
+        with disable_current_modes():  # making a stand-in is no operator of the model
             held = self.tables.of(tensor)
             if held:
                 return self._table(tensor, held)
         if tensor.numel() and (isinstance(tensor, FakeTensor) or (self.on_meta and tensor.is_meta)):
             self._try_another_way("a constant was made on the device of a tensor without data, and has none itself")
-        with _disable_current_modes():
+        with disable_current_modes():
             return self.adopt(tensor, CONSTANT, f"constant_{len(self.graph.values)}")
 
     def _table(self, tensor: Tensor, held: Sequence[Held]) -> DataNode:
@@ -157,7 +161,7 @@ class Recorder(TorchDispatchMode):
         if self.stand_in is None or stands_in:
             return tensor
         self._kept.append(tensor)
-        with _disable_current_modes(), torch.inference_mode(False):  # whatever forward has turned on here
+        with disable_current_modes(), torch.inference_mode(False):  # whatever forward has turned on here
             found = self._stand_ins[id(tensor)] = self.stand_in(tensor)
         return found
 
@@ -247,7 +251,7 @@ class Recorder(TorchDispatchMode):
 
     def _run(self, signature: Signature, args: Any, kwargs: Any, key: list[Any]) -> Any:
         # what a user says of an operator may change, so it is asked each time
-        if not self.on_meta or not signature.is_pure or signature.overload._schema.name in user_operators:
+        if not self.on_meta or not signature.is_pure or schema_of(signature.overload).name in user_operators:
             return self._execute(signature, args, kwargs)
         return remembered(tuple(key), lambda: self._execute(signature, args, kwargs))
 
@@ -258,7 +262,7 @@ class Recorder(TorchDispatchMode):
             kwargs = {name: self._standing_in(argument) for name, argument in kwargs.items()}
         if self.on_meta and signature.takes_device:
             kwargs = on_meta(kwargs)
-        user = user_operators.get(func._schema.name)
+        user = user_operators.get(schema_of(func).name)
         if user is not None:
             return user.run(func, args, kwargs, on_meta=self.stand_in is not None)
         return func(*args, **kwargs)

@@ -9,6 +9,7 @@ import torch
 
 from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS
 from modulekg_widgets.engine.tracing.dataflow import BUFFER, PARAMETER
 
 
@@ -26,7 +27,7 @@ class Held(NamedTuple):
 
 def own_tensors(state: dict[str, Any]) -> dict[str, torch.Tensor]:
     """The parameters and buffers of one module by attribute."""
-    own = {**(state.get("_parameters") or {}), **(state.get("_buffers") or {})}
+    own = {**(state.get(PARAMETERS) or {}), **(state.get(BUFFERS) or {})}
     return {name: tensor for name, tensor in own.items() if isinstance(tensor, torch.Tensor)}
 
 
@@ -47,7 +48,7 @@ def held_tensors(walk: Walk, places: Sequence[tuple[str, int]]) -> Iterator[Held
     for place, index in places:
         state = walk.states[index]
         for name, tensor in own_tensors(state).items():
-            kind = PARAMETER if name in state["_parameters"] else BUFFER
+            kind = PARAMETER if name in state[PARAMETERS] else BUFFER
             yield Held(f"{place}.{name}" if place else name, kind, tensor, state, name)
 
 

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, UninitializedModuleError, shown
 from modulekg_widgets.engine.identity.walk import Walk, walk
@@ -18,6 +17,7 @@ from modulekg_widgets.engine.torch_runtime.calls import Given
 from modulekg_widgets.engine.torch_runtime.inputs import call_arguments, input_tensors, list_hint
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.modules import unwrapped
+from modulekg_widgets.engine.torch_runtime.private import FAKE_TENSOR_LOGGER, FakeTensorMode
 from modulekg_widgets.engine.torch_runtime.shadow import ALL, SHARED
 from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
 from modulekg_widgets.engine.torch_runtime.unfused import Unfused
@@ -177,7 +177,7 @@ def _meta_copy(tensor: torch.Tensor) -> torch.Tensor:
 @contextmanager
 def _quietly(inside: AbstractContextManager[Any]) -> Iterator[None]:
     """Fake tensors log an error with a traceback before they raise; that they may raise is expected here."""
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    logger = logging.getLogger(FAKE_TENSOR_LOGGER)
     before = logger.disabled
     logger.disabled = True
     try:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.call import ONE, Call, Dims, rule
+from modulekg_widgets.engine.torch_runtime.private import overload_name_of
 
 
 @rule("aten::view", "aten::_unsafe_view", "aten::reshape", "aten::_reshape_alias", "aten::view_copy",
@@ -14,7 +15,7 @@ def view(call: Call) -> Dims:
     """Runs of equal products meet: several → one is a product, one → several takes it apart."""
     source = call.inputs[0]
     dims, shape = call.axes(source), call.output.shape
-    if source.numel() == 0 or "dtype" in call.operator.overload._overloadname:
+    if source.numel() == 0 or "dtype" in overload_name_of(call.operator.overload):
         return _bytes_view(call, dims, shape)
     out: Dims = []
     left, right = 0, 0

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.private import RESET_PARAMETERS, AnyNorm, ConvNd, buffers_of, parameters_of
 
 Shape = tuple[int, ...]
 STEP = 8  # channel counts are multiples of it
@@ -50,7 +51,7 @@ class Scale:
 def reset(module: nn.Module, below: bool = True) -> None:
     """New weights from the modules' own initialisation, where they have one and their tensors are real."""
     for each in module.modules() if below else (module,):
-        again = getattr(each, "reset_parameters", None) or getattr(each, "_reset_parameters", None)
+        again = getattr(each, "reset_parameters", None) or getattr(each, RESET_PARAMETERS, None)
         if callable(again) and not any(tensor.is_meta for tensor in _own_tensors(each).values()):
             again()
 
@@ -173,9 +174,9 @@ def _uncalled(module: Any, path: str, scale: Scale) -> list[Resized]:
         inputs, times = scale(module.in_features), module.out_features // module.in_features
         exact = times and module.out_features % module.in_features == 0  # as of queries, keys and values in one
         return [_linear_of(module, path, inputs, inputs * times if exact else scale(module.out_features))]
-    if isinstance(module, nn.modules.conv._ConvNd):
+    if isinstance(module, ConvNd):
         return _convolution(module, path, (1, scale(module.in_channels), *module.kernel_size), (), scale)
-    if isinstance(module, nn.modules.batchnorm._NormBase):
+    if isinstance(module, AnyNorm):
         return _batch_norm(module, path, (1, scale(module.num_features)), (), scale)
     return []
 
@@ -221,9 +222,9 @@ def _attention(module: Any, path: str, shape: Shape, before: Shape, scale: Scale
 
 
 _RULES: tuple[tuple[type, Rule], ...] = (
-    (nn.modules.conv._ConvNd, _convolution),
+    (ConvNd, _convolution),
     (nn.Linear, _linear),
-    (nn.modules.batchnorm._NormBase, _batch_norm),
+    (AnyNorm, _batch_norm),
     (nn.LayerNorm, _layer_norm),
     (nn.RMSNorm, _layer_norm),
     (nn.GroupNorm, _group_norm),
@@ -255,7 +256,7 @@ def _own(module: nn.Module, path: str, widths: set[int], scale: Scale, attribute
     shapes: list[tuple[str, Shape]] = []
     for name, tensor in _own_tensors(module).items():
         new = tuple(scale(size) if size in widths else size for size in tensor.shape)
-        if new != tuple(tensor.shape) and name in module._parameters:
+        if new != tuple(tensor.shape) and name in parameters_of(module):
             shapes.append((name, new))
     attributes: list[tuple[str, Any]] = []
     if attributes_too and not type(module).__module__.startswith("torch.nn."):
@@ -265,7 +266,7 @@ def _own(module: nn.Module, path: str, widths: set[int], scale: Scale, attribute
 
 
 def _own_tensors(module: nn.Module) -> dict[str, Tensor]:
-    every = {**module._parameters, **module._buffers}
+    every = {**parameters_of(module), **buffers_of(module)}
     return {name: tensor for name, tensor in every.items() if tensor is not None}
 
 

@@ -12,13 +12,18 @@ import torch
 from modulekg_widgets.engine.monitoring.measures.channels import channel_dim
 from modulekg_widgets.engine.monitoring.measures.moments import Moments
 from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.private import (
+    PARAMETERS,
+    FakeTensor,
+    is_functorch_wrapped_tensor,
+    tracing_state,
+    transforms,
+    version_of,
+)
 
 if TYPE_CHECKING:
     from torch import nn
 
-_is_batched: Callable[[torch.Tensor], bool] = vars(torch._C)["_functorch"].is_functorch_wrapped_tensor
-transforms: Callable[[], object] = vars(torch._C)["_functorch"].peek_interpreter_stack
-tracing_state: Callable[[], object] = torch._C._get_tracing_state
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 # when a need can be met: before the forward, after it, in the backward pass, at `track`
 BEFORE, AFTER, BACKWARD, TRACK = range(4)
@@ -66,7 +71,7 @@ class Observation:
         own = tensor.detach()
         self.found[need] = own
         if not own.is_inference():  # such tensors count no versions
-            self.versions[need] = (own, own._version)
+            self.versions[need] = (own, version_of(own))
         self.weight = float(own.numel())
 
     def get(self, need: str) -> Any:
@@ -81,7 +86,7 @@ class Observation:
     def is_stale(self, need: str) -> bool:
         """Whether the tensor behind a need was overwritten in place since it was seen."""
         seen = self.versions.get(need)
-        return seen is not None and seen[0]._version != seen[1]
+        return seen is not None and version_of(seen[0]) != seen[1]
 
     def later(self, needs: set[str]) -> Observation:
         """The part of this call that a later stage asks for."""
@@ -167,7 +172,7 @@ def weight_of(module: nn.Module) -> torch.nn.Parameter | None:
 
     None where it has none, several, or computes it from others.
     """
-    own = module_state(module).get("_parameters")
+    own = module_state(module).get(PARAMETERS)
     if not isinstance(own, dict):
         return None  # TorchScript keeps its own
     parameter = own.get("weight")
@@ -205,7 +210,7 @@ def is_measurable(tensor: torch.Tensor) -> bool:
     """Whether a tensor holds floating or complex data of its own: no fake, batched or sparse one."""
     if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.layout is not torch.strided:
         return False
-    if tensor.is_meta or _is_batched(tensor):
+    if tensor.is_meta or is_functorch_wrapped_tensor(tensor):
         return False
     return type(tensor) in PLAIN or not _is_fake(tensor)
 
@@ -221,6 +226,5 @@ def is_rehearsal(args: tuple[Any, ...]) -> bool:
 
 
 def _is_fake(tensor: torch.Tensor) -> bool:
-    from torch._subclasses.fake_tensor import FakeTensor
 
     return isinstance(tensor, FakeTensor)

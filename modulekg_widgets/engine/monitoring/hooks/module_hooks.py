@@ -6,7 +6,6 @@ the model taken meanwhile has no trace of them.
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -16,11 +15,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.module import (
-    _global_forward_hooks_with_kwargs,
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-)
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from modulekg_widgets.engine.monitoring.hooks import uncompiled
 from modulekg_widgets.engine.monitoring.hooks.active_metrics import Rota
@@ -39,13 +34,17 @@ from modulekg_widgets.engine.monitoring.hooks.gather import (
     is_rehearsal,
 )
 from modulekg_widgets.engine.monitoring.hooks.own_gradient import input_edge, watch_own_gradient
-from modulekg_widgets.engine.monitoring.hooks.quick import Now, Quick, in_backward, log_failure, measure, quick_for
+from modulekg_widgets.engine.monitoring.hooks.quick import Now, Quick, log_failure, measure, quick_for
 from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN
 from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.private import (
+    backward_pass,
+    hooks_of_all_modules_with_kwargs,
+    is_compiler_loaded,
+    next_node_number,
+)
 
 MOST_CALLS = 64  # of one module within a step; further ones are not measured
-
-_sequence_number: Callable[[], int] = vars(torch._C)["_autograd"]._get_sequence_nr  # of the next node of a graph
 
 
 class Tap:
@@ -204,7 +203,7 @@ class Watcher:
             self._handles = [register_module_forward_hook(after, with_kwargs=True, always_call=True)]
             if any(tap.quick is None or tap.quick.before is not None for tap in self._armed.values()):
                 self._handles.append(register_module_forward_pre_hook(before))
-        if not self._runs_uncompiled and "torch._dynamo" in sys.modules:
+        if not self._runs_uncompiled and is_compiler_loaded():
             self._runs_uncompiled = True
             uncompiled.begin()
 
@@ -213,7 +212,7 @@ class Watcher:
         for handle in handles:
             handle.remove()
             # torch's own removal forgets this table, and would take the rest of the process for hooked
-            _global_forward_hooks_with_kwargs.pop(handle.id, None)
+            hooks_of_all_modules_with_kwargs.pop(handle.id, None)
         if self._runs_uncompiled:
             self._runs_uncompiled = False
             uncompiled.end()
@@ -287,7 +286,7 @@ class Watcher:
             if observation.phase == TRAIN and not torch.is_grad_enabled():
                 later.edge = None
                 # nothing is added to the graph within a segment, so its calls see one and the same number
-                tap.without_graph.append((_sequence_number(), later))
+                tap.without_graph.append((next_node_number(), later))
             return
         if tap.wants_own_gradient and observation.edge is not None:
             own = watch_own_gradient(y, observation.edge, lambda g: self._gradient(tap, later, "BackwardInput", g))
@@ -333,7 +332,7 @@ def _hooks(watcher: Watcher) -> tuple[Callable[..., None], Callable[..., None]]:
             if tap.quick is not None:
                 if tap.quick.before is not None:
                     tap.quick.before(args)
-            elif in_backward() == -1 and not is_rehearsal(args) and (own := seen()) is not None:
+            elif backward_pass() == -1 and not is_rehearsal(args) and (own := seen()) is not None:
                 own.before(tap, args)
         except Exception:  # noqa: BLE001
             log_failure()
@@ -344,7 +343,7 @@ def _hooks(watcher: Watcher) -> tuple[Callable[..., None], Callable[..., None]]:
             return
         kwargs, output = rest if len(rest) == 2 else ({}, None)  # a forward that raised has no output
         try:
-            if in_backward() != -1:
+            if backward_pass() != -1:
                 if (own := seen()) is not None:
                     own.again(tap, output)
             elif tap.quick is None:

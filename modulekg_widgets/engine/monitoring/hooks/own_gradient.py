@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd.graph import get_gradient_edge
 
+from modulekg_widgets.engine.torch_runtime.private import backward_pass
+
 MOST_NODES = 20_000  # of a module's own graph
 
 
@@ -57,7 +59,7 @@ class _Pass:
         self.parts: list[torch.Tensor] = []
 
     def arrived(self, places: list[int], gradients: tuple[torch.Tensor | None, ...]) -> None:
-        task = torch._C._current_graph_task_id()
+        task = backward_pass()
         if task != self.task:
             self.task, self.waiting, self.parts = task, self.count, []
         self.waiting -= 1

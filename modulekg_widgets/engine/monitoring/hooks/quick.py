@@ -21,22 +21,30 @@ from modulekg_widgets.engine.monitoring.hooks.gather import (
     channel_dim_of,
     is_measurable,
     is_rehearsal,
-    tracing_state,
-    transforms,
 )
 from modulekg_widgets.engine.monitoring.hooks.gather import first_tensor as find_tensor
 from modulekg_widgets.engine.monitoring.measures.moments import Moments
 from modulekg_widgets.engine.monitoring.metric import ConfigError
 from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN
 from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.private import (
+    CAN_ENTER_HOOKS,
+    MODULES,
+    backward_pass,
+    hook_entry_of,
+    is_any_autocast_enabled,
+    set_grad_enabled,
+    set_tensor_hooks,
+    tensor_hooks_of,
+    tracing_state,
+    transforms,
+)
 
 log = logging.getLogger("modulekg_widgets")
 Tensor = torch.Tensor
 SEEN = ("ForwardInput", "ForwardOutput", "BackwardOutput")
-ENTERS_HOOKS = hasattr(torch._C._FunctionBase, "_register_hook_dict")  # as `Tensor.register_hook` does
 OURS = -1  # among the hooks of a tensor; those of handles count from 0
 is_compiling = torch.compiler.is_compiling
-in_backward = torch._C._current_graph_task_id  # -1 outside of a backward pass
 
 
 class Now:
@@ -83,7 +91,7 @@ class Quick:
             return call, phase
 
         def before(args: tuple[Any, ...]) -> None:
-            if in_backward() != -1 or is_trial(args):
+            if backward_pass() != -1 or is_trial(args):
                 return
             x = first_tensor(args)
             call, phase = counted()
@@ -137,7 +145,7 @@ class Quick:
 def leaves_input(module: nn.Module) -> bool:
     """Whether the input is after the call what it was before it: torch's own layers see to that."""
     own = module_state(module)
-    is_leaf = type(module).__module__.startswith("torch.nn.modules.") and not own.get("_modules")
+    is_leaf = type(module).__module__.startswith("torch.nn.modules.") and not own.get(MODULES)
     return is_leaf and not own.get("inplace")
 
 
@@ -163,12 +171,12 @@ def input_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
 
 def hook_gradient(y: Tensor, graph: Any, hook: Callable[[Tensor | None], None]) -> None:
     """What `y.register_hook(hook)` does, without the handle: that is most of its cost, and ours go with the graph."""
-    if y._backward_hooks is not None or not ENTERS_HOOKS:
+    if tensor_hooks_of(y) is not None or not CAN_ENTER_HOOKS:
         y.register_hook(hook)
     else:
         hooks: Any = OrderedDict({OURS: hook})
-        y._backward_hooks = hooks
-        graph._register_hook_dict(y)
+        set_tensor_hooks(y, hooks)
+        hook_entry_of(graph)(y)
 
 
 def seen(read: Read, now: Now, call: int, phase: str) -> Callable[[Tensor | None], None]:
@@ -215,15 +223,15 @@ def reader(source: str, entries: Sequence[Entry], now: Now) -> Read | None:
 def apart(device: str, work: Callable[..., None], *args: Any) -> None:
     """Do `work` so that what it builds is no part of the training's graph, nor of its autocast."""
     grad_mode = torch.is_grad_enabled()
-    torch._C._set_grad_enabled(False)
+    set_grad_enabled(False)
     try:
-        if torch._C._is_any_autocast_enabled():
+        if is_any_autocast_enabled():
             with torch.autocast(device, enabled=False):
                 work(*args)
         else:
             work(*args)
     finally:
-        torch._C._set_grad_enabled(grad_mode)
+        set_grad_enabled(grad_mode)
 
 
 def measure(entries: Sequence[Entry], observation: Observation, step: int) -> None:

@@ -18,6 +18,7 @@ from modulekg_widgets.engine.pruning.cut.snapshot import Snapshot
 from modulekg_widgets.engine.pruning.cut.tensors import CutTensor
 from modulekg_widgets.engine.pruning.cut.transaction import Write, entry
 from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, FLAT_WEIGHT_REFS, FLAT_WEIGHTS
 from modulekg_widgets.engine.tracing.plain_tensors import rebuilt, swaps
 from modulekg_widgets.engine.tracing.state import held_tensors, module_places
 
@@ -138,13 +139,13 @@ def computed_tensors(found: Iterable[Place]) -> list[ComputedTensor]:
 
 
 def _buffer_slots(place: Place) -> Slots:
-    return [(state["_buffers"], name) for state, name in place.owners]
+    return [(state[BUFFERS], name) for state, name in place.owners]
 
 
 def _plain_slots(state: dict[str, Any], name: str) -> Slots:
     if name not in state:
         raise CutError(f"a module has no {shown(name)!r} any more, which the cut changed: undo what removed it")
-    listed = state.get("_flat_weights", ())  # recurrent layers list their weights once more
+    listed = state.get(FLAT_WEIGHTS, ())  # recurrent layers list their weights once more
     return [(state, name), *((listed, at) for at, each in enumerate(listed) if each is state[name])]
 
 
@@ -294,15 +295,15 @@ class Rest:
                 self._snapshot.keep_bytes(held.name, held.tensor)
                 self._snapshot.keep_gradient(f"the gradient of {held.name}", held.tensor)
         for state in walked.states:
-            for name in state.get("_buffers") or ():
-                if id(state["_buffers"][name]) not in theirs:
-                    self._snapshot.keep_entry(state["_buffers"], name)
+            for name in state.get(BUFFERS) or ():
+                if id(state[BUFFERS][name]) not in theirs:
+                    self._snapshot.keep_entry(state[BUFFERS], name)
             self._keep_plain(state, theirs)
 
     def _keep_plain(self, state: dict[str, Any], theirs: Container[int]) -> None:
         """Tensors that are plain attributes, and the lists that recurrent layers have of their weights."""
         for name, value in state.items():
-            listed = name in ("_flat_weights", "_flat_weight_refs") and isinstance(value, list)
+            listed = name in (FLAT_WEIGHTS, FLAT_WEIGHT_REFS) and isinstance(value, list)
             if listed or (isinstance(value, torch.Tensor) and id(value) not in theirs):
                 self._snapshot.keep_entry(state, name)
             if listed:

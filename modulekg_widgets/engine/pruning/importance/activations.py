@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axes
@@ -21,6 +20,7 @@ from modulekg_widgets.engine.pruning.importance.calibration import Calibration, 
 from modulekg_widgets.engine.pruning.importance.criteria import Criterion, Scores, or_magnitude, wide
 from modulekg_widgets.engine.pruning.importance.index_sums import Element, Tally, Vector, marginals
 from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode
 from modulekg_widgets.engine.torch_runtime.unfused import Unfused
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.plain_tensors import held_named

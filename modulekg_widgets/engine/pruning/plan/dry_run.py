@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import _disable_current_modes
 
 from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.axes.axis import Axes
@@ -24,6 +23,7 @@ from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.pruning.plan.surroundings import Surroundings
 from modulekg_widgets.engine.torch_runtime.calls import Given
 from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, FLAT_WEIGHTS, PARAMETERS, disable_current_modes
 from modulekg_widgets.engine.torch_runtime.structure import with_leaves
 from modulekg_widgets.engine.tracing.dataflow import PARAMETER, Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.plain_tensors import put_tables
@@ -167,9 +167,9 @@ def put_in_place(
         if id(held.tensor) not in new and others is not None:
             new[id(held.tensor)] = stage.hold(held.tensor, _like(held.tensor, others[held.name]))
         if id(held.tensor) in new:
-            held.state["_parameters" if held.kind == PARAMETER else "_buffers"][held.attribute] = new[id(held.tensor)]
+            held.state[PARAMETERS if held.kind == PARAMETER else BUFFERS][held.attribute] = new[id(held.tensor)]
     put_tables(walk, {**(others or {}), **{each.name: new[id(each.tensor)] for place in found for each in place.plain}})
-    if any("_flat_weights" in state for state in walk.states):
+    if any(FLAT_WEIGHTS in state for state in walk.states):
         _replace_in_lists(walk, new)
     for setting in settings(walk, edits):
         setting.state[setting.name] = setting.after
@@ -231,7 +231,7 @@ class _Lockstep:
     def _planned(self, node: DataNode) -> Tensor:
         shape = [self.selection.size(term) for term in self.axes.inference.dims(node)]
         layout = sorted(range(len(shape)), key=lambda at: -node.stride[at])
-        with _disable_current_modes():  # making it is no operator of the model
+        with disable_current_modes():  # making it is no operator of the model
             return torch.empty_permuted(shape, layout, dtype=node.dtype, device=self.device)
 
     def follow(self, now: OperatorNode) -> None:

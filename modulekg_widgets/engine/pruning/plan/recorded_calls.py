@@ -9,13 +9,13 @@ from itertools import accumulate
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from modulekg_widgets.engine.axes.algebra import ATOM, SUM, Term, find, flat
 from modulekg_widgets.engine.axes.call import plain_name
 from modulekg_widgets.engine.axes.expression import parts_of
 from modulekg_widgets.engine.pruning.plan.asked_sizes import VIEWS, flattened
 from modulekg_widgets.engine.pruning.plan.selection import Selection
+from modulekg_widgets.engine.torch_runtime.private import disable_current_modes, schema_of
 from modulekg_widgets.engine.torch_runtime.structure import leaves
 from modulekg_widgets.engine.tracing.dataflow import CONSTANT, DataNode, OperatorNode
 
@@ -84,7 +84,7 @@ def computed_with(operator: OperatorNode) -> tuple[tuple[Any, ...], tuple[Any, .
     args, kwargs = operator.args, operator.kwargs
     if not any(type(value) is int for value in (*args, *kwargs.values())) or not operator.inputs:
         return args, tuple(kwargs.values())
-    names = [each.name for each in operator.overload._schema.arguments]
+    names = [each.name for each in schema_of(operator.overload).arguments]
     numbers = _number_names(operator.overload)
     return (
         tuple(float(value) if type(value) is int and name in numbers else value
@@ -97,7 +97,7 @@ def computed_with(operator: OperatorNode) -> tuple[tuple[Any, ...], tuple[Any, .
 def _number_names(overload: Any) -> frozenset[str]:
     """The arguments of an operator that are numbers, or tensors for which a number may stand."""
     kinds = ("number", "Tensor", "Optional[number]", "Optional[Tensor]")
-    return frozenset(each.name for each in overload._schema.arguments if str(each.type) in kinds)
+    return frozenset(each.name for each in schema_of(overload).arguments if str(each.type) in kinds)
 
 
 def numbers(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[float, float]]:
@@ -116,5 +116,5 @@ def number_in(argument: Any) -> float | None:
     known = tensor is not None and tensor.numel() == 1 and not tensor.is_meta and not tensor.is_complex()
     if not known or type(tensor) is not torch.Tensor:
         return None
-    with _disable_current_modes():
+    with disable_current_modes():
         return float(tensor)

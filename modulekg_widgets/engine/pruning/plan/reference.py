@@ -24,6 +24,7 @@ from modulekg_widgets.engine.pruning.plan.dry_run import Scale, is_attention, pu
 from modulekg_widgets.engine.pruning.plan.recorded_calls import computed_with, number_in
 from modulekg_widgets.engine.torch_runtime.draws import Draws
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS
 from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
 from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_leaves, with_tensors
 from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
@@ -134,7 +135,7 @@ def _forget_results(walked: Walk) -> None:
     tables = Tables(walked)
     for state in walked.states:
         for name, value in state.items():
-            kept = name not in ("_parameters", "_buffers") and type(value) is dict and bool(value)
+            kept = name not in (PARAMETERS, BUFFERS) and type(value) is dict and bool(value)
             kept = kept and all(isinstance(part, Tensor) for part in value.values())
             if kept and tables.written.may_write((name,), inside=True):
                 value.clear()

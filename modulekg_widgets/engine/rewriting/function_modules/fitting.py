@@ -12,6 +12,7 @@ from torch import nn
 from modulekg_widgets.engine.errors import ModuleKGError, RewritingError, shown
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.rewriting.function_modules.function_module import FunctionModule, Layout
+from modulekg_widgets.engine.torch_runtime.private import AnyNorm, ConvNd, buffers_of
 from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_leaves
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
@@ -73,7 +74,7 @@ def fitted(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], 
 
 def held_by(owner: nn.Module) -> Callable[[Any], bool]:
     """Whether a tensor is a parameter, or a buffer of a module."""
-    buffers = [id(buffer) for buffer in owner._buffers.values()]
+    buffers = [id(buffer) for buffer in buffers_of(owner).values()]
     return lambda tensor: isinstance(tensor, nn.Parameter) or id(tensor) in buffers
 
 
@@ -167,10 +168,10 @@ def _indices(layer: Any) -> list[tuple[torch.Tensor, ...]]:
 
 
 _MAKERS: dict[type, Callable[[Any], list[tuple[torch.Tensor, ...]]]] = {
-    nn.modules.conv._ConvNd: _convolved,
+    ConvNd: _convolved,
     nn.Linear: _last("in_features"),
     nn.Bilinear: _last("in1_features", "in2_features"),
-    nn.modules.batchnorm._NormBase: _normalised,
+    AnyNorm: _normalised,
     nn.LayerNorm: lambda layer: [(_zeros(layer, 2, *layer.normalized_shape),)],
     nn.RMSNorm: lambda layer: [(_zeros(layer, 2, *layer.normalized_shape),)],
     nn.GroupNorm: lambda layer: [(_zeros(layer, 2, layer.num_channels, *[4] * dims),) for dims in (2, 1, 3, 0)],

@@ -15,10 +15,11 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode_temporarily
+from torch.overrides import TorchFunctionMode
 
 from modulekg_widgets.engine.errors import RewritingError
 from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.private import CALL_CODE, function_modes, without_innermost_mode
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OF_MODULES = tuple(os.path.join(_TORCH, "nn", part) + os.sep for part in ("modules", "utils"))
@@ -128,7 +129,7 @@ def listener_of(module: nn.Module) -> Listener | None:
 def _standing_in(owner: nn.Module) -> Callable[..., Any]:
     """The function behind `forward`: one that says of itself what the module's own says."""
 
-    @torch._dynamo.disable  # lines and frames are nothing that a compiler can follow
+    @torch.compiler.disable  # lines and frames are nothing that a compiler can follow
     def forward(self: Listener, /, *args: Any, **kwargs: Any) -> Any:
         return self.run(args, kwargs)
 
@@ -160,7 +161,7 @@ _ACCESSES = {"__get__", "__set__", "__delete__"}  # of attributes, as x.shape
 @contextmanager
 def _hearing() -> Iterator[None]:
     """A mode that hears of functions, unless one does already."""
-    if any(type(mode) is _Hearing for mode in _get_current_function_mode_stack()):
+    if any(type(mode) is _Hearing for mode in function_modes()):
         yield
         return
     with _Hearing():
@@ -170,11 +171,11 @@ def _hearing() -> Iterator[None]:
 @contextmanager
 def _not_hearing() -> Iterator[None]:
     """Without the mode, whose presence alone lets torch leave its fused operators."""
-    stack = _get_current_function_mode_stack()
+    stack = function_modes()
     if not stack or type(stack[-1]) is not _Hearing:
         yield
         return
-    with _pop_mode_temporarily():
+    with without_innermost_mode():
         yield
 
 
@@ -198,7 +199,7 @@ def _innermost(frame: FrameType | None) -> tuple[Run, FrameType] | None:
 
 
 _RUN = Listener.run.__code__
-_CALL = nn.Module._call_impl.__code__
+_CALL = CALL_CODE
 _CHECKPOINT = os.path.join(_TORCH, "utils", "checkpoint.py")
 _RECORDER = os.path.join(_ENGINE, "tracing") + os.sep
 _CALLS = os.path.join(_ENGINE, "torch_runtime", "calls.py")

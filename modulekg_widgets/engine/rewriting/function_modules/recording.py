@@ -24,6 +24,7 @@ from modulekg_widgets.engine.rewriting.function_modules.listening import Listene
 from modulekg_widgets.engine.torch_runtime.inputs import call_arguments, input_tensors, list_hint
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.modules import is_script
+from modulekg_widgets.engine.torch_runtime.private import PARAMETERS, SCHEMA, OpOverloadPacket
 from modulekg_widgets.engine.torch_runtime.restore import Kept
 from modulekg_widgets.engine.torch_runtime.shadow import ALL
 from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
@@ -124,7 +125,7 @@ def _is_function_already(places: Walk, index: int, module: nn.Module) -> bool:
 
 def _on_device(places: Walk, given: Any) -> Any:
     """The inputs, without data when the model has none."""
-    states = (state.get("_parameters") or {} for state in places.states)
+    states = (state.get(PARAMETERS) or {} for state in places.states)
     on_meta = any(p is not None and p.is_meta for state in states for p in state.values())
     return with_tensors(given, lambda tensor: tensor.to("meta")) if on_meta else given
 
@@ -213,8 +214,8 @@ def is_operation(function: Any, result: Any) -> bool:
 def _writes(function: Any) -> bool:
     if getattr(function, "__name__", "") == "__setitem__":
         return True
-    overload = function.default if isinstance(function, torch._ops.OpOverloadPacket) else function
-    schema = getattr(overload, "_schema", None)
+    overload = function.default if isinstance(function, OpOverloadPacket) else function
+    schema = getattr(overload, SCHEMA, None)
     return schema is not None and schema.is_mutable
 
 

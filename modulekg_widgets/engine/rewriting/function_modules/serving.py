@@ -22,6 +22,7 @@ from modulekg_widgets.engine.rewriting.function_modules.recording import FUSED, 
 from modulekg_widgets.engine.rewriting.function_modules.sites import Sites, holder_name
 from modulekg_widgets.engine.torch_runtime.hooks import has_hooks
 from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.private import MODULES
 
 sessions: dict[int, Session | None] = {}  # the last one of each model, by its id, for activate() without inputs
 _lock = threading.Lock()
@@ -115,13 +116,13 @@ class Server(Listener):
         """List the function modules among the children."""
         owner = self._owner()
         if owner is not None and len(self.holder):
-            module_state(owner)["_modules"][self.key] = self.holder
+            module_state(owner)[MODULES][self.key] = self.holder
 
     def hide(self) -> None:
         """Take them out of the children."""
         owner = self._owner()
-        if owner is not None and module_state(owner)["_modules"].get(self.key) is self.holder:
-            del module_state(owner)["_modules"][self.key]
+        if owner is not None and module_state(owner)[MODULES].get(self.key) is self.holder:
+            del module_state(owner)[MODULES][self.key]
 
     def listed(self) -> list[tuple[str, nn.Module]]:
         """The function modules with their dotted names."""
@@ -167,7 +168,7 @@ class _Serving(Run):
             if is_operation(function, result):
                 raise self._changed(f"calls {function_name(function)} at {source_of(frame)}")
             return result
-        module = module_state(self.server.holder)["_modules"].get(site.name)
+        module = module_state(self.server.holder)[MODULES].get(site.name)
         if module is None:
             raise RewritingError(f"the function module {site.name} of {self._where} is gone: put nn.Identity() instead")
         if not isinstance(module, FunctionModule):

@@ -11,6 +11,7 @@ from modulekg_widgets.engine.rewriting.function_modules.function_module import C
 from modulekg_widgets.engine.rewriting.function_modules.functions import function_name
 from modulekg_widgets.engine.rewriting.function_modules.recording import Call
 from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, MODULES, PARAMETERS
 from modulekg_widgets.engine.tracing.source import Source
 
 HOLDER = "function_modules"  # the child under which a module lists those of its functions
@@ -43,7 +44,7 @@ class Sites:
 def holder_name(owner: nn.Module) -> str:
     """The name under which a module lists its function modules: one that it does not have yet."""
     state = module_state(owner)
-    taken = {*dir(type(owner)), *state, *state["_modules"], *state["_parameters"], *state["_buffers"]}
+    taken = {*dir(type(owner)), *state, *state[MODULES], *state[PARAMETERS], *state[BUFFERS]}
     name = HOLDER
     while name in taken:
         name += "_"

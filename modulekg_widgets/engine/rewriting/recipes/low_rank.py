@@ -19,6 +19,7 @@ from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.rewriting.recipes.layers import CONVOLUTIONS, Layers, named, torch_class, twin, widest
 from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe, exchanged
 from modulekg_widgets.engine.rewriting.replace import Rewrite, exchange
+from modulekg_widgets.engine.torch_runtime.private import parameters_of
 
 ADAPTED = (*CONVOLUTIONS, nn.Linear)
 
@@ -130,15 +131,15 @@ def adapted(layer: Any, rank: int, scale: float, generator: torch.Generator) -> 
     weight = layer.weight
     base = twin(layer)
     for name in ("weight", "bias"):
-        if (own := base._parameters[name]) is not None:
-            base._parameters[name] = nn.Parameter(own.detach(), requires_grad=False)
+        if (own := parameters_of(base)[name]) is not None:
+            parameters_of(base)[name] = nn.Parameter(own.detach(), requires_grad=False)
     down, up = _factors(layer, rank, {"device": weight.device, "dtype": weight.dtype})
     # what nn.Linear starts with; the generator is on the CPU, so that every device gets the same numbers
     bound = 1 / math.sqrt(math.prod(down.weight.shape[1:]))
     drawn = torch.empty(down.weight.shape, device="cpu").uniform_(-bound, bound, generator=generator)
     down.weight.copy_(drawn)
     up.weight.zero_()
-    trained = [name for name, own in layer._parameters.items() if own is not None and own.requires_grad]
+    trained = [name for name, own in parameters_of(layer).items() if own is not None and own.requires_grad]
     return LowRank(base, down, up, scale, trained).train(layer.training)
 
 
@@ -148,9 +149,9 @@ def merged(adapter: LowRank) -> nn.Module:
     dtype = widest(base)
     update = adapter.up.weight.to(dtype).flatten(1) @ adapter.down.weight.to(dtype).flatten(1)
     weight = torch.empty_like(base).copy_(base.to(dtype) + adapter.scale * update.view_as(base))
-    new._parameters["weight"] = nn.Parameter(weight, "weight" in adapter.trained)
+    parameters_of(new)["weight"] = nn.Parameter(weight, "weight" in adapter.trained)
     if adapter.base.bias is not None:
-        new._parameters["bias"] = nn.Parameter(adapter.base.bias.detach().clone(), "bias" in adapter.trained)
+        parameters_of(new)["bias"] = nn.Parameter(adapter.base.bias.detach().clone(), "bias" in adapter.trained)
     return new.train(adapter.training)
 
 

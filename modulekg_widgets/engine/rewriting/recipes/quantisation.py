@@ -28,6 +28,7 @@ from modulekg_widgets.engine.torch_runtime.calls import hearing_calls
 from modulekg_widgets.engine.torch_runtime.inputs import call_arguments
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.private import PARAMETERS, modules_of
 from modulekg_widgets.engine.torch_runtime.shadow import ALL
 from modulekg_widgets.engine.torch_runtime.structure import tensors
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
@@ -179,7 +180,7 @@ def _calibrated(stage: Stage, chains: Sequence[Chain], made: Sequence[FakeQuanti
     seen: dict[int, int] = {}
 
     def observe(block: FakeQuantized, name: str, values: torch.Tensor) -> None:
-        quantizer = block._modules.get(name)
+        quantizer = modules_of(block).get(name)
         if quantizer is not None:
             count = seen[id(quantizer)] = seen.get(id(quantizer), -1) + 1
             quantizer.observe(values, count)  # type: ignore[operator]
@@ -275,5 +276,5 @@ def _checked_bits(bits: int) -> int:
 
 def _check_data(layers: Layers) -> None:
     for path, module in layers:
-        if any(own is not None and own.is_meta for own in module_state(module)["_parameters"].values()):
+        if any(own is not None and own.is_meta for own in module_state(module)[PARAMETERS].values()):
             raise RewritingError(f"{shown(path) or 'the model'} is on the meta device: ranges are taken from real data")
