@@ -22,8 +22,8 @@ from modulekg_widgets.engine.errors import (
     shown,
 )
 from modulekg_widgets.engine.registry import check_function, is_new_version
-from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import AnyNorm, ConvNd, InstanceNorm, dims_without_batch, modules_of
+from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.tracing.dataflow import RESULT, DataNode, ModuleNode
 
 if TYPE_CHECKING:

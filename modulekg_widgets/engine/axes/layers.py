@@ -10,7 +10,8 @@ from modulekg_widgets.engine.axes import rules as _registered
 from modulekg_widgets.engine.axes.algebra import ONE, Term
 from modulekg_widgets.engine.axes.call import Call, Rule, rules
 from modulekg_widgets.engine.axes.inference import find_rule
-from modulekg_widgets.engine.tracing.dataflow import BUFFER, INPUT, PARAMETER, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.dataflow import INPUT, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.held import BUFFER, PARAMETER
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.inference import Inference

@@ -1,7 +1,8 @@
 """The digest of what a module itself has, without its children: class, attributes and the shapes of its tensors.
 
 A million modules pass through here, so they are read many at a time, by functions that loop in C; a module whose own
-structure was met before costs no more than its key.
+structure was met before costs no more than its key. Read one at a time, the million of test_a_million_modules
+(tests/benchmarks/test_identity_speed.py) needs 10 bare walks, and may need 2.5.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from modulekg_widgets.engine.identity.packing import digest, fast_key, fast_keys
 from modulekg_widgets.engine.identity.tensors import PLAIN_TENSORS, is_uninitialised, own_tensors
 from modulekg_widgets.engine.identity.torch_values import encode_script, tensor_encoding
 from modulekg_widgets.engine.identity.walk import NOT_STRUCTURE, is_structure, nominal_class
-from modulekg_widgets.engine.torch_runtime.modules import is_script
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS
+from modulekg_widgets.engine.torch_runtime.state import is_script
 
 SCHEME = b"modulekg structure 1"
 MANY = 512  # modules read at a time: enough to hide the calls, few enough to stay in the cache

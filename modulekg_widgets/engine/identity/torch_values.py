@@ -19,7 +19,6 @@ from modulekg_widgets.engine.identity.tensors import (
     shape_of,
 )
 from modulekg_widgets.engine.identity.walk import NOT_STRUCTURE, nominal_class
-from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state, unwrapped
 from modulekg_widgets.engine.torch_runtime.private import (
     BUFFERS,
     MODULES,
@@ -30,6 +29,7 @@ from modulekg_widgets.engine.torch_runtime.private import (
     packet_name_of,
     type_of_script,
 )
+from modulekg_widgets.engine.torch_runtime.state import is_script, module_state, unwrapped
 
 
 def tensor_encoding(tensor: torch.Tensor) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import nn
 
@@ -12,8 +12,10 @@ from modulekg_widgets.engine.errors import BrokenModuleError, NotAModuleError, s
 from modulekg_widgets.engine.identity.classes import class_names
 from modulekg_widgets.engine.identity.paths import Paths
 from modulekg_widgets.engine.identity.tensors import native_script
-from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state, unwrapped
 from modulekg_widgets.engine.torch_runtime.private import LEFT_BY_WRAPPERS, MODULES, type_of_script
+from modulekg_widgets.engine.torch_runtime.state import is_script, module_state, unwrapped
+
+PathsT = TypeVar("PathsT", bound=Paths)
 
 
 class Walk(Paths):
@@ -49,11 +51,17 @@ class Walk(Paths):
 
     def paths_alone(self) -> Paths:
         """The paths without the modules, for whoever must not keep a model alive."""
-        paths = Paths()
-        paths.names, paths.parents, paths.children, paths.irregular = (
-            self.names, self.parents, self.children, self.irregular
-        )  # fmt: skip
-        return paths
+        return self._at_the_same_paths(Paths())
+
+    def with_modules(self, modules: list[nn.Module]) -> Walk:
+        """The same paths with other modules, as those of a copy, in the same order."""
+        new = self._at_the_same_paths(Walk())
+        new.modules, new.states = modules, list(map(module_state, modules))
+        return new
+
+    def _at_the_same_paths(self, new: PathsT) -> PathsT:
+        new.names, new.parents, new.children, new.irregular = self.names, self.parents, self.children, self.irregular
+        return new
 
 
 def walk(model: nn.Module) -> Walk:

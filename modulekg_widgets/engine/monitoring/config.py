@@ -14,8 +14,8 @@ from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.walk import Walk, class_name, walk
 from modulekg_widgets.engine.monitoring.metric import METRICS, ConfigError, ConfiguredMetric, MetricKind
 from modulekg_widgets.engine.monitoring.schedule import EVERY_STEP, Schedule, looks_like_schedule, schedule, united
-from modulekg_widgets.engine.torch_runtime.modules import is_script, unwrapped
 from modulekg_widgets.engine.torch_runtime.private import PARAMETERS
+from modulekg_widgets.engine.torch_runtime.state import is_script, unwrapped
 
 ModuleKey: TypeAlias = "str | type[nn.Module]"
 Config: TypeAlias = "Mapping[ModuleKey, Any]"

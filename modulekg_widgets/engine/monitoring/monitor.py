@@ -29,8 +29,8 @@ from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Row, Slot
 from modulekg_widgets.engine.monitoring.run import Alert, Run
 from modulekg_widgets.engine.monitoring.schedule import events_of
 from modulekg_widgets.engine.monitoring.sinks.sink_set import Outlets
-from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import PARAMETERS
+from modulekg_widgets.engine.torch_runtime.state import module_state
 
 if TYPE_CHECKING:
     from torch import nn

@@ -11,8 +11,12 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import RewritingError, TraceError, shown
 from modulekg_widgets.engine.keywords import called_as
-from modulekg_widgets.engine.rewriting.function_modules.function_module import CallSite, FunctionModule
-from modulekg_widgets.engine.rewriting.function_modules.kinds import functions_in, test_of
+from modulekg_widgets.engine.rewriting.function_modules.function_module import (
+    CallSite,
+    FunctionModule,
+    functions_in,
+    test_of,
+)
 from modulekg_widgets.engine.rewriting.function_modules.listening import listener_of
 from modulekg_widgets.engine.rewriting.function_modules.recording import record, record_graph
 from modulekg_widgets.engine.rewriting.function_modules.sites import Sites, holder_name
@@ -37,7 +41,7 @@ def find_chains(graph: Dataflow, pattern: Sequence[Any], include_super_class: bo
         raise RewritingError("a chain is looked for by a list of classes and functions, as [nn.Conv2d, F.relu]")
     tests = [test_of(one, include_super_class) for one in pattern]
     steps = list(_steps(graph, functions_in(pattern)))
-    found = {tuple(step.name for step in chain): None for chain in _Search(steps, tests).chains()}
+    found = {tuple(step.name for step in chain): None for chain in _ChainSearch(steps, tests).chains()}
     return [list(names) for names in found]
 
 
@@ -53,7 +57,7 @@ class _Step:
     outputs: list[DataNode]
 
 
-class _Search:
+class _ChainSearch:
     def __init__(self, steps: list[_Step], tests: list[Any]) -> None:
         self.tests = tests
         self.steps = steps

@@ -21,14 +21,14 @@ from modulekg_widgets.engine.rewriting.function_modules.fitting import (
 )
 from modulekg_widgets.engine.rewriting.function_modules.sites import when_active
 from modulekg_widgets.engine.rewriting.select import plain_name
-from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state
 from modulekg_widgets.engine.torch_runtime.private import MODULES
+from modulekg_widgets.engine.torch_runtime.state import is_script, module_state
 
 Replaced = Mapping[str, tuple[nn.Module, nn.Module]]
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class ModuleSlot:
     """An entry of a module's children, and what was put there."""
 
     owner: nn.Module
@@ -47,7 +47,7 @@ class Rewrite:
     """What was replaced in a model, in `replaced`: {name: (old, new)}; `undo()` puts the old modules back."""
 
     def __init__(
-        self, model: nn.Module, slots: Sequence[Slot], replaced: Mapping[str, tuple[nn.Module, nn.Module]]
+        self, model: nn.Module, slots: Sequence[ModuleSlot], replaced: Mapping[str, tuple[nn.Module, nn.Module]]
     ) -> None:
         self.model = model
         self.replaced = dict(replaced)
@@ -256,7 +256,7 @@ def _in_mode(rewrite: Rewrite) -> Iterator[None]:
         raise
 
 
-def _slots(places: Walk, new: Mapping[int, nn.Module]) -> list[Slot]:
+def _slots(places: Walk, new: Mapping[int, nn.Module]) -> list[ModuleSlot]:
     """Every slot that leads to a module that goes."""
     found = []
     for parent in range(len(places)):
@@ -267,11 +267,11 @@ def _slots(places: Walk, new: Mapping[int, nn.Module]) -> list[Slot]:
                     raise RewritingError(
                         f"{shown(places.path(index))!r} lies in TorchScript, which cannot be rewritten"
                     )
-                found.append(Slot(owner, key, places.states[parent][MODULES][key], new[index]))
+                found.append(ModuleSlot(owner, key, places.states[parent][MODULES][key], new[index]))
     return found
 
 
-def _check_modules(places: Walk, slots: list[Slot], found: dict[str, int], new: Mapping[str, Any]) -> None:
+def _check_modules(places: Walk, slots: list[ModuleSlot], found: dict[str, int], new: Mapping[str, Any]) -> None:
     for name, module in new.items():
         if isinstance(module, type) or not isinstance(module, nn.Module):
             what = f"the class {module.__name__}" if isinstance(module, type) else f"a {type(module).__name__}"
@@ -318,7 +318,7 @@ def _check_whole(rewrite: Rewrite, before: Any, args: Any, kwargs: Mapping[str, 
         )
 
 
-def _write(changes: list[tuple[Slot, Any, Any]]) -> None:
+def _write(changes: list[tuple[ModuleSlot, Any, Any]]) -> None:
     """Fill slots, all or none: each with the second of a triple, the third is what it holds now."""
     done = []
     try:

@@ -11,10 +11,10 @@ from torch import nn
 from modulekg_widgets.engine.errors import NotAModuleError, RewritingError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.keywords import called_as
-from modulekg_widgets.engine.rewriting.function_modules.kinds import test_of
+from modulekg_widgets.engine.rewriting.function_modules.function_module import test_of
 from modulekg_widgets.engine.rewriting.function_modules.sites import when_active
-from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state, unwrapped
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, MODULES, PARAMETERS
+from modulekg_widgets.engine.torch_runtime.state import is_script, module_state, registry, unwrapped
 
 
 @called_as("mk.rewrite.get")
@@ -143,8 +143,8 @@ def _place(root: nn.Module, path: str) -> _Place:
 
 def _tables(state: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "module", state[MODULES]
-    yield "parameter", state.get(PARAMETERS) or {}
-    yield "buffer", state.get(BUFFERS) or {}
+    yield "parameter", registry(state, PARAMETERS)
+    yield "buffer", registry(state, BUFFERS)
     yield "attribute", state
 
 

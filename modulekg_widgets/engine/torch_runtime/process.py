@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -20,9 +19,8 @@ from modulekg_widgets.engine.torch_runtime.private import (
     pop_function_mode,
     push_function_mode,
 )
+from modulekg_widgets.engine.torch_runtime.rng import State, equal_states, process_generators
 from modulekg_widgets.engine.torch_runtime.threads import OthersWork
-
-State = tuple[Callable[[], Any], Callable[[Any], object]]
 
 
 @contextmanager
@@ -37,7 +35,7 @@ def process_kept() -> Iterator[None]:
     own = [(state, state[0]()) for state in _of_this_thread()]
     settings = [(state, state[0]()) for state in _of_the_process()]
     with disable_current_modes():  # the caller's own, under which states may be tensors without data
-        generators = [(state, state[0]()) for state in _generators()]
+        generators = [(state, state[0]()) for state in process_generators()]
     cache = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)  # which would keep weights without data for the next real pass
     try:
@@ -53,20 +51,8 @@ def process_kept() -> Iterator[None]:
 def _put_back(states: list[tuple[State, Any]], others: OthersWork | None = None) -> None:
     """Write the states that have changed, unless others may have changed them."""
     for (read, write), before in states:
-        if not _equal(read(), before) and not others:
+        if not equal_states(read(), before) and not others:
             write(before)
-
-
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, torch.Tensor):
-        return torch.equal(one, other)
-    if isinstance(one, list | tuple):
-        try:
-            return one == other
-        except (ValueError, RuntimeError):  # arrays or tensors among them
-            return len(one) == len(other) and all(map(_equal, one, other))
-    same = one == other
-    return same if isinstance(same, bool) else bool(same.all())
 
 
 def _of_this_thread() -> list[State]:
@@ -127,12 +113,3 @@ def _attribute(owner: Any, name: str) -> State:
 def _autocast(device: str) -> Iterator[State]:
     yield partial(torch.is_autocast_enabled, device), partial(torch.set_autocast_enabled, device)
     yield partial(torch.get_autocast_dtype, device), partial(torch.set_autocast_dtype, device)
-
-
-def _generators() -> list[State]:
-    states: list[State] = [(torch.get_rng_state, torch.set_rng_state), (random.getstate, random.setstate)]
-    if numpy := sys.modules.get("numpy"):
-        states.append((numpy.random.get_state, numpy.random.set_state))
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        states.append((torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all))
-    return states

@@ -35,20 +35,19 @@ from modulekg_widgets.engine.torch_runtime.instances import (
     keeps_what_it_gets,
     slots,
 )
-from modulekg_widgets.engine.torch_runtime.modules import (
-    REGISTRIES,
-    STANDARD,
-    is_script,
-    module_state,
-    unwrapped,
-    wrapper_classes,
-)
 from modulekg_widgets.engine.torch_runtime.past_self import class_code, fill_from_class
 from modulekg_widgets.engine.torch_runtime.private import (
     CALL_HOOKS,
     COMPILED_CALL,
     DisableTorchFunctionSubclass,
     disable_current_modes,
+)
+from modulekg_widgets.engine.torch_runtime.state import (
+    REGISTRIES,
+    STANDARD,
+    is_script,
+    module_state,
+    unwrapped,
 )
 from modulekg_widgets.engine.torch_runtime.tensor_copies import OwnMemory, alias
 
@@ -207,8 +206,8 @@ class Shadow:
     # ------------------------------------------------------------- modules
 
     def _module(self, module: nn.Module) -> nn.Module:
-        if isinstance(module, wrapper_classes()):
-            return self._made(module, self.of(unwrapped(module)))  # compiled code runs as it is written
+        if (inner := unwrapped(module)) is not module:
+            return self._made(module, self.of(inner))  # compiled code runs as it is written
         if is_script(module):
             return self._script(module)
         new = allocated(type(module))

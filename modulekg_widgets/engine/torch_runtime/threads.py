@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import (
     BACKWARD_FUNCTION,
     CALL_CODE,
@@ -21,6 +20,7 @@ from modulekg_widgets.engine.torch_runtime.private import (
     OUTER_CALL_CODE,
     PARAMETERS,
 )
+from modulekg_widgets.engine.torch_runtime.state import module_state, registry
 
 _CALLS = {CALL_CODE, OUTER_CALL_CODE}
 _BACKWARD = {BACKWARD_FUNCTION}
@@ -39,7 +39,7 @@ class _Model:
 
     def __init__(self, modules: Iterable[nn.Module]) -> None:
         self.modules: dict[int, Any] = {id(module): module for module in modules}
-        state = [(module_state(m).get(PARAMETERS) or {}).values() for m in self.modules.values()]
+        state = [registry(module_state(m), PARAMETERS).values() for m in self.modules.values()]
         self.parameters = {id(tensor) for tensors in state for tensor in tensors if tensor is not None}
 
     def is_of(self, optimizer: torch.optim.Optimizer) -> bool:
@@ -130,7 +130,7 @@ def _contains(module: nn.Module, model: _Model) -> bool:
         next_one = waiting.pop()
         if id(next_one) in model.modules:
             return True
-        children = list((module_state(next_one).get(MODULES) or {}).values())
+        children = list(registry(module_state(next_one), MODULES).values())
         waiting += [child for child in children if child is not None and id(child) not in seen]
         seen.update(map(id, children))
     return False

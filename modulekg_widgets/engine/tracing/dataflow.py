@@ -11,15 +11,15 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
-from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state
 from modulekg_widgets.engine.torch_runtime.private import buffers_of, modules_of, parameters_of, schema_of
+from modulekg_widgets.engine.torch_runtime.state import is_script, module_state, set_mode
+from modulekg_widgets.engine.tracing.held import ATTRIBUTE, BUFFER, PARAMETER
 from modulekg_widgets.engine.tracing.source import Source
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.tracing.flops import Flops
 
-INPUT, PARAMETER, BUFFER, CONSTANT, RESULT = "input", "parameter", "buffer", "constant", "result"
-ATTRIBUTE = "attribute"  # a tensor of the model that is neither parameter nor buffer
+INPUT, CONSTANT, RESULT = "input", "constant", "result"  # beside PARAMETER, BUFFER and ATTRIBUTE
 
 
 class Storage:
@@ -330,9 +330,7 @@ class Dataflow:
 
     def set_mode(self, modules: Sequence[nn.Module]) -> None:
         """Set the modules, those of a shadow, to the mode of the trace."""
-        if self.training is not None:
-            for module in modules:
-                module_state(module)["training"] = self.training
+        set_mode(map(module_state, modules), self.training)
 
     def flops(self) -> Flops:
         """The cost of the forward pass; `.unknown` lists the operators that have no formula."""

@@ -11,12 +11,11 @@ import torch
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, shown
 from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.torch_runtime.inputs import input_tensors
-from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import has_storage, schema_of
+from modulekg_widgets.engine.torch_runtime.state import module_state, registered_tensors
 from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_leaves
-from modulekg_widgets.engine.tracing.dataflow import ATTRIBUTE, CONSTANT, INPUT, Dataflow, DataNode, OperatorNode
-from modulekg_widgets.engine.tracing.plain_tensors import plain_tensor
-from modulekg_widgets.engine.tracing.state import own_tensors
+from modulekg_widgets.engine.tracing.dataflow import CONSTANT, INPUT, Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.held import ATTRIBUTE, plain_tensor
 
 Tensor = torch.Tensor
 LARGEST_CONSTANT = 1 << 22  # elements
@@ -215,7 +214,7 @@ def _held_by_the_model(graph: Dataflow) -> dict[DataNode, Tensor]:
     for name, node in graph.state.items():
         path, attribute = graph.split_name(name)
         state = module_state(graph.modules[path].module)
-        tensor = plain_tensor(state, attribute) if node.kind == ATTRIBUTE else own_tensors(state).get(attribute)
+        tensor = plain_tensor(state, attribute) if node.kind == ATTRIBUTE else registered_tensors(state).get(attribute)
         if isinstance(tensor, Tensor):
             found[node] = tensor
     return found

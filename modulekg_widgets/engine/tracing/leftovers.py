@@ -11,11 +11,12 @@ import torch
 
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.torch_runtime.callables import state_behind
-from modulekg_widgets.engine.torch_runtime.draws import is_drawn
 from modulekg_widgets.engine.torch_runtime.private import base_of, disable_current_modes
+from modulekg_widgets.engine.torch_runtime.rng import is_drawn
 from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_leaves
-from modulekg_widgets.engine.tracing.dataflow import BUFFER, CONSTANT, DataNode, Storage
+from modulekg_widgets.engine.tracing.dataflow import CONSTANT, DataNode, Storage
 from modulekg_widgets.engine.tracing.execution import LARGEST_CONSTANT, run
+from modulekg_widgets.engine.tracing.held import BUFFER
 
 Tensor = torch.Tensor
 MANY = 64  # values after which those that have died are let go

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from modulekg_widgets.engine.operators.signature import Signature, on_meta, signature_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.torch_runtime.caches import kept_result
-from modulekg_widgets.engine.torch_runtime.calls import Given, hearing_calls
+from modulekg_widgets.engine.torch_runtime.hooks import Given, hearing_calls
 from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.torch_runtime.private import (
     FakeTensor,
@@ -28,7 +28,6 @@ from modulekg_widgets.engine.torch_runtime.private import (
 from modulekg_widgets.engine.torch_runtime.structure import is_plain, tensors, with_tensors
 from modulekg_widgets.engine.tracing.call_arguments import Arguments, flat_tensors, replaced
 from modulekg_widgets.engine.tracing.dataflow import (
-    ATTRIBUTE,
     CONSTANT,
     RESULT,
     Dataflow,
@@ -39,11 +38,10 @@ from modulekg_widgets.engine.tracing.dataflow import (
     Unknown,
 )
 from modulekg_widgets.engine.tracing.execution import constant_value
+from modulekg_widgets.engine.tracing.held import ATTRIBUTE, HeldTensor, Tables
 from modulekg_widgets.engine.tracing.layouts import remembered
 from modulekg_widgets.engine.tracing.leftovers import Leftovers
-from modulekg_widgets.engine.tracing.plain_tensors import Tables
 from modulekg_widgets.engine.tracing.source import CallingLines
-from modulekg_widgets.engine.tracing.state import Held
 
 Tensor = torch.Tensor
 # what leaves tensors without an operator
@@ -128,7 +126,7 @@ class Recorder(TorchDispatchMode):
         with disable_current_modes():
             return self.adopt(tensor, CONSTANT, f"constant_{len(self.graph.values)}")
 
-    def _table(self, tensor: Tensor, held: Sequence[Held]) -> DataNode:
+    def _table(self, tensor: Tensor, held: Sequence[HeldTensor]) -> DataNode:
         """The node of a plain tensor of the model: state of the graph, but where it is a cache of the code's."""
         node = self.adopt(tensor, CONSTANT if self.tables.may_be_written(held) else ATTRIBUTE, held[0].name)
         node.names = tuple(each.name for each in held)
@@ -364,9 +362,9 @@ def _before(node: DataNode, start: int) -> DataNode:
 def recording(recorder: Recorder) -> Iterator[None]:
     """The recorder at work."""
     # tensors without data refuse to be read
-    reading = _Reading(recorder) if recorder.stand_in is None else nullcontext()
+    reading = _DataReads(recorder) if recorder.stand_in is None else nullcontext()
     with (
-        hearing_calls(recorder.stage, recorder.entered, recorder.left),
+        hearing_calls(recorder.stage.copies, recorder.entered, recorder.left),
         torch.inference_mode(False),
         torch.no_grad(),
         reading,
@@ -375,7 +373,7 @@ def recording(recorder: Recorder) -> Iterator[None]:
         yield
 
 
-class _Reading(TorchFunctionMode):
+class _DataReads(TorchFunctionMode):
     """Tells the recorder of data that become NumPy arrays or lists."""
 
     def __init__(self, recorder: Recorder) -> None:

@@ -8,7 +8,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
-from modulekg_widgets.engine.tracing.dataflow import ATTRIBUTE, BUFFER, PARAMETER, Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.held import ATTRIBUTE, BUFFER, PARAMETER
 from modulekg_widgets.engine.views.axes_payload import AxisTables
 from modulekg_widgets.engine.views.call_tree import CallTree
 from modulekg_widgets.engine.views.flow_edges import module_edges

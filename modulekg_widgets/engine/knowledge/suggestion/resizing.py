@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import RESET_PARAMETERS, AnyNorm, ConvNd, buffers_of, parameters_of
+from modulekg_widgets.engine.torch_runtime.state import module_state
 
 Shape = tuple[int, ...]
 STEP = 8  # channel counts are multiples of it

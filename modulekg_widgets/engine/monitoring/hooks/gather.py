@@ -11,7 +11,6 @@ import torch
 
 from modulekg_widgets.engine.monitoring.measures.channels import channel_dim
 from modulekg_widgets.engine.monitoring.measures.moments import Moments
-from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import (
     PARAMETERS,
     FakeTensor,
@@ -20,6 +19,7 @@ from modulekg_widgets.engine.torch_runtime.private import (
     transforms,
     version_of,
 )
+from modulekg_widgets.engine.torch_runtime.state import module_state
 
 if TYPE_CHECKING:
     from torch import nn

@@ -36,13 +36,13 @@ from modulekg_widgets.engine.monitoring.hooks.gather import (
 from modulekg_widgets.engine.monitoring.hooks.own_gradient import input_edge, watch_own_gradient
 from modulekg_widgets.engine.monitoring.hooks.quick import Now, Quick, log_failure, measure, quick_for
 from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN
-from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.hooks import remove_hook_of_all_modules
 from modulekg_widgets.engine.torch_runtime.private import (
     backward_pass,
-    hooks_of_all_modules_with_kwargs,
     is_compiler_loaded,
     next_node_number,
 )
+from modulekg_widgets.engine.torch_runtime.state import module_state
 
 MOST_CALLS = 64  # of one module within a step; further ones are not measured
 
@@ -210,9 +210,7 @@ class Watcher:
     def _detach(self) -> None:
         handles, self._handles = self._handles, []
         for handle in handles:
-            handle.remove()
-            # torch's own removal forgets this table, and would take the rest of the process for hooked
-            hooks_of_all_modules_with_kwargs.pop(handle.id, None)
+            remove_hook_of_all_modules(handle)
         if self._runs_uncompiled:
             self._runs_uncompiled = False
             uncompiled.end()

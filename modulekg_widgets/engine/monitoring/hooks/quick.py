@@ -26,7 +26,6 @@ from modulekg_widgets.engine.monitoring.hooks.gather import first_tensor as find
 from modulekg_widgets.engine.monitoring.measures.moments import Moments
 from modulekg_widgets.engine.monitoring.metric import ConfigError
 from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN
-from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import (
     CAN_ENTER_HOOKS,
     MODULES,
@@ -39,6 +38,7 @@ from modulekg_widgets.engine.torch_runtime.private import (
     tracing_state,
     transforms,
 )
+from modulekg_widgets.engine.torch_runtime.state import module_state
 
 log = logging.getLogger("modulekg_widgets")
 Tensor = torch.Tensor

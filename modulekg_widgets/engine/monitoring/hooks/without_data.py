@@ -11,7 +11,7 @@ from modulekg_widgets.engine.identity.tensors import own_tensors
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.monitoring.hooks.active_metrics import Rota
 from modulekg_widgets.engine.monitoring.hooks.entry import Entry
-from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.state import module_state
 
 
 class WithoutData:

@@ -17,10 +17,9 @@ from modulekg_widgets.engine.pruning.cut.edits import Edits, Place, Setting, Ten
 from modulekg_widgets.engine.pruning.cut.snapshot import Snapshot
 from modulekg_widgets.engine.pruning.cut.tensors import CutTensor
 from modulekg_widgets.engine.pruning.cut.transaction import Write, entry
-from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, FLAT_WEIGHT_REFS, FLAT_WEIGHTS
-from modulekg_widgets.engine.tracing.plain_tensors import rebuilt, swaps
-from modulekg_widgets.engine.tracing.state import held_tensors, module_places
+from modulekg_widgets.engine.torch_runtime.state import module_state
+from modulekg_widgets.engine.tracing.held import held_tensors, rebuilt, swaps
 
 Slots = list[tuple[Any, Any]]  # where an object stands: a dictionary or list, and the key
 
@@ -274,7 +273,7 @@ def moved_along(walked: Walk, layers: Iterable[nn.RNNBase], edits: Edits) -> lis
     states = {id(module_state(layer)) for layer in layers}
     names: dict[int, list[str]] = {}
     tensors: dict[int, torch.Tensor] = {}
-    for held in held_tensors(walked, module_places(walked)):
+    for held in held_tensors(walked, walked.places()):
         names.setdefault(id(held.tensor), []).append(held.name)
         if id(held.state) in states and held.name not in edited:
             tensors[id(held.tensor)] = held.tensor
@@ -288,7 +287,7 @@ class Rest:
         theirs = {id(place.tensor) for place in edited} | {id(each.tensor) for each in computed}
         self._snapshot = Snapshot()
         self._parameters: dict[str, nn.Parameter] = {}
-        for held in held_tensors(walked, module_places(walked)):
+        for held in held_tensors(walked, walked.places()):
             if id(held.tensor) not in theirs:
                 if isinstance(held.tensor, nn.Parameter):
                     self._parameters[held.name] = held.tensor
@@ -310,7 +309,7 @@ class Rest:
                 self._snapshot.keep(name, value, set(map(id, value)))
 
     def undo(self, walked: Walk) -> Iterator[Write]:
-        now = {held.name: held.tensor for held in held_tensors(walked, module_places(walked))}
+        now = {held.name: held.tensor for held in held_tensors(walked, walked.places())}
         for name, parameter in self._parameters.items():
             if now.get(name) is not parameter:
                 raise _replaced(name)

@@ -22,8 +22,8 @@ from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.axes.layers import Layers
 from modulekg_widgets.engine.errors import CutError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.pruning.nni.mask_sides import Side, Sides
-from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS
+from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 Tensor = torch.Tensor

@@ -21,13 +21,12 @@ from modulekg_widgets.engine.pruning.plan.recorded_calls import is_same_call, nu
 from modulekg_widgets.engine.pruning.plan.resized import resizing
 from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.pruning.plan.surroundings import Surroundings
-from modulekg_widgets.engine.torch_runtime.calls import Given
+from modulekg_widgets.engine.torch_runtime.hooks import Given
 from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, FLAT_WEIGHTS, PARAMETERS, disable_current_modes
 from modulekg_widgets.engine.torch_runtime.structure import with_leaves
-from modulekg_widgets.engine.tracing.dataflow import PARAMETER, Dataflow, DataNode, OperatorNode
-from modulekg_widgets.engine.tracing.plain_tensors import put_tables
-from modulekg_widgets.engine.tracing.state import held_tensors, module_places
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.held import PARAMETER, held_tensors, put_tables
 from modulekg_widgets.engine.tracing.trace import META, REAL, trace_dataflow
 
 Tensor = torch.Tensor
@@ -163,7 +162,7 @@ def put_in_place(
     found = places(walk, edits)
     for place in found:
         new[id(place.tensor)] = stage.hold(place.tensor, _like(place.tensor, slice_of(place.edit, place.tensor)))
-    for held in list(held_tensors(walk, module_places(walk))) if new or others else ():
+    for held in list(held_tensors(walk, walk.places())) if new or others else ():
         if id(held.tensor) not in new and others is not None:
             new[id(held.tensor)] = stage.hold(held.tensor, _like(held.tensor, others[held.name]))
         if id(held.tensor) in new:

@@ -14,7 +14,7 @@ from modulekg_widgets.engine.rewriting.function_modules.function_module import F
 from modulekg_widgets.engine.rewriting.function_modules.listening import listener_of
 from modulekg_widgets.engine.rewriting.function_modules.recording import record
 from modulekg_widgets.engine.rewriting.function_modules.serving import Server, Session, sessions
-from modulekg_widgets.engine.torch_runtime.modules import is_script
+from modulekg_widgets.engine.torch_runtime.state import is_script
 
 
 class FunctionModules:

@@ -11,7 +11,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import ModuleKGError, RewritingError, shown
 from modulekg_widgets.engine.identity.walk import walk
-from modulekg_widgets.engine.rewriting.function_modules.function_module import FunctionModule, Layout
+from modulekg_widgets.engine.rewriting.function_modules.function_module import ArgumentLayout, FunctionModule
 from modulekg_widgets.engine.torch_runtime.private import AnyNorm, ConvNd, buffers_of
 from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_leaves
 from modulekg_widgets.engine.tracing.dataflow import DataNode
@@ -115,17 +115,17 @@ def _result(module: nn.Module, given: Given) -> Any:
 
 def _misfit_of_function(old: FunctionModule, new: nn.Module) -> str | None:
     site = old.site
-    expected = {name or "the result": layout.shape for name, layout in leaves(site.result, Layout)}
+    expected = {name or "the result": layout.shape for name, layout in leaves(site.result, ArgumentLayout)}
     try:
         given = fitted(new, site.args, dict(site.kwargs), lambda value: getattr(value, "held", False))
     except RewritingError as error:
         return str(error)
-    given = with_leaves(given, Layout, Layout.empty)
+    given = with_leaves(given, ArgumentLayout, ArgumentLayout.empty)
     return _difference(expected, _result(new, given), given)
 
 
 def _tensors(value: Any) -> Iterator[Any]:
-    return (found for kind in (torch.Tensor, Layout) for found in leaves(value, kind))
+    return (found for kind in (torch.Tensor, ArgumentLayout) for found in leaves(value, kind))
 
 
 # -------------------------------------------------------------------- examples

@@ -18,8 +18,8 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from modulekg_widgets.engine.errors import RewritingError
-from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import CALL_CODE, function_modes, without_innermost_mode
+from modulekg_widgets.engine.torch_runtime.state import module_state
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OF_MODULES = tuple(os.path.join(_TORCH, "nn", part) + os.sep for part in ("modules", "utils"))
@@ -46,7 +46,7 @@ class Listener:
         assert owner is not None
         return owner
 
-    def begin(self) -> Run | None:
+    def begin(self) -> ForwardRun | None:
         """What hears of the functions of the call that begins; None to leave them alone."""
         raise NotImplementedError
 
@@ -108,7 +108,7 @@ class Listener:
         )
 
 
-class Run:
+class ForwardRun:
     """One call of a module's forward."""
 
     def called(self, function: Any, frame: FrameType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -179,7 +179,7 @@ def _not_hearing() -> Iterator[None]:
         yield
 
 
-def _innermost(frame: FrameType | None) -> tuple[Run, FrameType] | None:
+def _innermost(frame: FrameType | None) -> tuple[ForwardRun, FrameType] | None:
     """The run that a function is called in and the calling frame; None inside a module that nobody listens to."""
     place: FrameType | None = None
     while frame is not None:
@@ -202,7 +202,7 @@ _RUN = Listener.run.__code__
 _CALL = CALL_CODE
 _CHECKPOINT = os.path.join(_TORCH, "utils", "checkpoint.py")
 _RECORDER = os.path.join(_ENGINE, "tracing") + os.sep
-_CALLS = os.path.join(_ENGINE, "torch_runtime", "calls.py")
+_HOOKS = os.path.join(_ENGINE, "torch_runtime", "hooks.py")
 _PLACE, _END, _BETWEEN = range(3)
 _kinds: dict[CodeType, int] = {}
 
@@ -211,7 +211,7 @@ def _kind(code: CodeType) -> int:
     """Whether code belongs to a forward, ends the search, or is one of torch's functions or of this engine."""
     file = code.co_filename
     # what a checkpoint holds runs a second time, outside of the forward: it would find other functions there
-    if code is _CALL or file in (_CHECKPOINT, _CALLS) or file.startswith(_RECORDER):
+    if code is _CALL or file in (_CHECKPOINT, _HOOKS) or file.startswith(_RECORDER):
         return _END
     inner = file.startswith(_TORCH) and not file.startswith(_OF_MODULES)
     return _BETWEEN if inner or file.startswith(_ENGINE) else _PLACE

@@ -17,12 +17,18 @@ from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.rewriting.function_modules.fitting import fitted, held_by
 from modulekg_widgets.engine.rewriting.function_modules.function_module import CallSite, FunctionModule
 from modulekg_widgets.engine.rewriting.function_modules.functions import function_name
-from modulekg_widgets.engine.rewriting.function_modules.listening import Listener, Run, listener_of
-from modulekg_widgets.engine.rewriting.function_modules.recording import FUSED, Call, is_operation, owners, source_of
+from modulekg_widgets.engine.rewriting.function_modules.listening import ForwardRun, Listener, listener_of
+from modulekg_widgets.engine.rewriting.function_modules.recording import (
+    FUSED,
+    FunctionCall,
+    is_operation,
+    owners,
+    source_of,
+)
 from modulekg_widgets.engine.rewriting.function_modules.sites import Sites, holder_name
 from modulekg_widgets.engine.torch_runtime.hooks import has_hooks
-from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import MODULES
+from modulekg_widgets.engine.torch_runtime.state import module_state
 
 sessions: dict[int, Session | None] = {}  # the last one of each model, by its id, for activate() without inputs
 _lock = threading.Lock()
@@ -31,7 +37,7 @@ _lock = threading.Lock()
 class Session:
     """What the forwards of one model share while function modules serve them; holds no module of the model."""
 
-    def __init__(self, places: Walk, runs: dict[int, list[list[Call]]]) -> None:
+    def __init__(self, places: Walk, runs: dict[int, list[list[FunctionCall]]]) -> None:
         root = places.modules[0]
         self.model: Any = weakref.ref(root)
         # what a module lists comes after its children, and so it is with theirs
@@ -95,7 +101,7 @@ class Session:
 class Server(Listener):
     """Serves the functions of one forward."""
 
-    def __init__(self, session: Session, places: Walk, index: int, runs: list[list[Call]]) -> None:
+    def __init__(self, session: Session, places: Walk, index: int, runs: list[list[FunctionCall]]) -> None:
         super().__init__(places.modules[index], places.path(index))
         self.session = session
         sites = Sites(runs)
@@ -132,7 +138,7 @@ class Server(Listener):
     def surroundings(self) -> AbstractContextManager[None]:
         return self.session.hidden()
 
-    def begin(self) -> Run | None:
+    def begin(self) -> ForwardRun | None:
         return None if self._is_fused() else _Serving(self)
 
     def _is_fused(self) -> bool:
@@ -155,7 +161,7 @@ class Server(Listener):
         return new
 
 
-class _Serving(Run):
+class _Serving(ForwardRun):
     def __init__(self, server: Server) -> None:
         self.server = server
         self.ways = server.ways

@@ -20,6 +20,7 @@ from modulekg_widgets.engine.rewriting.recipes.layers import CONVOLUTIONS, Layer
 from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe, exchanged
 from modulekg_widgets.engine.rewriting.replace import Rewrite, exchange
 from modulekg_widgets.engine.torch_runtime.private import parameters_of
+from modulekg_widgets.engine.torch_runtime.rng import seeded
 
 ADAPTED = (*CONVOLUTIONS, nn.Linear)
 
@@ -107,7 +108,7 @@ def low_rank(
     for name, module in chosen.items():
         if why := why_not(module, layers):
             raise RewritingError(f"{shown(name) or 'the model'} cannot get a low-rank update: {why}")
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     with torch.inference_mode(False), torch.no_grad():
         new = {name: adapted(module, rank, scale, generator) for name, module in chosen.items()}
     before = _trainable(model)

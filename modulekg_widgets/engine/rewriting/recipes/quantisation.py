@@ -24,12 +24,12 @@ from modulekg_widgets.engine.rewriting.recipes.quant_chains import (
 from modulekg_widgets.engine.rewriting.recipes.quantizers import FakeQuantized, quantized, quantizers
 from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe
 from modulekg_widgets.engine.rewriting.replace import exchange
-from modulekg_widgets.engine.torch_runtime.calls import hearing_calls
+from modulekg_widgets.engine.torch_runtime.hooks import hearing_calls
 from modulekg_widgets.engine.torch_runtime.inputs import call_arguments
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
-from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import PARAMETERS, modules_of
 from modulekg_widgets.engine.torch_runtime.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.state import module_state, set_mode
 from modulekg_widgets.engine.torch_runtime.structure import tensors
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
@@ -38,7 +38,7 @@ Evaluate = Callable[[nn.Module], float]
 _SCALE, _ZERO_POINT, _BIAS = 4, 4, 4  # bytes: float32, int32, float32
 
 
-class Agreement(NamedTuple):
+class QuantizationAgreement(NamedTuple):
     """How near the quantised outputs come: relative error, signal to noise in dB, share of equal largest classes."""
 
     error: float
@@ -57,7 +57,7 @@ class FakeQuantization(Recipe):
     skipped: tuple[Unquantised, ...]
     bits: tuple[int, int]
     accuracy: tuple[float, float] | None
-    agreement: Agreement | None
+    agreement: QuantizationAgreement | None
     nbytes: tuple[int, int]
 
     def headline(self) -> str:
@@ -112,7 +112,7 @@ def fake_quant(
     def measured(stage: Stage) -> tuple[Any, float | None]:
         return _calibrated(stage, found, made), None if evaluate is None else _number(evaluate(stage.model))
 
-    def measured_again(stage: Stage) -> tuple[float | None, Agreement | None]:
+    def measured_again(stage: Stage) -> tuple[float | None, QuantizationAgreement | None]:
         after = None if evaluate is None else _number(evaluate(stage.model))
         return after, _agreement(expected, _outputs_of_batch(stage.model, stage.held[0], "args, quantised,"))
 
@@ -164,8 +164,7 @@ def _at_rest(root: nn.Module, held: Any, run: Callable[[Stage], T]) -> T:
     """What `run` makes of the model in eval mode and without gradients."""
 
     def resting(stage: Stage) -> T:
-        for state in stage.states:
-            state["training"] = False
+        set_mode(stage.states, training=False)
         with torch.no_grad():
             return run(stage)
 
@@ -194,7 +193,7 @@ def _calibrated(stage: Stage, chains: Sequence[Chain], made: Sequence[FakeQuanti
             chain, block = last[id(module)]
             observe(block, "output", output if chain.activation is None else chain.activation(output))
 
-    with hearing_calls(stage, lambda *_: None, left):
+    with hearing_calls(stage.copies, lambda *_: None, left):
         calls = enumerate(stage.held)
         outputs = [_outputs_of_batch(stage.model, call, f"batch {i}" if i else "args") for i, call in calls]
     for chain, block in zip(chains, made, strict=True):
@@ -223,7 +222,7 @@ def _outputs(root: nn.Module, call: tuple[tuple[Any, ...], dict[str, Any]]) -> l
 # ------------------------------------------------------------------ figures
 
 
-def _agreement(expected: list[torch.Tensor], found: list[torch.Tensor]) -> Agreement | None:
+def _agreement(expected: list[torch.Tensor], found: list[torch.Tensor]) -> QuantizationAgreement | None:
     """How near outputs come to the expected ones; None where they cannot be compared."""
     if not sum(tensor.numel() for tensor in expected) or [t.shape for t in expected] != [t.shape for t in found]:
         return None
@@ -234,9 +233,11 @@ def _agreement(expected: list[torch.Tensor], found: list[torch.Tensor]) -> Agree
     table = scores.dim() >= 2 and scores.shape[1] > 1
     top1 = float((scores.argmax(1) == others.argmax(1)).double().mean()) if table and scores.numel() else None
     if not noise:
-        return Agreement(0.0, math.inf, top1)
+        return QuantizationAgreement(0.0, math.inf, top1)
     ratio = signal / noise
-    return Agreement(math.sqrt(1 / ratio) if ratio else math.inf, 10 * math.log10(ratio) if ratio else -math.inf, top1)
+    return QuantizationAgreement(
+        math.sqrt(1 / ratio) if ratio else math.inf, 10 * math.log10(ratio) if ratio else -math.inf, top1
+    )
 
 
 def _nbytes(model: nn.Module, blocks: Sequence[FakeQuantized]) -> int:

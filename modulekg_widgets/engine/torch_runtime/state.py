@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -39,3 +39,21 @@ def is_script(module: nn.Module) -> bool:
 def is_ordinary(cls: type) -> bool:
     """Whether the instances of a class are modules that are neither wrappers nor TorchScript."""
     return issubclass(cls, nn.Module) and not issubclass(cls, (torch.jit.ScriptModule, *wrapper_classes()))
+
+
+def registry(state: dict[str, Any], name: str) -> dict[str, Any]:
+    """The parameters, buffers or children of a module given its `__dict__`; empty where it has none yet."""
+    return state.get(name) or {}
+
+
+def registered_tensors(state: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """The parameters and buffers of one module by attribute."""
+    own = {**registry(state, PARAMETERS), **registry(state, BUFFERS)}
+    return {name: tensor for name, tensor in own.items() if isinstance(tensor, torch.Tensor)}
+
+
+def set_mode(states: Iterable[dict[str, Any]], training: bool | None) -> None:
+    """Put the modules of a copy into train or eval mode; None leaves each in its own."""
+    if training is not None:
+        for state in states:
+            state["training"] = training
