@@ -27,7 +27,18 @@ class Figures:
         return len(self.walk.modules)
 
     def children(self, index: int) -> Sequence[int]:
-        """The indices of the modules that have their place directly below module `index`, in order."""
+        """The modules that have their place directly below a module.
+
+        Parameters
+        ----------
+        index : int
+            Of the module, in the order of `modules()`.
+
+        Returns
+        -------
+        sequence of int
+            Their indices, in order.
+        """
         return self.walk.children.get(index, ())
 
     @cached_property
@@ -57,7 +68,18 @@ class Figures:
         return {link.target for link in self.walk.links()} | {place.module for group in self.tied for place in group}
 
     def level(self, index: int) -> str:
-        """The level of module `index`: model (the root), op (no children), stage (child of the root) or block."""
+        """The level of a module.
+
+        Parameters
+        ----------
+        index : int
+            Of the module, in the order of `modules()`.
+
+        Returns
+        -------
+        str
+            "model" (the root), "op" (no children), "stage" (a child of the root) or "block".
+        """
         if index == 0:
             return "model"
         if not self.children(index):

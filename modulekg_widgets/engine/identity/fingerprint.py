@@ -24,7 +24,22 @@ from modulekg_widgets.engine.torch_runtime.private import MODULES
 class Fingerprint:
     """Equal for modules of the same structure; compares and hashes by its digest.
 
-    `opaque_paths` are the attributes that could not be seen into: they count by their type alone.
+    Parameters
+    ----------
+    hexdigest : str
+        16 bytes in hexadecimal digits; of scheme "seed" as many as ModuleKG has.
+    display_name : str
+        The class name with the last three decimal digits of the digest, such as `ReLU854`; not compared.
+    opaque_paths : tuple of str
+        The attributes that could not be seen into, by dotted path: they count by their type alone; not compared.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> a, b = (mk.fingerprint(nn.Linear(4, 2)) for _ in range(2))
+    >>> a == b, len(a.hexdigest), a.opaque_paths
+    (True, 32, ())
     """
 
     hexdigest: str
@@ -133,8 +148,39 @@ class Identities:
 def fingerprint(module: nn.Module, scheme: str = "structure") -> Fingerprint:
     """The identity of a module: equal for the same class, hyper-parameters, tensor names and shapes, and children.
 
-    Weights, training flag, device, precision and hooks do not count. `scheme="seed"` reproduces the digests that
-    ModuleKG published. Raises `FingerprintError`, naming the attribute path, where there is no settled structure.
+    Weights, training flag, device, precision and hooks do not count.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Any module; none of its code runs.
+    scheme : str
+        "structure", or "seed" for the digests that ModuleKG published.
+
+    Returns
+    -------
+    Fingerprint
+        With `.hexdigest`, `.display_name` and `.opaque_paths`.
+
+    Raises
+    ------
+    FingerprintError
+        Where there is no settled structure, naming the attribute path: `UninitializedModuleError` for a lazy module.
+    NotAModuleError, BrokenModuleError
+        For anything that is no module, or a broken one in it.
+    UnknownNameError
+        For a scheme that does not exist.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> mk.fingerprint(nn.Linear(4, 2)) == mk.fingerprint(nn.Linear(4, 2).half())
+    True
+    >>> mk.fingerprint(nn.Linear(4, 2)) == mk.fingerprint(nn.Linear(4, 2, bias=False))
+    False
+    >>> str(mk.fingerprint(nn.ReLU(), scheme="seed"))
+    'ReLU071'
     """
     if scheme == "structure":
         with without_subclass_code():

@@ -73,7 +73,21 @@ class ModuleRecord:
 
 
 class Hierarchy(Figures):
-    """The modules of one model in the order of `modules()`; look one up by index or by dotted path."""
+    """The modules of one model in the order of `modules()`; look one up by index or by dotted path.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The model; none of its code runs.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> modules = mk.Hierarchy(nn.Sequential(nn.Linear(4, 2), nn.ReLU()))
+    >>> modules["0"], len(modules), modules.root.parameters
+    (<0: Linear>, 3, 10)
+    """
 
     def __iter__(self) -> Iterator[ModuleRecord]:
         return (ModuleRecord(self, i) for i in range(len(self)))
@@ -97,17 +111,37 @@ class Hierarchy(Figures):
 
     @property
     def root(self) -> ModuleRecord:
+        """The model itself."""
         return self[0]
 
     def find(self, path: str) -> int | None:
-        """The index of the module at a dotted path; a shared module is found under each of its paths."""
+        """The index of the module at a dotted path; a shared module is found under each of its paths.
+
+        Parameters
+        ----------
+        path : str
+            The path as torch writes it; the root's is empty.
+
+        Returns
+        -------
+        int or None
+            None where there is no such module.
+        """
         return self.walk.find(path)
 
     def fold(self, families: bool = True) -> Folded:
-        """What people read: runs of alike siblings become one row; the rows below the root, top to bottom.
+        """What people read: runs of alike siblings become one row.
 
-        `families=False` folds only siblings of the same structure; otherwise also runs of one class and child skeleton
-        whose sizes vary.
+        Parameters
+        ----------
+        families : bool
+            Whether runs of one class and child skeleton whose sizes vary become one row, too; else only siblings of the
+            same structure do.
+
+        Returns
+        -------
+        Folded
+            The rows below the root, top to bottom; prints as an indented outline.
         """
         return fold(self, families)
 
@@ -118,7 +152,35 @@ class Hierarchy(Figures):
 def hierarchy(model: nn.Module) -> Hierarchy:
     """The modules of `model` in the order of `modules()`, each object once; runs no code of the model.
 
-    Raises `NotAModuleError` for anything that is no module instance and `BrokenModuleError` for a module that has not
-    run `nn.Module.__init__`; both name the path.
+    Parameters
+    ----------
+    model : nn.Module
+        The model.
+
+    Returns
+    -------
+    Hierarchy
+        Its records, by index or dotted path.
+
+    Raises
+    ------
+    NotAModuleError
+        For anything that is no module instance.
+    BrokenModuleError
+        For a module that has not run `nn.Module.__init__`; both name the path.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> model = nn.Sequential(*[nn.Sequential(nn.Linear(4, 4), nn.ReLU()) for _ in range(3)])
+    >>> modules = mk.hierarchy(model)
+    >>> [record.path for record in modules][:3], modules["1.0"].parameters
+    (['', '0', '0.0'], 20)
+    >>> print(modules.fold())
+    Sequential
+      0 Sequential ×3 · identical structure, separate weights
+        0 Linear
+        1 ReLU
     """
     return Hierarchy(model)

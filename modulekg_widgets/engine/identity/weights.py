@@ -28,7 +28,15 @@ Digests = tuple[bytes, bytes]  # blake2b and xxh3_128 over the same
 
 @dataclass(frozen=True, slots=True)
 class WeightFingerprint:
-    """`hexdigest` is blake2b over names, dtypes, shapes and bytes; `quick` is xxh3_128 over the same, for look-ups."""
+    """The digest of a state; compares and hashes by `hexdigest`.
+
+    Attributes
+    ----------
+    hexdigest : str
+        blake2b over names, dtypes, shapes and bytes.
+    quick : str
+        xxh3_128 over the same, for look-ups; not compared.
+    """
 
     hexdigest: str
     quick: str = field(compare=False)
@@ -41,9 +49,35 @@ def weight_fingerprint(module: nn.Module) -> WeightFingerprint:
     """The digest of the parameters and persistent buffers of `module`, by their logical values.
 
     Strides, views, sharing, device and NaNs make no difference; names, dtype, shape and layout do. A sparse tensor
-    counts by its indices and values, those of COO put in order and summed where they are given twice. Raises
-    `FingerprintError` for tensors without data (meta, fake) and `UninitializedModuleError` for lazy ones, naming the
-    path.
+    counts by its indices and values, those of COO put in order and summed where they are given twice.
+
+    Parameters
+    ----------
+    module : nn.Module
+        A module whose tensors have data; none of its code runs.
+
+    Returns
+    -------
+    WeightFingerprint
+        With `.hexdigest` (blake2b) and `.quick` (xxh3_128).
+
+    Raises
+    ------
+    FingerprintError
+        For tensors without data (meta, fake), naming the path.
+    UninitializedModuleError
+        For lazy ones.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> a, b = nn.Linear(4, 2), nn.Linear(4, 2)
+    >>> mk.weight_fingerprint(a) == mk.weight_fingerprint(b)
+    False
+    >>> _ = b.load_state_dict(a.state_dict())
+    >>> mk.weight_fingerprint(a) == mk.weight_fingerprint(b)
+    True
     """
     modules = walk(module)
     tensors: dict[int, tuple[torch.Tensor, Digests]] = {}  # by id, so that a tied tensor is read once

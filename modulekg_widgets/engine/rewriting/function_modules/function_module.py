@@ -51,7 +51,29 @@ class CallSite:
 
 
 class FunctionModule(nn.Module):
-    """A function that a forward calls, as a module: it takes what the function takes and gives what it gives."""
+    """A function that a forward calls, as a module: it takes what the function takes and gives what it gives.
+
+    Attributes
+    ----------
+    site : CallSite
+        Where the forward calls it, with the layouts of the recorded call.
+    function : callable
+        The function that is called.
+    source : Source
+        The line that calls it.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> import torch
+    >>> class Double(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         return torch.relu(x) * 2
+    >>> with mk.rewrite.function_modules(Double(), torch.ones(2)) as functions:
+    ...     function = functions.modules["function_modules.relu_0"]
+    ...     print(function.function.__name__, function(torch.tensor([-1.0, 1.0])))
+    relu tensor([0., 1.])
+    """
 
     def __init__(self, site: CallSite) -> None:
         super().__init__()

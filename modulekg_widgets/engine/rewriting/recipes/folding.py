@@ -43,7 +43,26 @@ class Unfolded(NamedTuple):
 
 
 class Folding(Recipe):
-    """The batch norms that were folded, as `pairs` (layer, norm); those that were not, in `skipped`; the way back."""
+    """The batch norms that were folded, those that were not, and the way back by `undo()`.
+
+    Attributes
+    ----------
+    pairs : tuple of (str, str)
+        Layer and norm, by dotted name.
+    skipped : tuple of Unfolded
+        (layer, norm, why) of those that stay.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> import torch
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Linear(4, 2), nn.BatchNorm1d(2)).eval()
+    >>> folding = mk.rewrite.fold_conv_bn(model, torch.ones(1, 4))
+    >>> folding.pairs, folding.skipped
+    ((('0', '1'),), ())
+    >>> folding.undo()
+    """
 
     pairs: tuple[tuple[str, str], ...]
     skipped: tuple[Unfolded, ...]
@@ -61,10 +80,38 @@ class Folding(Recipe):
 def fold_conv_bn(model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Folding:
     """Fold every batch norm that alone reads the output of a convolution or linear layer into it, in place.
 
-    `args`, `kwargs`: inputs that forward takes; who reads what is seen in one forward pass. The layer becomes a new one
-    of its class, of the same dtype, device and memory format, the norm `nn.Identity`. Layers that are tied,
-    parametrised or hooked, that run code of their own, or that others read, stay and are listed in `.skipped`.
-    Raises `RewritingError` for a model or batch norm in training mode, and `TraceError`; the model is then as it was.
+    The layer becomes a new one of its class, of the same dtype, device and memory format, the norm `nn.Identity`.
+    Layers that are tied, parametrised or hooked, that run code of their own, or that others read, stay and are listed
+    in `.skipped`.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The model, in eval mode.
+    args, kwargs : tuple and dict
+        Inputs that forward takes; who reads what is seen in one forward pass.
+
+    Returns
+    -------
+    Folding
+        What was folded, what not and why, and the way back.
+
+    Raises
+    ------
+    RewritingError
+        For a model or batch norm in training mode; the model is then as it was.
+    TraceError
+        When forward stops on the inputs.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> import torch
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Linear(4, 2), nn.BatchNorm1d(2)).eval()
+    >>> mk.rewrite.fold_conv_bn(model, torch.ones(1, 4))
+    <Folding in Sequential: 1 batch norms folded, 0 not>
+      0 + 1
     """
     layers = Layers(model)
     _check_mode(layers)

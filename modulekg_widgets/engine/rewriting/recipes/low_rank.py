@@ -18,7 +18,8 @@ from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.rewriting.recipes.layers import CONVOLUTIONS, Layers, named, torch_class, twin, widest
 from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe, exchanged
-from modulekg_widgets.engine.rewriting.replace import Rewrite, exchange
+from modulekg_widgets.engine.rewriting.replace import exchange
+from modulekg_widgets.engine.rewriting.rewrite import Rewrite
 from modulekg_widgets.engine.torch_runtime.private import parameters_of
 from modulekg_widgets.engine.torch_runtime.rng import seeded
 
@@ -64,7 +65,25 @@ class Adapted(NamedTuple):
 
 
 class Adaptation(Recipe):
-    """The layers that got adapters; `trainable`: parameters of the whole model before and after; the way back."""
+    """The layers that got adapters, and the way back by `undo()`.
+
+    Attributes
+    ----------
+    layers : tuple of Adapted
+        One for each layer.
+    trainable : (int, int)
+        Trainable parameters of the whole model before and after.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> adaptation = mk.rewrite.low_rank(nn.Sequential(nn.Linear(16, 16)), rank=2)
+    >>> adaptation.trainable
+    (272, 64)
+    >>> adaptation.merge().names
+    ['0']
+    """
 
     layers: tuple[Adapted, ...]
     trainable: tuple[int, int]
@@ -94,11 +113,46 @@ def low_rank(
 ) -> Adaptation:
     """Freeze linear layers and convolutions and give each a trainable update of rank `rank`, in place.
 
-    `names`: the layers, or None for all linear layers that `rank` makes smaller. `alpha`: the update is scaled by
-    `alpha / rank`, by 1 for None. `seed`: of the random A; B is zero, so outputs are the same at first. The frozen
-    weight shares the memory of the old one; other layers keep their `requires_grad`. With `args` and `kwargs` the new
-    model's forward is tried, and must give the same shapes unless `check=False`.
-    Raises `UnknownPathError`, and `RewritingError` for a named layer that cannot be adapted; nothing is changed then.
+    The frozen weight shares the memory of the old one; other layers keep their `requires_grad`. The update begins at
+    zero, so outputs are the same at first.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The model.
+    names : str or iterable of str, optional
+        The layers; None for all linear layers that `rank` makes smaller.
+    rank : int
+        Of the update, at least 1.
+    alpha : float, optional
+        The update is scaled by `alpha / rank`; by 1 for None.
+    seed : int
+        Of the random factor.
+    args, kwargs : tuple and dict, optional
+        Inputs on which the new model's forward is tried.
+    check : bool
+        Whether it must then give the same shapes.
+
+    Returns
+    -------
+    Adaptation
+        The layers, and the way back.
+
+    Raises
+    ------
+    UnknownPathError
+        For a name that does not exist.
+    RewritingError
+        For a named layer that cannot be adapted; nothing is changed then.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Linear(16, 16))
+    >>> adaptation = mk.rewrite.low_rank(model, rank=2)
+    >>> sum(p.numel() for p in model.parameters() if p.requires_grad)
+    64
     """
     if not isinstance(rank, int) or rank < 1:
         raise RewritingError(f"rank is {shown(repr(rank))}: pass a whole number of at least 1")
@@ -119,7 +173,27 @@ def low_rank(
 
 
 def merge_low_rank(model: nn.Module) -> Rewrite:
-    """Replace every `LowRank` of a model, in place, by a plain layer that computes the same."""
+    """Replace every `LowRank` of a model, in place, by a plain layer that computes the same.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The model.
+
+    Returns
+    -------
+    Rewrite
+        What was replaced, and the way back.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Linear(16, 16))
+    >>> adaptation = mk.rewrite.low_rank(model, rank=2)
+    >>> mk.rewrite.merge_low_rank(model).names, model[0]
+    (['0'], Linear(in_features=16, out_features=16, bias=True))
+    """
     walked = walk(model)
     found = {walked.path(i): module for i, module in enumerate(walked.modules) if isinstance(module, LowRank)}
     with torch.inference_mode(False), torch.no_grad():

@@ -47,10 +47,31 @@ class QuantizationAgreement(NamedTuple):
 
 
 class FakeQuantization(Recipe):
-    """What was quantised, in `chains`, and what not, in `skipped`; what it costs and saves; and the way back.
+    """What was quantised and what not, what it costs and saves, and the way back by `undo()`.
 
-    `accuracy`: before and after, where `evaluate` was given; `agreement`: of the outputs for `args`; `nbytes`: of
-    parameters and buffers in floating point and with integer weights, float32 scales and biases.
+    Attributes
+    ----------
+    chains : tuple of tuples of str
+        The layers that became one, by dotted names.
+    skipped : tuple of Unquantised
+        What was not quantised, and why.
+    bits : (int, int)
+        Of weights and of activations.
+    accuracy : (float, float) or None
+        Before and after, where `evaluate` was given.
+    agreement : QuantizationAgreement or None
+        Of the outputs for `args`: relative error, signal to noise in dB, share of equal top-1.
+    nbytes : (int, int)
+        Bytes of parameters and buffers in floating point, and with integer weights, float32 scales and biases.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> import torch
+    >>> from torch import nn
+    >>> done = mk.rewrite.fake_quant(nn.Sequential(nn.Linear(4, 2)), torch.ones(1, 4))
+    >>> done.chains, done.bits
+    ((('0',),), (8, 8))
     """
 
     chains: tuple[tuple[str, ...], ...]
@@ -90,13 +111,48 @@ def fake_quant(
 ) -> FakeQuantization:
     """Quantise, in place and for show, every convolution with its batch norm and ReLU, and every linear layer.
 
-    `args`, `kwargs`: inputs that forward takes; they and `batches`, further inputs, tell the ranges of the activations.
-    `chains`: names as of `find_chains`, or None for all. `evaluate`: gives the accuracy of a model. `bits`: of weights
-    (per output channel, symmetric); `activation_bits`: of activations (per tensor, affine), None for the same; 2 to 8.
     Each chain becomes one `FakeQuantized` with copies of the weights, which train through the rounding; its ranges
     follow the data in training mode and stay in eval mode. All figures are of eval mode. A norm behind a linear layer,
     and one without weights, stays as it is, outside of the chain.
-    Raises `RewritingError`, `UnknownPathError` and `TraceError`; the model is then as it was.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The model.
+    args, kwargs : tuple and dict
+        Inputs that forward takes.
+    batches : iterable, optional
+        Further inputs; all of them tell the ranges of the activations.
+    chains : iterable of sequences of str, optional
+        Names as of `find_chains`; None for all.
+    evaluate : callable, optional
+        `evaluate(model)` gives the accuracy.
+    bits : int
+        Of weights (per output channel, symmetric), 2 to 8.
+    activation_bits : int, optional
+        Of activations (per tensor, affine), 2 to 8; None for the same.
+
+    Returns
+    -------
+    FakeQuantization
+        What was quantised, what it costs and saves, and the way back.
+
+    Raises
+    ------
+    RewritingError, UnknownPathError
+        For what cannot be quantised; the model is then as it was.
+    TraceError
+        When forward stops on the inputs.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> import torch
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Linear(4, 2), nn.ReLU())
+    >>> done = mk.rewrite.fake_quant(model, torch.ones(1, 4))
+    >>> type(model[0]).__name__, done.chains
+    ('FakeQuantized', (('0', '1'),))
     """
     widths = _checked_bits(bits), _checked_bits(bits if activation_bits is None else activation_bits)
     layers = Layers(model)
