@@ -57,13 +57,14 @@ InstanceNorm = nn.modules.instancenorm._InstanceNorm  # instance norms of any di
 
 # ---------------------------------------------------------------------------------------------------------- hooks
 
-hooks_of_all_modules_with_kwargs: dict[int, bool] = nn.modules.module._global_forward_hooks_with_kwargs  # a handle
-# that is removed leaves its entry there
+# the hooks for all modules that take keywords: a handle that is removed leaves its entry there
+hooks_of_all_modules_with_kwargs: dict[int, bool] = nn.modules.module._global_forward_hooks_with_kwargs
 tensor_hooks_of = attrgetter(BACKWARD_HOOKS)  # the hooks of a tensor, None for none
+# gives a tensor its hooks without a handle for each
 set_tensor_hooks: Callable[[torch.Tensor, Any], None] = vars(torch._C.TensorBase)[BACKWARD_HOOKS].__set__
-_ENTRY = "_register_hook_dict"
+_ENTRY = "_register_hook_dict"  # tells a graph's node of the hooks of a tensor
 CAN_ENTER_HOOKS = hasattr(torch._C._FunctionBase, _ENTRY)  # as `Tensor.register_hook` enters them
-hook_entry_of: Callable[[Any], Callable[[torch.Tensor], None]] = attrgetter(_ENTRY)  # of a graph's node
+hook_entry_of: Callable[[Any], Callable[[torch.Tensor], None]] = attrgetter(_ENTRY)
 
 # --------------------------------------------------------------------------------------------------------- tensors
 
@@ -73,9 +74,11 @@ DisableTorchFunctionSubclass = torch._C.DisableTorchFunctionSubclass  # a tensor
 version_of: Callable[[torch.Tensor], int] = attrgetter("_version")  # how often it was written
 base_of: Callable[[torch.Tensor], torch.Tensor | None] = attrgetter("_base")  # what it is a view of
 address_of: Callable[[Any], int] = attrgetter("_cdata")  # of a storage or generator in C++, whose wrappers are many
+# puts back how often tensors were written: (tensors, versions)
 set_versions: Callable[..., None] = torch._C._autograd._unsafe_set_version_counter  # type: ignore[attr-defined]
 has_storage: Callable[[torch.Tensor], bool] = torch._C._has_storage  # whether it has memory of its own kind
 as_class: Callable[..., torch.Tensor] = torch.Tensor._make_subclass  # a tensor's memory under another class
+# whether a tensor may be given the memory and type of another one
 can_take_data: Callable[..., bool] = torch._has_compatible_shallow_copy_type  # type: ignore[attr-defined]
 PRINT_OPTIONS = _tensor_str.PRINT_OPTS  # of the process
 
@@ -85,7 +88,7 @@ OpOverload = torch._ops.OpOverload  # aten::add.Tensor
 OpOverloadPacket = torch._ops.OpOverloadPacket  # aten::add
 SCHEMA = "_schema"  # the signature of an overload
 schema_of: Callable[[Any], Any] = attrgetter(SCHEMA)
-packet_of: Callable[[Any], Any] = attrgetter("_overloadpacket")
+packet_of: Callable[[Any], Any] = attrgetter("_overloadpacket")  # the packet of an overload
 overload_name_of: Callable[[Any], str] = attrgetter("_overloadname")  # "Tensor" of aten::add.Tensor
 PACKET_NAME = "_qualified_op_name"  # "aten::add" of a packet
 packet_name_of: Callable[[Any], str] = attrgetter(PACKET_NAME)
@@ -107,15 +110,15 @@ recurrent_steps: Callable[[Any], Callable[..., Any]] = attrgetter("_rnn_helper")
 # ------------------------------------------------------------------------------------------------ modes of a thread
 
 disable_current_modes = _python_dispatch._disable_current_modes  # operators run as outside of all modes
-function_modes = torch.overrides._get_current_function_mode_stack
-pop_function_mode, push_function_mode = torch.overrides._pop_mode, torch.overrides._push_mode
-without_innermost_mode = torch.overrides._pop_mode_temporarily
+function_modes = torch.overrides._get_current_function_mode_stack  # the modes that hear of functions, innermost last
+pop_function_mode, push_function_mode = torch.overrides._pop_mode, torch.overrides._push_mode  # to put them back
+without_innermost_mode = torch.overrides._pop_mode_temporarily  # a context
 set_grad_enabled: Callable[[bool], None] = torch._C._set_grad_enabled  # without the context manager's cost
-is_any_autocast_enabled: Callable[[], bool] = torch._C._is_any_autocast_enabled
+is_any_autocast_enabled: Callable[[], bool] = torch._C._is_any_autocast_enabled  # on whichever device
 tracing_state: Callable[[], object] = torch._C._get_tracing_state  # not None while torch.jit.trace records
 _levels = vars(torch._C)["_functorch"]
 transforms: Callable[[], object] = _levels.peek_interpreter_stack  # not None inside of vmap, grad
-is_functorch_wrapped_tensor: Callable[[torch.Tensor], bool] = _levels.is_functorch_wrapped_tensor
+is_functorch_wrapped_tensor: Callable[[torch.Tensor], bool] = _levels.is_functorch_wrapped_tensor  # by one of these
 backward_pass: Callable[[], int] = torch._C._current_graph_task_id  # its number, -1 outside
 next_node_number: Callable[[], int] = vars(torch._C)["_autograd"]._get_sequence_nr  # of a graph of gradients
 BACKWARD_FUNCTION = "_engine_run_backward"  # in whose frame a thread runs a backward pass

@@ -28,7 +28,7 @@ class ReproducibleDraws(TorchDispatchMode):
     """Gives every operator that draws a generator of this pass: from `seed`, or a copy of the process's.
 
     `seed` may also be what `process_states` gave. With a number what is drawn goes by how many draws came before it,
-    not by their sizes: a model that leaves layers out by chance would else go another way once its tensors are smaller.
+    not by their sizes: a model that leaves layers out at random would else go another way once its tensors are smaller.
     `check` is told of every tensor that an operator gets.
     """
 

@@ -57,7 +57,7 @@ def trace_dataflow(
     What `prepare` changes in the modules holds for the trace alone; `watch` is told of each operator once it has run;
     `instead` says, by the path of a module that a shadow calls, what it gives if that call need not be made; `around`
     is entered for the call of the model alone;
-    `seed` is for what forward does by chance, and the process's random states stay as they are.
+    `seed` is for the random numbers of forward, and the process's random states stay as they are.
     Raises `TraceError` when the inputs do not fit or the forward pass raises; its `graph` ends where it stopped.
     """
     places = walk(model)
