@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
 from torch import nn
 
+from modulekg_widgets.engine.errors import TraceError, shown
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.knowledge.records import ModelRecord, digests_of, record_of
 from modulekg_widgets.engine.torch_runtime.private import modules_of
@@ -32,7 +34,7 @@ def traced_record(
     """
     modules = hierarchy(model)
     record = record_of(modules, name, scheme)  # refuses what has no identity before anything runs
-    graph = trace_dataflow(model, args, kwargs, training=False if evaluating else None)
+    graph = trace_dataflow(_in_eval_mode(model) if evaluating else model, args, kwargs)
     digests = digests_of(modules, scheme)
     fingerprints = {path: digests[modules[path].index] for path in graph.modules}
     flops = graph.flops()
@@ -44,6 +46,22 @@ def traced_record(
     inputs = tuple(node.shape for node in graph.inputs)
     known = replace(record.model, flops=int(flops), inputs=inputs, module_flops=dict(costs), feeds=feeds, calls=calls)
     return replace(record, model=known)
+
+
+def _in_eval_mode(model: nn.Module) -> nn.Module:
+    """A copy of the modules, with the very same tensors; the model itself where all of it is in eval mode."""
+    if not any(module.training for module in model.modules()):
+        return model
+    tensors = (*model.parameters(), *model.buffers())
+    try:
+        copied = deepcopy(model, {id(tensor): tensor for tensor in tensors})
+    except Exception as error:  # a module of the user's may raise anything
+        kind = type(error).__name__
+        raise TraceError(
+            f"{shown(type(model).__name__)} cannot be copied to be traced in eval mode ({kind}: {shown(str(error))}): "
+            "call model.eval() first, or leave args out"
+        ) from error
+    return copied.eval()
 
 
 def fed(graph: Dataflow) -> dict[tuple[str, str], None]:
