@@ -20,7 +20,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from axes.zoo import float_models, zoo_case
 from benchmarks.figures import collected
-from modulekg_widgets.engine.identity.hierarchy import walk
+from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.rewriting.recipes.folding import fold_conv_bn
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 

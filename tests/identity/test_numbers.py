@@ -11,9 +11,9 @@ import pytest
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.identity import numbers, values
-from modulekg_widgets.engine.identity.encoding import Encoder, sized
-from modulekg_widgets.engine.identity.numbers import MANY, ROWS, run_of_numbers
+from modulekg_widgets.engine.identity import packing, values
+from modulekg_widgets.engine.identity.encoding import Encoder
+from modulekg_widgets.engine.identity.packing import MANY, ROWS, run_of_numbers, sized
 
 EDGES = [sign * (2**bits + step) for bits in range(63) for step in (-1, 0, 1) for sign in (-1, 1)]
 OTHER_NAN = struct.unpack(">d", b"\xff\xf8\0\0\0\0\0\1")[0]
@@ -35,7 +35,7 @@ def test_the_same_bytes_as_one_by_one(given: list[object]) -> None:
 
 
 def test_random_numbers_over_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numbers, "ROWS", 700)
+    monkeypatch.setattr(packing, "ROWS", 700)
     chance = random.Random(3)
     draw = [
         lambda: chance.gauss(0, 1),
@@ -69,7 +69,7 @@ def test_containers_read_as_before(kind: type, monkeypatch: pytest.MonkeyPatch) 
     module = nn.ReLU()
     module.kept = kind(given)
     at_once = mk.fingerprint(module)
-    monkeypatch.setattr(numbers, "MANY", 10**9)
+    monkeypatch.setattr(packing, "MANY", 10**9)
     assert mk.fingerprint(module) == at_once
     module.kept = kind([*given, 1])
     assert mk.fingerprint(module) != at_once

@@ -6,7 +6,7 @@ import pytest
 
 import modulekg_widgets as mk
 from identity.samples import zoo_model
-from modulekg_widgets.engine.identity.seed import seed_fingerprints
+from modulekg_widgets.engine.identity.fingerprint import seed_fingerprints
 from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
 
 # fmt: off

@@ -3,6 +3,7 @@
 import copy
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ from torch import nn
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
 from identity.samples import nasty_module, zoo_model
+from modulekg_widgets.engine.identity.fingerprint import Identities
 from modulekg_widgets.engine.identity.merkle import regular_digest
 from modulekg_widgets.engine.identity.own_structure import MANY
+from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
 
 FEW = MANY + 3  # the odd one stands in a second helping
@@ -123,6 +126,20 @@ def test_every_model_has_one_digest_however_it_is_read() -> None:
         assert mk.fingerprint(model).opaque_paths == whole.opaque_paths
         regular += regular_digest(model) is not None
     assert regular > 0.9 * len(models)  # the quick way serves them, not its substitute
+
+
+def test_many_at_a_time_have_the_digests_of_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    models = [*map(zoo_model, torchvision_builders()), *map(nasty_module, sorted(NASTY)), *ODD.values(), *SAME.values()]
+    models = [model for model in models if _has_identity(model)]
+    many = [Identities(walk(model)).digests for model in models]
+    monkeypatch.setattr("modulekg_widgets.engine.identity.own_structure._Layout.columns", lambda *_: None)
+    assert [Identities(walk(model)).digests for model in models] == many
+
+
+def _has_identity(model: nn.Module) -> bool:
+    with suppress(mk.ModuleKGError):
+        return bool(Identities(walk(model)).digests)
+    return False
 
 
 @pytest.mark.parametrize("name", sorted(NASTY))

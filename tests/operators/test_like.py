@@ -13,7 +13,7 @@ import modulekg_widgets as mk
 from axes.checks import seeded
 from modulekg_widgets.engine.pruning.importance.criteria import gains
 from modulekg_widgets.engine.pruning.nni.conflicts import conflicts, fix_conflicts
-from modulekg_widgets.engine.pruning.plan.attempt import Draft
+from modulekg_widgets.engine.pruning.plan.draft import Draft
 from modulekg_widgets.engine.pruning.plan.plan import _Planner
 from modulekg_widgets.engine.pruning.plan.reference import agrees, disagreement
 from modulekg_widgets.engine.pruning.plan.request import Request

@@ -16,7 +16,7 @@ from modulekg_widgets.engine.pruning.plan.plan import _Planner
 from modulekg_widgets.engine.pruning.plan.reference import disagreement
 from modulekg_widgets.engine.pruning.plan.repair import Attempt
 from modulekg_widgets.engine.pruning.plan.request import Request
-from modulekg_widgets.engine.torch_runtime.draws import Draws
+from modulekg_widgets.engine.torch_runtime.rng import ReproducibleDraws
 
 HEAD, HEADS, LAYERS, DROPPED = 8, 4, 4, 0.4
 
@@ -135,7 +135,7 @@ def test_draws_go_by_their_number_and_not_by_sizes_or_types() -> None:
     def drawn(size: int, dtype: torch.dtype) -> list[float]:
         found = []
         before = torch.get_rng_state()
-        with Draws(5), In(dtype):
+        with ReproducibleDraws(5), In(dtype):
             for _ in range(4):
                 nn.functional.dropout(torch.ones(size), 0.5)
                 found.append(torch.rand([]))

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import TraceError
-from modulekg_widgets.engine.identity.source import source_of
+from modulekg_widgets.engine.identity.classes import source_of
 from tracing.samples import Calls, unchanged
 
 HERE = Path(__file__)

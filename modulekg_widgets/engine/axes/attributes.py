@@ -18,7 +18,8 @@ from modulekg_widgets.engine.errors import (
     nearest,
     shown,
 )
-from modulekg_widgets.engine.identity.hierarchy import module_state
+from modulekg_widgets.engine.torch_runtime.private import modules_of
+from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.tracing.dataflow import RESULT, DataNode, ModuleNode
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ class TensorSizes:
         """The module's own tensors; one that is computed from others goes by the name that forward reads it by."""
         found = dict(self._node.params)
         prefix = f"{self._node.path}." if self._node.path else ""
-        wrapped = self.module._modules.get("parametrizations")
-        for name in () if wrapped is None else wrapped._modules:
+        wrapped = modules_of(self.module).get("parametrizations")
+        for name in () if wrapped is None else modules_of(wrapped):
             for original in ("original", "original1", "original0"):  # of weight_norm's two, the second has the shape
                 node = self._axes.graph.state.get(f"{prefix}parametrizations.{name}.{original}")
                 if node is not None:

@@ -33,6 +33,7 @@ from modulekg_widgets.engine.operators.recorded import Unknown, nodes_in
 from modulekg_widgets.engine.operators.signature import base_name, signature_of
 from modulekg_widgets.engine.operators.traits import is_tagged_pointwise, traits_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
+from modulekg_widgets.engine.torch_runtime.private import schema_of
 from modulekg_widgets.engine.tracing.dataflow import INPUT, PARAMETER, Dataflow, DataNode, OperatorNode
 
 log = logging.getLogger("modulekg_widgets")
@@ -256,7 +257,7 @@ def _with_own_fillers(term: Term) -> Term:
 
 def find_rule(overload: Any) -> Rule | None:
     """The rule of an operator: its own, that of the operator it is said to be like, or the pointwise one."""
-    name: str = overload._schema.name
+    name: str = schema_of(overload).name
     user = user_operators.get(name)
     if user is not None and user.like is not None:
         return rule_named(user.like)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from modulekg_widgets.engine.tracing.dataflow import ATTRIBUTE, BUFFER, PARAMETER, Dataflow, OperatorNode
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, OperatorNode
+from modulekg_widgets.engine.tracing.held import ATTRIBUTE, BUFFER, PARAMETER
 
 _STATE = (PARAMETER, BUFFER, ATTRIBUTE)
 

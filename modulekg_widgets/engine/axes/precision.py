@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from modulekg_widgets.engine.errors import TraceError, shown
 from modulekg_widgets.engine.operators.arguments import Arguments
 from modulekg_widgets.engine.operators.signature import base_name
 from modulekg_widgets.engine.operators.traits import traits_of
 from modulekg_widgets.engine.torch_runtime.caches import kept_result
-from modulekg_widgets.engine.torch_runtime.draws import is_drawn
+from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode
+from modulekg_widgets.engine.torch_runtime.rng import is_drawn, seeded
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.tracing.dataflow import DataNode
@@ -26,7 +26,7 @@ State = dict[str, Tensor]
 
 def rescaled(nodes: Sequence[DataNode], seed: int) -> State:
     """The tensors in float64: constant ones made random, matrices scaled to 1/sqrt(fan in)."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     state = {}
     for node in nodes:
         tensor = node.tensor

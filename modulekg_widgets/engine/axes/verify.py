@@ -22,14 +22,14 @@ from modulekg_widgets.engine.axes.expression import rearranged
 from modulekg_widgets.engine.axes.inference import holds_values
 from modulekg_widgets.engine.axes.precision import BatchNormByHand, In, State, cast, rescaled
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, shown
-from modulekg_widgets.engine.identity.hierarchy import walk
+from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.rng import seeded
 from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
 from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_tensors
 from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
-from modulekg_widgets.engine.tracing.dataflow import ATTRIBUTE, DataNode
-from modulekg_widgets.engine.tracing.plain_tensors import put_tables
-from modulekg_widgets.engine.tracing.state import on_stage
+from modulekg_widgets.engine.tracing.dataflow import DataNode
+from modulekg_widgets.engine.tracing.held import ATTRIBUTE, put_tables
 
 log = logging.getLogger("modulekg_widgets")
 Tensor = torch.Tensor
@@ -249,7 +249,7 @@ class _Proof:
             except TraceError:
                 # code that leaves torch, as `x.numpy()`, runs without gradients only: the control then runs the model
                 return self._run(self.state), {}
-            generator = torch.Generator().manual_seed(self.seed)
+            generator = seeded(self.seed)
             parts = [
                 (t * torch.randn(t.shape, generator=generator, dtype=t.dtype, device="cpu").to(t.device)).sum()
                 for t in outputs if t.requires_grad
@@ -296,7 +296,7 @@ class _Proof:
             self.graph.set_mode(stage.modules)
             held = {node.label: stage.hold(stage.of(node.tensor), state[node.label]) for node in self.nodes}
             named = {name: held[node.label] for name, node in self.graph.state.items()}
-            put_tables(on_stage(walked, stage), named)
+            put_tables(walked.with_modules(stage.modules), named)
             registered = {name: value for name, value in named.items() if self.graph.state[name].kind != ATTRIBUTE}
             with torch.set_grad_enabled(keep_graph), PlainAttention(), In(self.dtype):
                 given = (stage.model, registered, args, kwargs)

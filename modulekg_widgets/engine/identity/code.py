@@ -14,19 +14,23 @@ import sys
 import types
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
-from modulekg_widgets.engine.identity.encoding import (
-    Encoder,
-    class_dict,
-    class_mro,
-    instance_state,
-    packed,
-    slot_members,
-    text,
-)
+from modulekg_widgets.engine.identity.classes import class_dict, class_mro, instance_state, slot_members
+from modulekg_widgets.engine.identity.packing import packed, text
 
 Function = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class ValueEncoder(Protocol):
+    """What encodes the values in code: constants, defaults, closures, bases."""
+
+    opaque: list[str]
+
+    def encode(self, value: Any, path: str) -> bytes: ...
+    def class_reference(self, cls: type) -> bytes: ...
+    def another(self) -> ValueEncoder: ...
+
 
 # what Python itself puts into a class; it differs from version to version and says nothing of what the class does
 # fmt: off
@@ -42,7 +46,7 @@ _CLASS_BOOKKEEPING = frozenset(
 # fmt: on
 
 
-def class_body(encoder: Encoder, cls: type) -> list[bytes]:
+def class_body(encoder: ValueEncoder, cls: type) -> list[bytes]:
     """The bases of a class and everything that its body defined."""
     parts = [encoder.class_reference(base) for base in type.__dict__["__bases__"].__get__(cls)]
     for name, value in sorted(_defined(cls).items(), key=lambda item: text(item[0])):
@@ -92,7 +96,7 @@ def _is_generated(value: Any) -> bool:
     )
 
 
-def _quietly(encoder: Encoder, value: Any, path: str) -> bytes:
+def _quietly(encoder: ValueEncoder, value: Any, path: str) -> bytes:
     # what is opaque in a class is the same for all its instances: it is no path of the module
     before = len(encoder.opaque)
     try:
@@ -101,33 +105,33 @@ def _quietly(encoder: Encoder, value: Any, path: str) -> bytes:
         del encoder.opaque[before:]
 
 
-def encode_function(encoder: Encoder, function: types.FunctionType, path: str) -> bytes:
+def encode_function(encoder: ValueEncoder, function: types.FunctionType, path: str) -> bytes:
     """A function by its code, defaults and the values that its closure holds."""
     cells = [_cell_value(encoder, cell, path) for cell in function.__closure__ or ()]
     defaults = (function.__defaults__, function.__kwdefaults__)
-    return packed(b"L", _function_code(function), *(encoder.encode(d, path) for d in defaults), *cells)
+    return packed(b"L", _function_code(encoder, function), *(encoder.encode(d, path) for d in defaults), *cells)
 
 
-def _function_code(function: types.FunctionType) -> bytes:
+def _function_code(encoder: ValueEncoder, function: types.FunctionType) -> bytes:
     home, code = function.__globals__.get("__name__"), function.__code__
     root = home.partition(".")[0] if type(home) is str else ""
     if code.co_name != "<lambda>" and (root == "torch" or root in sys.stdlib_module_names):
         # what a decorator of theirs wraps around a method: an upgrade must not change identities
         return packed(b"h", text(str(home)), text(code.co_name))
-    return normalised_code(code)
+    return normalised_code(encoder, code)
 
 
-def _cell_value(encoder: Encoder, cell: types.CellType, path: str) -> bytes:
+def _cell_value(encoder: ValueEncoder, cell: types.CellType, path: str) -> bytes:
     try:
         return encoder.encode(cell.cell_contents, path)
     except ValueError:  # an empty cell
         return b"-"
 
 
-def normalised_code(code: types.CodeType) -> bytes:
+def normalised_code(encoder: ValueEncoder, code: types.CodeType) -> bytes:
     """The code as its syntax tree where the source is at hand and fits, else as normalised bytecode."""
     node = _source_node(code)
-    return _encode_bytecode(code) if node is None else _encode_syntax(node)
+    return _encode_bytecode(encoder.another(), code) if node is None else _encode_syntax(encoder.another(), node)
 
 
 def _source_node(code: types.CodeType) -> ast.AST | None:
@@ -173,10 +177,10 @@ def _names_in(node: ast.AST) -> set[str]:
     return names
 
 
-def _encode_syntax(root: ast.AST) -> bytes:
+def _encode_syntax(encoder: ValueEncoder, root: ast.AST) -> bytes:
     # without recursion, since a generated expression of a thousand terms nests as deep; every node states its number of
     # parts, so that the tokens in a row can be read in one way only
-    encoder, tokens = Encoder(), []
+    tokens = []
     waiting: list[tuple[str, Any]] = [("", root)]
     while waiting:
         label, node = waiting.pop()
@@ -210,7 +214,7 @@ def _without_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassD
     return [statement for statement in body if not isinstance(statement, ast.Pass)]
 
 
-def _encode_bytecode(code: types.CodeType) -> bytes:
+def _encode_bytecode(encoder: ValueEncoder, code: types.CodeType) -> bytes:
     """Instructions with their arguments in place, without line numbers, docstrings and the order of constants."""
     instructions: list[dis.Instruction] = []
     position: dict[int, int] = {}
@@ -218,14 +222,13 @@ def _encode_bytecode(code: types.CodeType) -> bytes:
         position[instruction.offset] = len(instructions)
         if instruction.opname not in ("EXTENDED_ARG", "CACHE", "NOP"):
             instructions.append(instruction)
-    encoder = Encoder()
     parts: list[bytes] = []
     for instruction in instructions:
         value = instruction.argval
         if instruction.opcode in dis.hasjabs or instruction.opcode in dis.hasjrel:
             value = position.get(value, -1)
         elif isinstance(value, types.CodeType):
-            parts += [text(instruction.opname), normalised_code(value)]
+            parts += [text(instruction.opname), normalised_code(encoder, value)]
             continue
         parts += [text(instruction.opname), encoder.encode(value, "")]
     signature = (code.co_name, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & 0x0C)

@@ -11,7 +11,8 @@ from difflib import SequenceMatcher
 from torch import nn
 
 from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.identity.hierarchy import Hierarchy, hierarchy, nominal_class
+from modulekg_widgets.engine.identity.hierarchy import Hierarchy, hierarchy
+from modulekg_widgets.engine.identity.walk import nominal_class
 
 SAME, RENAMED, MOVED, CHANGED, REMOVED, ADDED = "same", "renamed", "moved", "changed", "removed", "added"
 _LONGEST_ALIGNED = 2_000  # siblings; beyond it the alignment (quadratic) falls back to names
@@ -93,7 +94,31 @@ def _end(side: Hierarchy, index: int) -> str:
 
 
 def diff(left: nn.Module, right: nn.Module) -> HierarchyDiff:
-    """Compare the structure of two models; raises `NotAModuleError` where one is no module."""
+    """Compare the structure of two models, by fingerprint.
+
+    Parameters
+    ----------
+    left, right : nn.Module
+        The models; none of their code runs.
+
+    Returns
+    -------
+    HierarchyDiff
+        Each module of either in exactly one pair; prints what changed.
+
+    Raises
+    ------
+    NotAModuleError
+        Where one is no module.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> found = mk.diff(nn.Sequential(nn.Linear(4, 2)), nn.Sequential(nn.Linear(4, 3), nn.ReLU()))
+    >>> found.identical, found.counts
+    (False, {'changed': 2, 'added': 1})
+    """
     return HierarchyDiff(hierarchy(left), hierarchy(right))
 
 

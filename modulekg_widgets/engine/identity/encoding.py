@@ -11,76 +11,36 @@ from __future__ import annotations
 
 import copyreg
 import enum
-import marshal
 import sys
 import types
 from collections.abc import Callable, Iterable
-from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from modulekg_widgets.engine.identity.numbers import run_of_numbers
+from modulekg_widgets.engine.identity.classes import (
+    class_dict,
+    class_mro,
+    class_names,
+    importable,
+    instance_state,
+    is_heap_type,
+)
+from modulekg_widgets.engine.identity.code import class_body
+from modulekg_widgets.engine.identity.packing import (
+    FAST_TYPES,
+    fast_key,
+    packed,
+    run_of_numbers,
+    shortened,
+    sized,
+    text,
+)
 
-DIGEST_SIZE = 16
 DEEPEST = 64  # levels of containers within one attribute; real configurations stay below ten
-FAST_TYPES = frozenset({type(None), bool, int, float, complex, str, tuple, list, dict})
 MOST_REPEATS = 20_000  # containers that are encoded once more because they lie on a cycle; beyond it they multiply
-
-# a spawned process imports the main script under another name
-MAIN_MODULES = {"__main__": "__main__", "__mp_main__": "__main__"}
 
 Handler = Callable[["Encoder", Any, str], bytes]
 HANDLERS: dict[type, Handler] = {}  # by exact type
 BASE_HANDLERS: dict[type, Handler] = {}  # for subclasses, the first along the MRO
-
-# the descriptors of `type` itself: a metaclass may define attributes of the same names
-class_mro = type.__dict__["__mro__"].__get__
-class_dict = type.__dict__["__dict__"].__get__
-_qualname = type.__dict__["__qualname__"].__get__
-_flags = type.__dict__["__flags__"].__get__
-_HEAP_TYPE = 1 << 9
-
-
-def digest(*parts: bytes) -> bytes:
-    """16 bytes of blake2b over `parts`."""
-    return blake2b(b"".join(parts), digest_size=DIGEST_SIZE).digest()
-
-
-def sized(part: bytes) -> bytes:
-    """The bytes behind their length, so that parts in a row cannot be read another way."""
-    return len(part).to_bytes(8, "big") + part
-
-
-def packed(tag: bytes, *parts: bytes) -> bytes:
-    """A tag and its length-prefixed parts; a long encoding becomes its digest, so that nesting never blows up."""
-    return _short(tag + b"".join([sized(p) for p in parts]))
-
-
-def _short(body: bytes) -> bytes:
-    return body if len(body) <= 64 else b"#" + digest(body)
-
-
-def text(value: str) -> bytes:
-    return str.encode(value, "utf-8", "surrogatepass")
-
-
-def fast_key(value: Any) -> bytes | None:
-    """Bytes that are equal only for equal plain values, made in C; None for a value that has none.
-
-    `marshal` does not tell the kinds of buffers apart, so an encoding may be kept under such a key only where the
-    encoder has met none. Sharing and the order of sets and dicts show in it: equal values may miss each other.
-    """
-    try:
-        return marshal.dumps(value)  # it writes a shared container once, so that sharing never blows up
-    except (ValueError, BufferError):
-        return None
-
-
-def fast_keys(values: Iterable[Any]) -> list[bytes] | None:
-    """The fast key of each value; None where one of them has none."""
-    try:
-        return list(map(marshal.dumps, values))
-    except (ValueError, BufferError):
-        return None
 
 
 def handles(*classes: type, subclasses: bool = False) -> Callable[[Handler], Handler]:
@@ -121,6 +81,10 @@ class Encoder:
         self._classes: dict[type, bytes] = {}
         self._open_classes: set[int] = set()
         self._attributes: dict[bytes, bytes] = {}
+
+    def another(self) -> Encoder:
+        """One that has met nothing yet."""
+        return Encoder()
 
     def encode(self, value: Any, path: str) -> bytes:
         handler = HANDLERS.get(type(value))
@@ -193,8 +157,6 @@ class Encoder:
 
     def _local_class(self, cls: type, module: str, qualified: str) -> tuple[bytes, bool]:
         """The encoding of a class by its code, and whether it is the same wherever the class is met."""
-        from modulekg_widgets.engine.identity.code import class_body
-
         # of what is open, only the classes that lead here can matter to a class
         around, outer = self._open, self._lowest
         self._open = {key: n for n, key in enumerate(key for key in around if key in self._open_classes)}
@@ -217,7 +179,7 @@ class Encoder:
         run = run_of_numbers(listed)
         if run is None:
             run = b"".join([sized(self.encode(v, f"{path}[{i}]")) for i, v in enumerate(listed)])
-        return _short(b"".join((tag, *map(sized, before), run)))
+        return shortened(b"".join((tag, *map(sized, before), run)))
 
     def encode_state(self, owner: Any, path: str, skip: frozenset[str] = frozenset()) -> list[bytes]:
         """Names and values of an object's `__dict__` and slots, sorted by name."""
@@ -245,58 +207,7 @@ class Encoder:
         return known
 
 
-# ------------------------------------------------------------------ reading objects without their help
-
-
-def is_heap_type(cls: type) -> bool:
-    """Whether the class was made at run time; the others are built into the interpreter or an extension."""
-    return bool(_flags(cls) & _HEAP_TYPE)
-
-
-def instance_state(value: Any) -> dict[str, Any]:
-    """The values in an object's `__dict__` and in the slots of its classes, read through the descriptors themselves."""
-    state: dict[str, Any] = {}
-    for cls in reversed(class_mro(type(value))):
-        if not is_heap_type(cls):
-            continue
-        descriptor = class_dict(cls).get("__dict__")
-        if type(descriptor) is types.GetSetDescriptorType:
-            state.update(descriptor.__get__(value))
-        for name, member in slot_members(cls):
-            try:
-                state[name] = member.__get__(value)
-            except AttributeError:  # a slot that is not set
-                continue
-    return state
-
-
-def slot_members(cls: type) -> list[tuple[str, types.MemberDescriptorType]]:
-    """The descriptors of the slots that a Python class itself defines."""
-    if not is_heap_type(cls):
-        return []
-    members = class_dict(cls).items()
-    return [(n, m) for n, m in members if type(m) is types.MemberDescriptorType and n != "__weakref__"]
-
-
-def class_names(cls: type) -> tuple[str, str]:
-    """Module and qualified name of a class, empty text where the class holds something else there."""
-    module = class_dict(cls).get("__module__") if is_heap_type(cls) else type.__getattribute__(cls, "__module__")
-    return (MAIN_MODULES.get(module, module) if type(module) is str else ""), _qualname(cls)
-
-
-def importable(module: str, qualified: str, value: Any) -> bool:
-    """Whether `value` is what its name leads to, so that the name alone identifies it."""
-    if module in MAIN_MODULES or "<" in qualified:
-        return False
-    found: Any = sys.modules.get(module)
-    for name in qualified.split("."):
-        if issubclass(type(found), types.ModuleType):
-            found = vars(found).get(name)
-        elif issubclass(type(found), type):
-            found = class_dict(found).get(name)
-        else:
-            return False
-    return found is value or (type(found) in (staticmethod, classmethod) and found.__func__ is value)
+# ------------------------------------------------------------------ objects of all other classes
 
 
 def _has_hidden_state(cls: type) -> bool:

@@ -11,18 +11,35 @@ from operator import itemgetter
 from torch import nn
 
 from modulekg_widgets.engine.errors import BrokenModuleError, UninitializedModuleError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.identity.encoding import digest
-from modulekg_widgets.engine.identity.hierarchy import Walk, class_name, walk
 from modulekg_widgets.engine.identity.merkle import regular_digest, whole_digest
 from modulekg_widgets.engine.identity.own_structure import MANY, OwnStructure
-from modulekg_widgets.engine.identity.tensors import reachable, without_subclass_code
+from modulekg_widgets.engine.identity.packing import digest
+from modulekg_widgets.engine.identity.seed import seed_hashes
+from modulekg_widgets.engine.identity.tensors import without_subclass_code
+from modulekg_widgets.engine.identity.walk import Walk, class_name, walk
+from modulekg_widgets.engine.torch_runtime.private import MODULES
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
     """Equal for modules of the same structure; compares and hashes by its digest.
 
-    `opaque_paths` are the attributes that could not be seen into: they count by their type alone.
+    Parameters
+    ----------
+    hexdigest : str
+        16 bytes in hexadecimal digits; of scheme "seed" as many as ModuleKG has.
+    display_name : str
+        The class name with the last three decimal digits of the digest, such as `ReLU854`; not compared.
+    opaque_paths : tuple of str
+        The attributes that could not be seen into, by dotted path: they count by their type alone; not compared.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> a, b = (mk.fingerprint(nn.Linear(4, 2)) for _ in range(2))
+    >>> a == b, len(a.hexdigest), a.opaque_paths
+    (True, 32, ())
     """
 
     hexdigest: str
@@ -88,7 +105,7 @@ class Identities:
         if not others:
             return others
         if self._walk.irregular:
-            reached = reachable(self._walk, index)
+            reached = self._walk.reachable(index)
             return [other for other in others if other in reached]
         return others[bisect_left(others, index) : bisect_left(others, self._walk.ends[index])]
 
@@ -113,7 +130,7 @@ class Identities:
             contents = [self._slot_digest(index, child) for _, child in walk.irregular[index]]
         else:
             contents = [digests[child] for child in walk.children[index]]
-        names = tuple(walk.states[index]["_modules"])
+        names = tuple(walk.states[index][MODULES])
         key = (own, names, *contents)
         if key not in self._wholes:
             self._wholes[key] = whole_digest(own, names, contents)
@@ -131,8 +148,39 @@ class Identities:
 def fingerprint(module: nn.Module, scheme: str = "structure") -> Fingerprint:
     """The identity of a module: equal for the same class, hyper-parameters, tensor names and shapes, and children.
 
-    Weights, training flag, device, precision and hooks do not count. `scheme="seed"` reproduces the digests that
-    ModuleKG published. Raises `FingerprintError`, naming the attribute path, where there is no settled structure.
+    Weights, training flag, device, precision and hooks do not count.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Any module; none of its code runs.
+    scheme : str
+        "structure", or "seed" for the digests that ModuleKG published.
+
+    Returns
+    -------
+    Fingerprint
+        With `.hexdigest`, `.display_name` and `.opaque_paths`.
+
+    Raises
+    ------
+    FingerprintError
+        Where there is no settled structure, naming the attribute path: `UninitializedModuleError` for a lazy module.
+    NotAModuleError, BrokenModuleError
+        For anything that is no module, or a broken one in it.
+    UnknownNameError
+        For a scheme that does not exist.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> mk.fingerprint(nn.Linear(4, 2)) == mk.fingerprint(nn.Linear(4, 2).half())
+    True
+    >>> mk.fingerprint(nn.Linear(4, 2)) == mk.fingerprint(nn.Linear(4, 2, bias=False))
+    False
+    >>> str(mk.fingerprint(nn.ReLU(), scheme="seed"))
+    'ReLU071'
     """
     if scheme == "structure":
         with without_subclass_code():
@@ -141,7 +189,12 @@ def fingerprint(module: nn.Module, scheme: str = "structure") -> Fingerprint:
             return Identities(walk(module)).fingerprint(0)
         return Fingerprint(whole.hex(), display_name(class_name(module), whole.hex()))
     if scheme == "seed":
-        from modulekg_widgets.engine.identity.seed import seed_fingerprints
-
         return seed_fingerprints(walk(module))[0]
     raise UnknownNameError(f"there is no scheme {shown(str(scheme))!r}: {nearest(str(scheme), ('structure', 'seed'))}")
+
+
+def seed_fingerprints(walk: Walk) -> list[Fingerprint]:
+    """The seed's fingerprint of every module of the walk; raises `FingerprintError` for a cycle."""
+    digests = [f"{value:x}" for value in seed_hashes(walk)]
+    named = zip(walk.modules, digests, strict=True)
+    return [Fingerprint(digest, display_name(type(module).__name__, digest)) for module, digest in named]

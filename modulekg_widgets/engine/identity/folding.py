@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.identity.encoding import class_names, digest, sized, text
-from modulekg_widgets.engine.identity.hierarchy import Walk, nominal_class
+from modulekg_widgets.engine.identity.classes import class_names
+from modulekg_widgets.engine.identity.figures import Figures
 from modulekg_widgets.engine.identity.hyperparameters import hyperparameters
-
-if TYPE_CHECKING:
-    from modulekg_widgets.engine.identity.hierarchy import Hierarchy
+from modulekg_widgets.engine.identity.packing import digest, sized, text
+from modulekg_widgets.engine.identity.walk import Walk, class_name, nominal_class
 
 MOST_PARTNERS = 100  # modules that are named as holding the same tensor; all with all would be quadratic
 ONE, EXACT, FAMILY = "one", "exact", "family"
 
 
 @dataclass(slots=True)
-class Run:
+class SiblingRun:
     """Consecutive siblings that are drawn as one: the indices of its members, and what varies among them."""
 
     kind: str
@@ -35,7 +34,7 @@ class FoldRow:
     `called` counts the slots that lead to this very module, `shared_with` names modules that hold the same tensor.
     """
 
-    hierarchy: Hierarchy = field(repr=False, compare=False)
+    hierarchy: Figures = field(repr=False, compare=False)
     kind: str
     members: tuple[int, ...]
     label: str = ""
@@ -65,8 +64,9 @@ class FoldRow:
         return f"<{self}>"
 
     def __str__(self) -> str:
-        record = self.hierarchy[self.index]
-        line = " ".join(filter(None, (shown(record.name, 40), shown(record.class_name, 60))))
+        walk = self.hierarchy.walk
+        name, kind = walk.names[self.index], class_name(walk.modules[self.index])
+        line = " ".join(filter(None, (shown(name, 40), shown(kind, 60))))
         if self.kind != ONE:
             line += f" ×{self.count}"
         if self.kind == FAMILY:
@@ -110,26 +110,26 @@ class Folded(Sequence[FoldRow]):
         return f"<{len(self)} rows for {len(self.root.hierarchy)} modules>"
 
 
-def runs(hierarchy: Hierarchy, parent: int, skeletons: Sequence[bytes] | None) -> list[Run]:
+def runs(hierarchy: Figures, parent: int, skeletons: Sequence[bytes] | None) -> list[SiblingRun]:
     """The runs among the children of a module: of the same structure and, given the skeletons, of the same family.
 
     A slot that leads elsewhere ends a run, and a module that is reused or holds a tied tensor stands alone: folded
     away, nobody would see it.
     """
-    found: list[Run] = []
-    last: Run | None = None
+    found: list[SiblingRun] = []
+    last: SiblingRun | None = None
     for name, index in hierarchy.walk.slots(parent):
         if index is None:
             continue
         if not hierarchy.walk.is_place(parent, name, index):
             last = None
         elif index in hierarchy.shared:
-            found.append(Run(ONE, [index]))
+            found.append(SiblingRun(ONE, [index]))
             last = None
         elif last is not None and _joins(hierarchy, last, index, skeletons):
             last.members.append(index)
         else:
-            last = Run(ONE, [index])
+            last = SiblingRun(ONE, [index])
             found.append(last)
     for run in found:
         if run.kind == EXACT:
@@ -140,7 +140,7 @@ def runs(hierarchy: Hierarchy, parent: int, skeletons: Sequence[bytes] | None) -
     return found
 
 
-def _joins(hierarchy: Hierarchy, run: Run, index: int, skeletons: Sequence[bytes] | None) -> bool:
+def _joins(hierarchy: Figures, run: SiblingRun, index: int, skeletons: Sequence[bytes] | None) -> bool:
     """Whether module `index` continues the run; sets the kind that the run then has."""
     digests, first = hierarchy.identities.digests, run.members[0]
     if run.kind != FAMILY and digests[first] == digests[index]:
@@ -152,7 +152,7 @@ def _joins(hierarchy: Hierarchy, run: Run, index: int, skeletons: Sequence[bytes
     return True
 
 
-def _share_weights(hierarchy: Hierarchy, members: Sequence[int]) -> bool:
+def _share_weights(hierarchy: Figures, members: Sequence[int]) -> bool:
     """Whether two members of a run hold the same tensor or the same module."""
     parents, run = hierarchy.walk.parents, set(members)
     for group in hierarchy.shared_groups:
@@ -180,7 +180,7 @@ def skeletons(walk: Walk) -> list[bytes]:
     return out
 
 
-def what_varies(hierarchy: Hierarchy, members: Sequence[int]) -> str:
+def what_varies(hierarchy: Figures, members: Sequence[int]) -> str:
     """A hyper-parameter that differs among the members, or else among their descendants, as a range.
 
     The width that comes in says most to a reader, so a name that begins with `in_` is preferred on its level.
@@ -210,18 +210,18 @@ def _range_of(values: list[Any]) -> str:
     return ", ".join(distinct[:3]) + (", …" if len(distinct) > 3 else "")
 
 
-def fold(hierarchy: Hierarchy, families: bool = True) -> Folded:
+def fold(hierarchy: Figures, families: bool = True) -> Folded:
     """The folded rows of the whole model; see `Hierarchy.fold`."""
     walk = hierarchy.walk
     skeleton = skeletons(walk) if families else None
     called, shared = _called(walk), _shared(hierarchy)
 
-    def row(run: Run) -> FoldRow:
+    def row(run: SiblingRun) -> FoldRow:
         first = run.members[0]
         members = tuple(run.members)
         return FoldRow(hierarchy, run.kind, members, run.label, called.get(first, 1), shared.get(first, ()))
 
-    root = row(Run(ONE, [0]))
+    root = row(SiblingRun(ONE, [0]))
     waiting = [root]
     while waiting:
         above = waiting.pop()
@@ -238,7 +238,7 @@ def _called(walk: Walk) -> dict[int, int]:
     return counts
 
 
-def _shared(hierarchy: Hierarchy) -> dict[int, tuple[str, ...]]:
+def _shared(hierarchy: Figures) -> dict[int, tuple[str, ...]]:
     partners: dict[int, list[str]] = {}
     for group in hierarchy.tied:
         named = [(other.module, hierarchy.walk.path(other.module)) for other in group[:MOST_PARTNERS]]

@@ -1,146 +1,18 @@
-"""The walk over a model's modules: iterative, by identity, through `__dict__` alone, so that no user code runs."""
+"""The modules of a model as records, looked up by index or path, with what was computed of each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, overload
+from typing import overload
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import BrokenModuleError, NotAModuleError, UnknownPathError, nearest, shown
-from modulekg_widgets.engine.identity.encoding import class_names
-from modulekg_widgets.engine.identity.paths import Paths
-from modulekg_widgets.engine.identity.script import native_script
-from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state, unwrapped
-
-if TYPE_CHECKING:
-    from modulekg_widgets.engine.identity.fingerprint import Fingerprint, Identities
-    from modulekg_widgets.engine.identity.folding import Folded
-    from modulekg_widgets.engine.identity.tensors import Place, Sizes
-
-LEVELS = ("model", "stage", "block", "op")
-
-
-class Walk(Paths):
-    """The modules of a model beside their paths.
-
-    Kept lean, with no object per module: a fingerprint of a million modules spends its time here.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.modules: list[nn.Module] = []
-        self.states: list[dict[str, Any]] = []  # each module's __dict__
-
-    @cached_property
-    def bottom_up(self) -> Sequence[int]:
-        """The indices so that a module comes after all that its slots lead to, but for cycles."""
-        if not any(index is not None for slots in self.irregular.values() for _, index in slots):
-            return range(len(self.modules) - 1, -1, -1)
-        order: list[int] = []
-        entered = {0}
-        stack = [(0, iter(self.slots(0)))]
-        while stack:
-            index, slots = stack[-1]
-            for _, child in slots:
-                if child is not None and child not in entered:
-                    entered.add(child)
-                    stack.append((child, iter(self.slots(child))))
-                    break
-            else:
-                stack.pop()
-                order.append(index)
-        return order
-
-    def paths_alone(self) -> Paths:
-        """The paths without the modules, for whoever must not keep a model alive."""
-        paths = Paths()
-        paths.names, paths.parents, paths.children, paths.irregular = (
-            self.names, self.parents, self.children, self.irregular
-        )  # fmt: skip
-        return paths
-
-
-def walk(model: nn.Module) -> Walk:
-    """Walk `model` once, each module object once; raises `NotAModuleError` or `BrokenModuleError` naming the path."""
-    root = unwrapped(_checked_root(model))
-    out = Walk()
-    modules, states, names, parents = out.modules, out.states, out.names, out.parents
-    index_of: dict[int, int] = {}
-    ordinary: set[type] = set()  # classes that were checked: neither None, nor a wrapper, nor TorchScript
-    count = 0
-    below: list[int] = []
-    # (index of a module, its children so far, its slots to come); the root enters through a slot like every other
-    stack: list[tuple[int, list[int], Iterator[tuple[str, Any]]]] = [(-1, below, iter([("", root)]))]
-    while stack:
-        parent, below, children = stack[-1]
-        for name, child in children:
-            if type(child) not in ordinary:
-                if child is None:
-                    out.irregular[parent] = []
-                    continue
-                child = _checked_child(child, name, out, parent)
-                if not is_script(child):
-                    ordinary.add(type(child))
-            key = id(child)
-            if key in index_of:
-                out.irregular[parent] = []
-                continue
-            index_of[key] = count
-            below.append(count)
-            state = module_state(child)
-            modules.append(child)
-            states.append(state)
-            names.append(name)
-            parents.append(parent)
-            count += 1
-            slots = state.get("_modules")
-            if slots and type(child) in ordinary:
-                inside = out.children[count - 1] = []
-                stack.append((count - 1, inside, iter(list(slots.items()))))
-                break
-            if slots is None and type(child) in ordinary:
-                raise _not_initialised(child, out.path(count - 1))
-        else:
-            stack.pop()
-    if not all(issubclass(kind, str) for kind in set(map(type, names))):
-        raise _named_oddly(out)
-    for parent in out.irregular:
-        entries = list(states[parent]["_modules"].items())
-        out.irregular[parent] = [(n, None if c is None else index_of[id(unwrapped(c))]) for n, c in entries]
-    return out
-
-
-def _checked_root(model: object) -> nn.Module:
-    if issubclass(type(model), type):
-        raise NotAModuleError(
-            f"got the class {shown(type.__dict__['__name__'].__get__(model))}: pass an instance of it"
-        )
-    if not issubclass(type(model), nn.Module):
-        raise NotAModuleError(f"got a {shown(type(model).__name__)}: pass an instance of torch.nn.Module")
-    return model  # type: ignore[return-value]
-
-
-def _checked_child(child: object, name: str, out: Walk, parent: int) -> nn.Module:
-    if not issubclass(type(child), nn.Module):
-        path = ".".join(filter(None, (out.path(parent), name)))
-        kind = shown(type(child).__name__)
-        raise NotAModuleError(f"the child {shown(path)!r} is a {kind}: only modules may stand in _modules")
-    return unwrapped(child)  # type: ignore[arg-type]
-
-
-def _named_oddly(out: Walk) -> BrokenModuleError:
-    index = next(i for i, name in enumerate(out.names) if not issubclass(type(name), str))
-    path, kind = out.path(out.parents[index]), type(out.names[index]).__name__
-    return BrokenModuleError(f"a child of {shown(path) or '(root)'!r} is named by a {shown(kind)}: names are text")
-
-
-def _not_initialised(module: nn.Module, path: str) -> BrokenModuleError:
-    where = f" at {shown(path)!r}" if path else ""
-    name = shown(type(module).__name__)
-    return BrokenModuleError(f"{name}{where} has not run nn.Module.__init__: call super().__init__() in its __init__")
+from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
+from modulekg_widgets.engine.identity.figures import Figures
+from modulekg_widgets.engine.identity.fingerprint import Fingerprint
+from modulekg_widgets.engine.identity.folding import Folded, fold
+from modulekg_widgets.engine.identity.walk import class_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,14 +72,22 @@ class ModuleRecord:
         return f"<{shown(self.path) or '(root)'}: {shown(self.class_name)}>"
 
 
-class Hierarchy:
-    """The modules of one model in the order of `modules()`; look one up by index or by dotted path."""
+class Hierarchy(Figures):
+    """The modules of one model in the order of `modules()`; look one up by index or by dotted path.
 
-    def __init__(self, model: nn.Module) -> None:
-        self.walk = walk(model)
+    Parameters
+    ----------
+    model : nn.Module
+        The model; none of its code runs.
 
-    def __len__(self) -> int:
-        return len(self.walk.modules)
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> modules = mk.Hierarchy(nn.Sequential(nn.Linear(4, 2), nn.ReLU()))
+    >>> modules["0"], len(modules), modules.root.parameters
+    (<0: Linear>, 3, 10)
+    """
 
     def __iter__(self) -> Iterator[ModuleRecord]:
         return (ModuleRecord(self, i) for i in range(len(self)))
@@ -231,90 +111,76 @@ class Hierarchy:
 
     @property
     def root(self) -> ModuleRecord:
+        """The model itself."""
         return self[0]
 
-    def children(self, index: int) -> Sequence[int]:
-        """The indices of the modules that have their place directly below module `index`, in order."""
-        return self.walk.children.get(index, ())
-
-    @cached_property
-    def identities(self) -> Identities:
-        """The structural fingerprints, computed once."""
-        from modulekg_widgets.engine.identity.fingerprint import Identities
-
-        return Identities(self.walk)
-
-    @cached_property
-    def sizes(self) -> Sizes:
-        """Parameters and bytes per module, computed once."""
-        from modulekg_widgets.engine.identity.tensors import sizes
-
-        return sizes(self.walk)
-
-    @cached_property
-    def tied(self) -> list[list[Place]]:
-        """The tensors that are registered under several names, each with all its places."""
-        from modulekg_widgets.engine.identity.tensors import tied_tensors
-
-        return tied_tensors(self.walk)
-
-    @cached_property
-    def shared_groups(self) -> list[list[int]]:
-        """Modules that hold the same tensor, or a slot that leads to the same module."""
-        groups = [[place.module for place in group] for group in self.tied]
-        return groups + [[link.target, link.parent] for link in self.walk.links()]
-
-    @cached_property
-    def shared(self) -> set[int]:
-        """The modules that several slots lead to, and those that hold a tensor that others hold too."""
-        return {link.target for link in self.walk.links()} | {place.module for group in self.tied for place in group}
-
-    def level(self, index: int) -> str:
-        """The level of module `index`: model (the root), op (no children), stage (child of the root) or block."""
-        if index == 0:
-            return "model"
-        if not self.children(index):
-            return "op"
-        return "stage" if self.walk.parents[index] == 0 else "block"
-
     def find(self, path: str) -> int | None:
-        """The index of the module at a dotted path; a shared module is found under each of its paths."""
+        """The index of the module at a dotted path; a shared module is found under each of its paths.
+
+        Parameters
+        ----------
+        path : str
+            The path as torch writes it; the root's is empty.
+
+        Returns
+        -------
+        int or None
+            None where there is no such module.
+        """
         return self.walk.find(path)
 
     def fold(self, families: bool = True) -> Folded:
-        """What people read: runs of alike siblings become one row; the rows below the root, top to bottom.
+        """What people read: runs of alike siblings become one row.
 
-        `families=False` folds only siblings of the same structure; otherwise also runs of one class and child skeleton
-        whose sizes vary.
+        Parameters
+        ----------
+        families : bool
+            Whether runs of one class and child skeleton whose sizes vary become one row, too; else only siblings of the
+            same structure do.
+
+        Returns
+        -------
+        Folded
+            The rows below the root, top to bottom; prints as an indented outline.
         """
-        from modulekg_widgets.engine.identity.folding import fold
-
         return fold(self, families)
 
     def __repr__(self) -> str:
         return f"<Hierarchy of {shown(self.root.class_name)}: {len(self)} modules>"
 
 
-def class_name(module: nn.Module) -> str:
-    """The name of the nominal class; for TorchScript the name of the class that was compiled."""
-    native = native_script(module_state(module)) if is_script(module) else None
-    return nominal_class(module).__name__ if native is None else native._type().name()
-
-
-def nominal_class(module: nn.Module) -> type:
-    """The class a user knows the module by: `Linear` for a `ParametrizedLinear` or `FSDPLinear` that torch made."""
-    cls = type(module)
-    if class_names(cls)[0].startswith("torch.distributed.fsdp.") and len(cls.__bases__) == 2:
-        return cls.__bases__[1]
-    if class_names(cls)[0] == "torch.nn.utils.parametrize" and "parametrizations" in module_state(module)["_modules"]:
-        return cls.__bases__[0]
-    return cls
-
-
 def hierarchy(model: nn.Module) -> Hierarchy:
     """The modules of `model` in the order of `modules()`, each object once; runs no code of the model.
 
-    Raises `NotAModuleError` for anything that is no module instance and `BrokenModuleError` for a module that has not
-    run `nn.Module.__init__`; both name the path.
+    Parameters
+    ----------
+    model : nn.Module
+        The model.
+
+    Returns
+    -------
+    Hierarchy
+        Its records, by index or dotted path.
+
+    Raises
+    ------
+    NotAModuleError
+        For anything that is no module instance.
+    BrokenModuleError
+        For a module that has not run `nn.Module.__init__`; both name the path.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> model = nn.Sequential(*[nn.Sequential(nn.Linear(4, 4), nn.ReLU()) for _ in range(3)])
+    >>> modules = mk.hierarchy(model)
+    >>> [record.path for record in modules][:3], modules["1.0"].parameters
+    (['', '0', '0.0'], 20)
+    >>> print(modules.fold())
+    Sequential
+      0 Sequential ×3 · identical structure, separate weights
+        0 Linear
+        1 ReLU
     """
     return Hierarchy(model)

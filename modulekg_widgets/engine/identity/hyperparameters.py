@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.identity.encoding import class_mro, class_names, instance_state, slot_members
-from modulekg_widgets.engine.identity.own_structure import NOT_STRUCTURE
-from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state
+from modulekg_widgets.engine.identity.classes import class_mro, class_names, instance_state, slot_members
+from modulekg_widgets.engine.identity.walk import NOT_STRUCTURE
+from modulekg_widgets.engine.torch_runtime.state import is_script, module_state
 
 LONGEST = 200  # characters of one value; whoever needs more has the module
 _SCALARS = (bool, int, float, str, type(None))

@@ -8,11 +8,12 @@ from operator import itemgetter
 
 from torch import nn
 
-from modulekg_widgets.engine.identity.encoding import digest, sized, text
 from modulekg_widgets.engine.identity.own_structure import MANY, SCHEME, OwnStructure
-from modulekg_widgets.engine.torch_runtime.modules import is_ordinary, module_state
+from modulekg_widgets.engine.identity.packing import digest, sized, text
+from modulekg_widgets.engine.torch_runtime.private import MODULES
+from modulekg_widgets.engine.torch_runtime.state import is_ordinary, module_state
 
-_slots = itemgetter("_modules")
+_slots = itemgetter(MODULES)
 
 
 def whole_digest(own: bytes, names: tuple[str, ...], contents: Sequence[bytes]) -> bytes:
@@ -22,6 +23,8 @@ def whole_digest(own: bytes, names: tuple[str, ...], contents: Sequence[bytes]) 
 
 def regular_digest(model: nn.Module) -> bytes | None:
     """The digest of a model in which nothing is unusual, in half the time of a `Walk`; None for any other model.
+
+    Without it test_a_million_modules of tests/benchmarks/test_identity_speed.py needs 3.6 bare walks, and may need 2.5.
 
     A `Walk` keeps names and paths, and knows what to do with empty slots, containers in several places, cycles,
     wrappers, TorchScript and attributes that cannot be seen into.

@@ -1,7 +1,8 @@
 """The digest of what a module itself has, without its children: class, attributes and the shapes of its tensors.
 
 A million modules pass through here, so they are read many at a time, by functions that loop in C; a module whose own
-structure was met before costs no more than its key.
+structure was met before costs no more than its key. Read one at a time, the million of test_a_million_modules
+(tests/benchmarks/test_identity_speed.py) needs 10 bare walks, and may need 2.5.
 """
 
 from __future__ import annotations
@@ -16,34 +17,19 @@ from torch import nn
 
 from modulekg_widgets.engine.identity import torch_values as _torch_values  # noqa: F401  they register the encodings
 from modulekg_widgets.engine.identity import values as _values  # noqa: F401
-from modulekg_widgets.engine.identity.encoding import (
-    Encoder,
-    class_mro,
-    digest,
-    fast_key,
-    fast_keys,
-    instance_state,
-    sized,
-    slot_members,
-    text,
-)
-from modulekg_widgets.engine.identity.hierarchy import nominal_class
+from modulekg_widgets.engine.identity.classes import class_mro, instance_state, slot_members
+from modulekg_widgets.engine.identity.encoding import Encoder
+from modulekg_widgets.engine.identity.packing import digest, fast_key, fast_keys, sized, text
 from modulekg_widgets.engine.identity.tensors import PLAIN_TENSORS, is_uninitialised, own_tensors
 from modulekg_widgets.engine.identity.torch_values import encode_script, tensor_encoding
-from modulekg_widgets.engine.torch_runtime.modules import is_script
+from modulekg_widgets.engine.identity.walk import NOT_STRUCTURE, is_structure, nominal_class
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS
+from modulekg_widgets.engine.torch_runtime.state import is_script
 
 SCHEME = b"modulekg structure 1"
 MANY = 512  # modules read at a time: enough to hide the calls, few enough to stay in the cache
 
-# what every module carries: hooks, the training flag, its registries; asked of torch, so that new ones are known too
-NOT_STRUCTURE = frozenset(vars(nn.Module())) | {
-    "_compiled_call_impl", "_is_torch_compile", "__overloads__",  # compiled, wrapped by torch.compile, scripted once
-    "_ddp_params_and_buffers_to_ignore", "_is_fsdp_managed_module", "_fsdp_use_orig_params", "_sync_gradients",
-    "_state_dict_type", "_state_dict_config", "_distribute_module_applied",  # what parallel training leaves behind
-}  # fmt: skip
-_RANDOM_KEY = "__composable_api_state_key_"  # likewise, with a random number behind it
-
-_REGISTRIES = ("_parameters", "_buffers")
+_REGISTRIES = (PARAMETERS, BUFFERS)
 _PLAIN, _DICTS = frozenset(PLAIN_TENSORS), {dict, OrderedDict}
 _first, _second = itemgetter(0), itemgetter(1)
 _shape, _dtype = attrgetter("shape"), attrgetter("dtype")
@@ -66,7 +52,7 @@ class _Layout:
     __slots__ = ("buffers", "has_attributes", "has_slots", "known", "names", "parameters", "read", "readable", "values")
 
     def __init__(self, cls: type, state: State) -> None:
-        self.names = tuple(sorted(name for name in state if _is_structure(name)))
+        self.names = tuple(sorted(name for name in state if is_structure(name)))
         self.has_slots = any(slot_members(base) for base in class_mro(cls))
         names = _tensor_names(state)
         self.readable = not self.has_slots and None not in names
@@ -109,10 +95,6 @@ class _Layout:
 def _fast_keys(read: Callable[[Any], tuple], sources: list[Any]) -> list[bytes | None]:
     keys: list[Any] | None = fast_keys(map(read, sources))
     return keys if keys is not None else list(map(fast_key, map(read, sources)))
-
-
-def _is_structure(name: object) -> bool:
-    return isinstance(name, str) and name not in NOT_STRUCTURE and not name.startswith(_RANDOM_KEY)
 
 
 def _tensor_names(state: State) -> list[tuple[str, ...] | None]:

@@ -115,3 +115,24 @@ class Paths:
             else:
                 right = self.parents[right]
         return left
+
+    def reachable(self, start: int) -> set[int]:
+        """The modules that can be reached from module `start` through any slots, itself included."""
+        seen, waiting = {start}, [start]
+        while waiting:
+            for _, index in self.slots(waiting.pop()):
+                if index is not None and index not in seen:
+                    seen.add(index)
+                    waiting.append(index)
+        return seen
+
+    def places(self) -> list[tuple[str, int]]:
+        """Every path at which a module stands, with its index; the further ones of shared modules come last."""
+        places = [(self.path(index), index) for index in range(len(self))]
+        for link in self.links():
+            if link.kind == "shared":
+                above, path = self.path(link.parent), self.path(link.target)
+                alias = f"{above}.{link.name}" if above else link.name
+                below = range(link.target, self.ends[link.target])
+                places += [(alias + self.path(inner)[len(path) :], inner) for inner in below]
+        return places

@@ -15,25 +15,20 @@ from typing import Any
 import torch
 
 from modulekg_widgets.engine.errors import FingerprintError, shown
-from modulekg_widgets.engine.identity.encoding import class_names
-from modulekg_widgets.engine.identity.fingerprint import Fingerprint, display_name
-from modulekg_widgets.engine.identity.hierarchy import Walk
+from modulekg_widgets.engine.identity.classes import class_names
+from modulekg_widgets.engine.identity.walk import Walk
+from modulekg_widgets.engine.torch_runtime.private import PADDING_TWICE
 
 LONGEST_TEXT = 10_000_000  # characters of one attribute
 _PRIMITIVES = (bool, int, float, str, tuple, list)
 
 
-def seed_fingerprints(walk: Walk) -> list[Fingerprint]:
-    """The seed's fingerprint of every module of the walk; raises `FingerprintError` for a cycle."""
+def seed_hashes(walk: Walk) -> list[int]:
+    """The seed's hash of every module of the walk; raises `FingerprintError` for a cycle."""
     hashes: list[int | None] = [None] * len(walk.modules)
     for index in walk.bottom_up:
         hashes[index] = _own_hash(walk, index) + _children_hash(walk, index, hashes)
-    return [_fingerprint(walk, index, value) for index, value in enumerate(hashes) if value is not None]
-
-
-def _fingerprint(walk: Walk, index: int, value: int) -> Fingerprint:
-    hexdigest = f"{value:x}"
-    return Fingerprint(hexdigest, display_name(type(walk.modules[index]).__name__, hexdigest))
+    return [value for value in hashes if value is not None]
 
 
 def _children_hash(walk: Walk, index: int, hashes: list[int | None]) -> int:
@@ -58,7 +53,7 @@ def _own_hash(walk: Walk, index: int) -> int:
     dotted = ".".join(class_names(type(walk.modules[index])))
     attributes = {"class": dotted, "type": dotted}
     for name, value in walk.states[index].items():
-        if name == "_reversed_padding_repeated_twice" and type(value) in (list, tuple):
+        if name == PADDING_TWICE and type(value) in (list, tuple):
             value = tuple(value)
         elif name.startswith("_"):
             continue

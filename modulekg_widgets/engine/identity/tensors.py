@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
-from modulekg_widgets.engine.identity.hierarchy import Walk
-from modulekg_widgets.engine.identity.script import native_script, script_tensors
+from modulekg_widgets.engine.torch_runtime.private import (
+    BUFFERS,
+    NATIVE,
+    PARAMETERS,
+    TRACED,
+    DisableTorchFunction,
+    ScriptClass,
+    TensorBase,
+    script_methods,
+    script_registry,
+    type_of_script,
+)
+from modulekg_widgets.engine.torch_runtime.state import module_state
 
 PLAIN_TENSORS = (torch.nn.Parameter, torch.Tensor)
 # the descriptors of torch itself: a subclass may define attributes of the same names
-_Base: Any = torch._C.TensorBase
-_read_shape, _read_dtype = _Base.shape.__get__, _Base.dtype.__get__
-_read_nested, _read_layout = _Base.is_nested.__get__, _Base.layout.__get__
+_read_shape, _read_dtype = TensorBase.shape.__get__, TensorBase.dtype.__get__
+_read_nested, _read_layout = TensorBase.is_nested.__get__, TensorBase.layout.__get__
 # a subclass or a mode may answer attribute reads in __torch_function__
-without_subclass_code = torch._C.DisableTorchFunction
+without_subclass_code = DisableTorchFunction
 
 RAGGED = -1
 
@@ -50,7 +59,7 @@ def shape_of(tensor: torch.Tensor) -> tuple[int, ...]:
         return tensor.shape
     with without_subclass_code():
         if _read_nested(tensor) and _read_layout(tensor) is torch.strided:
-            return (_Base.size(tensor, 0), *[RAGGED] * (_Base.dim(tensor) - 1))
+            return (TensorBase.size(tensor, 0), *[RAGGED] * (TensorBase.dim(tensor) - 1))
         return tuple(d if type(d) is int else _settled(d) for d in _read_shape(tensor))
 
 
@@ -71,6 +80,9 @@ def dtype_kind(tensor: torch.Tensor) -> str:
     return DTYPE_KINDS[dtype_of(tensor)]
 
 
+_REGISTRIES = (("parameter", PARAMETERS), ("buffer", BUFFERS))
+
+
 class OwnTensor(NamedTuple):
     name: str
     role: str  # "parameter" or "buffer"
@@ -79,101 +91,49 @@ class OwnTensor(NamedTuple):
 
 def own_tensors(state: dict[str, Any]) -> Iterator[OwnTensor]:
     """The parameters and buffers that a module itself registers, given its `__dict__`; all of a TorchScript module."""
-    if ("_c" in state or "_actual_script_module" in state) and native_script(state) is not None:
+    if (NATIVE in state or TRACED in state) and native_script(state) is not None:
         yield from (OwnTensor(name, role, tensor) for name, role, tensor in script_tensors(state))
         return
-    for role in ("parameter", "buffer"):
-        for name, tensor in state.get(f"_{role}s", {}).items():
+    for role, registry in _REGISTRIES:
+        for name, tensor in state.get(registry, {}).items():
             yield OwnTensor(name, role, tensor if issubclass(type(tensor), torch.Tensor) else None)
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """Per module: parameters in and below it (each tensor once), its own parameters, and bytes with buffers.
+# ------------------------------------------ TorchScript: one opaque module with a program, its constants and tensors
 
-    Uninitialised parameters count as zero.
-    """
-
-    params: list[int]
-    own_params: list[int]
-    bytes: list[int]
+# compilations of one class differ by this part of the name only
+_MANGLED = re.compile(r"___torch_mangle_\d+\.")
+_ATTRIBUTE = re.compile(r'prim::GetAttr\[name="([^"]+)"\]')
 
 
-def sizes(walk: Walk) -> Sizes:
-    """Count every module of the walk; a tensor under several names, or in a shared module, counts once per total."""
-    figures: dict[int, tuple[int, int]] = {}  # id of a tensor -> its parameters and bytes
-    own = [_own_figures(state, figures) for state in walk.states]
-    places: dict[int, set[int]] = {}  # id of a tensor -> the modules that hold it
-    for index, keys in enumerate(own):
-        for key in keys:
-            places.setdefault(key, set()).add(index)
-    own_params = [sum(figures[key][0] for key in keys) for keys in own]
-    params, total_bytes = list(own_params), [sum(figures[key][1] for key in keys) for keys in own]
-
-    def add(index: int, key: int, sign: int) -> None:
-        params[index] += sign * figures[key][0]
-        total_bytes[index] += sign * figures[key][1]
-
-    highest = list(range(len(own)))  # the outermost module that a cycle leads back to from here or below
-    for link in walk.links():
-        if link.kind == "cycle":
-            highest[link.parent] = min(highest[link.parent], link.target)
-            continue
-        for key in {key for index in reachable(walk, link.target) for key in own[index]}:
-            if link.parent not in places[key]:
-                places[key].add(link.parent)
-                add(link.parent, key, +1)
-    for key, holders in places.items():
-        ordered = sorted(holders)
-        for left, right in pairwise(ordered):
-            # a total sums its subtree: what two neighbours in pre-order both hold is taken off where they meet
-            add(walk.meeting(left, right), key, -1)
-    for index in range(len(own) - 1, 0, -1):
-        params[walk.parents[index]] += params[index]
-        total_bytes[walk.parents[index]] += total_bytes[index]
-        highest[walk.parents[index]] = min(highest[walk.parents[index]], highest[index])
-    for index in range(1, len(own)):
-        if highest[index] < index:  # it contains its container, and so all that this contains
-            params[index], total_bytes[index] = params[walk.parents[index]], total_bytes[walk.parents[index]]
-    return Sizes(params, own_params, total_bytes)
+def native_script(state: dict[str, Any]) -> Any:
+    """The compiled module behind a scripted or traced one, given its `__dict__`; None for every other module."""
+    inner = state.get(TRACED)  # what tracing returns is a wrapper
+    native = state.get(NATIVE) if inner is None else module_state(inner).get(NATIVE)
+    return native if type(native) is ScriptClass else None
 
 
-def _own_figures(state: dict[str, Any], figures: dict[int, tuple[int, int]]) -> set[int]:
-    keys = set()
-    with without_subclass_code():
-        for own in own_tensors(state):
-            if own.tensor is None or is_uninitialised(own.tensor):
-                continue
-            keys.add(id(own.tensor))
-            elements = _Base.numel(own.tensor)
-            size = elements * _Base.element_size(own.tensor)
-            figures[id(own.tensor)] = (elements if own.role == "parameter" else 0, size)
-    return keys
+def script_tensors(state: dict[str, Any]) -> Iterator[tuple[str, str, torch.Tensor]]:
+    """The name, role and content of every parameter and buffer of a TorchScript module and of those within."""
+    for prefix, native in _natives(state):
+        for role, _ in _REGISTRIES:
+            for name, tensor in script_registry(role, native).items():
+                yield prefix + name, role, tensor
 
 
-def reachable(walk: Walk, start: int) -> set[int]:
-    """The modules that can be reached from module `start` through any slots, itself included."""
-    seen, waiting = {start}, [start]
+def script_programs(state: dict[str, Any]) -> Iterator[tuple[str, list[str], dict[str, Any]]]:
+    """For each compiled module its prefix, its class and methods as text, and the attributes that these read."""
+    for prefix, native in _natives(state):
+        inside, methods = script_registry("module", native), script_methods(native)
+        read = {name for method in methods for name in _ATTRIBUTE.findall(method)} - inside.keys() - {"training"}
+        attributes = {name: native.getattr(name) for name in sorted(read) if native.hasattr(name)}
+        yield prefix, [_MANGLED.sub("", program) for program in (type_of_script(native)().name(), *methods)], attributes
+
+
+def _natives(state: dict[str, Any]) -> list[tuple[str, Any]]:
+    found, waiting = [], [("", native_script(state))]
     while waiting:
-        for _, index in walk.slots(waiting.pop()):
-            if index is not None and index not in seen:
-                seen.add(index)
-                waiting.append(index)
-    return seen
-
-
-class Place(NamedTuple):
-    """Where a tensor is registered: the index of the module and the name there."""
-
-    module: int
-    name: str
-
-
-def tied_tensors(walk: Walk) -> list[list[Place]]:
-    """The tensors that are registered under several names, each with all its places in the order of the walk."""
-    places: dict[int, list[Place]] = {}
-    for index, state in enumerate(walk.states):
-        for own in own_tensors(state):
-            if own.tensor is not None:
-                places.setdefault(id(own.tensor), []).append(Place(index, own.name))
-    return [group for group in places.values() if len(group) > 1]
+        prefix, part = waiting.pop()
+        found.append((prefix, part))
+        waiting += [(f"{prefix}{name}.", child) for name, child in script_registry("module", part).items()]
+    return sorted(found, key=lambda entry: entry[0])

@@ -9,11 +9,27 @@ import numpy as np
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from modulekg_widgets.engine.identity.encoding import Encoder, handles, packed, text
-from modulekg_widgets.engine.identity.hierarchy import nominal_class
-from modulekg_widgets.engine.identity.script import native_script, script_programs
-from modulekg_widgets.engine.identity.tensors import dtype_kind, is_uninitialised, shape_of
-from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state, unwrapped
+from modulekg_widgets.engine.identity.encoding import Encoder, handles
+from modulekg_widgets.engine.identity.packing import packed, text
+from modulekg_widgets.engine.identity.tensors import (
+    dtype_kind,
+    is_uninitialised,
+    native_script,
+    script_programs,
+    shape_of,
+)
+from modulekg_widgets.engine.identity.walk import NOT_STRUCTURE, nominal_class
+from modulekg_widgets.engine.torch_runtime.private import (
+    BUFFERS,
+    MODULES,
+    PARAMETERS,
+    OpOverload,
+    OpOverloadPacket,
+    can_be_saved,
+    packet_name_of,
+    type_of_script,
+)
+from modulekg_widgets.engine.torch_runtime.state import is_script, module_state, unwrapped
 
 
 def tensor_encoding(tensor: torch.Tensor) -> bytes:
@@ -71,14 +87,14 @@ def _universal_function(encoder: Encoder, value: np.ufunc, path: str) -> bytes:
     return encoder.opaque_value(value, path, text(value.__name__))
 
 
-@handles(torch._ops.OpOverload)
-def _operator(encoder: Encoder, value: torch._ops.OpOverload, path: str) -> bytes:
+@handles(OpOverload)
+def _operator(encoder: Encoder, value: OpOverload, path: str) -> bytes:
     return packed(b"g", b"torch.ops", text(value.name()))
 
 
-@handles(torch._ops.OpOverloadPacket)
-def _operator_packet(encoder: Encoder, value: torch._ops.OpOverloadPacket, path: str) -> bytes:
-    return packed(b"g", b"torch.ops packet", text(value._qualified_op_name))
+@handles(OpOverloadPacket)
+def _operator_packet(encoder: Encoder, value: OpOverloadPacket, path: str) -> bytes:
+    return packed(b"g", b"torch.ops packet", text(packet_name_of(value)))
 
 
 @handles(weakref.ReferenceType)
@@ -98,8 +114,8 @@ def _hook_handle(encoder: Encoder, value: RemovableHandle, path: str) -> bytes:
 @handles(torch.ScriptObject)
 def _script_object(encoder: Encoder, value: Any, path: str) -> bytes:
     """A TorchBind object (packed quantized weights) by the state that it would be saved with."""
-    name = text(value._type().qualified_name())
-    if not value._has_method("__getstate__"):
+    name = text(type_of_script(value)().qualified_name())
+    if not can_be_saved(value):
         return encoder.opaque_value(value, path, name)
     state = value.__getstate__()
     encoder.keep.append(state)
@@ -120,8 +136,6 @@ def encode_script(encoder: Encoder, state: dict[str, Any]) -> bytes:
 @handles(torch.nn.Module, subclasses=True)
 def _hidden_module(encoder: Encoder, value: torch.nn.Module, path: str) -> bytes:
     """A module that stands in a plain attribute, and so is no child: its class, attributes, tensors and children."""
-    from modulekg_widgets.engine.identity.own_structure import NOT_STRUCTURE
-
     if unwrapped(value) is not value:
         return encoder.encode(unwrapped(value), path)
 
@@ -130,7 +144,7 @@ def _hidden_module(encoder: Encoder, value: torch.nn.Module, path: str) -> bytes
         if is_script(value):
             return encoder.opaque_value(value, path, encode_script(encoder, state))
         parts = encoder.encode_state(value, path, NOT_STRUCTURE)
-        for role in ("_parameters", "_buffers", "_modules"):
+        for role in (PARAMETERS, BUFFERS, MODULES):
             parts += [text(role), encoder.encode(state.get(role), f"{path}.{role}")]
         return packed(b"H", encoder.class_reference(nominal_class(value)), *parts)
 

@@ -12,20 +12,10 @@ from fractions import Fraction
 from pathlib import PurePath
 from typing import Any
 
-from modulekg_widgets.engine.identity.encoding import (
-    BASE_HANDLERS,
-    HANDLERS,
-    Encoder,
-    Handler,
-    class_mro,
-    class_names,
-    encode_object,
-    handles,
-    importable,
-    instance_state,
-    packed,
-    text,
-)
+from modulekg_widgets.engine.identity.classes import class_mro, class_names, importable, instance_state
+from modulekg_widgets.engine.identity.code import encode_function
+from modulekg_widgets.engine.identity.encoding import BASE_HANDLERS, HANDLERS, Encoder, Handler, encode_object, handles
+from modulekg_widgets.engine.identity.packing import packed, text
 
 LONG_TEXT = 1 << 16  # characters; from here on it pays to remember the digest of the object
 
@@ -189,8 +179,6 @@ def _class(encoder: Encoder, value: type, path: str) -> bytes:
 
 @handles(types.FunctionType)
 def _function(encoder: Encoder, value: types.FunctionType, path: str) -> bytes:
-    from modulekg_widgets.engine.identity.code import encode_function
-
     module = value.__module__ if type(value.__module__) is str else ""
     if importable(module, value.__qualname__, value):
         return packed(b"g", text(module), text(value.__qualname__))

@@ -12,8 +12,7 @@ import xxhash
 from torch import nn
 
 from modulekg_widgets.engine.errors import FingerprintError, UninitializedModuleError, shown
-from modulekg_widgets.engine.identity.encoding import sized, text
-from modulekg_widgets.engine.identity.hierarchy import Walk, walk
+from modulekg_widgets.engine.identity.packing import sized, text
 from modulekg_widgets.engine.identity.tensors import (
     dtype_of,
     is_uninitialised,
@@ -21,13 +20,23 @@ from modulekg_widgets.engine.identity.tensors import (
     shape_of,
     without_subclass_code,
 )
+from modulekg_widgets.engine.identity.walk import Walk, walk
+from modulekg_widgets.engine.torch_runtime.private import VOLATILE_BUFFERS, FakeTensor, can_be_saved
 
 Digests = tuple[bytes, bytes]  # blake2b and xxh3_128 over the same
 
 
 @dataclass(frozen=True, slots=True)
 class WeightFingerprint:
-    """`hexdigest` is blake2b over names, dtypes, shapes and bytes; `quick` is xxh3_128 over the same, for look-ups."""
+    """The digest of a state; compares and hashes by `hexdigest`.
+
+    Attributes
+    ----------
+    hexdigest : str
+        blake2b over names, dtypes, shapes and bytes.
+    quick : str
+        xxh3_128 over the same, for look-ups; not compared.
+    """
 
     hexdigest: str
     quick: str = field(compare=False)
@@ -40,9 +49,35 @@ def weight_fingerprint(module: nn.Module) -> WeightFingerprint:
     """The digest of the parameters and persistent buffers of `module`, by their logical values.
 
     Strides, views, sharing, device and NaNs make no difference; names, dtype, shape and layout do. A sparse tensor
-    counts by its indices and values, those of COO put in order and summed where they are given twice. Raises
-    `FingerprintError` for tensors without data (meta, fake) and `UninitializedModuleError` for lazy ones, naming the
-    path.
+    counts by its indices and values, those of COO put in order and summed where they are given twice.
+
+    Parameters
+    ----------
+    module : nn.Module
+        A module whose tensors have data; none of its code runs.
+
+    Returns
+    -------
+    WeightFingerprint
+        With `.hexdigest` (blake2b) and `.quick` (xxh3_128).
+
+    Raises
+    ------
+    FingerprintError
+        For tensors without data (meta, fake), naming the path.
+    UninitializedModuleError
+        For lazy ones.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> a, b = nn.Linear(4, 2), nn.Linear(4, 2)
+    >>> mk.weight_fingerprint(a) == mk.weight_fingerprint(b)
+    False
+    >>> _ = b.load_state_dict(a.state_dict())
+    >>> mk.weight_fingerprint(a) == mk.weight_fingerprint(b)
+    True
     """
     modules = walk(module)
     tensors: dict[int, tuple[torch.Tensor, Digests]] = {}  # by id, so that a tied tensor is read once
@@ -80,24 +115,21 @@ def _own_state(
     modules: Walk, index: int, known: dict[int, tuple[torch.Tensor, Digests]]
 ) -> Iterator[tuple[str, Digests]]:
     state = modules.states[index]
-    volatile = state.get("_non_persistent_buffers_set", ())
+    volatile = state.get(VOLATILE_BUFFERS, ())
     named = [
         (own.name, own.tensor)
         for own in own_tensors(state)
         if own.tensor is not None and not (own.role == "buffer" and own.name in volatile)
     ]
     for name, value in state.items():
-        if type(value) is torch.ScriptObject:  # packed quantized weights
-            named += [(f"{name}.{n}", tensor) for n, tensor in enumerate(_tensors_in(_saved(value)))]
+        if type(value) is torch.ScriptObject and can_be_saved(value):  # packed quantized weights
+            saved = value.__getstate__()  # pyright: ignore[reportAttributeAccessIssue]
+            named += [(f"{name}.{n}", tensor) for n, tensor in enumerate(_tensors_in(saved))]
     for name, tensor in named:
         if id(tensor) not in known:
             path = ".".join(filter(None, (modules.path(index), name)))
             known[id(tensor)] = tensor, _tensor_digests(tensor, path)
         yield name, known[id(tensor)][1]
-
-
-def _saved(packed: Any) -> Any:
-    return packed.__getstate__() if packed._has_method("__getstate__") else None
 
 
 def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
@@ -111,7 +143,7 @@ def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
 def _tensor_digests(tensor: torch.Tensor, path: str) -> Digests:
     if is_uninitialised(tensor):
         raise UninitializedModuleError(f"{shown(path)!r} has no values yet: run one forward pass first")
-    if tensor.device.type == "meta" or issubclass(type(tensor), torch._subclasses.FakeTensor):
+    if tensor.device.type == "meta" or issubclass(type(tensor), FakeTensor):
         raise FingerprintError(f"{shown(path)!r} is on the meta device and has no values: load the weights first")
     if tensor.is_nested or (tensor.layout is not torch.strided and tensor.layout not in _SPARSE):
         kind = "nested" if tensor.is_nested else str(tensor.layout)

@@ -22,6 +22,7 @@ from modulekg_widgets.engine.knowledge.graph import KnowledgeGraph
 from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
 from modulekg_widgets.engine.knowledge.store.database import Location
 from modulekg_widgets.engine.knowledge.zoo import meta_weights
+from modulekg_widgets.engine.torch_runtime.rng import process_rng_kept
 
 Builder = Callable[[], nn.Module]
 Made = tuple[str, "ModelRecord | str"]  # a model's name, its record or why there is none
@@ -97,7 +98,7 @@ def built_record(name: str, builder: Builder, scheme: str) -> ModelRecord:
     The process's random numbers go on as if nothing had been built.
     """
     try:
-        with torch.random.fork_rng(devices=[]):
+        with process_rng_kept():
             return model_record(_built(builder), name, scheme)
     except SystemExit as error:
         raise IndexingError(f"its builder exits the process ({shown(str(error))})") from error

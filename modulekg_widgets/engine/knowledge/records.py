@@ -11,11 +11,12 @@ from typing import Any
 from torch import nn
 
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
-from modulekg_widgets.engine.identity.encoding import class_mro, class_names
-from modulekg_widgets.engine.identity.hierarchy import Hierarchy, class_name, hierarchy, nominal_class
+from modulekg_widgets.engine.identity.classes import class_mro, class_names
+from modulekg_widgets.engine.identity.fingerprint import seed_fingerprints
+from modulekg_widgets.engine.identity.hierarchy import Hierarchy, hierarchy
 from modulekg_widgets.engine.identity.hyperparameters import hyperparameters
-from modulekg_widgets.engine.identity.seed import seed_fingerprints
 from modulekg_widgets.engine.identity.tensors import own_tensors, shape_of
+from modulekg_widgets.engine.identity.walk import class_name, nominal_class
 
 # what a fingerprint of each scheme looks like
 FINGERPRINTS = {"structure": re.compile("[0-9a-f]{32}"), "seed": re.compile("[0-9a-f]{1,100000}")}

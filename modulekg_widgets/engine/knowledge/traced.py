@@ -13,6 +13,7 @@ from torch import nn
 from modulekg_widgets.engine.errors import TraceError, shown
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.knowledge.records import ModelRecord, digests_of, model_record, record_of
+from modulekg_widgets.engine.torch_runtime.private import modules_of
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
@@ -85,7 +86,7 @@ def fed(graph: Dataflow) -> dict[tuple[str, str], None]:
 
     What the code of their containers makes of values on the way (a sum, a reshape) is passed through.
     """
-    inner = {node.path for node in graph.modules.values() if not node.module._modules}
+    inner = {node.path for node in graph.modules.values() if not modules_of(node.module)}
     sources: dict[DataNode, tuple[str, ...]] = {}
     pairs: dict[tuple[str, str], None] = {}
     for operator in graph.operators:

@@ -10,10 +10,13 @@ from typing import Any, TypeAlias
 from torch import nn
 
 from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
-from modulekg_widgets.engine.identity.hierarchy import Walk, class_name, is_script, unwrapped, walk
+from modulekg_widgets.engine.identity.hierarchy import class_name
+from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.monitoring.metric import ConfigError, ConfiguredMetric, MetricKind
 from modulekg_widgets.engine.monitoring.metrics import METRICS
 from modulekg_widgets.engine.monitoring.schedule import EVERY_STEP, Schedule, looks_like_schedule, schedule, united
+from modulekg_widgets.engine.torch_runtime.private import PARAMETERS
+from modulekg_widgets.engine.torch_runtime.state import is_script, unwrapped
 
 ModuleKey: TypeAlias = "str | type[nn.Module]"
 Config: TypeAlias = "Mapping[ModuleKey, Any]"
@@ -100,7 +103,7 @@ def _weighted(modules: Walk) -> list[int]:
     return [
         at
         for at, (module, state) in enumerate(zip(modules.modules, modules.states, strict=True))
-        if not is_script(module) and state["_parameters"].get("weight") is not None
+        if not is_script(module) and state[PARAMETERS].get("weight") is not None
     ]
 
 

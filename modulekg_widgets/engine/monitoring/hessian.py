@@ -10,6 +10,7 @@ import torch
 from tqdm.auto import tqdm
 
 from modulekg_widgets.engine.errors import ModuleKGError, shown
+from modulekg_widgets.engine.torch_runtime.rng import seeded
 
 Tensor = torch.Tensor
 Vector = list[Tensor]  # one part for each parameter
@@ -185,7 +186,7 @@ class _Block:
 
     def _rademacher(self) -> Callable[[], Vector]:
         """Draws vectors of signs, the same ones for a module whatever else is asked for."""
-        generator = torch.Generator().manual_seed(self.seed)
+        generator = seeded(self.seed)
 
         def draw() -> Vector:
             signs = (torch.randint(0, 2, p.shape, generator=generator, device="cpu") * 2 - 1 for p in self.parameters)

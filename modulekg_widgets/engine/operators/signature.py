@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from modulekg_widgets.engine.torch_runtime.private import has_kernel, schema_of
+
 # calls that only ask about a tensor
 _QUESTIONS = {
     "prim::device", "prim::dtype", "prim::layout", "aten::is_contiguous", "aten::size", "aten::sym_size",
@@ -35,13 +37,11 @@ class Signature:
     )
 
     def __init__(self, overload: Any) -> None:
-        schema = overload._schema
+        schema = schema_of(overload)
         self.overload = overload
         self.is_question = schema.name in _QUESTIONS
         # questions of `prim` are in no table of kernels
-        self.is_composite = not self.is_question and torch._C._dispatch_has_kernel_for_dispatch_key(
-            overload.name(), "CompositeImplicitAutograd"
-        )
+        self.is_composite = not self.is_question and has_kernel(overload.name(), "CompositeImplicitAutograd")
         self.takes_device = any(argument.name == "device" for argument in schema.arguments)
         # turns data into Python values or shapes: another input may take another way; an index only by its masks
         self.reads_data = schema.name == "torchvision::nms" or bool(_READING & {*overload.tags})
@@ -65,7 +65,7 @@ class Signature:
 
     def depends_on_data(self, dtypes: Iterable[torch.dtype]) -> bool:
         """Whether a call with tensors of these dtypes gives Python values or shapes that the data decide."""
-        return self.reads_data and (self.overload._schema.name != "aten::index" or any(d in _MASKS for d in dtypes))
+        return self.reads_data and (schema_of(self.overload).name != "aten::index" or any(d in _MASKS for d in dtypes))
 
     @property
     def is_pure(self) -> bool:

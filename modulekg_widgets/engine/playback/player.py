@@ -10,16 +10,16 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import TraceError, UninitializedModuleError, UnknownPathError, nearest, shown
-from modulekg_widgets.engine.identity.hierarchy import Walk, class_name, unwrapped, walk
+from modulekg_widgets.engine.identity.walk import Walk, class_name, walk
 from modulekg_widgets.engine.playback.feature_maps import Maps, maps_of
-from modulekg_widgets.engine.playback.listening import CallRecorder, HeldOutput, PythonsDraws, Step, listening
+from modulekg_widgets.engine.playback.steps import CallRecorder, ForwardStep, HeldOutput, listening
 from modulekg_widgets.engine.playback.summaries import Top, item_count, top
-from modulekg_widgets.engine.torch_runtime.draws import process_states
 from modulekg_widgets.engine.torch_runtime.inputs import call_arguments, input_tensors, list_hint
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.rng import PythonGenerators, process_states
 from modulekg_widgets.engine.torch_runtime.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.state import registered_tensors, unwrapped
 from modulekg_widgets.engine.torch_runtime.structure import with_tensors
-from modulekg_widgets.engine.tracing.state import on_stage, own_tensors
 
 CACHE = 64 << 20  # bytes of outputs that are kept between two questions
 CLOSED = "the model was let go by close(): there is nothing left to run"
@@ -43,11 +43,11 @@ class Playback:
         self.title = class_name(root)
         self._places: Walk | None = places
         self._given: Any = with_tensors(given, _copy)
-        self._random, self._pythons = process_states(), PythonsDraws()
+        self._random, self._pythons = process_states(), PythonGenerators()
         self._lock = threading.RLock()
         self._held: dict[int, HeldOutput] = {}
         recorder = self._run(0, 0, every=True)
-        self.steps: tuple[Step, ...] = tuple(recorder.steps)
+        self.steps: tuple[ForwardStep, ...] = tuple(recorder.steps)
         self.dropped = recorder.dropped  # calls beyond the most that are listed
         self.error: str | None = recorder.error and recorder.error + list_hint(given[0])
         self.failed: int | None = recorder.failed
@@ -104,11 +104,11 @@ class Playback:
                 single = self._item(step, number)
             return None if single is None else (maps_of(single, page), top(single, step.is_result), number)
 
-    def _item(self, step: Step, number: int) -> torch.Tensor | None:
+    def _item(self, step: ForwardStep, number: int) -> torch.Tensor | None:
         output = self._held.get(step.index)
         return None if output is None else output.item(number)
 
-    def _run_again(self, step: Step, sample: int) -> None:
+    def _run_again(self, step: ForwardStep, sample: int) -> None:
         """Keep the outputs from `step` on in the place of others."""
         recorder = self._run(step.index, sample, every=False)
         again = recorder.steps[step.index] if step.index < len(recorder.steps) else None
@@ -126,7 +126,7 @@ class Playback:
         places, given = self._places, self.given
 
         def play(stage: Stage) -> CallRecorder:
-            recorder = CallRecorder(on_stage(places, stage), first, sample, CACHE, every)
+            recorder = CallRecorder(places.with_modules(stage.modules), first, sample, CACHE, every)
             args, kwargs = stage.held
             self._pythons.set()
             with listening(recorder, stage):
@@ -142,7 +142,7 @@ class Playback:
         return look(places.modules, given, play, ALL, self._random)
 
 
-def _same(one: Step, other: Step) -> bool:
+def _same(one: ForwardStep, other: ForwardStep) -> bool:
     """Whether two runs gave the same at this step, but for the order in which a device adds."""
     a, b = one.statistics, other.statistics
     if one.path != other.path or one.outputs != other.outputs or a is None or b is None:
@@ -159,7 +159,7 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
 def _check(places: Walk, given: list[tuple[str, torch.Tensor]]) -> None:
     """Refuse what cannot run on real numbers: lazy modules, and tensors without data."""
     for index, state in enumerate(places.states):
-        for name, tensor in own_tensors(state).items():
+        for name, tensor in registered_tensors(state).items():
             where = ".".join(filter(None, (places.path(index), name)))
             if nn.parameter.is_lazy(tensor):
                 raise UninitializedModuleError(

@@ -17,7 +17,7 @@ MOST_SAMPLED = 1 << 24  # elements of one item that are sorted
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TensorLayout:
     """Name, sizes and dtype of one tensor among the inputs or outputs of a call."""
 
     name: str  # such as "[0]" or ".logits"; empty when the tensor stands alone
@@ -49,11 +49,11 @@ class Top:
     entries: tuple[tuple[tuple[int, ...], float, float | None], ...]
 
 
-def layouts(value: Any) -> tuple[Layout, ...]:
+def layouts(value: Any) -> tuple[TensorLayout, ...]:
     """The layouts of all tensors in what a call took or gave."""
     found = []
     for name, tensor in tensors(value):
-        found.append(Layout(name, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")))
+        found.append(TensorLayout(name, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")))
         if len(found) == MOST_TENSORS:
             break
     return tuple(found)

@@ -11,8 +11,12 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import RewritingError, TraceError, shown
 from modulekg_widgets.engine.keywords import called_as
-from modulekg_widgets.engine.rewriting.function_modules.function_module import CallSite, FunctionModule
-from modulekg_widgets.engine.rewriting.function_modules.kinds import functions_in, test_of
+from modulekg_widgets.engine.rewriting.function_modules.function_module import (
+    CallSite,
+    FunctionModule,
+    functions_in,
+    test_of,
+)
 from modulekg_widgets.engine.rewriting.function_modules.listening import listener_of
 from modulekg_widgets.engine.rewriting.function_modules.recording import record, record_graph
 from modulekg_widgets.engine.rewriting.function_modules.sites import Sites, holder_name
@@ -24,10 +28,38 @@ from modulekg_widgets.engine.tracing.trace import trace_dataflow
 def find_chains(graph: Dataflow, pattern: Sequence[Any], include_super_class: bool = True) -> list[list[str]]:
     """Every run of modules of these classes, and functions, in which each one's output is the next one's only input.
 
-    By data flow, through containers: `find_chains(mk.trace(model, x), [nn.Conv2d, nn.BatchNorm2d, F.relu])`. Weights,
-    and what is made of them alone, are no inputs. The entry of a function is the name of its function module, whether
-    `function_modules` is active or not; an entry of the pattern may be a tuple of alternatives. A shared module is
-    named by its first name. Raises `RewritingError`.
+    By data flow, through containers. Weights, and what is made of them alone, are no inputs. The entry of a function is
+    the name of its function module, whether `function_modules` is active or not. A shared module is named by its first
+    name.
+
+    Parameters
+    ----------
+    graph : DataflowGraph
+        As `mk.trace` gives it.
+    pattern : sequence
+        Classes of modules and functions, as `[nn.Conv2d, nn.BatchNorm2d, F.relu]`; an entry may be a tuple of
+        alternatives.
+    include_super_class : bool
+        Whether subclasses match.
+
+    Returns
+    -------
+    list of list of str
+        The dotted names of each chain.
+
+    Raises
+    ------
+    RewritingError
+        For what is no graph or no pattern.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> import torch
+    >>> from torch import nn
+    >>> graph = mk.trace(nn.Sequential(nn.Linear(4, 2), nn.ReLU(), nn.Linear(2, 2)), torch.ones(1, 4))
+    >>> mk.rewrite.find_chains(graph, [nn.Linear, nn.ReLU])
+    [['0', '1']]
     """
     if not isinstance(graph, Dataflow):
         raise RewritingError(
@@ -37,7 +69,7 @@ def find_chains(graph: Dataflow, pattern: Sequence[Any], include_super_class: bo
         raise RewritingError("a chain is looked for by a list of classes and functions, as [nn.Conv2d, F.relu]")
     tests = [test_of(one, include_super_class) for one in pattern]
     steps = list(_steps(graph, functions_in(pattern)))
-    found = {tuple(step.name for step in chain): None for chain in _Search(steps, tests).chains()}
+    found = {tuple(step.name for step in chain): None for chain in _ChainSearch(steps, tests).chains()}
     return [list(names) for names in found]
 
 
@@ -53,7 +85,7 @@ class _Step:
     outputs: list[DataNode]
 
 
-class _Search:
+class _ChainSearch:
     def __init__(self, steps: list[_Step], tests: list[Any]) -> None:
         self.tests = tests
         self.steps = steps

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
 from modulekg_widgets.engine.errors import NotAModuleError, RewritingError, UnknownPathError, nearest, shown
-from modulekg_widgets.engine.identity.hierarchy import Walk, is_script, module_state, walk
+from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.rewriting.function_modules.fitting import (
     chained,
@@ -21,60 +20,11 @@ from modulekg_widgets.engine.rewriting.function_modules.fitting import (
 )
 from modulekg_widgets.engine.rewriting.function_modules.sites import when_active
 from modulekg_widgets.engine.rewriting.select import plain_name
+from modulekg_widgets.engine.rewriting.undo import ModuleSlot, Rewrite, write_slots
+from modulekg_widgets.engine.torch_runtime.private import MODULES
+from modulekg_widgets.engine.torch_runtime.state import is_script
 
 Replaced = Mapping[str, tuple[nn.Module, nn.Module]]
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """An entry of a module's children, and what was put there."""
-
-    owner: nn.Module
-    key: str
-    old: Any
-    new: nn.Module
-
-    def put(self, module: Any) -> None:
-        module_state(self.owner)["_modules"][self.key] = module
-
-    def holds(self, module: Any) -> bool:
-        return module_state(self.owner)["_modules"].get(self.key) is module
-
-
-class Rewrite:
-    """What was replaced in a model, in `replaced`: {name: (old, new)}; `undo()` puts the old modules back."""
-
-    def __init__(
-        self, model: nn.Module, slots: Sequence[Slot], replaced: Mapping[str, tuple[nn.Module, nn.Module]]
-    ) -> None:
-        self.model = model
-        self.replaced = dict(replaced)
-        self._slots = tuple(slots)
-        self._undone = False
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the modules that were replaced."""
-        return list(self.replaced)
-
-    def undo(self) -> None:
-        """Put the very modules back that were there before; raises `RewritingError` when others stand there by now."""
-        if self._undone:
-            raise RewritingError("this rewrite is undone already: there is nothing left to put back")
-        for slot in self._slots:
-            if not slot.holds(slot.new):
-                raise RewritingError(
-                    f"{shown(slot.key)!r} holds another module than this rewrite put there: undo what came later first"
-                )
-        _write([(slot, slot.old, slot.new) for slot in self._slots])
-        self._undone = True
-
-    def __repr__(self) -> str:
-        state = ", undone" if self._undone else ""
-        lines = [f"<{type(self).__name__} in {shown(type(self.model).__name__)}: {len(self.replaced)} modules{state}>"]
-        for name, (old, new) in list(self.replaced.items())[:12]:
-            lines.append(f"  {shown(name)}: {shown(type(old).__name__)} → {shown(type(new).__name__)}")
-        return "\n".join(lines + ["  …"] * (len(self.replaced) > 12))
 
 
 @called_as("mk.rewrite.replace")
@@ -90,10 +40,43 @@ def replace(
     """Put `fn(name, module)` in the place of each named module, in place and in the same position.
 
     `nn.Identity()` takes a module out; the module itself keeps it. A shared module is asked about once and replaced in
-    all its places. Every replacement must take what the old module took and give the same shape; with `args`, the whole
-    model must run on these inputs and give the shapes that it gave; `check=False` leaves both out, as for a head with
-    another number of classes. A model in eval mode stays in it. Whatever goes wrong, the model stays as it was.
-    Raises `UnknownPathError`, `NotAModuleError` and `RewritingError`; what `fn` raises passes through.
+    all its places. A model in eval mode stays in it. Whatever goes wrong, the model stays as it was.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The model; the root itself cannot be replaced.
+    names : str or iterable of str
+        Dotted names, as `find` gives them.
+    fn : callable
+        `fn(name, module)` gives the new module; what it raises passes through.
+    args, kwargs : tuple and dict, optional
+        Inputs on which the whole model must then give the shapes that it gave.
+    check : bool
+        Whether every replacement must take what the old module took and give the same shape; False also leaves out the
+        check by `args`, as for a head with another number of classes.
+
+    Returns
+    -------
+    Rewrite
+        What was replaced, and the way back.
+
+    Raises
+    ------
+    UnknownPathError, NotAModuleError
+        For names that do not exist, and a model that is none.
+    RewritingError
+        For a module that does not fit.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Linear(4, 2), nn.ReLU())
+    >>> mk.rewrite.replace(model, mk.rewrite.find(model, nn.ReLU), lambda name, module: nn.SiLU()).names
+    ['1']
+    >>> model[1]
+    SiLU()
     """
     _check_asked(fn, "lambda name, module: nn.SiLU()")
     if not isinstance(names, Iterable):
@@ -116,8 +99,39 @@ def replace_chains(
 ) -> Rewrite:
     """Put `fn(names, modules)`, as many modules as the chain has, in the place of the modules of each chain.
 
-    A chain is a list of names as `find_chains` gives; `nn.Identity()` takes a module out. A module may be in one chain
-    only. The checks are those of `replace`, for each chain as a whole.
+    Parameters
+    ----------
+    model : nn.Module
+        The model.
+    chains : iterable of sequences of str
+        Lists of names, as `find_chains` gives them; a module may be in one chain only.
+    fn : callable
+        `fn(names, modules)` gives a list of as many modules; `nn.Identity()` takes one out.
+    args, kwargs : tuple and dict, optional
+        Inputs on which the whole model must then give the shapes that it gave.
+    check : bool
+        Whether each chain as a whole must fit, as of `replace`.
+
+    Returns
+    -------
+    Rewrite
+        What was replaced, and the way back.
+
+    Raises
+    ------
+    RewritingError
+        For chains that overlap or are none, and modules that do not fit.
+    UnknownPathError, NotAModuleError
+        For names that do not exist, and a model that is none.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Linear(4, 2), nn.ReLU())
+    >>> mk.rewrite.replace_chains(model, [["0", "1"]], lambda names, modules: [modules[0], nn.SiLU()])
+    <Rewrite in Sequential: 1 modules>
+      1: ReLU → SiLU
     """
     _check_asked(fn, "lambda names, modules: [modules[0], nn.Identity()]")
     groups = [list(chain) for chain in chains]
@@ -232,7 +246,7 @@ def _exchanged(
     elif check:
         _check_fit(old, new, [group for group in groups if any(name in changed for name in group)])
     rewrite = Rewrite(root, slots, {name: (old[name], module) for name, module in changed.items()})
-    _write([(slot, slot.new, slot.old) for slot in slots])
+    write_slots([(slot, slot.new, slot.old) for slot in slots])
     with _in_mode(rewrite):
         if before is not None:
             _check_whole(rewrite, before, args, kwargs)
@@ -254,7 +268,7 @@ def _in_mode(rewrite: Rewrite) -> Iterator[None]:
         raise
 
 
-def _slots(places: Walk, new: Mapping[int, nn.Module]) -> list[Slot]:
+def _slots(places: Walk, new: Mapping[int, nn.Module]) -> list[ModuleSlot]:
     """Every slot that leads to a module that goes."""
     found = []
     for parent in range(len(places)):
@@ -265,11 +279,11 @@ def _slots(places: Walk, new: Mapping[int, nn.Module]) -> list[Slot]:
                     raise RewritingError(
                         f"{shown(places.path(index))!r} lies in TorchScript, which cannot be rewritten"
                     )
-                found.append(Slot(owner, key, places.states[parent]["_modules"][key], new[index]))
+                found.append(ModuleSlot(owner, key, places.states[parent][MODULES][key], new[index]))
     return found
 
 
-def _check_modules(places: Walk, slots: list[Slot], found: dict[str, int], new: Mapping[str, Any]) -> None:
+def _check_modules(places: Walk, slots: list[ModuleSlot], found: dict[str, int], new: Mapping[str, Any]) -> None:
     for name, module in new.items():
         if isinstance(module, type) or not isinstance(module, nn.Module):
             what = f"the class {module.__name__}" if isinstance(module, type) else f"a {type(module).__name__}"
@@ -314,16 +328,3 @@ def _check_whole(rewrite: Rewrite, before: Any, args: Any, kwargs: Mapping[str, 
         raise RewritingError(
             f"with the replacements {reason}; the model is as it was. check=False replaces all the same"
         )
-
-
-def _write(changes: list[tuple[Slot, Any, Any]]) -> None:
-    """Fill slots, all or none: each with the second of a triple, the third is what it holds now."""
-    done = []
-    try:
-        for change in changes:
-            done.append(change)
-            change[0].put(change[1])
-    except BaseException:
-        for slot, _, before in done:
-            slot.put(before)
-        raise

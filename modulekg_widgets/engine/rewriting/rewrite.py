@@ -15,8 +15,9 @@ from modulekg_widgets.engine.rewriting.recipes.folding import Folding, fold_conv
 from modulekg_widgets.engine.rewriting.recipes.low_rank import Adaptation, low_rank, merge_low_rank
 from modulekg_widgets.engine.rewriting.recipes.quantisation import FakeQuantization, fake_quant
 from modulekg_widgets.engine.rewriting.recipes.separable import Separation, depthwise_separable
-from modulekg_widgets.engine.rewriting.replace import Rewrite, replace, replace_chains
+from modulekg_widgets.engine.rewriting.replace import replace, replace_chains
 from modulekg_widgets.engine.rewriting.select import find, get, set
+from modulekg_widgets.engine.rewriting.undo import Rewrite
 
 __all__ = [
     "Adaptation",

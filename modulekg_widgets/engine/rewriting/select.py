@@ -9,17 +9,43 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import NotAModuleError, RewritingError, UnknownPathError, nearest, shown
-from modulekg_widgets.engine.identity.hierarchy import is_script, module_state, unwrapped, walk
+from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.keywords import called_as
-from modulekg_widgets.engine.rewriting.function_modules.kinds import test_of
+from modulekg_widgets.engine.rewriting.function_modules.function_module import test_of
 from modulekg_widgets.engine.rewriting.function_modules.sites import when_active
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, MODULES, PARAMETERS
+from modulekg_widgets.engine.torch_runtime.state import is_script, module_state, registry, unwrapped
 
 
 @called_as("mk.rewrite.get")
 def get(model: nn.Module, name: str) -> Any:
-    """What stands at a dotted name: a module, parameter, buffer or attribute; `""` and `"self"` are the model itself.
+    """What stands at a dotted name: a module, parameter, buffer or attribute.
 
-    `"self.layer1.0"` is the same as `"layer1.0"`. Raises `NotAModuleError` and `UnknownPathError`.
+    Parameters
+    ----------
+    model : nn.Module
+        The model.
+    name : str
+        `"layer1.0"`, or `"self.layer1.0"` for the same; `""` and `"self"` are the model itself.
+
+    Returns
+    -------
+    object
+        What stands there.
+
+    Raises
+    ------
+    NotAModuleError
+        For a model that is none.
+    UnknownPathError
+        Where nothing stands at the name.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> mk.rewrite.get(nn.Sequential(nn.Linear(4, 2)), "0.weight").shape
+    torch.Size([2, 4])
     """
     root = _root(model)
     path = plain_name(root, name)
@@ -36,11 +62,37 @@ def get(model: nn.Module, name: str) -> Any:
 
 @called_as("mk.rewrite.set")
 def set(model: nn.Module, name: str, value: Any) -> None:
-    """Put `value` at a dotted name that exists, in place and in the same position; `get` tells how names read.
+    """Put a value at a dotted name that exists, in place and in the same position.
 
-    A module's slot takes a module or None, a parameter's an `nn.Parameter` or None, a buffer's a tensor or None. One
-    slot is set: where a module stands in several, the others keep it (`replace` changes all of them).
-    Raises `NotAModuleError`, `UnknownPathError` and `RewritingError`.
+    A module's place takes a module or None, a parameter's an `nn.Parameter` or None, a buffer's a tensor or None. One
+    place is set: where a module stands in several, the others keep it (`replace` changes all of them).
+
+    Parameters
+    ----------
+    model : nn.Module
+        The model.
+    name : str
+        As `get` reads it.
+    value : object
+        What to put there.
+
+    Raises
+    ------
+    NotAModuleError
+        For a model that is none.
+    UnknownPathError
+        Where nothing stands at the name.
+    RewritingError
+        For a value of another kind, the model itself, TorchScript, and a module that would contain itself.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Linear(4, 2), nn.ReLU())
+    >>> mk.rewrite.set(model, "1", nn.GELU())
+    >>> model[1]
+    GELU(approximate='none')
     """
     root = _root(model)
     path = plain_name(root, name)
@@ -71,9 +123,36 @@ def set(model: nn.Module, name: str, value: Any) -> None:
 def find(model: nn.Module, cls: Any, include_super_class: bool = True) -> list[str]:
     """The names of the modules of a class, or of the function modules of a function, in the order of `modules()`.
 
-    Subclasses match too, and what is inside a match is not searched; with `include_super_class=False` only the exact
-    class matches, anywhere. `cls` may be a tuple of several. A shared module is listed once, `""` is the model itself.
-    Functions, as `F.relu`, are found while `function_modules` is active. Raises `NotAModuleError`, `RewritingError`.
+    What is inside of a match is not searched. A shared module is listed once, `""` is the model itself. Functions are
+    found while `function_modules` is active.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The model.
+    cls : type, callable, or a tuple of such
+        A class of modules, or a function as `F.relu`.
+    include_super_class : bool
+        Whether subclasses match; if not, the exact class matches, anywhere.
+
+    Returns
+    -------
+    list of str
+        Dotted names.
+
+    Raises
+    ------
+    NotAModuleError
+        For a model that is none.
+    RewritingError
+        For what is neither a class of modules nor a function of torch.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> mk.rewrite.find(nn.Sequential(nn.Linear(4, 2), nn.ReLU(), nn.Linear(2, 2)), nn.Linear)
+    ['0', '2']
     """
     matches = test_of(cls, include_super_class)
     places = walk(model)
@@ -101,7 +180,7 @@ def plain_name(root: nn.Module, name: str) -> str:
     """A name without the `self.` that some tools write before it; raises `UnknownPathError` for no text."""
     if not isinstance(name, str):
         raise UnknownPathError(f"names are text such as 'layer1.0', got a {shown(type(name).__name__)}")
-    if "self" not in module_state(root)["_modules"]:
+    if "self" not in module_state(root)[MODULES]:
         if name == "self":
             return ""
         return name.removeprefix("self.")
@@ -140,9 +219,9 @@ def _place(root: nn.Module, path: str) -> _Place:
 
 
 def _tables(state: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    yield "module", state["_modules"]
-    yield "parameter", state.get("_parameters") or {}
-    yield "buffer", state.get("_buffers") or {}
+    yield "module", state[MODULES]
+    yield "parameter", registry(state, PARAMETERS)
+    yield "buffer", registry(state, BUFFERS)
     yield "attribute", state
 
 
@@ -156,7 +235,7 @@ def _cuts(root: nn.Module, path: str) -> Iterator[tuple[nn.Module, str]]:
             continue
         tried[id(module), len(rest)] = None
         yield module, rest
-        slots = module_state(module)["_modules"]
+        slots = module_state(module)[MODULES]
         dotted = any("." in slot for slot in slots)
         cut = rest.find(".")
         while cut >= 0:

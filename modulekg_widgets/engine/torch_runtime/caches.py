@@ -9,11 +9,10 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch import nn
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import _disable_current_modes
 
-_MODULE_CALL = nn.Module._call_impl.__code__
+from modulekg_widgets.engine.torch_runtime.private import CALL_CODE, FakeTensor, disable_current_modes
+
+_MODULE_CALL = CALL_CODE
 
 
 def kept_result(func: Any, args: Any, kwargs: Any) -> Any:
@@ -28,7 +27,7 @@ def kept_result(func: Any, args: Any, kwargs: Any) -> Any:
         return None
     if not _is_kept(sys._getframe(2)):
         return None
-    with _disable_current_modes():
+    with disable_current_modes():
         return func(*args, **kwargs)
 
 

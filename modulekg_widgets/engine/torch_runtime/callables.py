@@ -15,10 +15,11 @@ from torch import nn
 
 from modulekg_widgets.engine.torch_runtime.instances import attributes, slots
 from modulekg_widgets.engine.torch_runtime.past_self import CONTAINERS, PastSelf, held_by, writes_globals
+from modulekg_widgets.engine.torch_runtime.private import COMPILED_FROM, OpOverload, OpOverloadPacket
 
 _WITHOUT_STATE = (
     bool, int, float, complex, str, bytes, type(None), type, ModuleType, torch.dtype, torch.device,
-    torch._ops.OpOverload, torch._ops.OpOverloadPacket, range, slice,
+    OpOverload, OpOverloadPacket, range, slice,
 )  # fmt: skip
 MOST_SEEN = 10_000  # values behind one function; more are taken to lead to the model
 
@@ -117,7 +118,7 @@ class CallableCopies:
         return value if new is target else self.made(value, weakref.proxy(new))
 
     def _function(self, function: FunctionType) -> Any:
-        compiled = function.__dict__.get("_torchdynamo_orig_callable")
+        compiled = function.__dict__.get(COMPILED_FROM)
         if compiled is not None:
             return self.made(function, self.of(compiled))
         is_writer = id(function) in self.writers

@@ -1,21 +1,26 @@
-"""Hooks: those that a module has, and for the calls of all modules at once, so that the model itself gets none."""
+"""Hooks: those that a module has, and hearing of the calls of modules, so that the model itself gets none."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
-from torch.nn.modules.module import (
-    _global_forward_hooks_with_kwargs,
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.utils.hooks import RemovableHandle
+
+from modulekg_widgets.engine.torch_runtime.private import (
+    CALL_HOOKS,
+    COMPILED_CALL,
+    hooks_of_all_modules_with_kwargs,
+    plain_call_of,
 )
+from modulekg_widgets.engine.torch_runtime.state import STANDARD, module_state
 
-from modulekg_widgets.engine.torch_runtime.modules import HOOK_REGISTRIES, STANDARD, module_state
-
+Entered = Callable[[nn.Module, Any], Any]
+Left = Callable[..., object]
 REGISTRIES_WITH_HOOKS = {name for name in STANDARD if "hooks" in name}  # also those for states
 
 
@@ -44,7 +49,7 @@ class NoHooks(OrderedDict[Any, Any]):
 def has_hooks(module: nn.Module) -> bool:
     """Whether anyone listens to the calls of the module or to their gradients."""
     state = module_state(module)
-    return any(state.get(name) for name in HOOK_REGISTRIES)
+    return any(state.get(name) for name in CALL_HOOKS)
 
 
 @contextmanager
@@ -56,7 +61,60 @@ def listening_to_modules(entered: Callable[..., Any], left: Callable[..., Any]) 
         try:
             yield
         finally:
-            after.remove()
-            _global_forward_hooks_with_kwargs.pop(after.id, None)  # which torch forgets
+            remove_hook_of_all_modules(after)
     finally:
         before.remove()
+
+
+def remove_hook_of_all_modules(handle: RemovableHandle) -> None:
+    """Remove a hook for the calls of all modules, with the entry that torch forgets: all would count as hooked."""
+    handle.remove()
+    hooks_of_all_modules_with_kwargs.pop(handle.id, None)
+
+
+class Given(NamedTuple):
+    """What a call gives that is not made."""
+
+    output: Any
+
+
+@contextmanager
+def hearing_calls(copies: Sequence[nn.Module] | None, entered: Entered, left: Left) -> Iterator[None]:
+    """Call `entered(module, args)` before and `left(module, args, kwargs, output)` after each call of a module.
+
+    `copies` are the modules of a shadow: nothing else is written, and no other thread hears of it; None hears of all
+    modules of the process. Where a call raised, `left` gets no output. A call for which `entered` has something `Given`
+    is not made; it has so only on a shadow.
+    """
+    if copies is None:
+        with listening_to_modules(entered, left):
+            yield
+        return
+    for module in copies:
+        module_state(module)[COMPILED_CALL] = _Call(module, entered, left)
+    try:
+        yield
+    finally:
+        for module in copies:
+            module_state(module)[COMPILED_CALL] = None
+
+
+class _Call:
+    """Stands where torch looks for a compiled call. What a module's own hooks do lies inside of the call."""
+
+    __slots__ = ("entered", "left", "module")
+
+    def __init__(self, module: nn.Module, entered: Entered, left: Left) -> None:
+        self.module, self.entered, self.left = module, entered, left
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        given = self.entered(self.module, args)
+        if type(given) is Given:
+            return given.output
+        try:
+            output = plain_call_of(self.module)(*args, **kwargs)
+        except BaseException:
+            self.left(self.module, args, {})
+            raise
+        self.left(self.module, args, kwargs, output)
+        return output

@@ -14,7 +14,14 @@ from types import GenericAlias, MappingProxyType, MemberDescriptorType, ModuleTy
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from modulekg_widgets.engine.torch_runtime.private import (
+    C_EXTENSION,
+    FakeTensor,
+    FakeTensorMode,
+    OpOverload,
+    OpOverloadPacket,
+)
 
 HEAP_TYPE = 1 << 9  # the flag of a class that Python code made
 PLAIN = frozenset((bool, int, float, str, type(None)))
@@ -23,13 +30,13 @@ EMPTIED = frozenset((dict, OrderedDict, set, list))
 ATOMS = (
     bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), range, slice, type, ModuleType,
     MappingProxyType, GenericAlias, UnionType,
-    torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch._ops.OpOverload,
-    torch._ops.OpOverloadPacket, Enum, PurePath, FakeTensor, FakeTensorMode,
+    torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, OpOverload,
+    OpOverloadPacket, Enum, PurePath, FakeTensor, FakeTensorMode,
 )  # fmt: skip
 # their instances stand for something outside of the model
 _OUTSIDE = {
     "_thread", "asyncio", "concurrent", "contextvars", "io", "_io", "logging", "multiprocessing", "queue", "selectors",
-    "socket", "subprocess", "tempfile", "threading", "torch.cuda", "torch.distributed", "torch._C",
+    "socket", "subprocess", "tempfile", "threading", "torch.cuda", "torch.distributed", C_EXTENSION,
 }  # fmt: skip
 
 _KEEPING = {"queue", "concurrent", "multiprocessing"}

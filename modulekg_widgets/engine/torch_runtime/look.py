@@ -12,13 +12,13 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import ModelInUseError, shown
-from modulekg_widgets.engine.torch_runtime.classes import classes_kept
-from modulekg_widgets.engine.torch_runtime.draws import Draws, Seed
 from modulekg_widgets.engine.torch_runtime.hooks import HookRegistered, NoHooks
-from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS, version_of
 from modulekg_widgets.engine.torch_runtime.process import process_kept
-from modulekg_widgets.engine.torch_runtime.restore import bytes_kept, untouched
+from modulekg_widgets.engine.torch_runtime.restore import bytes_kept, classes_kept, untouched
+from modulekg_widgets.engine.torch_runtime.rng import ReproducibleDraws, Seed
 from modulekg_widgets.engine.torch_runtime.shadow import ALL, LOOSE, SHARED, Shadow
+from modulekg_widgets.engine.torch_runtime.state import module_state, registry
 from modulekg_widgets.engine.torch_runtime.tensor_copies import can_take
 from modulekg_widgets.engine.torch_runtime.threads import user_of
 
@@ -40,6 +40,11 @@ class Stage:
     @property
     def model(self) -> nn.Module:
         return self.modules[0]
+
+    @property
+    def copies(self) -> list[nn.Module] | None:
+        """The modules where they are those of a shadow."""
+        return None if self.shadow is None else self.modules
 
     @property
     def states(self) -> list[dict[str, Any]]:
@@ -137,7 +142,7 @@ def _look(
 
 def _draws(own: int, seed: Seed, check: Callable[[Any], None] | None = None) -> AbstractContextManager[Any]:
     """Where nothing has memory of its own, operators run without data: none of them draws."""
-    return nullcontext() if own == SHARED else Draws(seed, check)
+    return nullcontext() if own == SHARED else ReproducibleDraws(seed, check)
 
 
 def is_module(value: Any) -> bool:
@@ -155,8 +160,8 @@ def _described(value: Any, modules: Sequence[nn.Module]) -> str:
     if is_module(value):
         return f"the module {shown(type(value).__name__)}"
     for module in modules:
-        for registry in ("_parameters", "_buffers"):
-            for name, tensor in (module_state(module).get(registry) or {}).items():
+        for kind in (PARAMETERS, BUFFERS):
+            for name, tensor in registry(module_state(module), kind).items():
                 if tensor is value:
                     return f"the tensor {shown(name)!r} of {shown(type(module).__name__)}"
     return "a tensor of the model"
@@ -186,7 +191,7 @@ def _on_the_model(
 def _nobody_else(modules: Sequence[nn.Module], stage: Stage, why: str) -> Iterator[None]:
     """Raise where another thread uses the model before or after, or has replaced or trained its tensors meanwhile."""
     before, parameters = _tensors(modules), _parameters(modules)
-    versions = [tensor._version for tensor in parameters]
+    versions = [version_of(tensor) for tensor in parameters]
     if (user := user_of(modules)) is not None:
         raise _in_use(user, modules, why)
     yield
@@ -194,21 +199,20 @@ def _nobody_else(modules: Sequence[nn.Module], stage: Stage, why: str) -> Iterat
     moved = not stage.replaces and list(map(id, before)) != list(map(id, _tensors(modules)))
     if user is None and moved:
         user = "its tensors were replaced meanwhile"
-    if user is None and versions != [tensor._version for tensor in parameters]:
+    if user is None and versions != [version_of(tensor) for tensor in parameters]:
         user = "its parameters were written meanwhile"
     if user is not None:
         raise _in_use(user, modules, why)
 
 
 def _tensors(modules: Sequence[nn.Module]) -> list[Any]:
-    registries = [module_state(module).get(name) for module in modules for name in ("_parameters", "_buffers")]
-    return [tensor for registry in registries for tensor in (registry or {}).values()]
+    states = map(module_state, modules)
+    return [tensor for state in states for name in (PARAMETERS, BUFFERS) for tensor in registry(state, name).values()]
 
 
 def _parameters(modules: Sequence[nn.Module]) -> list[torch.Tensor]:
     """Those whose versions are counted."""
-    registries = [module_state(module).get("_parameters") or {} for module in modules]
-    every = [tensor for registry in registries for tensor in registry.values()]
+    every = [tensor for module in modules for tensor in registry(module_state(module), PARAMETERS).values()]
     return [tensor for tensor in every if tensor is not None and not tensor.is_inference()]
 
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import random
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import torch
-from torch import _tensor_str
-from torch.overrides import _get_current_function_mode_stack, _pop_mode, _push_mode
-from torch.utils._python_dispatch import _disable_current_modes
 
+from modulekg_widgets.engine.torch_runtime.private import (
+    PRINT_OPTIONS,
+    default_device,
+    disable_current_modes,
+    function_modes,
+    pop_function_mode,
+    push_function_mode,
+)
+from modulekg_widgets.engine.torch_runtime.rng import State, equal_states, process_generators
 from modulekg_widgets.engine.torch_runtime.threads import OthersWork
-
-State = tuple[Callable[[], Any], Callable[[Any], object]]
 
 
 @contextmanager
@@ -31,8 +34,8 @@ def process_kept() -> Iterator[None]:
     others = OthersWork()  # before any state is read: what they do from here on tells on their clocks
     own = [(state, state[0]()) for state in _of_this_thread()]
     settings = [(state, state[0]()) for state in _of_the_process()]
-    with _disable_current_modes():  # the caller's own, under which states may be tensors without data
-        generators = [(state, state[0]()) for state in _generators()]
+    with disable_current_modes():  # the caller's own, under which states may be tensors without data
+        generators = [(state, state[0]()) for state in process_generators()]
     cache = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)  # which would keep weights without data for the next real pass
     try:
@@ -41,35 +44,23 @@ def process_kept() -> Iterator[None]:
         torch.set_autocast_cache_enabled(cache)
         _put_back(own)
         _put_back(settings, others)
-        with _disable_current_modes():
+        with disable_current_modes():
             _put_back(generators, others)
 
 
 def _put_back(states: list[tuple[State, Any]], others: OthersWork | None = None) -> None:
     """Write the states that have changed, unless others may have changed them."""
     for (read, write), before in states:
-        if not _equal(read(), before) and not others:
+        if not equal_states(read(), before) and not others:
             write(before)
-
-
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, torch.Tensor):
-        return torch.equal(one, other)
-    if isinstance(one, list | tuple):
-        try:
-            return one == other
-        except (ValueError, RuntimeError):  # arrays or tensors among them
-            return len(one) == len(other) and all(map(_equal, one, other))
-    same = one == other
-    return same if isinstance(same, bool) else bool(same.all())
 
 
 def _of_this_thread() -> list[State]:
     states: list[State] = [
         (torch.is_grad_enabled, torch.set_grad_enabled),
         *(state for device in ("cpu", "cuda") for state in _autocast(device)),
-        (_default_device, torch.set_default_device),
-        (_get_current_function_mode_stack, _set_function_modes),
+        (default_device, torch.set_default_device),
+        (function_modes, _set_function_modes),
     ]
     if numpy := sys.modules.get("numpy"):
         states.append((numpy.geterr, lambda before: numpy.seterr(**before)))
@@ -79,7 +70,6 @@ def _of_this_thread() -> list[State]:
 def _of_the_process() -> list[State]:
     """Flags; the printing of tensors is one of torch's objects."""
     cuda, deterministic = torch.backends.cuda, torch.are_deterministic_algorithms_enabled
-    options = _tensor_str.PRINT_OPTS
     return [
         (torch.get_default_dtype, torch.set_default_dtype),
         (torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled),
@@ -99,22 +89,16 @@ def _of_the_process() -> list[State]:
         _attribute(torch.backends.mkldnn, "enabled"),
         _attribute(torch.backends.opt_einsum, "enabled"),
         _attribute(torch.utils.deterministic, "fill_uninitialized_memory"),
-        (lambda: dict(vars(options)), lambda before: vars(options).update(before)),
+        (lambda: dict(vars(PRINT_OPTIONS)), lambda before: vars(PRINT_OPTIONS).update(before)),
         (lambda: list(warnings.filters), _set_warning_filters),
     ]
 
 
-def _default_device() -> torch.device | None:
-    """What `torch.set_default_device` was told in this thread."""
-    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
-    return None if context is None else context.device
-
-
 def _set_function_modes(before: list[Any]) -> None:
-    while _get_current_function_mode_stack():
-        _pop_mode()
+    while function_modes():
+        pop_function_mode()
     for mode in before:
-        _push_mode(mode)
+        push_function_mode(mode)
 
 
 def _set_warning_filters(before: list[Any]) -> None:
@@ -129,12 +113,3 @@ def _attribute(owner: Any, name: str) -> State:
 def _autocast(device: str) -> Iterator[State]:
     yield partial(torch.is_autocast_enabled, device), partial(torch.set_autocast_enabled, device)
     yield partial(torch.get_autocast_dtype, device), partial(torch.set_autocast_dtype, device)
-
-
-def _generators() -> list[State]:
-    states: list[State] = [(torch.get_rng_state, torch.set_rng_state), (random.getstate, random.setstate)]
-    if numpy := sys.modules.get("numpy"):
-        states.append((numpy.random.get_state, numpy.random.set_state))
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        states.append((torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all))
-    return states

@@ -16,7 +16,18 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.torch_runtime.instances import slots
-from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.past_self import CONTAINERS, class_code, is_users
+from modulekg_widgets.engine.torch_runtime.private import (
+    BUFFERS,
+    PARAMETERS,
+    DisableTorchFunctionSubclass,
+    disable_current_modes,
+    has_storage,
+    set_versions,
+    version_of,
+)
+from modulekg_widgets.engine.torch_runtime.state import module_state, registry
+from modulekg_widgets.engine.torch_runtime.threads import OthersWork
 
 # two that put back at once would put back what the other one changed
 _one_at_a_time = threading.RLock()
@@ -29,12 +40,12 @@ def untouched(modules: Sequence[nn.Module], held: Any = ()) -> Iterator[Kept]:
     What is known of the tensors is their identity, flags and gradients; `bytes_kept` looks after what is in them.
     """
     with _one_at_a_time:
-        with torch._C.DisableTorchFunctionSubclass():  # a tensor class of the user's is not asked for its flags
+        with DisableTorchFunctionSubclass():  # a tensor class of the user's is not asked for its flags
             kept = Kept(modules, held)
         try:
             yield kept
         finally:
-            with torch._C.DisableTorchFunctionSubclass():
+            with DisableTorchFunctionSubclass():
                 kept.put_back()
 
 
@@ -70,7 +81,7 @@ class KeptBytes:
 
 def _with_data(tensors: Iterable[torch.Tensor]) -> Iterator[torch.Tensor]:
     for tensor in {id(tensor): tensor for tensor in tensors}.values():
-        plain = tensor.layout is torch.strided and not tensor.is_quantized and torch._C._has_storage(tensor)
+        plain = tensor.layout is torch.strided and not tensor.is_quantized and has_storage(tensor)
         if plain and not tensor.is_meta:
             yield tensor
 
@@ -109,8 +120,8 @@ class Kept:
         self._classes.append((module, type(module)))
         self._keep(state)
         self._keep_slots(module)
-        self._registered.update(map(id, (state.get("_buffers") or {}).values()))
-        for tensor in (state.get("_parameters") or {}).values():
+        self._registered.update(map(id, registry(state, BUFFERS).values()))
+        for tensor in registry(state, PARAMETERS).values():
             if isinstance(tensor, torch.Tensor):
                 gradient = tensor.grad if tensor.is_leaf else None
                 self._registered |= {id(tensor), id(gradient)}
@@ -127,7 +138,7 @@ class Kept:
     def _keep_tensor(self, tensor: torch.Tensor) -> None:
         self.every_tensor.append(tensor)
         if not tensor.is_inference():
-            self._versions.append((tensor, tensor._version))
+            self._versions.append((tensor, version_of(tensor)))
 
     def _enter(self, value: Any) -> None:
         if isinstance(value, torch.Tensor):
@@ -213,9 +224,9 @@ class Kept:
             if tensor.is_leaf and tensor.grad is not grad:
                 tensor.grad = grad
         # writing raises the version of the user's tensor, also where a copy without data is what is written
-        raised = [(tensor, version) for tensor, version in self._versions if tensor._version != version]
+        raised = [(tensor, version) for tensor, version in self._versions if version_of(tensor) != version]
         if raised:
-            torch._C._autograd._unsafe_set_version_counter(*zip(*raised, strict=True))  # type: ignore[attr-defined]
+            set_versions(*zip(*raised, strict=True))  # type: ignore[attr-defined]
 
 
 _UNSET = object()
@@ -243,3 +254,58 @@ def _restorer(value: Any) -> tuple[Callable[[Any], object], Any] | None:
     if numpy and isinstance(value, numpy.ndarray) and value.flags.writeable:
         return lambda copy: numpy.copyto(value, copy), value.copy()
     return None
+
+
+# ----------------------------------------------------------------------------- classes
+
+
+@contextmanager
+def classes_kept(modules: Sequence[nn.Module]) -> Iterator[None]:
+    """Put back attributes of the users' classes, and what containers and tensors behind their code hold.
+
+    Unless other threads compute: they may have written it, as training does that runs the same code.
+    """
+    classes = {base for cls in set(map(type, modules)) for base in cls.__mro__ if is_users(base.__module__)}
+    kept = [(cls, _class_attributes(cls)) for cls in classes]
+    behind = class_code(map(type, modules)).behind_classes() if kept else []
+    behind += [value for _, own in kept for value in own.values()]
+    held = [(value, _contents(value)) for value in behind if type(value) in CONTAINERS]
+    with disable_current_modes():
+        tensors = KeptBytes(value for value in behind if isinstance(value, torch.Tensor))
+    others = OthersWork() if kept else None
+    try:
+        yield
+    finally:
+        changed = [(cls, own) for cls, own in kept if not _same_contents(_class_attributes(cls), own)]
+        filled = [(value, before) for value, before in held if not _same_contents(_contents(value), before)]
+        with disable_current_modes():
+            if (changed or filled or tensors.have_changed()) and not others:
+                tensors.put_back()
+                for cls, own in changed:
+                    _put_back_class(cls, own)
+                for value, before in filled:
+                    value.clear()
+                    (value.update if isinstance(value, dict | set) else value.extend)(before)
+
+
+def _class_attributes(cls: type) -> dict[str, Any]:
+    return {name: value for name, value in vars(cls).copy().items() if not name.startswith("__")}
+
+
+def _contents(value: Any) -> Any:
+    return value.copy() if isinstance(value, dict) else list(value.copy())
+
+
+def _same_contents(now: Any, before: Any) -> bool:
+    if len(now) != len(before) or not all(map(is_, now, before)):
+        return False
+    return not isinstance(before, dict) or all(map(is_, now.values(), before.values()))
+
+
+def _put_back_class(cls: type, own: dict[str, Any]) -> None:
+    now = _class_attributes(cls)
+    for name in now.keys() - own.keys():
+        type.__delattr__(cls, name)
+    for name, value in own.items():
+        if now.get(name, cls) is not value:
+            type.__setattr__(cls, name, value)

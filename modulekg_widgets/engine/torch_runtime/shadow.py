@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import _disable_current_modes
 
 from modulekg_widgets.engine.torch_runtime.callables import CallableCopies
 from modulekg_widgets.engine.torch_runtime.hooks import REGISTRIES_WITH_HOOKS, NoHooks
@@ -36,16 +35,20 @@ from modulekg_widgets.engine.torch_runtime.instances import (
     keeps_what_it_gets,
     slots,
 )
-from modulekg_widgets.engine.torch_runtime.modules import (
-    HOOK_REGISTRIES,
+from modulekg_widgets.engine.torch_runtime.past_self import class_code, fill_from_class
+from modulekg_widgets.engine.torch_runtime.private import (
+    CALL_HOOKS,
+    COMPILED_CALL,
+    DisableTorchFunctionSubclass,
+    disable_current_modes,
+)
+from modulekg_widgets.engine.torch_runtime.state import (
     REGISTRIES,
     STANDARD,
     is_script,
     module_state,
     unwrapped,
-    wrapper_classes,
 )
-from modulekg_widgets.engine.torch_runtime.past_self import class_code, fill_from_class
 from modulekg_widgets.engine.torch_runtime.tensor_copies import OwnMemory, alias
 
 SHARED, LOOSE, ALL = range(3)  # who gets memory of its own: nobody, what is no parameter or buffer, every tensor
@@ -75,10 +78,10 @@ class Shadow:
         self._late: list[Callable[[], None]] = []  # what needs its parts filled
         self._memory = OwnMemory()
         with (
-            _disable_current_modes(),
+            disable_current_modes(),
             torch.inference_mode(False),
             torch.no_grad(),
-            torch._C.DisableTorchFunctionSubclass(),
+            DisableTorchFunctionSubclass(),
         ):
             self.model: nn.Module = self.of(model)
             self.held = self.of(held)
@@ -203,8 +206,8 @@ class Shadow:
     # ------------------------------------------------------------- modules
 
     def _module(self, module: nn.Module) -> nn.Module:
-        if isinstance(module, wrapper_classes()):
-            return self._made(module, self.of(unwrapped(module)))  # compiled code runs as it is written
+        if (inner := unwrapped(module)) is not module:
+            return self._made(module, self.of(inner))  # compiled code runs as it is written
         if is_script(module):
             return self._script(module)
         new = allocated(type(module))
@@ -225,10 +228,10 @@ class Shadow:
                 if name in REGISTRIES:
                     for tensor in value.copy().values():
                         self._registered(tensor)
-                elif name in HOOK_REGISTRIES:
+                elif name in CALL_HOOKS:
                     self._callables.are_writers(value.copy().values())
                 mine[name] = self.of(value)
-        mine["_compiled_call_impl"] = None
+        mine[COMPILED_CALL] = None
         self._instances.append((module, new, mine))
         self._fill_slots(module, new)
         if isinstance(module, dict | list | set | deque):

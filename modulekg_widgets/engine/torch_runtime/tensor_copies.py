@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from modulekg_widgets.engine.torch_runtime.private import (
+    address_of,
+    as_class,
+    can_take_data,
+    has_storage,
+    is_traceable_wrapper_subclass,
+)
 
 Tensor = torch.Tensor
 MOST_BESIDE = 16  # times its own size: what lies beside a tensor in its memory, and is copied with it
@@ -20,7 +27,7 @@ def alias(tensor: Tensor) -> Tensor:
     """Another tensor on the same memory, without gradient and hooks, whose versions are counted apart."""
     cls = type(tensor)
     if cls is nn.Parameter and not tensor.is_inference():
-        return Tensor._make_subclass(cls, tensor.data, tensor.requires_grad)
+        return as_class(cls, tensor.data, tensor.requires_grad)
     if cls is Tensor and not tensor.requires_grad:
         return tensor.data
     with torch.inference_mode(tensor.is_inference()):
@@ -32,7 +39,7 @@ def can_take(tensor: Tensor, value: Tensor) -> bool:
     plain = type(tensor) in (Tensor, nn.Parameter) and type(value) in (Tensor, nn.Parameter)
     if not plain or tensor.is_inference():
         return False
-    return torch._has_compatible_shallow_copy_type(tensor, value)  # type: ignore[attr-defined]
+    return can_take_data(tensor, value)  # type: ignore[attr-defined]
 
 
 class OwnMemory:
@@ -52,7 +59,7 @@ class OwnMemory:
         if not _is_plain(tensor):
             return tensor.detach().clone()
         storage = tensor.untyped_storage()
-        key = storage._cdata
+        key = address_of(storage)
         if key not in self._storages:
             if storage.nbytes() > max(MOST_BESIDE * tensor.numel() * tensor.itemsize, ALWAYS_BESIDE):
                 return tensor.detach().clone()  # as one sample of a whole data set
@@ -62,7 +69,7 @@ class OwnMemory:
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    strided = tensor.layout is torch.strided and torch._C._has_storage(tensor) and not tensor.is_nested
+    strided = tensor.layout is torch.strided and has_storage(tensor) and not tensor.is_nested
     if not strided or is_traceable_wrapper_subclass(tensor):
         return False
     return not (tensor.is_quantized or tensor.is_conj() or tensor.is_neg() or tensor.is_inference())
@@ -75,4 +82,4 @@ def _again(tensor: Tensor, value: Tensor) -> Tensor:
         if isinstance(tensor, nn.Parameter):
             return nn.Parameter(value, tensor.requires_grad)
         return value.requires_grad_() if tensor.requires_grad else value
-    return Tensor._make_subclass(cls, value, tensor.requires_grad)
+    return as_class(cls, value, tensor.requires_grad)

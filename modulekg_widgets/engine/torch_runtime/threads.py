@@ -13,10 +13,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.private import (
+    BACKWARD_FUNCTION,
+    CALL_CODE,
+    MODULES,
+    OUTER_CALL_CODE,
+    PARAMETERS,
+)
+from modulekg_widgets.engine.torch_runtime.state import module_state, registry
 
-_CALLS = {nn.Module._call_impl.__code__, nn.Module._wrapped_call_impl.__code__}
-_BACKWARD = {"_engine_run_backward"}
+_CALLS = {CALL_CODE, OUTER_CALL_CODE}
+_BACKWARD = {BACKWARD_FUNCTION}
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
 # the functions of the standard library in which a thread waits, and the packages of a kernel that do nothing else
 _WAITING = {"wait", "_wait_for_tstate_lock", "select", "_worker", "accept", "readinto", "read", "_recv", "_poll"}
@@ -32,7 +39,7 @@ class _Model:
 
     def __init__(self, modules: Iterable[nn.Module]) -> None:
         self.modules: dict[int, Any] = {id(module): module for module in modules}
-        state = [(module_state(m).get("_parameters") or {}).values() for m in self.modules.values()]
+        state = [registry(module_state(m), PARAMETERS).values() for m in self.modules.values()]
         self.parameters = {id(tensor) for tensors in state for tensor in tensors if tensor is not None}
 
     def is_of(self, optimizer: torch.optim.Optimizer) -> bool:
@@ -123,7 +130,7 @@ def _contains(module: nn.Module, model: _Model) -> bool:
         next_one = waiting.pop()
         if id(next_one) in model.modules:
             return True
-        children = list((module_state(next_one).get("_modules") or {}).values())
+        children = list(registry(module_state(next_one), MODULES).values())
         waiting += [child for child in children if child is not None and id(child) not in seen]
         seen.update(map(id, children))
     return False

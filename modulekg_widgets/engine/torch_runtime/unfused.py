@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from modulekg_widgets.engine.torch_runtime.private import attention_as_products, decompositions, recurrent_steps
+
 
 class PlainAttention(TorchFunctionMode):
     """Keeps torch's attention layers off their fused path, on which they call no module: that a mode is on does it."""
@@ -30,7 +32,7 @@ class MathAttention(PlainAttention):
 
 
 def _attention(*args: Any, **kwargs: Any) -> torch.Tensor:
-    return torch.ops.aten._scaled_dot_product_attention_math(*args, **kwargs)[0]
+    return attention_as_products(*args, **kwargs)[0]
 
 
 def _layer(func: FunctionType) -> FunctionType:
@@ -53,14 +55,13 @@ _RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
 
 @cache
 def _written_out() -> dict[Any, Any]:
-    from torch._decomp import decompositions  # takes a while to import
-
+    torchs = decompositions()
     found = {}
     for name, on_tensors, on_packed in (
-        ("lstm", partial(_lstm, decompositions), decompositions.lstm_data_impl),
-        ("gru", decompositions.gru_impl, decompositions.gru_impl_data),
-        ("rnn_tanh", decompositions.rnn_tanh_input, decompositions.rnn_tanh_data),
-        ("rnn_relu", decompositions.rnn_relu_input, decompositions.rnn_relu_data),
+        ("lstm", partial(_lstm, torchs), torchs.lstm_data_impl),
+        ("gru", torchs.gru_impl, torchs.gru_impl_data),
+        ("rnn_tanh", torchs.rnn_tanh_input, torchs.rnn_tanh_data),
+        ("rnn_relu", torchs.rnn_relu_input, torchs.rnn_relu_data),
     ):
         found[getattr(torch, name)] = partial(_either, on_tensors, on_packed)
     return found
@@ -79,7 +80,7 @@ def _lstm(
     """torch's own decomposition without its choice of a fused layer."""
     h, c = hidden
     weights = torchs.gather_params(weights, has_biases, h.size(2) != c.size(2))
-    out, last = torchs._rnn_helper(
+    out, last = recurrent_steps(torchs)(
         x, list(zip(h, c, strict=True)), weights, has_biases, layers, dropout, train, bidirectional, batch_first,
         torchs.one_layer_lstm,
     )  # fmt: skip

@@ -11,10 +11,11 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
-from modulekg_widgets.engine.identity.hierarchy import is_script, module_state
 from modulekg_widgets.engine.operators.arguments import own_arguments
 from modulekg_widgets.engine.operators.cost import operator_flops
 from modulekg_widgets.engine.operators.recorded import Unknown, Value
+from modulekg_widgets.engine.torch_runtime.private import buffers_of, modules_of, parameters_of, schema_of
+from modulekg_widgets.engine.torch_runtime.state import is_script, module_state, set_mode
 from modulekg_widgets.engine.tracing.flops import Flops, count_flops
 from modulekg_widgets.engine.tracing.outputs import following_outputs
 from modulekg_widgets.engine.tracing.source import Source
@@ -118,7 +119,7 @@ class OperatorNode:
     @property
     def name(self) -> str:
         """The operator's name without its overload, as `aten::convolution`."""
-        return self.overload._schema.name
+        return schema_of(self.overload).name
 
     @property
     def params(self) -> list[DataNode]:
@@ -197,7 +198,7 @@ class ModuleNode:
         if is_script(self.module):
             return {}
         prefix = f"{self.path}." if self.path else ""
-        own = [*self.module._parameters, *self.module._buffers]
+        own = [*parameters_of(self.module), *buffers_of(self.module)]
         return {name: self.graph.state[prefix + name] for name in own if prefix + name in self.graph.state}
 
     @property
@@ -207,7 +208,7 @@ class ModuleNode:
             return {}
         prefix = f"{self.path}." if self.path else ""
         every = self.graph.modules
-        return {name: every[prefix + name] for name in self.module._modules if prefix + name in every}
+        return {name: every[prefix + name] for name in modules_of(self.module) if prefix + name in every}
 
     def flops(self) -> Flops:
         """The cost of what ran in this module and below."""
@@ -304,9 +305,7 @@ class Dataflow:
 
     def set_mode(self, modules: Sequence[nn.Module]) -> None:
         """Set the modules, those of a shadow, to the mode of the trace."""
-        if self.training is not None:
-            for module in modules:
-                module_state(module)["training"] = self.training
+        set_mode(map(module_state, modules), self.training)
 
     def flops(self) -> Flops:
         """The cost of the forward pass; `.unknown` lists the operators that have no formula."""

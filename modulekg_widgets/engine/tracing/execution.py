@@ -9,14 +9,14 @@ from typing import Any
 import torch
 
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, shown
-from modulekg_widgets.engine.identity.hierarchy import module_state
 from modulekg_widgets.engine.operators.traits import traits_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.torch_runtime.inputs import input_tensors
+from modulekg_widgets.engine.torch_runtime.private import has_storage, schema_of
+from modulekg_widgets.engine.torch_runtime.state import module_state, registered_tensors
 from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_leaves
-from modulekg_widgets.engine.tracing.dataflow import ATTRIBUTE, CONSTANT, INPUT, Dataflow, DataNode, OperatorNode
-from modulekg_widgets.engine.tracing.plain_tensors import plain_tensor
-from modulekg_widgets.engine.tracing.state import own_tensors
+from modulekg_widgets.engine.tracing.dataflow import CONSTANT, INPUT, Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.held import ATTRIBUTE, plain_tensor
 
 Tensor = torch.Tensor
 LARGEST_CONSTANT = 1 << 22  # elements
@@ -68,7 +68,7 @@ def _sources(node: DataNode) -> list[DataNode]:
 def _repeatable(operator: OperatorNode, node: DataNode) -> bool:
     overload = operator.overload
     seeded = torch.Tag.nondeterministic_seeded in overload.tags
-    return not overload._schema.is_mutable and not seeded and node.numel() <= LARGEST_CONSTANT
+    return not schema_of(overload).is_mutable and not seeded and node.numel() <= LARGEST_CONSTANT
 
 
 def _constant(node: DataNode, known: dict[DataNode, Tensor | None]) -> Tensor | None:
@@ -202,7 +202,7 @@ class _ForwardReplay:
 
 def _address(value: Tensor) -> int:
     """Where the memory is that views share; 0 for tensors that have none of their own."""
-    plain = value.layout is torch.strided and torch._C._has_storage(value)
+    plain = value.layout is torch.strided and has_storage(value)
     return value.untyped_storage().data_ptr() if plain else 0
 
 
@@ -212,7 +212,7 @@ def _held_by_the_model(graph: Dataflow) -> dict[DataNode, Tensor]:
     for name, node in graph.state.items():
         path, attribute = graph.split_name(name)
         state = module_state(graph.modules[path].module)
-        tensor = plain_tensor(state, attribute) if node.kind == ATTRIBUTE else own_tensors(state).get(attribute)
+        tensor = plain_tensor(state, attribute) if node.kind == ATTRIBUTE else registered_tensors(state).get(attribute)
         if isinstance(tensor, Tensor):
             found[node] = tensor
     return found

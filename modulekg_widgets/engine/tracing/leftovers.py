@@ -8,14 +8,15 @@ import weakref
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.torch_runtime.callables import state_behind
-from modulekg_widgets.engine.torch_runtime.draws import is_drawn
+from modulekg_widgets.engine.torch_runtime.private import base_of, disable_current_modes
+from modulekg_widgets.engine.torch_runtime.rng import is_drawn
 from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_leaves
-from modulekg_widgets.engine.tracing.dataflow import BUFFER, CONSTANT, DataNode, Storage
+from modulekg_widgets.engine.tracing.dataflow import CONSTANT, DataNode, Storage
 from modulekg_widgets.engine.tracing.execution import LARGEST_CONSTANT, run
+from modulekg_widgets.engine.tracing.held import BUFFER
 
 Tensor = torch.Tensor
 MANY = 64  # values after which those that have died are let go
@@ -56,7 +57,7 @@ class Leftovers:
         objects = with_leaves(result, DataNode, lambda _: None)
         held = [each.tensor for node in self.nodes[:1] for each in node.graph.values if each.tensor is not None]
         held += [each for each in state_behind(objects) if isinstance(each, Tensor)]
-        return {id(each) for tensor in held for each in (tensor, tensor._base) if each is not None}
+        return {id(each) for tensor in held for each in (tensor, base_of(tensor)) if each is not None}
 
     def notes(self) -> list[str]:
         """What could not be made real, and is no circle of the pass that has ended, as sentences."""
@@ -87,7 +88,7 @@ class Leftovers:
 
 def _made_real(tensor: Tensor, node: DataNode) -> bool:
     try:
-        with _disable_current_modes(), torch.no_grad():
+        with disable_current_modes(), torch.no_grad():
             value = _constant(node)
             if value is not None:
                 torch.utils.swap_tensors(tensor, value)

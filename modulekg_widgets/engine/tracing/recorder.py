@@ -12,20 +12,23 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from modulekg_widgets.engine.operators.recorded import Unknown
 from modulekg_widgets.engine.operators.signature import Signature, on_meta, signature_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.torch_runtime.caches import kept_result
-from modulekg_widgets.engine.torch_runtime.calls import Given, hearing_calls
+from modulekg_widgets.engine.torch_runtime.hooks import Given, hearing_calls
 from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.torch_runtime.private import (
+    FakeTensor,
+    TorchDispatchMode,
+    disable_current_modes,
+    schema_of,
+)
 from modulekg_widgets.engine.torch_runtime.structure import is_plain, tensors, with_tensors
 from modulekg_widgets.engine.tracing.call_arguments import ArgumentRecorder, flat_tensors, replaced
 from modulekg_widgets.engine.tracing.dataflow import (
-    ATTRIBUTE,
     CONSTANT,
     RESULT,
     Dataflow,
@@ -35,11 +38,10 @@ from modulekg_widgets.engine.tracing.dataflow import (
     Storage,
 )
 from modulekg_widgets.engine.tracing.execution import constant_value
+from modulekg_widgets.engine.tracing.held import ATTRIBUTE, HeldTensor, Tables
 from modulekg_widgets.engine.tracing.layouts import remembered
 from modulekg_widgets.engine.tracing.leftovers import Leftovers
-from modulekg_widgets.engine.tracing.plain_tensors import Tables
 from modulekg_widgets.engine.tracing.source import CallingLines
-from modulekg_widgets.engine.tracing.state import Held
 
 Tensor = torch.Tensor
 # what leaves tensors without an operator
@@ -115,16 +117,16 @@ class Recorder(TorchDispatchMode):
         return node
 
     def _constant(self, tensor: Tensor) -> DataNode:
-        with _disable_current_modes():  # making a stand-in is no operator of the model
+        with disable_current_modes():  # making a stand-in is no operator of the model
             held = self.tables.of(tensor)
             if held:
                 return self._table(tensor, held)
         if tensor.numel() and (isinstance(tensor, FakeTensor) or (self.on_meta and tensor.is_meta)):
             self._try_another_way("a constant was made on the device of a tensor without data, and has none itself")
-        with _disable_current_modes():
+        with disable_current_modes():
             return self.adopt(tensor, CONSTANT, f"constant_{len(self.graph.values)}")
 
-    def _table(self, tensor: Tensor, held: Sequence[Held]) -> DataNode:
+    def _table(self, tensor: Tensor, held: Sequence[HeldTensor]) -> DataNode:
         """The node of a plain tensor of the model: state of the graph, but where it is a cache of the code's."""
         node = self.adopt(tensor, CONSTANT if self.tables.may_be_written(held) else ATTRIBUTE, held[0].name)
         node.names = tuple(each.name for each in held)
@@ -157,7 +159,7 @@ class Recorder(TorchDispatchMode):
         if self.stand_in is None or stands_in:
             return tensor
         self._kept.append(tensor)
-        with _disable_current_modes(), torch.inference_mode(False):  # whatever forward has turned on here
+        with disable_current_modes(), torch.inference_mode(False):  # whatever forward has turned on here
             found = self._stand_ins[id(tensor)] = self.stand_in(tensor)
         return found
 
@@ -247,7 +249,7 @@ class Recorder(TorchDispatchMode):
 
     def _run(self, signature: Signature, args: Any, kwargs: Any, key: list[Any]) -> Any:
         # what a user says of an operator may change, so it is asked each time
-        if not self.on_meta or not signature.is_pure or signature.overload._schema.name in user_operators:
+        if not self.on_meta or not signature.is_pure or schema_of(signature.overload).name in user_operators:
             return self._execute(signature, args, kwargs)
         return remembered(tuple(key), lambda: self._execute(signature, args, kwargs))
 
@@ -258,7 +260,7 @@ class Recorder(TorchDispatchMode):
             kwargs = {name: self._standing_in(argument) for name, argument in kwargs.items()}
         if self.on_meta and signature.takes_device:
             kwargs = on_meta(kwargs)
-        user = user_operators.get(func._schema.name)
+        user = user_operators.get(schema_of(func).name)
         if user is not None:
             return user.run(func, args, kwargs, on_meta=self.stand_in is not None)
         return func(*args, **kwargs)
@@ -360,9 +362,9 @@ def _before(node: DataNode, start: int) -> DataNode:
 def recording(recorder: Recorder) -> Iterator[None]:
     """The recorder at work."""
     # tensors without data refuse to be read
-    reading = _Reading(recorder) if recorder.stand_in is None else nullcontext()
+    reading = _DataReads(recorder) if recorder.stand_in is None else nullcontext()
     with (
-        hearing_calls(recorder.stage, recorder.entered, recorder.left),
+        hearing_calls(recorder.stage.copies, recorder.entered, recorder.left),
         torch.inference_mode(False),
         torch.no_grad(),
         reading,
@@ -371,7 +373,7 @@ def recording(recorder: Recorder) -> Iterator[None]:
         yield
 
 
-class _Reading(TorchFunctionMode):
+class _DataReads(TorchFunctionMode):
     """Tells the recorder of data that become NumPy arrays or lists."""
 
     def __init__(self, recorder: Recorder) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from modulekg_widgets.engine.identity.source import cell_of
+from modulekg_widgets.engine.identity.classes import cell_of
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _ENGINE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep

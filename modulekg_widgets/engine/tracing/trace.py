@@ -10,14 +10,15 @@ from typing import Any, TypeVar
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, UninitializedModuleError, shown
-from modulekg_widgets.engine.identity.hierarchy import Walk, unwrapped, walk
-from modulekg_widgets.engine.torch_runtime.calls import Given
+from modulekg_widgets.engine.identity.walk import Walk, walk
+from modulekg_widgets.engine.torch_runtime.hooks import Given
 from modulekg_widgets.engine.torch_runtime.inputs import call_arguments, input_tensors, list_hint
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.private import FAKE_TENSOR_LOGGER, FakeTensorMode
 from modulekg_widgets.engine.torch_runtime.shadow import ALL, SHARED
+from modulekg_widgets.engine.torch_runtime.state import registered_tensors, unwrapped
 from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
 from modulekg_widgets.engine.torch_runtime.unfused import Unfused
 from modulekg_widgets.engine.tracing.dataflow import (
@@ -27,11 +28,10 @@ from modulekg_widgets.engine.tracing.dataflow import (
     Modules,
     OperatorNode,
 )
+from modulekg_widgets.engine.tracing.held import Tables, held_tensors
 from modulekg_widgets.engine.tracing.leftovers import Leftovers
-from modulekg_widgets.engine.tracing.plain_tensors import Tables
 from modulekg_widgets.engine.tracing.recorder import Recorder, recording
 from modulekg_widgets.engine.tracing.source import CallingLines, Source
-from modulekg_widgets.engine.tracing.state import held_tensors, module_places, on_stage, own_tensors
 
 log = logging.getLogger("modulekg_widgets")
 META, FAKE, REAL = "meta", "fake", "real"
@@ -57,7 +57,7 @@ def trace_dataflow(
     What `prepare` changes in the modules holds for the trace alone; `watch` is told of each operator once it has run;
     `instead` says, by the path of a module that a shadow calls, what it gives if that call need not be made; `around`
     is entered for the call of the model alone;
-    `seed` is for what forward does by chance, and the process's random states stay as they are.
+    `seed` is for the random numbers of forward, and the process's random states stay as they are.
     Raises `TraceError` when the inputs do not fit or the forward pass raises; its `graph` ends where it stopped.
     """
     places = walk(model)
@@ -65,7 +65,7 @@ def trace_dataflow(
     check_initialised(places)
     call = call_arguments(args, kwargs)
     labels = input_tensors(model, *call)
-    on_meta = any(t.is_meta for state in places.states for t in own_tensors(state).values())
+    on_meta = any(t.is_meta for state in places.states for t in registered_tensors(state).values())
     error: TraceError | None = None
     ways = (META,) if on_meta else ways
     for mode in ways:
@@ -75,7 +75,7 @@ def trace_dataflow(
             graph = make(model)
             graph.traced_on, graph.call, graph.training, graph.seed = mode, call, training, seed
             graph.notes += stage.notes
-            copied = on_stage(places, stage)
+            copied = places.with_modules(stage.modules)
             graph.set_mode(copied.modules)
             if prepare is not None:
                 stage.replaces = True
@@ -124,7 +124,7 @@ def _run(
     recorder = Recorder(graph, paths, stand_in, stage, left, Tables(copied, places))
     recorder.on_meta, recorder.last_way = mode == META, last_way
     recorder.watch, recorder.instead = watch, instead
-    for held in list(held_tensors(copied, module_places(copied))):
+    for held in list(held_tensors(copied, copied.places())):
         node = recorder.adopt(held.tensor, held.kind, held.name)
         node.names += (held.name,)
         graph.state[held.name] = node
@@ -176,7 +176,7 @@ def _meta_copy(tensor: torch.Tensor) -> torch.Tensor:
 @contextmanager
 def _quietly(inside: AbstractContextManager[Any]) -> Iterator[None]:
     """Fake tensors log an error with a traceback before they raise; that they may raise is expected here."""
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    logger = logging.getLogger(FAKE_TENSOR_LOGGER)
     before = logger.disabled
     logger.disabled = True
     try:
@@ -192,7 +192,7 @@ def _quietly(inside: AbstractContextManager[Any]) -> Iterator[None]:
 def _modules(graph: Dataflow, walk: Walk) -> Modules:
     """A node for each module, found under each of its paths."""
     nodes: dict[int, ModuleNode] = {}
-    places = module_places(walk)
+    places = walk.places()
     for place, index in places:
         nodes.setdefault(index, ModuleNode(graph, place, walk.modules[index]))
     return Modules({place: nodes[index] for place, index in places})
@@ -201,7 +201,7 @@ def _modules(graph: Dataflow, walk: Walk) -> Modules:
 def check_initialised(walk: Walk) -> None:
     """Raise `UninitializedModuleError` for a lazy module that has no shapes yet."""
     for index, state in enumerate(walk.states):
-        for name, tensor in own_tensors(state).items():
+        for name, tensor in registered_tensors(state).items():
             if nn.parameter.is_lazy(tensor):
                 where = ".".join(filter(None, (walk.path(index), name)))
                 raise UninitializedModuleError(

@@ -7,7 +7,7 @@ from typing import Any
 
 from modulekg_widgets.engine.playback.feature_maps import Maps
 from modulekg_widgets.engine.playback.player import Playback
-from modulekg_widgets.engine.playback.summaries import Layout, Statistics, Top
+from modulekg_widgets.engine.playback.summaries import Statistics, TensorLayout, Top
 from modulekg_widgets.engine.views.payload import Distinct, number, text
 from modulekg_widgets.engine.views.schema import FORWARD
 
@@ -84,5 +84,5 @@ def _figure(value: float) -> Any:
     return number(float(f"{value:.{_DIGITS}g}") + 0.0)  # without the sign of a zero
 
 
-def _shape(layouts: Sequence[Layout]) -> tuple[Any, ...]:
+def _shape(layouts: Sequence[TensorLayout]) -> tuple[Any, ...]:
     return tuple((text(layout.name), layout.sizes, layout.dtype) for layout in layouts)

@@ -7,14 +7,14 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
+from modulekg_widgets.engine.identity.classes import class_names, source_of
 from modulekg_widgets.engine.identity.diff import HierarchyDiff
-from modulekg_widgets.engine.identity.encoding import class_names
 from modulekg_widgets.engine.identity.fingerprint import display_name
-from modulekg_widgets.engine.identity.folding import FAMILY, Run, runs, skeletons
-from modulekg_widgets.engine.identity.hierarchy import Hierarchy, class_name, nominal_class
+from modulekg_widgets.engine.identity.folding import FAMILY, SiblingRun, runs, skeletons
+from modulekg_widgets.engine.identity.hierarchy import Hierarchy
 from modulekg_widgets.engine.identity.hyperparameters import hyperparameters
-from modulekg_widgets.engine.identity.source import source_of
 from modulekg_widgets.engine.identity.tensors import OwnTensor, is_uninitialised, own_tensors, shape_of
+from modulekg_widgets.engine.identity.walk import class_name, nominal_class
 from modulekg_widgets.engine.views.schema import MODEL
 
 _LARGEST_EXACT = 2**53  # beyond it a JavaScript number loses digits
@@ -164,7 +164,7 @@ def _optional(value: str | None) -> str | None:
     return None if value is None else text(value)
 
 
-def _folds(hierarchy: Hierarchy, status: Sequence[str] | None) -> Iterator[Run]:
+def _folds(hierarchy: Hierarchy, status: Sequence[str] | None) -> Iterator[SiblingRun]:
     """The runs to fold; in a comparison only members of one status, and never a handful of different stages."""
     skeleton = skeletons(hierarchy.walk)
     for parent in hierarchy.walk.children:
@@ -174,7 +174,7 @@ def _folds(hierarchy: Hierarchy, status: Sequence[str] | None) -> Iterator[Run]:
             for _, members in groupby(run.members, key=lambda m: "" if status is None else status[m]):
                 part = list(members)
                 if len(part) > 1:
-                    yield Run(run.kind, part, run.label)
+                    yield SiblingRun(run.kind, part, run.label)
 
 
 def _tied(hierarchy: Hierarchy) -> Iterable[list[Any]]:

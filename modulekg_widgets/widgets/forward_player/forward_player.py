@@ -9,8 +9,8 @@ from typing import Any
 from traitlets import Bool, Dict, Float, Int, Unicode, observe, validate
 
 from modulekg_widgets.engine.errors import ModuleKGError, shown
-from modulekg_widgets.engine.playback.listening import Step, error_text
 from modulekg_widgets.engine.playback.player import Playback
+from modulekg_widgets.engine.playback.steps import ForwardStep, error_text
 from modulekg_widgets.engine.views.forward_payload import forward_payload, maps_message
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.engine.views.pictures.forward import svg
@@ -139,7 +139,7 @@ class ForwardPlayer(ModuleKGWidget):
         return f"<ForwardPlayer of {shown(self._played.title)}: {where}>"
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[ForwardStep, ...]:
         """The calls in order, with `path`, `inputs` and `outputs` (their `sizes`), `statistics` and `top`."""
         return tuple(self._played.steps)
 

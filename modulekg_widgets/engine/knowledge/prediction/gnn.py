@@ -18,6 +18,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from modulekg_widgets.engine.knowledge.prediction.features import Array, Features, children, label, occurrences, sizes
+from modulekg_widgets.engine.torch_runtime.rng import seeded
 
 WIDTH, ROUNDS, EPOCHS = 16, 2, 200
 LEARNING_RATE, WEIGHT_DECAY, DROPOUT = 0.01, 0.3, 0.2
@@ -101,8 +102,8 @@ class Networks:
 
     def __init__(self, graph: ModuleGraph, seeds: Sequence[int], families: int) -> None:
         self.graph = graph
-        self.dice = torch.Generator("cpu").manual_seed(seeds[0])  # of the dropout
-        draws = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
+        self.dice = seeded(seeds[0])  # of the dropout
+        draws = [seeded(seed) for seed in seeds]
         self.count = len(seeds) * families
 
         def weights(inputs: int, outputs: int, gain: float = 1.0) -> Tensor:

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-import torch
 from tqdm.auto import tqdm
 
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
 from modulekg_widgets.engine.knowledge.prediction.features import family_of
 from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
 from modulekg_widgets.engine.knowledge.zoo import meta_weights, torchvision_builders, torchvision_weights
+from modulekg_widgets.engine.torch_runtime.rng import process_rng_kept
 
 IMAGENET = "ImageNet-1K"
 TARGETS = ("acc@1", "acc@5")
@@ -77,5 +77,5 @@ def published_records(
 
 @cache
 def _built(name: str) -> ModelRecord:
-    with torch.random.fork_rng(devices=[]), meta_weights():
+    with process_rng_kept(), meta_weights():
         return model_record(torchvision_builders()[name](), name)

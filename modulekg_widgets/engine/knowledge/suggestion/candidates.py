@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import random
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, overload
 
-import numpy as np
 import pandas as pd
 import torch
 from torch import nn
@@ -78,18 +75,6 @@ def takes_classes(builder: Builder) -> bool:
     except (TypeError, ValueError):
         return False
     return any(p.name == "num_classes" or p.kind is p.VAR_KEYWORD for p in parameters.values())
-
-
-@contextmanager
-def chance_kept() -> Iterator[None]:
-    """Within it random numbers may be drawn; after it the process's generators are as they were."""
-    python, arrays = random.getstate(), np.random.get_state()
-    try:
-        with torch.random.fork_rng(devices=[]):
-            yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(arrays)
 
 
 # --------------------------------------------------------------------- table

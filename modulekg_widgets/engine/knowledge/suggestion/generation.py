@@ -26,7 +26,6 @@ from modulekg_widgets.engine.knowledge.suggestion.candidates import (
     Ranking,
     Shape,
     built,
-    chance_kept,
     in_units,
     run_of,
 )
@@ -42,6 +41,7 @@ from modulekg_widgets.engine.knowledge.suggestion.mutations import (
 )
 from modulekg_widgets.engine.knowledge.suggestion.resizing import resized, runs
 from modulekg_widgets.engine.knowledge.zoo import meta_weights, torchvision_builders
+from modulekg_widgets.engine.torch_runtime.rng import process_rng_kept
 
 Objective = str | Callable[[ModelRecord], float]
 BUDGET = ("max_params", "max_flops")
@@ -127,7 +127,7 @@ def generate(
     known = predictor or fitted_predictor(contents, target)
     place = known.dataset(IMAGENET if dataset is None else dataset)
     wish = Wish(place, limits.get("max_params"), limits.get("max_flops"))
-    with chance_kept():
+    with process_rng_kept():
         search = KnownModels(contents, known, wish, {**torchvision_builders(), **(builders or {})})
         evolution = _Evolution(search, wish, objective, random.Random(seed), set(contents.modules))
         evolution.begin(models)

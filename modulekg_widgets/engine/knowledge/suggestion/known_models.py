@@ -25,7 +25,6 @@ from modulekg_widgets.engine.knowledge.suggestion.candidates import (
     Candidate,
     ForwardPass,
     Ranking,
-    chance_kept,
     image_inputs,
     in_units,
     occurring,
@@ -33,6 +32,7 @@ from modulekg_widgets.engine.knowledge.suggestion.candidates import (
     run_of,
 )
 from modulekg_widgets.engine.knowledge.zoo import meta_weights, torchvision_builders
+from modulekg_widgets.engine.torch_runtime.rng import process_rng_kept
 
 KINDS = ("model", "block")
 TASKS = ("detection", "segmentation", "video", "optical_flow")  # of torchvision, beside classification
@@ -228,7 +228,7 @@ def tried(builder: Builder | None, record: ModelRecord, wish: Wish, scheme: str)
     if builder is None:
         return None
     try:
-        with chance_kept(), meta_weights():
+        with process_rng_kept(), meta_weights():
             model = builder()
         if model_record(model, scheme=scheme).model.root != record.model.root:
             return None

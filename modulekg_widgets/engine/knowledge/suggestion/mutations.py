@@ -12,6 +12,7 @@ from torch import nn
 
 from modulekg_widgets.engine.knowledge.suggestion.candidates import Builder, ForwardPass, Shape
 from modulekg_widgets.engine.knowledge.suggestion.resizing import Resized, reset
+from modulekg_widgets.engine.torch_runtime.private import modules_of
 
 LONGEST_PERIOD = 3  # siblings that repeat together, such as convolution, norm and activation
 ACTIVATIONS: Mapping[str, Callable[[], nn.Module]] = {
@@ -37,7 +38,7 @@ class Depth:
 
     def apply(self, model: nn.Module, builders: Mapping[str, Builder]) -> None:
         container = model.get_submodule(self.path)
-        items = list(container._modules.items())
+        items = list(modules_of(container).items())
         segment = items[self.first : self.first + self.length]
         behind = self.first + self.length
         if self.more:
@@ -48,8 +49,8 @@ class Depth:
             items[behind:behind] = copies
         else:
             del items[self.first : behind]
-        container._modules.clear()
-        container._modules.update(_numbered(items))
+        modules_of(container).clear()
+        modules_of(container).update(_numbered(items))
 
     def __str__(self) -> str:
         last = self.first + self.length - 1
@@ -131,9 +132,9 @@ def _group_norm(module: Any) -> nn.Module:
 
 def _replaced(model: nn.Module, kind: type, make: Callable[[nn.Module], nn.Module]) -> None:
     for parent in list(model.modules()):
-        for name, child in list(parent._modules.items()):
+        for name, child in list(modules_of(parent).items()):
             if child is not None and type(child) is kind:
-                parent._modules[name] = make(child)
+                modules_of(parent)[name] = make(child)
 
 
 def _numbered(items: list[tuple[str, nn.Module | None]]) -> Iterator[tuple[str, nn.Module | None]]:
@@ -172,7 +173,7 @@ def depths(model: nn.Module, run: ForwardPass) -> list[Depth]:
         if not isinstance(container, CONTAINERS):
             continue
         prefix = f"{path}." if path else ""
-        names, kinds = list(container._modules), [type(child) for child in container._modules.values()]
+        names, kinds = list(modules_of(container)), [type(child) for child in modules_of(container).values()]
         for length in range(1, LONGEST_PERIOD + 1):
             for first in range(len(names) - length + 1):
                 segment = kinds[first : first + length]
@@ -188,7 +189,7 @@ def blocks(name: str, model: nn.Module, run: ForwardPass) -> list[Block]:
     """The blocks, of more than one layer, that give what they take."""
     found: list[Block] = []
     for path, module in model.named_modules():
-        if path and len(module._modules) > 1 and _weighs(module) and _same_shape(run, path, path):
+        if path and len(modules_of(module)) > 1 and _weighs(module) and _same_shape(run, path, path):
             found.append(Block(name, path, run.places[path][0], type(module).__qualname__))
     return found
 

@@ -18,7 +18,8 @@ from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.expression import remaining
 from modulekg_widgets.engine.axes.graph import trace
 from modulekg_widgets.engine.errors import ModuleKGError
-from modulekg_widgets.engine.identity.hierarchy import module_state
+from modulekg_widgets.engine.torch_runtime.private import RESET_PARAMETERS, buffers_of, parameters_of
+from modulekg_widgets.engine.torch_runtime.state import module_state
 
 Shape = tuple[int, ...]
 Counts = dict[Term, int]  # the new sizes of axes
@@ -46,7 +47,7 @@ class Resized:
 def reset(module: nn.Module, below: bool = True) -> None:
     """New weights from the modules' own initialisation, where they have one and their tensors are real."""
     for each in module.modules() if below else (module,):
-        again = getattr(each, "reset_parameters", None) or getattr(each, "_reset_parameters", None)
+        again = getattr(each, "reset_parameters", None) or getattr(each, RESET_PARAMETERS, None)
         if callable(again) and not any(tensor.is_meta for tensor in _own_tensors(each).values()):
             again()
 
@@ -179,7 +180,7 @@ def _own_attributes(model: nn.Module, axes: Axes, counts: Counts) -> dict[str, i
 
 
 def _own_tensors(module: nn.Module) -> dict[str, Tensor]:
-    every = {**module._parameters, **module._buffers}
+    every = {**parameters_of(module), **buffers_of(module)}
     return {name: tensor for name, tensor in every.items() if tensor is not None}
 
 

@@ -13,12 +13,20 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch._C._functorch import is_functorch_wrapped_tensor
-from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
+from torch.overrides import TorchFunctionMode
 
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.monitoring.measures.attention_logits import AttentionCall, AttentionLogits
-from modulekg_widgets.engine.torch_runtime.modules import wrapper_classes
+from modulekg_widgets.engine.torch_runtime.private import (
+    CALL_CODE,
+    compiler_stance,
+    function_modes,
+    has_one_projection,
+    is_functorch_wrapped_tensor,
+    pop_function_mode,
+    push_function_mode,
+)
+from modulekg_widgets.engine.torch_runtime.state import wrapper_classes
 
 Tensor = torch.Tensor
 FAST_PATH = (
@@ -172,7 +180,7 @@ def _module_calls() -> Iterator[tuple[Any, Any]]:
     """The calls of modules on this thread's stack, the innermost first: the module, and a set that each call makes."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_code is nn.Module._call_impl.__code__:
+        if frame.f_code is CALL_CODE:
             yield frame.f_locals.get("self"), frame.f_locals.get("called_always_called_hooks")
         frame = frame.f_back
 
@@ -185,18 +193,18 @@ def _why(error: Exception) -> str:
 
 def _remove(listener: _Listener) -> None:
     """Take a listener off this thread's stack of modes, wherever it lies."""
-    if not any(mode is listener for mode in _get_current_function_mode_stack()):
+    if not any(mode is listener for mode in function_modes()):
         return
     above = []
-    while (mode := _pop_mode()) is not listener:
+    while (mode := pop_function_mode()) is not listener:
         above.append(mode)
     for mode in reversed(above):
-        _push_mode(mode)
+        push_function_mode(mode)
 
 
 def forget_interrupted() -> None:
     """Take off this thread what still listens for calls that have ended, as an interrupt ends them without `leave`."""
-    for mode in list(_get_current_function_mode_stack()):
+    for mode in list(function_modes()):
         if isinstance(mode, _Listener) and not mode.is_under_way():
             _remove(mode)
 
@@ -226,7 +234,7 @@ class AttentionWatch:
         listener = _Listener(module, _why_not(module))
         opened.append(listener)
         if not listener.reason:
-            _push_mode(listener)
+            push_function_mode(listener)
 
     def leave(
         self, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any], output: Any
@@ -256,8 +264,7 @@ def _why_not(module: nn.Module) -> str:
 
 def _is_compiled(module: nn.Module) -> bool:
     """Whether a part will run as compiled code."""
-    dynamo = sys.modules.get("torch._dynamo.eval_frame")
-    if dynamo is None or dynamo._stance.stance == "force_eager":
+    if compiler_stance() in (None, "force_eager"):
         return False
     return any(isinstance(part, wrapper_classes()) or part._compiled_call_impl for part in module.modules())
 
@@ -291,7 +298,7 @@ def _of_module(
     """The call of a module whose fast path was open, by its own arguments: that path reads no hint."""
     masks = [mask for mask in (attn_mask, key_padding_mask) if mask is not None]
     quick = query is key and key is value and query.dim() == 3 and all(mask.dtype is torch.bool for mask in masks)
-    quick = quick and module._qkv_same_embed_dim and module.in_proj_bias is not None and not module.add_zero_attn
+    quick = quick and has_one_projection(module) and module.in_proj_bias is not None and not module.add_zero_attn
     quick = quick and module.bias_k is None and not (torch.is_grad_enabled() and query.requires_grad)
     if module.batch_first and query.dim() == 3:
         query, key = query.transpose(0, 1), key.transpose(0, 1)
@@ -299,6 +306,6 @@ def _of_module(
         query, key, value, module.embed_dim, module.num_heads, module.in_proj_weight, module.in_proj_bias,
         module.bias_k, module.bias_v, module.add_zero_attn, key_padding_mask=key_padding_mask,
         need_weights=need_weights, attn_mask=attn_mask, is_causal=is_causal and not quick,
-        use_separate_proj_weight=not module._qkv_same_embed_dim, q_proj_weight=module.q_proj_weight,
+        use_separate_proj_weight=not has_one_projection(module), q_proj_weight=module.q_proj_weight,
         k_proj_weight=module.k_proj_weight,
     )  # fmt: skip

@@ -20,7 +20,7 @@ from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric,
 from modulekg_widgets.engine.monitoring.hooks.observation import AT_ONCE, SOURCES, Observation, ThisStep, log_failure
 from modulekg_widgets.engine.monitoring.hooks.tensors import first_tensor, is_measurable, is_rehearsal
 from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN
-from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.state import module_state
 
 Tensor = torch.Tensor
 MOST_CALLS = 64  # of one module within a step; further ones are not measured

@@ -21,7 +21,7 @@ from modulekg_widgets.engine.monitoring.hooks.module_calls import ModuleCalls
 from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric
 from modulekg_widgets.engine.monitoring.hooks.observation import Observation, ThisStep, log_failure
 from modulekg_widgets.engine.torch_runtime.hooks import listening_to_modules
-from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.state import module_state
 
 
 class ModuleHooks:

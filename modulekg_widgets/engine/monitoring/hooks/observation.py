@@ -13,6 +13,7 @@ from modulekg_widgets.engine.adapters import channel_dim
 from modulekg_widgets.engine.monitoring.hooks.tensors import local, weight_of
 from modulekg_widgets.engine.monitoring.measures.moments import Moments
 from modulekg_widgets.engine.monitoring.metric import STEP
+from modulekg_widgets.engine.torch_runtime.private import version_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -75,7 +76,7 @@ class Observation:
         own = tensor.detach()
         self.found[need] = own
         if not own.is_inference():  # such tensors count no versions
-            self.versions[need] = (own, own._version)
+            self.versions[need] = (own, version_of(own))
         self.weight = float(own.numel())
 
     def get(self, need: str) -> Any:
@@ -90,7 +91,7 @@ class Observation:
     def is_stale(self, need: str) -> bool:
         """Whether the tensor behind a need was overwritten in place since it was seen."""
         seen = self.versions.get(need)
-        return seen is not None and seen[0]._version != seen[1]
+        return seen is not None and version_of(seen[0]) != seen[1]
 
     def later(self, needs: set[str]) -> Observation:
         """The part of this call that a later stage asks for."""

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.state import module_state
 
 _is_batched: Callable[[torch.Tensor], bool] = vars(torch._C)["_functorch"].is_functorch_wrapped_tensor
 _transforms: Callable[[], object] = vars(torch._C)["_functorch"].peek_interpreter_stack

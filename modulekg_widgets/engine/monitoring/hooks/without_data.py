@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.identity.hierarchy import walk
 from modulekg_widgets.engine.identity.tensors import own_tensors
+from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.monitoring.hooks.active_metrics import ActiveMetrics
 from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric
-from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.state import module_state
 
 
 class WithoutData:

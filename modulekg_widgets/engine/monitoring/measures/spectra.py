@@ -8,6 +8,8 @@ from collections.abc import Iterable
 import torch
 from torch.nn.functional import pad
 
+from modulekg_widgets.engine.torch_runtime.private import is_any_autocast_enabled
+
 LONG = 1 << 12  # products that may be added up one after the other: of equal ones the rounding errors add up too
 BLOCK = 64  # rows of a product of a matrix with itself that are made at once
 ROUNDING = 4  # a channel whose variance is within so many units in the last place of its mean is constant
@@ -94,6 +96,6 @@ def _eigenvalues(products: torch.Tensor) -> torch.Tensor:
 
 def without_autocast(device: torch.device) -> contextlib.AbstractContextManager[object]:
     """Products of matrices in the precision that they are in, also within the training's autocast."""
-    if torch._C._is_any_autocast_enabled():
+    if is_any_autocast_enabled():
         return torch.autocast(device.type, enabled=False)
     return contextlib.nullcontext()

@@ -55,6 +55,7 @@ from modulekg_widgets.engine.monitoring.metric import MetricKind
 from modulekg_widgets.engine.monitoring.metrics import METRICS
 from modulekg_widgets.engine.monitoring.readings import Slot
 from modulekg_widgets.engine.monitoring.ring import PackedRow
+from modulekg_widgets.engine.torch_runtime.private import default_store
 
 MEETING = timedelta(seconds=10)  # for all to start their monitors: before a first read the training has synchronised
 CONNECTING = timedelta(seconds=60)
@@ -109,7 +110,7 @@ class Ranks:
         if not dist.is_initialized():  # destroyed since the monitor was made
             return
         name = f"modulekg/{_digest(self._planned)}"
-        self._store = distributed_c10d.PrefixStore(name, distributed_c10d._get_default_store())
+        self._store = distributed_c10d.PrefixStore(name, default_store())
         self._session = self._store.add("session", 0)
         self._store.set(self._key(self.rank), "here")
         self._is_alone = False

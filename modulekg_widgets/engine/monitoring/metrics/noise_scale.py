@@ -10,6 +10,7 @@ from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.monitoring.measures import moments
 from modulekg_widgets.engine.monitoring.measures.spectra import without_autocast
 from modulekg_widgets.engine.monitoring.metric import NoValueError, metric
+from modulekg_widgets.engine.torch_runtime.private import padding_twice_of
 
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
@@ -64,7 +65,7 @@ def _kernel_gradient(module: Convolution, x: torch.Tensor, g: torch.Tensor) -> t
     dims = len(module.kernel_size)
     if isinstance(padding, str) or module.padding_mode != "zeros":
         mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
-        x = F.pad(x, module._reversed_padding_repeated_twice, mode=mode)
+        x = F.pad(x, padding_twice_of(module), mode=mode)
         padding = (0,) * dims
     kernel = module.weight.detach().to(x.dtype)
     _, gradient, _ = torch.ops.aten.convolution_backward(

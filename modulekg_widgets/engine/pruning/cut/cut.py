@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.identity.hierarchy import walk
+from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.cut.edits import Edits, places
 from modulekg_widgets.engine.pruning.cut.optimizers import OptimizerState
 from modulekg_widgets.engine.pruning.cut.parts import (

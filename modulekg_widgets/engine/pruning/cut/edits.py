@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, nearest, shown
-from modulekg_widgets.engine.identity.hierarchy import Walk, walk
+from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.torch_runtime.tensor_copies import in_plain_memory
-from modulekg_widgets.engine.tracing.dataflow import ATTRIBUTE
-from modulekg_widgets.engine.tracing.plain_tensors import held_named
-from modulekg_widgets.engine.tracing.state import Held, module_places
+from modulekg_widgets.engine.tracing.held import ATTRIBUTE, HeldTensor, held_named
 
 Ints = NDArray[np.int64]
 Whole = int | tuple[int, ...] | list[int]  # what an attribute that holds sizes may be
@@ -174,7 +172,7 @@ class Place(NamedTuple):
     edit: TensorEdit
     tensor: torch.Tensor
     owners: tuple[tuple[dict[str, Any], str], ...]  # the state of each module that registers it, and its name there
-    plain: tuple[Held, ...] = ()  # its places, where it is no parameter or buffer
+    plain: tuple[HeldTensor, ...] = ()  # its places, where it is no parameter or buffer
 
 
 class Setting(NamedTuple):
@@ -197,7 +195,7 @@ def places(model: nn.Module | Walk, edits: Edits) -> list[Place]:
     return [_place(held, names, edit) for edit in edits.tensors]
 
 
-def _place(held: dict[str, Held], names: dict[int, set[str]], edit: TensorEdit) -> Place:
+def _place(held: dict[str, HeldTensor], names: dict[int, set[str]], edit: TensorEdit) -> Place:
     missing = next((name for name in edit.names if name not in held), None)
     if missing is not None:
         raise CutError(f"the model has no tensor {shown(missing)!r}: {nearest(missing, held)}; plan for this model")
@@ -242,7 +240,7 @@ def settings(model: nn.Module | Walk, edits: Edits) -> list[Setting]:
     Only what lies in the instance dictionaries of modules and of the plain objects in them is reached.
     """
     walked = model if isinstance(model, Walk) else walk(model)
-    states = {path: walked.states[index] for path, index in module_places(walked)}
+    states = {path: walked.states[index] for path, index in walked.places()}
     found = [_setting(states, name, before, after) for name, (before, after) in edits.attributes.items()]
     becomes: dict[tuple[int, str], Whole] = {}  # a shared module has its attributes under several names
     for setting, name in zip(found, edits.attributes, strict=True):

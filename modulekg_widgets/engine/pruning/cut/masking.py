@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.identity.hierarchy import Walk, walk
+from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.pruning.cut.edits import Edits, Place, TensorEdit, places
 from modulekg_widgets.engine.pruning.cut.parts import places_again
 from modulekg_widgets.engine.pruning.cut.receipt import Receipt

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from modulekg_widgets.engine.errors import CutError, shown
-from modulekg_widgets.engine.identity.hierarchy import Walk
+from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.pruning.cut.edits import TensorEdit
 from modulekg_widgets.engine.pruning.cut.snapshot import Snapshot
 from modulekg_widgets.engine.pruning.cut.transaction import Write, attribute, entry

@@ -12,13 +12,14 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, shown
-from modulekg_widgets.engine.identity.hierarchy import Walk, module_state
+from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.pruning.cut.edits import Edits, Place, Setting, TensorEdit, places, settings, slices
 from modulekg_widgets.engine.pruning.cut.snapshot import Snapshot
 from modulekg_widgets.engine.pruning.cut.tensors import CutTensor
 from modulekg_widgets.engine.pruning.cut.transaction import Write, entry
-from modulekg_widgets.engine.tracing.plain_tensors import rebuilt, swaps
-from modulekg_widgets.engine.tracing.state import held_tensors, module_places
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, FLAT_WEIGHT_REFS, FLAT_WEIGHTS
+from modulekg_widgets.engine.torch_runtime.state import module_state
+from modulekg_widgets.engine.tracing.held import held_tensors, rebuilt, swaps
 
 Slots = list[tuple[Any, Any]]  # where an object stands: a dictionary or list, and the key
 
@@ -137,13 +138,13 @@ def computed_tensors(found: Iterable[Place]) -> list[ComputedTensor]:
 
 
 def _buffer_slots(place: Place) -> Slots:
-    return [(state["_buffers"], name) for state, name in place.owners]
+    return [(state[BUFFERS], name) for state, name in place.owners]
 
 
 def _plain_slots(state: dict[str, Any], name: str) -> Slots:
     if name not in state:
         raise CutError(f"a module has no {shown(name)!r} any more, which the cut changed: undo what removed it")
-    listed = state.get("_flat_weights", ())  # recurrent layers list their weights once more
+    listed = state.get(FLAT_WEIGHTS, ())  # recurrent layers list their weights once more
     return [(state, name), *((listed, at) for at, each in enumerate(listed) if each is state[name])]
 
 
@@ -272,7 +273,7 @@ def moved_along(walked: Walk, layers: Iterable[nn.RNNBase], edits: Edits) -> lis
     states = {id(module_state(layer)) for layer in layers}
     names: dict[int, list[str]] = {}
     tensors: dict[int, torch.Tensor] = {}
-    for held in held_tensors(walked, module_places(walked)):
+    for held in held_tensors(walked, walked.places()):
         names.setdefault(id(held.tensor), []).append(held.name)
         if id(held.state) in states and held.name not in edited:
             tensors[id(held.tensor)] = held.tensor
@@ -286,29 +287,29 @@ class Rest:
         theirs = {id(place.tensor) for place in edited} | {id(each.tensor) for each in computed}
         self._snapshot = Snapshot()
         self._parameters: dict[str, nn.Parameter] = {}
-        for held in held_tensors(walked, module_places(walked)):
+        for held in held_tensors(walked, walked.places()):
             if id(held.tensor) not in theirs:
                 if isinstance(held.tensor, nn.Parameter):
                     self._parameters[held.name] = held.tensor
                 self._snapshot.keep_bytes(held.name, held.tensor)
                 self._snapshot.keep_gradient(f"the gradient of {held.name}", held.tensor)
         for state in walked.states:
-            for name in state.get("_buffers") or ():
-                if id(state["_buffers"][name]) not in theirs:
-                    self._snapshot.keep_entry(state["_buffers"], name)
+            for name in state.get(BUFFERS) or ():
+                if id(state[BUFFERS][name]) not in theirs:
+                    self._snapshot.keep_entry(state[BUFFERS], name)
             self._keep_plain(state, theirs)
 
     def _keep_plain(self, state: dict[str, Any], theirs: Container[int]) -> None:
         """Tensors that are plain attributes, and the lists that recurrent layers have of their weights."""
         for name, value in state.items():
-            listed = name in ("_flat_weights", "_flat_weight_refs") and isinstance(value, list)
+            listed = name in (FLAT_WEIGHTS, FLAT_WEIGHT_REFS) and isinstance(value, list)
             if listed or (isinstance(value, torch.Tensor) and id(value) not in theirs):
                 self._snapshot.keep_entry(state, name)
             if listed:
                 self._snapshot.keep(name, value, set(map(id, value)))
 
     def undo(self, walked: Walk) -> Iterator[Write]:
-        now = {held.name: held.tensor for held in held_tensors(walked, module_places(walked))}
+        now = {held.name: held.tensor for held in held_tensors(walked, walked.places())}
         for name, parameter in self._parameters.items():
             if now.get(name) is not parameter:
                 raise _replaced(name)

@@ -8,7 +8,7 @@ from typing import Protocol
 from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, shown
-from modulekg_widgets.engine.identity.hierarchy import Walk, walk
+from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.pruning.cut.transaction import Write, attribute, commit
 
 

@@ -10,22 +10,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.layers import Layers
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
-from modulekg_widgets.engine.identity.hierarchy import walk
+from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.importance.calibration import Calibration, check_batches, parameters_with_data
 from modulekg_widgets.engine.pruning.importance.criteria import Scores, or_magnitude, wide
 from modulekg_widgets.engine.pruning.importance.importance import Criterion, importance
 from modulekg_widgets.engine.pruning.importance.index_sums import Element, Tally, Vector, marginals
 from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode
 from modulekg_widgets.engine.torch_runtime.unfused import Unfused
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
-from modulekg_widgets.engine.tracing.plain_tensors import held_named
-from modulekg_widgets.engine.tracing.state import on_stage
+from modulekg_widgets.engine.tracing.held import held_named
 
 Tensor = torch.Tensor
 Names = frozenset[str]  # of the parameters and buffers that a tensor is made of, and nothing else
@@ -205,7 +204,7 @@ class _Watch(TorchDispatchMode):
         self._read: set[DataNode] = set()
         self._made: dict[int, tuple[Names, Tensor]] = {}  # by address; what is held is not freed and taken again
         graph = readings.tally.axes.graph
-        walked = on_stage(walk(graph.model), stage)
+        walked = walk(graph.model).with_modules(stage.modules)
         ranges = {}
         for held in held_named(walked, graph.state).values():
             node, tensor = graph.state.get(held.name), held.tensor

@@ -11,13 +11,14 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, ModuleKGError, shown
-from modulekg_widgets.engine.identity.hierarchy import module_state, walk
+from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.rng import seeded
 from modulekg_widgets.engine.torch_runtime.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.state import module_state, registered_tensors, set_mode
 from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
 from modulekg_widgets.engine.torch_runtime.unfused import MathAttention, PlainAttention
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
-from modulekg_widgets.engine.tracing.state import own_tensors
 
 Tensor = torch.Tensor
 Call = tuple[tuple[Any, ...], dict[str, Any]]
@@ -36,7 +37,7 @@ def live_parameters(graph: Dataflow) -> dict[DataNode, Tensor]:
         if not node.is_parameter:
             continue
         path, _, attribute = node.label.rpartition(".")
-        tensor = own_tensors(module_state(graph.modules[path].module)).get(attribute)
+        tensor = registered_tensors(module_state(graph.modules[path].module)).get(attribute)
         if not isinstance(tensor, Tensor) or tuple(tensor.shape) != node.shape:
             now = f"has shape {list(tensor.shape)}" if isinstance(tensor, Tensor) else "is gone"
             raise CutError(
@@ -120,7 +121,7 @@ class Calibration:
 
         v·(Hv) with random signs v has the diagonal as its mean: Hutchinson 1990, Bekas, Kokiopoulou and Saad 2007.
         """
-        generator = torch.Generator().manual_seed(self.seed)
+        generator = seeded(self.seed)
 
         def use(batch: Any) -> None:
             # the fused kernels of attention have no second derivative
@@ -162,9 +163,7 @@ class Calibration:
     def _passes(self, use: Callable[[Any], None], stage: Stage) -> int:
         count = 0
         self.stage = stage
-        if self.training is not None:
-            for state in stage.states:
-                state["training"] = self.training
+        set_mode(stage.states, self.training)
         for batch in [self.graph.call] if self.batches is None else self.batches:
             try:
                 with torch.inference_mode(False), PlainAttention():

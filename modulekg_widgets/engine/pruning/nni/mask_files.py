@@ -21,8 +21,9 @@ from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.axes.layers import Layers
 from modulekg_widgets.engine.errors import CutError, UnknownPathError, nearest, shown
-from modulekg_widgets.engine.identity.hierarchy import module_state
 from modulekg_widgets.engine.pruning.nni.mask_sides import Side, Sides
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS
+from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 Tensor = torch.Tensor
@@ -226,9 +227,9 @@ def masks_of_model(axes: Axes) -> MaskDict:
         if id(node.module) in seen:
             continue
         seen.add(id(node.module))
-        for name, mask in state["_buffers"].items():
+        for name, mask in state[BUFFERS].items():
             target = name.removesuffix("_mask")
-            if name.endswith("_mask") and f"{target}_orig" in state["_parameters"]:
+            if name.endswith("_mask") and f"{target}_orig" in state[PARAMETERS]:
                 found.setdefault(path, {})[target] = mask
     return found
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from modulekg_widgets.engine.identity.hierarchy import module_state
 from modulekg_widgets.engine.pruning.cut.edits import Whole, is_plain_object
+from modulekg_widgets.engine.torch_runtime.state import module_state
 
 LEAST = 2  # smaller numbers are flags and counters
 

@@ -8,13 +8,12 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import _disable_current_modes
 
 from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.inference import said_equal, sizes_meet
 from modulekg_widgets.engine.errors import CutError, TraceError
-from modulekg_widgets.engine.identity.hierarchy import Walk
+from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.operators.arguments import OperatorCall
 from modulekg_widgets.engine.operators.signature import base_name
 from modulekg_widgets.engine.operators.traits import BEFORE_VIEWS, traits_of
@@ -24,12 +23,12 @@ from modulekg_widgets.engine.pruning.plan.recorded_calls import is_same_call, nu
 from modulekg_widgets.engine.pruning.plan.resized import resizing
 from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.pruning.plan.surroundings import Surroundings
-from modulekg_widgets.engine.torch_runtime.calls import Given
+from modulekg_widgets.engine.torch_runtime.hooks import Given
 from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, FLAT_WEIGHTS, PARAMETERS, disable_current_modes
 from modulekg_widgets.engine.torch_runtime.structure import with_leaves
-from modulekg_widgets.engine.tracing.dataflow import PARAMETER, Dataflow, DataNode, OperatorNode
-from modulekg_widgets.engine.tracing.plain_tensors import put_tables
-from modulekg_widgets.engine.tracing.state import held_tensors, module_places
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.held import PARAMETER, held_tensors, put_tables
 from modulekg_widgets.engine.tracing.trace import META, REAL, trace_dataflow
 
 Tensor = torch.Tensor
@@ -165,13 +164,13 @@ def put_in_place(
     found = places(walk, edits)
     for place in found:
         new[id(place.tensor)] = stage.hold(place.tensor, _like(place.tensor, slice_of(place.edit, place.tensor)))
-    for held in list(held_tensors(walk, module_places(walk))) if new or others else ():
+    for held in list(held_tensors(walk, walk.places())) if new or others else ():
         if id(held.tensor) not in new and others is not None:
             new[id(held.tensor)] = stage.hold(held.tensor, _like(held.tensor, others[held.name]))
         if id(held.tensor) in new:
-            held.state["_parameters" if held.kind == PARAMETER else "_buffers"][held.attribute] = new[id(held.tensor)]
+            held.state[PARAMETERS if held.kind == PARAMETER else BUFFERS][held.attribute] = new[id(held.tensor)]
     put_tables(walk, {**(others or {}), **{each.name: new[id(each.tensor)] for place in found for each in place.plain}})
-    if any("_flat_weights" in state for state in walk.states):
+    if any(FLAT_WEIGHTS in state for state in walk.states):
         _replace_in_lists(walk, new)
     for setting in settings(walk, edits):
         setting.state[setting.name] = setting.after
@@ -233,7 +232,7 @@ class _Lockstep:
     def _planned(self, node: DataNode) -> Tensor:
         shape = [self.selection.size(term) for term in self.axes.inference.dims(node)]
         layout = sorted(range(len(shape)), key=lambda at: -node.stride[at])
-        with _disable_current_modes():  # making it is no operator of the model
+        with disable_current_modes():  # making it is no operator of the model
             return torch.empty_permuted(shape, layout, dtype=node.dtype, device=self.device)
 
     def follow(self, now: OperatorNode) -> None:

@@ -6,7 +6,7 @@ import logging
 
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import ModuleKGError
-from modulekg_widgets.engine.torch_runtime.draws import is_drawn
+from modulekg_widgets.engine.torch_runtime.rng import is_drawn
 from modulekg_widgets.engine.tracing.outputs import Wanted, output_names
 from modulekg_widgets.engine.tracing.trace import REAL, trace_dataflow
 

@@ -8,7 +8,6 @@ from itertools import accumulate
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from modulekg_widgets.engine.axes.algebra import ATOM, SUM, Term, find, flat
 from modulekg_widgets.engine.axes.expression import parts_of
@@ -16,6 +15,7 @@ from modulekg_widgets.engine.operators.arguments import OperatorCall, number_arg
 from modulekg_widgets.engine.operators.traits import traits_of
 from modulekg_widgets.engine.pruning.plan.asked_sizes import flattened
 from modulekg_widgets.engine.pruning.plan.selection import Selection
+from modulekg_widgets.engine.torch_runtime.private import disable_current_modes
 from modulekg_widgets.engine.torch_runtime.structure import leaves
 from modulekg_widgets.engine.tracing.dataflow import CONSTANT, DataNode, OperatorNode
 
@@ -109,5 +109,5 @@ def number_in(argument: Any) -> float | None:
     known = tensor is not None and tensor.numel() == 1 and not tensor.is_meta and not tensor.is_complex()
     if not known or type(tensor) is not torch.Tensor:
         return None
-    with _disable_current_modes():
+    with disable_current_modes():
         return float(tensor)

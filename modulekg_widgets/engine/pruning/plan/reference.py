@@ -17,22 +17,22 @@ from modulekg_widgets.engine.axes.expression import kept
 from modulekg_widgets.engine.axes.precision import In, State, cast, rescaled
 from modulekg_widgets.engine.axes.verify import distance, largest
 from modulekg_widgets.engine.errors import TraceError
-from modulekg_widgets.engine.identity.hierarchy import Walk, walk
+from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.operators.arguments import OperatorCall
 from modulekg_widgets.engine.operators.signature import signature_of
 from modulekg_widgets.engine.operators.traits import CHANNELS, LAST, LENGTH, traits_of
 from modulekg_widgets.engine.pruning.cut.edits import Edits, slices
 from modulekg_widgets.engine.pruning.plan.dry_run import ScaleChange, goes_by_root_of_size, put_in_place
 from modulekg_widgets.engine.pruning.plan.recorded_calls import computed_with, number_in
-from modulekg_widgets.engine.torch_runtime.draws import Draws
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS
+from modulekg_widgets.engine.torch_runtime.rng import ReproducibleDraws, seeded
 from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
 from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_leaves, with_tensors
 from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.execution import run
-from modulekg_widgets.engine.tracing.plain_tensors import Tables
-from modulekg_widgets.engine.tracing.state import on_stage
+from modulekg_widgets.engine.tracing.held import Tables
 from modulekg_widgets.engine.tracing.trace import REAL, call_model
 
 Tensor = torch.Tensor
@@ -87,7 +87,7 @@ def _disagreement(
 
 def _own_weights(graph: Dataflow) -> State:
     """Copies of the model's tensors in float32; those that are constant are random."""
-    generator = torch.Generator().manual_seed(SEED)
+    generator = seeded(SEED)
     state = {}
     for node in graph.state.values():
         assert node.tensor is not None
@@ -111,7 +111,7 @@ def cut_outputs(axes: Axes, edits: Edits, state: State, dtype: torch.dtype) -> l
     slice_of = slices(edits, values.__getitem__)
 
     def forward(stage: Stage) -> list[Tensor]:
-        copied = on_stage(walked, stage)
+        copied = walked.with_modules(stage.modules)
         graph.set_mode(copied.modules)
         _forget_results(copied)
         stage.replaces = True
@@ -127,7 +127,7 @@ def _forget_results(walked: Walk) -> None:
     tables = Tables(walked)
     for state in walked.states:
         for name, value in state.items():
-            kept = name not in ("_parameters", "_buffers") and type(value) is dict and bool(value)
+            kept = name not in (PARAMETERS, BUFFERS) and type(value) is dict and bool(value)
             kept = kept and all(isinstance(part, Tensor) for part in value.values())
             if kept and tables.written.may_write((name,), inside=True):
                 value.clear()
@@ -139,7 +139,7 @@ def masked_outputs(
     """The outputs of the recorded operators when what goes is zero in every result, and left out of statistics."""
     replay = _Replay(axes, masks, state, dtype)
     rescaled_calls = _with_new_scales(scales)
-    with Draws(SEED if axes.graph.seed is None else axes.graph.seed), torch.no_grad(), In(dtype):
+    with ReproducibleDraws(SEED if axes.graph.seed is None else axes.graph.seed), torch.no_grad(), In(dtype):
         for operator in axes.graph.operators:
             replay.perform(operator, rescaled_calls.get(operator.index, operator))
     return [replay.output(node) for _, node in leaves(axes.graph.result, DataNode)]

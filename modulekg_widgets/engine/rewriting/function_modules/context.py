@@ -8,18 +8,43 @@ from typing import Any
 from torch import nn
 
 from modulekg_widgets.engine.errors import RewritingError, shown
-from modulekg_widgets.engine.identity.hierarchy import Walk, is_script, walk
+from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.rewriting.function_modules.function_module import FunctionModule
 from modulekg_widgets.engine.rewriting.function_modules.listening import listener_of
 from modulekg_widgets.engine.rewriting.function_modules.recording import record
 from modulekg_widgets.engine.rewriting.function_modules.serving import Server, Session, sessions
+from modulekg_widgets.engine.torch_runtime.state import is_script
 
 
 class FunctionModules:
     """The function modules of a model, and whether they are in use; a context that ends with the model as it was.
 
-    `modules` has them by dotted name. What was put in the place of one stays there from `deactivate()` to `activate()`.
+    What was put in the place of one stays there from `deactivate()` to `activate()`.
+
+    Attributes
+    ----------
+    model : nn.Module
+        The model.
+    modules : dict of str to nn.Module
+        The function modules, or what was put in their place, by dotted name.
+    names : list of str
+        Their dotted names.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> import torch
+    >>> class Double(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         return torch.relu(x) * 2
+    >>> model = Double()
+    >>> functions = mk.rewrite.activate(model, torch.ones(2))
+    >>> functions.names, functions.is_active()
+    (['function_modules.relu_0', 'function_modules.mul_0'], True)
+    >>> functions.deactivate()
+    >>> functions.is_active()
+    False
     """
 
     def __init__(self, model: nn.Module, session: Session) -> None:
@@ -28,7 +53,13 @@ class FunctionModules:
         self._entered = 0
 
     def activate(self) -> None:
-        """Serve the functions by modules that their owners list; raises `RewritingError` when they are already."""
+        """Serve the functions by modules that their owners list.
+
+        Raises
+        ------
+        RewritingError
+            When they are served already.
+        """
         places = walk(self.model)
         _check_inactive(places)
         self._session.install(places)
@@ -79,13 +110,44 @@ class FunctionModules:
 def function_modules(model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> FunctionModules:
     """A context in which every function that a forward calls is a module, listed on its owner and with equal results.
 
-    `with function_modules(model, args): …`: a call as `F.relu(x)` in the forward of `layer1.0` is served by
-    `layer1.0.function_modules.relu_0`, which `find` and `find_chains` find, `replace` replaces and a `Monitor` watches:
-    functions of torch and torch.nn.functional, methods and operators of tensors, custom operators. Modules of torch.nn
-    that only call their function stay what they are. The calls are recorded by running the model on `args`, in eval and
-    in training mode, without and with gradients; leaving puts the model back as it was. A forward that then calls other
-    functions than those recorded raises `ChangedCallsError`. While a forward runs, nobody sees the function modules
-    among the children. Raises `TraceError`, and `RewritingError` for a model that uses function modules already.
+    A call as `F.relu(x)` in the forward of `layer1.0` is served by `layer1.0.function_modules.relu_0`, which `find` and
+    `find_chains` find, `replace` replaces and a `Monitor` watches: functions of torch and torch.nn.functional, methods
+    and operators of tensors, custom operators. Modules of torch.nn that only call their function stay what they are.
+    The calls are recorded by running the model on `args`, in eval and in training mode, without and with gradients;
+    leaving puts the model back as it was. A forward that then calls other functions than those recorded raises
+    `ChangedCallsError`. While a forward runs, nobody sees the function modules among the children.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The model.
+    args, kwargs : tuple and dict
+        Inputs that forward takes; one tensor alone will do.
+
+    Returns
+    -------
+    FunctionModules
+        To be used as `with function_modules(model, args) as functions:`.
+
+    Raises
+    ------
+    TraceError
+        When forward stops on the inputs.
+    RewritingError
+        For a model that uses function modules already, and for TorchScript.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> import torch
+    >>> import torch.nn.functional as F
+    >>> class Double(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         return torch.relu(x) * 2
+    >>> model = Double()
+    >>> with mk.rewrite.function_modules(model, torch.ones(2)):
+    ...     print(mk.rewrite.find(model, F.relu))
+    ['function_modules.relu_0']
     """
     places = walk(model)
     root = places.modules[0]
@@ -99,8 +161,36 @@ def function_modules(model: nn.Module, args: Any = (), kwargs: Mapping[str, Any]
 def activate(model: nn.Module, args: Any = None, kwargs: Mapping[str, Any] | None = None) -> FunctionModules:
     """Use function modules until `deactivate(model)`; without `args` the last ones of this model again.
 
-    Those of a context are the last ones while it lasts. Raises as `function_modules`, and `RewritingError` where there
-    are none to use again.
+    Those of a context are the last ones while it lasts.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The model.
+    args, kwargs : tuple and dict, optional
+        Inputs that forward takes, as for `function_modules`; `()` for a forward without inputs.
+
+    Returns
+    -------
+    FunctionModules
+        The function modules, in use.
+
+    Raises
+    ------
+    RewritingError
+        Where there are none to use again, or they are in use; beside it what `function_modules` raises.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> import torch
+    >>> class Double(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         return torch.relu(x) * 2
+    >>> model = Double()
+    >>> mk.rewrite.activate(model, torch.ones(2)).names
+    ['function_modules.relu_0', 'function_modules.mul_0']
+    >>> mk.rewrite.deactivate(model)
     """
     root = walk(model).modules[0]
     if args is not None or kwargs is not None:
@@ -118,7 +208,21 @@ def activate(model: nn.Module, args: Any = None, kwargs: Mapping[str, Any] | Non
 def deactivate(model: nn.Module) -> None:
     """Give each module of a model its own forward back; does nothing for a model that has it.
 
-    Raises `RewritingError` for a part of a model whose function modules are in use.
+    Parameters
+    ----------
+    model : nn.Module
+        The model.
+
+    Raises
+    ------
+    RewritingError
+        For a part of a model whose function modules are in use.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> mk.rewrite.deactivate(nn.Linear(4, 2))
     """
     root = walk(model).modules[0]
     listener = listener_of(root)
@@ -130,7 +234,25 @@ def deactivate(model: nn.Module) -> None:
 
 
 def is_active(model: nn.Module) -> bool:
-    """Whether function modules serve the functions of this model, or of the model that it is part of."""
+    """Whether function modules serve the functions of this model, or of the model that it is part of.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The model.
+
+    Returns
+    -------
+    bool
+        Whether they do.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> mk.rewrite.is_active(nn.Linear(4, 2))
+    False
+    """
     return isinstance(listener_of(walk(model).modules[0]), Server)
 
 

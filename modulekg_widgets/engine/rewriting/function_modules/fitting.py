@@ -11,8 +11,9 @@ from torch import nn
 
 from modulekg_widgets.engine.adapters import example_inputs
 from modulekg_widgets.engine.errors import ModuleKGError, RewritingError, shown
-from modulekg_widgets.engine.identity.hierarchy import walk
-from modulekg_widgets.engine.rewriting.function_modules.function_module import FunctionModule, Layout
+from modulekg_widgets.engine.identity.walk import walk
+from modulekg_widgets.engine.rewriting.function_modules.function_module import ArgumentLayout, FunctionModule
+from modulekg_widgets.engine.torch_runtime.private import buffers_of
 from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_leaves
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
@@ -74,7 +75,7 @@ def fitted(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], 
 
 def held_by(owner: nn.Module) -> Callable[[Any], bool]:
     """Whether a tensor is a parameter, or a buffer of a module."""
-    buffers = [id(buffer) for buffer in owner._buffers.values()]
+    buffers = [id(buffer) for buffer in buffers_of(owner).values()]
     return lambda tensor: isinstance(tensor, nn.Parameter) or id(tensor) in buffers
 
 
@@ -115,17 +116,17 @@ def _result(module: nn.Module, given: Given) -> Any:
 
 def _misfit_of_function(old: FunctionModule, new: nn.Module) -> str | None:
     site = old.site
-    expected = {name or "the result": layout.shape for name, layout in leaves(site.result, Layout)}
+    expected = {name or "the result": layout.shape for name, layout in leaves(site.result, ArgumentLayout)}
     try:
         given = fitted(new, site.args, dict(site.kwargs), lambda value: getattr(value, "held", False))
     except RewritingError as error:
         return str(error)
-    given = with_leaves(given, Layout, Layout.empty)
+    given = with_leaves(given, ArgumentLayout, ArgumentLayout.empty)
     return _difference(expected, _result(new, given), given)
 
 
 def _tensors(value: Any) -> Iterator[Any]:
-    return (found for kind in (torch.Tensor, Layout) for found in leaves(value, kind))
+    return (found for kind in (torch.Tensor, ArgumentLayout) for found in leaves(value, kind))
 
 
 # -------------------------------------------------------------------- examples

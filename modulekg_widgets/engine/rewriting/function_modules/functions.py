@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from modulekg_widgets.engine.errors import RewritingError, shown
+from modulekg_widgets.engine.torch_runtime.private import CUSTOM_NAME, PACKET_NAME
 
 Function = Callable[..., Any]
 
@@ -24,7 +25,7 @@ _ROOTS = ("torch", "torchvision", "_operator", "math")
 
 def function_name(function: Any) -> str:
     """The name that all ways to call a function share, as `relu`, `add` or `getitem`; without the namespace."""
-    operator = getattr(function, "_qualname", None) or getattr(function, "_qualified_op_name", None)  # custom operators
+    operator = getattr(function, CUSTOM_NAME, None) or getattr(function, PACKET_NAME, None)  # custom operators
     name = str(operator or getattr(function, "__name__", ""))
     name = name.rpartition("::")[2].partition(".")[0]
     if name.startswith("__") and name.endswith("__"):
@@ -52,7 +53,7 @@ def checked_function(function: Any) -> str:
     home = getattr(function, "__module__", None) or ""
     of_tensor = getattr(function, "__objclass__", None) or type(getattr(function, "__self__", None))
     known = home.partition(".")[0] in _ROOTS or (issubclass(torch.Tensor, of_tensor) and of_tensor is not object)
-    custom = getattr(function, "_qualname", None) or getattr(function, "_qualified_op_name", None)
+    custom = getattr(function, CUSTOM_NAME, None) or getattr(function, PACKET_NAME, None)
     if callable(function) and (known or custom) and function_name(function):
         return function_name(function)
     what = getattr(function, "__qualname__", None) or repr(function)

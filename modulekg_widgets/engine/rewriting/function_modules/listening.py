@@ -15,10 +15,11 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode_temporarily
+from torch.overrides import TorchFunctionMode
 
 from modulekg_widgets.engine.errors import RewritingError
-from modulekg_widgets.engine.identity.hierarchy import module_state
+from modulekg_widgets.engine.torch_runtime.private import CALL_CODE, function_modes, without_innermost_mode
+from modulekg_widgets.engine.torch_runtime.state import module_state
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OF_MODULES = tuple(os.path.join(_TORCH, "nn", part) + os.sep for part in ("modules", "utils"))
@@ -45,7 +46,7 @@ class Listener:
         assert owner is not None
         return owner
 
-    def begin(self) -> Run | None:
+    def begin(self) -> ForwardRun | None:
         """What hears of the functions of the call that begins; None to leave them alone."""
         raise NotImplementedError
 
@@ -107,7 +108,7 @@ class Listener:
         )
 
 
-class Run:
+class ForwardRun:
     """One call of a module's forward."""
 
     def called(self, function: Any, frame: FrameType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -128,7 +129,7 @@ def listener_of(module: nn.Module) -> Listener | None:
 def _standing_in(owner: nn.Module) -> Callable[..., Any]:
     """The function behind `forward`: one that says of itself what the module's own says."""
 
-    @torch._dynamo.disable  # lines and frames are nothing that a compiler can follow
+    @torch.compiler.disable  # lines and frames are nothing that a compiler can follow
     def forward(self: Listener, /, *args: Any, **kwargs: Any) -> Any:
         return self.run(args, kwargs)
 
@@ -160,7 +161,7 @@ _ACCESSES = {"__get__", "__set__", "__delete__"}  # of attributes, as x.shape
 @contextmanager
 def _hearing() -> Iterator[None]:
     """A mode that hears of functions, unless one does already."""
-    if any(type(mode) is _Hearing for mode in _get_current_function_mode_stack()):
+    if any(type(mode) is _Hearing for mode in function_modes()):
         yield
         return
     with _Hearing():
@@ -170,15 +171,15 @@ def _hearing() -> Iterator[None]:
 @contextmanager
 def _not_hearing() -> Iterator[None]:
     """Without the mode, whose presence alone lets torch leave its fused operators."""
-    stack = _get_current_function_mode_stack()
+    stack = function_modes()
     if not stack or type(stack[-1]) is not _Hearing:
         yield
         return
-    with _pop_mode_temporarily():
+    with without_innermost_mode():
         yield
 
 
-def _innermost(frame: FrameType | None) -> tuple[Run, FrameType] | None:
+def _innermost(frame: FrameType | None) -> tuple[ForwardRun, FrameType] | None:
     """The run that a function is called in and the calling frame; None inside a module that nobody listens to."""
     place: FrameType | None = None
     while frame is not None:
@@ -198,10 +199,10 @@ def _innermost(frame: FrameType | None) -> tuple[Run, FrameType] | None:
 
 
 _RUN = Listener.run.__code__
-_CALL = nn.Module._call_impl.__code__
+_CALL = CALL_CODE
 _CHECKPOINT = os.path.join(_TORCH, "utils", "checkpoint.py")
 _RECORDER = os.path.join(_ENGINE, "tracing") + os.sep
-_CALLS = os.path.join(_ENGINE, "torch_runtime", "calls.py")
+_HOOKS = os.path.join(_ENGINE, "torch_runtime", "hooks.py")
 _PLACE, _END, _BETWEEN = range(3)
 _kinds: dict[CodeType, int] = {}
 
@@ -210,7 +211,7 @@ def _kind(code: CodeType) -> int:
     """Whether code belongs to a forward, ends the search, or is one of torch's functions or of this engine."""
     file = code.co_filename
     # what a checkpoint holds runs a second time, outside of the forward: it would find other functions there
-    if code is _CALL or file in (_CHECKPOINT, _CALLS) or file.startswith(_RECORDER):
+    if code is _CALL or file in (_CHECKPOINT, _HOOKS) or file.startswith(_RECORDER):
         return _END
     inner = file.startswith(_TORCH) and not file.startswith(_OF_MODULES)
     return _BETWEEN if inner or file.startswith(_ENGINE) else _PLACE

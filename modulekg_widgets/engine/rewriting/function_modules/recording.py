@@ -16,30 +16,33 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import TraceError, shown
-from modulekg_widgets.engine.identity.hierarchy import Walk, is_script, nominal_class, walk
+from modulekg_widgets.engine.identity.walk import Walk, nominal_class, walk
 from modulekg_widgets.engine.rewriting.function_modules.fitting import held_by
-from modulekg_widgets.engine.rewriting.function_modules.function_module import FunctionModule, Layout
+from modulekg_widgets.engine.rewriting.function_modules.function_module import ArgumentLayout, FunctionModule
 from modulekg_widgets.engine.rewriting.function_modules.functions import Function
-from modulekg_widgets.engine.rewriting.function_modules.listening import Listener, Run
+from modulekg_widgets.engine.rewriting.function_modules.listening import ForwardRun, Listener
 from modulekg_widgets.engine.torch_runtime.inputs import call_arguments, input_tensors, list_hint
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.private import PARAMETERS, SCHEMA, OpOverloadPacket
 from modulekg_widgets.engine.torch_runtime.restore import Kept
 from modulekg_widgets.engine.torch_runtime.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.state import is_script, registry, set_mode
 from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
 from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
 from modulekg_widgets.engine.tracing.dataflow import Dataflow
 from modulekg_widgets.engine.tracing.source import Source
-from modulekg_widgets.engine.tracing.state import on_stage
 from modulekg_widgets.engine.tracing.trace import check_initialised, trace_dataflow
 
 # in eval and without gradients torch runs these as one operator, unless a mode such as ours is on
 FUSED = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
 log = logging.getLogger("modulekg_widgets")
-Runs = dict[int, list[list["Call"]]]  # by the index of the module in the walk: what each run of its forward called
+Runs = dict[
+    int, list[list["FunctionCall"]]
+]  # by the index of the module in the walk: what each run of its forward called
 
 
 @dataclass(eq=False)
-class Call:
+class FunctionCall:
     """One call of a function, and the operators of the trace that ran in it."""
 
     function: Function
@@ -123,7 +126,7 @@ def _is_function_already(places: Walk, index: int, module: nn.Module) -> bool:
 
 def _on_device(places: Walk, given: Any) -> Any:
     """The inputs, without data when the model has none."""
-    states = (state.get("_parameters") or {} for state in places.states)
+    states = (registry(state, PARAMETERS) for state in places.states)
     on_meta = any(p is not None and p.is_meta for state in states for p in state.values())
     return with_tensors(given, lambda tensor: tensor.to("meta")) if on_meta else given
 
@@ -131,10 +134,9 @@ def _on_device(places: Walk, given: Any) -> Any:
 def _passes(places: Walk, given: Any, training: bool, gradients: bool, fused: bool) -> Runs:
     def run(stage: Stage) -> Runs:
         recorded = Recorded()
-        copied = on_stage(places, stage)
+        copied = places.with_modules(stage.modules)
         root, (args, kwargs) = stage.model, stage.held
-        for state in copied.states:
-            state["training"] = training
+        set_mode(copied.states, training)
         recorders = [_Recorder(copied, index, recorded) for index in owners(copied)]
         for recorder in recorders:
             recorder.install()
@@ -170,22 +172,22 @@ class _Recorder(Listener):
         self.recorded = recorded
         self.runs = recorded.runs.setdefault(index, [])
 
-    def begin(self) -> Run:
+    def begin(self) -> ForwardRun:
         run = _Recording(self.recorded, held_by(self.owner))
         self.runs.append(run.calls)
         return run
 
 
-class _Recording(Run):
+class _Recording(ForwardRun):
     def __init__(self, recorded: Recorded, held: Callable[[Any], bool]) -> None:
         self.recorded = recorded
         self.held = held
-        self.calls: list[Call] = []
+        self.calls: list[FunctionCall] = []
 
     def called(self, function: Any, frame: FrameType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         # the layouts of before, as the function may write into its arguments
         given, named = self._layouts(args), self._layouts(kwargs)
-        call = Call(function, source_of(frame), given, named, self.recorded.operators)
+        call = FunctionCall(function, source_of(frame), given, named, self.recorded.operators)
         result = function(*args, **kwargs)
         if is_operation(function, result):
             call.end, call.result = self.recorded.operators, self._layouts(result)
@@ -196,7 +198,7 @@ class _Recording(Run):
 
     def _layouts(self, value: Any) -> Any:
         """A value with layouts in the place of its tensors."""
-        return with_tensors(value, lambda t: Layout(tuple(t.shape), t.dtype, self.held(t)))
+        return with_tensors(value, lambda t: ArgumentLayout(tuple(t.shape), t.dtype, self.held(t)))
 
 
 def source_of(frame: FrameType) -> Source:
@@ -212,8 +214,8 @@ def is_operation(function: Any, result: Any) -> bool:
 def _writes(function: Any) -> bool:
     if getattr(function, "__name__", "") == "__setitem__":
         return True
-    overload = function.default if isinstance(function, torch._ops.OpOverloadPacket) else function
-    schema = getattr(overload, "_schema", None)
+    overload = function.default if isinstance(function, OpOverloadPacket) else function
+    schema = getattr(overload, SCHEMA, None)
     return schema is not None and schema.is_mutable
 
 

@@ -13,14 +13,22 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import ChangedCallsError, RewritingError, shown
-from modulekg_widgets.engine.identity.hierarchy import Walk, module_state
+from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.rewriting.function_modules.fitting import fitted, held_by
 from modulekg_widgets.engine.rewriting.function_modules.function_module import CallSite, FunctionModule
 from modulekg_widgets.engine.rewriting.function_modules.functions import function_name
-from modulekg_widgets.engine.rewriting.function_modules.listening import Listener, Run, listener_of
-from modulekg_widgets.engine.rewriting.function_modules.recording import FUSED, Call, is_operation, owners, source_of
+from modulekg_widgets.engine.rewriting.function_modules.listening import ForwardRun, Listener, listener_of
+from modulekg_widgets.engine.rewriting.function_modules.recording import (
+    FUSED,
+    FunctionCall,
+    is_operation,
+    owners,
+    source_of,
+)
 from modulekg_widgets.engine.rewriting.function_modules.sites import Sites, holder_name
 from modulekg_widgets.engine.torch_runtime.hooks import has_hooks
+from modulekg_widgets.engine.torch_runtime.private import MODULES
+from modulekg_widgets.engine.torch_runtime.state import module_state
 
 sessions: dict[int, Session | None] = {}  # the last one of each model, by its id, for activate() without inputs
 _lock = threading.Lock()
@@ -29,7 +37,7 @@ _lock = threading.Lock()
 class Session:
     """What the forwards of one model share while function modules serve them; holds no module of the model."""
 
-    def __init__(self, places: Walk, runs: dict[int, list[list[Call]]]) -> None:
+    def __init__(self, places: Walk, runs: dict[int, list[list[FunctionCall]]]) -> None:
         root = places.modules[0]
         self.model: Any = weakref.ref(root)
         # what a module lists comes after its children, and so it is with theirs
@@ -93,7 +101,7 @@ class Session:
 class Server(Listener):
     """Serves the functions of one forward."""
 
-    def __init__(self, session: Session, places: Walk, index: int, runs: list[list[Call]]) -> None:
+    def __init__(self, session: Session, places: Walk, index: int, runs: list[list[FunctionCall]]) -> None:
         super().__init__(places.modules[index], places.path(index))
         self.session = session
         sites = Sites(runs)
@@ -114,13 +122,13 @@ class Server(Listener):
         """List the function modules among the children."""
         owner = self._owner()
         if owner is not None and len(self.holder):
-            module_state(owner)["_modules"][self.key] = self.holder
+            module_state(owner)[MODULES][self.key] = self.holder
 
     def hide(self) -> None:
         """Take them out of the children."""
         owner = self._owner()
-        if owner is not None and module_state(owner)["_modules"].get(self.key) is self.holder:
-            del module_state(owner)["_modules"][self.key]
+        if owner is not None and module_state(owner)[MODULES].get(self.key) is self.holder:
+            del module_state(owner)[MODULES][self.key]
 
     def listed(self) -> list[tuple[str, nn.Module]]:
         """The function modules with their dotted names."""
@@ -130,7 +138,7 @@ class Server(Listener):
     def surroundings(self) -> AbstractContextManager[None]:
         return self.session.hidden()
 
-    def begin(self) -> Run | None:
+    def begin(self) -> ForwardRun | None:
         return None if self._is_fused() else _Serving(self)
 
     def _is_fused(self) -> bool:
@@ -153,7 +161,7 @@ class Server(Listener):
         return new
 
 
-class _Serving(Run):
+class _Serving(ForwardRun):
     def __init__(self, server: Server) -> None:
         self.server = server
         self.ways = server.ways
@@ -166,7 +174,7 @@ class _Serving(Run):
             if is_operation(function, result):
                 raise self._changed(f"calls {function_name(function)} at {source_of(frame)}")
             return result
-        module = module_state(self.server.holder)["_modules"].get(site.name)
+        module = module_state(self.server.holder)[MODULES].get(site.name)
         if module is None:
             raise RewritingError(f"the function module {site.name} of {self._where} is gone: put nn.Identity() instead")
         if not isinstance(module, FunctionModule):

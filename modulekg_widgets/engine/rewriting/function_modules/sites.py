@@ -1,4 +1,4 @@
-"""Call sites: the places in a forward that call functions, each with one name."""
+"""FunctionCall sites: the places in a forward that call functions, each with one name."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 
 from torch import nn
 
-from modulekg_widgets.engine.identity.hierarchy import module_state
 from modulekg_widgets.engine.rewriting.function_modules.function_module import CallSite
 from modulekg_widgets.engine.rewriting.function_modules.functions import function_name
-from modulekg_widgets.engine.rewriting.function_modules.recording import Call
+from modulekg_widgets.engine.rewriting.function_modules.recording import FunctionCall
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, MODULES, PARAMETERS
+from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.tracing.source import Source
 
 HOLDER = "function_modules"  # the child under which a module lists those of its functions
@@ -20,7 +21,7 @@ Key = tuple[Source, Any, int]  # line, function, and how often that line has cal
 class Sites:
     """The call sites of one forward, and the ways in which its runs passed them."""
 
-    def __init__(self, runs: list[list[Call]]) -> None:
+    def __init__(self, runs: list[list[FunctionCall]]) -> None:
         self.by_key: dict[Key, CallSite] = {}
         counts: dict[str, int] = {}
         ways: dict[tuple[str, ...], list[CallSite]] = {}
@@ -35,7 +36,7 @@ class Sites:
             ways.setdefault(tuple(site.name for site in way), way)
         self.ways = list(ways.values())
 
-    def of(self, calls: list[Call]) -> list[CallSite | None]:
+    def of(self, calls: list[FunctionCall]) -> list[CallSite | None]:
         """The sites of the calls of a further run; None for one that no run of before has made."""
         return [self.by_key.get(key) for key in _keys(calls)]
 
@@ -43,7 +44,7 @@ class Sites:
 def holder_name(owner: nn.Module) -> str:
     """The name under which a module lists its function modules: one that it does not have yet."""
     state = module_state(owner)
-    taken = {*dir(type(owner)), *state, *state["_modules"], *state["_parameters"], *state["_buffers"]}
+    taken = {*dir(type(owner)), *state, *state[MODULES], *state[PARAMETERS], *state[BUFFERS]}
     name = HOLDER
     while name in taken:
         name += "_"
@@ -55,7 +56,7 @@ def when_active(path: str) -> str:
     return f"; a name in {HOLDER} exists while function_modules is active" if HOLDER in path.split(".") else ""
 
 
-def _keys(calls: list[Call]) -> Iterator[Key]:
+def _keys(calls: list[FunctionCall]) -> Iterator[Key]:
     counts: dict[tuple[Source, Any], int] = {}
     for call in calls:
         place = call.source, call.function
@@ -63,5 +64,5 @@ def _keys(calls: list[Call]) -> Iterator[Key]:
         yield *place, counts[place]
 
 
-def _site(name: str, index: int, call: Call) -> CallSite:
+def _site(name: str, index: int, call: FunctionCall) -> CallSite:
     return CallSite(name, call.function, call.source, index, call.args, call.kwargs, call.result, call.by_writing)

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from modulekg_widgets.engine.adapters import NORMS
@@ -30,6 +29,7 @@ from modulekg_widgets.engine.rewriting.recipes.layers import (
 from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe
 from modulekg_widgets.engine.rewriting.replace import exchange
 from modulekg_widgets.engine.torch_runtime.hooks import has_hooks
+from modulekg_widgets.engine.torch_runtime.private import BatchNorm, parameters_of
 from modulekg_widgets.engine.tracing.dataflow import ModuleNode
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
@@ -43,7 +43,26 @@ class Unfolded(NamedTuple):
 
 
 class Folding(Recipe):
-    """The batch norms that were folded, as `pairs` (layer, norm); those that were not, in `skipped`; the way back."""
+    """The batch norms that were folded, those that were not, and the way back by `undo()`.
+
+    Attributes
+    ----------
+    pairs : tuple of (str, str)
+        Layer and norm, by dotted name.
+    skipped : tuple of Unfolded
+        (layer, norm, why) of those that stay.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> import torch
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Linear(4, 2), nn.BatchNorm1d(2)).eval()
+    >>> folding = mk.rewrite.fold_conv_bn(model, torch.ones(1, 4))
+    >>> folding.pairs, folding.skipped
+    ((('0', '1'),), ())
+    >>> folding.undo()
+    """
 
     pairs: tuple[tuple[str, str], ...]
     skipped: tuple[Unfolded, ...]
@@ -61,10 +80,38 @@ class Folding(Recipe):
 def fold_conv_bn(model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Folding:
     """Fold every batch norm that alone reads the output of a convolution or linear layer into it, in place.
 
-    `args`, `kwargs`: inputs that forward takes; who reads what is seen in one forward pass. The layer becomes a new one
-    of its class, of the same dtype, device and memory format, the norm `nn.Identity`. Layers that are tied,
-    parametrised or hooked, that run code of their own, or that others read, stay and are listed in `.skipped`.
-    Raises `RewritingError` for a model or batch norm in training mode, and `TraceError`; the model is then as it was.
+    The layer becomes a new one of its class, of the same dtype, device and memory format, the norm `nn.Identity`.
+    Layers that are tied, parametrised or hooked, that run code of their own, or that others read, stay and are listed
+    in `.skipped`.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The model, in eval mode.
+    args, kwargs : tuple and dict
+        Inputs that forward takes; who reads what is seen in one forward pass.
+
+    Returns
+    -------
+    Folding
+        What was folded, what not and why, and the way back.
+
+    Raises
+    ------
+    RewritingError
+        For a model or batch norm in training mode; the model is then as it was.
+    TraceError
+        When forward stops on the inputs.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> import torch
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Linear(4, 2), nn.BatchNorm1d(2)).eval()
+    >>> mk.rewrite.fold_conv_bn(model, torch.ones(1, 4))
+    <Folding in Sequential: 1 batch norms folded, 0 not>
+      0 + 1
     """
     layers = Layers(model)
     _check_mode(layers)
@@ -99,8 +146,8 @@ def folded(layer: Any, norm: Any) -> nn.Module:
     factor, shift = fuse_conv_bn_weights(ones, shift, mean, var, norm.eps, gamma, beta)
     made = _scaled(weight, factor.detach(), layer)
     shift = shift.detach().to(weight.dtype if bias is None else bias.dtype)
-    new._parameters["weight"] = nn.Parameter(made, weight.requires_grad)
-    new._parameters["bias"] = nn.Parameter(shift, weight.requires_grad if bias is None else bias.requires_grad)
+    parameters_of(new)["weight"] = nn.Parameter(made, weight.requires_grad)
+    parameters_of(new)["bias"] = nn.Parameter(shift, weight.requires_grad if bias is None else bias.requires_grad)
     return new
 
 
@@ -117,7 +164,7 @@ def _scaled(weight: torch.Tensor, factor: torch.Tensor, layer: Any) -> torch.Ten
 
 def _check_mode(layers: Layers) -> None:
     for path, module in layers:
-        if module.training and (path == "" or isinstance(module, _BatchNorm)):
+        if module.training and (path == "" or isinstance(module, BatchNorm)):
             raise RewritingError(
                 f"{shown(path) or 'the model'} is in training mode, where a batch norm normalises by each batch: call "
                 "model.eval(), then fold"
@@ -128,14 +175,14 @@ def _candidates(flow: Flow) -> Iterator[tuple[ModuleNode, ModuleNode]]:
     """Each layer whose output a batch norm takes, with that norm."""
     for layer in flow.modules:
         if isinstance(layer.module, LAYERS):
-            norms = (node for node in flow.readers(layer) if isinstance(node.module, _BatchNorm))
+            norms = (node for node in flow.readers(layer) if isinstance(node.module, BatchNorm))
             yield from ((layer, norm) for norm in dict.fromkeys(norms))
 
 
 def _without_layer(flow: Flow, told: set[str]) -> Iterator[Unfolded]:
     """The batch norms that take the output of no layer, as those that come before their convolution."""
     for node in flow.modules:
-        if isinstance(node.module, _BatchNorm) and node.path not in told:
+        if isinstance(node.module, BatchNorm) and node.path not in told:
             why = "what it takes is no layer's output" if node.calls else "it is not called"
             yield Unfolded("", node.path, why)
 

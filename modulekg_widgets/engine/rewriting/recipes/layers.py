@@ -11,10 +11,12 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from modulekg_widgets.engine.adapters import CONVOLUTIONS, TRANSPOSED
 from modulekg_widgets.engine.errors import RewritingError, UnknownPathError, nearest, shown
-from modulekg_widgets.engine.identity.hierarchy import Walk, module_state, walk
+from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.rewriting.function_modules.sites import when_active
 from modulekg_widgets.engine.rewriting.select import plain_name
 from modulekg_widgets.engine.torch_runtime.hooks import has_hooks
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, COMPILED_CALL, MODULES, PARAMETERS
+from modulekg_widgets.engine.torch_runtime.state import module_state
 
 LAYERS = (*CONVOLUTIONS, *TRANSPOSED, nn.Linear)
 _METHODS = ("forward", "_conv_forward", "_output_padding", "_check_input_dim", "__call__")
@@ -67,7 +69,7 @@ class Layers:
         return id(module) in self._plainly_held
 
     def _why_not_its_tensors(self, module: nn.Module) -> str:
-        own = module_state(module)["_parameters"]
+        own = module_state(module)[PARAMETERS]
         for name in ("weight", "bias"):
             tensor = own.get(name)
             if name not in own or (tensor is None and name == "weight"):
@@ -85,7 +87,7 @@ class Layers:
     def _other_place(self, tensor: torch.Tensor, module: nn.Module, name: str) -> str:
         for index in self._holders[id(tensor)]:
             state = self.walk.states[index]
-            for kind in ("_parameters", "_buffers"):
+            for kind in (PARAMETERS, BUFFERS):
                 for other, value in state[kind].items():
                     if value is tensor and (self.walk.modules[index] is not module or other != name):
                         return ".".join(filter(None, (self.walk.path(index), other)))
@@ -96,14 +98,14 @@ def _holders(walk: Walk) -> dict[int, list[int]]:
     """For each parameter and buffer, the modules that hold it, one entry for each of its names there."""
     found: dict[int, list[int]] = {}
     for index, state in enumerate(walk.states):
-        for kind in ("_parameters", "_buffers"):
+        for kind in (PARAMETERS, BUFFERS):
             for tensor in (state.get(kind) or {}).values():
                 if tensor is not None:
                     found.setdefault(id(tensor), []).append(index)
     return found
 
 
-_REGISTERED = frozenset({"_parameters", "_buffers", "_modules"})
+_REGISTERED = frozenset({PARAMETERS, BUFFERS, MODULES})
 
 
 def _modules_in(state: dict[str, Any]) -> Iterator[nn.Module]:
@@ -122,7 +124,7 @@ def twin(module: nn.Module, cls: type[nn.Module] | None = None) -> Any:
     new = cls.__new__(cls)
     state = module_state(module)
     module_state(new).update({k: v.copy() if isinstance(v, dict | set) else v for k, v in state.items()})
-    module_state(new).pop("_compiled_call_impl", None)  # what `module.compile()` leaves calls the old one
+    module_state(new).pop(COMPILED_CALL, None)  # what `module.compile()` leaves calls the old one
     return new
 
 

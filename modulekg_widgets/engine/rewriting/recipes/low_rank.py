@@ -15,11 +15,14 @@ from torch import nn
 
 from modulekg_widgets.engine.adapters import CONVOLUTIONS
 from modulekg_widgets.engine.errors import RewritingError, shown
-from modulekg_widgets.engine.identity.hierarchy import walk
+from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.rewriting.recipes.layers import Layers, named, torch_class, twin, widest
 from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe, exchanged
-from modulekg_widgets.engine.rewriting.replace import Rewrite, exchange
+from modulekg_widgets.engine.rewriting.replace import exchange
+from modulekg_widgets.engine.rewriting.undo import Rewrite
+from modulekg_widgets.engine.torch_runtime.private import parameters_of
+from modulekg_widgets.engine.torch_runtime.rng import seeded
 
 ADAPTED = (*CONVOLUTIONS, nn.Linear)
 
@@ -63,7 +66,25 @@ class Adapted(NamedTuple):
 
 
 class Adaptation(Recipe):
-    """The layers that got adapters; `trainable`: parameters of the whole model before and after; the way back."""
+    """The layers that got adapters, and the way back by `undo()`.
+
+    Attributes
+    ----------
+    layers : tuple of Adapted
+        One for each layer.
+    trainable : (int, int)
+        Trainable parameters of the whole model before and after.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> adaptation = mk.rewrite.low_rank(nn.Sequential(nn.Linear(16, 16)), rank=2)
+    >>> adaptation.trainable
+    (272, 64)
+    >>> adaptation.merge().names
+    ['0']
+    """
 
     layers: tuple[Adapted, ...]
     trainable: tuple[int, int]
@@ -93,11 +114,46 @@ def low_rank(
 ) -> Adaptation:
     """Freeze linear layers and convolutions and give each a trainable update of rank `rank`, in place.
 
-    `names`: the layers, or None for all linear layers that `rank` makes smaller. `alpha`: the update is scaled by
-    `alpha / rank`, by 1 for None. `seed`: of the random A; B is zero, so outputs are the same at first. The frozen
-    weight shares the memory of the old one; other layers keep their `requires_grad`. With `args` and `kwargs` the new
-    model's forward is tried, and must give the same shapes unless `check=False`.
-    Raises `UnknownPathError`, and `RewritingError` for a named layer that cannot be adapted; nothing is changed then.
+    The frozen weight shares the memory of the old one; other layers keep their `requires_grad`. The update begins at
+    zero, so outputs are the same at first.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The model.
+    names : str or iterable of str, optional
+        The layers; None for all linear layers that `rank` makes smaller.
+    rank : int
+        Of the update, at least 1.
+    alpha : float, optional
+        The update is scaled by `alpha / rank`; by 1 for None.
+    seed : int
+        Of the random factor.
+    args, kwargs : tuple and dict, optional
+        Inputs on which the new model's forward is tried.
+    check : bool
+        Whether it must then give the same shapes.
+
+    Returns
+    -------
+    Adaptation
+        The layers, and the way back.
+
+    Raises
+    ------
+    UnknownPathError
+        For a name that does not exist.
+    RewritingError
+        For a named layer that cannot be adapted; nothing is changed then.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Linear(16, 16))
+    >>> adaptation = mk.rewrite.low_rank(model, rank=2)
+    >>> sum(p.numel() for p in model.parameters() if p.requires_grad)
+    64
     """
     if not isinstance(rank, int) or rank < 1:
         raise RewritingError(f"rank is {shown(repr(rank))}: pass a whole number of at least 1")
@@ -107,7 +163,7 @@ def low_rank(
     for name, module in chosen.items():
         if why := why_not(module, layers):
             raise RewritingError(f"{shown(name) or 'the model'} cannot get a low-rank update: {why}")
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     with torch.inference_mode(False), torch.no_grad():
         new = {name: adapted(module, rank, scale, generator) for name, module in chosen.items()}
     before = _trainable(model)
@@ -118,7 +174,27 @@ def low_rank(
 
 
 def merge_low_rank(model: nn.Module) -> Rewrite:
-    """Replace every `LowRank` of a model, in place, by a plain layer that computes the same."""
+    """Replace every `LowRank` of a model, in place, by a plain layer that computes the same.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The model.
+
+    Returns
+    -------
+    Rewrite
+        What was replaced, and the way back.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Linear(16, 16))
+    >>> adaptation = mk.rewrite.low_rank(model, rank=2)
+    >>> mk.rewrite.merge_low_rank(model).names, model[0]
+    (['0'], Linear(in_features=16, out_features=16, bias=True))
+    """
     walked = walk(model)
     found = {walked.path(i): module for i, module in enumerate(walked.modules) if isinstance(module, LowRank)}
     with torch.inference_mode(False), torch.no_grad():
@@ -131,15 +207,15 @@ def adapted(layer: Any, rank: int, scale: float, generator: torch.Generator) -> 
     weight = layer.weight
     base = twin(layer)
     for name in ("weight", "bias"):
-        if (own := base._parameters[name]) is not None:
-            base._parameters[name] = nn.Parameter(own.detach(), requires_grad=False)
+        if (own := parameters_of(base)[name]) is not None:
+            parameters_of(base)[name] = nn.Parameter(own.detach(), requires_grad=False)
     down, up = _factors(layer, rank, {"device": weight.device, "dtype": weight.dtype})
     # what nn.Linear starts with; the generator is on the CPU, so that every device gets the same numbers
     bound = 1 / math.sqrt(math.prod(down.weight.shape[1:]))
     drawn = torch.empty(down.weight.shape, device="cpu").uniform_(-bound, bound, generator=generator)
     down.weight.copy_(drawn)
     up.weight.zero_()
-    trained = [name for name, own in layer._parameters.items() if own is not None and own.requires_grad]
+    trained = [name for name, own in parameters_of(layer).items() if own is not None and own.requires_grad]
     return LowRank(base, down, up, scale, trained).train(layer.training)
 
 
@@ -149,9 +225,9 @@ def merged(adapter: LowRank) -> nn.Module:
     dtype = widest(base)
     update = adapter.up.weight.to(dtype).flatten(1) @ adapter.down.weight.to(dtype).flatten(1)
     weight = torch.empty_like(base).copy_(base.to(dtype) + adapter.scale * update.view_as(base))
-    new._parameters["weight"] = nn.Parameter(weight, "weight" in adapter.trained)
+    parameters_of(new)["weight"] = nn.Parameter(weight, "weight" in adapter.trained)
     if adapter.base.bias is not None:
-        new._parameters["bias"] = nn.Parameter(adapter.base.bias.detach().clone(), "bias" in adapter.trained)
+        parameters_of(new)["bias"] = nn.Parameter(adapter.base.bias.detach().clone(), "bias" in adapter.trained)
     return new.train(adapter.training)
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import RewritingError, shown
-from modulekg_widgets.engine.identity.hierarchy import module_state, walk
+from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.rewriting.recipes.flow import Flow
 from modulekg_widgets.engine.rewriting.recipes.layers import Layers, identity_like
@@ -24,10 +24,12 @@ from modulekg_widgets.engine.rewriting.recipes.quant_chains import (
 from modulekg_widgets.engine.rewriting.recipes.quantizers import FakeQuantized, quantized, quantizers
 from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe
 from modulekg_widgets.engine.rewriting.replace import exchange
-from modulekg_widgets.engine.torch_runtime.calls import hearing_calls
+from modulekg_widgets.engine.torch_runtime.hooks import hearing_calls
 from modulekg_widgets.engine.torch_runtime.inputs import call_arguments
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.private import PARAMETERS, modules_of
 from modulekg_widgets.engine.torch_runtime.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.state import module_state, set_mode
 from modulekg_widgets.engine.torch_runtime.structure import tensors
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
@@ -36,7 +38,7 @@ Evaluate = Callable[[nn.Module], float]
 _SCALE, _ZERO_POINT, _BIAS = 4, 4, 4  # bytes: float32, int32, float32
 
 
-class Agreement(NamedTuple):
+class QuantizationAgreement(NamedTuple):
     """How near the quantised outputs come: relative error, signal to noise in dB, share of equal largest classes."""
 
     error: float
@@ -45,17 +47,38 @@ class Agreement(NamedTuple):
 
 
 class FakeQuantization(Recipe):
-    """What was quantised, in `chains`, and what not, in `skipped`; what it costs and saves; and the way back.
+    """What was quantised and what not, what it costs and saves, and the way back by `undo()`.
 
-    `accuracy`: before and after, where `evaluate` was given; `agreement`: of the outputs for `args`; `nbytes`: of
-    parameters and buffers in floating point and with integer weights, float32 scales and biases.
+    Attributes
+    ----------
+    chains : tuple of tuples of str
+        The layers that became one, by dotted names.
+    skipped : tuple of Unquantised
+        What was not quantised, and why.
+    bits : (int, int)
+        Of weights and of activations.
+    accuracy : (float, float) or None
+        Before and after, where `evaluate` was given.
+    agreement : QuantizationAgreement or None
+        Of the outputs for `args`: relative error, signal to noise in dB, share of equal top-1.
+    nbytes : (int, int)
+        Bytes of parameters and buffers in floating point, and with integer weights, float32 scales and biases.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> import torch
+    >>> from torch import nn
+    >>> done = mk.rewrite.fake_quant(nn.Sequential(nn.Linear(4, 2)), torch.ones(1, 4))
+    >>> done.chains, done.bits
+    ((('0',),), (8, 8))
     """
 
     chains: tuple[tuple[str, ...], ...]
     skipped: tuple[Unquantised, ...]
     bits: tuple[int, int]
     accuracy: tuple[float, float] | None
-    agreement: Agreement | None
+    agreement: QuantizationAgreement | None
     nbytes: tuple[int, int]
 
     def headline(self) -> str:
@@ -88,13 +111,48 @@ def fake_quant(
 ) -> FakeQuantization:
     """Quantise, in place and for show, every convolution with its batch norm and ReLU, and every linear layer.
 
-    `args`, `kwargs`: inputs that forward takes; they and `batches`, further inputs, tell the ranges of the activations.
-    `chains`: names as of `find_chains`, or None for all. `evaluate`: gives the accuracy of a model. `bits`: of weights
-    (per output channel, symmetric); `activation_bits`: of activations (per tensor, affine), None for the same; 2 to 8.
     Each chain becomes one `FakeQuantized` with copies of the weights, which train through the rounding; its ranges
     follow the data in training mode and stay in eval mode. All figures are of eval mode. A norm behind a linear layer,
     and one without weights, stays as it is, outside of the chain.
-    Raises `RewritingError`, `UnknownPathError` and `TraceError`; the model is then as it was.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The model.
+    args, kwargs : tuple and dict
+        Inputs that forward takes.
+    batches : iterable, optional
+        Further inputs; all of them tell the ranges of the activations.
+    chains : iterable of sequences of str, optional
+        Names as of `find_chains`; None for all.
+    evaluate : callable, optional
+        `evaluate(model)` gives the accuracy.
+    bits : int
+        Of weights (per output channel, symmetric), 2 to 8.
+    activation_bits : int, optional
+        Of activations (per tensor, affine), 2 to 8; None for the same.
+
+    Returns
+    -------
+    FakeQuantization
+        What was quantised, what it costs and saves, and the way back.
+
+    Raises
+    ------
+    RewritingError, UnknownPathError
+        For what cannot be quantised; the model is then as it was.
+    TraceError
+        When forward stops on the inputs.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> import torch
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Linear(4, 2), nn.ReLU())
+    >>> done = mk.rewrite.fake_quant(model, torch.ones(1, 4))
+    >>> type(model[0]).__name__, done.chains
+    ('FakeQuantized', (('0', '1'),))
     """
     widths = _checked_bits(bits), _checked_bits(bits if activation_bits is None else activation_bits)
     layers = Layers(model)
@@ -110,7 +168,7 @@ def fake_quant(
     def measured(stage: Stage) -> tuple[Any, float | None]:
         return _calibrated(stage, found, made), None if evaluate is None else _number(evaluate(stage.model))
 
-    def measured_again(stage: Stage) -> tuple[float | None, Agreement | None]:
+    def measured_again(stage: Stage) -> tuple[float | None, QuantizationAgreement | None]:
         after = None if evaluate is None else _number(evaluate(stage.model))
         return after, _agreement(expected, _outputs_of_batch(stage.model, stage.held[0], "args, quantised,"))
 
@@ -162,8 +220,7 @@ def _at_rest(root: nn.Module, held: Any, run: Callable[[Stage], T]) -> T:
     """What `run` makes of the model in eval mode and without gradients."""
 
     def resting(stage: Stage) -> T:
-        for state in stage.states:
-            state["training"] = False
+        set_mode(stage.states, training=False)
         with torch.no_grad():
             return run(stage)
 
@@ -178,7 +235,7 @@ def _calibrated(stage: Stage, chains: Sequence[Chain], made: Sequence[FakeQuanti
     seen: dict[int, int] = {}
 
     def observe(block: FakeQuantized, name: str, values: torch.Tensor) -> None:
-        quantizer = block._modules.get(name)
+        quantizer = modules_of(block).get(name)
         if quantizer is not None:
             count = seen[id(quantizer)] = seen.get(id(quantizer), -1) + 1
             quantizer.observe(values, count)  # type: ignore[operator]
@@ -192,7 +249,7 @@ def _calibrated(stage: Stage, chains: Sequence[Chain], made: Sequence[FakeQuanti
             chain, block = last[id(module)]
             observe(block, "output", output if chain.activation is None else chain.activation(output))
 
-    with hearing_calls(stage, lambda *_: None, left):
+    with hearing_calls(stage.copies, lambda *_: None, left):
         calls = enumerate(stage.held)
         outputs = [_outputs_of_batch(stage.model, call, f"batch {i}" if i else "args") for i, call in calls]
     for chain, block in zip(chains, made, strict=True):
@@ -221,7 +278,7 @@ def _outputs(root: nn.Module, call: tuple[tuple[Any, ...], dict[str, Any]]) -> l
 # ------------------------------------------------------------------ figures
 
 
-def _agreement(expected: list[torch.Tensor], found: list[torch.Tensor]) -> Agreement | None:
+def _agreement(expected: list[torch.Tensor], found: list[torch.Tensor]) -> QuantizationAgreement | None:
     """How near outputs come to the expected ones; None where they cannot be compared."""
     if not sum(tensor.numel() for tensor in expected) or [t.shape for t in expected] != [t.shape for t in found]:
         return None
@@ -232,9 +289,11 @@ def _agreement(expected: list[torch.Tensor], found: list[torch.Tensor]) -> Agree
     table = scores.dim() >= 2 and scores.shape[1] > 1
     top1 = float((scores.argmax(1) == others.argmax(1)).double().mean()) if table and scores.numel() else None
     if not noise:
-        return Agreement(0.0, math.inf, top1)
+        return QuantizationAgreement(0.0, math.inf, top1)
     ratio = signal / noise
-    return Agreement(math.sqrt(1 / ratio) if ratio else math.inf, 10 * math.log10(ratio) if ratio else -math.inf, top1)
+    return QuantizationAgreement(
+        math.sqrt(1 / ratio) if ratio else math.inf, 10 * math.log10(ratio) if ratio else -math.inf, top1
+    )
 
 
 def _nbytes(model: nn.Module, blocks: Sequence[FakeQuantized]) -> int:
@@ -274,5 +333,5 @@ def _checked_bits(bits: int) -> int:
 
 def _check_data(layers: Layers) -> None:
     for path, module in layers:
-        if any(own is not None and own.is_meta for own in module_state(module)["_parameters"].values()):
+        if any(own is not None and own.is_meta for own in module_state(module)[PARAMETERS].values()):
             raise RewritingError(f"{shown(path) or 'the model'} is on the meta device: ranges are taken from real data")

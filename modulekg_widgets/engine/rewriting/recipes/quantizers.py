@@ -21,6 +21,7 @@ from torch.ao.quantization import (
 
 from modulekg_widgets.engine.adapters import CONVOLUTIONS
 from modulekg_widgets.engine.rewriting.recipes.layers import torch_class, twin
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, NUMERICAL_PATH, buffers_of, parameters_of
 
 QUANTIZED = (*CONVOLUTIONS, nn.Linear)
 _ALONE: dict[type, Any] = {nn.Conv1d: qat.Conv1d, nn.Conv2d: qat.Conv2d, nn.Conv3d: qat.Conv3d, nn.Linear: qat.Linear}
@@ -180,7 +181,7 @@ def _core(layer: nn.Module, norm: nn.Module | None) -> Any:
             pair = fused(own, _copied(norm, norm_class))
             pair.qconfig = config
             core = target.from_float(pair)
-            core._enable_slow_path_for_better_numerical_stability = True  # the other divides by the norm's weight
+            setattr(core, NUMERICAL_PATH, True)  # the other divides by the norm's weight
     return core
 
 
@@ -190,10 +191,10 @@ def _unused(**_: Any) -> nn.Module:
 
 def _copied(module: nn.Module, cls: type[nn.Module]) -> Any:
     new = twin(module, cls)
-    for name, own in new._parameters.items():
+    for name, own in parameters_of(new).items():
         if own is not None:
-            new._parameters[name] = nn.Parameter(own.detach().clone(), own.requires_grad)
-    new._buffers = {name: None if own is None else own.clone() for name, own in new._buffers.items()}
+            parameters_of(new)[name] = nn.Parameter(own.detach().clone(), own.requires_grad)
+    setattr(new, BUFFERS, {name: None if own is None else own.clone() for name, own in buffers_of(new).items()})
     return new
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from torch import nn
 
 from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.rewriting.replace import Rewrite, exchange
+from modulekg_widgets.engine.rewriting.replace import exchange
+from modulekg_widgets.engine.rewriting.undo import Rewrite
 
 _SHOWN = 12
 
@@ -21,11 +22,23 @@ class Recipe(Rewrite):
         vars(self).update(vars(rewrite), **facts)
 
     def headline(self) -> str:
-        """What was done, in a few words."""
+        """What was done, in a few words.
+
+        Raises
+        ------
+        NotImplementedError
+            For a recipe that does not say it.
+        """
         raise NotImplementedError
 
     def lines(self) -> Iterator[str]:
-        """One line for each module, the important ones first."""
+        """One line for each module, the important ones first.
+
+        Raises
+        ------
+        NotImplementedError
+            For a recipe that does not say it.
+        """
         raise NotImplementedError
 
     def __repr__(self) -> str:

@@ -32,7 +32,22 @@ class Separated(NamedTuple):
 
 
 class Separation(Recipe):
-    """The convolutions that became depthwise-separable, in `layers`, and the way back."""
+    """The convolutions that became depthwise-separable, and the way back by `undo()`.
+
+    Attributes
+    ----------
+    layers : tuple of Separated
+        (name, relative error of the weight, parameters before, after) of each.
+    parameters : (int, int)
+        The parameters of the rewritten layers before and after.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> mk.rewrite.depthwise_separable(nn.Sequential(nn.Conv2d(8, 8, 3))).parameters
+    (584, 144)
+    """
 
     layers: tuple[Separated, ...]
 
@@ -62,11 +77,42 @@ def depthwise_separable(
 ) -> Separation:
     """Replace dense convolutions, in place, by a depthwise and a pointwise one in an `nn.Sequential`.
 
-    `names`: the convolutions, or None for all that get smaller. Dense: one group, several input channels, a kernel
-    larger than 1. Stride, padding, dilation, padding mode, bias, dtype and device stay; the weights are the nearest
-    with `multiplier` filters for each input channel. With `args` and `kwargs` the new model's forward is tried, and
-    must give the same shapes unless `check=False`.
-    Raises `UnknownPathError`, and `RewritingError` for a named layer that cannot be separated; nothing is changed then.
+    Dense: one group, several input channels, a kernel larger than 1. Stride, padding, dilation, padding mode, bias,
+    dtype and device stay; the weights are the nearest with `multiplier` filters for each input channel.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The model.
+    names : str or iterable of str, optional
+        The convolutions; None for all that get smaller.
+    multiplier : int
+        Filters for each input channel, at least 1.
+    args, kwargs : tuple and dict, optional
+        Inputs on which the new model's forward is tried.
+    check : bool
+        Whether it must then give the same shapes.
+
+    Returns
+    -------
+    Separation
+        The layers, and the way back.
+
+    Raises
+    ------
+    UnknownPathError
+        For a name that does not exist.
+    RewritingError
+        For a named layer that cannot be separated; nothing is changed then.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Conv2d(8, 8, 3))
+    >>> separation = mk.rewrite.depthwise_separable(model)
+    >>> [type(module).__name__ for module in model[0]]
+    ['Conv2d', 'Conv2d']
     """
     if not isinstance(multiplier, int) or multiplier < 1:
         raise RewritingError(f"multiplier is {shown(repr(multiplier))}: pass a whole number of at least 1")

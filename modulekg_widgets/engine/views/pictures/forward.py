@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from modulekg_widgets.engine.palette import PAGE
-from modulekg_widgets.engine.playback.listening import Step
 from modulekg_widgets.engine.playback.player import Playback
-from modulekg_widgets.engine.playback.summaries import Layout
+from modulekg_widgets.engine.playback.steps import ForwardStep
+from modulekg_widgets.engine.playback.summaries import TensorLayout
 from modulekg_widgets.engine.views.pictures.hierarchy import clean
 
 WIDTH, ROW, MARGIN, INDENT = 640, 20, 16, 12
@@ -33,7 +33,7 @@ def svg(played: Playback, current: int, hide_shapes: bool) -> str:
     return "\n".join([*lines, "</svg>"])
 
 
-def _row(step: Step, y: float, is_current: bool, hide_shapes: bool) -> Iterator[str]:
+def _row(step: ForwardStep, y: float, is_current: bool, hide_shapes: bool) -> Iterator[str]:
     if is_current:
         yield f'<rect x="6" y="{y}" width="{WIDTH - 12}" height="{ROW}" rx="4" fill="{PAGE.current}"/>'
     x = MARGIN + INDENT * min(step.depth, DEEPEST)
@@ -43,7 +43,7 @@ def _row(step: Step, y: float, is_current: bool, hide_shapes: bool) -> Iterator[
     yield f'<text x="{WIDTH - MARGIN}" y="{y + 14}" text-anchor="end" fill="{PAGE.muted}">{clean(shape)}</text>'
 
 
-def shape_text(layouts: tuple[Layout, ...]) -> str:
+def shape_text(layouts: tuple[TensorLayout, ...]) -> str:
     """Sizes of the first tensor, and how many others there are."""
     if not layouts:
         return "no tensor"

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import nn
+
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, MODULES, ORIGINAL_MODULE, PARAMETERS, compiler_frames
 
 # a module's own `__dict__`, by the descriptor itself: a class may define an attribute of that name, or a lying
 # `__getattr__`, and neither has a say
 module_state: Callable[[nn.Module], dict[str, Any]] = nn.Module.__dict__["__dict__"].__get__
 
 STANDARD = frozenset(module_state(nn.Module())) - {"training"}  # what every module has
-REGISTRIES = {"_parameters", "_buffers"}
-HOOK_REGISTRIES = {"_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"}
+REGISTRIES = {PARAMETERS, BUFFERS}
 
 
 def wrapper_classes() -> tuple[type, ...]:
     """The class of what `torch.compile` returns, once that part of torch is loaded."""
-    frames = sys.modules.get("torch._dynamo.eval_frame")
+    frames = compiler_frames()
     return () if frames is None else (frames.OptimizedModule,)
 
 
 def unwrapped(module: nn.Module) -> nn.Module:
     """The module behind the wrapper that `torch.compile` returns, or the module itself."""
     while issubclass(type(module), wrapper_classes()):
-        module = module_state(module)["_modules"]["_orig_mod"]
+        module = module_state(module)[MODULES][ORIGINAL_MODULE]
     return module
 
 
@@ -39,3 +39,21 @@ def is_script(module: nn.Module) -> bool:
 def is_ordinary(cls: type) -> bool:
     """Whether the instances of a class are modules that are neither wrappers nor TorchScript."""
     return issubclass(cls, nn.Module) and not issubclass(cls, (torch.jit.ScriptModule, *wrapper_classes()))
+
+
+def registry(state: dict[str, Any], name: str) -> dict[str, Any]:
+    """The parameters, buffers or children of a module given its `__dict__`; empty where it has none yet."""
+    return state.get(name) or {}
+
+
+def registered_tensors(state: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """The parameters and buffers of one module by attribute."""
+    own = {**registry(state, PARAMETERS), **registry(state, BUFFERS)}
+    return {name: tensor for name, tensor in own.items() if isinstance(tensor, torch.Tensor)}
+
+
+def set_mode(states: Iterable[dict[str, Any]], training: bool | None) -> None:
+    """Put the modules of a copy into train or eval mode; None leaves each in its own."""
+    if training is not None:
+        for state in states:
+            state["training"] = training

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import sys
 import threading
 import weakref
@@ -15,10 +14,10 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.identity.hierarchy import Walk, class_name, module_state
+from modulekg_widgets.engine.identity.walk import Walk, class_name
 from modulekg_widgets.engine.playback.summaries import (
-    Layout,
     Statistics,
+    TensorLayout,
     Top,
     has_data,
     item,
@@ -28,8 +27,10 @@ from modulekg_widgets.engine.playback.summaries import (
     statistics,
     top,
 )
-from modulekg_widgets.engine.torch_runtime.calls import hearing_calls
+from modulekg_widgets.engine.torch_runtime.hooks import hearing_calls
 from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.torch_runtime.private import DisableTorchFunctionSubclass, version_of
+from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.torch_runtime.structure import tensors
 from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
 
@@ -38,15 +39,15 @@ _RAISED = object()
 
 
 @dataclass(slots=True)
-class Step:
+class ForwardStep:
     """One call of one module."""
 
     index: int
     path: str
     class_name: str
     depth: int  # calls that were open around it
-    inputs: tuple[Layout, ...] = ()
-    outputs: tuple[Layout, ...] = ()
+    inputs: tuple[TensorLayout, ...] = ()
+    outputs: tuple[TensorLayout, ...] = ()
     sources: tuple[int, ...] = ()  # numbers of the values that it took, equal where two steps share one
     value: int | None = None  # number of the value that it gave first
     statistics: Statistics | None = None  # of the first tensor of the output
@@ -56,7 +57,7 @@ class Step:
     error: str | None = None  # what it raised
 
     @property
-    def output(self) -> Layout | None:
+    def output(self) -> TensorLayout | None:
         """The tensor that statistics, largest outputs and pictures are of."""
         return self.outputs[0] if self.outputs else None
 
@@ -83,7 +84,7 @@ class CallRecorder:
     """
 
     def __init__(self, places: Walk, first: int, sample: int, budget: int, every: bool) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[ForwardStep] = []
         self.dropped = 0
         self.error: str | None = None
         self.failed: int | None = None
@@ -91,7 +92,7 @@ class CallRecorder:
         self._places = places
         self._index_of = {id(module): index for index, module in enumerate(places.modules)}
         self._first, self._sample, self._free, self._every = first, sample, budget, every
-        self._open: list[Step | None] = []  # None: a call that is no step
+        self._open: list[ForwardStep | None] = []  # None: a call that is no step
         self._values: dict[int, tuple[weakref.ref[torch.Tensor], int, int]] = {}
         self._shared: dict[int, HeldOutput] = {}  # by the number of the value
         self._count = 0
@@ -135,12 +136,12 @@ class CallRecorder:
             return
         self.failed = None  # what was raised inside was caught inside
         try:
-            with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
+            with torch.no_grad(), DisableTorchFunctionSubclass():
                 self._ended(step, module, kwargs, output)
         except Exception:  # noqa: BLE001 - an output that cannot be read must not end the user's forward
             step.statistics, step.top = None, None
 
-    def _begun(self, module: nn.Module, args: Any) -> Step | None:
+    def _begun(self, module: nn.Module, args: Any) -> ForwardStep | None:
         place = self._index_of.get(id(module))
         if place is None:
             return None
@@ -148,7 +149,7 @@ class CallRecorder:
             self.dropped += 1
             return None
         depth = sum(step is not None for step in self._open)
-        step = Step(len(self.steps), self._places.path(place), class_name(module), depth)
+        step = ForwardStep(len(self.steps), self._places.path(place), class_name(module), depth)
         self.steps.append(step)
         try:
             self._took(step, args)
@@ -156,17 +157,17 @@ class CallRecorder:
             step.inputs = ()
         return step
 
-    def _took(self, step: Step, value: Any) -> None:
+    def _took(self, step: ForwardStep, value: Any) -> None:
         step.inputs += layouts(value)
         step.sources += tuple(self._number(tensor) for _, tensor in tensors(value))
 
-    def _raised(self, step: Step) -> None:
+    def _raised(self, step: ForwardStep) -> None:
         error = sys.exc_info()[1]
         step.error = error_text(error) if error is not None else "it raised an error"
         if self.failed is None:
             self.failed = step.index  # the innermost one leaves first
 
-    def _ended(self, step: Step, module: nn.Module, kwargs: Any, output: Any) -> None:
+    def _ended(self, step: ForwardStep, module: nn.Module, kwargs: Any, output: Any) -> None:
         if kwargs:
             self._took(step, kwargs)
         step.outputs = layouts(output)
@@ -186,7 +187,7 @@ class CallRecorder:
 
     def _number(self, tensor: torch.Tensor) -> int:
         """The number of a value: another one once the tensor has been written."""
-        version = 0 if tensor.is_inference() else tensor._version
+        version = 0 if tensor.is_inference() else version_of(tensor)
         known = self._values.get(id(tensor))
         if known is not None and known[0]() is tensor and known[1] == version:
             return known[2]
@@ -194,7 +195,7 @@ class CallRecorder:
         self._values[id(tensor)] = (weakref.ref(tensor), version, self._count)
         return self._count
 
-    def _hold(self, step: Step, tensor: torch.Tensor) -> None:
+    def _hold(self, step: ForwardStep, tensor: torch.Tensor) -> None:
         if step.index < self._first:
             return
         assert step.value is not None
@@ -214,7 +215,7 @@ class CallRecorder:
 def listening(recorder: CallRecorder, stage: Stage) -> Iterator[None]:
     """The recorder at work."""
     with (
-        hearing_calls(stage, recorder.entered, recorder.left),
+        hearing_calls(stage.copies, recorder.entered, recorder.left),
         PlainAttention(),
         torch.inference_mode(False),
         torch.no_grad(),
@@ -229,34 +230,3 @@ def error_text(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - a class of the user's
         message = "its text cannot be read"
     return f"{shown(type(error).__name__)}: {message}" if message else shown(type(error).__name__)
-
-
-class PythonsDraws:
-    """The states of the generators of Python and NumPy at one time, to draw the same once more."""
-
-    def __init__(self) -> None:
-        self._states = self._now()
-        self.were_drawn = False  # whether a pass draws from them; else they are left alone
-
-    def set(self) -> None:
-        """Put these states in place of the present ones, if passes draw from them."""
-        if self.were_drawn:
-            random.setstate(self._states[0])
-            if numpy := sys.modules.get("numpy"):
-                numpy.random.set_state(self._states[1])
-
-    def passed(self) -> None:
-        """A pass has run."""
-        now = self._now()
-        self.were_drawn |= now[0] != self._states[0] or not _same_state(now[1], self._states[1])
-
-    def _now(self) -> tuple[Any, Any]:
-        numpy = sys.modules.get("numpy")
-        return random.getstate(), None if numpy is None else numpy.random.get_state()
-
-
-def _same_state(one: Any, other: Any) -> bool:
-    """Whether two states of NumPy's generator are the same."""
-    if one is None or other is None:
-        return one is other
-    return all(bool((a == b).all()) if hasattr(a, "all") else a == b for a, b in zip(one, other, strict=True))

@@ -14,8 +14,8 @@ from torch import nn
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
 from identity.samples import nasty_module, zoo_model
-from modulekg_widgets.engine.playback import listening as playing
 from modulekg_widgets.engine.playback import player as playback
+from modulekg_widgets.engine.playback import steps as playing
 from modulekg_widgets.engine.playback.player import Playback
 from tracing.samples import Calls, surroundings, unchanged
 

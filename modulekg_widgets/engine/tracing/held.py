@@ -9,26 +9,48 @@ from __future__ import annotations
 import copy
 import functools
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.identity.hierarchy import Walk
+from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.torch_runtime.callables import tensors_behind
 from modulekg_widgets.engine.torch_runtime.instances import ATOMS, PLAIN, attributes, is_outside, is_plain
-from modulekg_widgets.engine.torch_runtime.modules import HOOK_REGISTRIES, STANDARD
+from modulekg_widgets.engine.torch_runtime.private import CALL_HOOKS, PARAMETERS, address_of
+from modulekg_widgets.engine.torch_runtime.state import STANDARD, registered_tensors
 from modulekg_widgets.engine.torch_runtime.tensor_copies import in_plain_memory
 from modulekg_widgets.engine.torch_runtime.written import Written, written_by
-from modulekg_widgets.engine.tracing.dataflow import ATTRIBUTE
-from modulekg_widgets.engine.tracing.state import Held, held_tensors, module_places
 
+PARAMETER, BUFFER = "parameter", "buffer"
+ATTRIBUTE = "attribute"  # a tensor of the model that is neither parameter nor buffer
 DEEPEST = 4  # containers in each other
 _MAPPINGS = (dict, OrderedDict, defaultdict)
 _KEYS = PLAIN | {bytes}
 _CALLED = (FunctionType, MethodType, functools.partial)
+
+
+class HeldTensor(NamedTuple):
+    """A tensor under one of its names."""
+
+    name: str
+    kind: str
+    tensor: torch.Tensor
+    state: dict[str, Any]  # of the module that holds it
+    attribute: str
+    way: tuple[Any, ...] = ()  # of a plain tensor: the containers between the attribute and it
+    names: tuple[str, ...] = ()  # of a plain tensor: the attributes on the way, first that of the module
+
+
+def held_tensors(walk: Walk, places: Sequence[tuple[str, int]]) -> Iterator[HeldTensor]:
+    """The parameters and buffers under each of their names, in the order of the places."""
+    for place, index in places:
+        state = walk.states[index]
+        for name, tensor in registered_tensors(state).items():
+            kind = PARAMETER if name in state[PARAMETERS] else BUFFER
+            yield HeldTensor(f"{place}.{name}" if place else name, kind, tensor, state, name)
 
 
 class _Found(NamedTuple):
@@ -40,28 +62,28 @@ class _Found(NamedTuple):
     names: tuple[str, ...]  # of the attributes of plain objects among them
 
 
-def plain_tensors(walk: Walk) -> Iterator[Held]:
+def plain_tensors(walk: Walk) -> Iterator[HeldTensor]:
     """The plain tensors of all modules under each of their names, as `pos` and `rope.tables['cos']`."""
-    places = module_places(walk)
+    places = walk.places()
     registered = [held.tensor for held in held_tensors(walk, places)]
     others = set(map(id, registered))
     functions = (value for state in walk.states for value in state.values() if isinstance(value, _CALLED))
     others.update(id(tensor) for function in functions for tensor in tensors_behind(function))
-    search = _Search(others, {_storage(tensor) for tensor in registered} - {0})
+    search = _TableSearch(others, {_storage(tensor) for tensor in registered} - {0})
     for place, index in places:
         state = walk.states[index]
         for attribute, found in search.of_module(state):
             name = f"{place}.{attribute}{found.suffix}" if place else f"{attribute}{found.suffix}"
-            yield Held(name, ATTRIBUTE, found.tensor, state, attribute, found.way, (attribute, *found.names))
+            yield HeldTensor(name, ATTRIBUTE, found.tensor, state, attribute, found.way, (attribute, *found.names))
 
 
 def plain_tensor(state: dict[str, Any], name: str) -> torch.Tensor | None:
     """The tensor of this name that a module holds by now."""
-    every = _Search().of_module(state)
+    every = _TableSearch().of_module(state)
     return next((found.tensor for attribute, found in every if attribute + found.suffix == name), None)
 
 
-class _Search:
+class _TableSearch:
     """Looks into each container once."""
 
     def __init__(self, others: set[int] | None = None, memories: set[int] | None = None) -> None:
@@ -99,7 +121,7 @@ class _Search:
 def _storage(tensor: torch.Tensor) -> int:
     """What tells memory apart, also that without data; 0 where a tensor has none of its own."""
     own = in_plain_memory(tensor) and not nn.parameter.is_lazy(tensor)
-    return tensor.untyped_storage()._cdata if own else 0
+    return address_of(tensor.untyped_storage()) if own else 0
 
 
 def is_container(value: Any) -> bool:
@@ -136,9 +158,9 @@ class Tables:
     def __init__(self, walk: Walk, original: Walk | None = None) -> None:
         self._walk = walk
         self._original = original
-        self._held: dict[int, list[Held]] | None = None
+        self._held: dict[int, list[HeldTensor]] | None = None
 
-    def of(self, tensor: torch.Tensor) -> list[Held]:
+    def of(self, tensor: torch.Tensor) -> list[HeldTensor]:
         """All places of a tensor; none where it is no plain tensor."""
         if type(tensor) is not torch.Tensor or tensor.requires_grad or tensor.numel() < 2:
             return []
@@ -157,11 +179,11 @@ class Tables:
         objects = [value for state in states for value in state.values() if is_container(value)]
         held = (each for every in (self._held or {}).values() for held in every for each in held.way)
         classes = [type(each) for each in (*self._walk.modules, *held)]
-        hooks = [hook for state in states for name in HOOK_REGISTRIES for hook in (state.get(name) or {}).values()]
+        hooks = [hook for state in states for name in CALL_HOOKS for hook in (state.get(name) or {}).values()]
         own = [value for state in states for value in state.values() if isinstance(value, _CALLED)]
         return written_by(classes, [*own, *hooks], map(type, (*objects, *hooks)))
 
-    def may_be_written(self, places: Iterable[Held]) -> bool:
+    def may_be_written(self, places: Iterable[HeldTensor]) -> bool:
         """Whether the code may put something else at one of the places: it is a cache then, of any size."""
         return any(self.written.may_write(held.names, bool(held.way)) for held in places)
 
@@ -172,9 +194,9 @@ class Tables:
         return {name for name, tensor in before.items() if now.get(name) is not tensor}
 
 
-def held_named(walk: Walk, names: Iterable[str]) -> dict[str, Held]:
+def held_named(walk: Walk, names: Iterable[str]) -> dict[str, HeldTensor]:
     """Parameters and buffers by name, and the plain tensors where `names` has others than these."""
-    held = {each.name: each for each in held_tensors(walk, module_places(walk))}
+    held = {each.name: each for each in held_tensors(walk, walk.places())}
     if any(name not in held for name in names):
         return {**{each.name: each for each in plain_tensors(walk)}, **held}
     return held
@@ -183,7 +205,7 @@ def held_named(walk: Walk, names: Iterable[str]) -> dict[str, Held]:
 # --------------------------------------------------------------- replacing
 
 
-class Swap(NamedTuple):
+class AttributeSwap(NamedTuple):
     """What an attribute of a module will hold."""
 
     state: dict[str, Any]
@@ -191,20 +213,22 @@ class Swap(NamedTuple):
     value: Any
 
 
-def swaps(held: Iterable[Held], new: Mapping[int, torch.Tensor], copies: Mapping[int, Any] | None = None) -> list[Swap]:
+def swaps(
+    held: Iterable[HeldTensor], new: Mapping[int, torch.Tensor], copies: Mapping[int, Any] | None = None
+) -> list[AttributeSwap]:
     """What the attributes will hold that lead to plain tensors, with others by the identity of these."""
     every = list(held)
     attributes = {(id(each.state), each.attribute): each for each in every}.values()
-    now = [Swap(each.state, each.attribute, each.state[each.attribute]) for each in attributes]
+    now = [AttributeSwap(each.state, each.attribute, each.state[each.attribute]) for each in attributes]
     return rebuilt(now, every, new, copies)
 
 
 def rebuilt(
-    now: Iterable[Swap],
-    held: Iterable[Held],
+    now: Iterable[AttributeSwap],
+    held: Iterable[HeldTensor],
     new: Mapping[int, torch.Tensor],
     copies: Mapping[int, Any] | None = None,
-) -> list[Swap]:
+) -> list[AttributeSwap]:
     """The same with values in which other tensors stand.
 
     The containers on the way are copied, each once: who else holds them keeps what they hold. `copies` are those that

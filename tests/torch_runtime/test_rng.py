@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.torch_runtime.draws import Draws, process_states
 from modulekg_widgets.engine.torch_runtime.look import look
+from modulekg_widgets.engine.torch_runtime.rng import ReproducibleDraws, process_states
 from modulekg_widgets.engine.torch_runtime.shadow import ALL
 from tracing.samples import Calls, unchanged
 
@@ -52,14 +52,14 @@ def test_the_numbers_are_those_that_the_process_would_draw(name: str) -> None:
     expected = DRAWS[name]()
     torch.manual_seed(7)
     start = torch.get_rng_state()
-    with Draws():
+    with ReproducibleDraws():
         found = DRAWS[name]()
     assert torch.equal(torch.get_rng_state(), start)
     assert torch.equal(found, expected)
     torch.manual_seed(8)
     states = process_states()
     torch.manual_seed(9)
-    with Draws(states):
+    with ReproducibleDraws(states):
         other = DRAWS[name]()
     torch.manual_seed(8)
     assert torch.equal(other, DRAWS[name]())
@@ -68,7 +68,7 @@ def test_the_numbers_are_those_that_the_process_would_draw(name: str) -> None:
 def test_a_seed_gives_the_same_again() -> None:
     found = []
     for _ in range(2):
-        with Draws(3):
+        with ReproducibleDraws(3):
             found.append([torch.rand(2), F.dropout(X, 0.5), torch.rand(2)])
     assert all(map(torch.equal, *found))
     assert not torch.equal(found[0][0], found[0][2])
@@ -88,8 +88,8 @@ def test_generators_of_python_are_put_back_where_nobody_else_works() -> None:
 
 def test_the_generator_of_the_process_given_by_name_stays() -> None:
     before = torch.get_rng_state()
-    with Draws(1):
+    with ReproducibleDraws(1):
         drawn = torch.rand(2, generator=torch.default_generator)
     assert torch.equal(torch.get_rng_state(), before)
-    with Draws(1):
+    with ReproducibleDraws(1):
         assert torch.equal(torch.rand(2), drawn)

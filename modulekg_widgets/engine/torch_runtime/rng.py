@@ -1,24 +1,34 @@
-"""Random numbers of a look: drawn from generators of its own, so that nobody else's draws change."""
+"""Random numbers: those of a look come from generators of its own; those of the process can be kept and drawn again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
+from modulekg_widgets.engine.torch_runtime.private import (
+    TorchDispatchMode,
+    address_of,
+    overload_name_of,
+    packet_of,
+    schema_of,
+)
 
+State = tuple[Callable[[], Any], Callable[[Any], object]]  # how to read it, and how to write it
 Seed = int | dict[torch.device, torch.Tensor] | None
 APART = 1_000_003  # between the seeds of one pass and those of the next
 
 
-class Draws(TorchDispatchMode):
+class ReproducibleDraws(TorchDispatchMode):
     """Gives every operator that draws a generator of this pass: from `seed`, or a copy of the process's.
 
     `seed` may also be what `process_states` gave. With a number what is drawn goes by how many draws came before it,
-    not by their sizes: a model that leaves layers out by chance would else go another way once its tensors are smaller.
+    not by their sizes: a model that leaves layers out at random would else go another way once its tensors are smaller.
     `check` is told of every tensor that an operator gets.
     """
 
@@ -58,7 +68,7 @@ class Draws(TorchDispatchMode):
         return generator
 
     def _drawn(self, func: Any, args: Any, kwargs: dict[str, Any], generator: torch.Generator) -> Any:
-        if func._schema.name == "aten::native_dropout":
+        if schema_of(func).name == "aten::native_dropout":
             return _dropout(*args, **kwargs, generator=generator)
         with_generator = _taking_a_generator(func)
         if with_generator is not None:
@@ -98,12 +108,12 @@ def process_generator(device: torch.device) -> torch.Generator:
 
 def _is_own(given: Any, process: Any) -> bool:
     """Whether a call names another generator than the process's; each access may make a new object for that one."""
-    return given is not None and given._cdata != process._cdata
+    return given is not None and address_of(given) != address_of(process)
 
 
 def _leaves_nothing_out(func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
     """Whether an operator with dropout, as fused attention, has none in this call, and so draws nothing."""
-    for at, argument in enumerate(func._schema.arguments):
+    for at, argument in enumerate(schema_of(func).arguments):
         if argument.name in ("dropout_p", "dropout"):
             return (args[at] if at < len(args) else kwargs.get(argument.name, argument.default_value)) == 0
     return False
@@ -111,10 +121,10 @@ def _leaves_nothing_out(func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
 
 def _taking_a_generator(func: Any) -> Any:
     """The overload of an operator that takes a generator; None where there is none."""
-    if any(argument.name == "generator" for argument in func._schema.arguments):
+    if any(argument.name == "generator" for argument in schema_of(func).arguments):
         return func
-    packet = func._overloadpacket
-    own = "" if func._overloadname == "default" else f"{func._overloadname}_"
+    packet = packet_of(func)
+    own = "" if overload_name_of(func) == "default" else f"{overload_name_of(func)}_"
     return getattr(packet, f"{own}generator", None)
 
 
@@ -137,3 +147,70 @@ def _device(args: Any, kwargs: dict[str, Any]) -> torch.device:
     if device.type == "cuda" and device.index is None:
         return torch.device("cuda", torch.cuda.current_device())
     return device
+
+
+# ------------------------------------------------------------------------------------------- states of the process
+
+
+def seeded(seed: int) -> torch.Generator:
+    """A generator of the CPU of its own."""
+    return torch.Generator().manual_seed(seed)
+
+
+def python_generators() -> list[State]:
+    """How to read and write the states of the generators of Python and NumPy."""
+    states: list[State] = [(random.getstate, random.setstate)]
+    if numpy := sys.modules.get("numpy"):
+        states.append((numpy.random.get_state, numpy.random.set_state))
+    return states
+
+
+def process_generators() -> list[State]:
+    """The same for all generators of the process."""
+    states = [(torch.get_rng_state, torch.set_rng_state), *python_generators()]
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        states.append((torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all))
+    return states
+
+
+@contextmanager
+def process_rng_kept() -> Iterator[None]:
+    """Within it random numbers may be drawn; after it the generators, but for those of devices, are as they were."""
+    before = [(write, read()) for read, write in python_generators()]
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        for write, state in before:
+            write(state)
+
+
+class PythonGenerators:
+    """The states of the generators of Python and NumPy at one time, to draw the same once more."""
+
+    def __init__(self) -> None:
+        self._states = [(state, state[0]()) for state in python_generators()]
+        self.were_drawn = False  # whether a pass draws from them; else they are left alone
+
+    def set(self) -> None:
+        """Put these states in place of the present ones, if passes draw from them."""
+        if self.were_drawn:
+            for (_, write), before in self._states:
+                write(before)
+
+    def passed(self) -> None:
+        """A pass has run."""
+        self.were_drawn |= any(not equal_states(read(), before) for (read, _), before in self._states)
+
+
+def equal_states(one: Any, other: Any) -> bool:
+    """Whether two states are the same: numbers, tensors, arrays, or sequences of such."""
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, list | tuple):
+        try:
+            return one == other
+        except (ValueError, RuntimeError):  # arrays or tensors among them
+            return len(one) == len(other) and all(map(equal_states, one, other))
+    same = one == other
+    return same if isinstance(same, bool) else bool(same.all())

@@ -1,0 +1,168 @@
+"""What is computed of all modules of a model, each once: fingerprints, sizes, levels, and what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from modulekg_widgets.engine.identity.fingerprint import Identities
+from modulekg_widgets.engine.identity.tensors import TensorBase, is_uninitialised, own_tensors, without_subclass_code
+from modulekg_widgets.engine.identity.walk import Walk, walk
+
+LEVELS = ("model", "stage", "block", "op")
+
+
+class Figures:
+    """The figures of one model's modules, by their index in the walk; each kind is computed when it is asked for."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.walk = walk(model)
+
+    def __len__(self) -> int:
+        return len(self.walk.modules)
+
+    def children(self, index: int) -> Sequence[int]:
+        """The modules that have their place directly below a module.
+
+        Parameters
+        ----------
+        index : int
+            Of the module, in the order of `modules()`.
+
+        Returns
+        -------
+        sequence of int
+            Their indices, in order.
+        """
+        return self.walk.children.get(index, ())
+
+    @cached_property
+    def identities(self) -> Identities:
+        """The structural fingerprints, computed once."""
+        return Identities(self.walk)
+
+    @cached_property
+    def sizes(self) -> ModuleSizes:
+        """Parameters and bytes per module, computed once."""
+        return sizes(self.walk)
+
+    @cached_property
+    def tied(self) -> list[list[TensorPlace]]:
+        """The tensors that are registered under several names, each with all its places."""
+        return tied_tensors(self.walk)
+
+    @cached_property
+    def shared_groups(self) -> list[list[int]]:
+        """Modules that hold the same tensor, or a slot that leads to the same module."""
+        groups = [[place.module for place in group] for group in self.tied]
+        return groups + [[link.target, link.parent] for link in self.walk.links()]
+
+    @cached_property
+    def shared(self) -> set[int]:
+        """The modules that several slots lead to, and those that hold a tensor that others hold too."""
+        return {link.target for link in self.walk.links()} | {place.module for group in self.tied for place in group}
+
+    def level(self, index: int) -> str:
+        """The level of a module.
+
+        Parameters
+        ----------
+        index : int
+            Of the module, in the order of `modules()`.
+
+        Returns
+        -------
+        str
+            "model" (the root), "op" (no children), "stage" (a child of the root) or "block".
+        """
+        if index == 0:
+            return "model"
+        if not self.children(index):
+            return "op"
+        return "stage" if self.walk.parents[index] == 0 else "block"
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleSizes:
+    """Per module: parameters in and below it (each tensor once), its own parameters, and bytes with buffers.
+
+    Uninitialised parameters count as zero.
+    """
+
+    params: list[int]
+    own_params: list[int]
+    bytes: list[int]
+
+
+def sizes(walk: Walk) -> ModuleSizes:
+    """Count every module of the walk; a tensor under several names, or in a shared module, counts once per total."""
+    figures: dict[int, tuple[int, int]] = {}  # id of a tensor -> its parameters and bytes
+    own = [_own_figures(state, figures) for state in walk.states]
+    places: dict[int, set[int]] = {}  # id of a tensor -> the modules that hold it
+    for index, keys in enumerate(own):
+        for key in keys:
+            places.setdefault(key, set()).add(index)
+    own_params = [sum(figures[key][0] for key in keys) for keys in own]
+    params, total_bytes = list(own_params), [sum(figures[key][1] for key in keys) for keys in own]
+
+    def add(index: int, key: int, sign: int) -> None:
+        params[index] += sign * figures[key][0]
+        total_bytes[index] += sign * figures[key][1]
+
+    highest = list(range(len(own)))  # the outermost module that a cycle leads back to from here or below
+    for link in walk.links():
+        if link.kind == "cycle":
+            highest[link.parent] = min(highest[link.parent], link.target)
+            continue
+        for key in {key for index in walk.reachable(link.target) for key in own[index]}:
+            if link.parent not in places[key]:
+                places[key].add(link.parent)
+                add(link.parent, key, +1)
+    for key, holders in places.items():
+        ordered = sorted(holders)
+        for left, right in pairwise(ordered):
+            # a total sums its subtree: what two neighbours in pre-order both hold is taken off where they meet
+            add(walk.meeting(left, right), key, -1)
+    for index in range(len(own) - 1, 0, -1):
+        params[walk.parents[index]] += params[index]
+        total_bytes[walk.parents[index]] += total_bytes[index]
+        highest[walk.parents[index]] = min(highest[walk.parents[index]], highest[index])
+    for index in range(1, len(own)):
+        if highest[index] < index:  # it contains its container, and so all that this contains
+            params[index], total_bytes[index] = params[walk.parents[index]], total_bytes[walk.parents[index]]
+    return ModuleSizes(params, own_params, total_bytes)
+
+
+def _own_figures(state: dict[str, Any], figures: dict[int, tuple[int, int]]) -> set[int]:
+    keys = set()
+    with without_subclass_code():
+        for own in own_tensors(state):
+            if own.tensor is None or is_uninitialised(own.tensor):
+                continue
+            keys.add(id(own.tensor))
+            elements = TensorBase.numel(own.tensor)
+            size = elements * TensorBase.element_size(own.tensor)
+            figures[id(own.tensor)] = (elements if own.role == "parameter" else 0, size)
+    return keys
+
+
+class TensorPlace(NamedTuple):
+    """Where a tensor is registered: the index of the module and the name there."""
+
+    module: int
+    name: str
+
+
+def tied_tensors(walk: Walk) -> list[list[TensorPlace]]:
+    """The tensors that are registered under several names, each with all its places in the order of the walk."""
+    places: dict[int, list[TensorPlace]] = {}
+    for index, state in enumerate(walk.states):
+        for own in own_tensors(state):
+            if own.tensor is not None:
+                places.setdefault(id(own.tensor), []).append(TensorPlace(index, own.name))
+    return [group for group in places.values() if len(group) > 1]

@@ -1,0 +1,170 @@
+"""The walk over a model's modules: iterative, by identity, through `__dict__` alone, so that no user code runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, TypeVar
+
+from torch import nn
+
+from modulekg_widgets.engine.errors import BrokenModuleError, NotAModuleError, shown
+from modulekg_widgets.engine.identity.classes import class_names
+from modulekg_widgets.engine.identity.paths import Paths
+from modulekg_widgets.engine.identity.tensors import native_script
+from modulekg_widgets.engine.torch_runtime.private import LEFT_BY_WRAPPERS, MODULES, type_of_script
+from modulekg_widgets.engine.torch_runtime.state import is_script, module_state, unwrapped
+
+PathsT = TypeVar("PathsT", bound=Paths)
+
+
+class Walk(Paths):
+    """The modules of a model beside their paths.
+
+    Kept lean, with no object per module: a fingerprint of a million modules spends its time here.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.modules: list[nn.Module] = []
+        self.states: list[dict[str, Any]] = []  # each module's __dict__
+
+    @cached_property
+    def bottom_up(self) -> Sequence[int]:
+        """The indices so that a module comes after all that its slots lead to, but for cycles."""
+        if not any(index is not None for slots in self.irregular.values() for _, index in slots):
+            return range(len(self.modules) - 1, -1, -1)
+        order: list[int] = []
+        entered = {0}
+        stack = [(0, iter(self.slots(0)))]
+        while stack:
+            index, slots = stack[-1]
+            for _, child in slots:
+                if child is not None and child not in entered:
+                    entered.add(child)
+                    stack.append((child, iter(self.slots(child))))
+                    break
+            else:
+                stack.pop()
+                order.append(index)
+        return order
+
+    def paths_alone(self) -> Paths:
+        """The paths without the modules, for whoever must not keep a model alive."""
+        return self._at_the_same_paths(Paths())
+
+    def with_modules(self, modules: list[nn.Module]) -> Walk:
+        """The same paths with other modules, as those of a copy, in the same order."""
+        new = self._at_the_same_paths(Walk())
+        new.modules, new.states = modules, list(map(module_state, modules))
+        return new
+
+    def _at_the_same_paths(self, new: PathsT) -> PathsT:
+        new.names, new.parents, new.children, new.irregular = self.names, self.parents, self.children, self.irregular
+        return new
+
+
+def walk(model: nn.Module) -> Walk:
+    """Walk `model` once, each module object once; raises `NotAModuleError` or `BrokenModuleError` naming the path."""
+    root = unwrapped(_checked_root(model))
+    out = Walk()
+    modules, states, names, parents = out.modules, out.states, out.names, out.parents
+    index_of: dict[int, int] = {}
+    ordinary: set[type] = set()  # classes that were checked: neither None, nor a wrapper, nor TorchScript
+    count = 0
+    below: list[int] = []
+    # (index of a module, its children so far, its slots to come); the root enters through a slot like every other
+    stack: list[tuple[int, list[int], Iterator[tuple[str, Any]]]] = [(-1, below, iter([("", root)]))]
+    while stack:
+        parent, below, children = stack[-1]
+        for name, child in children:
+            if type(child) not in ordinary:
+                if child is None:
+                    out.irregular[parent] = []
+                    continue
+                child = _checked_child(child, name, out, parent)
+                if not is_script(child):
+                    ordinary.add(type(child))
+            key = id(child)
+            if key in index_of:
+                out.irregular[parent] = []
+                continue
+            index_of[key] = count
+            below.append(count)
+            state = module_state(child)
+            modules.append(child)
+            states.append(state)
+            names.append(name)
+            parents.append(parent)
+            count += 1
+            slots = state.get(MODULES)
+            if slots and type(child) in ordinary:
+                inside = out.children[count - 1] = []
+                stack.append((count - 1, inside, iter(list(slots.items()))))
+                break
+            if slots is None and type(child) in ordinary:
+                raise _not_initialised(child, out.path(count - 1))
+        else:
+            stack.pop()
+    if not all(issubclass(kind, str) for kind in set(map(type, names))):
+        raise _named_oddly(out)
+    for parent in out.irregular:
+        entries = list(states[parent][MODULES].items())
+        out.irregular[parent] = [(n, None if c is None else index_of[id(unwrapped(c))]) for n, c in entries]
+    return out
+
+
+def _checked_root(model: object) -> nn.Module:
+    if issubclass(type(model), type):
+        raise NotAModuleError(
+            f"got the class {shown(type.__dict__['__name__'].__get__(model))}: pass an instance of it"
+        )
+    if not issubclass(type(model), nn.Module):
+        raise NotAModuleError(f"got a {shown(type(model).__name__)}: pass an instance of torch.nn.Module")
+    return model  # type: ignore[return-value]
+
+
+def _checked_child(child: object, name: str, out: Walk, parent: int) -> nn.Module:
+    if not issubclass(type(child), nn.Module):
+        path = ".".join(filter(None, (out.path(parent), name)))
+        kind = shown(type(child).__name__)
+        raise NotAModuleError(f"the child {shown(path)!r} is a {kind}: only modules may stand in _modules")
+    return unwrapped(child)  # type: ignore[arg-type]
+
+
+def _named_oddly(out: Walk) -> BrokenModuleError:
+    index = next(i for i, name in enumerate(out.names) if not issubclass(type(name), str))
+    path, kind = out.path(out.parents[index]), type(out.names[index]).__name__
+    return BrokenModuleError(f"a child of {shown(path) or '(root)'!r} is named by a {shown(kind)}: names are text")
+
+
+def _not_initialised(module: nn.Module, path: str) -> BrokenModuleError:
+    where = f" at {shown(path)!r}" if path else ""
+    name = shown(type(module).__name__)
+    return BrokenModuleError(f"{name}{where} has not run nn.Module.__init__: call super().__init__() in its __init__")
+
+
+def class_name(module: nn.Module) -> str:
+    """The name of the nominal class; for TorchScript the name of the class that was compiled."""
+    native = native_script(module_state(module)) if is_script(module) else None
+    return nominal_class(module).__name__ if native is None else type_of_script(native)().name()
+
+
+def nominal_class(module: nn.Module) -> type:
+    """The class a user knows the module by: `Linear` for a `ParametrizedLinear` or `FSDPLinear` that torch made."""
+    cls = type(module)
+    if class_names(cls)[0].startswith("torch.distributed.fsdp.") and len(cls.__bases__) == 2:
+        return cls.__bases__[1]
+    if class_names(cls)[0] == "torch.nn.utils.parametrize" and "parametrizations" in module_state(module)[MODULES]:
+        return cls.__bases__[0]
+    return cls
+
+
+# what every module carries: hooks, the training flag, its registries; asked of torch, so that new ones are known too
+NOT_STRUCTURE = frozenset(vars(nn.Module())) | LEFT_BY_WRAPPERS | {"__overloads__"}  # of scripts
+_RANDOM_KEY = "__composable_api_state_key_"  # likewise, with a random number behind it
+
+
+def is_structure(name: object) -> bool:
+    """Whether an attribute of a module is part of its structure."""
+    return isinstance(name, str) and name not in NOT_STRUCTURE and not name.startswith(_RANDOM_KEY)

@@ -1,0 +1,107 @@
+"""What a rewrite of a model changed, and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from modulekg_widgets.engine.errors import RewritingError, shown
+from modulekg_widgets.engine.torch_runtime.private import MODULES
+from modulekg_widgets.engine.torch_runtime.state import module_state
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleSlot:
+    """An entry of a module's children, and what was put there."""
+
+    owner: nn.Module
+    key: str
+    old: Any
+    new: nn.Module
+
+    def put(self, module: Any) -> None:
+        module_state(self.owner)[MODULES][self.key] = module
+
+    def holds(self, module: Any) -> bool:
+        return module_state(self.owner)[MODULES].get(self.key) is module
+
+
+class Rewrite:
+    """What `replace` changed: `replaced` holds (old module, new module) by name, and `undo` puts the old ones back.
+
+    Attributes
+    ----------
+    model : nn.Module
+        The model that was rewritten.
+    replaced : dict of str to (nn.Module, nn.Module)
+        The old and the new module, by dotted name.
+    names : list of str
+        The names of the modules that were replaced.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Linear(4, 2), nn.ReLU())
+    >>> rewrite = mk.rewrite.replace(model, "1", lambda name, module: nn.SiLU())
+    >>> rewrite
+    <Rewrite in Sequential: 1 modules>
+      1: ReLU → SiLU
+    >>> rewrite.undo()
+    >>> model[1]
+    ReLU()
+    """
+
+    def __init__(
+        self, model: nn.Module, slots: Sequence[ModuleSlot], replaced: Mapping[str, tuple[nn.Module, nn.Module]]
+    ) -> None:
+        self.model = model
+        self.replaced = dict(replaced)
+        self._slots = tuple(slots)
+        self._undone = False
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the modules that were replaced."""
+        return list(self.replaced)
+
+    def undo(self) -> None:
+        """Put the very modules back that were there before.
+
+        Raises
+        ------
+        RewritingError
+            When others stand there by now, or it is undone already.
+        """
+        if self._undone:
+            raise RewritingError("this rewrite is undone already: there is nothing left to put back")
+        for slot in self._slots:
+            if not slot.holds(slot.new):
+                raise RewritingError(
+                    f"{shown(slot.key)!r} holds another module than this rewrite put there: undo what came later first"
+                )
+        write_slots([(slot, slot.old, slot.new) for slot in self._slots])
+        self._undone = True
+
+    def __repr__(self) -> str:
+        state = ", undone" if self._undone else ""
+        lines = [f"<{type(self).__name__} in {shown(type(self.model).__name__)}: {len(self.replaced)} modules{state}>"]
+        for name, (old, new) in list(self.replaced.items())[:12]:
+            lines.append(f"  {shown(name)}: {shown(type(old).__name__)} → {shown(type(new).__name__)}")
+        return "\n".join(lines + ["  …"] * (len(self.replaced) > 12))
+
+
+def write_slots(changes: list[tuple[ModuleSlot, Any, Any]]) -> None:
+    """Fill slots, all or none: each with the second of a triple, the third is what it holds now."""
+    done = []
+    try:
+        for change in changes:
+            done.append(change)
+            change[0].put(change[1])
+    except BaseException:
+        for slot, _, before in done:
+            slot.put(before)
+        raise
