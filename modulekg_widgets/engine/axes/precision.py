@@ -14,7 +14,7 @@ from modulekg_widgets.engine.operators.arguments import Arguments
 from modulekg_widgets.engine.operators.signature import base_name
 from modulekg_widgets.engine.operators.traits import traits_of
 from modulekg_widgets.engine.torch_runtime.caches import kept_result
-from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode
+from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode, schema_of
 from modulekg_widgets.engine.torch_runtime.rng import is_drawn, seeded
 
 if TYPE_CHECKING:
@@ -108,13 +108,13 @@ def _without_noise(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """What a random operator gives on average: noise that goes by position would hide whether the model does."""
     drawn = func(*args, **kwargs)  # what is drawn next goes by how many draws came before
     call = Arguments(func, args, kwargs)
-    name = base_name(call.overload._schema.name)
+    name = base_name(schema_of(call.overload).name)
     if name in ("aten::native_dropout", "aten::dropout"):
         x = call["input"]
         return x.clone() if isinstance(drawn, Tensor) else (x.clone(), torch.ones_like(x, dtype=torch.bool))
     x, p = call["self"], call.get("p")
     level = p if name == "aten::bernoulli" and isinstance(p, float) else 0.5
-    if func._schema.is_mutable:
+    if schema_of(func).is_mutable:
         return x.fill_(level)
     return x.clone() if name == "aten::bernoulli" and p is None else torch.full_like(x, level, **kwargs)
 
@@ -153,7 +153,7 @@ def _batch_norm(
 def _makes(func: Any) -> bool:
     """Whether the operator makes a tensor of its own: a factory, or a constant of the code."""
     return traits_of(func).lifts_constants or not any(
-        isinstance(argument.type, torch.TensorType) for argument in func._schema.arguments
+        isinstance(argument.type, torch.TensorType) for argument in schema_of(func).arguments
     )
 
 

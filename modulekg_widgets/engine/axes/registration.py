@@ -15,6 +15,7 @@ from modulekg_widgets.engine.operators.arguments import alike_reading, missing_i
 from modulekg_widgets.engine.operators.signature import overloads_of
 from modulekg_widgets.engine.operators.user_operators import UserOperator, user_operators
 from modulekg_widgets.engine.registry import check_function, is_new_version
+from modulekg_widgets.engine.torch_runtime.private import schema_of
 
 
 class AxisRuleError(ModuleKGError, ValueError):
@@ -107,7 +108,7 @@ def _check_arguments(name: str, like: str | None, args: Mapping[str, str]) -> No
     if not own:
         raise UnknownNameError(f"there is no operator {shown(name)!r} yet, whose arguments args names: define it first")
     for operator, every, given in ((like, overloads_of(like), args.keys()), (name, own, args.values())):
-        known = {argument.name for overload in every for argument in overload._schema.arguments}
+        known = {argument.name for overload in every for argument in schema_of(overload).arguments}
         for argument in given:
             if argument not in known:
                 hint = nearest(argument, known)

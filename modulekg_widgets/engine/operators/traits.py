@@ -14,6 +14,7 @@ import torch
 
 from modulekg_widgets.engine.operators.arguments import Arguments, reading_of
 from modulekg_widgets.engine.operators.signature import base_name, overloads_of
+from modulekg_widgets.engine.torch_runtime.private import schema_of
 
 CHANNELS, LAST, GROUPS, LENGTH = "channels", "last dimensions", "groups", "length of a weight"  # what norms run over
 MATRIX_PRODUCT, VECTOR_PRODUCT, LINEAR, BILINEAR = "product", "vector product", "linear", "bilinear"
@@ -231,7 +232,7 @@ def has_traits(name: str) -> bool:
 
 
 def _traits(overload: Any) -> Traits:
-    name = overload._schema.name
+    name = schema_of(overload).name
     if has_traits(name):
         return traits_named(name)
     return POINTWISE if torch.Tag.pointwise in overload.tags or is_tagged_pointwise(name) else NO_TRAITS

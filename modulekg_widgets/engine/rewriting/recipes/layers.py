@@ -15,11 +15,11 @@ from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.rewriting.function_modules.sites import when_active
 from modulekg_widgets.engine.rewriting.select import plain_name
 from modulekg_widgets.engine.torch_runtime.hooks import has_hooks
-from modulekg_widgets.engine.torch_runtime.private import BUFFERS, COMPILED_CALL, MODULES, PARAMETERS
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, COMPILED_CALL, METHODS_OF_LAYERS, MODULES, PARAMETERS
 from modulekg_widgets.engine.torch_runtime.state import module_state
 
 LAYERS = (*CONVOLUTIONS, *TRANSPOSED, nn.Linear)
-_METHODS = ("forward", "_conv_forward", "_output_padding", "_check_input_dim", "__call__")
+_METHODS = ("forward", *METHODS_OF_LAYERS, "__call__")
 
 
 def torch_class(module: nn.Module, classes: Sequence[type[nn.Module]]) -> type[nn.Module] | None:
