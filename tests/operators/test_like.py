@@ -13,7 +13,7 @@ import modulekg_widgets as mk
 from axes.checks import seeded
 from modulekg_widgets.engine.pruning.importance.criteria import gains
 from modulekg_widgets.engine.pruning.nni.conflicts import conflicts, fix_conflicts
-from modulekg_widgets.engine.pruning.plan.draft import Draft
+from modulekg_widgets.engine.pruning.plan.attempt import Attempt
 from modulekg_widgets.engine.pruning.plan.plan import _Planner
 from modulekg_widgets.engine.pruning.plan.reference import agrees, disagreement
 from modulekg_widgets.engine.pruning.plan.request import Request
@@ -93,9 +93,9 @@ def test_the_masked_reference_is_that_of_the_other(own: Own) -> None:
     for graph in graphs:
         planner = _Planner(graph, Request(ratio=own.ratio))
         selection = planner._selection(own.ratio)
-        draft, rehearsal = planner.repair.mended(Draft(selection, selection.counts))
-        assert draft.selection.changed
-        masks, edits = draft.selection.masks(), planner.repair.edits(draft)
+        attempt, rehearsal = planner.repair.mended(Attempt(selection, selection.counts))
+        assert attempt.selection.changed
+        masks, edits = attempt.selection.masks(), planner.repair.edits(attempt)
         errors.append(disagreement(planner.axes, masks, edits, rehearsal.scales))
         assert agrees(planner.axes, masks, edits, rehearsal.scales)
     if not own.training:

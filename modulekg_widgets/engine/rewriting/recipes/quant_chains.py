@@ -11,6 +11,9 @@ from torch import nn
 
 from modulekg_widgets.engine.adapters import NORMS
 from modulekg_widgets.engine.errors import RewritingError, shown
+from modulekg_widgets.engine.operators.arguments import OperatorCall
+from modulekg_widgets.engine.operators.signature import base_name
+from modulekg_widgets.engine.operators.traits import traits_of
 from modulekg_widgets.engine.rewriting.function_modules.function_module import FunctionModule
 from modulekg_widgets.engine.rewriting.function_modules.functions import function_name
 from modulekg_widgets.engine.rewriting.recipes.flow import Flow
@@ -23,13 +26,6 @@ from modulekg_widgets.engine.tracing.dataflow import DataNode, ModuleNode, Opera
 
 _CLAMPS = (nn.ReLU, nn.ReLU6, nn.Hardtanh)
 _CLAMPING_FUNCTIONS = {"relu": nn.ReLU, "relu6": nn.ReLU6}
-# operators whose outputs hold the very numbers of their inputs, or some of them, or zero
-_KEEPING = {
-    "aten::relu", "aten::relu_", "aten::max_pool1d_with_indices", "aten::max_pool2d_with_indices",
-    "aten::max_pool3d_with_indices", "aten::view", "aten::_unsafe_view", "aten::permute", "aten::transpose",
-    "aten::t", "aten::squeeze", "aten::unsqueeze", "aten::clone", "aten::detach", "aten::alias", "aten::expand",
-    "aten::slice", "aten::select",
-}  # fmt: skip
 
 
 class Unquantised(NamedTuple):
@@ -116,9 +112,9 @@ def on_grid(value: DataNode, outputs: set[DataNode]) -> bool:
     """Whether a value consists of numbers that a quantizer gave: `outputs`, or what only moves or drops numbers."""
     while value not in outputs:
         producer = value.producer
-        if producer is None or producer.name not in _KEEPING:
+        if producer is None or not traits_of(producer.overload).keeps_numbers:
             return False
-        value = producer.inputs[0]
+        value = OperatorCall(producer).inputs[0]
     return True
 
 
@@ -156,7 +152,7 @@ def _clamping_operator(last: ModuleNode, flow: Flow) -> OperatorNode | None:
 
 
 def _activation(operator: OperatorNode) -> nn.Module | None:
-    name = operator.name.removesuffix("_")
+    name = base_name(operator.name)
     if name == "aten::relu":
         return nn.ReLU()
     if name == "aten::hardtanh":
