@@ -15,6 +15,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import NotAModuleError, shown
 from modulekg_widgets.engine.registry import Registry, check_function
+from modulekg_widgets.engine.torch_runtime.private import AnyNorm, ConvNd, InstanceNorm, dims_without_batch
 
 
 class LayerSizes(Protocol):
@@ -187,7 +188,7 @@ channel_dims.register(
 # -------------------------------------------------- the inputs that fit
 
 
-@inputs.register(nn.modules.conv._ConvNd)
+@inputs.register(ConvNd)
 def _convolved(layer: Any) -> Examples:
     dims = len(layer.kernel_size)
     sizes = [2 * (d * (k - 1) + 1) + s for k, d, s in zip(layer.kernel_size, layer.dilation, layer.stride, strict=True)]
@@ -225,7 +226,7 @@ def _normalized(layer: Any) -> Examples:
     return [(_zeros(layer, 2, *layer.normalized_shape),)]
 
 
-inputs.register(nn.modules.batchnorm._NormBase)(_images("num_features"))
+inputs.register(AnyNorm)(_images("num_features"))
 inputs.register(nn.GroupNorm)(_images("num_channels"))
 inputs.register(nn.Linear)(_vectors("in_features"))
 inputs.register(nn.Bilinear)(_vectors("in1_features", "in2_features"))
@@ -249,7 +250,7 @@ def _with(tensor: str, *classes: type) -> Callable[[AttributesOf], AttributesOf]
     return decorate
 
 
-@_with("weight", nn.modules.conv._ConvNd)
+@_with("weight", ConvNd)
 def convolution(sizes: LayerSizes) -> dict[str, Any]:
     """The weight has (out, in/groups), or (in, out/groups) when it is transposed."""
     first, second = sizes.parameter("weight", 0), sizes.parameter("weight", 1)
@@ -272,19 +273,19 @@ def bilinear(sizes: LayerSizes) -> dict[str, Any]:
     return {name: sizes.parameter("weight", at) for at, name in enumerate(names)}
 
 
-@adapter(nn.modules.batchnorm._NormBase)
+@adapter(AnyNorm)
 def batch_norm(sizes: LayerSizes) -> dict[str, Any]:
     """Every tensor has one entry per channel."""
     named = next((name for name in ("weight", "running_mean") if sizes.has(name)), None)
     return {"num_features": sizes.parameter(named, 0) if named else sizes.input(1)}
 
 
-@adapter(nn.modules.instancenorm._InstanceNorm)
+@adapter(InstanceNorm)
 def instance_norm(sizes: LayerSizes) -> dict[str, Any]:
     """As a batch normalisation, but there may be no batch before the channels."""
     if sizes.has("weight") or sizes.has("running_mean"):
         return {**batch_norm(sizes)}
-    return {"num_features": sizes.input(-sizes.module._get_no_batch_dim())}  # type: ignore[operator]
+    return {"num_features": sizes.input(-dims_without_batch(sizes.module)())}  # type: ignore[operator]
 
 
 @adapter(nn.LayerNorm, nn.RMSNorm)

@@ -66,6 +66,11 @@ class Registry(Generic[Entry]):
         """What the nearest class among the ancestors of `cls`, itself included, is registered with."""
         return next((self._entries[base].entry for base in cls.__mro__ if base in self._entries), None)
 
+    def get(self, key: Key) -> Entry | None:
+        """What is registered under a key; None for nothing."""
+        known = self._entries.get(key)
+        return None if known is None else known.entry
+
     def __getitem__(self, key: Key) -> Entry:
         try:
             return self._entries[key].entry

@@ -16,12 +16,12 @@ ALLOWED = {
     "errors": set(),
     "dot": set(),
     "palette": set(),
-    "adapters": {"errors", "registry"},
     "keywords": {"errors"},
     "registry": {"errors"},
     "safe_files": {"errors"},
     "plugins": {"errors"},
-    "torch_runtime": GROUND,
+    "torch_runtime": GROUND - {"adapters"},
+    "adapters": {"errors", "registry", "torch_runtime"},  # of torch_runtime the private names alone
     "operators": GROUND | {"torch_runtime"},
     "identity": GROUND | {"torch_runtime"},
     "tracing": GROUND | {"torch_runtime", "operators", "identity"},
@@ -67,6 +67,11 @@ def test_parts_of_the_engine_import_only_what_lies_below(path: Path) -> None:
     assert part in ALLOWED, f"{part} is a new part of the engine: give it its place in this table"
     used = {engine_part(name) for name, _ in imports(path, ROOT)} - {None, part}
     assert used <= ALLOWED[part]
+
+
+def test_adapters_take_of_the_runtime_only_torchs_private_names() -> None:
+    used = {name for name, _ in imports(PACKAGE / "engine" / "adapters.py", ROOT)}
+    assert {name.split(".")[3] for name in used if engine_part(name) == "torch_runtime"} == {"private"}
 
 
 @each("widgets")

@@ -14,7 +14,7 @@ from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.pruning.importance.importance import criteria
 
 OPEN: list[dict[Any, Any]] = [
-    adapters._entries, user_operators, rules._entries, METRICS._entries, criteria._entries, exporters._entries,
+    adapters._entries, user_operators._entries, rules._entries, METRICS._entries, criteria._entries, exporters._entries,
 ]  # fmt: skip
 
 

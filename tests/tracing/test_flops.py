@@ -237,7 +237,8 @@ def test_an_operator_without_a_formula_is_listed(model: nn.Module) -> None:
 
 @pytest.fixture
 def tell(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    return lambda **facts: monkeypatch.setitem(user_operators, "mkgflops::twice", UserOperator(**facts))
+    monkeypatch.setattr(user_operators, "_entries", dict(user_operators._entries))
+    return lambda **facts: user_operators.replace(UserOperator(**facts), ["mkgflops::twice"])
 
 
 def test_the_cost_that_a_user_tells(model: nn.Module, tell: Callable[..., None]) -> None:

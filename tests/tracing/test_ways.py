@@ -172,7 +172,8 @@ def _(x: Tensor, by: float) -> Tensor:
 
 @pytest.fixture
 def tell(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    return lambda name, **facts: monkeypatch.setitem(user_operators, name, UserOperator(**facts))
+    monkeypatch.setattr(user_operators, "_entries", dict(user_operators._entries))
+    return lambda name, **facts: user_operators.replace(UserOperator(**facts), [name])
 
 
 def test_a_custom_operator_with_a_fake_kernel() -> None:

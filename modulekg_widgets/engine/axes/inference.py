@@ -34,7 +34,8 @@ from modulekg_widgets.engine.operators.signature import base_name, signature_of
 from modulekg_widgets.engine.operators.traits import is_tagged_pointwise, traits_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.torch_runtime.private import schema_of
-from modulekg_widgets.engine.tracing.dataflow import INPUT, PARAMETER, Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.dataflow import INPUT, Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.held import PARAMETER
 
 log = logging.getLogger("modulekg_widgets")
 REMEDY = "register a rule with @mk.axis_rule({name!r}), or mk.axis_rule({name!r}, like='aten::…')"

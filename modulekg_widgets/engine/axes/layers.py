@@ -20,7 +20,9 @@ from modulekg_widgets.engine.operators.traits import (
     Traits,
     traits_of,
 )
-from modulekg_widgets.engine.tracing.dataflow import BUFFER, INPUT, PARAMETER, DataNode, OperatorNode
+from modulekg_widgets.engine.torch_runtime.private import schema_of
+from modulekg_widgets.engine.tracing.dataflow import INPUT, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.held import BUFFER, PARAMETER
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.inference import Inference
@@ -86,7 +88,7 @@ class Layers:
 
     def name(self, operator: OperatorNode) -> str:
         """The plain name of an operator, or of the one that it is like."""
-        return plain_name(reading_of(operator.overload).overload._schema.name)
+        return plain_name(schema_of(reading_of(operator.overload).overload).name)
 
     def call(self, operator: OperatorNode) -> Call:
         """An operator's call with its arguments by name."""

@@ -11,10 +11,9 @@ from torch.overrides import TorchFunctionMode
 
 from modulekg_widgets.engine.errors import TraceError, shown
 from modulekg_widgets.engine.operators.arguments import Arguments
-from modulekg_widgets.engine.operators.signature import base_name
-from modulekg_widgets.engine.operators.traits import traits_of
+from modulekg_widgets.engine.operators.traits import DROPPED, FLIPPED, traits_of
 from modulekg_widgets.engine.torch_runtime.caches import kept_result
-from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode
+from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode, schema_of
 from modulekg_widgets.engine.torch_runtime.rng import is_drawn, seeded
 
 if TYPE_CHECKING:
@@ -74,8 +73,8 @@ class In(TorchDispatchMode):
                 return kept
         if not (made and is_drawn(func)):  # what is drawn in another type is something else
             kwargs = self._in_dtype(kwargs)
-        if traits_of(func).is_noise:
-            return _without_noise(func, args, kwargs)
+        if noise := traits_of(func).noise:
+            return _without_noise(noise, func, args, kwargs)
         if torch.Tag.pointwise in func.tags and _of_integers(args):
             # of integers floating-point numbers would come in the default type
             out = func(*args, **kwargs)
@@ -104,19 +103,18 @@ def _as(args: Any, dtype: torch.dtype) -> list[Any]:
     return [argument.to(dtype) if isinstance(argument, Tensor) else argument for argument in args]
 
 
-def _without_noise(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def _without_noise(noise: str, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """What a random operator gives on average: noise that goes by position would hide whether the model does."""
     drawn = func(*args, **kwargs)  # what is drawn next goes by how many draws came before
     call = Arguments(func, args, kwargs)
-    name = base_name(call.overload._schema.name)
-    if name in ("aten::native_dropout", "aten::dropout"):
+    if noise == DROPPED:
         x = call["input"]
         return x.clone() if isinstance(drawn, Tensor) else (x.clone(), torch.ones_like(x, dtype=torch.bool))
     x, p = call["self"], call.get("p")
-    level = p if name == "aten::bernoulli" and isinstance(p, float) else 0.5
-    if func._schema.is_mutable:
+    level = p if noise == FLIPPED and isinstance(p, float) else 0.5
+    if schema_of(func).is_mutable:
         return x.fill_(level)
-    return x.clone() if name == "aten::bernoulli" and p is None else torch.full_like(x, level, **kwargs)
+    return x.clone() if noise == FLIPPED and p is None else torch.full_like(x, level, **kwargs)
 
 
 class BatchNormByHand(TorchFunctionMode):
@@ -153,7 +151,7 @@ def _batch_norm(
 def _makes(func: Any) -> bool:
     """Whether the operator makes a tensor of its own: a factory, or a constant of the code."""
     return traits_of(func).lifts_constants or not any(
-        isinstance(argument.type, torch.TensorType) for argument in func._schema.arguments
+        isinstance(argument.type, torch.TensorType) for argument in schema_of(func).arguments
     )
 
 

@@ -13,8 +13,9 @@ from modulekg_widgets.engine.axes.inference import rule_named
 from modulekg_widgets.engine.errors import DuplicateNameError, ModuleKGError, UnknownNameError, nearest, shown
 from modulekg_widgets.engine.operators.arguments import alike_reading, missing_in
 from modulekg_widgets.engine.operators.signature import overloads_of
-from modulekg_widgets.engine.operators.user_operators import UserOperator, user_operators
-from modulekg_widgets.engine.registry import check_function, is_new_version
+from modulekg_widgets.engine.operators.user_operators import TAKEN, UserOperator, user_operators
+from modulekg_widgets.engine.registry import check_function
+from modulekg_widgets.engine.torch_runtime.private import schema_of
 
 
 class AxisRuleError(ModuleKGError, ValueError):
@@ -77,21 +78,21 @@ def axis_rule(
     home = sys._getframe(1).f_globals.get("__name__")
     if not names or not all(isinstance(name, str) and "::" in name for name in names):
         raise UnknownNameError(f"operators are named as 'namespace::name', got {shown(str(names))}")
-    user = UserOperator(shape, value, flops, like, home, dict(args or {}))
-    _refuse_taken(names, user)
+    user = UserOperator(shape, value, flops, like, dict(args or {}))
+    _refuse_taken(names, user, home)
     if like is not None and rule_named(like) is None:
         raise UnknownNameError(f"like={shown(like)!r} has no rule: {nearest(like, rules)}")
     if args:
         for name in names:
             _check_arguments(name, like, user.args)
     if any(part is not None for part in (shape, value, flops, like)):
-        user_operators.update(dict.fromkeys(names, user))
+        user_operators.add(dict.fromkeys(names, user), home)
 
     def decorate(rule: Rule) -> Rule:
         check_function(rule, f"the rule of {shown(names[0])}")
-        _refuse_taken(names, user)
+        _refuse_taken(names, user, home)
         rules.replace(_named(rule), names)
-        user_operators.update(dict.fromkeys(names, user))
+        user_operators.add(dict.fromkeys(names, user), home)
         return rule
 
     return decorate
@@ -107,7 +108,7 @@ def _check_arguments(name: str, like: str | None, args: Mapping[str, str]) -> No
     if not own:
         raise UnknownNameError(f"there is no operator {shown(name)!r} yet, whose arguments args names: define it first")
     for operator, every, given in ((like, overloads_of(like), args.keys()), (name, own, args.values())):
-        known = {argument.name for overload in every for argument in overload._schema.arguments}
+        known = {argument.name for overload in every for argument in schema_of(overload).arguments}
         for argument in given:
             if argument not in known:
                 hint = nearest(argument, known)
@@ -136,9 +137,10 @@ def _named(rule: Rule) -> Rule:
     return named
 
 
-def _refuse_taken(names: Iterable[str], new: UserOperator) -> None:
+def _refuse_taken(names: Iterable[str], new: UserOperator, home: str | None) -> None:
     for name in names:
         user = user_operators.get(name)
-        taken = rule_named(name) is not None if user is None else not is_new_version(user.home, new.home)
-        if taken and user is not new:
-            raise DuplicateNameError(f"{shown(name)} has a rule already: choose another operator")
+        if user is None and rule_named(name) is not None:
+            raise DuplicateNameError(TAKEN.format(shown(name)))
+        if user is not new:
+            user_operators.check_free([name], home)

@@ -37,6 +37,7 @@ from modulekg_widgets.engine.monitoring.run import Alert, Run
 from modulekg_widgets.engine.monitoring.schedule import events_of
 from modulekg_widgets.engine.monitoring.sinks.sink_set import SinkSet
 from modulekg_widgets.engine.monitoring.user_values import LoggedSteps, MonitorError, checked_step, logged_number
+from modulekg_widgets.engine.torch_runtime.private import PARAMETERS
 from modulekg_widgets.engine.torch_runtime.state import module_state
 
 if TYPE_CHECKING:
@@ -318,9 +319,7 @@ class Monitor(Run):
         dict
             `{module: {"HessianTrace": …, "HessianMaxEig": …}}`.
         """
-        own = {
-            m.path: [p for p in module_state(m.module)["_parameters"].values() if p is not None] for m in self._metrics
-        }
+        own = {m.path: [p for p in module_state(m.module)[PARAMETERS].values() if p is not None] for m in self._metrics}
         with self._hooks.paused():
             found = hessian(loss, {path: parameters for path, parameters in own.items() if parameters}, **settings)
         for path, values in found.items():

@@ -14,6 +14,7 @@ from modulekg_widgets.engine.errors import UnknownNameError, shown
 from modulekg_widgets.engine.operators.recorded import RecordedCall, nodes_in
 from modulekg_widgets.engine.operators.signature import overloads_of, plain_name
 from modulekg_widgets.engine.operators.user_operators import UserOperator, user_operators
+from modulekg_widgets.engine.torch_runtime.private import schema_of
 
 
 class ArgumentPlace(NamedTuple):
@@ -47,7 +48,7 @@ class Arguments:
         """The argument of that name in the operator's schema, or its default."""
         place = self._places.get(name)
         if place is None:
-            raise UnknownNameError(f"{self.overload._schema} has no argument {shown(name)!r}: its rule asks for it")
+            raise UnknownNameError(f"{schema_of(self.overload)} has no argument {shown(name)!r}: its rule asks for it")
         own, position, value, is_list = place
         if own is not None and own in self._kwargs:
             value = self._kwargs[own]
@@ -85,7 +86,7 @@ class Arguments:
         if self._is_own:
             return list(self._args), dict(self._kwargs)
         args, kwargs = [], {}
-        for argument in self.overload._schema.arguments:
+        for argument in schema_of(self.overload).arguments:
             if argument.kwarg_only:
                 kwargs[argument.name] = self[argument.name]
             else:
@@ -105,7 +106,7 @@ class OperatorCall(Arguments):
     @property
     def name(self) -> str:
         """The operator's name without namespace, overload and the underscore of writing in place."""
-        return plain_name(self.overload._schema.name)
+        return plain_name(schema_of(self.overload).name)
 
     @property
     def inputs(self) -> list[Any]:
@@ -139,7 +140,7 @@ def own_arguments(overload: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
 @cache
 def _own_places(overload: Any) -> dict[str, ArgumentPlace]:
     """Reading a schema takes long."""
-    every = overload._schema.arguments
+    every = schema_of(overload).arguments
     return {each.name: ArgumentPlace(each.name, at, each.default_value) for at, each in enumerate(every)}
 
 
@@ -149,7 +150,7 @@ _readings: dict[int, Known] = {}  # by the overload's address: hashing takes lon
 
 def reading_of(overload: Any) -> SchemaReading:
     """How the arguments of an overload are read; what a user says of an operator may change, so it is asked anew."""
-    user = user_operators.get(overload._schema.name) if user_operators else None
+    user = user_operators.get(schema_of(overload).name) if user_operators else None
     known = _readings.get(id(overload))
     if known is None or known[0] is not overload or known[1] is not user:
         alike = None if user is None or user.like is None else alike_reading(overload, user.like, user.args)
@@ -161,7 +162,7 @@ def reading_of(overload: Any) -> SchemaReading:
 @cache
 def _numbers(overload: Any) -> frozenset[str]:
     kinds = ("number", "Tensor", "Optional[number]", "Optional[Tensor]")
-    return frozenset(each.name for each in overload._schema.arguments if str(each.type) in kinds)
+    return frozenset(each.name for each in schema_of(overload).arguments if str(each.type) in kinds)
 
 
 def number_arguments(overload: Any) -> frozenset[str]:
@@ -185,7 +186,7 @@ def alike_reading(overload: Any, like: str, args: Mapping[str, str]) -> SchemaRe
 
 def missing_in(reading: SchemaReading, tensors: bool = False) -> list[str]:
     """The arguments, or the tensors among them, that the schema demands and a call does not have."""
-    known = [each for each in reading.overload._schema.arguments if not tensors or _kind(each) == "tensor"]
+    known = [each for each in schema_of(reading.overload).arguments if not tensors or _kind(each) == "tensor"]
     return [each.name for each in known if _is_demanded(each) and each.name not in reading.places]
 
 
@@ -202,8 +203,8 @@ def _fitness(overload: Any, reading: SchemaReading, args: Mapping[str, str]) -> 
 
 
 def _paired(overload: Any, theirs: Any, args: Mapping[str, str]) -> dict[str, ArgumentPlace]:
-    own, mine = _own_places(overload), overload._schema.arguments
-    known = theirs._schema.arguments
+    own, mine = _own_places(overload), schema_of(overload).arguments
+    known = schema_of(theirs).arguments
     claimed = {*args.values(), *(each.name for each in known if each.name not in args)}
     places: dict[str, ArgumentPlace] = {}
     for at, each in enumerate(known):

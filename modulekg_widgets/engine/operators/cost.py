@@ -16,6 +16,7 @@ from modulekg_widgets.engine.operators.formulas import FREE, PER_INPUT, PER_OUTP
 from modulekg_widgets.engine.operators.recorded import RecordedCall, Value
 from modulekg_widgets.engine.operators.signature import base_name, signature_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
+from modulekg_widgets.engine.torch_runtime.private import overload_name_of, packet_of, schema_of
 from modulekg_widgets.engine.torch_runtime.structure import with_leaves
 
 log = logging.getLogger("modulekg_widgets")
@@ -29,7 +30,7 @@ def operator_flops(operator: RecordedCall) -> int | None:
 
 def flops_and_kind(operator: RecordedCall) -> tuple[int | None, bool]:
     """The cost of a call, and whether it is made of multiply-adds."""
-    user = user_operators.get(operator.overload._schema.name) if user_operators else None
+    user = user_operators.get(schema_of(operator.overload).name) if user_operators else None
     if user is not None and user.flops is not None:
         return _flops_of_user(user.flops, operator), False
     count, pairs = _way_to_count(reading_of(operator.overload).overload)
@@ -64,8 +65,8 @@ def _way_to_count(overload: Any) -> tuple[Count, bool]:
         return lambda call: PER_INPUT[name] * call.inputs[0].numel(), False
     if name in formulas:
         return formulas[name], name in multiply_adds
-    if twin._overloadpacket in flop_registry:
-        return _by_torch(flop_registry[twin._overloadpacket]), True
+    if packet_of(twin) in flop_registry:
+        return _by_torch(flop_registry[packet_of(twin)]), True
     if torch.Tag.pointwise in tags:
         return lambda call: call.output.numel(), False
     if torch.Tag.reduction in tags:
@@ -75,20 +76,20 @@ def _way_to_count(overload: Any) -> tuple[Count, bool]:
 
 def _functional(overload: Any) -> tuple[str, Any]:
     """For `relu_` the name and the overload of `relu`, which has the formula, and tags that the former lacks."""
-    full = overload._schema.name
+    full = schema_of(overload).name
     name = base_name(full)
     if name == full:
         return full, overload
     namespace, _, short = name.partition("::")
     packet = getattr(getattr(torch.ops, namespace), short, None)
-    return name, getattr(packet, overload._overloadname, overload)
+    return name, getattr(packet, overload_name_of(overload), overload)
 
 
 def _moves_nothing(overload: Any, tags: set[torch.Tag]) -> bool:
     """Views, their copies, and what makes a tensor of no tensor."""
     signature = signature_of(overload)
     view = signature.views is not None and signature.is_pure
-    makes = overload.namespace == "aten" and "Tensor" not in str(overload._schema).partition("->")[0]
+    makes = overload.namespace == "aten" and "Tensor" not in str(schema_of(overload)).partition("->")[0]
     return view or makes or torch.Tag.inplace_view in tags or torch.Tag.view_copy in tags
 
 

@@ -88,7 +88,7 @@ def overloads_of(name: str) -> list[Any]:
     namespace, _, operator = name.partition("::")
     packet = getattr(getattr(torch.ops, namespace), operator, None) if namespace and operator else None
     every = [] if packet is None else [getattr(packet, overload) for overload in packet.overloads()]
-    return [each for each in every if not any(argument.is_out for argument in each._schema.arguments)]
+    return [each for each in every if not any(argument.is_out for argument in schema_of(each).arguments)]
 
 
 @cache

@@ -14,10 +14,12 @@ import torch
 
 from modulekg_widgets.engine.operators.arguments import Arguments, reading_of
 from modulekg_widgets.engine.operators.signature import base_name, overloads_of
+from modulekg_widgets.engine.torch_runtime.private import schema_of
 
 CHANNELS, LAST, GROUPS, LENGTH = "channels", "last dimensions", "groups", "length of a weight"  # what norms run over
 MATRIX_PRODUCT, VECTOR_PRODUCT, LINEAR, BILINEAR = "product", "vector product", "linear", "bilinear"
 CONVOLUTION, EMBEDDING, RECURRENT = "convolution", "embedding", "recurrent"
+DROPPED, FLIPPED, FILLED = "what went in, or zero", "one by a probability, or zero", "numbers of no tensor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class Traits:
     lifts_constants: bool = False  # a tensor that the code has made itself comes into the forward pass by it
     keeps_indices: bool = False  # a tensor of indices holds the same ones after it, in another shape at most
     keeps_zero: bool = False  # what is zero before is zero after
+    keeps_numbers: bool = False  # of the first tensor: the result holds nothing but some of them, and zeros
     reads_whole: bool = False  # an element of the result depends on all indices of a dimension
     is_softmax: bool = False
     is_attention: bool = False  # divides by the root of the size of the query unless told a scale
@@ -45,7 +48,7 @@ class Traits:
     triangle: tuple[str, str | None] | None = None  # the argument whose triangle is read, and the flag that says so
     commutes: bool = False
     keeps_symmetry: bool = False  # of symmetric matrices, whatever their numbers, it makes a symmetric one
-    is_noise: bool = False  # the result, or its difference to what went in, is drawn at random
+    noise: str = ""  # what the result is that is drawn at random: DROPPED, FLIPPED or FILLED
     writes_buffers: bool = False  # running statistics that it is given, without a word in the schema
 
     @property
@@ -120,6 +123,10 @@ ELEMENTWISE = row(
 COPY = row("_to_copy clone detach alias", copies=True, keeps_zero=True, keeps_indices=True)
 row("lift_fresh detach alias", lifts_constants=True)
 row("contiguous", keeps_zero=True)
+row(
+    "view _unsafe_view permute transpose t squeeze unsqueeze expand slice select clone detach alias relu"
+    " max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices", keeps_numbers=True,
+)  # fmt: skip
 row("lift_fresh", keeps_indices=True)
 row("equal")  # one answer for Python, though torch tags it as pointwise
 row("mul", pointwise=True, multiplies=True, keeps_zero=True)
@@ -194,7 +201,9 @@ row(
 )
 row("cholesky_solve", triangle=("input2", None))
 row("linalg_ldl_solve", triangle=("LD", None))
-row("native_dropout dropout bernoulli bernoulli_ uniform_ normal_ exponential_ rand_like randn_like", is_noise=True)
+row("native_dropout dropout", noise=DROPPED)
+row("bernoulli bernoulli_", noise=FLIPPED)
+row("uniform_ normal_ exponential_ rand_like randn_like", noise=FILLED)
 
 # ----------------------------------------------------------------------------- look-up
 
@@ -231,7 +240,7 @@ def has_traits(name: str) -> bool:
 
 
 def _traits(overload: Any) -> Traits:
-    name = overload._schema.name
+    name = schema_of(overload).name
     if has_traits(name):
         return traits_named(name)
     return POINTWISE if torch.Tag.pointwise in overload.tags or is_tagged_pointwise(name) else NO_TRAITS

@@ -8,6 +8,10 @@ from typing import Any
 
 import torch
 
+from modulekg_widgets.engine.registry import Registry
+
+TAKEN = "{} has a rule already: choose another operator"
+
 
 @dataclass(frozen=True, slots=True)
 class UserOperator:
@@ -17,11 +21,10 @@ class UserOperator:
     value: Callable[..., Any] | None = None
     flops: Callable[..., int] | None = None
     like: str | None = None  # the operator that this one behaves as
-    home: str | None = None  # the module that registered it
     args: Mapping[str, str] = field(default_factory=dict)  # arguments of `like` by other names here: theirs → own
 
-    def run(self, func: Any, args: list[Any], kwargs: dict[str, Any], on_meta: bool) -> Any:
-        """Run by the user's function where there is one, else by the operator itself.
+    def __call__(self, func: Any, args: list[Any], kwargs: dict[str, Any], on_meta: bool) -> Any:
+        """What a call gives: run by the user's function where there is one, else by the operator itself.
 
         `shape` gets the operator's arguments and returns a shape (for a result like the first tensor), or tensors.
         """
@@ -37,4 +40,4 @@ class UserOperator:
         return func(*args, **kwargs)
 
 
-user_operators: dict[str, UserOperator] = {}
+user_operators: Registry[UserOperator] = Registry("operator", taken=TAKEN)

@@ -17,11 +17,11 @@ from modulekg_widgets.engine.operators.recorded import Unknown, Value
 from modulekg_widgets.engine.torch_runtime.private import buffers_of, modules_of, parameters_of, schema_of
 from modulekg_widgets.engine.torch_runtime.state import is_script, module_state, set_mode
 from modulekg_widgets.engine.tracing.flops import Flops, count_flops
+from modulekg_widgets.engine.tracing.held import ATTRIBUTE, BUFFER, PARAMETER
 from modulekg_widgets.engine.tracing.outputs import following_outputs
 from modulekg_widgets.engine.tracing.source import Source
 
-INPUT, PARAMETER, BUFFER, CONSTANT, RESULT = "input", "parameter", "buffer", "constant", "result"
-ATTRIBUTE = "attribute"  # a tensor of the model that is neither parameter nor buffer
+INPUT, CONSTANT, RESULT = "input", "constant", "result"  # beside PARAMETER, BUFFER and ATTRIBUTE
 
 
 class Storage:

@@ -31,7 +31,7 @@ def run(operator: OperatorNode, value_of: Callable[[DataNode], Any], device_for:
         kwargs["device"] = device_for(torch.device(kwargs["device"]))
     user = user_operators.get(operator.name)
     if user is not None:
-        return user.run(operator.overload, args, kwargs, on_meta=False)
+        return user(operator.overload, args, kwargs, on_meta=False)
     return operator.overload(*args, **kwargs)
 
 

@@ -262,7 +262,7 @@ class Recorder(TorchDispatchMode):
             kwargs = on_meta(kwargs)
         user = user_operators.get(schema_of(func).name)
         if user is not None:
-            return user.run(func, args, kwargs, on_meta=self.stand_in is not None)
+            return user(func, args, kwargs, on_meta=self.stand_in is not None)
         return func(*args, **kwargs)
 
     def _record(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from modulekg_widgets.engine.tracing.dataflow import ATTRIBUTE, BUFFER, PARAMETER, Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.held import ATTRIBUTE, BUFFER, PARAMETER
 from modulekg_widgets.engine.views.call_tree import CallTree
 from modulekg_widgets.engine.views.payload import Distinct
 

@@ -15,6 +15,7 @@ from torch import nn
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import RewritingError, UnknownPathError
 from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
+from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.rewriting.chains import find_chains
 from modulekg_widgets.engine.rewriting.function_modules.context import function_modules
 from modulekg_widgets.engine.rewriting.recipes.quantisation import fake_quant
@@ -73,6 +74,26 @@ def test_inputs_that_are_rounded_already_are_not_rounded_again() -> None:
     ).eval()  # fmt: skip
     fake_quant(model, images())
     assert [name for name, _ in model.named_children() if hasattr(model.get_submodule(name), "input")] == ["0", "6"]
+
+
+@torch.library.custom_op("mkgquant::turned", mutates_args=())
+def turned(first: int, second: int, x: torch.Tensor) -> torch.Tensor:
+    return x.transpose(first, second).clone()
+
+
+@turned.register_fake
+def _(first: int, second: int, x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x.transpose(first, second))
+
+
+@pytest.mark.parametrize("moved", [lambda x: x.transpose_(1, 2), lambda x: turned(1, 2, x)], ids=["in place", "like"])
+def test_what_only_moves_numbers_does_so_in_place_and_under_another_name(moved: Any) -> None:
+    if not user_operators.get("mkgquant::turned"):
+        args = {"self": "x", "dim0": "first", "dim1": "second"}
+        mk.axis_rule("mkgquant::turned", like="aten::transpose", args=args)
+    model = Calls(lambda self, x: self.b(moved(self.a(x).flatten(2))), a=nn.Conv2d(3, 36, 3), b=nn.Linear(36, 2))
+    fake_quant(with_statistics(model).eval(), images())
+    assert [hasattr(layer, "input") for layer in (model.a, model.b)] == [True, False]
 
 
 def test_a_relu_that_must_stay_is_done_within_as_well() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from modulekg_widgets.engine.axes.call import Call, Dims, rule
 from modulekg_widgets.engine.axes.rules.elementwise import broadcast
+from modulekg_widgets.engine.torch_runtime.private import schema_of
 
 TEXT = "taken as one whole matrix"
 
@@ -39,7 +40,7 @@ _FACTORS = {"cholesky_solve": ("input2", "self"), "linalg_solve_triangular": ("s
       "aten::triangular_solve")  # fmt: skip
 def solve_factored(call: Call) -> list[Dims]:
     """A matrix that was factored, in the order of its factors, and right-hand sides, each for itself."""
-    factors, sides = _FACTORS.get(call.name, (call.overload._schema.arguments[0].name, "B"))
+    factors, sides = _FACTORS.get(call.name, (schema_of(call.overload).arguments[0].name, "B"))
     matrix, given = call.axes(call[factors]), call.axes(call[sides])
     batch = broadcast(call, matrix[:-2], given[:-2])
     if call.has("pivots"):

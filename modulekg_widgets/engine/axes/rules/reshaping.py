@@ -19,6 +19,7 @@ from modulekg_widgets.engine.operators.traits import (
     UNSQUEEZE,
     VIEW,
 )
+from modulekg_widgets.engine.torch_runtime.private import overload_name_of
 
 
 @rule(*VIEW)
@@ -26,7 +27,7 @@ def view(call: Call) -> Dims:
     """Runs of equal products meet: several → one is a product, one → several takes it apart."""
     source = call.inputs[0]
     dims, shape = call.axes(source), call.output.shape
-    if source.numel() == 0 or "dtype" in call.overload._overloadname:
+    if source.numel() == 0 or "dtype" in overload_name_of(call.overload):
         return _bytes_view(call, dims, shape)
     out: Dims = []
     left, right = 0, 0

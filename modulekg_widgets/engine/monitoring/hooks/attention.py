@@ -19,6 +19,7 @@ from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.monitoring.measures.attention_logits import AttentionCall, AttentionLogits
 from modulekg_widgets.engine.torch_runtime.private import (
     CALL_CODE,
+    compiled_call_of,
     compiler_stance,
     function_modes,
     has_one_projection,
@@ -266,7 +267,7 @@ def _is_compiled(module: nn.Module) -> bool:
     """Whether a part will run as compiled code."""
     if compiler_stance() in (None, "force_eager"):
         return False
-    return any(isinstance(part, wrapper_classes()) or part._compiled_call_impl for part in module.modules())
+    return any(isinstance(part, wrapper_classes()) or compiled_call_of(part) for part in module.modules())
 
 
 def _may_take_fast_path(module: nn.Module) -> bool:

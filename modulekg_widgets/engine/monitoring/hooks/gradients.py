@@ -10,21 +10,26 @@ import torch
 from torch.autograd.graph import get_gradient_edge
 
 from modulekg_widgets.engine.monitoring.metric import ConfigError
+from modulekg_widgets.engine.torch_runtime.private import (
+    CAN_ENTER_HOOKS,
+    backward_pass,
+    hook_entry_of,
+    set_tensor_hooks,
+    tensor_hooks_of,
+)
 
 MOST_NODES = 20_000  # of a module's own graph
-ENTERS_HOOKS = hasattr(torch._C._FunctionBase, "_register_hook_dict")  # as `Tensor.register_hook` does
 OURS = -1  # among the hooks of a tensor; those of handles count from 0
-in_backward = torch._C._current_graph_task_id  # the number of the backward pass that runs on this thread, -1 for none
 
 
 def hook_gradient(y: torch.Tensor, graph: Any, hook: Callable[[torch.Tensor | None], None]) -> None:
     """What `y.register_hook(hook)` does, without the handle: that is most of its cost, and ours go with the graph."""
-    if y._backward_hooks is not None or not ENTERS_HOOKS:
+    if tensor_hooks_of(y) is not None or not CAN_ENTER_HOOKS:
         y.register_hook(hook)
     else:
         hooks: Any = OrderedDict({OURS: hook})
-        y._backward_hooks = hooks
-        graph._register_hook_dict(y)
+        set_tensor_hooks(y, hooks)
+        hook_entry_of(graph)(y)
 
 
 class Unscaled:
@@ -91,7 +96,7 @@ class _Pass:
         self.parts: list[torch.Tensor] = []
 
     def arrived(self, places: list[int], gradients: tuple[torch.Tensor | None, ...]) -> None:
-        task = in_backward()
+        task = backward_pass()
         if task != self.task:
             self.task, self.waiting, self.parts = task, self.count, []
         self.waiting -= 1

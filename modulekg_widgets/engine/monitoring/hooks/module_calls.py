@@ -20,12 +20,11 @@ from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric,
 from modulekg_widgets.engine.monitoring.hooks.observation import AT_ONCE, SOURCES, Observation, ThisStep, log_failure
 from modulekg_widgets.engine.monitoring.hooks.tensors import first_tensor, is_measurable, is_rehearsal
 from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN
+from modulekg_widgets.engine.torch_runtime.private import MODULES, next_node_number
 from modulekg_widgets.engine.torch_runtime.state import module_state
 
 Tensor = torch.Tensor
 MOST_CALLS = 64  # of one module within a step; further ones are not measured
-
-_sequence_number: Callable[[], int] = vars(torch._C)["_autograd"]._get_sequence_nr  # of the next node of a graph
 
 
 class ModuleCalls:
@@ -135,7 +134,7 @@ class ModuleCalls:
             if graph is None and not y.requires_grad:
                 if phase == TRAIN and not torch.is_grad_enabled():
                     # nothing is added to the graph within a segment, so its calls see one and the same number
-                    without_graph.append((_sequence_number(), call, phase, waiting))
+                    without_graph.append((next_node_number(), call, phase, waiting))
                 return
             if joint is not None and waiting is not None:
                 now.handles += joint.follow(waiting, y)
@@ -188,7 +187,7 @@ class ModuleCalls:
 def _leaves_input(module: nn.Module) -> bool:
     """Whether the input is after the call what it was before it: torch's own layers see to that."""
     own = module_state(module)
-    is_leaf = type(module).__module__.startswith("torch.nn.modules.") and not own.get("_modules")
+    is_leaf = type(module).__module__.startswith("torch.nn.modules.") and not own.get(MODULES)
     return is_leaf and not own.get("inplace")
 
 

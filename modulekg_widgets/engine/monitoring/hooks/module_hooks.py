@@ -6,7 +6,6 @@ the model taken meanwhile has no trace of them.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -16,11 +15,11 @@ from torch import nn
 
 from modulekg_widgets.engine.monitoring.hooks import uncompiled
 from modulekg_widgets.engine.monitoring.hooks.active_metrics import ActiveMetrics
-from modulekg_widgets.engine.monitoring.hooks.gradients import in_backward
 from modulekg_widgets.engine.monitoring.hooks.module_calls import ModuleCalls
 from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric
 from modulekg_widgets.engine.monitoring.hooks.observation import Observation, ThisStep, log_failure
 from modulekg_widgets.engine.torch_runtime.hooks import listening_to_modules
+from modulekg_widgets.engine.torch_runtime.private import backward_pass, is_compiler_loaded
 from modulekg_widgets.engine.torch_runtime.state import module_state
 
 
@@ -113,7 +112,7 @@ class ModuleHooks:
         if not self.is_attached:
             self.is_attached = True
             self._attached.enter_context(listening_to_modules(*_hooks(self._hooked)))
-        if not self._runs_uncompiled and "torch._dynamo" in sys.modules:
+        if not self._runs_uncompiled and is_compiler_loaded():
             self._runs_uncompiled = True
             uncompiled.begin()
             self._attached.callback(uncompiled.end)
@@ -131,7 +130,7 @@ def _hooks(hooked: dict[int, ModuleCalls]) -> tuple[Callable[..., None], Callabl
         if calls is None or calls.before is None:
             return
         try:
-            if in_backward() == -1:
+            if backward_pass() == -1:
                 calls.before(args)
         except Exception:  # noqa: BLE001
             log_failure()
@@ -142,7 +141,7 @@ def _hooks(hooked: dict[int, ModuleCalls]) -> tuple[Callable[..., None], Callabl
             return
         kwargs, output = rest if len(rest) == 2 else ({}, None)  # a forward that raised has no output
         try:
-            if in_backward() == -1:
+            if backward_pass() == -1:
                 calls.after(args, kwargs, output)
             else:
                 calls.again(output)

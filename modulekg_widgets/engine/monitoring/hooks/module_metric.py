@@ -22,6 +22,7 @@ from modulekg_widgets.engine.monitoring.hooks.tensors import is_measurable
 from modulekg_widgets.engine.monitoring.hooks.value_writer import Put, ValueWriter, packable
 from modulekg_widgets.engine.monitoring.metric import NoDataError, NoValueError
 from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Form, Slot
+from modulekg_widgets.engine.torch_runtime.private import is_any_autocast_enabled, set_grad_enabled
 
 LINALG_ERROR: type[Exception] = vars(torch.linalg)["LinAlgError"]  # the stubs do not know it
 log = logging.getLogger("modulekg_widgets")
@@ -162,15 +163,15 @@ class ModuleMetric:
 def measure(metrics: Sequence[ModuleMetric], observation: Observation, step: int) -> None:
     """Measure a call so that what is built is no part of the training's graph, nor of its autocast."""
     grad_mode = torch.is_grad_enabled()
-    torch._C._set_grad_enabled(False)
+    set_grad_enabled(False)
     try:
-        if torch._C._is_any_autocast_enabled():
+        if is_any_autocast_enabled():
             with torch.autocast(observation.device_type, enabled=False):
                 _measure(metrics, observation, step)
         else:
             _measure(metrics, observation, step)
     finally:
-        torch._C._set_grad_enabled(grad_mode)
+        set_grad_enabled(grad_mode)
 
 
 def _measure(metrics: Sequence[ModuleMetric], observation: Observation, step: int) -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
+from modulekg_widgets.engine.torch_runtime.private import (
+    PARAMETERS,
+    FakeTensor,
+    is_functorch_wrapped_tensor,
+    tracing_state,
+    transforms,
+)
 from modulekg_widgets.engine.torch_runtime.state import module_state
 
-_is_batched: Callable[[torch.Tensor], bool] = vars(torch._C)["_functorch"].is_functorch_wrapped_tensor
-_transforms: Callable[[], object] = vars(torch._C)["_functorch"].peek_interpreter_stack
-_tracing_state: Callable[[], object] = torch._C._get_tracing_state
 _is_compiling = torch.compiler.is_compiling
 _Tensor = torch.Tensor
 PLAIN = (torch.Tensor, nn.Parameter)
@@ -24,7 +27,7 @@ def weight_of(module: nn.Module) -> nn.Parameter | None:
 
     None where it has none, several, or computes it from others.
     """
-    own = module_state(module).get("_parameters")
+    own = module_state(module).get(PARAMETERS)
     if not isinstance(own, dict):
         return None  # TorchScript keeps its own
     parameter = own.get("weight")
@@ -65,14 +68,14 @@ def is_measurable(tensor: torch.Tensor) -> bool:
     """Whether a tensor holds floating or complex data of its own: no fake, batched or sparse one."""
     if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.layout is not torch.strided:
         return False
-    if tensor.is_meta or _is_batched(tensor):
+    if tensor.is_meta or is_functorch_wrapped_tensor(tensor):
         return False
     return type(tensor) in PLAIN or not _is_fake(tensor)
 
 
 def is_rehearsal(args: tuple[Any, ...]) -> bool:
     """Whether a call only tries the module out: under a compiler, a tracer, vmap, or on tensors without data."""
-    if _transforms() is not None or _tracing_state() is not None or _is_compiling():
+    if transforms() is not None or tracing_state() is not None or _is_compiling():
         return True
     x = args[0] if args else None
     if type(x) is _Tensor:
@@ -84,6 +87,4 @@ def is_rehearsal(args: tuple[Any, ...]) -> bool:
 
 
 def _is_fake(tensor: torch.Tensor) -> bool:
-    from torch._subclasses.fake_tensor import FakeTensor
-
     return isinstance(tensor, FakeTensor)

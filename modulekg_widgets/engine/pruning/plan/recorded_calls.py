@@ -15,7 +15,7 @@ from modulekg_widgets.engine.operators.arguments import OperatorCall, number_arg
 from modulekg_widgets.engine.operators.traits import traits_of
 from modulekg_widgets.engine.pruning.plan.asked_sizes import flattened
 from modulekg_widgets.engine.pruning.plan.selection import Selection
-from modulekg_widgets.engine.torch_runtime.private import disable_current_modes
+from modulekg_widgets.engine.torch_runtime.private import disable_current_modes, schema_of
 from modulekg_widgets.engine.torch_runtime.structure import leaves
 from modulekg_widgets.engine.tracing.dataflow import CONSTANT, DataNode, OperatorNode
 
@@ -84,7 +84,7 @@ def computed_with(operator: OperatorNode) -> tuple[tuple[Any, ...], tuple[Any, .
     args, kwargs = operator.args, operator.kwargs
     if not any(type(value) is int for value in (*args, *kwargs.values())) or not operator.inputs:
         return args, tuple(kwargs.values())
-    names = [each.name for each in operator.overload._schema.arguments]
+    names = [each.name for each in schema_of(operator.overload).arguments]
     numbers = number_arguments(operator.overload)
     return (
         tuple(float(value) if type(value) is int and name in numbers else value

@@ -19,7 +19,7 @@ from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.rewriting.recipes.flow import Flow
 from modulekg_widgets.engine.rewriting.recipes.layers import (
     LAYERS,
-    Layers,
+    ReplaceableLayers,
     identity_like,
     runs_as,
     torch_class,
@@ -113,7 +113,7 @@ def fold_conv_bn(model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | N
     <Folding in Sequential: 1 batch norms folded, 0 not>
       0 + 1
     """
-    layers = Layers(model)
+    layers = ReplaceableLayers(model)
     _check_mode(layers)
     flow = Flow(trace_dataflow(model, args, kwargs))
     new: dict[str, nn.Module] = {}
@@ -162,7 +162,7 @@ def _scaled(weight: torch.Tensor, factor: torch.Tensor, layer: Any) -> torch.Ten
     return torch.empty_like(weight).copy_(made.flatten(0, 1))
 
 
-def _check_mode(layers: Layers) -> None:
+def _check_mode(layers: ReplaceableLayers) -> None:
     for path, module in layers:
         if module.training and (path == "" or isinstance(module, BatchNorm)):
             raise RewritingError(
@@ -187,14 +187,14 @@ def _without_layer(flow: Flow, told: set[str]) -> Iterator[Unfolded]:
             yield Unfolded("", node.path, why)
 
 
-def _why_not(layer: ModuleNode, norm: ModuleNode, flow: Flow, layers: Layers) -> str:
+def _why_not(layer: ModuleNode, norm: ModuleNode, flow: Flow, layers: ReplaceableLayers) -> str:
     """Why a norm is not folded; empty when it is."""
     why = layers.why_not(layer.module) or why_not_norm(norm.module, layers)
     why = why or flow.why_not_between(layer, norm) or flow.why_read_outside(layer) or flow.why_read_outside(norm)
     return why or why_not_channels(layer, norm)
 
 
-def why_not_norm(norm: nn.Module, layers: Layers) -> str:
+def why_not_norm(norm: nn.Module, layers: ReplaceableLayers) -> str:
     """Why a batch norm in eval mode is no fixed factor and shift; empty when it is."""
     cls = torch_class(norm, NORMS)
     if cls is None or not runs_as(norm, cls):

@@ -15,11 +15,11 @@ from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.rewriting.function_modules.sites import when_active
 from modulekg_widgets.engine.rewriting.select import plain_name
 from modulekg_widgets.engine.torch_runtime.hooks import has_hooks
-from modulekg_widgets.engine.torch_runtime.private import BUFFERS, COMPILED_CALL, MODULES, PARAMETERS
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, COMPILED_CALL, METHODS_OF_LAYERS, MODULES, PARAMETERS
 from modulekg_widgets.engine.torch_runtime.state import module_state
 
 LAYERS = (*CONVOLUTIONS, *TRANSPOSED, nn.Linear)
-_METHODS = ("forward", "_conv_forward", "_output_padding", "_check_input_dim", "__call__")
+_METHODS = ("forward", *METHODS_OF_LAYERS, "__call__")
 
 
 def torch_class(module: nn.Module, classes: Sequence[type[nn.Module]]) -> type[nn.Module] | None:
@@ -33,7 +33,7 @@ def runs_as(module: nn.Module, cls: type[nn.Module]) -> bool:
     return not own and "forward" not in module_state(module)
 
 
-class Layers:
+class ReplaceableLayers:
     """The modules of a model with what speaks against rebuilding each of them; runs no code of the model."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -128,7 +128,7 @@ def twin(module: nn.Module, cls: type[nn.Module] | None = None) -> Any:
     return new
 
 
-def named(model: nn.Module, names: Iterable[str] | str, layers: Layers) -> dict[str, nn.Module]:
+def named(model: nn.Module, names: Iterable[str] | str, layers: ReplaceableLayers) -> dict[str, nn.Module]:
     """The modules of these names; raises `UnknownPathError` for a name that none has."""
     if not isinstance(names, Iterable):
         raise RewritingError(f"names is a {shown(type(names).__name__)}: pass a name, a list of names or None")

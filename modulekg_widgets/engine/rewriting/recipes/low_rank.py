@@ -17,7 +17,7 @@ from modulekg_widgets.engine.adapters import CONVOLUTIONS
 from modulekg_widgets.engine.errors import RewritingError, shown
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.keywords import called_as
-from modulekg_widgets.engine.rewriting.recipes.layers import Layers, named, torch_class, twin, widest
+from modulekg_widgets.engine.rewriting.recipes.layers import ReplaceableLayers, named, torch_class, twin, widest
 from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe, exchanged
 from modulekg_widgets.engine.rewriting.replace import exchange
 from modulekg_widgets.engine.rewriting.undo import Rewrite
@@ -158,7 +158,7 @@ def low_rank(
     if not isinstance(rank, int) or rank < 1:
         raise RewritingError(f"rank is {shown(repr(rank))}: pass a whole number of at least 1")
     scale = 1.0 if alpha is None else _scale(alpha, rank)
-    layers = Layers(model)
+    layers = ReplaceableLayers(model)
     chosen = _smaller(layers, rank) if names is None else named(model, names, layers)
     for name, module in chosen.items():
         if why := why_not(module, layers):
@@ -231,7 +231,7 @@ def merged(adapter: LowRank) -> nn.Module:
     return new.train(adapter.training)
 
 
-def why_not(module: nn.Module, layers: Layers) -> str:
+def why_not(module: nn.Module, layers: ReplaceableLayers) -> str:
     """Why a module cannot get an adapter; empty when it can."""
     why = layers.why_not(module, ADAPTED)
     if why:
@@ -245,7 +245,7 @@ def why_not(module: nn.Module, layers: Layers) -> str:
     return ""
 
 
-def _smaller(layers: Layers, rank: int) -> dict[str, nn.Module]:
+def _smaller(layers: ReplaceableLayers, rank: int) -> dict[str, nn.Module]:
     """The linear layers whose update is smaller than their weight."""
     return {
         path: module

@@ -11,11 +11,14 @@ from torch import nn
 
 from modulekg_widgets.engine.adapters import NORMS
 from modulekg_widgets.engine.errors import RewritingError, shown
+from modulekg_widgets.engine.operators.arguments import OperatorCall
+from modulekg_widgets.engine.operators.signature import base_name
+from modulekg_widgets.engine.operators.traits import traits_of
 from modulekg_widgets.engine.rewriting.function_modules.function_module import FunctionModule
 from modulekg_widgets.engine.rewriting.function_modules.functions import function_name
 from modulekg_widgets.engine.rewriting.recipes.flow import Flow
 from modulekg_widgets.engine.rewriting.recipes.folding import why_not_channels, why_not_norm
-from modulekg_widgets.engine.rewriting.recipes.layers import LAYERS, Layers, torch_class
+from modulekg_widgets.engine.rewriting.recipes.layers import LAYERS, ReplaceableLayers, torch_class
 from modulekg_widgets.engine.rewriting.recipes.quantizers import QUANTIZED
 from modulekg_widgets.engine.rewriting.select import plain_name
 from modulekg_widgets.engine.torch_runtime.hooks import has_hooks
@@ -23,13 +26,6 @@ from modulekg_widgets.engine.tracing.dataflow import DataNode, ModuleNode, Opera
 
 _CLAMPS = (nn.ReLU, nn.ReLU6, nn.Hardtanh)
 _CLAMPING_FUNCTIONS = {"relu": nn.ReLU, "relu6": nn.ReLU6}
-# operators whose outputs hold the very numbers of their inputs, or some of them, or zero
-_KEEPING = {
-    "aten::relu", "aten::relu_", "aten::max_pool1d_with_indices", "aten::max_pool2d_with_indices",
-    "aten::max_pool3d_with_indices", "aten::view", "aten::_unsafe_view", "aten::permute", "aten::transpose",
-    "aten::t", "aten::squeeze", "aten::unsqueeze", "aten::clone", "aten::detach", "aten::alias", "aten::expand",
-    "aten::slice", "aten::select",
-}  # fmt: skip
 
 
 class Unquantised(NamedTuple):
@@ -57,7 +53,7 @@ class Chain:
         return tuple(node.path for node in self.modules)
 
 
-def found_chains(flow: Flow, layers: Layers) -> tuple[list[Chain], list[Unquantised]]:
+def found_chains(flow: Flow, layers: ReplaceableLayers) -> tuple[list[Chain], list[Unquantised]]:
     """The chains by data flow, and the layers that are in none.
 
     A clamp does nothing to what is clamped already, so one that must stay (a function, a module that is called
@@ -74,7 +70,7 @@ def found_chains(flow: Flow, layers: Layers) -> tuple[list[Chain], list[Unquanti
     return chains, others
 
 
-def given_chains(names: Iterable[Sequence[str]], flow: Flow, layers: Layers) -> list[Chain]:
+def given_chains(names: Iterable[Sequence[str]], flow: Flow, layers: ReplaceableLayers) -> list[Chain]:
     """The chains of these names: a layer, then a batch norm, then a clamp, the latter two where they are named.
 
     Raises `UnknownPathError` and `RewritingError`.
@@ -99,7 +95,7 @@ def given_chains(names: Iterable[Sequence[str]], flow: Flow, layers: Layers) -> 
     return chains
 
 
-def why_not(node: ModuleNode, flow: Flow, layers: Layers) -> str:
+def why_not(node: ModuleNode, flow: Flow, layers: ReplaceableLayers) -> str:
     """Why a layer is not quantised; empty when it can be."""
     cls = torch_class(node.module, LAYERS)
     if cls not in QUANTIZED:
@@ -116,19 +112,19 @@ def on_grid(value: DataNode, outputs: set[DataNode]) -> bool:
     """Whether a value consists of numbers that a quantizer gave: `outputs`, or what only moves or drops numbers."""
     while value not in outputs:
         producer = value.producer
-        if producer is None or producer.name not in _KEEPING:
+        if producer is None or not traits_of(producer.overload).keeps_numbers:
             return False
-        value = producer.inputs[0]
+        value = OperatorCall(producer).inputs[0]
     return True
 
 
-def _why_fast(layer: nn.Module, layers: Layers) -> str:
+def _why_fast(layer: nn.Module, layers: ReplaceableLayers) -> str:
     """nn.TransformerEncoderLayer reads the weights of its layers in evaluation without calling them."""
     fast = isinstance(layers.parent(layer), nn.TransformerEncoderLayer)
     return "nn.TransformerEncoderLayer reads its weight without calling it" if fast else ""
 
 
-def _chain_from(layer: ModuleNode, flow: Flow, layers: Layers) -> Chain:
+def _chain_from(layer: ModuleNode, flow: Flow, layers: ReplaceableLayers) -> Chain:
     norm = next((node for node in flow.readers(layer) if isinstance(node.module, NORMS)), None)
     if norm is not None and _why_not_with_norm(layer, norm, flow, layers):
         norm = None
@@ -139,7 +135,7 @@ def _chain_from(layer: ModuleNode, flow: Flow, layers: Layers) -> Chain:
     return Chain(layer, norm, _activation(operator), _clamping_module(operator, flow, layers))
 
 
-def _why_not_with_norm(layer: ModuleNode, norm: ModuleNode, flow: Flow, layers: Layers) -> str:
+def _why_not_with_norm(layer: ModuleNode, norm: ModuleNode, flow: Flow, layers: ReplaceableLayers) -> str:
     why = layers.why_not(norm.module, NORMS) or why_not_norm(norm.module, layers) or flow.why_not_between(layer, norm)
     why = why or flow.why_read_outside(norm) or why_not_channels(layer, norm)
     if why or isinstance(layer.module, nn.Linear):
@@ -156,7 +152,7 @@ def _clamping_operator(last: ModuleNode, flow: Flow) -> OperatorNode | None:
 
 
 def _activation(operator: OperatorNode) -> nn.Module | None:
-    name = operator.name.removesuffix("_")
+    name = base_name(operator.name)
     if name == "aten::relu":
         return nn.ReLU()
     if name == "aten::hardtanh":
@@ -165,7 +161,7 @@ def _activation(operator: OperatorNode) -> nn.Module | None:
     return None
 
 
-def _clamping_module(operator: OperatorNode, flow: Flow, layers: Layers) -> ModuleNode | None:
+def _clamping_module(operator: OperatorNode, flow: Flow, layers: ReplaceableLayers) -> ModuleNode | None:
     """The module that makes this call and none else, so that it may go."""
     node = flow.graph.modules[operator.module]
     plain = torch_class(node.module, _CLAMPS) is type(node.module) and len(node.calls) == 1
@@ -182,7 +178,7 @@ def _clamp(module: nn.Module) -> nn.Module | None:
     return type(module)() if type(module) in _CLAMPS else None
 
 
-def _why_no_chain(nodes: list[ModuleNode], flow: Flow, layers: Layers) -> str:
+def _why_no_chain(nodes: list[ModuleNode], flow: Flow, layers: ReplaceableLayers) -> str:
     """Why named modules are no chain; empty when they are."""
     if not nodes:
         return "name a layer, the batch norm and the activation behind it"

@@ -13,7 +13,7 @@ from modulekg_widgets.engine.errors import RewritingError, shown
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.rewriting.recipes.flow import Flow
-from modulekg_widgets.engine.rewriting.recipes.layers import Layers, identity_like
+from modulekg_widgets.engine.rewriting.recipes.layers import ReplaceableLayers, identity_like
 from modulekg_widgets.engine.rewriting.recipes.quant_chains import (
     Chain,
     Unquantised,
@@ -155,7 +155,7 @@ def fake_quant(
     ('FakeQuantized', (('0', '1'),))
     """
     widths = _checked_bits(bits), _checked_bits(bits if activation_bits is None else activation_bits)
-    layers = Layers(model)
+    layers = ReplaceableLayers(model)
     _check_data(layers)
     flow = Flow(trace_dataflow(model, args, kwargs, training=False))
     found, skipped = found_chains(flow, layers) if chains is None else (given_chains(chains, flow, layers), [])
@@ -331,7 +331,7 @@ def _checked_bits(bits: int) -> int:
     return bits
 
 
-def _check_data(layers: Layers) -> None:
+def _check_data(layers: ReplaceableLayers) -> None:
     for path, module in layers:
         if any(own is not None and own.is_meta for own in module_state(module)[PARAMETERS].values()):
             raise RewritingError(f"{shown(path) or 'the model'} is on the meta device: ranges are taken from real data")

@@ -18,7 +18,7 @@ from torch import nn
 from modulekg_widgets.engine.adapters import CONVOLUTIONS
 from modulekg_widgets.engine.errors import RewritingError, shown
 from modulekg_widgets.engine.keywords import called_as
-from modulekg_widgets.engine.rewriting.recipes.layers import Layers, named, torch_class, widest
+from modulekg_widgets.engine.rewriting.recipes.layers import ReplaceableLayers, named, torch_class, widest
 from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe, exchanged
 
 
@@ -116,7 +116,7 @@ def depthwise_separable(
     """
     if not isinstance(multiplier, int) or multiplier < 1:
         raise RewritingError(f"multiplier is {shown(repr(multiplier))}: pass a whole number of at least 1")
-    layers = Layers(model)
+    layers = ReplaceableLayers(model)
     chosen = _smaller(layers, multiplier) if names is None else named(model, names, layers)
     for name, module in chosen.items():
         if why := why_not(module, layers, multiplier):
@@ -150,7 +150,7 @@ def separated(conv: Any, multiplier: int = 1) -> nn.Sequential:
     return pair.train(conv.training)
 
 
-def why_not(module: Any, layers: Layers, multiplier: int = 1) -> str:
+def why_not(module: Any, layers: ReplaceableLayers, multiplier: int = 1) -> str:
     """Why a module is no dense convolution that can be separated; empty when it is."""
     why = layers.why_not(module, CONVOLUTIONS)
     if why:
@@ -165,7 +165,7 @@ def why_not(module: Any, layers: Layers, multiplier: int = 1) -> str:
     return f"multiplier is {multiplier}, its kernel has {size} entries" if multiplier > size else ""
 
 
-def _smaller(layers: Layers, multiplier: int) -> dict[str, nn.Module]:
+def _smaller(layers: ReplaceableLayers, multiplier: int) -> dict[str, nn.Module]:
     """The convolutions that can be separated and have fewer weights then."""
     return {
         path: module
