@@ -19,7 +19,7 @@ from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.importance.calibration import Calibration, check_batches, parameters_with_data
 from modulekg_widgets.engine.pruning.importance.criteria import Scores, or_magnitude, wide
 from modulekg_widgets.engine.pruning.importance.importance import Criterion, importance
-from modulekg_widgets.engine.pruning.importance.index_sums import Element, Tally, Vector, marginals
+from modulekg_widgets.engine.pruning.importance.index_sums import Element, IndexSums, Vector, marginals
 from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode
 from modulekg_widgets.engine.torch_runtime.unfused import Unfused
@@ -91,13 +91,13 @@ class Activation(Criterion):
         self.training = training
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
-        tally = Tally(axes, terms)
+        index_sums = IndexSums(axes, terms)
         parameters_with_data(axes.graph, "importance 'activation'")
-        readings = Readings(tally, STATISTICS[self.statistic])
+        readings = Readings(index_sums, STATISTICS[self.statistic])
         calibration = Calibration(axes.graph, self.batches, self.training)
         calibration.values(lambda stage: _watching(readings, stage))
         readings.vote()
-        return or_magnitude(tally)
+        return or_magnitude(index_sums)
 
 
 class Readings:
@@ -108,8 +108,8 @@ class Readings:
     each with its first input that is an activation, and its first output.
     """
 
-    def __init__(self, tally: Tally, statistic: Statistic) -> None:
-        self.tally = tally
+    def __init__(self, index_sums: IndexSums, statistic: Statistic) -> None:
+        self.index_sums = index_sums
         self.statistic = statistic
         self.calls: dict[str, list[tuple[DataNode, DataNode | None]]] = {}
         self._sums: dict[tuple[DataNode, int], list[Vector]] = {}
@@ -120,8 +120,8 @@ class Readings:
 
     def _candidates(self) -> Iterator[tuple[int, DataNode]]:
         """The values that could be read, with how well they suit."""
-        graph = self.tally.axes.graph
-        layers = Layers(self.tally.axes.inference)
+        graph = self.index_sums.axes.graph
+        layers = Layers(self.index_sums.axes.inference)
         made_of = {node.storage: frozenset([node.label]) for node in graph.state.values()}
         for operator in graph.operators:
             names = [made_of.get(node.storage) for node in operator.inputs]
@@ -141,7 +141,7 @@ class Readings:
 
     def largest(self, names: Names) -> str:
         """The name of the largest of these tensors."""
-        state = self.tally.axes.graph.state
+        state = self.index_sums.axes.graph.state
         return max(names, key=lambda name: (state[name].numel(), name))
 
     def _choose(self, candidates: Iterable[tuple[int, DataNode]]) -> dict[DataNode, dict[int, set[Term]]]:
@@ -149,7 +149,7 @@ class Readings:
         best: dict[Term, int] = {}
         places: list[tuple[int, DataNode, int, list[Term]]] = []
         for level, node in candidates:
-            for at, layout in self.tally.layouts(node).items():
+            for at, layout in self.index_sums.layouts(node).items():
                 places.append((level, node, at, layout.atoms))
                 for atom in layout.atoms:
                     best[atom] = min(level, best.get(atom, level))
@@ -177,16 +177,16 @@ class Readings:
             self._depths[node, at] += value.numel() // value.shape[at]
 
     def vote(self) -> None:
-        """Hand the tally what was read: every value and dimension has the same say."""
+        """Add to the index sums what was read: every value and dimension has the same say."""
         for (node, at), sums in self._sums.items():
-            layout = self.tally.layouts(node)[at]
+            layout = self.index_sums.layouts(node)[at]
             depth = np.repeat(layout.times * self._depths[node, at], layout.sizes)
             folded = self.statistic.finish(*(layout.fold(vector) / depth for vector in sums))
             for atom, start in zip(layout.atoms, layout.starts, strict=True):
                 if atom in self.chosen[node][at]:
-                    own = self.tally.layout(atom)
+                    own = self.index_sums.layout(atom)
                     assert own is not None
-                    self.tally.share(own, folded[start : start + atom.size])
+                    self.index_sums.share(own, folded[start : start + atom.size])
 
 
 def _first_result(operator: OperatorNode) -> DataNode | None:
@@ -203,7 +203,7 @@ class _Watch(TorchDispatchMode):
         self._seen: Counter[str] = Counter()
         self._read: set[DataNode] = set()
         self._made: dict[int, tuple[Names, Tensor]] = {}  # by address; what is held is not freed and taken again
-        graph = readings.tally.axes.graph
+        graph = readings.index_sums.axes.graph
         walked = walk(graph.model).with_modules(stage.modules)
         ranges = {}
         for held in held_named(walked, graph.state).values():

@@ -199,7 +199,7 @@ class _Planner:
         for term, (count, first) in self.given.items():
             counts[term] = rounded(count, term.size, 1 if len(first) else steps.get(term, 1))
         orders = {term: self._order(term) for term in counts}
-        # where the user says which indices go, a tie may leave some of them, and takes no others
+        # where the user says which indices go, a size constraint may leave some of them, and takes no others
         least = {term: count for term, (count, first) in self.given.items() if len(first)}
         return Selection(orders, counts, least)
 

@@ -11,7 +11,7 @@ from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.cut.edits import Edits, MovedAttributeError
-from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, OUTPUT, SCALE, TIE, WHOLE, Attempt, Change
+from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, CONSTRAINT, OUTPUT, SCALE, WHOLE, Attempt, Change
 from modulekg_widgets.engine.pruning.plan.corrections import Corrections
 from modulekg_widgets.engine.pruning.plan.dry_run import Mismatch, Rehearsal, ScaleChange, rehearse
 from modulekg_widgets.engine.pruning.plan.outcome import Outcome
@@ -157,13 +157,15 @@ class Repair:
         yield from self.corrections.of(attempt, mismatch)
 
     def changes(self, attempt: Attempt) -> tuple[Change, ...]:
-        """The corrections, of ties with the sizes that they came to in the end."""
-        ties = iter(attempt.ties)
-        told = [
-            replace(change, what=self.corrections.told(next(ties), attempt.selection)) if change.kind == TIE else change
+        """The corrections, of size constraints with the sizes that they came to in the end."""
+        constraints = iter(attempt.constraints)
+        changes = [
+            replace(change, what=self.corrections.described(next(constraints), attempt.selection))
+            if change.kind == CONSTRAINT
+            else change
             for change in attempt.changes
         ]
-        return tuple(dict.fromkeys(told))
+        return tuple(dict.fromkeys(changes))
 
 
 def _is_further(found: Rehearsal, before: Mismatch) -> bool:
