@@ -124,8 +124,8 @@ def test_masks_of_others_agree_on_the_same_indices(own: Own) -> None:
         found = []
         for graph in graphs:
             fixed = fix_conflicts(graph, copy.deepcopy(masks), 0)
-            told = [(c.kind, c.axis, c.agreed, c.asked) for c in conflicts(graph, masks, 0)]
-            found.append((told, {name: {t: m.tolist() for t, m in entry.items()} for name, entry in fixed.items()}))
+            listed = [(c.kind, c.axis, c.agreed, c.asked) for c in conflicts(graph, masks, 0)]
+            found.append((listed, {name: {t: m.tolist() for t, m in entry.items()} for name, entry in fixed.items()}))
         assert found[0] == found[1]
 
 

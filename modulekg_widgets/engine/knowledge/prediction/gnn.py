@@ -102,7 +102,7 @@ class Networks:
 
     def __init__(self, graph: ModuleGraph, seeds: Sequence[int], families: int) -> None:
         self.graph = graph
-        self.dice = seeded(seeds[0])  # of the dropout
+        self.rng = seeded(seeds[0])  # of the dropout
         draws = [seeded(seed) for seed in seeds]
         self.count = len(seeds) * families
 
@@ -131,7 +131,7 @@ class Networks:
             states = torch.relu(torch.bmm(states, own) + torch.bmm(sums, received) + bias)
         models = torch.cat([graph.readout @ states, graph.sizes.expand(self.count, -1, -1)], 2)
         if training:
-            kept = torch.rand(models.shape, generator=self.dice, dtype=torch.float32, device="cpu") >= DROPOUT
+            kept = torch.rand(models.shape, generator=self.rng, dtype=torch.float32, device="cpu") >= DROPOUT
             models = models * kept / (1 - DROPOUT)
         hidden = torch.nn.functional.silu(torch.bmm(models, self.hidden[0]) + self.hidden[1])
         return (torch.bmm(hidden, self.last[0]) + self.last[1])[..., 0]

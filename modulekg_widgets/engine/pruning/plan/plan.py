@@ -299,7 +299,7 @@ class _Planner:
         """Parameters, FLOPs and multiply-adds, before and after."""
         counted = self.asked
         if counted.traced_on == REAL:
-            counted = self.graph  # chance may have led the pass that was asked for another way
+            counted = self.graph  # random draws may have led the pass that was asked for another way
             operators = planned_operators(self.axes, attempt.selection)  # a run would count what other data lead to
         elif self.graph is self.asked and rehearsal.graph is not None:
             operators = rehearsal.graph.operators
