@@ -95,7 +95,7 @@ def test_the_masked_reference_is_that_of_the_other(own: Own) -> None:
         selection = planner._selection(own.ratio)
         draft, rehearsal = planner.repair.mended(Draft(selection, selection.counts))
         assert draft.selection.changed
-        masks, edits = draft.selection.masks(), planner.repair.edits(draft)
+        masks, edits = draft.selection.keeps(), planner.repair.edits(draft)
         errors.append(disagreement(planner.axes, masks, edits, rehearsal.scales))
         assert agrees(planner.axes, masks, edits, rehearsal.scales)
     if not own.training:

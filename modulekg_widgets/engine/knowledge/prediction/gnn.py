@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from modulekg_widgets.engine.knowledge.prediction.features import Array, Features, children, label, occurrences, sizes
+from modulekg_widgets.engine.knowledge.contents import uses_in
+from modulekg_widgets.engine.knowledge.prediction.features import Array, Features, children, label, sizes
 from modulekg_widgets.engine.torch_runtime.rng import seeded
 
 WIDTH, ROUNDS, EPOCHS = 16, 2, 200
@@ -46,7 +47,7 @@ def module_graph(features: Sequence[Features]) -> ModuleGraph:
         nodes = each.record.nodes
         classes = _classes(each, ids)
         found: Counter[int] = Counter()
-        for fingerprint, count in occurrences(each.record).items():
+        for fingerprint, count in uses_in([each.record.model]).items():
             own = classes[fingerprint]
             found[own] += count
             labels.setdefault(own, label(nodes[fingerprint]))

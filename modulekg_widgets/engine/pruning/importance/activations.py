@@ -20,6 +20,7 @@ from modulekg_widgets.engine.pruning.importance.calibration import Calibration, 
 from modulekg_widgets.engine.pruning.importance.criteria import Scores, or_magnitude, wide
 from modulekg_widgets.engine.pruning.importance.importance import Criterion, importance
 from modulekg_widgets.engine.pruning.importance.index_sums import Element, IndexSums, Vector, marginals
+from modulekg_widgets.engine.torch_runtime.caches import tensors_in
 from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode
 from modulekg_widgets.engine.torch_runtime.unfused import Unfused
@@ -216,12 +217,12 @@ class _Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        given = list(_tensors([*args, *(kwargs or {}).values()]))
+        given = list(tensors_in([*args, *(kwargs or {}).values()]))
         names = [self._names(tensor) for tensor in given]
         known = frozenset().union(*(each for each in names if each))
         if not known:
             return out
-        results = list(_tensors([out]))
+        results = list(tensors_in([out]))
         if None not in names:
             for tensor in results:
                 if self._names(tensor) is None and tensor.numel():
@@ -255,14 +256,6 @@ class _Watch(TorchDispatchMode):
                 return names
         made = self._made.get(tensor.untyped_storage().data_ptr())
         return None if made is None else made[0]
-
-
-def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
-    for value in values:
-        if isinstance(value, Tensor):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from _tensors(value)
 
 
 @contextmanager

@@ -148,7 +148,7 @@ def conflicts_of(agreement: MaskAgreement) -> Iterator[Conflict]:
 
 def _of_axis(agreement: MaskAgreement, atom: Term) -> Conflict | None:
     asked = agreement.asked[atom]
-    keep = agreement.masks.get(atom)
+    keep = agreement.keeps.get(atom)
     goes = np.zeros(atom.size, dtype=bool) if keep is None else ~keep
     if not (asked & ~goes).any() and not goes.all():
         return None

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from modulekg_widgets.engine.axes.algebra import Term, atoms
-from modulekg_widgets.engine.axes.cut_analysis import Masks
+from modulekg_widgets.engine.axes.cut_analysis import Keeps
 from modulekg_widgets.engine.axes.expression import kept
 from modulekg_widgets.engine.axes.layers import Layer, Layers
 from modulekg_widgets.engine.axes.liveness import live_operators
@@ -52,20 +52,20 @@ class MaskAgreement:
         for ask in self.asks:
             _add(self.asked, ask.zeros)
         read = _Ways(self).read
-        self.masks: Masks = {}
+        self.keeps: Keeps = {}
         for atom, asked in self.asked.items():
             goes = asked & ~read.get(atom, np.zeros(atom.size, dtype=bool))
             if atom.frozen is None and goes.any():
-                self.masks[atom] = ~goes
+                self.keeps[atom] = ~goes
 
     @property
     def emptied(self) -> list[Term]:
         """The axes that would lose all of their indices."""
-        return [atom for atom, keep in self.masks.items() if not keep.any()]
+        return [atom for atom, keep in self.keeps.items() if not keep.any()]
 
     def goes(self, ask: Ask) -> Flags:
         """The positions that go of the dimension that an ask is about."""
-        return ~kept(ask.term, self.masks)
+        return ~kept(ask.term, self.keeps)
 
     def given_up(self, ask: Ask) -> Flags:
         """The positions that a mask zeroes and that stay."""
@@ -81,7 +81,7 @@ class MaskAgreement:
                 back.index_fill_(ask.side, _where(self.given_up(ask)), True)  # type: ignore[arg-type]
         keep = mask.keep | back
         for at, term in enumerate(self.axes.inference.dims(mask.node)):
-            stays = torch.from_numpy(kept(term, self.masks)).reshape([-1 if at == i else 1 for i in range(keep.dim())])
+            stays = torch.from_numpy(kept(term, self.keeps)).reshape([-1 if at == i else 1 for i in range(keep.dim())])
             keep &= stays | mask.keep  # what goes along one dimension does not come back along another
         if keep.dim() == 1 and mask.node not in self._by_node:
             for ask in self.asks:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from modulekg_widgets.engine.axes.axis import Axis
-from modulekg_widgets.engine.axes.cut_analysis import Cut, positions_to_mask
+from modulekg_widgets.engine.axes.cut_analysis import Cut, position_flags
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.axes.proved import prove
 from modulekg_widgets.engine.errors import CutError, shown
@@ -228,7 +228,7 @@ class _Planner:
                         raise CutError(f"per_axis[{shown(str(name))!r}]={wanted}: give a share of 0 … 1 or indices")
                     found[axis.term] = (axis.size - gone(axis.size, wanted), np.empty(0, dtype=np.int64))
                 else:
-                    drop = np.flatnonzero(positions_to_mask(wanted, axis.size, f"axis {shown(axis.name)}"))
+                    drop = np.flatnonzero(position_flags(wanted, axis.size, f"axis {shown(axis.name)}"))
                     found[axis.term] = (_left(axis, len(drop)), drop)
         return found
 

@@ -107,7 +107,7 @@ class Repair:
         return (found.explained and not affordable) or self._agrees(attempt, found)
 
     def _agrees(self, attempt: Attempt, found: Rehearsal) -> bool:
-        return agrees(self.axes, attempt.selection.masks(), self.edits(attempt), found.scales) is not False
+        return agrees(self.axes, attempt.selection.keeps(), self.edits(attempt), found.scales) is not False
 
     def mended(self, attempt: Attempt) -> tuple[Attempt, Rehearsal]:
         """The attempt with the corrections that it needs; raises `CutError` when none makes it run."""

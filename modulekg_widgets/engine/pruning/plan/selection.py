@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.algebra import Term, atoms, find
-from modulekg_widgets.engine.axes.cut_analysis import Masks
+from modulekg_widgets.engine.axes.cut_analysis import Keeps
 from modulekg_widgets.engine.axes.expression import remaining
 
 Ints = NDArray[np.int64]
@@ -35,7 +35,7 @@ class Selection:
         """The sizes that were asked for: a dry run asks at every operator."""
         return {}
 
-    def masks(self) -> Masks:
+    def keeps(self) -> Keeps:
         """Which indices stay, of the axes that lose some."""
         found = {}
         for atom, count in self.changed.items():
