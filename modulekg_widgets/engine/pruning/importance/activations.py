@@ -1,4 +1,4 @@
-"""The criterion on activations: what batches of data leave on each index of an axis."""
+"""The criterion on activations: statistics of the values that batches of data give at each index of an axis."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ INTO_LAYER, OUT_OF_LAYER, ELSEWHERE = range(3)
 
 
 class Statistic(NamedTuple):
-    """Sums over elements, and what their means come to."""
+    """Sums over elements, and what is computed from their means."""
 
     elements: tuple[Element, ...]
     finish: Callable[..., Vector]
@@ -178,7 +178,7 @@ class Readings:
             self._depths[node, at] += value.numel() // value.shape[at]
 
     def vote(self) -> None:
-        """Add to the index sums what was read: every value and dimension has the same say."""
+        """Add to the index sums what was read: every value and dimension has the same weight."""
         for (node, at), sums in self._sums.items():
             layout = self.index_sums.layouts(node)[at]
             depth = np.repeat(layout.times * self._depths[node, at], layout.sizes)

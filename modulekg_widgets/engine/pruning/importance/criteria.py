@@ -1,4 +1,4 @@
-"""The built-in criteria on weights: what says how important each index of an axis is."""
+"""The built-in criteria on weights: an importance for each index of an axis."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class BNScale(Criterion):
 
 
 def or_magnitude(index_sums: IndexSums) -> Scores:
-    """What shares per index found, and the magnitudes of the weights for the axes on which nothing voted."""
+    """The means that were summed, and for axes without any summand the magnitudes of the weights."""
     found = index_sums.means()
     silent = [atom for atom, number in index_sums.numbers.items() if not index_sums.votes[number]]
     return {**found, **L1().scores(index_sums.axes, silent)} if silent else found
@@ -182,7 +182,7 @@ def _moves_only(operator: OperatorNode, layers: Layers) -> bool:
 class FPGM(Criterion):
     """The sum of the Euclidean distances from an index's weights, in all layers that make the axis, to all others'.
 
-    An index near the geometric median can be spared, for others say the same. An axis that no layer makes is judged
+    An index near the geometric median can be spared, for others are like it. An axis that no layer makes is judged
     by all its members. Source: He et al. 2019, "Filter Pruning via Geometric Median".
 
     Examples
@@ -244,7 +244,7 @@ def _squared_distances(some: Tensor, every: Tensor) -> Tensor:
 
 
 def weights_of(axes: Axes, name: str) -> dict[DataNode, tuple[Tensor]]:
-    """The parameters that have a say: what only feeds a result that nobody uses cannot matter to the output."""
+    """The parameters that the output depends on, without those that only feed a result that is not used."""
     found = parameters_with_data(axes.graph, f"importance {name!r}")
     return {node: (tensor,) for node, tensor in found.items() if not axes.inference.is_idle(node)}
 

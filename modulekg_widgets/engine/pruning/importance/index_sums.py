@@ -146,15 +146,15 @@ class IndexSums:
     # -------------------------------------------------------------- counting
 
     def add(self, layout: IndexLayout, folded: Vector, depth: int) -> None:
-        """Count the sums of one member, every element for one; `depth` elements stand at each position."""
+        """Count the sums of one member, each element with weight one; each position has `depth` elements."""
         self.total[layout.places] += folded
         self.votes[layout.numbers] += layout.times * depth
 
     def share(self, layout: IndexLayout, folded: Vector, depth: int = 1) -> None:
         """Count them relative to the member's mean over the atom.
 
-        A member's say grows with the logarithm of the elements that an index has in it: a large member does not drown
-        the small ones, nor does a lone bias outvote a filter. A member of zeros has none.
+        A member's weight grows with the logarithm of the elements that an index has in it: a large member does not
+        drown the small ones, nor does a lone bias outvote a filter. A member of zeros has none.
         """
         with np.errstate(invalid="ignore", over="ignore"):
             means = np.add.reduceat(folded, layout.starts) / layout.sizes

@@ -1,4 +1,4 @@
-"""How important each index of an axis is, by any criterion, and whether what it gave can be used."""
+"""The importance of each index of an axis by any criterion, whose result is checked."""
 
 from __future__ import annotations
 

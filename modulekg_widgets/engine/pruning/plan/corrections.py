@@ -38,17 +38,17 @@ class Corrections:
         yield from self.constrained(attempt, mismatch, self._constraints(attempt, mismatch))
         yield from self._by_sparing(attempt, mismatch)
 
-    def _telling(
+    def _effective(
         self, mismatch: Mismatch, options: Sequence[Option], taken: Callable[[Sequence[Option]], Attempt | None]
     ) -> Iterator[Option]:
-        """The options that may help: those that change nothing when all are taken at once do so one by one."""
+        """The options that may help; options that change nothing together are skipped, as they change nothing alone."""
         if len(options) > 2:
             together = taken(options)
             if together is not None and self.near(together, mismatch.position).mismatch == mismatch:
                 return
             middle = len(options) // 2
-            yield from self._telling(mismatch, options[:middle], taken)
-            yield from self._telling(mismatch, options[middle:], taken)
+            yield from self._effective(mismatch, options[:middle], taken)
+            yield from self._effective(mismatch, options[middle:], taken)
         else:
             yield from options
 
@@ -80,7 +80,7 @@ class Corrections:
             def taken(options: Sequence[Attribute], term: Term = term) -> Attempt:
                 return replace(attempt, followers={**attempt.followers, **dict.fromkeys(options, term)})
 
-            for attribute in fitting if on_the_line else self._telling(mismatch, fitting, taken):
+            for attribute in fitting if on_the_line else self._effective(mismatch, fitting, taken):
                 following = self.following(attempt, attribute, term, mismatch)
                 if following is not None:
                     yield following
@@ -88,7 +88,7 @@ class Corrections:
             yield from self._together(attempt, every, mismatch)
 
     def _together(self, attempt: Attempt, every: dict[Attribute, Term], mismatch: Mismatch) -> Iterator[Attempt]:
-        """Where a call takes several values of wrong sizes: all attributes at once, without those that it does without.
+        """Where a call takes several values of wrong sizes: all attributes at once, less those that are not needed.
 
         A call that raises names the first of its faults only, so that one correction alone comes no further; one that
         goes wrong earlier is of another number that happens to be the same.
@@ -170,7 +170,7 @@ class Corrections:
         """The dimensions that change where the runs part, and their factors and summands, the requested ones first.
 
         Where code raised and named no size, what it got may be of the wrong one, as a first state of zeros: then it is
-        the weights of the module at work that tell, and neighbouring summands count together, as two directions do.
+        the weights of the current module that count, and neighbouring summands count together, as two directions do.
         """
         terms = [term for request in mismatch.requests for term in parts_of(request.term)]
         operator = mismatch.operator
@@ -247,7 +247,7 @@ class Corrections:
                 yield SizeConstraint(request.term, None, request.asked)
 
     def _likely(self, attempt: Attempt, mismatch: Mismatch) -> list[SizeRequest]:
-        """Where the code does not tell what it asked for: each dimension to be as long as others that were as long."""
+        """Where it is not known what the code asked for: each dimension to be as long as others that were as long."""
         if mismatch.operator is None:
             return []
         selection = attempt.selection
@@ -262,7 +262,7 @@ class Corrections:
         return found
 
     def _nearby(self, attempt: Attempt, mismatch: Mismatch) -> list[Term]:
-        """The dimensions that the module at work got, and those of its parameters, which may change."""
+        """The dimensions of the inputs of the current module, and those of its parameters, which may change."""
         if mismatch.operator is None:
             return []
         module = self.axes.graph.modules.get(mismatch.operator.module)
@@ -281,7 +281,7 @@ class Corrections:
         groups = list(self._groups(attempt, mismatch))
         # one alone is enough more often than not
         alone = list(dict.fromkeys(atom for group in groups if len(group) <= FEW for atom in group))
-        for atom in self._telling(mismatch, alone, lambda atoms: self.spared(attempt, list(atoms), mismatch)):
+        for atom in self._effective(mismatch, alone, lambda atoms: self.spared(attempt, list(atoms), mismatch)):
             yield self.spared(attempt, [atom], mismatch)
         tried = {frozenset([atom]) for atom in alone}
         for cut in groups:
@@ -298,7 +298,7 @@ class Corrections:
         )
 
     def fewest(self, attempt: Attempt, mismatch: Mismatch, trial: Attempt, found: Rehearsal) -> Attempt:
-        """The correction that spares as few of these axes as will do: an obstacle keeps its own, and no others.
+        """The correction that spares as few of these axes as will do: each obstacle keeps only the axes that it needs.
 
         `found`: how far `trial` came.
         """

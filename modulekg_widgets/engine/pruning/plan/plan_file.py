@@ -1,4 +1,4 @@
-"""Plans from JSON, checked before anything is believed."""
+"""Plans read from JSON, every value checked before it is used."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def _ascending(value: Any, name: str) -> Ints:
 
 
 def _described(value: Any) -> str:
-    """A value in a message, at no more cost than the message has letters."""
+    """A value for a message, formatted in time proportional to the message's length."""
     if isinstance(value, dict | list | tuple):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
     return shown(repr(value[:80] if isinstance(value, str) else value), 40)

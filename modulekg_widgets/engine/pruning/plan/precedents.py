@@ -1,4 +1,4 @@
-"""What helped once, for the same line of code in another module of the same class."""
+"""Corrections that helped once, tried first for the same line of code in other modules of the same class."""
 
 from __future__ import annotations
 

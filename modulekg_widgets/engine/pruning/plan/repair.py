@@ -1,4 +1,4 @@
-"""Making a plan run: what Python code fixes beyond the data flow is found by dry runs, and met or respected."""
+"""Making a plan run: sizes that Python code fixes beyond the data flow are found by dry runs, then changed or kept."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ class Repair:
         """Whether the cut model computes what the masked original does.
 
         The dry run proves it where the same operators ran on the same values, and each number among their arguments
-        is as before or the planned size of what it was the size of. Else the outputs tell; those of small models do so
-        anyway where an attribute follows a size, for equal integers can be coincidence.
+        is as before or the planned size of what it was the size of. Else the outputs decide; those of small models do
+        so anyway where an attribute follows a size, for equal integers can be coincidence.
         """
         guessed = any(change.kind == ATTRIBUTE for change in attempt.changes)
         affordable = guessed and self.axes.graph.flops() < AFFORDABLE
