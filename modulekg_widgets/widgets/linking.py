@@ -11,7 +11,7 @@ from modulekg_widgets.widgets.mask_editor.mask_editor import MaskEditor
 from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel
 from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError
-from modulekg_widgets.widgets.shared.joints import Joint, PrunedShare, SharedStructure, join
+from modulekg_widgets.widgets.shared.pair_links import PairLink, PrunedShare, SharedStructure, link_pair
 
 SHARED = ("selected", "axis")
 
@@ -19,18 +19,18 @@ SHARED = ("selected", "axis")
 class Link:
     """What `mk.link` has joined; `close()` parts it again, and the widgets stay."""
 
-    def __init__(self, joints: Iterable[Joint]) -> None:
-        self._joints = list(joints)
+    def __init__(self, links: Iterable[PairLink]) -> None:
+        self._links = list(links)
 
     def close(self) -> None:
         """Let every widget go its own way."""
-        for joint in self._joints:
-            if joint.widgets:  # else it went with one of them
-                joint.close()
-        self._joints.clear()
+        for link in self._links:
+            if link.widgets:  # else it went with one of them
+                link.close()
+        self._links.clear()
 
     def __repr__(self) -> str:
-        return f"<Link of {', '.join(sorted({joint.name for joint in self._joints})) or 'nothing'}>"
+        return f"<Link of {', '.join(sorted({link.name for link in self._links})) or 'nothing'}>"
 
 
 def link(*widgets: Any) -> Link:
@@ -78,18 +78,18 @@ def link(*widgets: Any) -> Link:
     editors = [widget for widget in every if isinstance(widget, MaskEditor)]
     panels = [widget for widget in every if isinstance(widget, MetricPanel)]
     explorers = [widget for widget in every if isinstance(widget, KnowledgeExplorer)]
-    joints = [join("selected", explorers[0], other) for other in explorers[1:]]
+    links = [link_pair("selected", explorers[0], other) for other in explorers[1:]]
     for name in SHARED:
         # the graph has all modules and axes: what it lacks, the others need not hear of
         able = sorted(
             (w for w in every if w.has_trait(name) and w not in explorers), key=lambda w: not isinstance(w, ModelGraph)
         )
-        joints += [join(name, able[0], other) for other in able[1:]]
+        links += [link_pair(name, able[0], other) for other in able[1:]]
     for graph in graphs:
-        joints += [join(SharedStructure.name, explorer, graph) for explorer in explorers]
-        joints += [join(PrunedShare.name, editor, graph) for editor in editors]
+        links += [link_pair(SharedStructure.name, explorer, graph) for explorer in explorers]
+        links += [link_pair(PrunedShare.name, editor, graph) for editor in editors]
         if editors and graph.color_by == "none":
             graph.color_by = PrunedShare.name
         for panel in panels:
             panel.color(graph)
-    return Link(joints)
+    return Link(links)

@@ -59,14 +59,14 @@ def tree_paths(block: str) -> Iterator[str]:
     """The paths of a drawn tree of folders: by indentation, and the `part/`s that a line tells of its folder."""
     above: list[tuple[int, str]] = []
     for line in filter(str.strip, block.splitlines()):
-        name, *told = line.split()
+        name, *words = line.split()
         indent = len(line) - len(line.lstrip())
         above = [(at, path) for at, path in above if at < indent]
         path = "".join(part for _, part in above) + name
         yield path
         if name.endswith("/"):
             above.append((indent, name))
-            yield from (path + word.rstrip(",;") for word in told if word.rstrip(",;").endswith("/"))
+            yield from (path + word.rstrip(",;") for word in words if word.rstrip(",;").endswith("/"))
 
 
 def missing_path(written: str) -> str | None:

@@ -22,9 +22,9 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 def failures(examples: str, name: str) -> str:
     """What examples print otherwise than they show; empty where all is as shown."""
     test = doctest.DocTestParser().get_doctest(examples, {"__name__": "__main__"}, name, name, 0)
-    told: list[str] = []
-    doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(test, out=told.append)
-    return "".join(told)
+    messages: list[str] = []
+    doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(test, out=messages.append)
+    return "".join(messages)
 
 
 def texts() -> dict[str, str]:
@@ -43,7 +43,7 @@ def main(names: list[str]) -> int:
         name: failures(text, name) for name, text in texts().items() if ">>>" in text and name in (names or [name])
     }
     print("".join(found.values()), end="")
-    failed = [name for name, told in found.items() if told]
+    failed = [name for name, messages in found.items() if messages]
     print(f"{len(found)} run, {len(failed)} failed{': ' if failed else ''}{', '.join(failed)}")
     return len(failed)
 

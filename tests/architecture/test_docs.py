@@ -90,8 +90,8 @@ def test_a_package_says_in_which_order_it_is_read(package: Path) -> None:
     named = re.findall(r"(?<![\w/.])(?:\w+/)*\w+(?:\.py\b|/(?=[\s,;.:)]))", text)
     assert [name for name in named if not (package / name).exists()] == []
     files = {path.stem for path in package.glob("[!_]*.py")}
-    told = {name for name in re.findall(r"\w+", text) if name in files or (package / name).is_dir()}
-    assert len(told) > 1 or len(files) < FEW
+    mentioned = {name for name in re.findall(r"\w+", text) if name in files or (package / name).is_dir()}
+    assert len(mentioned) > 1 or len(files) < FEW
 
 
 def test_every_metric_is_defined() -> None:

@@ -250,8 +250,8 @@ def main(arguments: Sequence[str]) -> None:
         verdicts["examples of our rules"] = judged_examples()
         proved = set().union(*(verdict.proved for verdict in verdicts.values()))
         FILE.write_text("\n".join(sorted(proved)) + "\n", encoding="utf-8")
-    told = {name: [v.counts, v.first, sorted(v.proved)] for name, v in verdicts.items()}
-    print(json.dumps(told))
+    report = {name: [v.counts, v.first, sorted(v.proved)] for name, v in verdicts.items()}
+    print(json.dumps(report))
 
 
 if __name__ == "__main__":

@@ -17,10 +17,10 @@ from modulekg_widgets.engine.axes.proved import proved_operators
 TESTS = Path(__file__).resolve().parents[1]
 # operators on sparse tensors have no axes that could be cut
 SPARSE = {"sparse.sampled_addmm", "sparse.mm.reduce", "to_sparse"}
-Told = dict[str, list[Any]]  # per operator: how many samples had which verdict, the first of each, operators proved
+Report = dict[str, list[Any]]  # per operator: how many samples had which verdict, the first of each, operators proved
 
 
-def told(*arguments: str) -> Told:
+def report(*arguments: str) -> Report:
     """What the program says, which runs alone: to import torch's table patches torch."""
     program = [sys.executable, str(TESTS / "axes" / "operator_samples.py"), *arguments]
     given = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))}
@@ -28,7 +28,7 @@ def told(*arguments: str) -> Told:
     return json.loads(ended.stdout.splitlines()[-1])
 
 
-def check(verdicts: Told) -> Counter[str]:
+def check(verdicts: Report) -> Counter[str]:
     """No sample is wrong, none ends in an error of another kind than ours; gives the counts of all."""
     counts: Counter[str] = Counter()
     problems = {}
@@ -43,7 +43,7 @@ def check(verdicts: Told) -> Counter[str]:
 
 
 def test_a_sample_of_every_operator_is_proved() -> None:
-    verdicts = told("--share", "0.1", "--seed", "0")
+    verdicts = report("--share", "0.1", "--seed", "0")
     assert len(verdicts) > 600
     counts = check(verdicts)
     assert counts["proved"] > 1000
@@ -55,7 +55,7 @@ def test_a_sample_of_every_operator_is_proved() -> None:
 @pytest.mark.nightly
 @pytest.mark.timeout(1200)
 def test_every_sample_of_every_operator_is_proved() -> None:
-    verdicts = told()
+    verdicts = report()
     counts = check(verdicts)
     assert counts["proved"] > 10_000
     assert counts["the sample itself raises"] < 200

@@ -41,15 +41,15 @@ def measured() -> Iterator[dict[str, float]]:
 @pytest.fixture(scope="module")
 def million() -> Contents:
     """A graph in which each structure contains three of those before it."""
-    chance = random.Random(0)
-    keys = [f"{chance.getrandbits(128):032x}" for _ in range(NODES)]
-    modules = {key: made_up(key, at, inside(keys, at, chance)) for at, key in enumerate(keys)}
+    rng = random.Random(0)
+    keys = [f"{rng.getrandbits(128):032x}" for _ in range(NODES)]
+    modules = {key: made_up(key, at, inside(keys, at, rng)) for at, key in enumerate(keys)}
     assert sum(len(node.slots) for node in modules.values()) >= CHILDREN * (NODES - 10)
     return Contents(modules=modules)
 
 
-def inside(keys: list[str], at: int, chance: random.Random) -> list[str]:
-    return [keys[index] for index in chance.sample(range(at), CHILDREN)] if at >= 10 else []
+def inside(keys: list[str], at: int, rng: random.Random) -> list[str]:
+    return [keys[index] for index in rng.sample(range(at), CHILDREN)] if at >= 10 else []
 
 
 def made_up(key: str, at: int, children: list[str]) -> StructureNode:

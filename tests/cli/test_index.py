@@ -60,8 +60,8 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     command: list[str], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(command) == 2
-    told = capsys.readouterr().err
-    assert text in told
-    assert told.count("\n") == 1 or "model" in told
+    message = capsys.readouterr().err
+    assert text in message
+    assert message.count("\n") == 1 or "model" in message
     assert not Path("missing.db").exists()
     assert not Path("zoo.graphml").exists()

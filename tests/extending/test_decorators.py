@@ -92,22 +92,22 @@ def test_several_names_and_the_function_comes_back(extension: Extension) -> None
 @each
 def test_a_taken_name_is_refused_and_nothing_is_registered(extension: Extension) -> None:
     first, second, taken = extension.names
-    before, told = content(extension.table), content(user_operators)
+    before, operators = content(extension.table), content(user_operators)
     for names in [(taken,), (first, taken), (taken, second)]:
         with pytest.raises(DuplicateNameError, match="already"):
             extension.of(*names)(function("theirs"))
         assert content(extension.table) == before
-    assert content(user_operators) == told
+    assert content(user_operators) == operators
 
 
 @each
 @pytest.mark.parametrize("given", [3, None, "name"])
 def test_what_cannot_be_called_is_refused(extension: Extension, given: Any) -> None:
-    before, told = content(extension.table), content(user_operators)
+    before, operators = content(extension.table), content(user_operators)
     with pytest.raises(mk.ModuleKGError, match="put the decorator over a function"):
         extension.of(extension.names[0])(given)
     assert content(extension.table) == before
-    assert content(user_operators) == told
+    assert content(user_operators) == operators
 
 
 @each
@@ -245,8 +245,8 @@ def test_a_failing_metric_is_named_and_the_training_goes_on() -> None:
             model(torch.randn(2, 3)).sum().backward()
             monitor.track(step)
 
-    told = "the metric First of '0' has no value: RuntimeError: so it goes"
-    with monitor, pytest.warns(RuntimeWarning, match=told) as warned:
+    message = "the metric First of '0' has no value: RuntimeError: so it goes"
+    with monitor, pytest.warns(RuntimeWarning, match=message) as warned:
         train()
     assert len(warned) == 1
     assert len(monitor.get_output()["0"]["WeightNorm"]) == 3

@@ -268,5 +268,7 @@ def test_importing_loads_nothing_and_the_first_name_loads_all(tmp_path: Path) ->
     done = run_python("-c", PROBE, path=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["after import: False False", "after use: True True", "importlib.metadata"]
-    told = "the plugin bad of b-package 1.0 is not loaded: ZeroDivisionError: division by zero (bad_module, line 4)\n"
-    assert done.stderr == told
+    message = (
+        "the plugin bad of b-package 1.0 is not loaded: ZeroDivisionError: division by zero (bad_module, line 4)\n"
+    )
+    assert done.stderr == message

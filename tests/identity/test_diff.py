@@ -19,7 +19,7 @@ class Block(nn.Module):
         self.extra = extra
 
 
-def told(comparison: HierarchyDiff) -> list[str]:
+def listed(comparison: HierarchyDiff) -> list[str]:
     """The pairs that are neither the same nor changed by their children alone, as `status left → right`."""
 
     def path(side: mk.Hierarchy, index: int | None) -> str:
@@ -28,7 +28,7 @@ def told(comparison: HierarchyDiff) -> list[str]:
     return [
         f"{pair.status} {path(comparison.left, pair.left)} {path(comparison.right, pair.right)}"
         for pair in comparison.pairs
-        if comparison._is_told(pair)
+        if comparison._is_shown(pair)
     ]
 
 
@@ -83,7 +83,7 @@ CASES: dict[str, tuple[nn.Module, nn.Module, list[str]]] = {
 def test_what_is_told(case: tuple[nn.Module, nn.Module, list[str]]) -> None:
     left, right, expected = case
     comparison = mk.diff(left, right)
-    assert told(comparison) == expected
+    assert listed(comparison) == expected
     assert comparison.identical == (expected == [])
 
 
@@ -100,7 +100,7 @@ def test_every_module_of_either_side_stands_in_one_pair() -> None:
 def test_a_deeper_resnet_has_more_blocks() -> None:
     comparison = mk.diff(zoo_model("resnet18"), zoo_model("resnet34"))
     blocks = {1: [2], 2: [2, 3], 3: [2, 3, 4, 5], 4: [2]}
-    assert told(comparison) == [f"added - layer{layer}.{i}" for layer, added in blocks.items() for i in added]
+    assert listed(comparison) == [f"added - layer{layer}.{i}" for layer, added in blocks.items() for i in added]
     assert str(comparison).splitlines()[-1] == "63 same, 5 changed, 48 added"
 
 

@@ -32,44 +32,44 @@ def encoded(value: Any) -> bytes:
     return Encoder().encode_attribute(value, "x")
 
 
-def told_apart(value: Any) -> Any:
+def comparable(value: Any) -> Any:
     """A value of this test's own making that is equal exactly for what must be encoded alike."""
     kind = type(value)
     if kind is float:
         return "float", "nan" if math.isnan(value) else struct.pack(">d", value)
     if kind is complex:
-        return "complex", told_apart(value.real), told_apart(value.imag)
+        return "complex", comparable(value.real), comparable(value.imag)
     if kind in (list, tuple):
-        return kind.__name__, tuple(told_apart(v) for v in value)
+        return kind.__name__, tuple(comparable(v) for v in value)
     if kind in (set, frozenset):
-        return kind.__name__, tuple(sorted((told_apart(v) for v in value), key=repr))
+        return kind.__name__, tuple(sorted((comparable(v) for v in value), key=repr))
     if kind is dict:
-        return "dict", tuple(sorted(((told_apart(k), told_apart(v)) for k, v in value.items()), key=repr))
+        return "dict", tuple(sorted(((comparable(k), comparable(v)) for k, v in value.items()), key=repr))
     return kind.__name__, value
 
 
-def rebuilt(value: Any, chance: random.Random) -> Any:
+def rebuilt(value: Any, rng: random.Random) -> Any:
     """An equal value made anew, its sets and dicts filled in another order, and nothing in it shared."""
     kind = type(value)
     if kind in (list, tuple):
-        return kind(rebuilt(v, chance) for v in value)
+        return kind(rebuilt(v, rng) for v in value)
     if kind in (set, frozenset, dict):
         entries = list(value.items()) if kind is dict else list(value)
-        chance.shuffle(entries)
-        return kind(tuple(rebuilt(part, chance) for part in e) if kind is dict else rebuilt(e, chance) for e in entries)
+        rng.shuffle(entries)
+        return kind(tuple(rebuilt(part, rng) for part in e) if kind is dict else rebuilt(e, rng) for e in entries)
     return bytes(bytearray(value)) if kind is bytes else value
 
 
 @settings(max_examples=500, deadline=None)
 @given(VALUES, VALUES)
 def test_encodings_are_equal_exactly_for_equal_values(left: Any, right: Any) -> None:
-    assert (encoded(left) == encoded(right)) == (told_apart(left) == told_apart(right))
+    assert (encoded(left) == encoded(right)) == (comparable(left) == comparable(right))
 
 
 @settings(max_examples=300, deadline=None)
 @given(VALUES, st.randoms(use_true_random=False))
-def test_encodings_do_not_depend_on_order_and_sharing(value: Any, chance: random.Random) -> None:
-    assert encoded(value) == encoded(rebuilt(value, chance))
+def test_encodings_do_not_depend_on_order_and_sharing(value: Any, rng: random.Random) -> None:
+    assert encoded(value) == encoded(rebuilt(value, rng))
 
 
 @settings(max_examples=200, deadline=None)
@@ -82,7 +82,7 @@ def test_an_encoder_remembers_rightly(many: list[Any]) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.dictionaries(st.text(max_size=4), VALUES, max_size=5), st.randoms(use_true_random=False))
-def test_attributes_have_no_order(attributes: dict[str, Any], chance: random.Random) -> None:
+def test_attributes_have_no_order(attributes: dict[str, Any], rng: random.Random) -> None:
     shuffled = list(attributes.items())
-    chance.shuffle(shuffled)
+    rng.shuffle(shuffled)
     assert Encoder().encode_attributes(attributes, "") == Encoder().encode_attributes(dict(shuffled), "")

@@ -36,14 +36,14 @@ def test_the_same_bytes_as_one_by_one(given: list[object]) -> None:
 
 def test_random_numbers_over_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing, "ROWS", 700)
-    chance = random.Random(3)
+    rng = random.Random(3)
     draw = [
-        lambda: chance.gauss(0, 1),
-        lambda: chance.randrange(-(2**63) + 1, 2**63),
-        lambda: chance.randrange(-300, 300),
+        lambda: rng.gauss(0, 1),
+        lambda: rng.randrange(-(2**63) + 1, 2**63),
+        lambda: rng.randrange(-300, 300),
     ]
     for pick in ([0], [1], [2], [0, 1, 2]):
-        given = [draw[chance.choice(pick)]() for _ in range(3000)]
+        given = [draw[rng.choice(pick)]() for _ in range(3000)]
         assert run_of_numbers(given) == one_by_one(given)
     assert ROWS > 700
 

@@ -128,10 +128,10 @@ def ask(path: Path, expected: Any, folder: Path, slow: bool) -> set[str]:
 def check_flipped(sound: Path, folder: Path, count: int | None) -> None:
     whole, expected = sound.read_bytes(), mk.KnowledgeGraph(sound).contents()
     places = [place for place, byte in enumerate(whole) if byte]  # most of a page is empty
-    chance, seen = random.Random(5), set()
-    for number, place in enumerate(places if count is None else chance.sample(places, count)):
+    rng, seen = random.Random(5), set()
+    for number, place in enumerate(places if count is None else rng.sample(places, count)):
         flipped = bytearray(whole)
-        flipped[place] ^= 1 << chance.randrange(8)
+        flipped[place] ^= 1 << rng.randrange(8)
         path = folder / "flipped.db"
         path.write_bytes(flipped)
         try:

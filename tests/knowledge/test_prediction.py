@@ -112,12 +112,12 @@ def test_a_familys_own_values_say_nothing_about_it(predictor: str) -> None:
     features, values, families = published_samples("acc@1", models=FEW)
     wrong = np.where(families == "resnet", 5.0, values)
 
-    def told(values: np.ndarray) -> np.ndarray:
+    def predicted(values: np.ndarray) -> np.ndarray:
         if predictor == "gnn":
             return left_out_by_gnn(features, values, families, [0])[0]
         return left_out(KERNELS[predictor], features, values, families).values
 
-    before, after = told(values), told(wrong)
+    before, after = predicted(values), predicted(wrong)
     assert np.allclose(before[families == "resnet"], after[families == "resnet"], atol=1e-3)
     assert not np.allclose(before[families != "resnet"], after[families != "resnet"], atol=1e-3)
 
@@ -131,8 +131,8 @@ def test_residuals_of_left_out_families_are_those_of_fits_without_them() -> None
         test, train = families == family, families != family
         inside = kernel[np.ix_(train, train)] + MEAN + ridge * np.eye(train.sum())
         weights = np.linalg.solve(inside, values[train] - values.mean())
-        told = values.mean() + (kernel[np.ix_(test, train)] + MEAN) @ weights
-        squares += float(((values[test] - told) ** 2).sum())
+        predicted = values.mean() + (kernel[np.ix_(test, train)] + MEAN) @ weights
+        squares += float(((values[test] - predicted) ** 2).sum())
     assert fit.loss == pytest.approx(squares / len(values), rel=1e-6)
 
 
@@ -179,22 +179,22 @@ def test_what_does_not_exist_is_named_with_what_does() -> None:
 
 
 def test_a_known_model_is_told_as_published() -> None:
-    told = small_predictor().predict([zoo_record("resnet18")])[0]
-    assert told.value == pytest.approx(69.758, abs=1.5)
-    assert told.low < 69.758 < told.high
-    assert told.std < 2
-    assert told.nearest[0] == "resnet18"
-    assert not told.far
-    assert repr(told).startswith("<acc@1 of resnet18 on ImageNet-1K: ")
+    predicted = small_predictor().predict([zoo_record("resnet18")])[0]
+    assert predicted.value == pytest.approx(69.758, abs=1.5)
+    assert predicted.low < 69.758 < predicted.high
+    assert predicted.std < 2
+    assert predicted.nearest[0] == "resnet18"
+    assert not predicted.far
+    assert repr(predicted).startswith("<acc@1 of resnet18 on ImageNet-1K: ")
 
 
 def test_a_model_like_none_says_so() -> None:
     odd = model_record(nn.Sequential(nn.LSTM(3, 3), nn.Tanh(), nn.Linear(3, 3)), "odd")
-    told, known = small_predictor().predict([odd, zoo_record("resnet18")])
-    assert told.far
-    assert told.std > 4 * known.std
-    assert "far from every known model" in repr(told)
-    assert 0 <= told.low < told.high <= 100
+    predicted, known = small_predictor().predict([odd, zoo_record("resnet18")])
+    assert predicted.far
+    assert predicted.std > 4 * known.std
+    assert "far from every known model" in repr(predicted)
+    assert 0 <= predicted.low < predicted.high <= 100
 
 
 def test_the_cost_is_of_use_where_it_is_known() -> None:
@@ -211,9 +211,9 @@ def test_jobs_on_the_same_data_are_learnt_from() -> None:
     contents = replace(
         contents_of(own, jobs=[job(IMAGENET, "mine", 0.2), job(IMAGENET, "mine", 0.3)]), datasets=datasets
     )
-    told = fitted_predictor(contents).predict([own])[0]
-    assert told.training == 79
-    assert abs(told.value - 30) < abs(before.value - 30) / 2
+    predicted = fitted_predictor(contents).predict([own])[0]
+    assert predicted.training == 79
+    assert abs(predicted.value - 30) < abs(before.value - 30) / 2
 
 
 def test_runs_on_other_data_carry_over_by_likeness() -> None:
@@ -228,8 +228,8 @@ def test_runs_on_other_data_carry_over_by_likeness() -> None:
 
 
 def test_predict_takes_the_name_of_a_model() -> None:
-    told = predict(small_contents(), "acc@5", "resnet18")
-    assert told.value == pytest.approx(89.078, abs=1.5)
+    predicted = predict(small_contents(), "acc@5", "resnet18")
+    assert predicted.value == pytest.approx(89.078, abs=1.5)
     with pytest.raises(mk.ModuleKGError, match="'resnet18'"):
         predict(small_contents(), "acc@5", "resnet81")
     with pytest.raises(mk.ModuleKGError, match="'CIFAR-10'"):
@@ -239,9 +239,9 @@ def test_predict_takes_the_name_of_a_model() -> None:
 
 
 def test_a_graph_without_models_predicts_and_takes_other_ways_of_writing() -> None:
-    told = fitted_predictor(Contents()).predict([zoo_record("mobilenet_v3_small")], "imagenet1k")[0]
-    assert told.value == pytest.approx(67.668, abs=2)
-    assert told.dataset == IMAGENET
+    predicted = fitted_predictor(Contents()).predict([zoo_record("mobilenet_v3_small")], "imagenet1k")[0]
+    assert predicted.value == pytest.approx(67.668, abs=2)
+    assert predicted.dataset == IMAGENET
 
 
 class Modes(nn.Module):

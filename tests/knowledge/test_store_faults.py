@@ -51,20 +51,20 @@ def killed_writer(location: str, seconds: float) -> list[str]:
         finally:
             os._exit(1)
     os.close(writer)
-    told = os.read(reader, 100)  # it is writing
+    output = os.read(reader, 100)  # it is writing
     time.sleep(seconds)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     with os.fdopen(reader, "rb") as rest:
-        told += rest.read()
-    return told.decode().split("\n")[:-1]
+        output += rest.read()
+    return output.decode().split("\n")[:-1]
 
 
 def check_kills(location: str, times: int) -> None:
-    chance = random.Random(0)
+    rng = random.Random(0)
     acknowledged: list[str] = []
     for _ in range(times):
-        acknowledged += killed_writer(location, chance.uniform(0, 0.03))
+        acknowledged += killed_writer(location, rng.uniform(0, 0.03))
         graph = mk.KnowledgeGraph(location)  # checks the file's pages
         contents = graph.contents()  # and that all rows fit together
         assert acknowledged, "nothing was written"
@@ -106,7 +106,7 @@ def fill_disk(location: str, limit: int) -> int:
         graph = mk.KnowledgeGraph(location)
         for at in range(60):
             graph.add_model(network(10 + at), name=f"model{at}")
-            Path(f"{location}.told").write_text(str(at))
+            Path(f"{location}.count").write_text(str(at))
 
     return in_child(work)
 
@@ -120,11 +120,11 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None
 
 def check_full_disk(folder: Path, limit: int) -> int:
     folder.mkdir()
-    location, told = str(folder / "graph.db"), folder / "graph.db.told"
+    location, counter = str(folder / "graph.db"), folder / "graph.db.count"
     mk.KnowledgeGraph(location).close()
     code = fill_disk(location, limit)
     assert code in (0, 7)
-    acknowledged = int(told.read_text() or -1) + 1 if told.exists() else 0
+    acknowledged = int(counter.read_text() or -1) + 1 if counter.exists() else 0
     graph = mk.KnowledgeGraph(location)
     assert graph.models[:acknowledged] == [f"model{at}" for at in range(acknowledged)]
     assert len(graph.models) <= acknowledged + 1
@@ -171,14 +171,14 @@ def test_a_fault_at_any_line_leaves_the_state_before_or_after(action: str, tmp_p
     graph.add_model(network(3), name="old")
     graph.add_model(network(4), name="other")
     graph.add_dataset("data")
-    before = told(graph.contents())
+    before = state_of(graph.contents())
     graph.close()
     line, states = 0, []
     while True:
         line += 1
         copy = mk.KnowledgeGraph(shutil.copy(start, tmp_path / "copy.db"))
         failed = fails_at(partial(ACTIONS[action], copy), line)
-        states.append(told(copy.contents()))
+        states.append(state_of(copy.contents()))
         copy.close()
         if not failed:
             break
@@ -196,7 +196,7 @@ def fails_at(action: Callable[[], Any], line: int) -> bool:
         return True
 
 
-def told(contents: Any) -> Any:
+def state_of(contents: Any) -> Any:
     """The contents without the times of jobs."""
     jobs = {name: (job.model, job.dataset, job.history) for name, job in contents.jobs.items()}
     return contents.modules, contents.models, list(contents.models), contents.datasets, jobs

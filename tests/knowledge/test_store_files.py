@@ -282,23 +282,23 @@ def test_a_graph_that_is_dropped_closes_its_connections(lasting: str) -> None:
     assert len(os.listdir("/proc/self/fd")) < opened
 
 
-def fuzzed(original: bytes, chance: random.Random) -> bytes:
+def fuzzed(original: bytes, rng: random.Random) -> bytes:
     """`original` with some of its bytes changed, moved, cut or doubled."""
     data = bytearray(original)
-    for _ in range(chance.choice((1, 1, 4, 30))):
-        at = chance.randrange(len(data))
-        match chance.randrange(5):
+    for _ in range(rng.choice((1, 1, 4, 30))):
+        at = rng.randrange(len(data))
+        match rng.randrange(5):
             case 0:
-                data[at] = chance.randrange(256)
+                data[at] = rng.randrange(256)
             case 1:
-                data[at : at + 4] = chance.randbytes(4)
+                data[at : at + 4] = rng.randbytes(4)
             case 2:
-                del data[at : at + chance.randrange(1, 5000)]
+                del data[at : at + rng.randrange(1, 5000)]
             case 3:
                 page = at // 4096 * 4096
-                data[page : page + 4096] = data[:4096] if chance.random() < 0.2 else bytes(4096)
+                data[page : page + 4096] = data[:4096] if rng.random() < 0.2 else bytes(4096)
             case _:
-                data[at:at] = data[at : at + chance.randrange(1, 5000)]
+                data[at:at] = data[at : at + rng.randrange(1, 5000)]
         if not data:
             return bytes(data)
     return bytes(data)
@@ -320,10 +320,10 @@ def read_all(path: Path) -> str:
 
 
 def check_fuzzed(sound: Path, folder: Path, count: int) -> None:
-    original, chance = sound.read_bytes(), random.Random(7)
+    original, rng = sound.read_bytes(), random.Random(7)
     path, outcomes = folder / "fuzzed.db", set()
     for _ in range(count):
-        path.write_bytes(fuzzed(original, chance))
+        path.write_bytes(fuzzed(original, rng))
         begun = time.perf_counter()
         outcomes.add(read_all(path))
         assert time.perf_counter() - begun < SECONDS

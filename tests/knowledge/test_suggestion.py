@@ -23,7 +23,7 @@ from modulekg_widgets.engine.knowledge.prediction.published import published
 from modulekg_widgets.engine.knowledge.records import model_record
 from modulekg_widgets.engine.knowledge.suggestion import known_models
 from modulekg_widgets.engine.knowledge.suggestion.candidates import Candidate, Ranking, in_units
-from modulekg_widgets.engine.knowledge.suggestion.known_models import KnownModels, Wish, suggest
+from modulekg_widgets.engine.knowledge.suggestion.known_models import KnownModels, Requirements, suggest
 
 
 class Own(nn.Module):
@@ -143,8 +143,8 @@ def test_models_are_suggested_for_their_own_task() -> None:
     contents = contents_of(model_record(zoo_model("lraspp_mobilenet_v3_large"), "lraspp_mobilenet_v3_large"))
 
     def known(task: str) -> set[str]:
-        wish = Wish(replace(DATASETS["CIFAR-10"], properties={"task": task}), None, None)
-        return {record.model.name for record, _ in KnownModels(contents, small_predictor(), wish, {}).ranked}
+        required = Requirements(replace(DATASETS["CIFAR-10"], properties={"task": task}), None, None)
+        return {record.model.name for record, _ in KnownModels(contents, small_predictor(), required, {}).ranked}
 
     assert known("Semantic segmentation") == {"lraspp_mobilenet_v3_large"}
     assert known("image classification") == set(published())

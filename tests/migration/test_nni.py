@@ -244,10 +244,10 @@ def _updaters() -> None:
 
 @nni("`logger`")
 def _log() -> None:
-    told: list[str] = []
+    messages: list[str] = []
     log = logging.getLogger("modulekg_widgets")
     handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
     log.addHandler(handler)
     model = new(ResNet)
     masks = {**inner(model), **masks_of(model, {"conv1": [0]})}  # nobody else on the stream lets 0 go
@@ -255,8 +255,8 @@ def _log() -> None:
         mk.speedup(model, masks, IMAGE)
     finally:
         log.removeHandler(handler)
-    assert len(told) == 1
-    assert told[0].startswith("channel conflict on conv1.out")
+    assert len(messages) == 1
+    assert messages[0].startswith("channel conflict on conv1.out")
 
 
 # ----------------------------------------------------------------------- masks

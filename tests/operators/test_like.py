@@ -95,7 +95,7 @@ def test_the_masked_reference_is_that_of_the_other(own: Own) -> None:
         selection = planner._selection(own.ratio)
         attempt, rehearsal = planner.repair.mended(Attempt(selection, selection.counts))
         assert attempt.selection.changed
-        masks, edits = attempt.selection.masks(), planner.repair.edits(attempt)
+        masks, edits = attempt.selection.keeps(), planner.repair.edits(attempt)
         errors.append(disagreement(planner.axes, masks, edits, rehearsal.scales))
         assert agrees(planner.axes, masks, edits, rehearsal.scales)
     if not own.training:
@@ -124,8 +124,8 @@ def test_masks_of_others_agree_on_the_same_indices(own: Own) -> None:
         found = []
         for graph in graphs:
             fixed = fix_conflicts(graph, copy.deepcopy(masks), 0)
-            told = [(c.kind, c.axis, c.agreed, c.asked) for c in conflicts(graph, masks, 0)]
-            found.append((told, {name: {t: m.tolist() for t, m in entry.items()} for name, entry in fixed.items()}))
+            listed = [(c.kind, c.axis, c.agreed, c.asked) for c in conflicts(graph, masks, 0)]
+            found.append((listed, {name: {t: m.tolist() for t, m in entry.items()} for name, entry in fixed.items()}))
         assert found[0] == found[1]
 
 

@@ -29,18 +29,18 @@ Node = tuple[Any, Any]  # a list or dictionary, and the index or name of somethi
 
 def mutant(text: str, seed: int) -> bytes:
     """A file that is almost `text`, another one for each seed."""
-    chance = random.Random(seed)
-    if chance.random() < 0.3:
+    rng = random.Random(seed)
+    if rng.random() < 0.3:
         raw = text.encode()
-        for _ in range(chance.choice([1, 1, 1, 2, 5])):
-            raw = chance.choice(ON_BYTES)(raw, chance)
+        for _ in range(rng.choice([1, 1, 1, 2, 5])):
+            raw = rng.choice(ON_BYTES)(raw, rng)
         return raw
     document = json.loads(text)
-    for _ in range(chance.choice([1, 1, 1, 2, 4])):
-        container, key = chance.choice(list(nodes(document)))
-        chance.choice(ON_NODES)(container, key, document, chance)
+    for _ in range(rng.choice([1, 1, 1, 2, 4])):
+        container, key = rng.choice(list(nodes(document)))
+        rng.choice(ON_NODES)(container, key, document, rng)
     made = json.dumps(document)
-    return (doubled(made, chance) if chance.random() < 0.05 else made).encode()
+    return (doubled(made, rng) if rng.random() < 0.05 else made).encode()
 
 
 def nodes(document: Any) -> Iterator[Node]:
@@ -52,52 +52,52 @@ def nodes(document: Any) -> Iterator[Node]:
             yield from nodes(value)
 
 
-def doubled(text: str, chance: random.Random) -> str:
+def doubled(text: str, rng: random.Random) -> str:
     """One name twice in one object, which no writer of JSON makes."""
-    at = chance.choice([i for i, letter in enumerate(text) if letter == "{"])
+    at = rng.choice([i for i, letter in enumerate(text) if letter == "{"])
     return text[: at + 1] + '"format": "modulekg-plan", "0": 0, "0": 1, "names": [], ' + text[at + 1 :]
 
 
 # -------------------------------------------------------------------- bytes
 
 
-def _flip(raw: bytes, chance: random.Random) -> bytes:
+def _flip(raw: bytes, rng: random.Random) -> bytes:
     if not raw:
         return raw
-    at = chance.randrange(len(raw))
-    return raw[:at] + bytes([raw[at] ^ 1 << chance.randrange(8)]) + raw[at + 1 :]
+    at = rng.randrange(len(raw))
+    return raw[:at] + bytes([raw[at] ^ 1 << rng.randrange(8)]) + raw[at + 1 :]
 
 
-def _cut_off(raw: bytes, chance: random.Random) -> bytes:
-    return raw[: chance.randrange(len(raw) + 1)]
+def _cut_off(raw: bytes, rng: random.Random) -> bytes:
+    return raw[: rng.randrange(len(raw) + 1)]
 
 
-def _gap(raw: bytes, chance: random.Random) -> bytes:
-    start = chance.randrange(len(raw) + 1)
-    return raw[:start] + raw[start + chance.choice([1, 2, 10, 100]) :]
+def _gap(raw: bytes, rng: random.Random) -> bytes:
+    start = rng.randrange(len(raw) + 1)
+    return raw[:start] + raw[start + rng.choice([1, 2, 10, 100]) :]
 
 
-def _repeat(raw: bytes, chance: random.Random) -> bytes:
-    start = chance.randrange(len(raw) + 1)
-    end = start + chance.choice([1, 2, 10, 100])
+def _repeat(raw: bytes, rng: random.Random) -> bytes:
+    start = rng.randrange(len(raw) + 1)
+    end = start + rng.choice([1, 2, 10, 100])
     return raw[:end] + raw[start:end] + raw[end:]
 
 
-def _insert(raw: bytes, chance: random.Random) -> bytes:
-    at = chance.randrange(len(raw) + 1)
-    return raw[:at] + chance.choice(BYTES) + raw[at:]
+def _insert(raw: bytes, rng: random.Random) -> bytes:
+    at = rng.randrange(len(raw) + 1)
+    return raw[:at] + rng.choice(BYTES) + raw[at:]
 
 
-def _digit(raw: bytes, chance: random.Random) -> bytes:
+def _digit(raw: bytes, rng: random.Random) -> bytes:
     places = [at for at, byte in enumerate(raw) if chr(byte).isdigit()]
     if not places:
         return raw
-    at = chance.choice(places)
-    return raw[:at] + str(chance.randrange(10)).encode() + raw[at + 1 :]
+    at = rng.choice(places)
+    return raw[:at] + str(rng.randrange(10)).encode() + raw[at + 1 :]
 
 
-def _mark(raw: bytes, chance: random.Random) -> bytes:
-    return chance.choice([b"\xef\xbb\xbf", b"\xff\xfe", b" ", b"\n", b"\0"]) + raw
+def _mark(raw: bytes, rng: random.Random) -> bytes:
+    return rng.choice([b"\xef\xbb\xbf", b"\xff\xfe", b" ", b"\n", b"\0"]) + raw
 
 
 ON_BYTES: list[Callable[[bytes, random.Random], bytes]] = [
@@ -114,56 +114,56 @@ ON_BYTES: list[Callable[[bytes, random.Random], bytes]] = [
 # -------------------------------------------------------------------- nodes
 
 
-def _drop(container: Any, key: Any, document: Any, chance: random.Random) -> None:
+def _drop(container: Any, key: Any, document: Any, rng: random.Random) -> None:
     del container[key]
 
 
-def _replace(container: Any, key: Any, document: Any, chance: random.Random) -> None:
-    container[key] = copy.deepcopy(chance.choice(VALUES))
+def _replace(container: Any, key: Any, document: Any, rng: random.Random) -> None:
+    container[key] = copy.deepcopy(rng.choice(VALUES))
 
 
-def _swap(container: Any, key: Any, document: Any, chance: random.Random) -> None:
+def _swap(container: Any, key: Any, document: Any, rng: random.Random) -> None:
     """What stands at two places changes places, or the one is copied over the other."""
-    other, there = chance.choice(list(nodes(document)))
+    other, there = rng.choice(list(nodes(document)))
     container[key] = copy.deepcopy(other[there])
 
 
-def _step(container: Any, key: Any, document: Any, chance: random.Random) -> None:
+def _step(container: Any, key: Any, document: Any, rng: random.Random) -> None:
     if type(container[key]) is int:
-        container[key] += chance.choice([-2, -1, 1, 2])
+        container[key] += rng.choice([-2, -1, 1, 2])
     else:
         container[key] = [container[key]]
 
 
-def _again(container: Any, key: Any, document: Any, chance: random.Random) -> None:
+def _again(container: Any, key: Any, document: Any, rng: random.Random) -> None:
     value = copy.deepcopy(container[key])
     if isinstance(container, list):
-        container.insert(chance.randrange(len(container) + 1), value)
+        container.insert(rng.randrange(len(container) + 1), value)
     else:
-        container[f"{key}.{key}" if chance.random() < 0.5 else f"{key} "] = value
+        container[f"{key}.{key}" if rng.random() < 0.5 else f"{key} "] = value
 
 
-def _rename(container: Any, key: Any, document: Any, chance: random.Random) -> None:
+def _rename(container: Any, key: Any, document: Any, rng: random.Random) -> None:
     if isinstance(container, dict):
         names = [name for where, name in nodes(document) if isinstance(name, str)]
-        container[chance.choice([*names, "1", "training", "__dict__.x", ""])] = container.pop(key)
+        container[rng.choice([*names, "1", "training", "__dict__.x", ""])] = container.pop(key)
     else:
-        chance.shuffle(container)
+        rng.shuffle(container)
 
 
-def _shorten(container: Any, key: Any, document: Any, chance: random.Random) -> None:
+def _shorten(container: Any, key: Any, document: Any, rng: random.Random) -> None:
     value = container[key]
     if isinstance(value, list) and value:
-        del value[chance.randrange(len(value)) :: chance.choice([1, 2, 3])]
+        del value[rng.randrange(len(value)) :: rng.choice([1, 2, 3])]
     elif isinstance(value, str):
-        container[key] = value[: chance.randrange(len(value) + 1)]
+        container[key] = value[: rng.randrange(len(value) + 1)]
     else:
-        container[key] = chance.randrange(12)
+        container[key] = rng.randrange(12)
 
 
-def _deepen(container: Any, key: Any, document: Any, chance: random.Random) -> None:
-    for _ in range(chance.choice([1, 5, 60])):
-        container[key] = [container[key]] if chance.random() < 0.5 else {"tuple": container[key]}
+def _deepen(container: Any, key: Any, document: Any, rng: random.Random) -> None:
+    for _ in range(rng.choice([1, 5, 60])):
+        container[key] = [container[key]] if rng.random() < 0.5 else {"tuple": container[key]}
 
 
 ON_NODES: list[Callable[[Any, Any, Any, random.Random], None]] = [

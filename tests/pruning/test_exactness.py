@@ -36,7 +36,7 @@ def error_of(graph: mk.DataflowGraph, **how: Any) -> float:
     selection = planner._selection(how.get("ratio", 0.0))
     attempt, rehearsal = planner.repair.mended(Attempt(selection, selection.counts))
     assert attempt.selection.changed
-    return disagreement(planner.axes, attempt.selection.masks(), planner.repair.edits(attempt), rehearsal.scales)
+    return disagreement(planner.axes, attempt.selection.keeps(), planner.repair.edits(attempt), rehearsal.scales)
 
 
 def in_ci(every: list[str], some: tuple[str, ...]) -> list[Any]:
@@ -146,11 +146,11 @@ def test_the_oracle_sees_one_wrong_position() -> None:
     planner = _Planner(mk.trace(model, args), Request(ratio=0.5))
     selection = planner._selection(0.5)
     edits = planner.repair.edits(Attempt(selection, selection.counts))
-    assert disagreement(planner.axes, selection.masks(), edits) < 1e-9
+    assert disagreement(planner.axes, selection.keeps(), edits) < 1e-9
     edit = next(edit for edit in edits.tensors if edit.names[0] == "layer2.0.conv2.weight")
     gone = np.setdiff1d(np.arange(edit.shape[1]), edit.kept[1])
     edit.kept[1] = np.sort([*edit.kept[1][1:], gone[0]])
-    assert disagreement(planner.axes, selection.masks(), edits) > 1e-4
+    assert disagreement(planner.axes, selection.keeps(), edits) > 1e-4
 
 
 class Gate(nn.Module):

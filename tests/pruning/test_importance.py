@@ -57,9 +57,9 @@ def test_scores_move_with_the_indices(make: Any) -> None:
     shuffled = copy.deepcopy(model)
     orders = {}
     state = dict(shuffled.state_dict())
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     for axis in graph.axes.free:
-        orders[axis.term] = order = chance.permutation(axis.size)
+        orders[axis.term] = order = rng.permutation(axis.size)
         for name, dim, _ in axis.members:
             positions = axis.indices(name, dim)
             tensor = state[name]

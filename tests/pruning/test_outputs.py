@@ -46,9 +46,9 @@ def after_cut(make: Any, outputs: Any = None) -> dict[str, int]:
     graph = mk.trace(model, x, outputs=outputs)
     plan = mk.plan(graph, ratio=0.5)
     plan.cut(model)
-    told = [change for change in plan.changes if change.kind == "output"]
-    assert bool(told) == bool(graph.notes)
-    assert all(change.what in str(plan) for change in told)
+    listed = [change for change in plan.changes if change.kind == "output"]
+    assert bool(listed) == bool(graph.notes)
+    assert all(change.what in str(plan) for change in listed)
     return widths(model(x))
 
 
@@ -86,7 +86,7 @@ def test_outputs_of_a_tuple_go_by_their_places() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outputs", "told"),
+    ("outputs", "message"),
     [
         (["logit"], "logits"),
         ([7], "there is no output 7"),
@@ -96,8 +96,8 @@ def test_outputs_of_a_tuple_go_by_their_places() -> None:
         ([True], "names or indices"),
     ],
 )
-def test_an_unknown_output_is_named_with_the_nearest(outputs: Any, told: str) -> None:
-    with pytest.raises(mk.ModuleKGError, match=told):
+def test_an_unknown_output_is_named_with_the_nearest(outputs: Any, message: str) -> None:
+    with pytest.raises(mk.ModuleKGError, match=message):
         mk.trace(Several(as_mapping), torch.randn(2, 4), outputs=outputs)
     with pytest.raises(mk.ModuleKGError, match="outputs"):
         mk.trace(nn.Linear(4, 2), torch.randn(2, 4), outputs=["logits"])

@@ -69,7 +69,7 @@ def results(model: nn.Module, args: Any, kwargs: Any) -> list[Any]:
     return [value for value in tree_leaves(model(*args, **kwargs)) if value is not None]
 
 
-def told(info: Any) -> list[str]:
+def described(info: Any) -> list[str]:
     """The problems of a function, and an error as one of them."""
     try:
         return list(problems(info))
@@ -79,4 +79,4 @@ def told(info: Any) -> list[str]:
 
 if __name__ == "__main__":
     every = [info for info in op_db if torch.float32 in info.dtypes and not info.name.startswith("jiterator")]
-    print(json.dumps({f"{info.name} {number}": told(info) for number, info in enumerate(every)}))
+    print(json.dumps({f"{info.name} {number}": described(info) for number, info in enumerate(every)}))

@@ -37,10 +37,10 @@ def player(monkeypatch: pytest.MonkeyPatch) -> Iterator[ForwardPlayer]:
     widget.close()
 
 
-def ask(player: ForwardPlayer, monkeypatch: pytest.MonkeyPatch, **wish: int) -> Sent:
+def ask(player: ForwardPlayer, monkeypatch: pytest.MonkeyPatch, **fields: int) -> Sent:
     sent = Sent()
     monkeypatch.setattr(player, "send", sent)
-    question = {"kind": "maps", "run": player.payload["run"], "step": 1, "sample": 0, "page": 0, **wish}
+    question = {"kind": "maps", "run": player.payload["run"], "step": 1, "sample": 0, "page": 0, **fields}
     player._handle_custom_msg(question, [])
     return sent
 
@@ -223,19 +223,19 @@ def test_pictures_on_request(player: ForwardPlayer, monkeypatch: pytest.MonkeyPa
     assert [list(buffer) for buffer in buffers] == [golden["pixels"]]
 
 
-@pytest.mark.parametrize("wish", [{"step": -1}, {"page": None}, {"sample": "1"}, {"run": True}, {"kind": "other"}])
+@pytest.mark.parametrize("fields", [{"step": -1}, {"page": None}, {"sample": "1"}, {"run": True}, {"kind": "other"}])
 def test_other_questions_are_left_alone(
-    player: ForwardPlayer, monkeypatch: pytest.MonkeyPatch, wish: dict[str, Any]
+    player: ForwardPlayer, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
 ) -> None:
-    assert ask(player, monkeypatch, **wish) == []
+    assert ask(player, monkeypatch, **fields) == []
     player._handle_custom_msg(["<script>"], [])
 
 
-@pytest.mark.parametrize("wish", [{"step": 99}, {"run": 2}])
+@pytest.mark.parametrize("fields", [{"step": 99}, {"run": 2}])
 def test_the_page_does_not_wait_for_steps_that_are_gone(
-    player: ForwardPlayer, monkeypatch: pytest.MonkeyPatch, wish: dict[str, int]
+    player: ForwardPlayer, monkeypatch: pytest.MonkeyPatch, fields: dict[str, int]
 ) -> None:
-    ((content, _),) = ask(player, monkeypatch, **wish)
+    ((content, _),) = ask(player, monkeypatch, **fields)
     assert content["error"] == "this is a step of another run"
 
 

@@ -22,7 +22,7 @@ from modulekg_widgets.engine.views.knowledge_findings import Findings, findings_
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.widgets.knowledge_explorer import knowledge_explorer
 from modulekg_widgets.widgets.shared.base import WidgetValueError
-from modulekg_widgets.widgets.shared.joints import joints_of
+from modulekg_widgets.widgets.shared.pair_links import links_of
 from widgets.golden_models import Block
 from widgets.knowledge_samples import Graph, contents_of, golden_knowledge, payload_of, sample_contents, small, wide
 
@@ -265,7 +265,7 @@ def test_a_link_shares_structures_with_a_graph(explorer: Any) -> None:
     link.close()
     explorer.selected = digest_of(Block(4))
     assert graph.selected == ""
-    assert (joints_of(explorer), joints_of(graph), explorer.graphs) == ([], [], [])
+    assert (links_of(explorer), links_of(graph), explorer.graphs) == ([], [], [])
     graph.close()
 
 
@@ -274,7 +274,7 @@ def test_a_structure_that_no_model_has_is_not_told(explorer: Any) -> None:
     mk.link(graph, explorer)
     assert explorer.selected is None
     graph.close()
-    assert joints_of(explorer) == []
+    assert links_of(explorer) == []
 
 
 def test_two_explorers_share_the_selection(contents: Contents, explorer: Any) -> None:

@@ -13,7 +13,7 @@ from torch import nn
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import TraceError, UnknownKeywordError, UnknownNameError
 from modulekg_widgets.widgets.shared.base import WidgetValueError
-from modulekg_widgets.widgets.shared.joints import joints_of
+from modulekg_widgets.widgets.shared.pair_links import links_of
 
 X = torch.zeros(2, 4)
 HIDDEN = "0.out"
@@ -79,12 +79,12 @@ def test_what_one_lacks_is_left_to_the_other() -> None:
 def test_linking_twice_joins_once_and_closing_parts(model: nn.Module) -> None:
     graph, editor = mk.ModelGraph(model, X), mk.MaskEditor(model, X)
     first = mk.link(graph, editor)
-    joints = list(joints_of(graph))
+    links = list(links_of(graph))
     mk.link(editor, graph)
-    assert joints_of(graph) == joints
+    assert links_of(graph) == links
     assert editor.graphs == [graph]
     first.close()
-    assert joints_of(graph) == joints_of(editor) == []
+    assert links_of(graph) == links_of(editor) == []
     assert editor.graphs == []
     first.close()
 
@@ -97,7 +97,7 @@ def test_a_widget_that_closes_takes_its_links_along(model: nn.Module, closed: in
     widgets[closed].close()
     other = widgets[1 - closed]
     other.selected = "2"
-    assert joints_of(other) == []
+    assert links_of(other) == []
     if closed == 0:
         assert other.graphs == []
     link.close()

@@ -14,7 +14,7 @@ from torch import nn
 import modulekg_widgets as mk
 from modulekg_widgets.engine.monitoring.run import Run
 from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel
-from modulekg_widgets.widgets.shared.joints import joints_of
+from modulekg_widgets.widgets.shared.pair_links import links_of
 from widgets.metric_samples import FakeComm, fake_kernel, measured_run, put, wait_until
 
 
@@ -56,7 +56,7 @@ def test_a_link_joins_the_selections_both_ways(panel: MetricPanel, graph: Any) -
     assert graph.selected == "layer1.0"
     graph.selected = None
     assert panel.selected is None
-    assert len(joints_of(panel)) == 1
+    assert len(links_of(panel)) == 1
 
 
 def test_a_link_starts_with_the_selection_that_there_is(panel: MetricPanel, graph: Any) -> None:

@@ -56,7 +56,7 @@ export class KernelObjects {
     tellKernel(this.kernel, { method: "list" });
   }
 
-  /** Imports the package where that has not been done; resolves when the kernel has told, or after a while. */
+  /** Imports the package where that has not been done; resolves when the kernel has sent its list, or after a while. */
   async wake(): Promise<void> {
     const { kernel } = this;
     if (this.known === "list" || !kernel) {
@@ -67,7 +67,7 @@ export class KernelObjects {
     if (reply.content.status !== "ok") {
       return;
     }
-    const told = new Promise<void>(resolve => {
+    const listed = new Promise<void>(resolve => {
       const done = () => {
         this.listChanged.disconnect(done);
         resolve();
@@ -76,7 +76,7 @@ export class KernelObjects {
       setTimeout(done, ANSWER_TIME);
     });
     this.refresh();
-    await told;
+    await listed;
   }
 
   private get kernel(): Kernel.IKernelConnection | null {

@@ -2,7 +2,7 @@
 // Only what the views use is here; the build says so when one uses more.
 
 import { isEqual } from "../core/shared/state_store";
-import { Events } from "./events";
+import { BackboneEvents } from "./events";
 
 type Attributes = Record<string, unknown>;
 export type Serializers = Record<string, { deserialize?: (value: unknown, manager: Manager) => unknown }>;
@@ -35,7 +35,7 @@ export async function unpack_models(value: unknown, manager: Manager): Promise<u
   return isReference ? manager.get_model(value.slice(REFERENCE.length)) : value;
 }
 
-export class WidgetModel extends Events {
+export class WidgetModel extends BackboneEvents {
   static serializers: Serializers = {};
   // the views look the same as with a kernel; what needs one is hidden
   readonly comm_live = true;
@@ -119,7 +119,7 @@ interface ViewOptions {
   readonly options?: object;
 }
 
-export class WidgetView extends Events {
+export class WidgetView extends BackboneEvents {
   readonly model: WidgetModel;
   readonly options: object;
   readonly el = document.createElement("div");

@@ -10,9 +10,9 @@ interface Entry {
 
 const split = (names: string): string[] => names.split(/\s+/).filter(Boolean);
 
-export class Events {
+export class BackboneEvents {
   private entries: Entry[] = [];
-  private heard = new Set<Events>();
+  private heard = new Set<BackboneEvents>();
 
   on(names: string, handler: Handler, owner: unknown = this): this {
     for (const name of split(names)) this.entries.push({ name, handler, owner });
@@ -46,13 +46,13 @@ export class Events {
     return this;
   }
 
-  listenTo(other: Events, names: string, handler: Handler): this {
+  listenTo(other: BackboneEvents, names: string, handler: Handler): this {
     this.heard.add(other);
     other.on(names, handler, this);
     return this;
   }
 
-  stopListening(other?: Events, names?: string, handler?: Handler): this {
+  stopListening(other?: BackboneEvents, names?: string, handler?: Handler): this {
     for (const one of other ? [other] : [...this.heard]) one.off(names, handler, this);
     return this;
   }

@@ -2,7 +2,7 @@
 
 import { DOMWidgetModel, DOMWidgetView } from "@jupyter-widgets/base";
 import "../../style/workbench.css";
-import { readSplit, type Split, WorkbenchView as Panes } from "../core/shared/workbench";
+import { readSplit, type Split, WorkbenchPanes } from "../core/shared/workbench";
 import { Connection, modelDefaults, otherModels, TraitWriter } from "./_base";
 
 const PARTS = ["graph", "editor", "panel", "explorer"] as const;
@@ -20,7 +20,7 @@ export class WorkbenchModel extends DOMWidgetModel {
 }
 
 export class WorkbenchView extends DOMWidgetView {
-  private panes?: Panes;
+  private panes?: WorkbenchPanes;
   private connection?: Connection;
   private writer?: TraitWriter;
   private children: Promise<DOMWidgetView>[] = [];
@@ -35,7 +35,7 @@ export class WorkbenchView extends DOMWidgetView {
     const split = readSplit(this.model.get("split"));
     const beneath = parts.length > 1 && parts[parts.length - 1] === named[PARTS.indexOf("explorer")];
     const write = (changed: Split) => this.writer?.write("split", changed, 60);
-    const panes = new Panes(this.el, parts.length, split, write, beneath);
+    const panes = new WorkbenchPanes(this.el, parts.length, split, write, beneath);
     this.panes = panes;
     this.listenTo(this.model, "change:split", () => panes.setSplit(readSplit(this.model.get("split"))));
     void this.displayed.then(() => {

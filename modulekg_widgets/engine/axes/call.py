@@ -88,7 +88,7 @@ class Call(OperatorCall):
         return [self._algebra.fresh(size, frozen=text) for size in sizes]
 
     def filler(self, size: int, text: str) -> Term:
-        """A new dimension along which all is equal; its size stands in the code."""
+        """A new dimension along which all is equal; its size is fixed in the code."""
         return self._algebra.fresh(size, filler=text)
 
     def settle(self, term: Term, text: str) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.axis import Axes
 
 Keep = NDArray[np.bool_]
-Masks = dict[Term, Keep]
+Keeps = dict[Term, Keep]
 Indices = dict[int, list[int]]  # dimension → positions
 
 
@@ -53,45 +53,45 @@ def cut_analysis(axes: Axes, what: str | DataNode, index: Iterable[int], dim: in
     dims = axes.inference.dims(node)
     if not -len(dims) <= dim < len(dims):
         raise CutError(f"{shown(node.name)} has the shape {list(node.shape)}: there is no dimension {dim}")
-    gone = positions_to_mask(index, node.shape[dim], f"dimension {dim} of {shown(node.name)}")
-    masks: Masks = {}
-    resolve(dims[dim], ~gone, masks, f"dimension {dim} of {shown(node.name)}")
-    return cut_of_masks(axes, masks)
+    gone = position_flags(index, node.shape[dim], f"dimension {dim} of {shown(node.name)}")
+    keeps: Keeps = {}
+    resolve(dims[dim], ~gone, keeps, f"dimension {dim} of {shown(node.name)}")
+    return cut_of_keeps(axes, keeps)
 
 
-def cut_of_masks(axes: Axes, masks: Masks) -> Cut:
-    """The cut that keeps of each atom what its mask keeps."""
-    for atom, mask in masks.items():
-        if not mask.any():
+def cut_of_keeps(axes: Axes, keeps: Keeps) -> Cut:
+    """The cut that keeps of each atom what `keeps` marks."""
+    for atom, flags in keeps.items():
+        if not flags.any():
             raise CutError(f"{shown(axes.of(atom).name)} would lose all of its {atom.size} indices: leave one at least")
     inference = axes.inference
     parameters, values = {}, {}
     for node in axes.graph.values:
-        changed = removed(inference.dims(node), masks)
+        changed = removed(inference.dims(node), keeps)
         if not changed:
             continue
         if node.names:
             parameters.update(dict.fromkeys(node.names, changed))
         else:
             values[node.name] = changed
-    indices = {axes.of(atom).name: np.flatnonzero(~mask).tolist() for atom, mask in masks.items()}
-    counts = {atom: int(mask.sum()) for atom, mask in masks.items()}
+    indices = {axes.of(atom).name: np.flatnonzero(~flags).tolist() for atom, flags in keeps.items()}
+    counts = {atom: int(flags.sum()) for atom, flags in keeps.items()}
     return Cut(axes, indices, parameters, values, changed_attributes(axes, counts))
 
 
-def removed(dims: Dims, masks: Masks) -> Indices:
+def removed(dims: Dims, keeps: Keeps) -> Indices:
     """Per dimension the positions that go."""
     out: Indices = {}
     for at, term in enumerate(dims):
-        if any(atom in masks for atom in atoms(term)):
-            positions = np.flatnonzero(~kept(term, masks))
+        if any(atom in keeps for atom in atoms(term)):
+            positions = np.flatnonzero(~kept(term, keeps))
             if len(positions):
                 out[at] = positions.tolist()
     return out
 
 
-def positions_to_mask(index: Iterable[int], size: int, where: str) -> Keep:
-    """Which positions of a dimension are meant, by number (negative ones from the end) or by a mask of its size."""
+def position_flags(index: Iterable[int], size: int, where: str) -> Keep:
+    """Which positions of a dimension are meant, by number (negative ones from the end) or by a boolean for each."""
     chosen = np.asarray(index if isinstance(index, Sequence | np.ndarray) else list(index))
     out = np.zeros(size, dtype=bool)
     if chosen.dtype == bool:
@@ -112,7 +112,7 @@ def positions_to_mask(index: Iterable[int], size: int, where: str) -> Keep:
 # ------------------------------------------------------------------ resolving
 
 
-def resolve(term: Term, keep: Keep, masks: Masks, where: str) -> None:
+def resolve(term: Term, keep: Keep, keeps: Keeps, where: str) -> None:
     """Find, for each atom of a term, which indices must go so that at least the positions outside `keep` do."""
     if keep.all():
         return
@@ -121,19 +121,19 @@ def resolve(term: Term, keep: Keep, masks: Masks, where: str) -> None:
         if term.frozen is not None or term.size == 1:
             reason = "one index, which must stay" if term.size == 1 else str(term.frozen)
             raise _refused(where, reason)
-        masks[term] = masks.get(term, np.ones(term.size, dtype=bool)) & keep
+        keeps[term] = keeps.get(term, np.ones(term.size, dtype=bool)) & keep
     elif term.kind == SUM:
         start = 0
         for part in flat(term):
-            resolve(part, keep[start : start + part.size], masks, where)
+            resolve(part, keep[start : start + part.size], keeps, where)
             start += part.size
     elif term.order is not None:
-        resolve(flat(term)[0], keep[np.argsort(term.order)], masks, where)
+        resolve(flat(term)[0], keep[np.argsort(term.order)], keeps, where)
     else:
-        _resolve_product(flat(term), keep, masks, where)
+        _resolve_product(flat(term), keep, keeps, where)
 
 
-def _resolve_product(factors: list[Term], keep: Keep, masks: Masks, where: str) -> None:
+def _resolve_product(factors: list[Term], keep: Keep, keeps: Keeps, where: str) -> None:
     grid = keep.reshape([factor.size for factor in factors])
     shadows = [_shadow(grid, at) for at in range(len(factors))]
     outer = shadows[0]
@@ -141,17 +141,17 @@ def _resolve_product(factors: list[Term], keep: Keep, masks: Masks, where: str) 
         outer = np.multiply.outer(outer, shadow)
     if np.array_equal(outer, grid) and grid.any():
         for factor, shadow in zip(factors, shadows, strict=True):
-            resolve(factor, shadow, masks, where)
+            resolve(factor, shadow, keeps, where)
         return
     # no exact choice: the factor that can be cut there and takes the fewest positions with it
-    choices: list[tuple[int, int, Masks]] = []
+    choices: list[tuple[int, int, Keeps]] = []
     reasons: dict[str, None] = {}
     for at, factor in enumerate(factors):
         hit = _shadow(~grid, at)
         if hit.all():
             reasons["they would take all the others with them"] = None
             continue
-        trial: Masks = {}
+        trial: Keeps = {}
         try:
             resolve(factor, ~hit, trial, where)
         except CutError as error:
@@ -160,8 +160,8 @@ def _resolve_product(factors: list[Term], keep: Keep, masks: Masks, where: str) 
             choices.append((int(hit.sum()) * (keep.size // factor.size), -at, trial))
     if not choices:
         raise _refused(where, "; ".join(reasons))
-    for atom, mask in min(choices, key=lambda choice: choice[:2])[2].items():
-        masks[atom] = masks.get(atom, np.ones(atom.size, dtype=bool)) & mask
+    for atom, flags in min(choices, key=lambda choice: choice[:2])[2].items():
+        keeps[atom] = keeps.get(atom, np.ones(atom.size, dtype=bool)) & flags
 
 
 def _refused(where: str, reason: str) -> CutError:
@@ -202,11 +202,11 @@ def operator_analysis(operator: OperatorNode, value: DataNode, mask: Any) -> dic
     dims = _alone(operator)
     if value not in dims:
         raise CutError(f"{shown(value.name)} is neither an input nor an output of {operator.where}")
-    masks: Masks = {}
+    keeps: Keeps = {}
     for at, positions in _by_dimension(mask, value).items():
         where = f"dimension {at} of {shown(value.name)}"
-        resolve(dims[value][at], ~positions_to_mask(positions, value.shape[at], where), masks, where)
-    return {node: gone for node, terms in dims.items() if (gone := removed(terms, masks))}
+        resolve(dims[value][at], ~position_flags(positions, value.shape[at], where), keeps, where)
+    return {node: gone for node, terms in dims.items() if (gone := removed(terms, keeps))}
 
 
 def _alone(operator: OperatorNode) -> dict[DataNode, Dims]:

@@ -128,13 +128,13 @@ def _ranked(every: list[Occurrence], atom: Term, rank: Callable[[Term], int]) ->
     return [index for _, _, index in sorted(keyed, key=lambda entry: entry[:2])]
 
 
-def kept(term: Term, masks: Mapping[Term, NDArray[np.bool_]]) -> NDArray[np.bool_]:
-    """Which positions stay when of each atom only the indices of its mask stay."""
+def kept(term: Term, keeps: Mapping[Term, NDArray[np.bool_]]) -> NDArray[np.bool_]:
+    """Which positions stay when of each atom only those indices stay that `keeps` marks."""
     term = find(term)
     if term.kind == ATOM:
-        mask = masks.get(term)
-        return np.ones(term.size, dtype=bool) if mask is None else mask
-    parts = [kept(part, masks) for part in flat(term)]
+        keep = keeps.get(term)
+        return np.ones(term.size, dtype=bool) if keep is None else keep
+    parts = [kept(part, keeps) for part in flat(term)]
     if term.kind == PRODUCT:
         return reduce(lambda outer, inner: (outer[:, None] & inner).reshape(-1), parts)
     return np.concatenate(parts) if term.order is None else parts[0][term.order]

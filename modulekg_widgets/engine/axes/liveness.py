@@ -1,4 +1,4 @@
-"""Which operators have a say in the model's outputs; what the others compute is thrown away."""
+"""Which operators the model's outputs depend on; the results of the others are not used."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _STATE = (PARAMETER, BUFFER, ATTRIBUTE)
 def live_operators(graph: Dataflow) -> set[OperatorNode]:
     """The operators that an output, a written parameter or buffer, or a question of Python's depends on.
 
-    A recurrent layer stacks the last states of all layers though nobody reads them: that couples nothing.
+    A recurrent layer stacks the last states of all layers though no operator reads them; this couples no axes.
     """
     live: set[OperatorNode] = set()
     waiting = [node.producer for node in graph.outputs]

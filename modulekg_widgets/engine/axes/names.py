@@ -1,4 +1,4 @@
-"""Readable names of axes, from where they were born and what they are for."""
+"""Readable names of axes, from where they originate and what they are for."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ GATES = (3, 4)  # of a GRU, of an LSTM
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What an axis is for, the module that it belongs to, and its name there; no module: where it was born."""
+    """What an axis is for, the module that it belongs to, and its name there; without a module: where it originates."""
 
     role: str
     home: str | None

@@ -1,7 +1,7 @@
 """Operators that read one triangle of a matrix and take the other for its mirror image: a trait of the operator.
 
-Row i and column i are then one index. Where the matrix is symmetric by the way it was made, that is all there is to
-say; where nothing tells, the order says which half is read, and the axis keeps it.
+Row i and column i are then one index. Where the matrix is symmetric by construction, nothing else follows; otherwise
+the order of the indices decides which half is read, so the axis must keep its order.
 """
 
 from __future__ import annotations

@@ -55,14 +55,14 @@ class HierarchyDiff:
         return f"<HierarchyDiff: {self._summary()}>"
 
     def __str__(self) -> str:
-        return "\n".join([*(self._line(pair) for pair in self.pairs if self._is_told(pair)), self._summary()])
+        return "\n".join([*(self._line(pair) for pair in self.pairs if self._is_shown(pair)), self._summary()])
 
     def _summary(self) -> str:
         if self.identical:
             return f"same structure: {len(self.left)} modules"
         return ", ".join(f"{count} {status}" for status, count in self.counts.items())
 
-    def _is_told(self, pair: Pair) -> bool:
+    def _is_shown(self, pair: Pair) -> bool:
         """Whether a reader learns from this line: the top of what is new, gone or moved, and where changes end."""
         if pair.status == SAME:
             return False

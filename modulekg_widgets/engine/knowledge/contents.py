@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -62,11 +63,7 @@ class Contents:
     @cached_property
     def uses(self) -> Counter[str]:
         """How often each module occurs over all models."""
-        uses: Counter[str] = Counter()
-        for model in self.models.values():
-            for (fingerprint, _), count in model.occurrences.items():
-                uses[fingerprint] += count
-        return uses
+        return uses_in(self.models.values())
 
     @cached_property
     def holders(self) -> dict[str, list[str]]:
@@ -99,3 +96,12 @@ def positions(node: StructureNode) -> dict[str, tuple[int, ...]]:
         if child is not None:
             found.setdefault(child, []).append(position)
     return {child: tuple(order) for child, order in found.items()}
+
+
+def uses_in(models: Iterable[ModelNode]) -> Counter[str]:
+    """How often each structure occurs in the models, by fingerprint, over all levels."""
+    uses: Counter[str] = Counter()
+    for model in models:
+        for (fingerprint, _), count in model.occurrences.items():
+            uses[fingerprint] += count
+    return uses

@@ -261,5 +261,5 @@ def _one_thread() -> None:
 def _not_all(failures: Mapping[str, str], total: int) -> IndexingError:
     lines: list[str] = [f"{shown(name)}: {reason}" for name, reason in list(failures.items())[:5]]
     more = [f"and {len(failures) - len(lines)} more, see .failures"] if len(failures) > len(lines) else []
-    told: Any = "; ".join([*lines, *more])
-    return IndexingError(f"{len(failures)} of {total} models could not be indexed: {told}", dict(failures))
+    message: Any = "; ".join([*lines, *more])
+    return IndexingError(f"{len(failures)} of {total} models could not be indexed: {message}", dict(failures))

@@ -1,4 +1,4 @@
-"""The arguments of a call of an operator: what is recorded of them, and what tells their layouts apart."""
+"""The arguments of a call of an operator: what is recorded of them, and the key of their layouts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Tensor = torch.Tensor
 
 
 class ArgumentRecorder:
-    """One pass over the arguments of a call: what is recorded, and what tells layouts apart."""
+    """One pass over the arguments of a call: what is recorded, and the key of the layouts."""
 
     __slots__ = ("key", "known", "node", "nodes", "recorded")
 

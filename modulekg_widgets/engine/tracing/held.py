@@ -1,6 +1,6 @@
 """Tensors that a module holds in plain attributes, neither parameters nor buffers: alone, or in containers there.
 
-A table of positions is often kept so. `state_dict` knows nothing of them. What lies in lists, tuples, dictionaries and
+A table of positions is often kept so. `state_dict` does not have them. What lies in lists, tuples, dictionaries and
 plain objects is found as well; what can be learnt, or is what the code may compute anew, is none of them.
 """
 
@@ -188,7 +188,7 @@ class Tables:
         return any(self.written.may_write(held.names, bool(held.way)) for held in places)
 
     def moved(self) -> set[str]:
-        """The names of those that were looked for and stand there no more."""
+        """The names of those that were looked for and are no longer there."""
         before = {held.name: held.tensor for every in (self._held or {}).values() for held in every}
         now = {held.name: held.tensor for held in plain_tensors(self._walk)} if before else {}
         return {name for name, tensor in before.items() if now.get(name) is not tensor}

@@ -1,4 +1,4 @@
-"""What an operator makes of layouts, remembered: on meta tensors equal layouts in give equal layouts out."""
+"""The layouts of results, cached by those of inputs: on meta tensors equal layouts in give equal layouts out."""
 
 from __future__ import annotations
 

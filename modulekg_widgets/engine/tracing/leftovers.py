@@ -24,7 +24,7 @@ _OURS = 2  # references to a tensor: the name's and that of the question
 
 
 class Leftovers:
-    """The tensors without data that a pass has met; to be settled once nobody should have one any more."""
+    """The tensors without data that a pass has met; checked once none of them should be alive any more."""
 
     def __init__(self) -> None:
         self.nodes: list[DataNode] = []

@@ -70,7 +70,7 @@ class Recorder(TorchDispatchMode):
         self.stand_in = stand_in
         self.on_meta = False
         self.last_way = False  # no other kind of tensors can be tried after these
-        self.watch: Callable[[OperatorNode], None] | None = None  # is told of each call once it is recorded
+        self.watch: Callable[[OperatorNode], None] | None = None  # called with each operator once it is recorded
         self.instead: Callable[[str], Given | None] | None = None  # what a module gives that need not be called
         self._paths = paths
         self._nodes: dict[int, DataNode] = {}
@@ -135,7 +135,7 @@ class Recorder(TorchDispatchMode):
         return node
 
     def let_go_of_caches(self) -> None:
-        """What forward has put others in the place of is no state."""
+        """Drop tensors that forward has replaced from the state."""
         tables = {node for node in self.graph.state.values() if node.kind == ATTRIBUTE}
         moved = self.tables.moved() if tables else set()
         for node in tables:
@@ -145,13 +145,13 @@ class Recorder(TorchDispatchMode):
                     del self.graph.state[name]
 
     def seen(self, tensor: Tensor) -> Tensor:
-        """What forward gets in the place of an input: the tensor that its operators see."""
+        """What forward gets instead of an input: the tensor that its operators see."""
         stand_in = self._stand_in(tensor)
         self._nodes[id(stand_in)] = self._nodes[id(tensor)]
         return stand_in
 
     def _stand_in(self, tensor: Tensor) -> Tensor:
-        """The tensor that an operator gets in the place of one."""
+        """The tensor that an operator gets instead of the given one."""
         found = self._stand_ins.get(id(tensor))
         if found is not None:
             return found
@@ -374,7 +374,7 @@ def recording(recorder: Recorder) -> Iterator[None]:
 
 
 class _DataReads(TorchFunctionMode):
-    """Tells the recorder of data that become NumPy arrays or lists."""
+    """Reports to the recorder data that become NumPy arrays or lists."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()

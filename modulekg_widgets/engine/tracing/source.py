@@ -65,7 +65,7 @@ class CallingLines:
         return None if fallback is None else self._source(fallback)
 
     def _source(self, frame: FrameType) -> Source:
-        """The line of a frame, one object for all calls that stand in it."""
+        """The line of a frame, one object for all calls in it."""
         key = frame.f_code, frame.f_lineno
         found = self._sources.get(key)
         if found is None:
@@ -73,7 +73,7 @@ class CallingLines:
         return found
 
     def is_users(self, code: CodeType) -> bool:
-        """Whether the code stands outside torch and outside this engine."""
+        """Whether the code belongs neither to torch nor to this engine."""
         return _kind(code) == _USER
 
 

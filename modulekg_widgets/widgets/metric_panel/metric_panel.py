@@ -22,7 +22,7 @@ from modulekg_widgets.engine.views.schema import METRICS
 from modulekg_widgets.widgets.metric_panel.links import Coloring
 from modulekg_widgets.widgets.metric_panel.stream import MetricStream
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
-from modulekg_widgets.widgets.shared.joints import join
+from modulekg_widgets.widgets.shared.pair_links import link_pair
 
 if TYPE_CHECKING:
     from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
@@ -119,9 +119,7 @@ class MetricPanel(ModuleKGWidget):
         self._stream = MetricStream(self._runs, self._send_update, self._looked)
         weakref.finalize(self, self._stream.stop)
         super().__init__(
-            payload=METRICS.payload(
-                {"runs": _told_apart([text(run.name) for run in self._runs]), "limit": MOST_POINTS}
-            ),
+            payload=METRICS.payload({"runs": _distinct([text(run.name) for run in self._runs]), "limit": MOST_POINTS}),
             metric=metric or "",
             modules=[modules] if isinstance(modules, str) else list(modules or ()),
             selected=selected,
@@ -209,7 +207,7 @@ class MetricPanel(ModuleKGWidget):
         Raises `WidgetValueError` for anything else than a `ModelGraph`.
         """
         _check_graph(graph)
-        join("selected", graph, self)
+        link_pair("selected", graph, self)
 
     def color(self, graph: ModelGraph, metric: str | None = None, phase: str = "train") -> None:
         """Color a `ModelGraph` by the latest value of `metric` of each module, twice a second while values come.
@@ -312,7 +310,7 @@ def _run(source: Any) -> Run:
     )
 
 
-def _told_apart(names: Sequence[str]) -> list[str]:
+def _distinct(names: Sequence[str]) -> list[str]:
     """The names, a later one of two that are equal with its number."""
     found: list[str] = []
     for name in names:

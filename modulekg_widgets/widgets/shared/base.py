@@ -73,8 +73,8 @@ class ModuleKGWidget(DOMWidget):
 
     def close(self) -> None:
         """Remove the widget from the kernel and from every page, with its links and the layout made for it."""
-        for joint in tuple(vars(self).get("_joints", ())):
-            joint.close()
+        for link in tuple(vars(self).get("_links", ())):
+            link.close()
         layout = self.layout if self._owns_layout else None
         super().close()
         if layout is not None:

@@ -93,8 +93,8 @@ def _shown_in(output: Output) -> Iterable[Widget]:
     if known:
         return known
     # a page is believed the names of widgets, and no picture
-    told = (_named(entry.get("data")) for entry in output.outputs)
-    return [widget for widget in told if widget is not None]
+    found = (_named(entry.get("data")) for entry in output.outputs)
+    return [widget for widget in found if widget is not None]
 
 
 def _named(data: Any) -> Widget | None:

@@ -6,7 +6,7 @@ import { button, Disposers, el, listen, setAttribute } from "../shared/dom";
 import { shortNumber } from "../shared/format";
 import { icon } from "../shared/icons";
 import { topList } from "./details";
-import type { MapPage, MapsFeed, Wish } from "./maps_feed";
+import type { MapPage, MapsFeed, MapsRequest } from "./maps_feed";
 import { type Forward, toNum, type Top } from "./payload";
 import type { FoundOut, Quiz } from "./quiz";
 import type { ForwardStore } from "./state";
@@ -72,7 +72,7 @@ export class FeatureMaps {
     this.host.replaceChildren();
   }
 
-  private wish(): Wish {
+  private request(): MapsRequest {
     const { store } = this;
     return {
       run: this.forward.run,
@@ -83,7 +83,7 @@ export class FeatureMaps {
   }
 
   private follow(): void {
-    if (this.forward.size && this.forward.step(this.store.get("step")).figures) this.feed.want(this.wish());
+    if (this.forward.size && this.forward.step(this.store.get("step")).figures) this.feed.want(this.request());
     this.draw();
   }
 
@@ -92,7 +92,7 @@ export class FeatureMaps {
     if (!forward.size) return;
     const step = forward.step(store.get("step"));
     const isOpen = this.quiz.showsOutput(step);
-    const answer = step.figures ? this.feed.get(this.wish()) : undefined;
+    const answer = step.figures ? this.feed.get(this.request()) : undefined;
     const page = answer && "page" in answer && isOpen ? answer.page : null;
     const waits = store.get("connected") ? WAITING : GONE;
     const text = !step.figures ? "" : !isOpen ? ASKED : !answer ? waits : "error" in answer ? answer.error : "";
@@ -104,7 +104,7 @@ export class FeatureMaps {
     this.drawHead(page);
     this.drawTiles(page);
     this.drawLarge();
-    const { run, step: at, sample: item, page: number } = this.wish();
+    const { run, step: at, sample: item, page: number } = this.request();
     setAttribute(this.host, "data-mkg-maps", page ? [run, at, item, number].join() : null);
   }
 
@@ -126,7 +126,7 @@ export class FeatureMaps {
     this.after.disabled = !connected || end >= total;
   }
 
-  /** The page that is drawn, which is the last one where the wish goes beyond it. */
+  /** The page that is drawn, which is the last one where the request goes beyond it. */
   private page(): number {
     const perPage = this.drawn?.form === "strip" ? IN_A_STRIP : ON_A_PAGE;
     return this.drawn ? Math.floor(this.drawn.first / perPage) : this.store.get("page");

@@ -1,11 +1,11 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { buffersOf, golden } from "../../testing/forward";
 import { pixelsOf } from "./feature_maps";
-import { type Answer, MapsFeed, type Wish } from "./maps_feed";
+import { type Answer, MapsFeed, type MapsRequest } from "./maps_feed";
 
 const sample = golden("residual");
-const reply = (wish: Partial<Wish>, extra: object = {}) => ({ ...sample.reply, ...wish, ...extra });
-const wish = (step: number): Wish => ({ run: 1, step, sample: 1, page: 0 });
+const reply = (request: Partial<MapsRequest>, extra: object = {}) => ({ ...sample.reply, ...request, ...extra });
+const request = (step: number): MapsRequest => ({ run: 1, step, sample: 1, page: 0 });
 
 function feedWith(live = true) {
   const sent: unknown[] = [];
@@ -13,7 +13,7 @@ function feedWith(live = true) {
   return { feed: new MapsFeed(channel), channel, sent };
 }
 
-const stepsOf = (sent: unknown[]) => sent.map(question => (question as Wish).step);
+const stepsOf = (sent: unknown[]) => sent.map(question => (question as MapsRequest).step);
 
 afterEach(() => void vi.useRealTimers());
 
@@ -22,40 +22,40 @@ describe("MapsFeed", () => {
     const { feed, sent } = feedWith();
     let changes = 0;
     feed.onChange(() => (changes += 1));
-    feed.want(wish(1));
-    feed.want(wish(1));
-    expect(sent).toEqual([{ kind: "maps", ...wish(1) }]);
+    feed.want(request(1));
+    feed.want(request(1));
+    expect(sent).toEqual([{ kind: "maps", ...request(1) }]);
     feed.receive(sample.reply, buffersOf(sample));
     expect(changes).toBe(1);
-    expect(feed.get(wish(1))).toMatchObject({ page: { form: "channels", width: 2, height: 2, item: 1 } });
-    feed.want(wish(1));
+    expect(feed.get(request(1))).toMatchObject({ page: { form: "channels", width: 2, height: 2, item: 1 } });
+    feed.want(request(1));
     expect(sent.length).toBe(1);
   });
 
-  it("has one question open, and then asks for the latest wish", () => {
+  it("has one question open, and then asks for the latest request", () => {
     const { feed, sent } = feedWith();
-    for (const step of [1, 2, 3]) feed.want(wish(step));
+    for (const step of [1, 2, 3]) feed.want(request(step));
     expect(stepsOf(sent)).toEqual([1]);
     feed.receive(sample.reply, buffersOf(sample));
     expect(stepsOf(sent)).toEqual([1, 3]);
-    expect(feed.get(wish(1))).toBeDefined();
+    expect(feed.get(request(1))).toBeDefined();
   });
 
   it("asks again when an answer is lost", () => {
     vi.useFakeTimers();
     const { feed, sent } = feedWith();
-    feed.want(wish(1));
+    feed.want(request(1));
     vi.advanceTimersByTime(29_000);
-    feed.want(wish(2));
+    feed.want(request(2));
     expect(stepsOf(sent)).toEqual([1]);
     vi.advanceTimersByTime(2_000);
-    feed.want(wish(2));
+    feed.want(request(2));
     expect(stepsOf(sent)).toEqual([1, 2]);
   });
 
   it("asks nothing of a kernel that is not there, and does when it is", () => {
     const { feed, channel, sent } = feedWith(false);
-    feed.want(wish(1));
+    feed.want(request(1));
     expect(sent).toEqual([]);
     channel.isLive = true;
     feed.revive();
@@ -64,9 +64,9 @@ describe("MapsFeed", () => {
 
   it("shows what the kernel says instead", () => {
     const { feed } = feedWith();
-    feed.want(wish(1));
-    feed.receive({ kind: "maps", ...wish(1), error: "it has changed" }, []);
-    expect(feed.get(wish(1))).toEqual({ error: "it has changed" });
+    feed.want(request(1));
+    feed.receive({ kind: "maps", ...request(1), error: "it has changed" }, []);
+    expect(feed.get(request(1))).toEqual({ error: "it has changed" });
   });
 
   it.each<[string, unknown, unknown]>([
@@ -78,15 +78,15 @@ describe("MapsFeed", () => {
     ["a wrong form", reply({}, { maps: { ...(sample.reply.maps as object), form: "<b>" } }), buffersOf(sample)]
   ])("leaves %s alone", (_, content, buffers) => {
     const { feed } = feedWith();
-    feed.want(wish(1));
+    feed.want(request(1));
     feed.receive(content, buffers);
-    expect(feed.get(wish(1))).toBeUndefined();
+    expect(feed.get(request(1))).toBeUndefined();
   });
 
   it("forgets the pages that were not used for long", () => {
     const { feed } = feedWith();
-    for (let step = 1; step <= 60; step += 1) feed.receive(reply(wish(step)), buffersOf(sample));
-    expect([feed.get(wish(1)), feed.get(wish(60))].map(Boolean)).toEqual([false, true]);
+    for (let step = 1; step <= 60; step += 1) feed.receive(reply(request(step)), buffersOf(sample));
+    expect([feed.get(request(1)), feed.get(request(60))].map(Boolean)).toEqual([false, true]);
   });
 });
 
@@ -94,7 +94,7 @@ describe("pixelsOf", () => {
   const page = () => {
     const { feed } = feedWith();
     feed.receive(sample.reply, buffersOf(sample));
-    return (feed.get(wish(1)) as Exclude<Answer, { error: string }>).page;
+    return (feed.get(request(1)) as Exclude<Answer, { error: string }>).page;
   };
 
   it("colors every byte", () => {

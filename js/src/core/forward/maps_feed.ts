@@ -1,10 +1,10 @@
-// Pictures from the kernel: one question at a time, the latest wish wins, and pages that came are kept for a while.
+// Pictures from the kernel: one question at a time, the latest request wins, and pages that came are kept for a while.
 
 import { type Fields, isArrayOf, isCount, isObject, isString, tuple } from "../shared/schema";
 import { isTop, type Num, type Top } from "./payload";
 
 /** Which pictures are wanted. */
-export interface Wish {
+export interface MapsRequest {
   readonly run: number;
   readonly step: number;
   readonly sample: number;
@@ -39,8 +39,8 @@ const LONGEST_WAIT = 30_000; // ms; then a question is taken as lost
 const KEPT = 48; // answers
 
 export class MapsFeed {
-  private wish: Wish | null = null;
-  private asked: Wish | null = null;
+  private request: MapsRequest | null = null;
+  private asked: MapsRequest | null = null;
   private askedAt = 0;
   private readonly answers = new Map<string, Answer>(); // the last used come last
   private readonly listeners = new Set<() => void>();
@@ -48,34 +48,34 @@ export class MapsFeed {
   constructor(private readonly channel: Channel) {}
 
   /** Have these pictures brought, if they are not there. */
-  want(wish: Wish): void {
-    this.wish = wish;
-    const known = this.get(wish);
+  want(request: MapsRequest): void {
+    this.request = request;
+    const known = this.get(request);
     if (known && "page" in known) return;
-    this.answers.delete(keyOf(wish)); // what went wrong once may go well now
+    this.answers.delete(keyOf(request)); // what went wrong once may go well now
     this.ask();
   }
 
-  get(wish: Wish): Answer | undefined {
-    const key = keyOf(wish);
+  get(request: MapsRequest): Answer | undefined {
+    const key = keyOf(request);
     const answer = this.answers.get(key);
     if (answer && this.answers.delete(key)) this.answers.set(key, answer);
     return answer;
   }
 
   receive(content: unknown, buffers: unknown): void {
-    if (!isObject(content) || content.kind !== "maps" || !isWish(content)) return;
+    if (!isObject(content) || content.kind !== "maps" || !isMapsRequest(content)) return;
     const answer = readAnswer(content, buffers);
     if (this.asked && keyOf(this.asked) === keyOf(content)) this.asked = null;
     if (answer) this.keep(content, answer);
     this.listeners.forEach(listener => listener());
-    if (this.wish && !this.get(this.wish) && keyOf(this.wish) !== keyOf(content)) this.ask();
+    if (this.request && !this.get(this.request) && keyOf(this.request) !== keyOf(content)) this.ask();
   }
 
   /** The kernel answers (again). */
   revive(): void {
     this.asked = null;
-    if (this.wish && !this.get(this.wish)) this.ask();
+    if (this.request && !this.get(this.request)) this.ask();
   }
 
   onChange(listener: () => void): () => void {
@@ -85,14 +85,14 @@ export class MapsFeed {
 
   private ask(): void {
     const isOpen = this.asked !== null && performance.now() - this.askedAt < LONGEST_WAIT;
-    if (isOpen || !this.wish || !this.channel.isLive) return;
-    this.asked = this.wish;
+    if (isOpen || !this.request || !this.channel.isLive) return;
+    this.asked = this.request;
     this.askedAt = performance.now();
-    this.channel.send({ kind: "maps", ...this.wish });
+    this.channel.send({ kind: "maps", ...this.request });
   }
 
-  private keep(wish: Wish, answer: Answer): void {
-    this.answers.set(keyOf(wish), answer);
+  private keep(request: MapsRequest, answer: Answer): void {
+    this.answers.set(keyOf(request), answer);
     for (const key of this.answers.keys()) {
       if (this.answers.size <= KEPT) break;
       this.answers.delete(key);
@@ -100,11 +100,11 @@ export class MapsFeed {
   }
 }
 
-function keyOf({ run, step, sample, page }: Wish): string {
+function keyOf({ run, step, sample, page }: MapsRequest): string {
   return [run, step, sample, page].join();
 }
 
-function isWish(content: Fields): content is Fields & Wish {
+function isMapsRequest(content: Fields): content is Fields & MapsRequest {
   return [content.run, content.step, content.sample, content.page].every(isCount);
 }
 

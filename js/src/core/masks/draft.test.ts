@@ -78,13 +78,13 @@ describe("a gesture", () => {
 
   it("tells of every change at once, with the axes", () => {
     const draft = draftOf();
-    const told: number[][] = [];
-    const stop = draft.onChange(axes => told.push([...axes]));
+    const changes: number[][] = [];
+    const stop = draft.onChange(axes => changes.push([...axes]));
     draft.set(2, [1], true);
     draft.dropFirst(0, Uint32Array.of(3, 4, 5), 2);
     stop();
     draft.set(2, [2], true);
-    expect([told, indices(draft, 0)]).toEqual([
+    expect([changes, indices(draft, 0)]).toEqual([
       [[2], [0]],
       [3, 4]
     ]);

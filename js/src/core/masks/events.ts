@@ -1,6 +1,6 @@
 // A list of listeners for each kind of event.
 
-export class Events<Kind extends string> {
+export class SessionEvents<Kind extends string> {
   private readonly lists = new Map<Kind, Set<() => void>>();
 
   /** Returns the disposer. */

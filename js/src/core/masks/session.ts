@@ -3,7 +3,7 @@
 import { PayloadError } from "../shared/schema";
 import { Checker } from "./checker";
 import { type Drawing, packed, readKnown } from "./drawing";
-import { Events } from "./events";
+import { SessionEvents } from "./events";
 import { type Step, stepOf } from "./history";
 import { type PlanData, readPlan, renewedPlan } from "./plan_data";
 import { goneByRatio, type Scope } from "./ratio";
@@ -33,7 +33,7 @@ export class Session {
   report: Report | null = null;
   action: Action | null = null; // what the kernel was asked to do and has not done yet
   notice = "";
-  readonly events = new Events<SessionEvent>();
+  readonly events = new SessionEvents<SessionEvent>();
   private readonly checker: Checker;
   private page = newName();
   private revision = 0; // of the draft that the kernel has, as far as it is known here

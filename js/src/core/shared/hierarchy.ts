@@ -20,7 +20,7 @@ export interface Link {
 }
 
 /** One tensor under two names. */
-export interface Tie {
+export interface TiedTensor {
   name: string;
   other: number;
   otherName: string;
@@ -35,7 +35,7 @@ export class Hierarchy {
   private readonly depths: Int32Array;
   private readonly folds = new Map<number, Fold>(); // every member -> its fold
   private readonly linksOf = new Map<number, Link[]>();
-  private readonly tiesOf = new Map<number, Tie[]>();
+  private readonly tiedOf = new Map<number, TiedTensor[]>();
   private readonly childLists = new Map<number, readonly number[]>();
   private readonly rowLists = new Map<number, readonly number[]>();
   private readonly slots = new Map<number, Slots>();
@@ -181,8 +181,8 @@ export class Hierarchy {
     return this.linksOf.get(i) ?? [];
   }
 
-  tied(i: number): readonly Tie[] {
-    return this.tiesOf.get(i) ?? [];
+  tied(i: number): readonly TiedTensor[] {
+    return this.tiedOf.get(i) ?? [];
   }
 
   /** A column of the payload as numbers, or "occurrences": how many nodes share the entity. */
@@ -252,8 +252,8 @@ export class Hierarchy {
       push(this.linksOf, node, { slot, target, kind });
     }
     for (const [node, name, other, otherName] of this.payload.tied) {
-      push(this.tiesOf, node, { name, other, otherName });
-      push(this.tiesOf, other, { name: otherName, other: node, otherName: name });
+      push(this.tiedOf, node, { name, other, otherName });
+      push(this.tiedOf, other, { name: otherName, other: node, otherName: name });
     }
   }
 

@@ -35,7 +35,7 @@ export const SCHEMA_VERSION = 2;
 const isTensor = tuple(isString, oneOf("parameter", "buffer"), orNull(isCounts)); // name, role, shape
 const isFold = tuple(isCount, isCount, oneOf("exact", "family"), isString); // first node, how many, kind, label
 const isLink = tuple(isCount, isString, isCount, oneOf("shared", "cycle")); // from, name, to, kind
-const isTie = tuple(isCount, isString, isCount, isString);
+const isTiedTensor = tuple(isCount, isString, isCount, isString);
 const isEdge = tuple(isPlace, isPlace, isString); // -1: the model's input or output
 
 const NodesSchema = v.pipe(
@@ -72,7 +72,7 @@ const OneModelSchema = v.pipe(
     classes: ClassesSchema,
     folds: list(isFold),
     links: list(isLink),
-    tied: list(isTie),
+    tied: list(isTiedTensor),
     marks: dictionary(isStrings), // by node
     edges: list(isEdge),
     traced: v.boolean(),

@@ -1,20 +1,20 @@
 // @vitest-environment jsdom
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { EVEN, readSplit, type Split, WorkbenchView } from "./workbench";
+import { EVEN, readSplit, type Split, WorkbenchPanes } from "./workbench";
 
 let host: HTMLElement;
-let told: Split[];
+let splits: Split[];
 
 beforeEach(() => {
   host = document.createElement("div");
   document.body.append(host);
-  told = [];
+  splits = [];
 });
 
 afterEach(() => host.remove());
 
 const made = (count: number, split: Split = EVEN) =>
-  new WorkbenchView(host, count, split, changed => told.push(changed));
+  new WorkbenchPanes(host, count, split, changed => splits.push(changed));
 const handles = () => [...host.querySelectorAll<HTMLElement>("[role=separator]")];
 const press = (element: HTMLElement, key: string) =>
   element.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
@@ -49,27 +49,27 @@ describe("workbench", () => {
     const [rows, columns] = handles();
     press(rows, "ArrowDown");
     press(columns, "ArrowLeft");
-    expect(told.at(-1)?.rows).toBeCloseTo(0.55);
-    expect(told.at(-1)?.columns).toBeCloseTo(0.45);
+    expect(splits.at(-1)?.rows).toBeCloseTo(0.55);
+    expect(splits.at(-1)?.columns).toBeCloseTo(0.45);
     expect(rows.getAttribute("aria-valuenow")).toBe("55");
     expect(Number(host.style.getPropertyValue("--mkg-rows"))).toBeCloseTo(0.55);
     press(rows, "Home");
-    expect(told.at(-1)?.rows).toBe(0.1);
+    expect(splits.at(-1)?.rows).toBe(0.1);
     press(rows, "End");
-    expect(told.at(-1)?.rows).toBe(0.9);
+    expect(splits.at(-1)?.rows).toBe(0.9);
     press(rows, "Enter");
-    expect(told.at(-1)?.rows).toBe(EVEN.rows);
+    expect(splits.at(-1)?.rows).toBe(EVEN.rows);
     press(rows, "a");
-    expect(told.length).toBe(5);
+    expect(splits.length).toBe(5);
   });
 
   it("has one part more beneath, with no handle of its own", () => {
-    const view = new WorkbenchView(host, 4, EVEN, changed => told.push(changed), true);
+    const view = new WorkbenchPanes(host, 4, EVEN, changed => splits.push(changed), true);
     expect(handles().length).toBe(2);
     expect(host.lastElementChild).toBe(view.panes[3]);
     expect(host.classList.contains("mkg-workbench-tall")).toBe(true);
     view.dispose();
-    new WorkbenchView(host, 3, EVEN, changed => told.push(changed), true);
+    new WorkbenchPanes(host, 3, EVEN, changed => splits.push(changed), true);
     expect(handles().map(handle => handle.getAttribute("aria-orientation"))).toEqual(["horizontal"]);
   });
 
@@ -77,7 +77,7 @@ describe("workbench", () => {
     const view = made(3);
     view.setSplit({ rows: 0.2, columns: 0.8 });
     expect(handles()[0].getAttribute("aria-valuenow")).toBe("20");
-    expect(told).toEqual([]);
+    expect(splits).toEqual([]);
   });
 
   it("leaves nothing behind", () => {

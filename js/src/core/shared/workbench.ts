@@ -26,7 +26,7 @@ function clamped(share: number): number {
   return Math.min(1 - LEAST, Math.max(LEAST, share));
 }
 
-export class WorkbenchView {
+export class WorkbenchPanes {
   private readonly disposers = new Disposers();
   private readonly below = el("div", "mkg-workbench-row");
   private readonly handles = { rows: this.handle("rows"), columns: this.handle("columns") };

@@ -1,4 +1,4 @@
-"""By what the number of channels must be divisible: grouped convolutions, GroupNorm, factors that stay as they are."""
+"""The divisors that numbers of channels must have: grouped convolutions, GroupNorm, factors that stay as they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the dependency views give: sets of layers that print, draw themselves and go into files."""
+"""What the dependency views give: sets of layers that can be printed, drawn and saved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients that forward itself asks for: each lies as what it is the gradient of."""
+"""Gradients that forward itself computes: each has the dimensions of the tensor that it belongs to."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from modulekg_widgets.engine.operators.traits import ELEMENTWISE
 
 @rule(*ELEMENTWISE)
 def elementwise(call: Call) -> list[Dims]:
-    """Equal dimensions are one; a dimension of one index that is broadcast says nothing."""
+    """Equal dimensions are one; a dimension of one index that is broadcast constrains nothing."""
     dims = broadcast(call, *(call.axes(node) for node in call.inputs))
     return [dims[len(dims) - node.dim() :] for node in call.results]
 

@@ -104,7 +104,7 @@ def _piece(call: Call, term: Term, start: int, count: int, step: int) -> Term:
 
 @rule(*SELECT)
 def select(call: Call) -> Dims:
-    """One index, chosen by the code: the part that it stands in may not change."""
+    """One index, chosen by the code: the part that holds it may not change."""
     dims = call.axes(call["self"])
     at = call["dim"] % len(dims)
     _fix_index(call, dims[at], call["index"] % dims[at].size)

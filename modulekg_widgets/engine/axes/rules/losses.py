@@ -35,7 +35,7 @@ def class_loss(call: Call) -> list[Dims]:
 
 @rule("aten::multilabel_margin_loss_forward")
 def multilabel_loss(call: Call) -> list[Dims]:
-    """The right classes of a sample stand first in its row of targets."""
+    """The correct classes of a sample come first in its row of targets."""
     prediction, target = (call.axes(node) for node in call.inputs)
     call.freeze_all([*prediction[-1:], *target[-1:]], CLASSES)
     call.unify_all(prediction[:-1], target[:-1])

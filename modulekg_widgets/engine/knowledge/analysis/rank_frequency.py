@@ -101,13 +101,13 @@ def rank_frequency(contents: Contents, level: str | None = None) -> RankFrequenc
 
 
 def _findings(comparisons: pd.DataFrame) -> list[str]:
-    told = comparisons[comparisons["p"] < SIGNIFICANT]
-    untold = comparisons[~(comparisons["p"] < SIGNIFICANT)]
-    better, worse = told[told["R"] > 0], told[told["R"] < 0]
+    distinct = comparisons[comparisons["p"] < SIGNIFICANT]
+    alike = comparisons[~(comparisons["p"] < SIGNIFICANT)]
+    better, worse = distinct[distinct["R"] > 0], distinct[distinct["R"] < 0]
     parts = [
         ("It fits better than", better),
         ("It fits worse than", worse),
-        ("It cannot be told apart from", untold),
+        ("It cannot be told apart from", alike),
     ]
     return [f"{words} {_listed(rows)}" for words, rows in parts if len(rows)]
 

@@ -115,8 +115,10 @@ def export_graph(graph: nx.DiGraph, path: Path) -> Path:
         raise
     except Exception as error:  # whatever a user's function raises
         name = shown(str(getattr(write, "__name__", type(write).__name__)))
-        told = f"{type(error).__name__}: {shown(str(error), 300)}"
-        raise UnwritableFileError(f"{shown(str(path))!r} is not written: the exporter {name} fails: {told}") from error
+        message = f"{type(error).__name__}: {shown(str(error), 300)}"
+        raise UnwritableFileError(
+            f"{shown(str(path))!r} is not written: the exporter {name} fails: {message}"
+        ) from error
     write_whole(path, text.encode("utf-8", "backslashreplace"))
     return path
 

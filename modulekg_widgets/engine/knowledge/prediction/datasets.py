@@ -12,7 +12,7 @@ from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET
 
 IMAGENET_PROPERTIES: Mapping[str, Any] = {"task": "classification", "classes": 1000, "image_size": 224}
 IMAGENET_NAMES = frozenset({"imagenet", "imagenet1k", "ilsvrc2012"})
-UNTOLD = 0.3  # the likeness of a property that only one of the two has
+MISSING = 0.3  # the likeness of a property that only one of the two has
 
 
 def known_datasets(contents: Contents) -> dict[str, DataSetNode]:
@@ -51,7 +51,7 @@ def _plain(name: str) -> str:
 
 def _alike(left: Any, right: Any) -> float:
     if left is None or right is None:
-        return UNTOLD
+        return MISSING
     one, other = _size(left), _size(right)
     if one is not None and other is not None:
         return 1.0 if one == other else math.exp(-abs(math.log10(one / other))) if one > 0 and other > 0 else 0.0

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
-from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.contents import Contents, uses_in
 from modulekg_widgets.engine.knowledge.records import ModelRecord, StructureNode
 
 Array = NDArray[np.float64]
@@ -35,7 +35,7 @@ class Features:
 
 def features_of(record: ModelRecord, flops: int | None = None, family: str | None = None) -> Features:
     """The features of a record; `flops` where it does not know them."""
-    uses = occurrences(record)
+    uses = uses_in([record.model])
     ops: Counter[str] = Counter()
     for fingerprint, count in uses.items():
         node = record.nodes[fingerprint]
@@ -64,14 +64,6 @@ def family_of(record: ModelRecord) -> str:
     where, _, name = record.nodes[record.model.root].qualified_class.rpartition(".")
     shared = not where or where.startswith(("torch.nn.", "__main__")) or "<locals>" in where
     return f"{name} {record.model.name}" if shared else where.rpartition(".")[2]
-
-
-def occurrences(record: ModelRecord) -> Counter[str]:
-    """How often each structure occurs in the model, over all levels."""
-    uses: Counter[str] = Counter()
-    for (fingerprint, _), count in record.model.occurrences.items():
-        uses[fingerprint] += count
-    return uses
 
 
 def children(node: StructureNode) -> list[str]:

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from modulekg_widgets.engine.knowledge.prediction.features import Array, Features, children, label, occurrences, sizes
+from modulekg_widgets.engine.knowledge.contents import uses_in
+from modulekg_widgets.engine.knowledge.prediction.features import Array, Features, children, label, sizes
 from modulekg_widgets.engine.torch_runtime.rng import seeded
 
 WIDTH, ROUNDS, EPOCHS = 16, 2, 200
@@ -46,7 +47,7 @@ def module_graph(features: Sequence[Features]) -> ModuleGraph:
         nodes = each.record.nodes
         classes = _classes(each, ids)
         found: Counter[int] = Counter()
-        for fingerprint, count in occurrences(each.record).items():
+        for fingerprint, count in uses_in([each.record.model]).items():
             own = classes[fingerprint]
             found[own] += count
             labels.setdefault(own, label(nodes[fingerprint]))
@@ -102,7 +103,7 @@ class Networks:
 
     def __init__(self, graph: ModuleGraph, seeds: Sequence[int], families: int) -> None:
         self.graph = graph
-        self.dice = seeded(seeds[0])  # of the dropout
+        self.rng = seeded(seeds[0])  # of the dropout
         draws = [seeded(seed) for seed in seeds]
         self.count = len(seeds) * families
 
@@ -131,7 +132,7 @@ class Networks:
             states = torch.relu(torch.bmm(states, own) + torch.bmm(sums, received) + bias)
         models = torch.cat([graph.readout @ states, graph.sizes.expand(self.count, -1, -1)], 2)
         if training:
-            kept = torch.rand(models.shape, generator=self.dice, dtype=torch.float32, device="cpu") >= DROPOUT
+            kept = torch.rand(models.shape, generator=self.rng, dtype=torch.float32, device="cpu") >= DROPOUT
             models = models * kept / (1 - DROPOUT)
         hidden = torch.nn.functional.silu(torch.bmm(models, self.hidden[0]) + self.hidden[1])
         return (torch.bmm(hidden, self.last[0]) + self.last[1])[..., 0]

@@ -11,8 +11,8 @@ from modulekg_widgets.engine.knowledge.contents import DataSetNode
 from modulekg_widgets.engine.knowledge.prediction.datasets import likeness
 from modulekg_widgets.engine.knowledge.prediction.features import Array, Features, log_counts
 
-# in log-odds: how far a data set's level is from that of ImageNet-1K, a model's own part of this, and chance
-LEVEL, OWN, CHANCE = 1.5, 0.3, 0.1
+# in log-odds: how far a data set's level is from that of ImageNet-1K, a model's own part of this, and noise
+LEVEL, OWN, NOISE = 1.5, 0.3, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +54,14 @@ def gaps_on(
     models[1:, 1:] = alike[count:, count:]
     between = np.array([[likeness(one, other) for other in places] for one in places])
     here = np.array([likeness(dataset, place) for place in places])
-    inside = between * (LEVEL**2 + OWN**2 * models) + CHANCE**2 * np.eye(len(places))
+    inside = between * (LEVEL**2 + OWN**2 * models) + NOISE**2 * np.eye(len(places))
     outside = here * (LEVEL**2 + OWN**2 * np.column_stack([np.zeros(count), alike[:count, count:]]))
-    # likenesses need not make a kernel: lift the smallest eigenvalue to what chance alone gives
-    inside += max(0.0, CHANCE**2 - float(np.linalg.eigvalsh(inside)[0])) * np.eye(len(places))
+    # likenesses need not make a kernel: lift the smallest eigenvalue to what noise alone gives
+    inside += max(0.0, NOISE**2 - float(np.linalg.eigvalsh(inside)[0])) * np.eye(len(places))
     gaps = np.array([0.0, *(run.gap for run in runs)])
     solved = np.linalg.solve(inside, np.column_stack([gaps, outside.T]))
-    variances = LEVEL**2 + OWN**2 + CHANCE**2 - np.einsum("ij,ji->i", outside, solved[:, 1:])
-    return outside @ solved[:, 0], np.sqrt(np.maximum(variances, CHANCE**2))
+    variances = LEVEL**2 + OWN**2 + NOISE**2 - np.einsum("ij,ji->i", outside, solved[:, 1:])
+    return outside @ solved[:, 0], np.sqrt(np.maximum(variances, NOISE**2))
 
 
 def _alike(features: Sequence[Features]) -> Array:

@@ -29,7 +29,7 @@ from modulekg_widgets.engine.knowledge.suggestion.candidates import (
     in_units,
     run_of,
 )
-from modulekg_widgets.engine.knowledge.suggestion.known_models import KnownModels, Wish
+from modulekg_widgets.engine.knowledge.suggestion.known_models import KnownModels, Requirements
 from modulekg_widgets.engine.knowledge.suggestion.mutations import (
     Block,
     Mutation,
@@ -126,22 +126,22 @@ def generate(
     target = objective if isinstance(objective, str) else "acc@1"
     known = predictor or fitted_predictor(contents, target)
     place = known.dataset(IMAGENET if dataset is None else dataset)
-    wish = Wish(place, limits.get("max_params"), limits.get("max_flops"))
+    required = Requirements(place, limits.get("max_params"), limits.get("max_flops"))
     with process_rng_kept():
-        search = KnownModels(contents, known, wish, {**torchvision_builders(), **(builders or {})})
-        evolution = _Evolution(search, wish, objective, random.Random(seed), set(contents.modules))
+        search = KnownModels(contents, known, required, {**torchvision_builders(), **(builders or {})})
+        evolution = _Evolution(search, required, objective, random.Random(seed), set(contents.modules))
         evolution.begin(models)
         evolution.run(generations, population)
-        return Ranking(evolution.best(n), f"Generated {wish.title}", evolution.why_none())
+        return Ranking(evolution.best(n), f"Generated {required.title}", evolution.why_none())
 
 
 class _Evolution:
     """The individuals of one search and how they are made."""
 
     def __init__(
-        self, search: KnownModels, wish: Wish, objective: Objective, dice: random.Random, known: set[str]
+        self, search: KnownModels, required: Requirements, objective: Objective, rng: random.Random, known: set[str]
     ) -> None:
-        self.search, self.wish, self.objective, self.dice = search, wish, objective, dice
+        self.search, self.required, self.objective, self.rng = search, required, objective, rng
         self.known = known  # the fingerprints of the graph
         self.seen: set[str] = set()
         self.alive: list[_Individual] = []
@@ -176,9 +176,9 @@ class _Evolution:
                     )
             return [records[name] for name in dict.fromkeys(models)]
         wide = replace(
-            self.wish,
-            max_params=None if self.wish.max_params is None else WITHIN * self.wish.max_params,
-            max_flops=None if self.wish.max_flops is None else WITHIN * self.wish.max_flops,
+            self.required,
+            max_params=None if self.required.max_params is None else WITHIN * self.required.max_params,
+            max_flops=None if self.required.max_flops is None else WITHIN * self.required.max_flops,
         )
         near = self.search.within(wide)
         return near or sorted(records.values(), key=lambda record: record.model.parameters)[:BASES]
@@ -187,7 +187,7 @@ class _Evolution:
         ready, name = self.search.ready(record), record.model.name
         if ready is None:
             return None
-        builder = partial(built, ready.builder, self.wish.classes)
+        builder = partial(built, ready.builder, self.required.classes)
         try:
             with meta_weights():
                 model = builder()
@@ -211,7 +211,7 @@ class _Evolution:
 
     def _child(self) -> _Individual | None:
         """A change of one that is better than another, drawn from all; None when no change would run."""
-        parent = min(self.dice.choices(self.alive, k=2), key=self._rank)
+        parent = min(self.rng.choices(self.alive, k=2), key=self._rank)
         for _ in range(TRIES if len(parent.recipe) < LONGEST else 0):
             child = self._changed(parent)
             if child is not None and child.record.model.root not in self.seen:
@@ -235,9 +235,9 @@ class _Evolution:
         return _Individual(parent.base, recipe, model, run, record, parent.usual)
 
     def _mutation(self, parent: _Individual, model: nn.Module) -> Mutation | None:
-        kind = self.dice.choice(("depth", "width", "swap", "exchange"))
+        kind = self.rng.choice(("depth", "width", "swap", "exchange"))
         if kind == "width":
-            factor = self.dice.choice(FACTORS)
+            factor = self.rng.choice(FACTORS)
             changes = resized(model, parent.run.inputs, factor)
             return None if not changes else Width(factor, tuple(changes))
         options: Sequence[Mutation]
@@ -247,7 +247,7 @@ class _Evolution:
             options = swaps(parent.base, model, parent.run, self.library)
         else:
             options = exchanges(model)
-        return self.dice.choice(options) if options else None
+        return self.rng.choice(options) if options else None
 
     def _admit(self, individuals: list[_Individual]) -> None:
         """Let them live, with their values."""
@@ -258,7 +258,7 @@ class _Evolution:
             records = [
                 with_flops(each.record, round(each.run.flops * each.usual), each.run.inputs) for each in individuals
             ]
-            predictions = self.search.predictor.predict(records, self.wish.dataset.name)
+            predictions = self.search.predictor.predict(records, self.required.dataset.name)
             values = [(prediction.value, prediction.std) for prediction in predictions]
         admitted = [
             replace(individual, value=value, std=std)
@@ -271,7 +271,7 @@ class _Evolution:
     def _rank(self, individual: _Individual) -> tuple[float, float]:
         """What to sort by: first what keeps within the budget, by its value; then the rest, by how far beyond it is."""
         model = individual.record.model
-        limits = ((model.parameters, self.wish.max_params), (model.flops or 0, self.wish.max_flops))
+        limits = ((model.parameters, self.required.max_params), (model.flops or 0, self.required.max_flops))
         excess = max([size / max(limit, 1) for size, limit in limits if limit is not None], default=0.0)
         return (0.0, individual.std - individual.value) if excess <= 1 else (excess, individual.std - individual.value)
 
@@ -291,8 +291,8 @@ class _Evolution:
             return f"for no change of {names} runs: name other models= to begin with, or more generations="
         least = min(new, key=lambda each: self._rank(each)[0]).record.model
         limits = {
-            "max_params": (self.wish.max_params, least.parameters),
-            "max_flops": (self.wish.max_flops, least.flops),
+            "max_params": (self.required.max_params, least.parameters),
+            "max_flops": (self.required.max_flops, least.flops),
         }
         beyond = [
             f"{name}={in_units(limit)} (the nearest has {in_units(size or 0)})"

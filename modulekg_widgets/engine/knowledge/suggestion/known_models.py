@@ -40,8 +40,8 @@ ALIKE = 0.5  # likeness from which the runs on a data set are worth naming
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What was asked for."""
+class Requirements:
+    """What the suggested models are for, and the budget that they must keep to."""
 
     dataset: DataSetNode
     max_params: float | None
@@ -96,25 +96,27 @@ def suggest(
             raise UnknownNameError(f"there is no kind {shown(str(kind))!r}: {nearest(str(kind), KINDS)}")
     known = predictor or fitted_predictor(contents, target)
     place = known.dataset(IMAGENET if dataset is None else dataset)
-    wish = Wish(place, max_params, max_flops)
-    search = KnownModels(contents, known, wish, {**torchvision_builders(), **(builders or {})})
+    required = Requirements(place, max_params, max_flops)
+    search = KnownModels(contents, known, required, {**torchvision_builders(), **(builders or {})})
     models = search.models(n - n // 3 if "block" in kinds else n) if "model" in kinds else []
     blocks = search.blocks(n - len(models)) if "block" in kinds else []
     if "model" in kinds and len(models) + len(blocks) < n:
         models = search.models(n - len(blocks))
     rows = sorted([*models, *blocks], key=lambda row: (not row.buildable, row.std - row.value))
-    return Ranking(rows[:n], f"Suggestions {wish.title}")
+    return Ranking(rows[:n], f"Suggestions {required.title}")
 
 
 class KnownModels:
     """One search: the known models with their predictions, the best first."""
 
-    def __init__(self, contents: Contents, predictor: Predictor, wish: Wish, builders: Mapping[str, Builder]) -> None:
-        self.contents, self.predictor, self.wish, self.builders = contents, predictor, wish, builders
+    def __init__(
+        self, contents: Contents, predictor: Predictor, required: Requirements, builders: Mapping[str, Builder]
+    ) -> None:
+        self.contents, self.predictor, self.required, self.builders = contents, predictor, required, builders
         mine = {name: record_in(contents, name) for name, model in contents.models.items() if not model.cyclic}
         records = {**published_records(records=mine), **mine}
-        fitting = [record for record in records.values() if task_fits(record, wish.dataset)]
-        predictions = predictor.predict(fitting, wish.dataset.name)
+        fitting = [record for record in records.values() if task_fits(record, required.dataset)]
+        predictions = predictor.predict(fitting, required.dataset.name)
         pairs = sorted(zip(fitting, predictions, strict=True), key=lambda pair: pair[1].std - pair[1].value)
         self.ranked = pairs
         self._ready: dict[str, Ready | None] = {}
@@ -129,15 +131,15 @@ class KnownModels:
                 bar.total = bar.n  # a notebook shows a bar that ends early in red, as after an error
                 break
             flops = with_known_flops(record).flops
-            if not self.wish.allows(record.model.parameters, None if self.wish.side else flops):
+            if not self.required.allows(record.model.parameters, None if self.required.side else flops):
                 continue
             ready = self.ready(record)
             if ready is not None:
                 if flops is None:
                     priced = with_flops(record, ready.run.usual_flops, ready.run.inputs)
-                    prediction = self.predictor.predict([priced], self.wish.dataset.name)[0]
-                flops = ready.run.flops if flops is None or self.wish.side else flops
-            if self.wish.allows(record.model.parameters, flops):
+                    prediction = self.predictor.predict([priced], self.required.dataset.name)[0]
+                flops = ready.run.flops if flops is None or self.required.side else flops
+            if self.required.allows(record.model.parameters, flops):
                 (unbuilt if ready is None else found).append(self._model(record, prediction, flops, ready))
         return [*found, *unbuilt][:count]
 
@@ -145,28 +147,28 @@ class KnownModels:
         """How to build the model, if that was seen to give this very structure and to run."""
         name = record.model.name
         if name not in self._ready:
-            self._ready[name] = tried(self.builders.get(name), record, self.wish, self.contents.scheme)
+            self._ready[name] = tried(self.builders.get(name), record, self.required, self.contents.scheme)
         return self._ready[name]
 
     def _model(self, record: ModelRecord, prediction: Prediction, flops: int | None, ready: Ready | None) -> Candidate:
         name = record.model.name
         return Candidate(
             name, "model", prediction.value, prediction.std, record.model.parameters, flops,
-            self._why(name, prediction), inputs=ready.run.inputs if ready else (), classes=self.wish.classes,
+            self._why(name, prediction), inputs=ready.run.inputs if ready else (), classes=self.required.classes,
             builder=ready.builder if ready else None,
         )  # fmt: skip
 
     def _why(self, name: str, prediction: Prediction) -> str:
-        jobs = _jobs(self.contents, self.predictor, self.wish.dataset)
+        jobs = _jobs(self.contents, self.predictor, self.required.dataset)
         runs = [
             f"Job reached {100 * job.accuracy:.1f} % on {dataset.name}"
             for job, dataset in jobs
             if job.model == name and job.accuracy is not None
         ]
         known = published().get(name)
-        if known is not None and is_imagenet(self.wish.dataset.name) and self.predictor.target in known.values:
+        if known is not None and is_imagenet(self.required.dataset.name) and self.predictor.target in known.values:
             runs.append(f"published with {known.values[self.predictor.target]:.1f} %")
-        if not jobs and not is_imagenet(self.wish.dataset.name):
+        if not jobs and not is_imagenet(self.required.dataset.name):
             runs.append("no Job on data like it")
         others = [other for other in prediction.nearest if other != name]
         alike = ("far from all known models" if prediction.far else "like " + ", ".join(others[:2])) if others else ""
@@ -180,7 +182,7 @@ class KnownModels:
                 break
             for block in _blocks(record):
                 kind, ready = record.nodes[block].qualified_class, None
-                if kind not in found and self.wish.allows(record.nodes[block].parameters, None):
+                if kind not in found and self.required.allows(record.nodes[block].parameters, None):
                     ready = self.ready(record)
                 candidate = self._block(record, block, prediction, ready) if ready is not None else None
                 if candidate is not None:
@@ -188,19 +190,21 @@ class KnownModels:
                     break
         return list(found.values())
 
-    def within(self, wish: Wish) -> list[ModelRecord]:
-        """The known models that another wish's budget allows, the best first."""
+    def within(self, required: Requirements) -> list[ModelRecord]:
+        """The known models that another budget allows, the best first."""
         allowed = [(record, with_known_flops(record).flops) for record, _ in self.ranked]
-        return [record for record, flops in allowed if wish.allows(record.model.parameters, flops)]
+        return [record for record, flops in allowed if required.allows(record.model.parameters, flops)]
 
     def _fits(self, record: ModelRecord) -> bool:
-        return self.wish.allows(record.model.parameters, None if self.wish.side else with_known_flops(record).flops)
+        return self.required.allows(
+            record.model.parameters, None if self.required.side else with_known_flops(record).flops
+        )
 
     def _block(self, record: ModelRecord, block: str, prediction: Prediction, ready: Ready) -> Candidate | None:
         path, node = places_in(record)[block], record.nodes[block]
         shapes = ready.run.places.get(path)
         run = run_of(ready.model.get_submodule(path), [shapes]) if shapes else None
-        if shapes is None or run is None or not self.wish.allows(node.parameters, run.flops):
+        if shapes is None or run is None or not self.required.allows(node.parameters, run.flops):
             return None
         uses = sum(count for (key, _), count in record.model.occurrences.items() if key == block)
         why = f"{uses} × in {record.model.name}, whose value this is"
@@ -224,7 +228,7 @@ def task_fits(record: ModelRecord, dataset: DataSetNode) -> bool:
     return _task(record) in (None, _task_of(dataset))
 
 
-def tried(builder: Builder | None, record: ModelRecord, wish: Wish, scheme: str) -> Ready | None:
+def tried(builder: Builder | None, record: ModelRecord, required: Requirements, scheme: str) -> Ready | None:
     if builder is None:
         return None
     try:
@@ -234,7 +238,7 @@ def tried(builder: Builder | None, record: ModelRecord, wish: Wish, scheme: str)
             return None
     except Exception:  # noqa: BLE001 - a builder is the caller's code and may raise anything
         return None
-    run = run_of(model, image_inputs(record, wish.side))
+    run = run_of(model, image_inputs(record, required.side))
     return None if run is None else Ready(builder, model, run)
 
 
@@ -272,5 +276,5 @@ def _task(record: ModelRecord) -> str | None:
 
 def _task_of(dataset: DataSetNode) -> str:
     """The one of these tasks that the user's word for it names, else classification."""
-    told = str(dataset.properties.get("task", "")).casefold().replace(" ", "_")
-    return next((task for task in TASKS if task in told), "classification")
+    stated = str(dataset.properties.get("task", "")).casefold().replace(" ", "_")
+    return next((task for task in TASKS if task in stated), "classification")

@@ -1,4 +1,4 @@
-"""The parts of a model that a cut changes, and the rest, which training may change: the ways there and back."""
+"""The tensors and attributes of a model, those that a cut changes and the others: how each is written and restored."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Snapshot:
             self.keep(name, part, uncopied)
 
     def keep_entry(self, container: dict[str, Any], key: str) -> None:
-        """Keep which object stands under a key."""
+        """Keep which object a key holds."""
         self._entries.append((container, key, container[key]))
 
     def keep_bytes(self, name: str, tensor: torch.Tensor) -> None:
@@ -96,7 +96,7 @@ def memory(tensor: torch.Tensor) -> torch.Tensor:
     alias = tensor.detach()
     if alias.layout is torch.strided:
         for at in range(alias.dim()):
-            if alias.stride(at) == 0 and alias.shape[at] > 1:  # expanded: one element stands for all of them
+            if alias.stride(at) == 0 and alias.shape[at] > 1:  # expanded: all of them share one element
                 alias = alias.narrow(at, 0, 1)
     return alias
 

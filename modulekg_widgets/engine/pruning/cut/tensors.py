@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from modulekg_widgets.engine.axes.cut_analysis import positions_to_mask
+from modulekg_widgets.engine.axes.cut_analysis import position_flags
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.cut.edits import TensorEdit, check_memory
 from modulekg_widgets.engine.pruning.cut.snapshot import described
@@ -276,7 +276,7 @@ def _edit(tensor: torch.Tensor, index: Iterable[int], dim: int) -> TensorEdit:
     if not -tensor.dim() <= dim < tensor.dim():
         raise CutError(f"the tensor has shape {list(tensor.shape)}: there is no dimension {dim}")
     at = dim % tensor.dim()
-    stays = ~positions_to_mask(index, tensor.shape[at], f"dimension {at} of the tensor")
+    stays = ~position_flags(index, tensor.shape[at], f"dimension {at} of the tensor")
     if not stays.any():
         raise CutError(f"dimension {at} of the tensor would lose all of its positions: leave one at least")
     return TensorEdit((NAMELESS,), tuple(tensor.shape), {at: np.flatnonzero(stays)})

@@ -51,7 +51,7 @@ def commit(writes: Sequence[Write], result: T, modules: Sequence[nn.Module] = ()
 
     Raises `ModelInUseError` where another thread runs or trains one of `modules`, before and also meanwhile.
     Nothing may follow the call of this function, and the call is a plain one, after which Python looks for no signals:
-    the last thing that can fail stands inside its `try`.
+    the last thing that can fail is inside its `try`.
     """
     _refuse(modules, worker_on(modules))
     try:

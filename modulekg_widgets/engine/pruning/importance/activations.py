@@ -1,4 +1,4 @@
-"""The criterion on activations: what batches of data leave on each index of an axis."""
+"""The criterion on activations: statistics of the values that batches of data give at each index of an axis."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.importance.calibration import Calibration, check_batches, parameters_with_data
 from modulekg_widgets.engine.pruning.importance.criteria import Scores, or_magnitude, wide
 from modulekg_widgets.engine.pruning.importance.importance import Criterion, importance
-from modulekg_widgets.engine.pruning.importance.index_sums import Element, Tally, Vector, marginals
+from modulekg_widgets.engine.pruning.importance.index_sums import Element, IndexSums, Vector, marginals
+from modulekg_widgets.engine.torch_runtime.caches import tensors_in
 from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode
 from modulekg_widgets.engine.torch_runtime.unfused import Unfused
@@ -32,7 +33,7 @@ INTO_LAYER, OUT_OF_LAYER, ELSEWHERE = range(3)
 
 
 class Statistic(NamedTuple):
-    """Sums over elements, and what their means come to."""
+    """Sums over elements, and what is computed from their means."""
 
     elements: tuple[Element, ...]
     finish: Callable[..., Vector]
@@ -91,13 +92,13 @@ class Activation(Criterion):
         self.training = training
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
-        tally = Tally(axes, terms)
+        index_sums = IndexSums(axes, terms)
         parameters_with_data(axes.graph, "importance 'activation'")
-        readings = Readings(tally, STATISTICS[self.statistic])
+        readings = Readings(index_sums, STATISTICS[self.statistic])
         calibration = Calibration(axes.graph, self.batches, self.training)
         calibration.values(lambda stage: _watching(readings, stage))
         readings.vote()
-        return or_magnitude(tally)
+        return or_magnitude(index_sums)
 
 
 class Readings:
@@ -108,8 +109,8 @@ class Readings:
     each with its first input that is an activation, and its first output.
     """
 
-    def __init__(self, tally: Tally, statistic: Statistic) -> None:
-        self.tally = tally
+    def __init__(self, index_sums: IndexSums, statistic: Statistic) -> None:
+        self.index_sums = index_sums
         self.statistic = statistic
         self.calls: dict[str, list[tuple[DataNode, DataNode | None]]] = {}
         self._sums: dict[tuple[DataNode, int], list[Vector]] = {}
@@ -120,8 +121,8 @@ class Readings:
 
     def _candidates(self) -> Iterator[tuple[int, DataNode]]:
         """The values that could be read, with how well they suit."""
-        graph = self.tally.axes.graph
-        layers = Layers(self.tally.axes.inference)
+        graph = self.index_sums.axes.graph
+        layers = Layers(self.index_sums.axes.inference)
         made_of = {node.storage: frozenset([node.label]) for node in graph.state.values()}
         for operator in graph.operators:
             names = [made_of.get(node.storage) for node in operator.inputs]
@@ -141,7 +142,7 @@ class Readings:
 
     def largest(self, names: Names) -> str:
         """The name of the largest of these tensors."""
-        state = self.tally.axes.graph.state
+        state = self.index_sums.axes.graph.state
         return max(names, key=lambda name: (state[name].numel(), name))
 
     def _choose(self, candidates: Iterable[tuple[int, DataNode]]) -> dict[DataNode, dict[int, set[Term]]]:
@@ -149,7 +150,7 @@ class Readings:
         best: dict[Term, int] = {}
         places: list[tuple[int, DataNode, int, list[Term]]] = []
         for level, node in candidates:
-            for at, layout in self.tally.layouts(node).items():
+            for at, layout in self.index_sums.layouts(node).items():
                 places.append((level, node, at, layout.atoms))
                 for atom in layout.atoms:
                     best[atom] = min(level, best.get(atom, level))
@@ -177,16 +178,16 @@ class Readings:
             self._depths[node, at] += value.numel() // value.shape[at]
 
     def vote(self) -> None:
-        """Hand the tally what was read: every value and dimension has the same say."""
+        """Add to the index sums what was read: every value and dimension has the same weight."""
         for (node, at), sums in self._sums.items():
-            layout = self.tally.layouts(node)[at]
+            layout = self.index_sums.layouts(node)[at]
             depth = np.repeat(layout.times * self._depths[node, at], layout.sizes)
             folded = self.statistic.finish(*(layout.fold(vector) / depth for vector in sums))
             for atom, start in zip(layout.atoms, layout.starts, strict=True):
                 if atom in self.chosen[node][at]:
-                    own = self.tally.layout(atom)
+                    own = self.index_sums.layout(atom)
                     assert own is not None
-                    self.tally.share(own, folded[start : start + atom.size])
+                    self.index_sums.share(own, folded[start : start + atom.size])
 
 
 def _first_result(operator: OperatorNode) -> DataNode | None:
@@ -203,7 +204,7 @@ class _Watch(TorchDispatchMode):
         self._seen: Counter[str] = Counter()
         self._read: set[DataNode] = set()
         self._made: dict[int, tuple[Names, Tensor]] = {}  # by address; what is held is not freed and taken again
-        graph = readings.tally.axes.graph
+        graph = readings.index_sums.axes.graph
         walked = walk(graph.model).with_modules(stage.modules)
         ranges = {}
         for held in held_named(walked, graph.state).values():
@@ -216,12 +217,12 @@ class _Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        given = list(_tensors([*args, *(kwargs or {}).values()]))
+        given = list(tensors_in([*args, *(kwargs or {}).values()]))
         names = [self._names(tensor) for tensor in given]
         known = frozenset().union(*(each for each in names if each))
         if not known:
             return out
-        results = list(_tensors([out]))
+        results = list(tensors_in([out]))
         if None not in names:
             for tensor in results:
                 if self._names(tensor) is None and tensor.numel():
@@ -255,14 +256,6 @@ class _Watch(TorchDispatchMode):
                 return names
         made = self._made.get(tensor.untyped_storage().data_ptr())
         return None if made is None else made[0]
-
-
-def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
-    for value in values:
-        if isinstance(value, Tensor):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from _tensors(value)
 
 
 @contextmanager

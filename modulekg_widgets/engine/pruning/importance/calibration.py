@@ -1,4 +1,4 @@
-"""Passes over batches of data: gradients, second derivatives and values on the way, with nothing left behind."""
+"""Passes over batches of data for gradients, second derivatives and activations; the model is unchanged afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The built-in criteria on weights: what says how important each index of an axis is."""
+"""The built-in criteria on weights: an importance for each index of an axis."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from modulekg_widgets.engine.axes.layers import Layers
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.importance.calibration import parameters_with_data
 from modulekg_widgets.engine.pruning.importance.importance import Criterion, importance
-from modulekg_widgets.engine.pruning.importance.index_sums import Tally, Vector, rows_of
+from modulekg_widgets.engine.pruning.importance.index_sums import IndexSums, Vector, rows_of
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
 Tensor = torch.Tensor
@@ -43,9 +43,9 @@ class L1(Criterion):
     """
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
-        tally = Tally(axes, terms)
-        tally.add_all(_absolute, weights_of(axes, "l1"), tally.share)
-        return tally.means()
+        index_sums = IndexSums(axes, terms)
+        index_sums.add_all(_absolute, weights_of(axes, "l1"), index_sums.share)
+        return index_sums.means()
 
 
 @importance("l2")
@@ -66,9 +66,9 @@ class L2(Criterion):
     """
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
-        tally = Tally(axes, terms)
-        tally.add_all(squared, weights_of(axes, "l2"), tally.add)
-        return {atom: np.sqrt(means) for atom, means in tally.means().items()}
+        index_sums = IndexSums(axes, terms)
+        index_sums.add_all(squared, weights_of(axes, "l2"), index_sums.add)
+        return {atom: np.sqrt(means) for atom, means in index_sums.means().items()}
 
 
 @importance("random")
@@ -127,17 +127,19 @@ class BNScale(Criterion):
     """
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
-        tally = Tally(axes, terms)
+        index_sums = IndexSums(axes, terms)
         weights = weights_of(axes, "bn_scale")
-        tally.add_all(_absolute, {node: weights[node] for node in gains(axes) if node in weights}, tally.share)
-        return or_magnitude(tally)
+        index_sums.add_all(
+            _absolute, {node: weights[node] for node in gains(axes) if node in weights}, index_sums.share
+        )
+        return or_magnitude(index_sums)
 
 
-def or_magnitude(tally: Tally) -> Scores:
-    """What a tally of shares found, and the magnitudes of the weights for the axes on which nothing voted."""
-    found = tally.means()
-    silent = [atom for atom, number in tally.numbers.items() if not tally.votes[number]]
-    return {**found, **L1().scores(tally.axes, silent)} if silent else found
+def or_magnitude(index_sums: IndexSums) -> Scores:
+    """The means that were summed, and for axes without any summand the magnitudes of the weights."""
+    found = index_sums.means()
+    silent = [atom for atom, number in index_sums.numbers.items() if not index_sums.votes[number]]
+    return {**found, **L1().scores(index_sums.axes, silent)} if silent else found
 
 
 def gains(axes: Axes) -> list[DataNode]:
@@ -180,7 +182,7 @@ def _moves_only(operator: OperatorNode, layers: Layers) -> bool:
 class FPGM(Criterion):
     """The sum of the Euclidean distances from an index's weights, in all layers that make the axis, to all others'.
 
-    An index near the geometric median can be spared, for others say the same. An axis that no layer makes is judged
+    An index near the geometric median can be spared, for others are like it. An axis that no layer makes is judged
     by all its members. Source: He et al. 2019, "Filter Pruning via Geometric Median".
 
     Examples
@@ -242,7 +244,7 @@ def _squared_distances(some: Tensor, every: Tensor) -> Tensor:
 
 
 def weights_of(axes: Axes, name: str) -> dict[DataNode, tuple[Tensor]]:
-    """The parameters that have a say: what only feeds a result that nobody uses cannot matter to the output."""
+    """The parameters that the output depends on, without those that only feed a result that is not used."""
     found = parameters_with_data(axes.graph, f"importance {name!r}")
     return {node: (tensor,) for node, tensor in found.items() if not axes.inference.is_idle(node)}
 

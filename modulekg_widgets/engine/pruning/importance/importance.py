@@ -60,7 +60,7 @@ def importance(*names: str) -> Callable[[Entry], Entry]:
 
 
 class Criterion(ABC):
-    """A way to tell how important the indices of axes are; subclass it, or register a function with `mk.importance`."""
+    """A measure of how important the indices of axes are; subclass it, or register a function with `mk.importance`."""
 
     @abstractmethod
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Mapping[Term, Any]:

@@ -49,30 +49,30 @@ def marginals(element: Element, given: Sequence[Tensor], dims: Iterable[int]) ->
 class IndexLayout:
     """Where the positions of one dimension belong: to which indices of the wanted atoms.
 
-    `slots` are places in the common vector of a `Tally`; position `positions[i]`, or i where that is None, belongs to
-    `slots[i]`. `atoms` come in the order of the vector that `fold` gives, `starts` are their places in it.
+    `targets` are places in the common vector of an `IndexSums`; position `positions[i]`, or i where that is None,
+    belongs to `targets[i]`. `atoms` come in the order of the vector that `fold` gives, `starts` are their places in it.
     """
 
-    def __init__(self, tally: Tally, term: Term) -> None:
+    def __init__(self, index_sums: IndexSums, term: Term) -> None:
         parts = flat(term) if find(term).kind == SUM else [find(term)]
-        self.atoms: list[Term] = list(dict.fromkeys(part for part in parts if part in tally.starts))
+        self.atoms: list[Term] = list(dict.fromkeys(part for part in parts if part in index_sums.starts))
         self.positions: Ints | None = None
         self._folded: Ints | None = None
         if len(self.atoms) < len(parts):
-            entries = [entry for entry in _entries(term) if entry[0] in tally.starts]
+            entries = [entry for entry in _entries(term) if entry[0] in index_sums.starts]
             self.atoms = list(dict.fromkeys(atom for atom, _, _ in entries))
             starts = dict(zip(self.atoms, _starts(self.atoms), strict=True))
             self.positions = _joined(positions for _, positions, _ in entries)
             self._folded = _joined(index + starts[atom] for atom, _, index in entries)
         self.starts = _starts(self.atoms)
         self.sizes = np.array([atom.size for atom in self.atoms], dtype=np.int64)
-        self.numbers = np.array([tally.numbers[atom] for atom in self.atoms], dtype=np.int64)
+        self.numbers = np.array([index_sums.numbers[atom] for atom in self.atoms], dtype=np.int64)
         # positions that each index of an atom has
         self.times = np.ones(len(self.atoms), dtype=np.int64)
         if self._folded is not None:
             self.times = np.bincount(self._folded, minlength=int(self.sizes.sum()))[self.starts]
-        self.places = _joined(np.arange(tally.starts[a], tally.starts[a] + a.size) for a in self.atoms)
-        self.slots = self.places if self._folded is None else self.places[self._folded]
+        self.places = _joined(np.arange(index_sums.starts[a], index_sums.starts[a] + a.size) for a in self.atoms)
+        self.targets = self.places if self._folded is None else self.places[self._folded]
 
     def fold(self, vector: Vector) -> Vector:
         """The sums over the positions of each index, atom after atom."""
@@ -117,7 +117,7 @@ def _starts(every: Sequence[Term]) -> Ints:
     return np.cumsum([0, *(atom.size for atom in every[:-1])])[: len(every)]
 
 
-class Tally:
+class IndexSums:
     """One number per index of the wanted atoms, in one vector, and by how much to divide it for a mean."""
 
     def __init__(self, axes: Axes, terms: Iterable[Term]) -> None:
@@ -146,15 +146,15 @@ class Tally:
     # -------------------------------------------------------------- counting
 
     def add(self, layout: IndexLayout, folded: Vector, depth: int) -> None:
-        """Count the sums of one member, every element for one; `depth` elements stand at each position."""
+        """Count the sums of one member, each element with weight one; each position has `depth` elements."""
         self.total[layout.places] += folded
         self.votes[layout.numbers] += layout.times * depth
 
     def share(self, layout: IndexLayout, folded: Vector, depth: int = 1) -> None:
         """Count them relative to the member's mean over the atom.
 
-        A member's say grows with the logarithm of the elements that an index has in it: a large member does not drown
-        the small ones, nor does a lone bias outvote a filter. A member of zeros has none.
+        A member's weight grows with the logarithm of the elements that an index has in it: a large member does not
+        drown the small ones, nor does a lone bias outvote a filter. A member of zeros has none.
         """
         with np.errstate(invalid="ignore", over="ignore"):
             means = np.add.reduceat(folded, layout.starts) / layout.sizes

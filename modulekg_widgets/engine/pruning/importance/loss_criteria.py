@@ -21,7 +21,7 @@ from modulekg_widgets.engine.pruning.importance.calibration import (
 )
 from modulekg_widgets.engine.pruning.importance.criteria import Scores, squared, weights_of, wide
 from modulekg_widgets.engine.pruning.importance.importance import Criterion, importance
-from modulekg_widgets.engine.pruning.importance.index_sums import Tally
+from modulekg_widgets.engine.pruning.importance.index_sums import IndexSums
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 Tensor = torch.Tensor
@@ -75,17 +75,17 @@ class Taylor(Criterion):
         self.training = training
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
-        tally = Tally(axes, terms)
+        index_sums = IndexSums(axes, terms)
         weights = weights_of(axes, "taylor")
         if self.batches is None or self.loss is None:
-            tally.add_all(_first_order, _with_gradients(weights), tally.add)
-            return tally.sums()
+            index_sums.add_all(_first_order, _with_gradients(weights), index_sums.add)
+            return index_sums.sums()
 
         def take(found: Weighted) -> None:
-            tally.add_all(_first_order, found, tally.add)
+            index_sums.add_all(_first_order, found, index_sums.add)
 
         count = Calibration(axes.graph, self.batches, self.training).gradients(self.loss, take)
-        return {atom: sums / count for atom, sums in tally.sums().items()}
+        return {atom: sums / count for atom, sums in index_sums.sums().items()}
 
 
 def _with_gradients(weights: Mapping[DataNode, tuple[Tensor]]) -> dict[DataNode, tuple[Tensor, Tensor]]:
@@ -164,14 +164,14 @@ class Hessian(Criterion):
                 "importance=Hessian(batches, loss)"
             )
         weights_of(axes, "hessian")
-        tally = Tally(axes, terms)
+        index_sums = IndexSums(axes, terms)
 
         def take(found: Weighted) -> None:
-            tally.add_all(_second_order, found, tally.add)
+            index_sums.add_all(_second_order, found, index_sums.add)
 
         calibration = Calibration(axes.graph, self.batches, self.training, self.seed)
         count = calibration.curvatures(self.loss, self.samples, take)
-        return {atom: np.abs(sums) / count for atom, sums in tally.sums().items()}
+        return {atom: np.abs(sums) / count for atom, sums in index_sums.sums().items()}
 
 
 def _first_order(weight: Tensor, gradient: Tensor) -> Tensor:

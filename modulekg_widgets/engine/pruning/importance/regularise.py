@@ -11,7 +11,7 @@ import torch
 from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.importance.calibration import parameters_with_data
-from modulekg_widgets.engine.pruning.importance.index_sums import Tally
+from modulekg_widgets.engine.pruning.importance.index_sums import IndexSums
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 Tensor = torch.Tensor
@@ -67,18 +67,18 @@ class GroupLasso:
         self.axes = every.free if axes is None else _chosen(every, axes)
         self.weight = float(weight)
         self.graph = every.graph
-        tally = Tally(every, [axis.term for axis in self.axes])
-        self._tally = tally
+        index_sums = IndexSums(every, [axis.term for axis in self.axes])
+        self._index_sums = index_sums
         self._along: list[_Along] = []
-        slots, sizes = [], np.zeros(len(tally.atoms))
+        targets, sizes = [], np.zeros(len(index_sums.atoms))
         for node in dict.fromkeys(self.graph.state.values()):
-            for at, layout in tally.layouts(node).items() if node.is_parameter else ():
+            for at, layout in index_sums.layouts(node).items() if node.is_parameter else ():
                 positions = None if layout.positions is None else torch.from_numpy(layout.positions)
                 self._along.append(_Along(node, at, positions))
-                slots.append(layout.slots)
+                targets.append(layout.targets)
                 sizes[layout.numbers] += layout.times * (node.numel() // node.shape[at])
-        self._slots = torch.from_numpy(np.concatenate(slots) if slots else np.empty(0, dtype=np.int64))
-        roots = np.sqrt(np.repeat(sizes, [atom.size for atom in tally.atoms]))
+        self._targets = torch.from_numpy(np.concatenate(targets) if targets else np.empty(0, dtype=np.int64))
+        roots = np.sqrt(np.repeat(sizes, [atom.size for atom in index_sums.atoms]))
         self._roots = torch.from_numpy(roots)
 
     def __call__(self) -> Tensor:
@@ -93,19 +93,19 @@ class GroupLasso:
         """Per axis the length ‖w‖₂ of each index: (size,), without gradients."""
         with torch.no_grad():
             found = self._norms()
-        starts = self._tally.starts
+        starts = self._index_sums.starts
         return {axis.name: found[starts[axis.term] : starts[axis.term] + axis.size] for axis in self.axes}
 
     def _norms(self) -> Tensor:
         live = parameters_with_data(self.graph, "a group lasso")
         squares = {entry.node: _squares(live[entry.node]) for entry in self._along}
         if not squares:
-            return torch.zeros(self._tally.size, device="cpu")
+            return torch.zeros(self._index_sums.size, device="cpu")
         device = next(iter(squares.values())).device
         sums = [self._sums(entry, squares[entry.node]).to(device) for entry in self._along]
         self._move(device)
         joined = torch.cat(sums)
-        total = joined.new_zeros(self._tally.size).index_add(0, self._slots, joined)
+        total = joined.new_zeros(self._index_sums.size).index_add(0, self._targets, joined)
         # at zero the root has no slope: there the subgradient 0 serves
         positive = total > 0
         return torch.where(positive, total, 1.0).sqrt() * positive
@@ -116,8 +116,8 @@ class GroupLasso:
         return sums if entry.positions is None else sums[entry.positions.to(sums.device)]
 
     def _move(self, device: torch.device) -> None:
-        if self._slots.device != device:
-            self._slots = self._slots.to(device)
+        if self._targets.device != device:
+            self._targets = self._targets.to(device)
             self._roots = self._roots.float().to(device) if device.type == "mps" else self._roots.to(device)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""How important each index of an axis is, by any criterion, and whether what it gave can be used."""
+"""The importance of each index of an axis by any criterion, whose result is checked."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def score(axes: Axes, terms: Sequence[Term], importance: Any) -> dict[Term, Vect
     except ModuleKGError:
         raise
     except Exception as error:  # whatever a user's class raises
-        raise CutError(f"importance {name} stopped: {_told(error)}") from error
+        raise CutError(f"importance {name} stopped: {_message(error)}") from error
     if not isinstance(found, Mapping):
         raise CutError(f"importance {name} gave a {shown(type(found).__name__)}: return a dict by atom")
     missing = next((term for term in every if term not in found), None)
@@ -68,7 +68,7 @@ class _ByGroup(Criterion):
             return self._function(group)
         except Exception as error:
             where = f"on axis {shown(group.axis.name)!r}"
-            raise CutError(f"importance {self._name} stopped {where}: {_told(error)}") from error
+            raise CutError(f"importance {self._name} stopped {where}: {_message(error)}") from error
 
 
 def _criterion(importance: Any) -> Criterion:
@@ -79,7 +79,7 @@ def _criterion(importance: Any) -> Criterion:
         try:
             return entry()
         except Exception as error:
-            wrong = f"importance {_name_of(importance)} cannot be made without arguments: {_told(error)}"
+            wrong = f"importance {_name_of(importance)} cannot be made without arguments: {_message(error)}"
             raise CutError(f"{wrong}; pass an object of it") from error
     if callable(entry):
         return _ByGroup(entry, _name_of(importance))
@@ -89,7 +89,7 @@ def _criterion(importance: Any) -> Criterion:
     )
 
 
-def _told(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return f"{type(error).__name__}: {shown(str(error), 300)}"
 
 

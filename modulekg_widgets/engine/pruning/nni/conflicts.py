@@ -48,7 +48,7 @@ class Conflict:
 
 
 class FixedMasks(MaskDict):
-    """Masks without conflicts, in the layout that was given; `conflicts` tells what was given up."""
+    """Masks without conflicts, in the layout that was given; `conflicts` lists what was given up."""
 
     def __init__(self, masks: MaskDict, conflicts: list[Conflict]) -> None:
         super().__init__(masks)
@@ -148,7 +148,7 @@ def conflicts_of(agreement: MaskAgreement) -> Iterator[Conflict]:
 
 def _of_axis(agreement: MaskAgreement, atom: Term) -> Conflict | None:
     asked = agreement.asked[atom]
-    keep = agreement.masks.get(atom)
+    keep = agreement.keeps.get(atom)
     goes = np.zeros(atom.size, dtype=bool) if keep is None else ~keep
     if not (asked & ~goes).any() and not goes.all():
         return None
@@ -196,7 +196,7 @@ def _of_groups(agreement: MaskAgreement) -> Iterator[Conflict]:
 
 
 def _key(term: Term) -> object:
-    """What tells dimensions apart."""
+    """What identifies a dimension."""
     term = find(term)
     return term if term.kind == ATOM else (term.kind, *map(_key, flat(term)))
 

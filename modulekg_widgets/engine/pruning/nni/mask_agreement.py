@@ -1,4 +1,4 @@
-"""What masks ask of the axes, and what of it can be done: an index goes when no way along its axis stays open."""
+"""What masks ask of the axes, and what of it can be done: an index goes when masks zero it before every reader."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from modulekg_widgets.engine.axes.algebra import Term, atoms
-from modulekg_widgets.engine.axes.cut_analysis import Masks
+from modulekg_widgets.engine.axes.cut_analysis import Keeps
 from modulekg_widgets.engine.axes.expression import kept
 from modulekg_widgets.engine.axes.layers import Layer, Layers
 from modulekg_widgets.engine.axes.liveness import live_operators
@@ -40,7 +40,7 @@ class Ask:
 
 
 class MaskAgreement:
-    """What the masks ask for, and what of it goes: `masks` has the indices that stay of each axis that loses some."""
+    """What the masks ask for, and what of it goes: `keeps` has the indices that stay of each axis that loses some."""
 
     def __init__(self, reading: MaskReading, conv_prune_dim: int | None) -> None:
         self.reading = reading
@@ -52,20 +52,20 @@ class MaskAgreement:
         for ask in self.asks:
             _add(self.asked, ask.zeros)
         read = _Ways(self).read
-        self.masks: Masks = {}
+        self.keeps: Keeps = {}
         for atom, asked in self.asked.items():
             goes = asked & ~read.get(atom, np.zeros(atom.size, dtype=bool))
             if atom.frozen is None and goes.any():
-                self.masks[atom] = ~goes
+                self.keeps[atom] = ~goes
 
     @property
     def emptied(self) -> list[Term]:
         """The axes that would lose all of their indices."""
-        return [atom for atom, keep in self.masks.items() if not keep.any()]
+        return [atom for atom, keep in self.keeps.items() if not keep.any()]
 
     def goes(self, ask: Ask) -> Flags:
         """The positions that go of the dimension that an ask is about."""
-        return ~kept(ask.term, self.masks)
+        return ~kept(ask.term, self.keeps)
 
     def given_up(self, ask: Ask) -> Flags:
         """The positions that a mask zeroes and that stay."""
@@ -77,11 +77,11 @@ class MaskAgreement:
         for ask in self._by_node.get(mask.node, ()):
             if ask.layer is not None:
                 back |= self.reading.sides[ask.layer].spread(self.given_up(ask), ask.side)  # type: ignore[arg-type]
-            elif (ask.module, ask.target) == (mask.module, mask.target):  # what others say of a value is theirs
+            elif (ask.module, ask.target) == (mask.module, mask.target):  # not the masks of others on it
                 back.index_fill_(ask.side, _where(self.given_up(ask)), True)  # type: ignore[arg-type]
         keep = mask.keep | back
         for at, term in enumerate(self.axes.inference.dims(mask.node)):
-            stays = torch.from_numpy(kept(term, self.masks)).reshape([-1 if at == i else 1 for i in range(keep.dim())])
+            stays = torch.from_numpy(kept(term, self.keeps)).reshape([-1 if at == i else 1 for i in range(keep.dim())])
             keep &= stays | mask.keep  # what goes along one dimension does not come back along another
         if keep.dim() == 1 and mask.node not in self._by_node:
             for ask in self.asks:
@@ -178,7 +178,7 @@ class _Ways:
         self.by_layer: dict[tuple[Layer, Side | int], Zeros] = {}
         self.gates: dict[int, Zeros] = defaultdict(dict)  # by operator: what it zeroes of all that goes through
         self.closed: dict[int, Zeros] = defaultdict(dict)  # by value: what a mask on it zeroes
-        self.doors: dict[tuple[int, int], Zeros] = defaultdict(dict)  # by value and operator that reads it
+        self.at_readers: dict[tuple[int, int], Zeros] = defaultdict(dict)  # by value and operator that reads it
         for ask in agreement.asks:
             self._place(ask)
         self.read: Zeros = {}
@@ -189,7 +189,7 @@ class _Ways:
                 self._cross(operator)
 
     def _place(self, ask: Ask) -> None:
-        """Put what a mask zeroes where it closes the way."""
+        """Note what a mask zeroes at the value where it does so."""
         if ask.layer is not None:
             self.by_layer[ask.layer, ask.side] = ask.zeros
             apart = through_groups(self.sides[ask.layer])
@@ -201,14 +201,14 @@ class _Ways:
                 _add(self.gates[operator.index], ask.zeros)
         elif ask.target.startswith(INPUT):
             for operator in self.inference.graph.modules[ask.module].operators:
-                _add(self.doors[ask.node.index, operator.index], ask.zeros)
+                _add(self.at_readers[ask.node.index, operator.index], ask.zeros)
         else:
             _add(self.closed[ask.node.index], ask.zeros)
 
     def _cross(self, operator: OperatorNode) -> None:
         coming: Zeros = {}
         for node in operator.inputs:
-            doors = self.doors.get((node.index, operator.index), {})
+            doors = self.at_readers.get((node.index, operator.index), {})
             _add(coming, _without(self.open.get(node.index, {}), doors))
         layers = self.layers.at.get(operator.index, ())
         if not coming and not layers:

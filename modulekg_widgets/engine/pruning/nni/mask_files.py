@@ -50,7 +50,7 @@ class TensorMask:
 
     @property
     def on_value(self) -> bool:
-        """Whether it lies on what the module takes or gives."""
+        """Whether it is for an input or output of the module."""
         return self.target.startswith((INPUT, OUTPUT)) and self.target.rpartition("_")[2].isdigit()
 
     @property
@@ -74,7 +74,7 @@ class MaskReading:
     def __init__(self, axes: Axes, masks: list[TensorMask], given: MaskDict, layers: Layers) -> None:
         self.axes = axes
         self.masks = masks
-        self.given = given  # as it came, for whoever gives back the same layout
+        self.given = given  # unchanged, so that results have the same layout
         self.layers = layers
         self.sides = {layer: sides for layer in layers if (sides := Sides.of(layer, axes.inference)) is not None}
         self.keep: dict[DataNode, Tensor] = {}  # a tied tensor is zero where one of its masks says so
@@ -313,7 +313,7 @@ def _entries(given: Any) -> Iterator[tuple[str, list[tuple[str, Tensor]]]]:
 
 
 def _node(axes: Axes, path: str, target: str, mask: Tensor) -> DataNode:
-    """What a mask lies on; a tensor that is computed from others stands for the one that it is computed from."""
+    """The tensor that a mask is for; of one that is computed from others, the tensor that it is computed from."""
     state, module = axes.graph.state, axes.graph.modules[path]
     prefix = f"{path}." if path else ""
     for name in (f"{prefix}{target}", f"{prefix}{target}_orig", f"{prefix}{target}_v"):

@@ -19,7 +19,7 @@ from functools import cached_property
 import torch
 
 from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.axes.cut_analysis import Cut, Indices, cut_of_masks
+from modulekg_widgets.engine.axes.cut_analysis import Cut, Indices, cut_of_keeps
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.nni.mask_agreement import MaskAgreement
@@ -35,7 +35,7 @@ class InferredMasks:
 
     def __init__(self, agreement: MaskAgreement) -> None:
         self.reading: MaskReading = agreement.reading
-        self.cut: Cut = cut_of_masks(agreement.axes, agreement.masks)
+        self.cut: Cut = cut_of_keeps(agreement.axes, agreement.keeps)
         self._agreement = agreement
 
     @cached_property

@@ -101,22 +101,22 @@ def speedup(
             "whole channels, in all layers that are added or multiplied"
         )
     found_plan = _plan_of(graph, inferred)
-    for told in (*found, *found_plan.changes):
-        log.warning("%s", told)
+    for message in (*found, *found_plan.changes):
+        log.warning("%s", message)
     return found_plan.cut(model, optimizer)
 
 
 def _plan_of(graph: DataflowGraph, inferred: InferredMasks) -> PruningPlan:
     """The plan that drops what the masks zero; raises `CutError` when the code lets nothing of it go, or not alone."""
     made = plan(graph, cuts=[inferred.cut])
-    told = "; ".join(map(str, made.changes[:3]))
+    reasons = "; ".join(map(str, made.changes[:3]))
     if not made.axes:
-        raise CutError(f"nothing of these masks can be cut, because of sizes in the code: {shown(told, 400)}")
+        raise CutError(f"nothing of these masks can be cut, because of sizes in the code: {shown(reasons, 400)}")
     for axis in made.axes:
         more = set(axis.dropped).difference(inferred.axes.get(axis.name, ()))
         if more:
             raise CutError(
                 f"{shown(axis.name)} would lose {len(more)} indices that no mask zeroes, because of sizes in the code: "
-                f"{shown(told, 400)}. Mask as many channels in each of these"
+                f"{shown(reasons, 400)}. Mask as many channels in each of these"
             )
     return made

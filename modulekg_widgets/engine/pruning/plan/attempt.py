@@ -9,9 +9,9 @@ from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.pruning.cut.edits import Whole
 from modulekg_widgets.engine.pruning.plan.attribute_sizes import Attribute
 from modulekg_widgets.engine.pruning.plan.selection import Selection
-from modulekg_widgets.engine.pruning.plan.size_constraints import Tie
+from modulekg_widgets.engine.pruning.plan.size_constraints import SizeConstraint
 
-ATTRIBUTE, TIE, WHOLE, SCALE, OUTPUT = "attribute", "tie", "whole", "scale", "output"
+ATTRIBUTE, CONSTRAINT, WHOLE, SCALE, OUTPUT = "attribute", "tie", "whole", "scale", "output"  # as plan files have them
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Attempt:
 
     selection: Selection
     wanted: Mapping[Term, int]  # the counts before any correction
-    ties: tuple[Tie, ...] = ()  # each with its change
-    shared: tuple[Tie, ...] = ()  # sizes that one attribute holds for several modules
+    constraints: tuple[SizeConstraint, ...] = ()  # each with its change
+    shared: tuple[SizeConstraint, ...] = ()  # sizes that one attribute holds for several modules
     followers: Mapping[Attribute, Term] = field(default_factory=dict)
     changes: tuple[Change, ...] = ()
     strict: bool = False  # no attributes but those that the adapters know

@@ -26,7 +26,7 @@ class Attribute:
 
     @property
     def identity(self) -> tuple[int, str, int | None]:
-        """What tells numbers apart, whatever the names under which they are reached."""
+        """What identifies the number, under whatever names it is reached."""
         return self.holder, self.name.rpartition(".")[2], self.index
 
     @property

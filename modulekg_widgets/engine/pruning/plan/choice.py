@@ -13,7 +13,7 @@ from torch import nn
 
 from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Term, atoms, find, flat
 from modulekg_widgets.engine.axes.axis import Axes, Axis
-from modulekg_widgets.engine.axes.cut_analysis import Cut, Masks, resolve
+from modulekg_widgets.engine.axes.cut_analysis import Cut, Keeps, resolve
 from modulekg_widgets.engine.axes.layers import Layer, Layers
 from modulekg_widgets.engine.errors import CutError, UnknownAxisError, UnknownNameError, nearest, shown
 from modulekg_widgets.engine.tracing.dataflow import DataNode
@@ -259,7 +259,7 @@ def dropped_by_cuts(axes: Axes, cuts: Iterable[Cut]) -> dict[Term, list[int]]:
 def _indices(axes: Axes, cut: Cut) -> dict[Term, list[int]]:
     if cut.axes is axes:
         return {axes.of(find(cut.axes[name].term)).term: indices for name, indices in cut.indices.items()}
-    masks: Masks = {}
+    keeps: Keeps = {}
     for name, dims in cut.parameters.items():
         node = axes.graph.state.get(name)
         for at, positions in dims.items():
@@ -267,8 +267,8 @@ def _indices(axes: Axes, cut: Cut) -> dict[Term, list[int]]:
                 raise CutError(f"the cut of {shown(name)!r} is of another model: analyse it on this graph")
             keep = np.ones(node.shape[at], dtype=bool)
             keep[positions] = False
-            resolve(axes.inference.dims(node)[at], keep, masks, f"dimension {at} of {shown(name)}")
-    return {term: np.flatnonzero(~mask).tolist() for term, mask in masks.items()}
+            resolve(axes.inference.dims(node)[at], keep, keeps, f"dimension {at} of {shown(name)}")
+    return {term: np.flatnonzero(~keep).tolist() for term, keep in keeps.items()}
 
 
 def _entries(what: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The corrections that may make a plan run: an attribute follows a size, sizes are tied, axes stay whole."""
+"""The corrections that may make a plan run: an attribute follows a size, sizes meet constraints, axes stay whole."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 from modulekg_widgets.engine.axes.algebra import Term, atoms, find
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.expression import neighbours, parts_of
-from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, TIE, WHOLE, Attempt, Change
+from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, CONSTRAINT, WHOLE, Attempt, Change
 from modulekg_widgets.engine.pruning.plan.attribute_sizes import Attribute, attributes_of
 from modulekg_widgets.engine.pruning.plan.dry_run import Mismatch, Rehearsal, SizeRequest
 from modulekg_widgets.engine.pruning.plan.read_names import names_read
 from modulekg_widgets.engine.pruning.plan.selection import Selection
-from modulekg_widgets.engine.pruning.plan.size_constraints import Tie, solved
+from modulekg_widgets.engine.pruning.plan.size_constraints import SizeConstraint, solved
 from modulekg_widgets.engine.pruning.plan.twins import place_of, term_at
 
 FEW = 6
@@ -32,23 +32,23 @@ class Corrections:
 
     def of(self, attempt: Attempt, mismatch: Mismatch) -> Iterator[Attempt]:
         """The corrections, those that cost least first."""
-        yield from self.tied(attempt, mismatch, self._equal_parts(mismatch))
+        yield from self.constrained(attempt, mismatch, self._equal_parts(mismatch))
         if not attempt.strict:
             yield from self._by_attributes(attempt, mismatch)
-        yield from self.tied(attempt, mismatch, self._ties(attempt, mismatch))
+        yield from self.constrained(attempt, mismatch, self._constraints(attempt, mismatch))
         yield from self._by_sparing(attempt, mismatch)
 
-    def _telling(
+    def _effective(
         self, mismatch: Mismatch, options: Sequence[Option], taken: Callable[[Sequence[Option]], Attempt | None]
     ) -> Iterator[Option]:
-        """The options that may help: those that change nothing when all are taken at once do so one by one."""
+        """The options that may help; options that change nothing together are skipped, as they change nothing alone."""
         if len(options) > 2:
             together = taken(options)
             if together is not None and self.near(together, mismatch.position).mismatch == mismatch:
                 return
             middle = len(options) // 2
-            yield from self._telling(mismatch, options[:middle], taken)
-            yield from self._telling(mismatch, options[middle:], taken)
+            yield from self._effective(mismatch, options[:middle], taken)
+            yield from self._effective(mismatch, options[middle:], taken)
         else:
             yield from options
 
@@ -80,7 +80,7 @@ class Corrections:
             def taken(options: Sequence[Attribute], term: Term = term) -> Attempt:
                 return replace(attempt, followers={**attempt.followers, **dict.fromkeys(options, term)})
 
-            for attribute in fitting if on_the_line else self._telling(mismatch, fitting, taken):
+            for attribute in fitting if on_the_line else self._effective(mismatch, fitting, taken):
                 following = self.following(attempt, attribute, term, mismatch)
                 if following is not None:
                     yield following
@@ -88,7 +88,7 @@ class Corrections:
             yield from self._together(attempt, every, mismatch)
 
     def _together(self, attempt: Attempt, every: dict[Attribute, Term], mismatch: Mismatch) -> Iterator[Attempt]:
-        """Where a call takes several values of wrong sizes: all attributes at once, without those that it does without.
+        """Where a call takes several values of wrong sizes: all attributes at once, less those that are not needed.
 
         A call that raises names the first of its faults only, so that one correction alone comes no further; one that
         goes wrong earlier is of another number that happens to be the same.
@@ -124,16 +124,18 @@ class Corrections:
     def following(self, attempt: Attempt, attribute: Attribute, term: Term, mismatch: Mismatch) -> Attempt | None:
         """The attempt in which an attribute follows a size, that of the other modules of its class as well.
 
-        A number that several modules hold together, as that of a common configuration, ties what follows it.
+        A number that several modules hold together, as that of a common configuration, makes their sizes equal.
         """
         alike = self._alike(attribute, term, attempt)
-        shared = tuple(Tie(term, other) for twin, other in alike.items() if twin.identity == attribute.identity)
+        shared = tuple(
+            SizeConstraint(term, other) for twin, other in alike.items() if twin.identity == attribute.identity
+        )
         selection = attempt.selection
-        if any(selection.size(tie.right or term) != selection.size(term) for tie in shared):
-            tied = solved(selection, (*attempt.ties, *attempt.shared, *shared), attempt.wanted)
-            if tied is None:
+        if any(selection.size(constraint.right or term) != selection.size(term) for constraint in shared):
+            found = solved(selection, (*attempt.constraints, *attempt.shared, *shared), attempt.wanted)
+            if found is None:
                 return None
-            selection = tied
+            selection = found
         others = f", as {len(alike)} others of its class do" if len(alike) > 1 else ""
         one = ", one number for all" if shared and len(shared) == len(alike) else ""
         what = f"{attribute} follows {self._written(term)}{others}{one}"
@@ -168,7 +170,7 @@ class Corrections:
         """The dimensions that change where the runs part, and their factors and summands, the requested ones first.
 
         Where code raised and named no size, what it got may be of the wrong one, as a first state of zeros: then it is
-        the weights of the module at work that tell, and neighbouring summands count together, as two directions do.
+        the weights of the current module that count, and neighbouring summands count together, as two directions do.
         """
         terms = [term for request in mismatch.requests for term in parts_of(request.term)]
         operator = mismatch.operator
@@ -197,29 +199,31 @@ class Corrections:
                     found[twin] = other
         return found
 
-    # ------------------------------------------------------------------ ties
+    # ------------------------------------------------------ size constraints
 
-    def tied(self, attempt: Attempt, mismatch: Mismatch, ties: Iterable[Tie]) -> Iterator[Attempt]:
-        """The nearest sizes with which a tie holds as well as those found before."""
-        for tie in ties:
-            selection = solved(attempt.selection, (*attempt.ties, *attempt.shared, tie), attempt.wanted)
+    def constrained(
+        self, attempt: Attempt, mismatch: Mismatch, constraints: Iterable[SizeConstraint]
+    ) -> Iterator[Attempt]:
+        """The nearest sizes with which a size constraint holds as well as those found before."""
+        for constraint in constraints:
+            selection = solved(attempt.selection, (*attempt.constraints, *attempt.shared, constraint), attempt.wanted)
             if selection is not None and selection.counts != attempt.selection.counts:
                 yield replace(
                     attempt,
                     selection=selection,
-                    ties=(*attempt.ties, tie),
+                    constraints=(*attempt.constraints, constraint),
                     changes=(
                         *attempt.changes,
                         Change(
-                            TIE,
-                            self.told(tie, selection),
+                            CONSTRAINT,
+                            self.described(constraint, selection),
                             mismatch.where,
-                            self._names([tie.left, *([tie.right] if tie.right else [])]),
+                            self._names([constraint.left, *([constraint.right] if constraint.right else [])]),
                         ),
                     ),
                 )
 
-    def _equal_parts(self, mismatch: Mismatch) -> Iterator[Tie]:
+    def _equal_parts(self, mismatch: Mismatch) -> Iterator[SizeConstraint]:
         """What one operator takes apart into parts of one size, such as halves, stays so."""
         results = mismatch.operator.outputs if mismatch.operator is not None else []
         every = [self.axes.inference.dims(node) for node in results]
@@ -227,23 +231,23 @@ class Corrections:
             first, *others = [dims[at] for dims in every]
             for other in others:
                 if first.size == other.size and find(first) is not find(other):
-                    yield Tie(first, other)
+                    yield SizeConstraint(first, other)
 
-    def _ties(self, attempt: Attempt, mismatch: Mismatch) -> Iterator[Tie]:
-        """Tie a dimension to another one nearby, or to the number that the code asks for."""
+    def _constraints(self, attempt: Attempt, mismatch: Mismatch) -> Iterator[SizeConstraint]:
+        """Constrain a dimension to the size of another one nearby, or to the number that the code asks for."""
         requests = mismatch.requests
         for request in requests or self._likely(attempt, mismatch):
             for other in self._nearby(attempt, mismatch):
                 times, rest = divmod(other.size, max(request.term.size, 1))
                 fits = rest == 0 and attempt.selection.size(other) // times == request.asked
                 if fits and find(other) is not find(request.term) and attempt.selection.free(request.term):
-                    yield Tie(request.term, other, times)
+                    yield SizeConstraint(request.term, other, times)
         for request in requests:
             if attempt.selection.free(request.term):
-                yield Tie(request.term, None, request.asked)
+                yield SizeConstraint(request.term, None, request.asked)
 
     def _likely(self, attempt: Attempt, mismatch: Mismatch) -> list[SizeRequest]:
-        """Where the code does not tell what it asked for: each dimension to be as long as others that were as long."""
+        """Where it is not known what the code asked for: each dimension to be as long as others that were as long."""
         if mismatch.operator is None:
             return []
         selection = attempt.selection
@@ -258,7 +262,7 @@ class Corrections:
         return found
 
     def _nearby(self, attempt: Attempt, mismatch: Mismatch) -> list[Term]:
-        """The dimensions that the module at work got, and those of its parameters, which may change."""
+        """The dimensions of the inputs of the current module, and those of its parameters, which may change."""
         if mismatch.operator is None:
             return []
         module = self.axes.graph.modules.get(mismatch.operator.module)
@@ -266,9 +270,9 @@ class Corrections:
         terms = [find(term) for node in nodes for term in self.axes.inference.dims(node)]
         return [term for term in dict.fromkeys(terms) if attempt.selection.free(term)]
 
-    def told(self, tie: Tie, selection: Selection) -> str:
-        left = f"{self._written(tie.left)} keeps {selection.size(tie.left)} of {tie.left.size}"
-        return left if tie.right is None else f"{left}, tied to {self._written(tie.right)}"
+    def described(self, constraint: SizeConstraint, selection: Selection) -> str:
+        left = f"{self._written(constraint.left)} keeps {selection.size(constraint.left)} of {constraint.left.size}"
+        return left if constraint.right is None else f"{left}, tied to {self._written(constraint.right)}"
 
     # --------------------------------------------------------------- sparing
 
@@ -277,7 +281,7 @@ class Corrections:
         groups = list(self._groups(attempt, mismatch))
         # one alone is enough more often than not
         alone = list(dict.fromkeys(atom for group in groups if len(group) <= FEW for atom in group))
-        for atom in self._telling(mismatch, alone, lambda atoms: self.spared(attempt, list(atoms), mismatch)):
+        for atom in self._effective(mismatch, alone, lambda atoms: self.spared(attempt, list(atoms), mismatch)):
             yield self.spared(attempt, [atom], mismatch)
         tried = {frozenset([atom]) for atom in alone}
         for cut in groups:
@@ -294,7 +298,7 @@ class Corrections:
         )
 
     def fewest(self, attempt: Attempt, mismatch: Mismatch, trial: Attempt, found: Rehearsal) -> Attempt:
-        """The correction that spares as few of these axes as will do: an obstacle keeps its own, and no others.
+        """The correction that spares as few of these axes as will do: each obstacle keeps only the axes that it needs.
 
         `found`: how far `trial` came.
         """

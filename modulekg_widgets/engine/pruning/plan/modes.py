@@ -10,14 +10,14 @@ from modulekg_widgets.engine.torch_runtime.rng import is_drawn
 from modulekg_widgets.engine.tracing.outputs import Wanted, output_names
 from modulekg_widgets.engine.tracing.trace import REAL, trace_dataflow
 
-SEEDS = 8  # a model that leaves layers out by chance shows all of them sooner or later
+SEEDS = 8  # a model that leaves layers out at random shows all of them sooner or later
 log = logging.getLogger("modulekg_widgets")
 
 
 def widest(graph: DataflowGraph) -> DataflowGraph:
     """The graph, or that of the same call in train mode where this reads more parameters.
 
-    A pass that goes by chance is traced once more from a seed, so that a dry run can go the same way.
+    A pass that goes a random way is traced once more from a seed, so that a dry run can go the same way.
     """
     fewest = _parameters_left_out(graph)
     unseeded = graph.traced_on == REAL and graph.seed is None and _is_random(graph)
@@ -50,7 +50,7 @@ def _counted_in(wider: DataflowGraph, graph: DataflowGraph) -> Wanted | None:
 
 
 def _is_random(graph: DataflowGraph) -> bool:
-    """Whether forward draws random numbers: it may leave whole layers out by chance."""
+    """Whether forward draws random numbers: it may leave whole layers out at random."""
     return any(is_drawn(operator.overload) for operator in graph.operators)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from modulekg_widgets.engine.axes.algebra import atoms
 from modulekg_widgets.engine.axes.attributes import changed_attributes
 from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.axes.cut_analysis import Masks
+from modulekg_widgets.engine.axes.cut_analysis import Keeps
 from modulekg_widgets.engine.axes.expression import kept
 from modulekg_widgets.engine.axes.layers import Layers
 from modulekg_widgets.engine.operators.arguments import OperatorCall
@@ -47,13 +47,13 @@ class Outcome:
 
     def edits(self, selection: Selection, attributes: Mapping[str, tuple[Whole, Whole]]) -> Edits:
         """The tensors and attributes that change; `attributes` come on top of those of the adapters."""
-        masks = selection.masks()
+        keeps = selection.keeps()
         tensors: dict[DataNode, TensorEdit] = {}
         for node in self.nodes:
             stays = {}
             for at, term in enumerate(self.axes.inference.dims(node)):
-                if any(atom in masks for atom in atoms(term)):
-                    stays[at] = np.flatnonzero(kept(term, masks))
+                if any(atom in keeps for atom in atoms(term)):
+                    stays[at] = np.flatnonzero(kept(term, keeps))
             if stays:
                 tensors[node] = TensorEdit(node.names, node.shape, stays, self._produced(node, stays))
         for gain, direction, dim in self._normalised:
@@ -62,13 +62,13 @@ class Outcome:
                 own = tensors.get(gain, TensorEdit(gain.names, gain.shape, {}))
                 tensors[gain] = replace(own, gain_of=(direction.label, dim))
         for buffer, term in self.axes.inference.indices.picked_from.items():
-            if any(atom in masks for atom in atoms(term)):
-                tensors[buffer] = self._renumbered(buffer, masks, np.flatnonzero(kept(term, masks)))
+            if any(atom in keeps for atom in atoms(term)):
+                tensors[buffer] = self._renumbered(buffer, keeps, np.flatnonzero(kept(term, keeps)))
         return Edits(tuple(tensors.values()), {**changed_attributes(self.axes, selection.changed), **attributes})
 
-    def _renumbered(self, buffer: DataNode, masks: Masks, stay: Ints) -> TensorEdit:
+    def _renumbered(self, buffer: DataNode, keeps: Keeps, stay: Ints) -> TensorEdit:
         """A buffer of indices without those that go, the others numbered as they lie then."""
-        own = kept(self.axes.inference.dims(buffer)[0], masks)
+        own = kept(self.axes.inference.dims(buffer)[0], keeps)
         dims = {} if own.all() else {0: np.flatnonzero(own)}
         return TensorEdit(buffer.names, buffer.shape, dims, values=stay)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from modulekg_widgets.engine.axes.axis import Axis
-from modulekg_widgets.engine.axes.cut_analysis import Cut, positions_to_mask
+from modulekg_widgets.engine.axes.cut_analysis import Cut, position_flags
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.axes.proved import prove
 from modulekg_widgets.engine.errors import CutError, shown
@@ -199,7 +199,7 @@ class _Planner:
         for term, (count, first) in self.given.items():
             counts[term] = rounded(count, term.size, 1 if len(first) else steps.get(term, 1))
         orders = {term: self._order(term) for term in counts}
-        # where the user says which indices go, a tie may leave some of them, and takes no others
+        # where the user says which indices go, a size constraint may leave some of them, and takes no others
         least = {term: count for term, (count, first) in self.given.items() if len(first)}
         return Selection(orders, counts, least)
 
@@ -228,7 +228,7 @@ class _Planner:
                         raise CutError(f"per_axis[{shown(str(name))!r}]={wanted}: give a share of 0 … 1 or indices")
                     found[axis.term] = (axis.size - gone(axis.size, wanted), np.empty(0, dtype=np.int64))
                 else:
-                    drop = np.flatnonzero(positions_to_mask(wanted, axis.size, f"axis {shown(axis.name)}"))
+                    drop = np.flatnonzero(position_flags(wanted, axis.size, f"axis {shown(axis.name)}"))
                     found[axis.term] = (_left(axis, len(drop)), drop)
         return found
 
@@ -299,7 +299,7 @@ class _Planner:
         """Parameters, FLOPs and multiply-adds, before and after."""
         counted = self.asked
         if counted.traced_on == REAL:
-            counted = self.graph  # chance may have led the pass that was asked for another way
+            counted = self.graph  # random draws may have led the pass that was asked for another way
             operators = planned_operators(self.axes, attempt.selection)  # a run would count what other data lead to
         elif self.graph is self.asked and rehearsal.graph is not None:
             operators = rehearsal.graph.operators

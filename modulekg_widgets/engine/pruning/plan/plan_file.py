@@ -1,4 +1,4 @@
-"""Plans from JSON, checked before anything is believed."""
+"""Plans read from JSON, every value checked before it is used."""
 
 from __future__ import annotations
 
@@ -87,9 +87,9 @@ class _PlanReader:
         self.document = _mapping(document, "the document")
         known, version = self.document.get("format"), self.document.get("version")
         if known != FORMAT:
-            raise PlanFileError(f"its format is {_told(known)}, not {FORMAT!r}")
+            raise PlanFileError(f"its format is {_described(known)}, not {FORMAT!r}")
         if type(version) is not int or version != VERSION:
-            raise PlanFileError(f"its version is {_told(version)}, this release reads {VERSION}")
+            raise PlanFileError(f"its version is {_described(version)}, this release reads {VERSION}")
 
     def plan(self, call: str) -> PruningPlan:
         self.positions = self._each("positions", lambda value: _ascending(value, "positions"))
@@ -130,7 +130,9 @@ class _PlanReader:
         for key, number in _mapping(entry.get("kept"), "kept").items():
             at = next((at for at in range(len(shape)) if str(at) == key), None)
             if at is None or not _is_size(number) or number >= len(self.positions):
-                raise PlanFileError(f"{shown(str(names))} has no dimension {shown(key)} or positions {_told(number)}")
+                raise PlanFileError(
+                    f"{shown(str(names))} has no dimension {shown(key)} or positions {_described(number)}"
+                )
             kept[at] = self.positions[number]
             if not len(kept[at]) or kept[at][-1] >= shape[at]:
                 raise PlanFileError(
@@ -146,7 +148,7 @@ class _PlanReader:
     def _values(self, number: Any) -> Ints | None:
         """The indices that stay of those that a buffer holds."""
         if number is not None and (not _is_size(number) or number >= len(self.positions)):
-            raise PlanFileError(f"a buffer of indices has no positions {_told(number)}")
+            raise PlanFileError(f"a buffer of indices has no positions {_described(number)}")
         return None if number is None else self.positions[number]
 
 
@@ -155,7 +157,7 @@ def _gain_of(value: Any) -> tuple[str, int] | None:
         return None
     name, dim = _list(value, "gain_of", 2)
     if type(dim) is not int or not -1 <= dim < MOST_DIMENSIONS:
-        raise PlanFileError(f"a gain keeps the dimension {_told(dim)}")
+        raise PlanFileError(f"a gain keeps the dimension {_described(dim)}")
     return _text(name, "a direction"), dim
 
 
@@ -196,7 +198,7 @@ def _change(name: str, pair: Any) -> tuple[Whole, Whole]:
     before, after = (_whole(value, name) for value in _list(pair, name, 2))
     alike = type(before) is type(after) and (isinstance(before, int) or len(before) == len(after))  # type: ignore[arg-type]
     if not alike:
-        raise PlanFileError(f"{shown(name)} changes from {_told(before)} to {_told(after)}")
+        raise PlanFileError(f"{shown(name)} changes from {_described(before)} to {_described(after)}")
     if any(part.startswith("__") or not part for part in name.split(".")):
         raise PlanFileError(f"{shown(name)} is no attribute that holds a size")
     return before, after
@@ -212,19 +214,19 @@ def _whole(value: Any, name: str) -> Whole:
 
 def _mapping(value: Any, name: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise PlanFileError(f"{name} is {_told(value)}, not an object")
+        raise PlanFileError(f"{name} is {_described(value)}, not an object")
     return value
 
 
 def _list(value: Any, name: str, length: int | None = None) -> list[Any]:
     if not isinstance(value, list) or length not in (None, len(value)):
-        raise PlanFileError(f"{shown(name)} is {_told(value)}, not a list" + (f" of {length}" if length else ""))
+        raise PlanFileError(f"{shown(name)} is {_described(value)}, not a list" + (f" of {length}" if length else ""))
     return value
 
 
 def _text(value: Any, name: str) -> str:
     if not isinstance(value, str) or len(value) > LONGEST_TEXT:
-        raise PlanFileError(f"{name} is {_told(value)}, not text of at most {LONGEST_TEXT:,} letters")
+        raise PlanFileError(f"{name} is {_described(value)}, not text of at most {LONGEST_TEXT:,} letters")
     return value
 
 
@@ -236,7 +238,7 @@ def _sizes(found: Iterable[Any], name: str, least: int = 0, most: int = LARGEST_
     every = list(found)
     for each in every:
         if type(each) is not int or not least <= each <= most:
-            raise PlanFileError(f"{shown(name)} has {_told(each)}, not a size")
+            raise PlanFileError(f"{shown(name)} has {_described(each)}, not a size")
     return every
 
 
@@ -250,8 +252,8 @@ def _ascending(value: Any, name: str) -> Ints:
     return positions
 
 
-def _told(value: Any) -> str:
-    """A value in a message, at no more cost than the message has letters."""
+def _described(value: Any) -> str:
+    """A value for a message, formatted in time proportional to the message's length."""
     if isinstance(value, dict | list | tuple):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
     return shown(repr(value[:80] if isinstance(value, str) else value), 40)

@@ -1,4 +1,4 @@
-"""The plan files that a page may write and read: below one folder, and through no link."""
+"""The plan files that a page may write and read: inside one folder, never through a symbolic link."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Place = tuple[str, int | None]  # a name and the folder that it is in, or a path
 
 
 class PlanFolder:
-    """Plans by names that somebody else chose: `a.json` or `runs/a.json` below `folder` (None: the working folder).
+    """Plans by names that a page chose: `a.json` or `runs/a.json` below `folder` (None: the working folder).
 
     Every call raises `PlanFileError` for a name that leads elsewhere or does not end in .json.
     """
@@ -36,7 +36,7 @@ class PlanFolder:
             raise _WrongNameError(f"the working folder is gone ({shown(str(error))}): go to another one") from error
 
     def path(self, name: PATHLIKE) -> str:
-        """Where a name leads, as the user's own code may write it."""
+        """The path of a name, as the user's own code may write it."""
         return os.fspath(name) if self._given is None else os.path.join(self._given, name)
 
     def checked(self, name: Any) -> str:

@@ -1,4 +1,4 @@
-"""What helped once, for the same line of code in another module of the same class."""
+"""Corrections that helped once, tried first for the same line of code in other modules of the same class."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import NamedTuple
 
 from modulekg_widgets.engine.axes.algebra import ATOM, Term, find
 from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.pruning.plan.attempt import TIE, WHOLE, Attempt
+from modulekg_widgets.engine.pruning.plan.attempt import CONSTRAINT, WHOLE, Attempt
 from modulekg_widgets.engine.pruning.plan.corrections import Corrections
 from modulekg_widgets.engine.pruning.plan.dry_run import Mismatch
-from modulekg_widgets.engine.pruning.plan.size_constraints import Tie
+from modulekg_widgets.engine.pruning.plan.size_constraints import SizeConstraint
 from modulekg_widgets.engine.pruning.plan.twins import Place, place_of, term_at
 
 Spot = tuple[type, str]  # a class of modules, and the line of its code
 
 
 class Precedent(NamedTuple):
-    """A correction by the places that it was about: of a tie both sides, of axes that stayed whole each."""
+    """A correction by the places that it was about: of a size constraint both sides, of axes that stayed whole each."""
 
     kind: str
     places: tuple[Place, ...]
@@ -37,9 +37,9 @@ class Precedents:
         spot, home = self._spot(mismatch), _home(mismatch)
         kind = trial.changes[-1].kind
         times, terms = 1, []
-        if kind == TIE:
-            tie = trial.ties[-1]
-            times, terms = tie.times, [tie.left, *([tie.right] if tie.right else [])]
+        if kind == CONSTRAINT:
+            constraint = trial.constraints[-1]
+            times, terms = constraint.times, [constraint.left, *([constraint.right] if constraint.right else [])]
         elif kind == WHOLE:
             terms = [atom for atom in trial.selection.pinned if atom not in attempt.selection.pinned]
         places = [place for term in terms if spot and (place := place_of(self.axes, term, home)) is not None]
@@ -53,9 +53,9 @@ class Precedents:
             terms = [term for place in places if (term := term_at(self.axes, _home(mismatch), place)) is not None]
             if len(terms) != len(places):
                 continue
-            if kind == TIE:
-                tie = Tie(terms[0], terms[1] if len(terms) > 1 else None, times)
-                yield from self.corrections.tied(attempt, mismatch, [tie])
+            if kind == CONSTRAINT:
+                constraint = SizeConstraint(terms[0], terms[1] if len(terms) > 1 else None, times)
+                yield from self.corrections.constrained(attempt, mismatch, [constraint])
             elif all(self._is_cut(attempt, term) for term in terms):
                 yield self.corrections.spared(attempt, [find(term) for term in terms], mismatch)
 

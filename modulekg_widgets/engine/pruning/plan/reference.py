@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.algebra import atoms
 from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.axes.cut_analysis import Masks
+from modulekg_widgets.engine.axes.cut_analysis import Keeps
 from modulekg_widgets.engine.axes.expression import kept
 from modulekg_widgets.engine.axes.precision import In, State, cast, rescaled
 from modulekg_widgets.engine.axes.verify import distance, largest
@@ -44,7 +44,7 @@ EXACT = 1e-9  # relative, in float64 with weights that hide nothing
 FEW = 64
 
 
-def agrees(axes: Axes, masks: Masks, edits: Edits, scales: Sequence[ScaleChange] = ()) -> bool | None:
+def agrees(axes: Axes, keeps: Keeps, edits: Edits, scales: Sequence[ScaleChange] = ()) -> bool | None:
     """Whether the cut model computes what the masked original does; None where nothing can be compared.
 
     That is so where the model has no data, where the data decide which way forward takes, where the recorded operators
@@ -54,8 +54,8 @@ def agrees(axes: Axes, masks: Masks, edits: Edits, scales: Sequence[ScaleChange]
     if graph.traced_on == REAL or any(node.tensor is not None and node.tensor.is_meta for node in graph.state.values()):
         return None
     try:
-        quickly = _disagreement(axes, masks, edits, scales, _own_weights(graph), torch.float32)
-        if quickly < AGREES or disagreement(axes, masks, edits, scales) < EXACT:
+        quickly = _disagreement(axes, keeps, edits, scales, _own_weights(graph), torch.float32)
+        if quickly < AGREES or disagreement(axes, keeps, edits, scales) < EXACT:
             return True
         # where the recorded operators do not give the values of the uncut model either, they tell nothing
         return False if disagreement(axes, {}, Edits(())) < EXACT else None
@@ -68,20 +68,20 @@ def agrees(axes: Axes, masks: Masks, edits: Edits, scales: Sequence[ScaleChange]
         return False if edits.tensors and agrees(axes, {}, Edits(())) else None
 
 
-def disagreement(axes: Axes, masks: Masks, edits: Edits, scales: Sequence[ScaleChange] = ()) -> float:
+def disagreement(axes: Axes, keeps: Keeps, edits: Edits, scales: Sequence[ScaleChange] = ()) -> float:
     """How far the cut model's output lies from the masked original's, relative to the largest output, in float64.
 
     The weights are random where the model's own would hide an error. `scales` are numbers that the code computes from
     sizes, as attention's 1/sqrt(head_dim): the masked original goes by the new ones.
     """
     state = rescaled(list(axes.graph.state.values()), SEED)
-    return _disagreement(axes, masks, edits, scales, state, torch.float64)
+    return _disagreement(axes, keeps, edits, scales, state, torch.float64)
 
 
 def _disagreement(
-    axes: Axes, masks: Masks, edits: Edits, scales: Sequence[ScaleChange], state: State, dtype: torch.dtype
+    axes: Axes, keeps: Keeps, edits: Edits, scales: Sequence[ScaleChange], state: State, dtype: torch.dtype
 ) -> float:
-    expected = masked_outputs(axes, masks, state, dtype, scales)
+    expected = masked_outputs(axes, keeps, state, dtype, scales)
     return distance(cut_outputs(axes, edits, state, dtype), expected) / max(largest(expected), 1e-300)
 
 
@@ -134,10 +134,10 @@ def _forget_results(walked: Walk) -> None:
 
 
 def masked_outputs(
-    axes: Axes, masks: Masks, state: State, dtype: torch.dtype, scales: Sequence[ScaleChange] = ()
+    axes: Axes, keeps: Keeps, state: State, dtype: torch.dtype, scales: Sequence[ScaleChange] = ()
 ) -> list[Tensor]:
     """The outputs of the recorded operators when what goes is zero in every result, and left out of statistics."""
-    replay = _Replay(axes, masks, state, dtype)
+    replay = _Replay(axes, keeps, state, dtype)
     rescaled_calls = _with_new_scales(scales)
     with ReproducibleDraws(SEED if axes.graph.seed is None else axes.graph.seed), torch.no_grad(), In(dtype):
         for operator in axes.graph.operators:
@@ -146,9 +146,9 @@ def masked_outputs(
 
 
 class _Replay:
-    def __init__(self, axes: Axes, masks: Masks, state: State, dtype: torch.dtype) -> None:
+    def __init__(self, axes: Axes, keeps: Keeps, state: State, dtype: torch.dtype) -> None:
         self.axes = axes
-        self.masks = masks
+        self.keeps = keeps
         self.kept: dict[DataNode, Kept] = {}
         self.values: dict[DataNode, Tensor] = {}
         self.home = next((value.device for value in state.values()), torch.device("cpu"))
@@ -176,8 +176,8 @@ class _Replay:
         is_view = signature_of(operator.overload).views is not None
         for node, tensor in zip(nodes, (tensor for _, tensor in tensors(results)), strict=True):
             # what nobody reads, such as statistics saved for a backward pass, may have another shape on other tensors
-            masked = not is_view and tuple(tensor.shape) == node.shape
-            if masked:
+            zeroed = not is_view and tuple(tensor.shape) == node.shape
+            if zeroed:
                 self._silence(node, tensor)
             self.values[node] = tensor
         for node in operator.outputs:
@@ -212,8 +212,8 @@ class _Replay:
         if node not in self.kept:
             found: Kept = {}
             for at, term in enumerate(self.axes.inference.dims(node)):
-                if any(atom in self.masks for atom in atoms(term)):
-                    found[at] = torch.from_numpy(np.flatnonzero(kept(term, self.masks)))
+                if any(atom in self.keeps for atom in atoms(term)):
+                    found[at] = torch.from_numpy(np.flatnonzero(kept(term, self.keeps)))
             self.kept[node] = found
         return self.kept[node]
 

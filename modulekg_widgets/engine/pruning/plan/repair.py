@@ -1,4 +1,4 @@
-"""Making a plan run: what Python code fixes beyond the data flow is found by dry runs, and met or respected."""
+"""Making a plan run: sizes that Python code fixes beyond the data flow are found by dry runs, then changed or kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.cut.edits import Edits, MovedAttributeError
-from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, OUTPUT, SCALE, TIE, WHOLE, Attempt, Change
+from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, CONSTRAINT, OUTPUT, SCALE, WHOLE, Attempt, Change
 from modulekg_widgets.engine.pruning.plan.corrections import Corrections
 from modulekg_widgets.engine.pruning.plan.dry_run import Mismatch, Rehearsal, ScaleChange, rehearse
 from modulekg_widgets.engine.pruning.plan.outcome import Outcome
@@ -99,15 +99,15 @@ class Repair:
         """Whether the cut model computes what the masked original does.
 
         The dry run proves it where the same operators ran on the same values, and each number among their arguments
-        is as before or the planned size of what it was the size of. Else the outputs tell; those of small models do so
-        anyway where an attribute follows a size, for equal integers can be coincidence.
+        is as before or the planned size of what it was the size of. Else the outputs decide; those of small models do
+        so anyway where an attribute follows a size, for equal integers can be coincidence.
         """
         guessed = any(change.kind == ATTRIBUTE for change in attempt.changes)
         affordable = guessed and self.axes.graph.flops() < AFFORDABLE
         return (found.explained and not affordable) or self._agrees(attempt, found)
 
     def _agrees(self, attempt: Attempt, found: Rehearsal) -> bool:
-        return agrees(self.axes, attempt.selection.masks(), self.edits(attempt), found.scales) is not False
+        return agrees(self.axes, attempt.selection.keeps(), self.edits(attempt), found.scales) is not False
 
     def mended(self, attempt: Attempt) -> tuple[Attempt, Rehearsal]:
         """The attempt with the corrections that it needs; raises `CutError` when none makes it run."""
@@ -157,13 +157,15 @@ class Repair:
         yield from self.corrections.of(attempt, mismatch)
 
     def changes(self, attempt: Attempt) -> tuple[Change, ...]:
-        """The corrections, of ties with the sizes that they came to in the end."""
-        ties = iter(attempt.ties)
-        told = [
-            replace(change, what=self.corrections.told(next(ties), attempt.selection)) if change.kind == TIE else change
+        """The corrections, of size constraints with the sizes that they came to in the end."""
+        constraints = iter(attempt.constraints)
+        changes = [
+            replace(change, what=self.corrections.described(next(constraints), attempt.selection))
+            if change.kind == CONSTRAINT
+            else change
             for change in attempt.changes
         ]
-        return tuple(dict.fromkeys(told))
+        return tuple(dict.fromkeys(changes))
 
 
 def _is_further(found: Rehearsal, before: Mismatch) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.algebra import Term, atoms, find
-from modulekg_widgets.engine.axes.cut_analysis import Masks
+from modulekg_widgets.engine.axes.cut_analysis import Keeps
 from modulekg_widgets.engine.axes.expression import remaining
 
 Ints = NDArray[np.int64]
@@ -22,7 +22,7 @@ class Selection:
 
     orders: Mapping[Term, Ints]  # the indices of each axis that may be cut, the first to go first
     counts: Mapping[Term, int]  # how many stay
-    least: Mapping[Term, int] = field(default_factory=dict)  # how many must stay, where the user says which go
+    least: Mapping[Term, int] = field(default_factory=dict)  # how many must stay, where the user names those that go
     pinned: Mapping[Term, str] = field(default_factory=dict)  # axes that had to stay whole, and why
 
     @cached_property
@@ -35,7 +35,7 @@ class Selection:
         """The sizes that were asked for: a dry run asks at every operator."""
         return {}
 
-    def masks(self) -> Masks:
+    def keeps(self) -> Keeps:
         """Which indices stay, of the axes that lose some."""
         found = {}
         for atom, count in self.changed.items():

@@ -1,4 +1,4 @@
-"""Ties between sizes, as linear equations over how many indices of each axis stay, and the nearest solution."""
+"""Size constraints as linear equations over how many indices of each axis stay, and the nearest solution."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SECONDS = 10.0  # for one solution
 
 
 @dataclass(frozen=True, slots=True)
-class Tie:
-    """`size(left) · times == size(right)`; without `right` it is `size(left) == times`."""
+class SizeConstraint:
+    """What the code demands of sizes: `size(left) · times == size(right)`, or `size(left) == times` without `right`."""
 
     left: Term
     right: Term | None
@@ -47,19 +47,19 @@ def size_form(term: Term, selection: Selection) -> Form:
     return constant * others, {atom: times * others for atom, times in counts.items()}
 
 
-def solved(selection: Selection, ties: Sequence[Tie], wanted: Mapping[Term, int]) -> Selection | None:
-    """The selection nearest to the wanted counts in which all ties hold; None when there is none."""
+def solved(selection: Selection, constraints: Sequence[SizeConstraint], wanted: Mapping[Term, int]) -> Selection | None:
+    """The selection nearest to the wanted counts in which all constraints hold; None when there is none."""
     rows: list[tuple[dict[Term, float], float]] = []
-    for tie in ties:
-        constant, counts = size_form(tie.left, selection)
-        if tie.right is None:
-            rows.append((counts, tie.times - constant))
+    for constraint in constraints:
+        constant, counts = size_form(constraint.left, selection)
+        if constraint.right is None:
+            rows.append((counts, constraint.times - constant))
             continue
-        other, others = size_form(tie.right, selection)
-        merged = {atom: times * tie.times for atom, times in counts.items()}
+        other, others = size_form(constraint.right, selection)
+        merged = {atom: times * constraint.times for atom, times in counts.items()}
         for atom, times in others.items():
             merged[atom] = merged.get(atom, 0.0) - times
-        rows.append((merged, other - constant * tie.times))
+        rows.append((merged, other - constant * constraint.times))
     atoms = list(dict.fromkeys(atom for counts, _ in rows for atom in counts))
     if not atoms:
         return selection if all(value == 0 for _, value in rows) else None

@@ -41,7 +41,7 @@ class Cost(NamedTuple):
 
 
 class ModelSizes(NamedTuple):
-    """What a model comes to; FLOPs count a multiply-add as 2."""
+    """The size of a model; FLOPs count a multiply-add as 2."""
 
     params: int
     flops: int

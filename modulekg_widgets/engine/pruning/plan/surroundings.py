@@ -1,4 +1,4 @@
-"""The part of a pass around one operator: what ended before the module at work was called need not run again."""
+"""The part of a pass around one operator: calls that ended before the current module was called need not run again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same place in several modules of one class: a dimension of a tensor below them, or of one that they got."""
+"""Corresponding dimensions in several modules of one class: of a tensor that they hold, or of an input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Place = tuple[str | int, int, int]  # the tensor's name or its number among the 
 
 
 def place_of(axes: Axes, term: Term, path: str) -> Place | None:
-    """A tensor below a module or one that it got, a dimension of it, and which part of that the term is."""
+    """A tensor that a module holds or an input, a dimension of it, and which part of that the term is."""
     prefix = f"{path}." if path else ""
     below = ((name[len(prefix) :], node) for name, node in axes.graph.state.items() if name.startswith(prefix))
     for name, node in (*below, *enumerate(axes.graph.modules[path].inputs)):
@@ -22,7 +22,7 @@ def place_of(axes: Axes, term: Term, path: str) -> Place | None:
 
 
 def term_at(axes: Axes, path: str, place: Place) -> Term | None:
-    """What stands at a place of another module."""
+    """The term at the same place of another module."""
     name, dim, number = place
     if isinstance(name, int):
         inputs = axes.graph.modules[path].inputs
@@ -36,5 +36,5 @@ def term_at(axes: Axes, path: str, place: Place) -> Term | None:
 
 
 def _key(term: Term) -> tuple[int, ...]:
-    """What tells terms apart: runs of factors are made anew each time."""
+    """What identifies a term: runs of factors are made anew each time."""
     return tuple(id(part) for part in flat(term))

@@ -179,10 +179,10 @@ def _candidates(flow: Flow) -> Iterator[tuple[ModuleNode, ModuleNode]]:
             yield from ((layer, norm) for norm in dict.fromkeys(norms))
 
 
-def _without_layer(flow: Flow, told: set[str]) -> Iterator[Unfolded]:
+def _without_layer(flow: Flow, listed: set[str]) -> Iterator[Unfolded]:
     """The batch norms that take the output of no layer, as those that come before their convolution."""
     for node in flow.modules:
-        if isinstance(node.module, BatchNorm) and node.path not in told:
+        if isinstance(node.module, BatchNorm) and node.path not in listed:
             why = "what it takes is no layer's output" if node.calls else "it is not called"
             yield Unfolded("", node.path, why)
 

@@ -12,7 +12,7 @@ from modulekg_widgets.engine.errors import ModuleKGError
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget
 
 
-class Joint:
+class PairLink:
     """What joins two widgets, until it or one of them is closed."""
 
     name = ""
@@ -20,7 +20,7 @@ class Joint:
     def __init__(self, one: ModuleKGWidget, other: ModuleKGWidget) -> None:
         self._pair = weakref.ref(one), weakref.ref(other)
         for widget in (one, other):
-            joints_of(widget).append(self)
+            links_of(widget).append(self)
 
     @property
     def widgets(self) -> list[ModuleKGWidget]:
@@ -30,11 +30,11 @@ class Joint:
     def close(self) -> None:
         """Let the widgets go their own ways."""
         for widget in self.widgets:
-            joints_of(widget).remove(self)
+            links_of(widget).remove(self)
         self._pair = ()
 
 
-class SharedTrait(Joint):
+class SharedTrait(PairLink):
     """One trait of two widgets, kept equal: in the page, and in the kernel for what Python sets.
 
     What comes from the page is left to the page: the kernel may hear it late, and would send it back as news.
@@ -67,7 +67,7 @@ class SharedTrait(Joint):
             setattr(widget, self.name, value)
 
 
-class PrunedShare(Joint):
+class PrunedShare(PairLink):
     """The share of each module that an editor drops, as a coloring of a graph; the page computes it."""
 
     name = "pruned"
@@ -83,7 +83,7 @@ class PrunedShare(Joint):
         super().close()
 
 
-class SharedStructure(Joint):
+class SharedStructure(PairLink):
     """The selection of an explorer and of a graph: a fingerprint here, the first path that has it there.
 
     The page translates what is clicked (js/src/core/knowledge/structure_link.ts), the kernel what Python sets.
@@ -94,9 +94,9 @@ class SharedStructure(Joint):
     def __init__(self, explorer: Any, graph: Any) -> None:
         super().__init__(explorer, graph)
         if explorer.selected is not None:
-            self._tell_graph(explorer, graph)
+            self._select_in_graph(explorer, graph)
         elif graph.selected is not None:
-            self._tell_explorer(explorer, graph)
+            self._select_in_explorer(explorer, graph)
         explorer.graphs = [*explorer.graphs, graph]
         for widget in (explorer, graph):
             widget.observe(self._changed, "selected")
@@ -114,9 +114,9 @@ class SharedStructure(Joint):
         if "selected" in owner._property_lock or len(self.widgets) < 2:  # what comes from the page is left to the page
             return
         explorer, graph = self.widgets
-        (self._tell_graph if owner is explorer else self._tell_explorer)(explorer, graph)
+        (self._select_in_graph if owner is explorer else self._select_in_explorer)(explorer, graph)
 
-    def _tell_graph(self, explorer: Any, graph: Any) -> None:
+    def _select_in_graph(self, explorer: Any, graph: Any) -> None:
         key = explorer.selected
         digest = key if key is None else explorer._root_of(key) or key
         if digest is not None and digest != graph._fingerprint_of(graph.selected):
@@ -124,22 +124,22 @@ class SharedStructure(Joint):
             if path is not None:
                 graph.selected = path
 
-    def _tell_explorer(self, explorer: Any, graph: Any) -> None:
+    def _select_in_explorer(self, explorer: Any, graph: Any) -> None:
         digest = graph._fingerprint_of(graph.selected)
         if digest is not None and digest != (explorer._root_of(explorer.selected) or explorer.selected):
             with contextlib.suppress(ModuleKGError):  # the graph of models does not know this structure
                 explorer.selected = digest
 
 
-def joints_of(widget: ModuleKGWidget) -> list[Joint]:
+def links_of(widget: ModuleKGWidget) -> list[PairLink]:
     """What joins a widget to others; all of it is closed with the widget."""
-    return vars(widget).setdefault("_joints", [])
+    return vars(widget).setdefault("_links", [])
 
 
-def join(name: str, one: ModuleKGWidget, other: ModuleKGWidget) -> Joint:
+def link_pair(name: str, one: ModuleKGWidget, other: ModuleKGWidget) -> PairLink:
     """Keep a trait of two widgets equal, which is done once however often it is asked for."""
-    for joint in joints_of(one):
-        if joint.name == name and other in joint.widgets:
-            return joint
+    for link in links_of(one):
+        if link.name == name and other in link.widgets:
+            return link
     kinds = {PrunedShare.name: PrunedShare, SharedStructure.name: SharedStructure}
     return kinds[name](one, other) if name in kinds else SharedTrait(name, one, other)
