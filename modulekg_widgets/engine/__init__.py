@@ -1,1 +1,8 @@
-"""The kernel side, which knows no widget: what a module is, and what is known of many models."""
+"""The kernel side, which knows no widget: what a module is, and what is known of many models.
+
+Read errors.py and registry.py first, which all of it uses, then identity/ (what a module is), tracing/ (what a forward
+pass does, as a graph), operators/ (what is said of ATen's operators) and axes/ (which indices hang together). On these
+stand pruning/, rewriting/, monitoring/ and playback/; knowledge/ is about many models, and views/ makes of all of it
+the plain data that the widgets show. torch_runtime/ is how torch itself is dealt with; adapters.py tells what is known
+of layers by their class, plugins.py finds the packages that extend this one.
+"""

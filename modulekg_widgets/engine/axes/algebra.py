@@ -24,6 +24,7 @@ class Reason:
 
     text: str
     operator: OperatorNode | None = None
+    order_alone: bool = False  # the sizes agree, but how the indices lie to each other could not be followed
 
     def __str__(self) -> str:
         return self.text if self.operator is None else f"{self.text}: {self.operator.where}"
@@ -198,7 +199,7 @@ class Algebra:
         elif b.kind == REORDERED:
             self._unify_reordered(b, a)
         elif not self._align(a, b):
-            self._give_up(a, b, f"{a!r} and {b!r} cannot be aligned")
+            self._leave_unaligned(a, b)
         else:
             a, b = find(a), find(b)
             whole = self.settled is None  # else parts of them may have been left apart
@@ -212,9 +213,12 @@ class Algebra:
         if below.kind == ATOM or other.kind != REORDERED:
             self.unify(below, other)
         else:
-            self._give_up(a, b, f"{a!r} and {b!r} cannot be aligned")
+            self._leave_unaligned(a, b)
 
-    def _give_up(self, a: Term, b: Term, text: str) -> None:
+    def _leave_unaligned(self, a: Term, b: Term) -> None:
+        self._give_up(a, b, Reason(f"{a!r} and {b!r} cannot be aligned", self.cause, order_alone=True))
+
+    def _give_up(self, a: Term, b: Term, text: str | Reason) -> None:
         self._freeze(a, text)
         self._freeze(b, text)
 

@@ -1,8 +1,8 @@
 """What is known of many models together: the knowledge graph and its exchange formats.
 
-Read records.py and contents.py first, which are what the graph keeps, then graph.py (how it is built) and questions.py
-(what can be asked). traced.py adds what only a forward pass tells; indexing.py and zoo.py bring many models in.
-store/ keeps the contents in a database, exchange/ in files of others; property_values.py is how both write a value.
-analysis/ answers from the contents alone, prediction/ estimates values of models, suggestion/ finds and makes models:
-there resizing.py scales widths by the axes of a trace, and mutations.py and generation.py search.
+Read records.py and contents.py first, which are what the graph keeps, then stored.py, editing.py and graph.py (how it
+is read, changed and opened) and questions/ (what can be asked). traced.py adds what only a forward pass tells;
+indexing.py and zoo.py bring many models in. store/ keeps the contents in a database, exchange/ in files of others;
+property_values.py is how both write a value. usage.py and analysis/ answer from the contents alone, prediction/
+estimates values of models, suggestion/ finds and makes models.
 """

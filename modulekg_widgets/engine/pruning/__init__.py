@@ -1,6 +1,6 @@
 """Choosing what goes, trying it, cutting it for real, and taking it back.
 
 Reading order: importance/ (which indices matter), plan/ (from a request through dry runs to a plan), cut/ (the plan on
-a model, and the way back), then nni/ (mask files of others). tools.py is what users reach as `mk.pruning`. A plan is
-data: nothing up to cut/ writes to a model.
+a model, and the way back), then nni/ (mask files of others). pruning.py is what users reach as `mk.pruning`, by_hand.py
+what a model that is pruned by hand keeps. A plan is data: nothing up to cut/ writes to a model.
 """

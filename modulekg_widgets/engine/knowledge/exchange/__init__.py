@@ -1,4 +1,10 @@
-"""The knowledge graph as files: for other tools by the extension of the file, and back without loss."""
+"""The knowledge graph as files: for other tools by the extension of the file, and back without loss.
+
+Read property_graph.py first (the contents as a networkx graph, which every format writes), then graphml.py,
+cytoscape.py and jsonld.py (the formats that are read back, over what they share in flat.py and json_text.py) and
+graph_reading.py (from such a graph to records). csv_table.py and structures.py are only written. files.py reads within
+limits, and mlflow_runs.py takes the runs of MLflow.
+"""
 
 from __future__ import annotations
 

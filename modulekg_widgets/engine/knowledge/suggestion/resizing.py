@@ -24,7 +24,6 @@ from modulekg_widgets.engine.torch_runtime.state import module_state
 Shape = tuple[int, ...]
 Counts = dict[Term, int]  # the new sizes of axes
 STEP = 8  # channel counts are multiples of it
-UNALIGNED = "cannot be aligned"  # in the reason why an axis is frozen
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ def _scaled(axes: Axes, factor: float) -> Counts:
     counts: Counts = {}
     kept: set[Term] = set()
     # an order of indices that cannot be followed is of no concern to sizes
-    free = [axis for axis in axes if axis.frozen is None or UNALIGNED in axis.frozen]
+    free = [axis for axis in axes if axis.term.frozen is None or axis.term.frozen.order_alone]
     grouped = [axis for axis in free if axis.role == "groups"]
     for axis in [*grouped, *(axis for axis in free if axis.role not in ("groups", "heads"))]:
         dims = [find(axes.inference.dims(node)[at]) for node, at in axis.places]

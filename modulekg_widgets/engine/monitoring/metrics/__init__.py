@@ -4,8 +4,8 @@ To read: `norms` first, `histograms` and `activations` for what more a function 
 classes that keep something between steps; what they share of a tensor is `measures.moments.Moments`.
 
 To add one: a function under `@metric(name, needs=…, ranks=…)` in the file of its family or in a new one, which is found
-here by itself, and a row in the table of references of tests/monitoring/metrics/metric_references.py, with which the
-tests compare every registered metric.
+here by itself, and a row in `metric_references`, the table of the tests with which they compare every registered
+metric.
 """
 
 from importlib import import_module

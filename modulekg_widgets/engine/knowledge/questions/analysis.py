@@ -1,0 +1,263 @@
+"""Questions that the structures alone answer: types, how often they occur, what is central and what is shared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from modulekg_widgets.engine.knowledge.questions import Questions
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from modulekg_widgets.engine.knowledge.analysis.rank_frequency import RankFrequency
+
+
+class AnalysisQuestions(Questions):
+    """Relations, statistics and comparisons of modules and models, with a plot of each."""
+
+    # -------------------------------------------------------------- relations
+
+    def is_a(self, level: int = 1) -> pd.DataFrame:
+        """The abstract type of each module, and where a module is not as most of its type are.
+
+        Parameters
+        ----------
+        level : {1, 2}, default 1
+            1: a type is a class with the ordered types of the children; 2, families by depth: equal children in a row
+            count once.
+
+        Returns
+        -------
+        pandas.DataFrame
+            `node` and `type` (display names) and `differs`: the hyper-parameters that are not the most frequent of the
+            type; where there are none, the shapes of own tensors; else `children` (their number) or `slots` (their
+            names). Large types come first, those with one module are left out.
+
+        Raises
+        ------
+        UnknownNameError
+            For another level.
+
+        Examples
+        --------
+        >>> import torch, modulekg_widgets as mk
+        >>> kg = mk.KnowledgeGraph()
+        >>> digest = kg.add_model(torch.nn.Sequential(*map(torch.nn.Dropout, (0.1, 0.1, 0.5))))
+        >>> kg.is_a()["differs"].tolist()
+        [{}, {'p': 0.5}]
+        """
+        from modulekg_widgets.engine.knowledge.analysis.relations import is_a
+
+        return is_a(self.contents(), level)
+
+    def subclass_of(self) -> pd.DataFrame:
+        """Every class with the classes above it, as `class`, `base` and `distance` in the order of resolution."""
+        from modulekg_widgets.engine.knowledge.analysis.relations import subclass_of
+
+        return subclass_of(self.contents())
+
+    def families(self) -> pd.DataFrame:
+        """The models that differ in depth and sizes alone, as `family`, `count`, `models`, `class`."""
+        from modulekg_widgets.engine.knowledge.analysis.relations import families
+
+        return families(self.contents())
+
+    # -------------------------------------------------------------- statistics
+
+    def rank_frequency(self, level: str | None = None) -> RankFrequency:
+        """How the uses of modules fall with their rank, with a fitted power law and its alternatives.
+
+        Parameters
+        ----------
+        level : {"model", "stage", "block", "op"}, optional
+            Counts only occurrences at that level of the hierarchy.
+
+        Returns
+        -------
+        RankFrequency
+            `table` (`rank` from 1, `count`, `name`), and, fitted when asked for, `alpha`, `xmin`, `sigma`,
+            `comparisons` and `verdict`, which need the extra `[analysis]`.
+
+        Raises
+        ------
+        UnknownNameError
+            For another level.
+
+        Examples
+        --------
+        >>> import torch, modulekg_widgets as mk
+        >>> kg = mk.KnowledgeGraph()
+        >>> digest = kg.add_model(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.ReLU(), torch.nn.Linear(2, 2)))
+        >>> kg.rank_frequency(level="op").table["count"].tolist()
+        [2, 1]
+        """
+        from modulekg_widgets.engine.knowledge.analysis.rank_frequency import rank_frequency
+
+        return rank_frequency(self.contents(), level)
+
+    def importance(self, measure: str = "pagerank") -> pd.DataFrame:
+        """The modules by how central they are; edges run from container to content.
+
+        Parameters
+        ----------
+        measure : {"pagerank", "in_degree", "models", "closeness", "betweenness"}, default "pagerank"
+            PageRank with damping 0.85; the number of structures that contain it directly; the number of models with
+            it; nearness to what contains it (Wasserman & Faust 1994); the share of shortest paths through it, slow
+            without igraph.
+
+        Returns
+        -------
+        pandas.DataFrame
+            `name` and a column called like the measure, highest first.
+
+        Raises
+        ------
+        UnknownNameError
+            For another measure.
+
+        Examples
+        --------
+        >>> import torch, modulekg_widgets as mk
+        >>> kg = mk.KnowledgeGraph()
+        >>> inner = torch.nn.Sequential(torch.nn.ReLU())
+        >>> digest = kg.add_model(torch.nn.Sequential(inner, torch.nn.ReLU()))
+        >>> kg.importance("in_degree")["in_degree"].tolist()
+        [2, 1, 0]
+        """
+        from modulekg_widgets.engine.knowledge.analysis.importance import importance
+
+        return importance(self.contents(), measure)
+
+    def communities(self, method: str = "louvain", seed: int = 0) -> pd.DataFrame:
+        """Modules that are built of each other more than of the rest.
+
+        Parameters
+        ----------
+        method : {"louvain", "leiden"}, default "louvain"
+            "leiden" needs the extra `[analysis]`.
+        seed : int, default 0
+            From 0 on; the same seed gives the same answer.
+
+        Returns
+        -------
+        pandas.DataFrame
+            `name`, `community` (from 0 by falling size), `class`, `count` (occurrences); `.attrs["modularity"]` is
+            Newman's Q of the partition.
+
+        Raises
+        ------
+        UnknownNameError
+            For another method, or a seed that is none.
+        MissingPackageError
+            Where the packages of the method are not installed.
+
+        Examples
+        --------
+        >>> import torch, modulekg_widgets as mk
+        >>> kg = mk.KnowledgeGraph()
+        >>> for name, act in {"a": torch.nn.ReLU(), "b": torch.nn.GELU()}.items():
+        ...     digest = kg.add_model(torch.nn.Sequential(act, torch.nn.Sequential(act)), name=name)
+        >>> found = kg.communities()
+        >>> found["community"].tolist(), found.attrs["modularity"]
+        ([0, 0, 0, 1, 1, 1], 0.5)
+        """
+        from modulekg_widgets.engine.knowledge.analysis.communities import communities
+
+        return communities(self.contents(), method, seed)
+
+    # -------------------------------------------------------------- comparison
+
+    def overlap(self, shared: bool = False) -> pd.DataFrame:
+        """What each two models have in common.
+
+        Parameters
+        ----------
+        shared : bool, default False
+            Whether to count the structures that both have, instead of the Jaccard index.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Of shape (models, models), labelled with their names in the order of adding: shared structures by all of
+            both, 0 … 1, or the number of shared ones.
+
+        Examples
+        --------
+        >>> import torch, modulekg_widgets as mk
+        >>> kg = mk.KnowledgeGraph()
+        >>> for name, act in {"a": torch.nn.ReLU(), "b": torch.nn.GELU()}.items():
+        ...     digest = kg.add_model(torch.nn.Sequential(torch.nn.Linear(2, 2), act), name=name)
+        >>> kg.overlap().loc["a"].tolist(), kg.overlap(shared=True).loc["a"].tolist()
+        ([1.0, 0.2], [3, 1])
+        """
+        from modulekg_widgets.engine.knowledge.analysis.comparison import overlap
+
+        return overlap(self.contents(), shared)
+
+    def difference(self, a: str, b: str) -> pd.DataFrame:
+        """The modules of two models, and how often each has them.
+
+        Parameters
+        ----------
+        a, b : str
+            Models of the graph.
+
+        Returns
+        -------
+        pandas.DataFrame
+            `name`, `class`, `where` ("first", "second" or "both", in this order), `first` and `second` (occurrences).
+
+        Raises
+        ------
+        UnknownPathError
+            For an unknown model, with the names that are near.
+
+        Examples
+        --------
+        >>> import torch, modulekg_widgets as mk
+        >>> kg = mk.KnowledgeGraph()
+        >>> for name, act in {"a": torch.nn.ReLU(), "b": torch.nn.GELU()}.items():
+        ...     digest = kg.add_model(torch.nn.ModuleList([torch.nn.Linear(2, 2), act]), name=name)
+        >>> kg.difference("a", "b").query("`class` == 'Linear'")[["where", "first", "second"]].values.tolist()
+        [['both', 1, 1]]
+        """
+        from modulekg_widgets.engine.knowledge.analysis.comparison import difference
+
+        return difference(self.contents(), a, b)
+
+    def plot(self, question: str, *args: Any, ax: Any = None, **kwargs: Any) -> Any:
+        """A picture of what a question answers, by matplotlib.
+
+        Parameters
+        ----------
+        question : str
+            One of most_used, rank_frequency, importance, communities, overlap, difference, is_a, families.
+        *args
+            What the method of that name takes.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default a new figure, which pyplot does not know.
+        **kwargs
+            What the method takes by keyword.
+
+        Returns
+        -------
+        matplotlib.figure.Figure or matplotlib.axes.Axes
+            The figure, or `ax`.
+
+        Raises
+        ------
+        UnknownNameError
+            For another question.
+
+        Examples
+        --------
+        >>> import torch, modulekg_widgets as mk
+        >>> kg = mk.KnowledgeGraph()
+        >>> digest = kg.add_model(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.ReLU()))
+        >>> kg.plot("most_used", 10, level="op").axes[0].get_title()
+        'Most used structures'
+        """
+        from modulekg_widgets.engine.knowledge.analysis.plots import PLOTS
+
+        draw = PLOTS[question]
+        return draw(getattr(self, question)(*args, **kwargs), ax=ax)
