@@ -267,7 +267,7 @@ class MetricPanel(ModuleKGWidget):
         graph.color_by = "overlay"
 
     def colour(self, graph: ModelGraph, metric: str | None = None, phase: str = "train") -> None:
-        """The name that `color` had until 0.2: it does the same, and warns.
+        """The former name of `color`: it does the same, and warns.
 
         Parameters
         ----------
