@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.plan.draft import Draft
+from modulekg_widgets.engine.pruning.by_hand import HandPruning
 from modulekg_widgets.engine.views.mask_payload import mask_payload
 
 _LINE = r"[\w./-]+\.py:\d+"
@@ -61,9 +61,10 @@ def golden_masks() -> dict[str, dict[str, Any]]:
 
 
 def _golden(model: nn.Module, x: torch.Tensor) -> dict[str, Any]:
-    graph = mk.trace(model, x)
-    draft = Draft(graph)
-    payload = mask_payload(draft, type(model).__name__, ["random"], 1)
+    pruning = HandPruning(model, x, None, None)
+    pruning.importances = {"random": "random"}
+    draft, graph = pruning.draft, pruning.draft.graph
+    payload = mask_payload(pruning)
     # lines move with every release of torch and with the folder of the tests
     payload["axes"]["reasons"] = [re.sub(_LINE, "file.py", reason) for reason in payload["axes"]["reasons"]]
     cases = []

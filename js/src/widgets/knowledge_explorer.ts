@@ -2,7 +2,7 @@
 
 import { DOMWidgetModel } from "@jupyter-widgets/base";
 import { createKnowledgeExplorer, type KnowledgeExplorer } from "../core/knowledge/explorer";
-import { COLORS, type ExplorerState, ExplorerStore, VIEWS } from "../core/knowledge/state";
+import { COLORS, type ExplorerState, ExplorerStore, VIEW_NAMES } from "../core/knowledge/state";
 import { type LinkedModel, StructureLink } from "../core/knowledge/structure_link";
 import { modelDefaults, otherModels } from "./_base";
 import { type Binding, BoundView, isText, isTextOrNull, oneOf } from "./bound_view";
@@ -45,7 +45,7 @@ export class KnowledgeExplorerModel extends DOMWidgetModel {
 
 const BINDINGS: readonly Binding<ExplorerState>[] = [
   { key: "selected", trait: "selected", delay: 20, isValid: isTextOrNull },
-  { key: "view", trait: "view", delay: 60, isValid: oneOf(...VIEWS) },
+  { key: "view", trait: "view", delay: 60, isValid: oneOf(...VIEW_NAMES) },
   { key: "colorBy", trait: "color_by", delay: 60, isValid: oneOf(...COLORS) },
   { key: "query", trait: "query", delay: 60, isValid: isText }
 ];

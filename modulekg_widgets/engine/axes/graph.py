@@ -199,7 +199,35 @@ class DataflowGraph(Dataflow):
         return cut_analysis(self.axes, what, index, dim)
 
     def operator_analysis(self, operator: OperatorNode, value: DataNode, mask: Any) -> dict[DataNode, Indices]:
-        """What one operator alone makes of a mask on one of its tensors."""
+        """What one operator alone makes of positions that go from one of its tensors.
+
+        Parameters
+        ----------
+        operator
+            One of `graph.operators`.
+        value
+            One of its inputs or outputs.
+        mask
+            `{dimension: positions that go}`, or an array in the value's shape: where a whole slice is zero, it goes.
+
+        Returns
+        -------
+        dict
+            `{value: {dimension: positions that go}}`, of the tensors of the operator that lose some.
+
+        Raises
+        ------
+        CutError
+            When the operator cannot follow, no rule knows it, or the value or the mask is not one of it.
+
+        Examples
+        --------
+        >>> import torch, modulekg_widgets as mk
+        >>> graph = mk.trace(torch.nn.Linear(3, 4), torch.zeros(1, 3))
+        >>> product = graph.operators[-1]
+        >>> graph.operator_analysis(product, product.outputs[0], {1: [0]})[graph.values["bias"]]
+        {0: [0]}
+        """
         return operator_analysis(operator, value, mask)
 
     # --------------------------------------------------------- dependency views

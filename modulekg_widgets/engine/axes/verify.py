@@ -26,6 +26,7 @@ from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.rng import seeded
 from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
+from modulekg_widgets.engine.torch_runtime.state import set_mode
 from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_tensors
 from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
 from modulekg_widgets.engine.tracing.dataflow import DataNode
@@ -293,7 +294,7 @@ class _Proof:
         args, kwargs = with_tensors((self.args, self.kwargs), lambda t: cast(t.detach().clone(), self.dtype))
 
         def forward(stage: Stage) -> Any:
-            self.graph.set_mode(stage.modules)
+            set_mode(stage.states, self.graph.training)
             held = {node.label: stage.hold(stage.of(node.tensor), state[node.label]) for node in self.nodes}
             named = {name: held[node.label] for name, node in self.graph.state.items()}
             put_tables(walked.with_modules(stage.modules), named)

@@ -18,8 +18,27 @@ PHASES = (TRAIN, EVAL)
 class Reading(NamedTuple):
     """One value: of a metric of a module, in one call of the module, at a step of the training.
 
-    `module` is the dotted path, "" for the root and for the user's own scalars; `call` counts the calls of a reused
-    module within the step; `phase` is "train" or "eval".
+    Attributes
+    ----------
+    module, metric : str
+        The dotted path, "" for the root and for values of `monitor.log`; the name of the metric.
+    step : int
+        The step of the training, from 0.
+    value : float, numpy.ndarray or dict
+        What the metric gave; of several numbers by name, a dict.
+    call : int
+        Which call of a reused module within the step, from 0.
+    phase : str
+        "train" or "eval".
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> monitor = mk.Monitor(nn.Linear(2, 2), {})
+    >>> monitor.log({"loss": 0.5})
+    >>> next(monitor.readings())
+    Reading(module='', metric='loss', step=0, value=0.5, call=0, phase='train')
     """
 
     module: str

@@ -18,7 +18,30 @@ COLUMNS = ("module", "metric", "step", "value", "call", "phase")
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A value that crossed a bound: `text` says which, as one sentence."""
+    """A value that crossed a bound of a monitor, as `monitor.alerts` lists them.
+
+    Attributes
+    ----------
+    metric, module : str
+        The metric, and the dotted path of the module; "" for the root and for values of `monitor.log`.
+    step : int
+        When it was.
+    value : float
+        The value, which may be NaN.
+    text : str
+        All of it as one sentence.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> monitor = mk.Monitor(nn.Linear(2, 2), {})
+    >>> monitor.log({"loss": 9.5})
+    >>> monitor.alert("loss", above=10.0)
+    >>> monitor.log({"loss": 12.5})
+    >>> monitor.alerts[0].metric, monitor.alerts[0].value
+    ('loss', 12.5)
+    """
 
     metric: str
     module: str
@@ -28,7 +51,29 @@ class Alert:
 
 
 class Run:
-    """Values by module, metric and step: the part that a live monitor and a recorded file have in common."""
+    """Values by module, metric and step: the part that a live monitor and a recorded file have in common.
+
+    Parameters
+    ----------
+    name : str
+        The name, as a panel shows it.
+
+    Attributes
+    ----------
+    history : History
+        All rows in the order in which they came.
+    alerts : list of Alert
+        The bounds that were crossed.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> monitor = mk.Monitor(nn.Linear(2, 2), {}, name="first")
+    >>> monitor.log({"loss": 0.5})
+    >>> isinstance(monitor, mk.monitoring.Run), monitor.name, monitor.get_output()
+    (True, 'first', {'': {'loss': {0: 0.5}}})
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -79,7 +124,23 @@ class Run:
         return pd.DataFrame({**columns, **texts}, columns=list(COLUMNS))
 
     def readings(self, phase: str | None = TRAIN) -> Iterator[Reading]:
-        """All values in the order in which they came; None for both phases."""
+        """All values in the order in which they came.
+
+        Parameters
+        ----------
+        phase : str or None
+            "train" or "eval"; None is both.
+
+        Returns
+        -------
+        iterator of Reading
+            One value after the other.
+
+        Raises
+        ------
+        UnknownNameError
+            For another phase.
+        """
         if phase is not None and phase not in PHASES:
             raise UnknownNameError(f"there is no phase {shown(str(phase))!r}: {nearest(str(phase), PHASES)}")
         return (reading for reading in self.history.readings() if phase is None or reading.phase == phase)

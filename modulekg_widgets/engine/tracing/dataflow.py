@@ -15,7 +15,7 @@ from modulekg_widgets.engine.operators.arguments import own_arguments
 from modulekg_widgets.engine.operators.cost import operator_flops
 from modulekg_widgets.engine.operators.recorded import Unknown, Value
 from modulekg_widgets.engine.torch_runtime.private import buffers_of, modules_of, parameters_of, schema_of
-from modulekg_widgets.engine.torch_runtime.state import is_script, module_state, set_mode
+from modulekg_widgets.engine.torch_runtime.state import is_script
 from modulekg_widgets.engine.tracing.flops import Flops, count_flops
 from modulekg_widgets.engine.tracing.held import ATTRIBUTE, BUFFER, PARAMETER
 from modulekg_widgets.engine.tracing.outputs import following_outputs
@@ -294,19 +294,6 @@ class Dataflow:
         following = set(self.following.values())
         return [node for node in self.outputs if node not in following]
 
-    def split_name(self, name: str) -> tuple[str, str]:
-        """The path of the module that holds a tensor of this name, and what it is called there."""
-        path = name
-        while path:
-            path = path.rpartition(".")[0]
-            if path in self.modules:
-                break
-        return path, name[len(path) + 1 :] if path else name
-
-    def set_mode(self, modules: Sequence[nn.Module]) -> None:
-        """Set the modules, those of a shadow, to the mode of the trace."""
-        set_mode(map(module_state, modules), self.training)
-
     def flops(self) -> Flops:
         """The cost of the forward pass; `.unknown` lists the operators that have no formula."""
         return count_flops(self.operators)
@@ -321,3 +308,13 @@ class Dataflow:
         counts = f"{len(self.operators)} operators, {len(self.values)} values, {len(self.modules)} modules"
         broken = f", stopped by {type(self.error).__name__}" if self.error is not None else ""
         return f"<{type(self).__name__} of {shown(type(self.model).__name__)}: {counts}, on {self.traced_on}{broken}>"
+
+
+def split_name(graph: Dataflow, name: str) -> tuple[str, str]:
+    """The path of the module that holds a tensor of this name, and what it is called there."""
+    path = name
+    while path:
+        path = path.rpartition(".")[0]
+        if path in graph.modules:
+            break
+    return path, name[len(path) + 1 :] if path else name

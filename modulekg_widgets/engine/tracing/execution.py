@@ -15,7 +15,7 @@ from modulekg_widgets.engine.torch_runtime.inputs import input_tensors
 from modulekg_widgets.engine.torch_runtime.private import has_storage, schema_of
 from modulekg_widgets.engine.torch_runtime.state import module_state, registered_tensors
 from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_leaves
-from modulekg_widgets.engine.tracing.dataflow import CONSTANT, INPUT, Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.dataflow import CONSTANT, INPUT, Dataflow, DataNode, OperatorNode, split_name
 from modulekg_widgets.engine.tracing.held import ATTRIBUTE, plain_tensor
 
 Tensor = torch.Tensor
@@ -210,7 +210,7 @@ def _held_by_the_model(graph: Dataflow) -> dict[DataNode, Tensor]:
     """What the model holds as it is now: `to` and `load_state_dict` may have replaced it."""
     found = {}
     for name, node in graph.state.items():
-        path, attribute = graph.split_name(name)
+        path, attribute = split_name(graph, name)
         state = module_state(graph.modules[path].module)
         tensor = plain_tensor(state, attribute) if node.kind == ATTRIBUTE else registered_tensors(state).get(attribute)
         if isinstance(tensor, Tensor):

@@ -18,7 +18,7 @@ from modulekg_widgets.engine.torch_runtime.inputs import call_arguments, input_t
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.private import FAKE_TENSOR_LOGGER, FakeTensorMode
 from modulekg_widgets.engine.torch_runtime.shadow import ALL, SHARED
-from modulekg_widgets.engine.torch_runtime.state import registered_tensors, unwrapped
+from modulekg_widgets.engine.torch_runtime.state import registered_tensors, set_mode, unwrapped
 from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
 from modulekg_widgets.engine.torch_runtime.unfused import Unfused
 from modulekg_widgets.engine.tracing.dataflow import (
@@ -76,7 +76,7 @@ def trace_dataflow(
             graph.traced_on, graph.call, graph.training, graph.seed = mode, call, training, seed
             graph.notes += stage.notes
             copied = places.with_modules(stage.modules)
-            graph.set_mode(copied.modules)
+            set_mode(copied.states, training)
             if prepare is not None:
                 stage.replaces = True
                 prepare(copied, stage)

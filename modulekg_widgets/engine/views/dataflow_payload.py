@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from modulekg_widgets.engine.errors import ModuleKGError
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
-from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode, split_name
 from modulekg_widgets.engine.views.axes_payload import AxisTables
 from modulekg_widgets.engine.views.call_tree import CallTree
 from modulekg_widgets.engine.views.flow_edges import module_edges
@@ -121,7 +121,7 @@ class _Tensors:
         self._place: dict[int, int] = {}  # a tensor's index in the graph -> its first name
         known = set()
         for name, node in graph.state.items():
-            path, attribute = graph.split_name(name)
+            path, attribute = split_name(graph, name)
             owner = hierarchy.walk.find(path)
             if owner is None or (owner, attribute) in known:
                 continue  # the same slot by another path to a shared module

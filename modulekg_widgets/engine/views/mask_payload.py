@@ -11,25 +11,27 @@ from modulekg_widgets.engine.views.schema import MASKS
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.axis import Axis
+    from modulekg_widgets.engine.pruning.by_hand import HandPruning
     from modulekg_widgets.engine.pruning.plan.draft import Draft, Report
     from modulekg_widgets.engine.pruning.plan.size_terms import TensorSize
 
 
-def mask_payload(draft: Draft, title: str, importances: Iterable[str], generation: int) -> dict[str, Any]:
-    """The payload of an editor, whose model was traced `generation` times (js/src/core/masks/payload.ts reads it)."""
+def mask_payload(pruning: HandPruning) -> dict[str, Any]:
+    """The payload of an editor; js/src/core/masks/payload.ts reads it."""
+    draft = pruning.draft
     modules = {path: place for place, path in enumerate(draft.graph.modules)}
     terms = draft.size_terms
     return MASKS.payload(
         {
-            "title": text(title),
+            "title": text(pruning.title),
             "axes": _axes(draft),
             "modules": [text(path) for path in modules],
             "terms": list(terms.terms),
             "tensors": [_tensor(tensor, modules) for tensor in terms.tensors],
             "flops": [[number(cost.factor), list(cost.terms)] for cost in terms.flops],
             "approximate": not terms.is_exact,
-            "importances": [text(name) for name in importances],
-            "generation": generation,
+            "importances": [text(name) for name in pruning.importances],
+            "generation": pruning.generation,
         }
     )
 

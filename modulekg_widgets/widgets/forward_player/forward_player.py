@@ -45,6 +45,10 @@ class ForwardPlayer(ModuleKGWidget):
         What its forward takes. Where it raises, the steps end there and `error` says why.
     step, selected, playing, speed, hide_shapes, sample, page : optional
         What the attributes of these names start with.
+    layout : ipywidgets.Layout or dict, optional
+        Size and margins in the page.
+    **unknown
+        Refused: a keyword that there is not.
 
     Attributes
     ----------
@@ -153,7 +157,19 @@ class ForwardPlayer(ModuleKGWidget):
     def run(self, *args: Any, **kwargs: Any) -> None:
         """Run the forward pass anew with another input, or with the one before where none is given.
 
-        The quiz starts anew; the step stays where the calls are the same. Raises `TraceError`.
+        The quiz starts anew; the step stays where the calls are the same.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            What the model's forward takes.
+
+        Raises
+        ------
+        WidgetValueError
+            When the player is closed.
+        TraceError, UninitializedModuleError
+            When the model cannot run, as for an input on the meta device; the player stays as it is.
         """
         if self._model is None:
             raise WidgetValueError("this player is closed: make a new one")

@@ -31,6 +31,10 @@ class KnowledgeExplorer(ModuleKGWidget):
         The graph of models, of 50,000 structures at most.
     selected, view, color_by, query : optional
         What the attributes of these names start with.
+    layout : ipywidgets.Layout or dict, optional
+        Size and margins in the page.
+    **unknown
+        Refused: a keyword that there is not.
 
     Attributes
     ----------

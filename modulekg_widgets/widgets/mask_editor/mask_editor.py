@@ -51,11 +51,15 @@ class MaskEditor(ModuleKGWidget):
         What the editor starts with.
     importance : str or callable
         What the indices are shaded and chosen by: a registered name, a criterion or a function of a group.
+    scope, locked, axis, selected, path : optional
+        What the attributes of these names start with.
     folder : str or Path, optional
         The page writes and reads plans below it alone, by names that end in .json. Without it that is the folder of an
         absolute `path`, or else the working folder.
-    scope, locked, axis, selected, path : optional
-        What the attributes of these names start with.
+    layout : ipywidgets.Layout or dict, optional
+        Size and margins in the page.
+    **unknown
+        Refused: a keyword that there is not.
 
     Attributes
     ----------
@@ -143,13 +147,12 @@ class MaskEditor(ModuleKGWidget):
         check_keywords("MaskEditor", unknown, KEYWORDS)
         self._pruning = HandPruning(model, args, kwargs, optimizer)
         self._plans = PlanFolder(Path(path).parent if folder is None and Path(path).is_absolute() else folder)
-        self._path_of_page: str | None = None
         self._messages = MaskMessages(self)
         if plan is not None:
             self._draft.take(_checked(plan))
         name = self._pruning.offer(importance)
         super().__init__(
-            payload=self._axes_payload(),
+            payload=mask_payload(self._pruning),
             **self._drawn(),
             importance=name,
             scope=scope,
@@ -167,9 +170,7 @@ class MaskEditor(ModuleKGWidget):
         pruning = vars(self).get("_pruning")
         if pruning is None:
             return "<MaskEditor, closed>"
-        before, after = pruning.draft.sizes()
-        gone = f"{len(pruning.draft.dropped)} axes lose indices, parameters {before.params:,} → {after.params:,}"
-        return f"<MaskEditor of {shown(pruning.title)}: {gone}{self.stage and f', {self.stage}'}>"
+        return f"<MaskEditor of {shown(pruning.title)}: {pruning.draft.summary}{self.stage and f', {self.stage}'}>"
 
     # ------------------------------------------------------------ the plan
 
@@ -215,39 +216,61 @@ class MaskEditor(ModuleKGWidget):
             self._start_anew(undone.plan)
 
     def save(self, path: str | Path | None = None) -> None:
-        """Write the plan as JSON; `mk.load_plan` reads it. Raises `CutError` and `PlanFileError`."""
+        """Write the plan as JSON; `mk.load_plan` reads it.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            The file, by default what the attribute `path` says.
+
+        Raises
+        ------
+        CutError
+            Where nothing goes, and when no plan runs.
+        PlanFileError
+            Where the file cannot be written.
+        """
         plan = self._wanted()
-        if path is None and self.path == self._path_of_page:
+        if path is None and self.path == self._messages.path:
             self._plans.save(plan, self.path)
         else:
             plan.save(self._plans.path(self.path) if path is None else path)
 
     def load(self, path: str | Path | None = None) -> None:
-        """Take the plan that `save` or `plan.save` wrote. Raises `PlanFileError`, and `CutError` for another model."""
-        if path is None and self.path == self._path_of_page:
+        """Take the plan that `save` or `plan.save` wrote.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            The file, by default what the attribute `path` says.
+
+        Raises
+        ------
+        PlanFileError
+            Where the file cannot be read as a plan.
+        CutError, UnknownAxisError
+            For the plan of another model.
+        """
+        if path is None and self.path == self._messages.path:
             self.plan = self._plans.load(self.path)
         else:
             self.plan = load_plan(self._plans.path(self.path) if path is None else path)
 
-    def _name_by_page(self, path: Any) -> None:
-        """From now on `path` is the page's choice, also where Python saves without a name of its own."""
-        if path != self.path:
-            self._path_of_page = self._plans.checked(path)
-
-    def _save_for_page(self, path: Any) -> None:
-        checked = self._plans.checked(path)
-        self._plans.save(self._wanted(), checked)
-        self._name_by_page(checked)
-        self.path = checked
-
-    def _load_for_page(self, path: Any) -> None:
-        checked = self._plans.checked(path)
-        self.plan = self._plans.load(checked)
-        self._name_by_page(checked)
-        self.path = checked
-
     def rank_by(self, importance: Any) -> None:
-        """Shade and choose by a registered name, a criterion or a function of a group; raises `CutError`."""
+        """Shade and choose by another importance, which the page offers from then on.
+
+        Parameters
+        ----------
+        importance : str or callable
+            A registered name, a criterion, or a function of a group.
+
+        Raises
+        ------
+        CutError
+            Where it cannot rank the indices of this model.
+        UnknownNameError
+            For a name that is not registered.
+        """
         name = self._pruning.rank(importance)
         self.payload = {**self.payload, "importances": [text(each) for each in self._pruning.importances]}
         self.importance, self.scores = name, self._pruning.scores(name)
@@ -276,10 +299,6 @@ class MaskEditor(ModuleKGWidget):
 
     # ----------------------------------------------------------- the state
 
-    def _axes_payload(self) -> dict[str, Any]:
-        pruning = self._pruning
-        return mask_payload(pruning.draft, pruning.title, pruning.importances, pruning.generation)
-
     def _start_anew(self, plan: PruningPlan | None = None) -> None:
         """Trace the model as it has become, and show it here and in the graphs that are linked."""
         pruning = self._pruning
@@ -289,7 +308,7 @@ class MaskEditor(ModuleKGWidget):
         with self.hold_sync():
             self.locked = [name for name in self.locked if name in known]
             self.axis = self.axis if self.axis in known else None
-            self.payload, self.scores, self.report = self._axes_payload(), scores, {}
+            self.payload, self.scores, self.report = mask_payload(pruning), scores, {}
             self._show_draft()
         if plan is not None:
             self._check()
@@ -319,7 +338,7 @@ class MaskEditor(ModuleKGWidget):
             when_idle(lambda: self.set_state({"importance": name}))
         try:
             if "path" in wanted:
-                self._name_by_page(wanted["path"])
+                self._messages.choose(wanted["path"])
             super().set_state(wanted)
         except (ModuleKGError, TraitError) as error:
             self.send_state([name for name in wanted if name in self.keys])

@@ -22,6 +22,8 @@ from modulekg_widgets.widgets.shared.base import WidgetValueError, in_main_threa
 if TYPE_CHECKING:
     from modulekg_widgets.engine.pruning.by_hand import HandPruning
     from modulekg_widgets.engine.pruning.plan.draft import Draft
+    from modulekg_widgets.engine.pruning.plan.plan_folder import PlanFolder
+    from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
 
 LONGEST_NAME = 64  # of a page
 
@@ -31,6 +33,8 @@ class Editor(Protocol):
 
     comm: Any
     path: Any
+    plan: Any
+    _plans: PlanFolder
     _pruning: HandPruning
 
     def send(self, content: dict[str, Any], buffers: Any = None) -> None: ...
@@ -39,9 +43,8 @@ class Editor(Protocol):
     def cut(self) -> None: ...
     def undo(self) -> None: ...
     def _check(self) -> Any: ...
+    def _wanted(self) -> PruningPlan: ...
     def _show_draft(self, by: str = "", revision: int = -1) -> None: ...
-    def _save_for_page(self, path: Any) -> None: ...
-    def _load_for_page(self, path: Any) -> None: ...
 
 
 class Drawing(NamedTuple):
@@ -59,6 +62,7 @@ class MaskMessages:
     def __init__(self, editor: Editor) -> None:
         self._editor = weakref.ref(editor)
         self._by, self._since, self._until = "", -1, -1  # the page that alone has drawn between two revisions
+        self.path: str | None = None  # the file that a page has chosen last
         self._actions = {
             "check": self._check, "mask": self._mask, "cut": self._cut,
             "undo": self._undo, "save": self._save, "load": self._load,
@@ -90,6 +94,12 @@ class MaskMessages:
             editor._show_draft(drawing.by, seen + 1)
         else:
             editor.send_state("draft")
+
+    def choose(self, path: Any) -> None:
+        """From now on `path` is the page's choice, also where Python saves without a name of its own."""
+        editor = self._editor()
+        if editor is not None and path != editor.path:
+            self.path = editor._plans.checked(path)
 
     def heard(self, _widget: Any, content: Any, buffers: Any) -> None:
         """Do what one message asks for; what runs or changes the model waits until no cell runs."""
@@ -131,12 +141,20 @@ class MaskMessages:
         return f"Undone: the model is as it was before it was {was}"
 
     def _save(self, editor: Editor, content: dict[str, Any]) -> str:
-        editor._save_for_page(content.get("path"))
+        path = editor._plans.checked(content.get("path"))
+        editor._plans.save(editor._wanted(), path)
+        self._name(editor, path)
         return f"Saved as {editor.path}"
 
     def _load(self, editor: Editor, content: dict[str, Any]) -> str:
-        editor._load_for_page(content.get("path"))
+        path = editor._plans.checked(content.get("path"))
+        editor.plan = editor._plans.load(path)
+        self._name(editor, path)
         return f"Loaded {editor.path}"
+
+    def _name(self, editor: Editor, path: str) -> None:
+        self.choose(path)
+        editor.path = path
 
 
 @answers.register("MaskEditor")

@@ -43,6 +43,10 @@ class MetricPanel(ModuleKGWidget):
         A monitor, a recorded run, or the path of a recorded file.
     metric, modules, selected, view, window, log_scale, paused, phase : optional
         What the attributes of these names start with.
+    layout : ipywidgets.Layout or dict, optional
+        Size and margins in the page.
+    **unknown
+        Refused: a keyword that there is not.
 
     Attributes
     ----------
@@ -193,9 +197,17 @@ class MetricPanel(ModuleKGWidget):
     # -------------------------------------------------------------- what goes on
 
     def replay(self, speed: float | None = 20.0) -> None:
-        """Show the runs once more from their beginning, `speed` recorded steps a second; None: all at once.
+        """Show the runs once more from their beginning.
 
-        Raises `WidgetValueError` for a speed that is not above 0.
+        Parameters
+        ----------
+        speed : float or None
+            Recorded steps a second; None is all at once.
+
+        Raises
+        ------
+        WidgetValueError
+            For a speed that is not above 0.
         """
         if speed is not None and (isinstance(speed, bool) or not isinstance(speed, int | float) or not speed > 0):
             raise WidgetValueError(f"the speed is a number of steps a second above 0, or None: {speed!r} was passed")
@@ -204,16 +216,40 @@ class MetricPanel(ModuleKGWidget):
     def link(self, graph: ModelGraph) -> None:
         """Join `selected` of the panel and of a `ModelGraph`, both ways; in the page also while the kernel is busy.
 
-        Raises `WidgetValueError` for anything else than a `ModelGraph`.
+        Parameters
+        ----------
+        graph : ModelGraph
+            The graph; `mk.link` joins more of both.
+
+        Raises
+        ------
+        WidgetValueError
+            For anything else than a `ModelGraph`.
         """
         _check_graph(graph)
         link_pair("selected", graph, self)
 
     def color(self, graph: ModelGraph, metric: str | None = None, phase: str = "train") -> None:
-        """Color a `ModelGraph` by the latest value of `metric` of each module, twice a second while values come.
+        """Color a `ModelGraph` by the latest value of a metric of each module, twice a second while values come.
 
-        None is the metric that the panel shows. With several runs the first one that has the metric counts. A second
-        call with the same graph replaces the first. Raises `UnknownNameError` and `WidgetValueError`.
+        With several runs the first one that has the metric counts. A second call with the same graph replaces the
+        first.
+
+        Parameters
+        ----------
+        graph : ModelGraph
+            What is colored.
+        metric : str, optional
+            By default the metric that the panel shows.
+        phase : str
+            "train" or "eval".
+
+        Raises
+        ------
+        UnknownNameError
+            For a metric or phase that there is not.
+        WidgetValueError
+            For anything else than a `ModelGraph`.
         """
         _check_graph(graph)
         if metric is not None:
@@ -229,7 +265,13 @@ class MetricPanel(ModuleKGWidget):
         graph.color_by = "overlay"
 
     def colour(self, graph: ModelGraph, metric: str | None = None, phase: str = "train") -> None:
-        """The name of `color` until 0.2; it warns."""
+        """The former name of `color`: it does the same, and warns.
+
+        Parameters
+        ----------
+        graph, metric, phase
+            Those of `color`.
+        """
         warnings.warn("MetricPanel.colour is now MetricPanel.color", FutureWarning, stacklevel=2)
         self.color(graph, metric, phase)
 

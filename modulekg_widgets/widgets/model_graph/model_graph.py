@@ -41,6 +41,10 @@ class ModelGraph(ModuleKGWidget):
         A second model, for `view="diff"`.
     selected, axis, expanded, color_by, query, view, overlay : optional
         What the attributes of these names start with.
+    layout : ipywidgets.Layout or dict, optional
+        Size and margins in the page.
+    **unknown
+        Refused: a keyword that there is not.
 
     Attributes
     ----------
@@ -136,7 +140,20 @@ class ModelGraph(ModuleKGWidget):
         return payload
 
     def refresh(self, model: Any, args: Any = None, kwargs: Any = None) -> None:
-        """Show `model` instead, as after a cut; selection, open containers and axis stay where they still exist."""
+        """Show `model` instead, as after a cut; selection, open containers and axis stay where they still exist.
+
+        Parameters
+        ----------
+        model : torch.nn.Module
+            What is shown from now on.
+        args, kwargs : optional
+            What its forward takes; without them nothing is traced.
+
+        Raises
+        ------
+        NotAModuleError
+            For a model that is none.
+        """
         payload = self._read(model, args, kwargs)
         with self.hold_sync():
             self.payload = payload
@@ -239,7 +256,18 @@ class ModelGraph(ModuleKGWidget):
     # -------------------------------------------------------------- opening and closing
 
     def expand(self, *paths: str) -> None:
-        """Open the containers at `paths` and all that they stand in."""
+        """Open the containers at `paths` and all that they stand in.
+
+        Parameters
+        ----------
+        *paths : str
+            Dotted paths of modules.
+
+        Raises
+        ------
+        UnknownPathError
+            For a path that there is not.
+        """
         opened = dict.fromkeys(self.expanded)
         for path in paths:
             index = self._paths.find(self._known_path(path)) or 0
@@ -251,7 +279,18 @@ class ModelGraph(ModuleKGWidget):
         self.expanded = list(opened)
 
     def collapse(self, *paths: str) -> None:
-        """Close the containers at `paths`; without any, all of them."""
+        """Close the containers at `paths`; without any, all of them.
+
+        Parameters
+        ----------
+        *paths : str
+            Dotted paths of modules.
+
+        Raises
+        ------
+        UnknownPathError
+            For a path that there is not.
+        """
         closed = {self._known_path(path) for path in paths} or set(self.expanded)
         self.expanded = [path for path in self.expanded if path not in closed]
 
@@ -265,11 +304,26 @@ class ModelGraph(ModuleKGWidget):
         return [self._paths.find(path) or 0 for path in self.expanded]
 
     def export(self, path: str | Path) -> Path:
-        """Write the graph in the format of the extension; the file appears whole or not at all; returns the path.
+        """Write the graph in the format of the extension; the file appears whole or not at all.
 
-        `.html` is the whole explorer as one page that opens offline; `.svg` and `.png` show what is open, without
-        colors and selection; `.dot` is the folded hierarchy for Graphviz; `.json` the payload. Raises
-        `UnknownNameError` for another extension and `UnknownPathError` where there is no folder.
+        Parameters
+        ----------
+        path : str or Path
+            `.html` is the whole explorer as one page that opens offline; `.svg` and `.png` show what is open, without
+            the colors of `color_by` and without the selection; `.dot` is the folded hierarchy for Graphviz; `.json`
+            the payload.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        UnknownNameError
+            For another extension.
+        UnknownPathError, UnwritableFileError
+            Where there is no folder, and where the file cannot be written.
         """
         from modulekg_widgets.widgets.model_graph.export import export_model_graph
 

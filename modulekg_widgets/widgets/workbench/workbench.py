@@ -39,6 +39,10 @@ class Workbench(ModuleKGWidget):
         Its state is cut along.
     split : dict, optional
         What the attribute starts with.
+    layout : ipywidgets.Layout or dict, optional
+        Size and margins in the page.
+    **unknown
+        Refused: a keyword that there is not.
 
     Attributes
     ----------

@@ -3,8 +3,18 @@
 import { StateStore } from "../shared/state_store";
 import type { Level } from "./payload";
 
-export const VIEWS = ["graph", "ranking", "communities", "types", "overlap", "frequency", "jobs"] as const;
-export type ExplorerView = (typeof VIEWS)[number];
+// by name: the text of the tab
+export const VIEWS = {
+  graph: "Graph",
+  ranking: "Ranking",
+  communities: "Communities",
+  types: "Types",
+  overlap: "Overlap",
+  frequency: "Rank–frequency",
+  jobs: "Training"
+} as const;
+export type ExplorerView = keyof typeof VIEWS;
+export const VIEW_NAMES = Object.keys(VIEWS) as ExplorerView[];
 export const COLORS = ["community", "class", "uses", "importance", "none"] as const;
 export type ColorBy = (typeof COLORS)[number];
 

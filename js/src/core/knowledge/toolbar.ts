@@ -6,17 +6,8 @@ import { icon } from "../shared/icons";
 import { SearchBox, type SearchTexts } from "../shared/search_box";
 import type { Knowledge } from "./data";
 import { search } from "./search";
-import { COLORS, type ColorBy, type ExplorerStore, type ExplorerView, VIEWS } from "./state";
+import { COLORS, type ColorBy, type ExplorerStore, VIEW_NAMES, VIEWS } from "./state";
 
-const LABELS: Readonly<Record<ExplorerView, string>> = {
-  graph: "Graph",
-  ranking: "Ranking",
-  communities: "Communities",
-  types: "Types",
-  overlap: "Overlap",
-  frequency: "Rank–frequency",
-  jobs: "Training"
-};
 const SEARCH: SearchTexts = {
   placeholder: "Search: text, class:Conv2d, params>1M",
   help:
@@ -68,9 +59,9 @@ export class ExplorerToolbar {
   private addTabs(): void {
     this.tabs.setAttribute("role", "group");
     this.tabs.setAttribute("aria-label", "View");
-    for (const view of VIEWS) {
+    for (const view of VIEW_NAMES) {
       if (view === "jobs" && this.data.payload.jobs.name.length === 0) continue;
-      const tab = button("mkg-kg-view", LABELS[view]);
+      const tab = button("mkg-kg-view", VIEWS[view]);
       tab.dataset.mkgView = view;
       this.disposers.add(listen(tab, "click", () => this.store.set("view", view)));
       this.tabs.append(tab);

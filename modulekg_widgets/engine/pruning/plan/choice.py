@@ -16,7 +16,7 @@ from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.axes.cut_analysis import Cut, Keeps, resolve
 from modulekg_widgets.engine.axes.layers import Layer, Layers
 from modulekg_widgets.engine.errors import CutError, UnknownAxisError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.tracing.dataflow import DataNode
+from modulekg_widgets.engine.tracing.dataflow import DataNode, split_name
 
 Scores = Mapping[Term, NDArray[np.float64]]
 GRANULARITIES = {"index": (), "head": ("heads", "kv_heads", "v_heads"), "group": ("groups",)}
@@ -240,7 +240,7 @@ def _kinds(chosen: Iterable[Axis]) -> list[list[Axis]]:
 def _kind(axis: Axis) -> frozenset[tuple[str, str, int]]:
     found = set()
     for node, dim in axis.places:
-        path, attribute = node.graph.split_name(node.label)
+        path, attribute = split_name(node.graph, node.label)
         found.add((type(node.graph.modules[path].module).__name__, attribute, dim))
     return frozenset(found)
 

@@ -105,6 +105,12 @@ class Draft:
         left = {axis.number: axis.size - int(self.goes(axis.number).sum()) for axis in self.axes}
         return self.size_terms.sizes({}, full), self.size_terms.sizes(left, full)
 
+    @property
+    def summary(self) -> str:
+        """How many axes lose indices, and what that makes of the parameters, without a dry run."""
+        before, after = self.sizes()
+        return f"{len(self.dropped)} axes lose indices, parameters {before.params:,} → {after.params:,}"
+
     def scores(self, importance: Importance) -> bytes:
         """How important each index is, larger for more: float64 of all axes in turn, NaN on frozen ones."""
         found = score(self._wide.axes, [axis.term for axis in self.axes if axis.frozen is None], importance)

@@ -28,6 +28,7 @@ from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS
 from modulekg_widgets.engine.torch_runtime.rng import ReproducibleDraws, seeded
 from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
+from modulekg_widgets.engine.torch_runtime.state import set_mode
 from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_leaves, with_tensors
 from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
@@ -112,7 +113,7 @@ def cut_outputs(axes: Axes, edits: Edits, state: State, dtype: torch.dtype) -> l
 
     def forward(stage: Stage) -> list[Tensor]:
         copied = walked.with_modules(stage.modules)
-        graph.set_mode(copied.modules)
+        set_mode(copied.states, graph.training)
         _forget_results(copied)
         stage.replaces = True
         put_in_place(copied, stage, edits, lambda edit, _: slice_of(edit), values)
