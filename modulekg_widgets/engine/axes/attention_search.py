@@ -19,7 +19,7 @@ EXPONENTIALS = ("exp", "exp2", "expm1")
 
 @dataclass(slots=True)
 class Core:
-    """The operators of an attention: what is asked, what answers, and what is given."""
+    """The operators of an attention: queries, keys and values."""
 
     operator: OperatorNode
     query: DataNode

@@ -27,7 +27,7 @@ from modulekg_widgets.engine.axes.algebra import (
 from modulekg_widgets.engine.axes.call import Call, Dims, Rule, rules
 from modulekg_widgets.engine.axes.index_buffers import IndexBuffers
 from modulekg_widgets.engine.axes.liveness import live_operators
-from modulekg_widgets.engine.axes.triangles import tie_triangles
+from modulekg_widgets.engine.axes.triangles import merge_triangles
 from modulekg_widgets.engine.axes.unreached import unreached
 from modulekg_widgets.engine.operators.recorded import Unknown, nodes_in
 from modulekg_widgets.engine.operators.signature import base_name, signature_of
@@ -136,7 +136,7 @@ class Inference:
         try:
             fillers = self.algebra.fillers
             call = Call(operator, self.algebra, self._reader(operator), self.roles, self.indices)
-            tie_triangles(call)
+            merge_triangles(call)
             found = rule(call)
             self._take(operator, found)
             if self.algebra.fillers > fillers or any(node.index in self._uniform for node in operator.inputs):
@@ -192,7 +192,7 @@ class Inference:
             self._dims[node.index] = list(dims)  # type: ignore[arg-type]
 
     def _give_up(self, operator: OperatorNode, why: str) -> None:
-        """Freeze everything that the operator touches, and say so."""
+        """Freeze everything that the operator touches, and list it as unknown."""
         for node in operator.inputs:
             self._freeze(node, why)
         for node in nodes_in(operator.result):
@@ -203,7 +203,7 @@ class Inference:
         self.unknown.append(operator.record(f"{why}: {REMEDY.format(name=operator.name)}"))
 
     def _settle_fillers(self) -> None:
-        """What met nothing but constants of the code keeps the size that the code gives it."""
+        """Freeze fillers that met only constants of the code: they keep the size written there."""
         for node in dict.fromkeys(self.graph.state.values()):
             for term in self.dims(node):
                 for atom in atoms(term):

@@ -97,7 +97,7 @@ def _name(
 ) -> str:
     if role is not None and role.home is not None:
         return _joined(role.home, role.name)
-    node, dim = _birthplace(inference, atom, at, dimensions)
+    node, dim = _origin(inference, atom, at, dimensions)
     path, word, _ = _dimension(node, dim, dimensions)
     if role is not None:
         return _joined(path, role.name)
@@ -109,7 +109,7 @@ def _joined(path: str, word: str) -> str:
     return f"{path}.{word}" if path else word
 
 
-def _birthplace(
+def _origin(
     inference: Inference, atom: Term, at: list[MemberPlace], dimensions: dict[tuple[int, int], DimensionName]
 ) -> MemberPlace:
     """The dimension that makes the axis before one that reads it, alone in its dimension before a part of it."""

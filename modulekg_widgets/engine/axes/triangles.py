@@ -14,7 +14,7 @@ from modulekg_widgets.engine.tracing.dataflow import DataNode
 TEXT = "only one triangle of the matrix is read, which the order of rows and columns tells"
 
 
-def tie_triangles(call: Call) -> None:
+def merge_triangles(call: Call) -> None:
     """Make rows and columns of a matrix one axis where the operator, or the one that it is like, reads a triangle."""
     triangle = traits_of(call.overload).triangle
     if triangle is None:

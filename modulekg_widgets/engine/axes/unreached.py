@@ -55,7 +55,7 @@ def _fitting(graph: Dataflow, path: str, other: str, own: dict[str, DataNode]) -
 
 
 def _inside(graph: Dataflow, tensors: dict[str, DataNode], dims: Dims) -> set[Term]:
-    """The atoms that stand in these tensors alone."""
+    """The atoms that occur in these tensors only."""
 
     def of(nodes: Iterator[DataNode]) -> set[Term]:
         return {atom for node in nodes for term in dims(node) for atom in atoms(term)}

@@ -195,7 +195,7 @@ class _Proof:
         ]
 
     def _permuted(self, node: DataNode, orders: Mapping[Term, NDArray[np.int64]]) -> Tensor:
-        """A tensor with the indices of these axes in their new orders; one that holds indices says what it said."""
+        """A tensor with the indices of these axes in their new orders; one that holds indices is unchanged."""
         value = self.state[node.label]
         return self._moved(node, value, orders) if holds_values(node.dtype) else value
 

@@ -220,7 +220,7 @@ class ModuleNode:
 
 
 class Modules(Mapping[str, ModuleNode]):
-    """The modules by dotted path; one that stands in several places is found under each of them."""
+    """The modules by dotted path; one that is in several places is found under each of them."""
 
     def __init__(self, nodes: Mapping[str, ModuleNode]) -> None:
         self._nodes = nodes
@@ -239,7 +239,7 @@ class Modules(Mapping[str, ModuleNode]):
 
 
 class Values(list[DataNode]):
-    """The values in the order of their birth; look one up by index or by name."""
+    """The values in the order of their creation; look one up by index or by name."""
 
     @overload
     def __getitem__(self, key: int | str) -> DataNode: ...  # type: ignore[overload-overlap]

@@ -119,7 +119,7 @@ class _TableSearch:
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    """What tells memory apart, also that without data; 0 where a tensor has none of its own."""
+    """What identifies memory, also memory without data; 0 where a tensor has none of its own."""
     own = in_plain_memory(tensor) and not nn.parameter.is_lazy(tensor)
     return address_of(tensor.untyped_storage()) if own else 0
 
@@ -216,7 +216,7 @@ class AttributeSwap(NamedTuple):
 def swaps(
     held: Iterable[HeldTensor], new: Mapping[int, torch.Tensor], copies: Mapping[int, Any] | None = None
 ) -> list[AttributeSwap]:
-    """What the attributes will hold that lead to plain tensors, with others by the identity of these."""
+    """What the attributes that hold plain tensors will hold, with replacements by the identity of these tensors."""
     every = list(held)
     attributes = {(id(each.state), each.attribute): each for each in every}.values()
     now = [AttributeSwap(each.state, each.attribute, each.state[each.attribute]) for each in attributes]
@@ -229,7 +229,7 @@ def rebuilt(
     new: Mapping[int, torch.Tensor],
     copies: Mapping[int, Any] | None = None,
 ) -> list[AttributeSwap]:
-    """The same with values in which other tensors stand.
+    """A copy in which tensors are replaced.
 
     The containers on the way are copied, each once: who else holds them keeps what they hold. `copies` are those that
     exist already, by the identity of the original.
@@ -268,7 +268,7 @@ class _Rebuilt:
         return made
 
     def _fill(self, made: Any, value: Any) -> None:
-        """Change what leads to new tensors, and nothing else."""
+        """Replace what holds new tensors, and nothing else."""
         target = made if isinstance(value, list | dict) else vars(made)
         source = dict(enumerate(value)) if isinstance(value, list) else value if target is made else vars(value)
         for key, part in list(source.items()):

@@ -42,7 +42,7 @@ class Leftovers:
             self._many = MANY + 2 * len(living)
 
     def settle(self, result: Any = None) -> None:
-        """Make of what somebody still has what a real pass would have made; objects in the `result` may have some.
+        """Turn tensors that are still alive into what a real pass would have made; the `result` may hold some.
 
         That is a table of constants in a cache of the user's, whose holder finds it as another object's contents.
         """
@@ -74,7 +74,7 @@ class Leftovers:
         self.nodes += [node for tensor, node in alive if tensor is not None]
 
     def _let_go(self) -> None:
-        """Keep those alone that somebody else has; from the last on, for views keep what they are views of."""
+        """Keep only those that are referred to elsewhere; the last first, for views keep their bases alive."""
         kept: list[tuple[Tensor, DataNode]] = []
         while self.tensors:
             tensor, node = self.tensors.pop(), self.nodes.pop()

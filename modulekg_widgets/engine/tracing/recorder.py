@@ -134,7 +134,7 @@ class Recorder(TorchDispatchMode):
             self.graph.state.update(dict.fromkeys(node.names, node))
         return node
 
-    def let_go_of_caches(self) -> None:
+    def drop_caches(self) -> None:
         """Drop tensors that forward has replaced from the state."""
         tables = {node for node in self.graph.state.values() if node.kind == ATTRIBUTE}
         moved = self.tables.moved() if tables else set()

@@ -136,7 +136,7 @@ def _run(
     try:
         with world, around or nullcontext(), recording(recorder):
             output = call_model(stage.model, args, kwargs)
-        recorder.let_go_of_caches()
+        recorder.drop_caches()
         found = dict.fromkeys(recorder.node(tensor) for _, tensor in tensors(output))
         graph.outputs = list(found)
         graph.result = with_tensors(output, recorder.node)
@@ -152,7 +152,7 @@ def call_model(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _world(mode: str) -> tuple[AbstractContextManager[Any], Callable[[torch.Tensor], torch.Tensor] | None]:
-    """What surrounds the forward pass, and what stands in for a tensor from outside."""
+    """The contexts around the forward pass, and what replaces a tensor from outside."""
     if mode == META:
         return nullcontext(), _meta_copy
     if mode == FAKE:

@@ -73,7 +73,7 @@ def _refuse(modules: Sequence[nn.Module], user: str | None) -> None:
 
 
 def _take_back(writes: Sequence[Write]) -> None:
-    """Write what was before, also where a write fails; an interrupt has to wait, for half a way back is no state."""
+    """Write what was before, also where a write fails; interrupts wait, for a half-restored model is unusable."""
     whole = False
     while not whole:
         try:

@@ -47,7 +47,7 @@ class Choice:
         return list(dict.fromkeys(axis for entry in _entries(what) for axis in self._of(entry)))
 
     def _within(self, what: Any) -> set[Axis]:
-        """The axes that only these layers put out: a residual stream is not the affair of one block alone."""
+        """The axes that only these layers put out: a residual stream belongs to several blocks."""
         entries = _entries(what)
         chosen = {entry: set(self._of(entry)) for entry in entries}
         modules = [entry for entry in entries if self._paths(entry)]

@@ -121,7 +121,7 @@ class Draft:
     # ----------------------------------------------------------- changing
 
     def draw(self, bits: Mapping[int, bytes], revision: int) -> bool:
-        """Let exactly these bits go, by axis; False where the draft is not at `revision` any more.
+        """Drop exactly the indices of these bits, by axis; False where the draft is not at `revision` any more.
 
         Raises `CutError` where an axis is frozen or would lose all, and for bits that do not fit their axis.
         """
@@ -137,7 +137,7 @@ class Draft:
         return True
 
     def set(self, dropped: Mapping[str, Iterable[int]]) -> None:
-        """Let exactly these indices go, by the names of their axes.
+        """Drop exactly these indices, by the names of their axes.
 
         Raises `UnknownAxisError`, and `CutError` where one is out of range, frozen or all of its axis.
         """
@@ -195,7 +195,7 @@ class Draft:
         return self._plan
 
     def take(self, plan: PruningPlan | None) -> None:
-        """Let the indices go that a plan drops, and keep the plan; None lets none go.
+        """Drop the indices that a plan drops, and keep the plan; None drops none.
 
         Raises `UnknownAxisError` and `CutError` where the plan is of another model.
         """

@@ -198,7 +198,7 @@ def _replace_in_lists(walk: Walk, new: Mapping[int, Tensor]) -> None:
 
 
 class _Parted(BaseException):
-    """Ends a dry run that parted or came far enough; no `Exception`, so that the model's code does not catch it."""
+    """Ends a dry run that differed or came far enough; no `Exception`, so that the model's code does not catch it."""
 
     def __init__(self, mismatch: Mismatch | None) -> None:
         super().__init__(mismatch)
@@ -268,7 +268,7 @@ class _Lockstep:
         return [request for old, new in pairs for request in self._requests(old, list(new.shape))]
 
     def ended(self, tried: Dataflow) -> Mismatch | None:
-        """What is to be said when the forward pass came to its end."""
+        """The mismatch, if any, when the forward pass ended."""
         if self.by_data and self.parted:
             return None
         outputs: list[SizeRequest] = []
@@ -281,7 +281,7 @@ class _Lockstep:
         return None
 
     def stopped(self, tried: Dataflow, error: str, calls: FailedCall | None) -> Mismatch:
-        """What is to be said when the forward pass raised."""
+        """The mismatch when the forward pass raised."""
         if self.parted:
             self.at = self._counterpart_of_last(tried)
         operator = self.recorded[self.at] if self.at < len(self.recorded) else None
@@ -303,7 +303,7 @@ class _Lockstep:
         return Mismatch(self.at, viewed or operator, tuple(found), error, where)
 
     def _counterpart_of_last(self, tried: Dataflow) -> int:
-        """Behind which recorded operator a run stopped that data had led another way: that of the same line of code."""
+        """The recorded operator after which a run stopped whose path depends on data: that of the same line of code."""
         if not tried.operators:
             return self.at
         last = tried.operators[-1]
@@ -360,5 +360,5 @@ def _several_changed(before: OperatorNode, now: OperatorNode) -> bool:
 
 
 def goes_by_root_of_size(operator: OperatorNode) -> bool:
-    """Whether an operator divides by the root of the query's size, for it is told no scale."""
+    """Whether an operator divides by the root of the query's size, as it gets no scale."""
     return traits_of(operator.overload).is_attention and OperatorCall(operator).get("scale") is None

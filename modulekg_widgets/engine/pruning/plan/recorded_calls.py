@@ -52,7 +52,7 @@ def _are_planned(changed: Pairs, terms: list[Term], selection: Selection) -> boo
 
 
 def _borders(term: Term, selection: Selection) -> Pairs:
-    """Where the parts of a dimension end, as a slice asks for them: summands, and blocks of one size."""
+    """The ends of the parts of a dimension that a slice may ask for: summands, and blocks of one size."""
     parts = [] if term.kind == ATOM else flat(term)
     before, after = [part.size for part in parts], [selection.size(part) for part in parts]
     if term.kind == SUM:

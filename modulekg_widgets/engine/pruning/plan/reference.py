@@ -124,7 +124,7 @@ def cut_outputs(axes: Axes, edits: Edits, state: State, dtype: torch.dtype) -> l
 
 
 def _forget_results(walked: Walk) -> None:
-    """Empty the dictionaries of tensors that modules fill: what they remember was made of other weights."""
+    """Empty the dictionaries of tensors that modules fill: what they hold was computed from other weights."""
     tables = Tables(walked)
     for state in walked.states:
         for name, value in state.items():
@@ -251,7 +251,7 @@ def _reads_all(operator: OperatorNode) -> bool:
 
 
 def _with_compact_sizes(operator: OperatorNode, replay: _Replay) -> OperatorNode:
-    """The call with the sizes that stand in its arguments made those of what stays."""
+    """The call with the sizes in its arguments replaced by those of what stays."""
     call = OperatorCall(operator)
     x = call.inputs[0]
     stays = replay.positions(x)
@@ -264,7 +264,7 @@ def _with_compact_sizes(operator: OperatorNode, replay: _Replay) -> OperatorNode
 
 
 def _compact_size(value: Any, counts: str, size: list[int], shape: tuple[int, ...], stays: Kept) -> Any:
-    """What an argument says of what stays: the last sizes, the number of channels, or that of their groups."""
+    """A size argument for what stays: the last sizes, the number of channels, or that of their groups."""
     if counts == LAST:
         return size[len(size) - len(value) :]
     if counts == CHANNELS or 1 not in stays:
