@@ -1,8 +1,7 @@
 """The ipywidgets: traitlets and protocol. They never compute and never import torch.
 
-Reading order: shared/base.py (what all have in common), model_graph/ (the simplest one whole),
-mask_editor/messages.py (a trait that both sides set), metric_panel/stream.py (values from a thread), then
-forward_player/ and knowledge_explorer/; shared/joints.py and linking.py (`mk.link`), workbench/ on top; pages/
-(`mk.save_html`), lab/ (the side panel of JupyterLab). What they show is made in engine/views; js/src/widgets has the
-other end of each.
+Reading order: shared/base.py (what all have in common), model_graph/ (the simplest one whole), mask_editor/ (its
+messages.py: a trait that both sides set), metric_panel/ (its stream.py: values from a thread), then forward_player/ and
+knowledge_explorer/; shared/joints.py and linking.py (`mk.link`), workbench/ on top; pages/ (`mk.save_html`), lab/ (the
+side panel of JupyterLab). What they show is made in engine/views; js/src/widgets has the other end of each.
 """
