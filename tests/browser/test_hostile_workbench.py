@@ -157,7 +157,7 @@ for text in payloads:
     with pytest.raises(AssertionError, match="stopped on axis"):
         notebook.execute("editor.rank_by(named(payloads[3]))")
     # the same by a click: the picker goes back, and the page says why
-    notebook.execute("editor._criteria[payloads[3]] = named(payloads[3])\neditor.rank_by('l1')")
+    notebook.execute("editor._pruning.importances[payloads[3]] = named(payloads[3])\neditor.rank_by('l1')")
     notebook.wait_for(f"() => document.querySelector('{ROOT} .mkg-mask-importance').value === 'l1'")
     picker.select_option(value=PAYLOADS[3])
     notebook.wait_for(f"text => ({STATUS})().includes(text)", "ValueError: " + PAYLOADS[0])

@@ -37,7 +37,8 @@ def misfit(call: Call) -> Dims:
 
 
 def with_rule(monkeypatch: pytest.MonkeyPatch, name: str, rule: Callable[[Call], Any], of: Example) -> Inferred:
-    monkeypatch.setitem(rules._entries, name, rule)
+    monkeypatch.setattr(rules, "_entries", {**rules._entries})
+    rules.replace(rule, [name])
     return Inferred(of)
 
 

@@ -258,9 +258,9 @@ def load_masks(path: str | os.PathLike[str], most: int = BYTES_BESIDE) -> MaskDi
     --------
     >>> import tempfile, torch
     >>> import modulekg_widgets as mk
-    >>> with tempfile.NamedTemporaryFile(suffix=".pth") as file:
-    ...     torch.save({"0": {"weight": torch.ones(3, 4)}}, file.name)
-    ...     mk.pruning.load_masks(file.name)["0"]["weight"].shape
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     torch.save({"0": {"weight": torch.ones(3, 4)}}, f"{folder}/masks.pth")
+    ...     mk.pruning.load_masks(f"{folder}/masks.pth")["0"]["weight"].shape
     torch.Size([3, 4])
     """
     name = shown(os.fspath(path))
