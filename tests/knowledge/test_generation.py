@@ -253,6 +253,36 @@ def test_own_parameters_and_attention_scale_too() -> None:
     assert model.attention.out_proj.weight.shape == (16, 16)
 
 
+@pytest.mark.parametrize("factor", [0.5, 0.625, 0.75, 1.25, 1.5])
+def test_widths_of_shuffled_channels_scale(factor: float) -> None:
+    """Which channel goes where cannot be followed through every shuffle, but how many they are."""
+    model = deepcopy(zoo_model("shufflenet_v2_x1_0"))
+    assert resized(model, [IMAGE], factor)
+    assert runs(model, [IMAGE], training=True)
+
+
+@pytest.mark.parametrize("factor", [0.75, 1.25])
+def test_heads_of_queries_and_values_stay_of_one_width(factor: float) -> None:
+    class Together(nn.Module):
+        """Attention that projects all three at once and has the width of a head as a number."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.width = 32
+            self.project, self.merge, self.head = nn.Linear(64, 192), nn.Linear(64, 64), nn.Linear(64, 5)
+            self.embed = nn.Linear(6, 64)
+
+        def forward(self, values: torch.Tensor) -> torch.Tensor:
+            parts = self.project(self.embed(values)).chunk(3, -1)
+            q, k, v = (part.unflatten(-1, (2, self.width)).transpose(1, 2) for part in parts)
+            found = (q @ k.transpose(-1, -2)).softmax(-1) @ v
+            return self.head(self.merge(found.transpose(1, 2).flatten(2)).mean(1))
+
+    model = Together().to("meta")
+    assert resized(model, [(1, 7, 6)], factor)
+    assert (model.width, model.project.out_features) == (32 * factor, 192 * factor)
+
+
 def test_widths_that_do_not_fit_are_refused() -> None:
     class Fixed(nn.Sequential):
         def forward(self, images: torch.Tensor) -> torch.Tensor:

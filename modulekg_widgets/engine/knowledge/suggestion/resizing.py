@@ -111,21 +111,26 @@ def _scaled(axes: Axes, factor: float) -> Counts:
     """The new sizes of the free axes; those of the dimensions are multiples of eight, and of the heads that read them.
 
     Heads stay and are made wider or narrower; groups become more or fewer, where that goes, and their width stays.
+    Axes whose order could not be aligned are of one size where they meet: those of one size get one new size.
     """
     steps = _steps(axes)
     counts: Counts = {}
+    unaligned: dict[int, int] = {}
     kept: set[Term] = set()
     # an order of indices that cannot be followed is of no concern to sizes
     free = [axis for axis in axes if axis.term.frozen is None or axis.term.frozen.order_alone]
+    heads = {axis.term for axis in axes if axis.role == "heads"}
     grouped = [axis for axis in free if axis.role == "groups"]
     for axis in [*grouped, *(axis for axis in free if axis.role not in ("groups", "heads"))]:
         dims = [find(axes.inference.dims(node)[at]) for node, at in axis.places]
         whole = min(dims, key=lambda term: (term.size, term.kind != SUM))
         if axis.term in kept or whole.size < STEP:
             continue
-        unit = math.gcd(*(atom.size for atom in atoms(whole))) if whole.kind == SUM else axis.size
+        scaled = [atom.size for atom in atoms(whole) if atom not in heads]
+        unit = math.gcd(*scaled) if whole.kind == SUM else axis.size
         step = math.lcm(1 if whole.kind == SUM else STEP, whole.size // unit, *steps[axis.term])
-        counts[axis.term] = axis.size * max(step, step * round(whole.size * factor / step)) // whole.size
+        count = axis.size * max(step, step * round(whole.size * factor / step)) // whole.size
+        counts[axis.term] = count if axis.term.frozen is None else unaligned.setdefault(axis.size, count)
         if axis in grouped:
             kept.update(atom for term in dims for atom in atoms(term))
     return counts
