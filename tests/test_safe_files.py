@@ -299,6 +299,12 @@ def test_what_is_no_json_is_a_plain_value_error(text: str | bytes) -> None:
     assert not isinstance(caught.value, RefusedError)
 
 
+@pytest.mark.parametrize("text", ["\ufeff{}", b"\xef\xbb\xbf{}"])
+def test_a_byte_order_mark_is_named(text: str | bytes) -> None:
+    with pytest.raises(ValueError, match="BOM"):
+        parse_json(text, RefusedError, 100)
+
+
 def test_json_nested_too_deep_ends_without_a_crash() -> None:
     with pytest.raises(RecursionError):
         parse_json("[" * 200_000, RefusedError, 1_000_000)

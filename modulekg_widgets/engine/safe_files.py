@@ -18,6 +18,7 @@ BINARY = getattr(os, "O_BINARY", 0)  # Windows would write other ends of lines
 NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # opening a pipe waits for whoever writes to it
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 PATHLIKE = str | os.PathLike[str]
+BYTE_ORDER_MARK = "\ufeff"  # editors put it before a text
 LONGEST_INTEGER = 400  # digits; a double has 309 at most
 
 
@@ -146,7 +147,10 @@ def parse_json(
     opening = ("[", "{") if isinstance(text, str) else (b"[", b"{")
     if len(text) > most_parts and sum(map(text.count, opening)) > most_parts:  # type: ignore[arg-type]
         raise error(f"it has more than {most_parts:,} lists and objects")
-    return _decoder(error, unique, doubles).decode(text if isinstance(text, str) else text.decode("utf-8"))
+    text = text if isinstance(text, str) else text.decode("utf-8")
+    if text.startswith(BYTE_ORDER_MARK):
+        raise json.JSONDecodeError("Unexpected UTF-8 BOM (save it as UTF-8 without one)", text, 0)
+    return _decoder(error, unique, doubles).decode(text)
 
 
 @lru_cache
