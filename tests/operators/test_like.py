@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 import modulekg_widgets as mk
 from axes.checks import seeded
@@ -17,7 +18,7 @@ from modulekg_widgets.engine.pruning.plan.attempt import Attempt
 from modulekg_widgets.engine.pruning.plan.plan import _Planner
 from modulekg_widgets.engine.pruning.plan.reference import agrees, disagreement
 from modulekg_widgets.engine.pruning.plan.request import Request
-from operators.own_operators import OWN, Own, defined
+from operators.own_operators import OWN, Own, Through, defined, dense, parameter, rows
 
 _operators: dict[str, Any] = {}
 each = pytest.mark.parametrize("own", OWN, ids=[own.name for own in OWN])
@@ -136,3 +137,17 @@ def gain_masks(graph: mk.DataflowGraph) -> list[dict[str, dict[str, Tensor]]]:
     gain = torch.ones(8)
     gain[[2, 6]] = 0
     return [{"": {"w": gain}}]
+
+
+def test_numbers_in_the_code_hold_where_the_other_holds_them() -> None:
+    """What stands for an operator without data need not look at sizes that it could not run with."""
+    names = {"input": "x", "normalized_shape": "sizes", "weight": "w"}
+    with torch.library._scoped_library("mkgsaid", "FRAGMENT") as library:
+        library.define("norm(Tensor w, Tensor x, int[] sizes) -> Tensor")
+        library.impl("norm", lambda w, x, sizes: F.layer_norm(x, sizes, w), "CompositeExplicitAutograd")
+        torch.library.register_fake("mkgsaid::norm", lambda w, x, sizes: torch.empty_like(x), lib=library)
+        mk.axis_rule("mkgsaid::norm", like="aten::layer_norm", args=names)
+        for of in (lambda m, y: F.layer_norm(y, [8], m.w), lambda m, y: torch.ops.mkgsaid.norm(m.w, y, [8])):
+            model = Through(of, dense(w=lambda: parameter(8)))
+            with pytest.raises(mk.ModuleKGError, match="stays whole"):
+                mk.plan(mk.trace(model, rows()), ratio=0.5)

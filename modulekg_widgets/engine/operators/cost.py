@@ -13,7 +13,7 @@ from torch.utils.flop_counter import flop_registry
 from modulekg_widgets.engine.errors import TraceError, shown
 from modulekg_widgets.engine.operators.arguments import OperatorCall, reading_of
 from modulekg_widgets.engine.operators.formulas import FREE, PER_INPUT, PER_OUTPUT, formulas, multiply_adds
-from modulekg_widgets.engine.operators.recorded import RecordedCall, Value
+from modulekg_widgets.engine.operators.recorded import RecordedCall, Value, without_data
 from modulekg_widgets.engine.operators.signature import base_name, signature_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.torch_runtime.private import overload_name_of, packet_of, schema_of
@@ -104,11 +104,7 @@ def _unknown(call: OperatorCall) -> None:
 def _by_torch(formula: Callable[..., int]) -> Count:
     def count(call: OperatorCall) -> int:
         arguments = (*call.arranged(), call.operator.result)
-        args, kwargs, result = with_leaves(arguments, Value, _without_data)
+        args, kwargs, result = with_leaves(arguments, Value, without_data)
         return formula(*args, **kwargs, out_val=result)
 
     return count
-
-
-def _without_data(node: Value) -> torch.Tensor:
-    return torch.empty(node.shape, dtype=node.dtype, device="meta")

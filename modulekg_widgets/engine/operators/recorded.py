@@ -55,3 +55,8 @@ def nodes_in(value: Any) -> list[Any]:
     if isinstance(value, Value):
         return [value]
     return [node for part in value for node in nodes_in(part)] if isinstance(value, list | tuple) else []
+
+
+def without_data(value: Value) -> torch.Tensor:
+    """A tensor without data of a value's shape and type."""
+    return torch.empty(value.shape, dtype=value.dtype, device="meta")

@@ -14,7 +14,8 @@ from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.inference import said_equal, sizes_meet
 from modulekg_widgets.engine.errors import CutError, TraceError
 from modulekg_widgets.engine.identity.walk import Walk
-from modulekg_widgets.engine.operators.arguments import OperatorCall
+from modulekg_widgets.engine.operators.arguments import OperatorCall, reading_of
+from modulekg_widgets.engine.operators.recorded import Value, without_data
 from modulekg_widgets.engine.operators.signature import base_name
 from modulekg_widgets.engine.operators.traits import BEFORE_VIEWS, traits_of
 from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit, places, settings, slices
@@ -25,7 +26,13 @@ from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.pruning.plan.surroundings import Surroundings
 from modulekg_widgets.engine.torch_runtime.hooks import Given
 from modulekg_widgets.engine.torch_runtime.look import Stage
-from modulekg_widgets.engine.torch_runtime.private import BUFFERS, FLAT_WEIGHTS, PARAMETERS, disable_current_modes
+from modulekg_widgets.engine.torch_runtime.private import (
+    BUFFERS,
+    FLAT_WEIGHTS,
+    PARAMETERS,
+    disable_current_modes,
+    schema_of,
+)
 from modulekg_widgets.engine.torch_runtime.structure import with_leaves
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.held import PARAMETER, held_tensors, put_tables
@@ -248,6 +255,8 @@ class _Lockstep:
             shapes = " and ".join(str(list(node.shape)) for node in now.inputs)
             text = f"{now.name} cannot take the shapes {shapes}"  # some kernels for tensors without data do not look
             raise _Parted(Mismatch(before.index, before, tuple(self._unequal(before)), text, before.where))
+        if (text := _refused(now)) and not _refused(before):
+            raise _Parted(Mismatch(before.index, before, (), text, before.where))
         requests = [] if idle else self._requested_by(before, now)
         if self.by_data and not any(self.selection.cut(request.term) for request in requests):
             # other data lead to other numbers of things, and on another way from here
@@ -357,6 +366,20 @@ def _several_changed(before: OperatorNode, now: OperatorNode) -> bool:
     if len(now.inputs) < 2 or torch.Tag.pointwise in now.overload.tags:
         return False
     return any(old.shape != new.shape for old, new in zip(before.inputs, now.inputs, strict=False))
+
+
+def _refused(operator: OperatorNode) -> str:
+    """What the operator that a user's is like says against a call; without data the user's need not look at sizes."""
+    like = reading_of(operator.overload).overload
+    if like is operator.overload:
+        return ""
+    args, kwargs = with_leaves(OperatorCall(operator).arranged(), Value, without_data)
+    try:
+        with disable_current_modes():
+            like(*args, **kwargs)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        return f"{schema_of(like).name}, which {operator.name} is like: {error}"
+    return ""
 
 
 def goes_by_root_of_size(operator: OperatorNode) -> bool:
