@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { golden } from "../../testing/payloads";
 import { savedPlan } from "../../testing/saved";
 import { FileProblem, LARGEST_FILE, sentence } from "./file_problem";
+import { readPlan } from "./plan_file";
 import { readSavedFile } from "./saved_file";
 import { ENGLISH } from "./words";
 
@@ -81,6 +82,22 @@ describe("a file that is not shown", () => {
 
   it("never has the file's own text in its sentence", () => {
     expect(problem('{"format": "modulekg-plan", "<img>": }')).not.toContain("<img>");
+  });
+});
+
+describe("a hostile plan", () => {
+  const many = <T>(count: number, entry: T): T[] => Array.from({ length: count }, () => entry);
+
+  it.each<[string, object]>([
+    ["tensors", { tensors: many(2_000_000, 0) }],
+    ["changes", { changes: many(300_000, { kind: "", what: "", source: "" }) }]
+  ])("is checked in a part of the time that its text takes: %s", (_, change) => {
+    const file = text({ ...savedPlan(), ...change });
+    const begin = performance.now();
+    const raw = JSON.parse(file) as unknown;
+    const parsed = performance.now();
+    readPlan(raw);
+    expect(performance.now() - parsed).toBeLessThan(0.6 * (parsed - begin));
   });
 });
 
