@@ -175,8 +175,6 @@ export function toNumber(value: Value): number | null {
   if (value === null || typeof value === "number") {
     return value;
   }
-  if (value === "NaN" || value === "Infinity" || value === "-Infinity" || /^-?\d+$/.test(value)) {
-    return Number(value);
-  }
-  return null;
+  const isNumeral = typeof value === "string" && /^(NaN|-?Infinity|-?\d+)$/.test(value); // an overlay may be anything
+  return isNumeral ? Number(value) : null;
 }
