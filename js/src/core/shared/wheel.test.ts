@@ -60,6 +60,9 @@ describe("WheelGuard", () => {
     expect(wheel({ ctrlKey: true })).toBe(true);
     vi.advanceTimersByTime(300);
     expect(wheel()).toBe(true);
+    document.body.append(document.createElement("p"));
+    document.body.lastElementChild?.dispatchEvent(new Event("scroll")); // a log that grows is not the page
+    expect(wheel()).toBe(true);
   });
 
   it("zooms with Ctrl or Meta, and takes the hint away", () => {

@@ -9,7 +9,7 @@ const REST = 250; // ms after which the wheel scrolls the page no more
 export class WheelGuard {
   private readonly hint = el("div", "mkg-wheel-hint", HINT);
   private readonly disposers = new Disposers();
-  private scrolled = -Infinity; // when something last did
+  private scrolled = -Infinity; // when the page last was
   private readonly fade = new Debounced(() => this.hint.classList.remove("mkg-is-shown"), SHOWN);
 
   /** `wrap` is around the canvas, so that it sees the wheel before the stage does. */
@@ -19,7 +19,9 @@ export class WheelGuard {
     const options = { capture: true, passive: true };
     const handler = (event: WheelEvent) => this.handle(event);
     wrap.addEventListener("wheel", handler, options);
-    const scroll = () => (this.scrolled = performance.now());
+    const scroll = ({ target }: Event) => {
+      if (target instanceof Node && target.contains(wrap)) this.scrolled = performance.now();
+    };
     window.addEventListener("scroll", scroll, options);
     this.disposers.add(() => {
       wrap.removeEventListener("wheel", handler, options);
