@@ -1,7 +1,8 @@
-"""Graphviz DOT: the one writer of it."""
+"""Graphviz DOT: the one writer of it in Python."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
@@ -9,6 +10,8 @@ from typing import NamedTuple, TypeAlias
 Attributes: TypeAlias = Mapping[str, str]
 Edge: TypeAlias = tuple[str, str, Attributes]  # from, to
 STYLE = 'node [shape=box, style=rounded, fontname="sans-serif"];'
+# no picture can carry control characters, lone surrogates and non-characters
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\0": "�"})
 
 
@@ -29,6 +32,15 @@ def quoted(text: str) -> str:
     """A text of any characters as DOT has it; what is not quoted has to be a word of letters, digits and `_`."""
     # in DOT a backslash starts an escape only within a label, and a newline may stand in a quoted string
     return f'"{text.translate(_ESCAPES)}"'
+
+
+def quoted_label(text: str) -> str:
+    """A text that Graphviz shows exactly as it is: within labels it reads HTML entities, too.
+
+    The page's writer of what is on the canvas (js/src/core/export/dot.ts) writes its labels alike.
+    """
+    lines = _UNPRINTABLE.sub("\ufffd", text).replace("\r\n", "\n").replace("\r", "\n")
+    return quoted(lines.replace("&", "&amp;"))
 
 
 def digraph(name: str, parts: Iterable[Node | Cluster], edges: Iterable[Edge], head: str = STYLE) -> Iterator[str]:

@@ -11,6 +11,7 @@ import pytest
 from torch import nn
 
 import modulekg_widgets as mk
+from modulekg_widgets.engine.dot import quoted_label
 from modulekg_widgets.engine.views.pictures.hierarchy import svg
 from widgets.golden_models import MODELS
 
@@ -84,6 +85,25 @@ def test_graphviz_reads_the_dot_file(name: str, tmp_path: Path, require: Callabl
     drawn = subprocess.run([str(shutil.which("dot")), "-Tplain", path], capture_output=True, check=True, timeout=60)
     assert drawn.stdout.startswith(b"graph")
     assert not drawn.stderr
+
+
+@pytest.mark.parametrize(
+    ("label", "written"), json.loads((Path(__file__).parents[1] / "cases" / "dot_labels.json").read_text("utf-8"))
+)
+def test_labels_are_written_as_the_page_writes_them(label: str, written: str) -> None:
+    """`export.test.ts` reads the same file: Python writes the hierarchy, the page what is on its canvas."""
+    assert quoted_label(label) == written
+
+
+@pytest.mark.parametrize("name", ["A&lt;B", "&amp;", "\\N", 'a"b', "end\\", "a\x01b"])
+def test_graphviz_shows_a_name_as_it_is(name: str, tmp_path: Path, require: Callable[..., None]) -> None:
+    require("$dot")
+    path = mk.ModelGraph(named(name)).export(tmp_path / "graph.dot")
+    drawn = subprocess.run([str(shutil.which("dot")), "-Tsvg", path], capture_output=True, check=True, timeout=60)
+    texts = [
+        element.text or "" for element in ElementTree.fromstring(drawn.stdout).iter("{http://www.w3.org/2000/svg}text")
+    ]
+    assert any(name.replace("\x01", "\ufffd") in text.replace("\xa0", " ") for text in texts)
 
 
 def test_the_picture_shows_what_is_open(tmp_path: Path) -> None:

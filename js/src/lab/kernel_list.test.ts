@@ -19,6 +19,11 @@ describe("the list of a kernel", () => {
     expect(list).toMatchObject({ objects: [{ size: [90071992547409920] }, { size: null }] });
   });
 
+  it("takes sizes that are none for none", () => {
+    const list = read(listOf({ ...NET, size: [{ toString: 3, valueOf: 3 }] }, { ...NET, size: {} }));
+    expect(list).toMatchObject({ objects: [{ size: null }, { size: null }] });
+  });
+
   it.each([
     { ...NET, name: "net()" },
     { ...NET, name: 'a"); import os #' },

@@ -1,5 +1,7 @@
 // The list that the kernel sends: its types and its checks.
 
+import { isArrayOf, isObject, isValue } from "../core/shared/schema";
+
 export const OBJECT_KINDS = ["model", "plan", "monitor", "recording", "graph"] as const;
 export type ObjectKind = (typeof OBJECT_KINDS)[number];
 
@@ -21,17 +23,12 @@ export const OTHER_VERSION = "other-version";
 const LONGEST = 200;
 const MOST_OBJECTS = 1000;
 
-type Fields = Readonly<Record<string, unknown>>;
-
-const isFields = (value: unknown): value is Fields =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
-
 /** The list, without the entries that are none; null for something else altogether. */
 export function readKernelList(
   raw: unknown,
   isName: (name: unknown) => boolean
 ): KernelList | typeof OTHER_VERSION | null {
-  if (!isFields(raw) || !Array.isArray(raw.objects)) {
+  if (!isObject(raw) || !Array.isArray(raw.objects)) {
     return null;
   }
   if (raw.schema_version !== SCHEMA_VERSION) {
@@ -43,13 +40,13 @@ export function readKernelList(
 }
 
 function readObject(raw: unknown, isName: (name: unknown) => boolean): KernelObject | null {
-  if (!isFields(raw) || !isName(raw.name) || !OBJECT_KINDS.some(kind => kind === raw.kind)) {
+  if (!isObject(raw) || !isName(raw.name) || !OBJECT_KINDS.some(kind => kind === raw.kind)) {
     return null;
   }
   return {
     name: raw.name as string,
     kind: raw.kind as ObjectKind,
     className: typeof raw.class === "string" ? raw.class.slice(0, LONGEST) : "",
-    size: Array.isArray(raw.size) ? raw.size.map(Number) : null // large ones come as text
+    size: isArrayOf(raw.size, isValue) ? raw.size.map(Number) : null // large ones come as text
   };
 }

@@ -23,7 +23,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from modulekg_widgets.engine.dot import STYLE, Cluster, Edge, Node, digraph, quoted
+from modulekg_widgets.engine.dot import STYLE, Cluster, Edge, Node, digraph, quoted_label
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.safe_files import write_whole
 from modulekg_widgets.engine.views.opening import data_edges, rows_of
@@ -66,7 +66,7 @@ def _dot(graph: ModelGraph) -> bytes:
     def parts(inside: int) -> Iterator[Node | Cluster]:
         for node in rows.get(inside, []):
             drawn.add(node)
-            text = {"label": quoted(label(payload, node, folds))}
+            text = {"label": quoted_label(label(payload, node, folds))}
             yield Cluster(f"cluster_{node}", text, parts(node)) if node in rows else Node(f"n{node}", text)
 
     def edges() -> Iterator[Edge]:
@@ -91,7 +91,7 @@ def _data_edges(
     for source, target, shape in edges:
         ends = "input" if source < 0 else f"n{anchors[source]}", "output" if target < 0 else f"n{anchors[target]}"
         cuts = {key: f"cluster_{node}" for key, node in (("ltail", source), ("lhead", target)) if node in rows}
-        yield *ends, {"label": quoted(shape), **cuts}
+        yield *ends, {"label": quoted_label(shape), **cuts}
 
 
 @formats.register("html")

@@ -1,4 +1,7 @@
 import { spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { foreignParts, hostileTexts, press, smallNet, storeOf } from "../../testing/sample";
 import { quoted, sceneToDot } from "./dot";
@@ -108,6 +111,12 @@ describe("dot", () => {
   it("quotes", () => {
     expect(quoted('a"b\\c\nd&')).toBe('"a\\"b\\\\c\\nd&amp;"');
     expect(quoted("\u0000\ud800")).toBe('"\ufffd\ufffd"');
+  });
+
+  it("writes labels as Python does, which reads the same file", () => {
+    const file = join(dirname(fileURLToPath(import.meta.url)), "../../../../tests/cases/dot_labels.json");
+    for (const [label, written] of JSON.parse(readFileSync(file, "utf8")) as [string, string][])
+      expect(quoted(label)).toBe(written);
   });
 
   const hasGraphviz = spawnSync("dot", ["-V"]).status === 0;

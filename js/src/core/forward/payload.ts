@@ -37,7 +37,6 @@ export const isTop = tuple(oneOf("class", "channel", "element"), arrayOf(isEntry
 export type TensorShape = Guarded<typeof isTensor>;
 export type Entry = Guarded<typeof isEntry>;
 export type Top = Guarded<typeof isTop>;
-export type TopKind = Top[0];
 /** min, max, mean, std, zeros, not finite, count */
 export type Figures = Guarded<typeof isFigures>;
 

@@ -276,7 +276,7 @@ export class GraphView {
     }
     this.decor.update(this.placed, this.theme);
     this.painter.setPicture(this.decor.items(), this.decor.edges());
-    this.stage.draw();
+    this.stage.schedule(); // what else changes until then is drawn with it
     this.stage.minimap.show(this.decor.minimapItems(), boundsOf(this.placed.boxes), this.theme);
   }
 

@@ -3,7 +3,7 @@ import { compared, resnet } from "../../testing/payloads";
 import { hostileNet, hostileTexts, wideNet } from "../../testing/sample";
 import { createModelGraph, type ModelGraph } from "./model_graph";
 import { OTHER_VERSION } from "../shared/schema";
-import type { StageElement } from "../shared/stage";
+import { Stage, type StageElement } from "../shared/stage";
 import { type GraphState, Store } from "../shared/store";
 
 let mounted: ModelGraph | undefined;
@@ -62,6 +62,19 @@ describe("createModelGraph", () => {
     store.set("expanded", []);
     await settled();
     expect(drawn(graph)).toHaveLength(12);
+  });
+
+  it("draws all that changes before the next frame in one go", async () => {
+    const { store } = mount(resnet());
+    await settled();
+    const draw = vi.spyOn(Stage.prototype, "draw");
+    store.set("selected", "conv1");
+    store.set("query", "bn");
+    store.set("colorBy", "params");
+    expect(draw).not.toHaveBeenCalled();
+    await settled();
+    expect(draw).toHaveBeenCalledTimes(1);
+    draw.mockRestore();
   });
 
   it("obeys the keys, but not those of a text field", async () => {

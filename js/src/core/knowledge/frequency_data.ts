@@ -1,5 +1,6 @@
 // Ranks and uses as points, and the laws that were fitted to them. Pure arithmetic.
 
+import { timesPowers } from "../metrics/value_axis";
 import { toNumber } from "../shared/payload";
 import type { Knowledge } from "./data";
 
@@ -48,13 +49,5 @@ export function chartColumns({ counts }: RankedUses, found: readonly Law[], loga
 
 /** 1, 10, 100… on logarithmic axes; with 2 and 5 between them while there are few. */
 export function decades(min: number, max: number): number[] {
-  const steps = max - min < 1.5 ? [1, 2, 5] : [1];
-  const found: number[] = [];
-  for (let power = Math.floor(min) - 1; power <= Math.ceil(max); power += 1) {
-    for (const step of steps) {
-      const place = power + Math.log10(step);
-      if (place >= min - 1e-9 && place <= max + 1e-9) found.push(place);
-    }
-  }
-  return found;
+  return timesPowers(min, max, max - min < 1.5 ? [1, 2, 5] : [1]);
 }

@@ -223,7 +223,7 @@ export class KnowledgeMap {
       boundsOf(this.boxes()),
       this.theme
     );
-    this.stage.draw();
+    this.stage.schedule();
   }
 
   private resized(): void {

@@ -1,6 +1,6 @@
 // What a dry run came to.
 
-import { isArrayOf, isCount, isObject, isString, tuple } from "../shared/schema";
+import { isArrayOf, isCount, isObject, isString, isValue, tuple } from "../shared/schema";
 
 export interface Change {
   readonly kind: string;
@@ -45,7 +45,7 @@ function readChange(raw: unknown): Change[] {
 
 /** Numbers above 2^53 travel as text. */
 function readSizes(raw: unknown): Sizes | null {
-  if (!Array.isArray(raw) || raw.length !== 2) return null;
+  if (!isArrayOf(raw, isValue) || raw.length !== 2) return null;
   const [before, after] = raw.map(Number);
   return Number.isFinite(before) && Number.isFinite(after) ? [before, after] : null;
 }

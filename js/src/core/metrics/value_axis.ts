@@ -71,6 +71,7 @@ function logAxis(least: number, greatest: number): ValueAxis {
 
 const MOST_TICKS = 500; // whatever is asked for
 const TIMES = [1, 2, 5];
+const CLOSE = 1e-9; // of two places that are one but for rounding
 
 /** Powers of ten; between them 2 and 5 times as much, or evenly spaced values where even these are too far apart. */
 export function logTicks(low: number, high: number, most: number): number[] {
@@ -81,18 +82,20 @@ export function logTicks(low: number, high: number, most: number): number[] {
     for (let tick = Math.ceil(low / stride) * stride; tick <= high; tick += stride) ticks.push(tick + 0);
     return ticks;
   }
-  const ticks = [];
-  for (let power = Math.floor(low); power <= Math.ceil(high); power += 1) {
-    for (const times of TIMES) {
-      const tick = power + Math.log10(times);
-      if (tick >= low && tick <= high) ticks.push(tick);
-    }
-  }
+  const ticks = timesPowers(low, high, TIMES);
   return ticks.length >= 3
     ? ticks
     : roundTicks(10 ** low, 10 ** high, most)
         .filter(tick => tick > 0)
         .map(Math.log10);
+}
+
+/** So many times each power of ten, between two places of a logarithmic axis. */
+export function timesPowers(low: number, high: number, times: readonly number[]): number[] {
+  const ticks = [];
+  for (let power = Math.floor(low); power <= Math.ceil(high); power += 1)
+    for (const each of times) ticks.push(power + Math.log10(each));
+  return ticks.filter(tick => tick >= low - CLOSE && tick <= high + CLOSE);
 }
 
 /** Multiples of 1, 2 or 5 times a power of ten, no closer than `most` of them would be. */
@@ -131,7 +134,7 @@ function logTexts(ticks: readonly number[]): string[] {
   });
 }
 
-const isRoundTick = (rest: number) => TIMES.some(times => Math.abs(rest - Math.log10(times)) < 1e-9);
+const isRoundTick = (rest: number) => TIMES.some(times => Math.abs(rest - Math.log10(times)) < CLOSE);
 
 function grouped(text: string): string {
   const [whole, decimals] = text.split(".");

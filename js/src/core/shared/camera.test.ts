@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { Camera } from "./camera";
 import type { Box, Look } from "./viewport";
 
@@ -23,6 +23,19 @@ const open: Record<string, Box> = { a: [0, 0, 100, 50], stage: [0, 100, 700, 200
 const closed: Record<string, Box> = { a: [0, 0, 100, 50], stage: [0, 100, 120, 50] };
 
 describe("Camera", () => {
+  it("tells of its moves, and of nothing else", () => {
+    const moved = vi.fn();
+    const camera = new Camera({ least: 0.04, most: 4, isOverview: false }, moved);
+    camera.resize({ width: WIDTH, height: HEIGHT });
+    camera.open([[0, 0, 100, 50]]);
+    expect(moved).toHaveBeenCalledTimes(1);
+    camera.show([10, 10, 20, 20]); // in view already
+    camera.panBy(0, 0);
+    expect(moved).toHaveBeenCalledTimes(1);
+    camera.panBy(0, 1);
+    expect(moved).toHaveBeenCalledTimes(2);
+  });
+
   it("shows everything after a collapse that makes room for it", () => {
     const { camera, keep, onScreen, touch, look } = stage();
     camera.open(Object.values(open));

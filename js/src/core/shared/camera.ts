@@ -64,8 +64,10 @@ export class Camera {
     const zoom = this.clamped(look.zoom);
     const [middle, centre] = [this.size.width / 2, this.size.height / 2];
     const share = zoom / look.zoom; // what was to be in the middle is there at every zoom
+    const before = this.current;
     this.current = { zoom, x: middle - (middle - look.x) * share, y: centre - (centre - look.y) * share };
-    this.moved();
+    const { x, y } = this.current;
+    if (x !== before.x || y !== before.y || zoom !== before.zoom) this.moved();
   }
 
   /** By hand. */

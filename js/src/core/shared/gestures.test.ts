@@ -1,18 +1,22 @@
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { Gestures } from "./gestures";
 
 let host: HTMLElement;
 let gestures: Gestures;
 let done: string[];
+const held = new Set<number>(); // pointers
 
 function pointer(
   type: string,
   x: number,
   y: number,
-  init: { id?: number; button?: number; touch?: boolean } = {}
+  init: { id?: number; button?: number; buttons?: number; touch?: boolean } = {}
 ): void {
   const { id = 1, button = 0, touch = false } = init;
-  const event = new MouseEvent(`pointer${type}`, { clientX: x, clientY: y, button });
+  if (type === "down") held.add(id);
+  else if (type !== "move") held.delete(id);
+  const { buttons = held.has(id) ? 1 : 0 } = init;
+  const event = new MouseEvent(`pointer${type}`, { clientX: x, clientY: y, button, buttons });
   const values = { pointerId: id, pointerType: touch ? "touch" : "mouse" };
   for (const [name, value] of Object.entries(values)) Object.defineProperty(event, name, { value });
   host.dispatchEvent(event);
@@ -31,6 +35,7 @@ function wheel(init: WheelEventInit): number {
 beforeEach(() => {
   host = document.createElement("div");
   done = [];
+  held.clear();
   const note =
     (name: string) =>
     (...at: number[]) =>
@@ -100,6 +105,23 @@ describe("Gestures", () => {
     pointer("cancel", 0, 0);
     pointer("move", 30, 0);
     expect(done).toEqual(["point 30 0"]);
+  });
+
+  it("holds a pointer from the first, and lets go of one whose release nobody heard of", () => {
+    const captured: number[] = [];
+    host.setPointerCapture = id => void captured.push(id);
+    pointer("down", 1, 1);
+    expect(captured).toEqual([1]);
+    pointer("move", 40, 1, { buttons: 0 });
+    pointer("move", 60, 1, { buttons: 0 });
+    expect(done).toEqual(["point 40 1", "point 60 1"]);
+  });
+
+  it("knows its places where the page is shown in another size", () => {
+    vi.spyOn(host, "offsetWidth", "get").mockReturnValue(200);
+    vi.spyOn(host, "getBoundingClientRect").mockReturnValue({ left: 10, top: 20, width: 100 } as DOMRect);
+    click(60, 70);
+    expect(done).toEqual(["tap 100 100"]);
   });
 
   it("zooms with the wheel: by pixels on a touchpad, by clicks with a mouse", () => {

@@ -71,12 +71,14 @@ export class Gestures {
     if (this.pressed.size === 0) this.isDragged = false;
     const slack = event.pointerType === "touch" ? SLACK.touch : SLACK.mouse;
     this.pressed.set(event.pointerId, { x, y, start: { x, y }, slack });
+    this.host.setPointerCapture?.(event.pointerId); // it may be let go anywhere
     if (this.pressed.size > 1) this.isDragged = true; // no click comes of a pinch
     this.target.press();
   }
 
   private move(event: PointerEvent): void {
     const [x, y] = this.place(event);
+    if (event.buttons === 0) this.pressed.delete(event.pointerId); // let go where nobody heard of it
     const one = this.pressed.get(event.pointerId);
     if (!one) {
       if (this.pressed.size === 0) this.target.point(x, y);
@@ -84,10 +86,7 @@ export class Gestures {
     }
     const other = [...this.pressed.values()].find(each => each !== one);
     if (!this.isDragged && Math.hypot(x - one.start.x, y - one.start.y) < one.slack) return;
-    if (!this.isDragged) {
-      this.isDragged = true;
-      this.host.setPointerCapture?.(event.pointerId);
-    }
+    this.isDragged = true;
     const [before, now] = [{ ...one }, { x, y }];
     [one.x, one.y] = [x, y];
     if (!other) {
@@ -132,8 +131,9 @@ export class Gestures {
   }
 
   private place({ clientX, clientY }: { readonly clientX: number; readonly clientY: number }): [number, number] {
-    const { left, top } = this.host.getBoundingClientRect();
-    return [clientX - left, clientY - top];
+    const { left, top, width } = this.host.getBoundingClientRect();
+    const scale = width / this.host.offsetWidth || 1; // of a page that is shown in another size, as slides are
+    return [(clientX - left) / scale, (clientY - top) / scale];
   }
 }
 

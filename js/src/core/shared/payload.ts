@@ -6,7 +6,6 @@ import {
   arrayOf,
   checked,
   dictionary,
-  fits,
   type Guarded,
   isCount,
   isCounts,
@@ -23,6 +22,7 @@ import {
   oneOf,
   orNull,
   parts,
+  record,
   relations,
   table,
   text,
@@ -58,7 +58,7 @@ const EntitiesSchema = table({
   tensors: list(arrayOf(isTensor))
 });
 
-const isInfo = fits(v.object({ label: v.string(), aggregate: v.picklist(["sum", "mean", "own"]) }));
+const isInfo = record({ label: isString, aggregate: oneOf("sum", "mean", "own") });
 
 const OneModelSchema = v.pipe(
   parts({
@@ -175,8 +175,6 @@ export function toNumber(value: Value): number | null {
   if (value === null || typeof value === "number") {
     return value;
   }
-  if (value === "NaN" || value === "Infinity" || value === "-Infinity" || /^-?\d+$/.test(value)) {
-    return Number(value);
-  }
-  return null;
+  const isNumeral = typeof value === "string" && /^(NaN|-?Infinity|-?\d+)$/.test(value); // an overlay may be anything
+  return isNumeral ? Number(value) : null;
 }

@@ -2,15 +2,19 @@
 
 import * as v from "valibot";
 import {
+  arrayOf,
   checked,
   dictionary,
+  type Guarded,
   is,
   isArrayOf,
   isFiniteNumber,
   isInteger,
+  isNumber,
   isObject,
   list,
   parts,
+  record,
   relations,
   tuple
 } from "./schema";
@@ -31,45 +35,46 @@ const isSizes = (value: unknown): value is Sizes =>
 const isSetting = (value: unknown): value is Sizes | { tuple: Sizes } =>
   isObject(value) ? isSizes(value.tuple) : isSizes(value);
 
-const shortText = is(isText);
 const beforeAndAfter = is(tuple(isAmount, isAmount));
 
-const AxisSchema = v.pipe(
-  v.object({
-    name: shortText,
-    size: is(isSize),
-    dropped: v.message(list(isSize), "dropped"),
-    members: list(isText) // "conv1.weight[0]"
+// guards, as a hostile file may have a million of each
+const isAxis = record({
+  name: isText,
+  size: isSize,
+  dropped: arrayOf(isNumber),
+  members: arrayOf(isText) // "conv1.weight[0]"
+});
+const isChange = record({ kind: isText, what: isText, source: isText });
+
+const PlanSchema = v.pipe(
+  parts({
+    version: v.literal(VERSION),
+    params: beforeAndAfter,
+    flops: beforeAndAfter,
+    macs: beforeAndAfter,
+    axes: list(isAxis),
+    changes: list(isChange),
+    attributes: v.pipe(
+      dictionary(tuple(isSetting, isSetting)),
+      v.check(settings => Object.keys(settings).every(isText)),
+      v.transform(settings =>
+        Object.entries(settings).map(([name, [before, after]]) => ({
+          name,
+          before: written(before),
+          after: written(after)
+        }))
+      )
+    ),
+    tensors: v.pipe(
+      v.custom<unknown[]>(Array.isArray),
+      v.transform(tensors => tensors.length) // how many are cut
+    )
   }),
-  relations({ dropped: ({ dropped, size }) => isAscending(dropped, size) })
+  relations({ dropped: ({ axes }) => axes.every(({ dropped, size }) => isAscending(dropped, size)) })
 );
 
-const PlanSchema = parts({
-  version: v.literal(VERSION),
-  params: beforeAndAfter,
-  flops: beforeAndAfter,
-  macs: beforeAndAfter,
-  axes: v.array(AxisSchema),
-  changes: v.array(v.object({ kind: shortText, what: shortText, source: shortText })),
-  attributes: v.pipe(
-    dictionary(tuple(isSetting, isSetting)),
-    v.check(settings => Object.keys(settings).every(isText)),
-    v.transform(settings =>
-      Object.entries(settings).map(([name, [before, after]]) => ({
-        name,
-        before: written(before),
-        after: written(after)
-      }))
-    )
-  ),
-  tensors: v.pipe(
-    v.array(v.unknown()),
-    v.transform(tensors => tensors.length) // how many are cut
-  )
-});
-
 export type SavedPlan = v.InferOutput<typeof PlanSchema>;
-export type SavedAxis = v.InferOutput<typeof AxisSchema>;
+export type SavedAxis = Guarded<typeof isAxis>;
 export type Pair = SavedPlan["params"];
 
 export function isPlan(raw: unknown): boolean {
@@ -81,7 +86,10 @@ export const readPlan = (raw: unknown): SavedPlan => checked(PlanSchema, raw);
 
 /** Places in the axis, none twice, and not all of them. */
 function isAscending(places: readonly number[], size: number): boolean {
-  return places.length < size && places.every((place, i) => place > (i ? places[i - 1] : -1) && place < size);
+  return (
+    places.length < size &&
+    places.every((place, i) => isInteger(place) && place > (i ? places[i - 1] : -1) && place < size)
+  );
 }
 
 /** As Python writes it. */

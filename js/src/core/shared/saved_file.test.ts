@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { golden } from "../../testing/payloads";
 import { savedPlan } from "../../testing/saved";
 import { FileProblem, LARGEST_FILE, sentence } from "./file_problem";
+import { readPlan } from "./plan_file";
 import { readSavedFile } from "./saved_file";
 import { ENGLISH } from "./words";
 
@@ -81,6 +82,27 @@ describe("a file that is not shown", () => {
 
   it("never has the file's own text in its sentence", () => {
     expect(problem('{"format": "modulekg-plan", "<img>": }')).not.toContain("<img>");
+  });
+});
+
+describe("a plan with a million entries", () => {
+  it("is looked through without an object made for each", () => {
+    const plan = savedPlan();
+    const { axes, changes } = readPlan(plan);
+    expect([axes, changes]).toEqual([plan.axes, plan.changes]);
+    expect(axes).toBe(plan.axes);
+    expect(changes).toBe(plan.changes);
+  });
+
+  it("is not looked through where only their number is shown", () => {
+    let reads = 0;
+    const get = (list: number[], key: string | symbol) => {
+      if (key !== "length") reads += 1;
+      return Reflect.get(list, key) as unknown;
+    };
+    const tensors = new Proxy(Array<number>(1_000_000).fill(0), { get });
+    expect(readPlan({ ...savedPlan(), tensors }).tensors).toBe(1_000_000);
+    expect(reads).toBe(0);
   });
 });
 

@@ -3,12 +3,12 @@ import { describe, expect, it } from "vitest";
 import {
   checked,
   dictionary,
-  fits,
   isCount,
   isString,
   list,
   OTHER_VERSION,
   parts,
+  record,
   relations,
   table,
   tuple
@@ -79,7 +79,15 @@ describe("guards", () => {
     ]);
   });
 
-  it("ask schemas", () => {
-    expect([{ a: 1 }, { a: "1" }, null].map(fits(v.object({ a: v.number() })))).toEqual([true, false, false]);
+  it("know objects by their entries", () => {
+    const isNamed = record({ a: isCount });
+    expect([{ a: 1 }, { a: 1, b: 2 }, { a: "1" }, {}, [], null].map(isNamed)).toEqual([
+      true,
+      true,
+      false,
+      false,
+      false,
+      false
+    ]);
   });
 });

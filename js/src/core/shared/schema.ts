@@ -96,6 +96,16 @@ export function tuple<T extends unknown[]>(...are: { [K in keyof T]: Guard<T[K]>
   };
 }
 
+/** An object with these entries, among others perhaps. */
+export function record<T extends Fields>(are: { [K in keyof T]: Guard<T[K]> }): Guard<T> {
+  const entries = Object.entries<Guard<unknown>>(are);
+  return (value): value is T => {
+    if (!isObject(value)) return false;
+    for (const [key, is] of entries) if (!is(value[key])) return false;
+    return true;
+  };
+}
+
 /** Whether every place is one of `end`; -1, too, where that is `first`. */
 export function isWithin(places: readonly number[], end: number, first: 0 | -1 = 0): boolean {
   for (let i = 0; i < places.length; i++) if (places[i] < first || places[i] >= end) return false;
@@ -121,12 +131,6 @@ export const text = is(isString);
 export const count = is(isCount);
 export const value = is(isValue);
 export const list = <T>(guard: Guard<T>) => v.custom<T[]>(arrayOf(guard));
-
-/** For lists of objects: whether the value is what the schema says. */
-export const fits =
-  <S extends v.GenericSchema>(schema: S): Guard<v.InferOutput<S>> =>
-  (value): value is v.InferOutput<S> =>
-    v.is(schema, value);
 
 /** Values by names that are not known in advance. */
 export const dictionary = <T>(guard: Guard<T>) =>

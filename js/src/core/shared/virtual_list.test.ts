@@ -78,11 +78,11 @@ describe("VirtualList", () => {
   });
 
   it("brings a row into view, with room around it where there is some", () => {
-    list.show(50, 2);
+    expect(list.show(50, 2)).toBe(true);
     expect(scroller.scrollTop).toBe(430);
     list.show(42, 1, 0); // is nearer to the edge than it would be brought, and in view
     expect(scroller.scrollTop).toBe(420 - 10);
-    list.show(45, 1, 0);
+    expect(list.show(45, 1, 0)).toBe(false);
     expect(scroller.scrollTop).toBe(410);
     expect(list.page).toBe(9);
   });
@@ -91,6 +91,13 @@ describe("VirtualList", () => {
     Object.defineProperty(scroller, "clientHeight", { value: 0, configurable: true });
     list.show(70);
     expect(scroller.scrollTop).toBe(0);
+  });
+
+  it("asks for no row that there is not", () => {
+    for (active of [-1, 1000, Number.NaN]) {
+      list.render();
+      expect(rows()).toEqual(names.slice(0, 12));
+    }
   });
 
   it("knows the row that an event comes from", () => {

@@ -87,19 +87,24 @@ export class VirtualList<Key> {
     });
   }
 
-  /** A row that is nearer to an edge than `least` rows comes to `margin` rows from it; without a size, once there is one. */
-  show(index: number, margin = 0, least = margin): void {
+  /**
+   * A row that is nearer to an edge than `least` rows comes to `margin` rows from it; without a size, once there is one.
+   * Returns whether the list has been scrolled for it.
+   */
+  show(index: number, margin = 0, least = margin): boolean {
     const { scroller } = this;
     const { rowHeight } = this.options;
     const height = scroller.clientHeight;
     this.unseen = height > 0 ? null : () => this.show(index, margin, least);
-    if (height === 0) return;
+    if (height === 0) return false;
     const top = index * rowHeight;
     const fits = height > (2 * margin + 2) * rowHeight;
     const [around, enough] = fits ? [margin * rowHeight, least * rowHeight] : [0, 0];
     const { scrollTop } = scroller;
     if (top - enough < scrollTop) scroller.scrollTop = Math.max(0, top - around);
     else if (top + rowHeight + enough > scrollTop + height) scroller.scrollTop = top + rowHeight + around - height;
+    else return false;
+    return true;
   }
 
   render(): void {
@@ -156,7 +161,7 @@ export class VirtualList<Key> {
     const end = Math.min(count, Math.ceil((scrollTop + height) / rowHeight) + overscan);
     const indices = Array.from({ length: Math.max(0, end - first) }, (_, offset) => first + offset);
     const active = this.source.active();
-    if (active < first) indices.unshift(active);
+    if (active >= 0 && active < first) indices.unshift(active);
     else if (active >= end && active < count) indices.push(active);
     return indices;
   }

@@ -52,6 +52,19 @@ describe("WheelGuard", () => {
     expect(wheel()).toBe(false);
   });
 
+  it("leaves the page to be scrolled on where the canvas comes under the pointer", () => {
+    canvas.focus();
+    document.dispatchEvent(new Event("scroll"));
+    expect(wheel()).toBe(false);
+    expect(hinted()).toBe(false);
+    expect(wheel({ ctrlKey: true })).toBe(true);
+    vi.advanceTimersByTime(300);
+    expect(wheel()).toBe(true);
+    document.body.append(document.createElement("p"));
+    document.body.lastElementChild?.dispatchEvent(new Event("scroll")); // a log that grows is not the page
+    expect(wheel()).toBe(true);
+  });
+
   it("zooms with Ctrl or Meta, and takes the hint away", () => {
     wheel();
     expect(wheel({ ctrlKey: true })).toBe(true);

@@ -4,10 +4,12 @@ import { Debounced, Disposers, el, widgetRoot } from "./dom";
 
 const HINT = "Click the graph, or hold Ctrl, to zoom";
 const SHOWN = 1400; // ms
+const REST = 250; // ms after which the wheel scrolls the page no more
 
 export class WheelGuard {
   private readonly hint = el("div", "mkg-wheel-hint", HINT);
   private readonly disposers = new Disposers();
+  private scrolled = -Infinity; // when the page last was
   private readonly fade = new Debounced(() => this.hint.classList.remove("mkg-is-shown"), SHOWN);
 
   /** `wrap` is around the canvas, so that it sees the wheel before the stage does. */
@@ -17,7 +19,14 @@ export class WheelGuard {
     const options = { capture: true, passive: true };
     const handler = (event: WheelEvent) => this.handle(event);
     wrap.addEventListener("wheel", handler, options);
-    this.disposers.add(() => wrap.removeEventListener("wheel", handler, options));
+    const scroll = ({ target }: Event) => {
+      if (target instanceof Node && target.contains(wrap)) this.scrolled = performance.now();
+    };
+    window.addEventListener("scroll", scroll, options);
+    this.disposers.add(() => {
+      wrap.removeEventListener("wheel", handler, options);
+      window.removeEventListener("scroll", scroll, options);
+    });
   }
 
   dispose(): void {
@@ -27,13 +36,13 @@ export class WheelGuard {
   }
 
   private handle(event: WheelEvent): void {
-    const zooms = event.ctrlKey || event.metaKey || this.isAtWork();
-    if (!zooms) {
-      event.stopPropagation(); // what the stage does not hear of scrolls the page
-      this.fade.call();
-    } else {
-      this.fade.cancel();
-    }
+    const isAsked = event.ctrlKey || event.metaKey;
+    const zooms = isAsked || this.isAtWork();
+    // a page that is being scrolled goes on where the canvas comes under the pointer
+    const isPassing = !isAsked && performance.now() - this.scrolled < REST;
+    if (!zooms || isPassing) event.stopPropagation(); // what the stage does not hear of scrolls the page
+    if (zooms) this.fade.cancel();
+    else this.fade.call();
     this.hint.classList.toggle("mkg-is-shown", !zooms);
   }
 

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import {
   deepNet,
   foreignParts,
@@ -13,6 +13,7 @@ import {
 } from "../../testing/sample";
 import type { Hierarchy } from "../shared/hierarchy";
 import type { Store } from "../shared/store";
+import { VirtualList } from "../shared/virtual_list";
 import { ROW_HEIGHT, TreeView } from "./tree_view";
 
 let host: HTMLElement;
@@ -184,6 +185,15 @@ describe("mouse and selection", () => {
     await settle();
     expect(store.get("focus")).toBe(0);
     expect(paths()).not.toContain("layer1.0");
+  });
+
+  it("draws its rows once where none has to come into view", () => {
+    const store = storeOf();
+    mount(smallNet(), store);
+    const render = vi.spyOn(VirtualList.prototype, "render");
+    store.set("selected", "fc");
+    expect(render).toHaveBeenCalledTimes(1);
+    render.mockRestore();
   });
 
   it("stops listening when it goes", () => {

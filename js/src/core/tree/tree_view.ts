@@ -187,8 +187,7 @@ export class TreeView {
   private scrollTo(node: number): void {
     const index = this.places.get(node);
     if (index === undefined) return;
-    this.list.show(index, 1, 0);
-    this.list.render();
+    if (this.list.show(index, 1, 0)) this.list.render();
   }
 
   private draw(element: HTMLElement, row: TreeRow): void {

@@ -7,12 +7,12 @@ from typing import Any
 
 import networkx as nx
 
-from modulekg_widgets.engine.dot import Node, digraph, quoted
+from modulekg_widgets.engine.dot import Node, digraph, quoted, quoted_label
 
 
 def dot(graph: nx.DiGraph) -> Iterator[str]:
     """Graphviz DOT: a box per structure with its number of occurrences, an edge per containment with its count."""
-    boxes = (Node(quoted(key), {"label": quoted(_label(key, data))}) for key, data in graph.nodes(data=True))
+    boxes = (Node(quoted(key), {"label": quoted_label(_label(key, data))}) for key, data in graph.nodes(data=True))
     edges = (
         (quoted(start), quoted(end), {"label": f'"{count}"'} if (count := data.get("count", 1)) > 1 else {})
         for start, end, data in graph.edges(data=True)
