@@ -21,6 +21,8 @@ REQUIRED = (
     PACKAGE / "static" / "standalone.js",
 )
 STAMP = PACKAGE / "static" / ".stamp"
+# what scripts/generate.mjs reads outside of js/
+READ = (PACKAGE / "engine" / "palette.json", PACKAGE / "widgets" / "pages" / "page.html")
 NODE_MINIMUM = 20
 NOT_SOURCES = {"node_modules", "lib", "coverage", "generated", "__pycache__"}
 
@@ -59,6 +61,7 @@ def digest() -> str:
 
 
 def source_files() -> Iterator[Path]:
+    yield from READ
     for folder, folders, names in os.walk(JS):
         folders[:] = [name for name in folders if name not in NOT_SOURCES]
         yield from (Path(folder, name) for name in names if not name.endswith(".tsbuildinfo"))

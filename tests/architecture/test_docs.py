@@ -3,6 +3,8 @@
 import ast
 import json
 import re
+import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -92,6 +94,18 @@ def test_a_package_says_in_which_order_it_is_read(package: Path) -> None:
     files = {path.stem for path in package.glob("[!_]*.py")}
     mentioned = {name for name in re.findall(r"\w+", text) if name in files or (package / name).is_dir()}
     assert len(mentioned) > 1 or len(files) < FEW
+
+
+def test_every_program_of_the_contributing_guide_starts(tmp_path: Path) -> None:
+    """Where it is run as the guide says: as a file, with nothing of tests/ on the path."""
+    commands = "\n".join(blocks((ROOT / "CONTRIBUTING.md").read_text("utf-8"), "bash"))
+    programs = sorted(set(re.findall(r"python (tests/\S+\.py)", commands)))
+    assert programs
+    start = "import runpy, sys; sys.path.pop(0); runpy.run_path(sys.argv[1], run_name='started')"
+    for program in programs:
+        command = [sys.executable, "-c", start, str(ROOT / program)]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{program}: {done.stderr[-2_000:]}"
 
 
 def test_every_metric_is_defined() -> None:

@@ -16,6 +16,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -23,6 +24,8 @@ import torch
 from torch import Tensor, nn
 from torch.testing._internal import common_utils
 from torch.testing._internal.common_methods_invocations import op_db
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # as pytest's `pythonpath` does
 
 import modulekg_widgets as mk
 from axes.rules.checks import Orders, difference, fingerprint, permuted, random_orders

@@ -153,3 +153,9 @@ def test_bad_registrations_are_refused() -> None:
         mk.axis_rule("relu")
     with pytest.raises(mk.ModuleKGError, match="did you mean"):
         mk.axis_rule("mkgtest::new", like="aten::max_pol2d")
+
+
+@pytest.mark.parametrize("like", ["aten::conv2d", "aten::einsum"])
+def test_what_torch_runs_as_another_operator_is_told_to_be_named_as_that(like: str) -> None:
+    with pytest.raises(mk.ModuleKGError, match=r"graph\.operators shows in its place .*'aten::convolution'"):
+        mk.axis_rule("mkgtest::as_composite", like=like)

@@ -1,5 +1,6 @@
 """Every question of a knowledge graph is answered by the graph itself, empty, small or in a store."""
 
+import inspect
 from typing import Any
 
 import pandas as pd
@@ -39,6 +40,17 @@ def test_a_question_gives_a_table(question: str, make: Any) -> None:
     assert isinstance(answer, pd.DataFrame)
     assert list(answer.columns) == QUESTIONS[question]
     assert answer.empty == (make is not small)
+
+
+def test_every_question_that_takes_nothing_has_a_row() -> None:
+    asked = {
+        name
+        for name, question in inspect.getmembers(mk.KnowledgeGraph, inspect.isfunction)
+        if not name.startswith("_")
+        and inspect.signature(question).return_annotation == "pd.DataFrame"
+        and all(p.default is not p.empty or p.name == "self" for p in inspect.signature(question).parameters.values())
+    }
+    assert asked - set(QUESTIONS) - {"overlap"} == set()  # a matrix: below
 
 
 def test_models_are_compared() -> None:

@@ -1,4 +1,4 @@
-"""The faults of Taiyi that METRICS.md names: each is a test, on a real model, through the monitor."""
+"""The faults of Taiyi that are known: each is a test, on a real model, through the monitor."""
 
 import copy
 import io

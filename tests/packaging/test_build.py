@@ -113,7 +113,7 @@ def test_node_that_will_not_do(programs: dict[str, str], sentence: str, tmp_path
 def test_every_change_of_a_source_or_an_output_makes_the_build_stale(source: Path) -> None:
     hook = load_hook(source)
     assert hook.up_to_date()
-    changed = [source / "js" / "package.json", next((source / "js" / "src").rglob("*.ts")), *hook.REQUIRED]
+    changed = [source / "js" / "package.json", next((source / "js" / "src").rglob("*.ts")), *hook.REQUIRED, *hook.READ]
     for file in changed:
         content = file.read_bytes()
         file.write_bytes(content + b"\n")
@@ -125,6 +125,14 @@ def test_every_change_of_a_source_or_an_output_makes_the_build_stale(source: Pat
     assert hook.up_to_date()
     hook.STAMP.unlink()
     assert not hook.up_to_date()
+
+
+def test_all_that_the_build_reads_outside_of_its_folder_counts() -> None:
+    hook = load_hook(ROOT)
+    scripts = "".join(path.read_text("utf-8") for path in (ROOT / "js" / "scripts").glob("*.mjs"))
+    read = re.findall(r"readFileSync\(join\(packageFolder, (.*?)\)", scripts)
+    assert {hook.PACKAGE.joinpath(*re.findall(r'"([^"]+)"', names)) for names in read} == set(hook.READ)
+    assert set(hook.READ) <= set(hook.source_files())
 
 
 def test_what_npm_leaves_behind_does_not_count(source: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from modulekg_widgets.engine.knowledge.contents import Contents
 from modulekg_widgets.engine.views.knowledge_findings import Findings, findings_of
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.widgets.knowledge_explorer import knowledge_explorer
+from modulekg_widgets.widgets.knowledge_explorer.knowledge_explorer import VIEWS
 from modulekg_widgets.widgets.shared.base import WidgetValueError
 from modulekg_widgets.widgets.shared.pair_links import links_of
 from widgets.golden_models import Block
@@ -315,3 +317,9 @@ def test_what_a_page_sets_wrongly_is_put_back() -> None:
     assert explorer.view == "frequency"
     assert explorer.payload is payload  # of which no page is believed
     explorer.close()
+
+
+def test_both_sides_know_the_same_views() -> None:
+    script = (Path(__file__).parents[2] / "js/src/core/knowledge/state.ts").read_text("utf-8")
+    body = script.partition("export const VIEWS = {")[2].partition("}")[0]
+    assert tuple(re.findall(r"^  (\w+):", body, re.MULTILINE)) == VIEWS

@@ -81,7 +81,7 @@ def axis_rule(
     user = UserOperator(shape, value, flops, like, dict(args or {}))
     _refuse_taken(names, user, home)
     if like is not None and rule_named(like) is None:
-        raise UnknownNameError(f"like={shown(like)!r} has no rule: {nearest(like, rules)}")
+        raise UnknownNameError(f"like={shown(like)!r} has no rule: {_instead(like)}")
     if args:
         for name in names:
             _check_arguments(name, like, user.args)
@@ -96,6 +96,13 @@ def axis_rule(
         return rule
 
     return decorate
+
+
+def _instead(like: str) -> str:
+    """What to name in place of an operator without a rule: torch runs many, such as conv2d, as others."""
+    if not overloads_of(like):
+        return nearest(like, rules)
+    return "name the operator that graph.operators shows in its place (for conv2d 'aten::convolution'), or give a rule"
 
 
 def _check_arguments(name: str, like: str | None, args: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""What METRICS.md defines, written once more: numpy, float64, whole arrays, none of the package's code."""
+"""What docs/metrics.md defines, written once more: numpy, float64, whole arrays, none of the package's code."""
 
 from __future__ import annotations
 
