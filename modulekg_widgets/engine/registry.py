@@ -26,7 +26,7 @@ class Registry(Generic[Entry]):
     def __init__(self, subject: str, taken: str | None = None) -> None:
         self._subject = subject
         self._taken = taken or f"the {subject} {{!r}} is registered already: choose another name"
-        self._entries: dict[Key, _Registered] = {}
+        self.entries: Mapping[Key, _Registered] = {}  # another one after each change, for who remembers what it held
 
     def register(self, *keys: Key) -> Callable[[Entry], Entry]:
         """A decorator that registers a function under all of `keys` or none.
@@ -48,44 +48,47 @@ class Registry(Generic[Entry]):
         new = {key: _Registered(entry, home or getattr(entry, "__module__", None)) for key, entry in entries.items()}
         for key, each in new.items():
             check_function(each.entry, f"the {self._subject} {shown(_name(key))!r}")
-            if key not in self._entries or self._entries[key].entry is not each.entry:
+            if key not in self.entries or self.entries[key].entry is not each.entry:
                 self.check_free([key], each.home)
-        self._entries.update(new)
+        self._write(new)
 
     def check_free(self, keys: Iterable[Key], home: str | None) -> None:
         """Raise `DuplicateNameError` for keys that code of the module `home` may not register."""
         for key in keys:
-            if key in self._entries and not is_new_version(self._entries[key].home, home):
+            if key in self.entries and not is_new_version(self.entries[key].home, home):
                 raise DuplicateNameError(self._taken.format(shown(_name(key))))
 
     def replace(self, entry: Entry, keys: Iterable[Key]) -> None:
         """Register `entry` under `keys`, taken or not: for who has made sure that it may."""
-        self._entries.update(dict.fromkeys(keys, _Registered(entry, getattr(entry, "__module__", None))))
+        self._write(dict.fromkeys(keys, _Registered(entry, getattr(entry, "__module__", None))))
+
+    def _write(self, entries: Mapping[Any, _Registered]) -> None:
+        self.entries = {**self.entries, **entries}
 
     def of_class(self, cls: type) -> Entry | None:
         """What the nearest class among the ancestors of `cls`, itself included, is registered with."""
-        return next((self._entries[base].entry for base in cls.__mro__ if base in self._entries), None)
+        return next((self.entries[base].entry for base in cls.__mro__ if base in self.entries), None)
 
     def get(self, key: Key) -> Entry | None:
         """What is registered under a key; None for nothing."""
-        known = self._entries.get(key)
+        known = self.entries.get(key)
         return None if known is None else known.entry
 
     def __getitem__(self, key: Key) -> Entry:
         try:
-            return self._entries[key].entry
+            return self.entries[key].entry
         except (KeyError, TypeError):
-            hint = nearest(str(key), map(_name, self._entries))
+            hint = nearest(str(key), map(_name, self.entries))
             raise UnknownNameError(f"there is no {self._subject} {shown(str(key))!r}: {hint}") from None
 
     def __contains__(self, key: object) -> bool:
-        return isinstance(key, Key) and key in self._entries
+        return isinstance(key, Key) and key in self.entries
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._entries)
+        return iter(self.entries)
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self.entries)
 
 
 def is_new_version(old: str | None, new: str | None) -> bool:

@@ -16,4 +16,4 @@ from modulekg_widgets.engine.pruning.importance.importance import criteria
 def open_registries(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers is gone behind it."""
     for registry in (adapters, rules, criteria, METRICS, exporters, user_operators):
-        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+        monkeypatch.setattr(registry, "entries", registry.entries)

@@ -79,7 +79,7 @@ def function(home: str) -> Callable[[Any], Any]:
 
 
 def content(table: Any) -> dict[Any, Any]:
-    return dict(getattr(table, "_entries", table))
+    return dict(getattr(table, "entries", table))
 
 
 @each

@@ -27,7 +27,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delenv(plugins.SWITCH, raising=False)
     monkeypatch.setattr(plugins, "_loader", Loader())
-    monkeypatch.setattr(criteria, "_entries", dict(criteria._entries))
+    monkeypatch.setattr(criteria, "entries", criteria.entries)
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:

@@ -261,7 +261,7 @@ def test_an_exporter_of_the_user_gets_the_graph_as_networkx_has_it(tmp_path: Pat
         yield from (f"{data['type']} {data['name']}" for _, data in graph.nodes(data=True))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exporters, "_entries", dict(exporters._entries))
+        patch.setattr(exporters, "entries", exporters.entries)
         mk.exporter("types")(lines)
         path = export_contents(zoo_contents(), tmp_path / "graph.types")
         export_contents(everything(), tmp_path / "all.types")

@@ -12,18 +12,16 @@ from modulekg_widgets.engine.knowledge.exchange import exporters
 from modulekg_widgets.engine.monitoring.metrics import METRICS
 from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.pruning.importance.importance import criteria
+from modulekg_widgets.engine.registry import Registry
 
-OPEN: list[dict[Any, Any]] = [
-    adapters._entries, user_operators._entries, rules._entries, METRICS._entries, criteria._entries, exporters._entries,
-]  # fmt: skip
+OPEN: list[Registry[Any]] = [adapters, user_operators, rules, METRICS, criteria, exporters]
 
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
-    before = [dict(table) for table in OPEN]
+    before = [registry.entries for registry in OPEN]
     with torch.random.fork_rng():
         torch.manual_seed(0)
         yield
-    for table, entries in zip(OPEN, before, strict=True):
-        table.clear()
-        table.update(entries)
+    for registry, entries in zip(OPEN, before, strict=True):
+        registry.entries = entries

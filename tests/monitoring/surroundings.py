@@ -113,12 +113,11 @@ def identities(root: nn.Module) -> list[Any]:
 @contextlib.contextmanager
 def own_metrics() -> Iterator[None]:
     """Metrics that are registered inside are gone after."""
-    before = dict(METRICS._entries)
+    before = METRICS.entries
     try:
         yield
     finally:
-        METRICS._entries.clear()
-        METRICS._entries.update(before)
+        METRICS.entries = before
 
 
 def tensors_alive() -> int:

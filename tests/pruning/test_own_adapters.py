@@ -45,10 +45,9 @@ def depthwise_net(cls: type[DepthwiseConv] = DepthwiseConv) -> Any:
 @pytest.fixture
 def open_table() -> Iterator[None]:
     """What a test registers is gone behind it; users have no need to take an adapter back."""
-    before = dict(adapters._entries)
+    before = adapters.entries
     yield
-    adapters._entries.clear()
-    adapters._entries.update(before)
+    adapters.entries = before
 
 
 def channels_of(sizes: LayerSizes) -> dict[str, int]:
@@ -123,7 +122,7 @@ def test_bad_registrations_are_refused() -> None:
         mk.adapter(DepthwiseConv)
     with pytest.raises(mk.ModuleKGError, match="Linear has an adapter already"):
         mk.adapter(Labelled, nn.Linear)(channels_of)
-    assert Labelled not in adapters._entries  # all of the classes or none
+    assert Labelled not in adapters.entries  # all of the classes or none
     for wrong in (int, DepthwiseConv(4), "Conv2d", channels_of):
         with pytest.raises(mk.ModuleKGError, match=r"subclasses of torch\.nn\.Module") as caught:
             mk.adapter(wrong)  # type: ignore[arg-type]

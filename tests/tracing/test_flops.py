@@ -237,7 +237,7 @@ def test_an_operator_without_a_formula_is_listed(model: nn.Module) -> None:
 
 @pytest.fixture
 def tell(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    monkeypatch.setattr(user_operators, "_entries", dict(user_operators._entries))
+    monkeypatch.setattr(user_operators, "entries", user_operators.entries)
     return lambda **facts: user_operators.replace(UserOperator(**facts), ["mkgflops::twice"])
 
 

@@ -172,7 +172,7 @@ def _(x: Tensor, by: float) -> Tensor:
 
 @pytest.fixture
 def tell(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    monkeypatch.setattr(user_operators, "_entries", dict(user_operators._entries))
+    monkeypatch.setattr(user_operators, "entries", user_operators.entries)
     return lambda name, **facts: user_operators.replace(UserOperator(**facts), [name])
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from modulekg_widgets.engine.axes.algebra import ONE, Term
 from modulekg_widgets.engine.axes.call import Call
 from modulekg_widgets.engine.operators import traits as kinds
-from modulekg_widgets.engine.operators.arguments import reading_of
-from modulekg_widgets.engine.operators.signature import plain_name
+from modulekg_widgets.engine.operators.arguments import read_name
 from modulekg_widgets.engine.operators.traits import (
     CONVOLUTION,
     EMBEDDING,
@@ -20,7 +19,6 @@ from modulekg_widgets.engine.operators.traits import (
     Traits,
     traits_of,
 )
-from modulekg_widgets.engine.torch_runtime.private import schema_of
 from modulekg_widgets.engine.tracing.dataflow import INPUT, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.held import BUFFER, PARAMETER
 
@@ -88,7 +86,7 @@ class Layers:
 
     def name(self, operator: OperatorNode) -> str:
         """The plain name of an operator, or of the one that it is like."""
-        return plain_name(schema_of(reading_of(operator.overload).overload).name)
+        return read_name(operator.overload)
 
     def call(self, operator: OperatorNode) -> Call:
         """An operator's call with its arguments by name."""

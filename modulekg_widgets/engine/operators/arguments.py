@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from modulekg_widgets.engine.errors import UnknownNameError, shown
 from modulekg_widgets.engine.operators.recorded import RecordedCall, nodes_in
 from modulekg_widgets.engine.operators.signature import overloads_of, plain_name
-from modulekg_widgets.engine.operators.user_operators import UserOperator, user_operators
+from modulekg_widgets.engine.operators.user_operators import remembered, user_operators
 from modulekg_widgets.engine.torch_runtime.private import schema_of
 
 
@@ -144,19 +144,18 @@ def _own_places(overload: Any) -> dict[str, ArgumentPlace]:
     return {each.name: ArgumentPlace(each.name, at, each.default_value) for at, each in enumerate(every)}
 
 
-Known = tuple[Any, UserOperator | None, SchemaReading]
-_readings: dict[int, Known] = {}  # by the overload's address: hashing takes long
-
-
+@remembered
 def reading_of(overload: Any) -> SchemaReading:
-    """How the arguments of an overload are read; what a user says of an operator may change, so it is asked anew."""
-    user = user_operators.get(schema_of(overload).name) if user_operators else None
-    known = _readings.get(id(overload))
-    if known is None or known[0] is not overload or known[1] is not user:
-        alike = None if user is None or user.like is None else alike_reading(overload, user.like, user.args)
-        known = overload, user, alike or SchemaReading(overload, _own_places(overload), True)
-        _readings[id(overload)] = known
-    return known[2]
+    """How the arguments of an overload are read."""
+    user = user_operators.get(schema_of(overload).name)
+    alike = None if user is None or user.like is None else alike_reading(overload, user.like, user.args)
+    return alike or SchemaReading(overload, _own_places(overload), True)
+
+
+@remembered
+def read_name(overload: Any) -> str:
+    """The plain name of an operator, or of the one that it is like."""
+    return plain_name(schema_of(reading_of(overload).overload).name)
 
 
 @cache

@@ -14,6 +14,7 @@ import torch
 
 from modulekg_widgets.engine.operators.arguments import Arguments, reading_of
 from modulekg_widgets.engine.operators.signature import base_name, overloads_of
+from modulekg_widgets.engine.operators.user_operators import remembered
 from modulekg_widgets.engine.torch_runtime.private import schema_of
 
 CHANNELS, LAST, GROUPS, LENGTH = "channels", "last dimensions", "groups", "length of a weight"  # what norms run over
@@ -207,16 +208,15 @@ row("uniform_ normal_ exponential_ rand_like randn_like", noise=FILLED)
 
 # ----------------------------------------------------------------------------- look-up
 
-_known: dict[int, tuple[Any, Traits]] = {}  # by the address of the overload that a call is read as
 
-
+@remembered
 def traits_of(overload: Any) -> Traits:
     """The traits of an operator, or of the one that it is said to be like."""
     read = reading_of(overload).overload
-    known = _known.get(id(read))
-    if known is None or known[0] is not read:
-        known = _known[id(read)] = read, _traits(read)
-    return known[1]
+    name = schema_of(read).name
+    if has_traits(name):
+        return traits_named(name)
+    return POINTWISE if torch.Tag.pointwise in read.tags or is_tagged_pointwise(name) else NO_TRAITS
 
 
 def size_argument(call: Arguments, counts: str) -> str:
@@ -237,13 +237,6 @@ def operators_with(trait: str) -> dict[str, Any]:
 def has_traits(name: str) -> bool:
     """Whether the table has a row for an operator."""
     return name in _table or base_name(name) in _table
-
-
-def _traits(overload: Any) -> Traits:
-    name = schema_of(overload).name
-    if has_traits(name):
-        return traits_named(name)
-    return POINTWISE if torch.Tag.pointwise in overload.tags or is_tagged_pointwise(name) else NO_TRAITS
 
 
 def is_tagged_pointwise(name: str) -> bool:

@@ -37,7 +37,7 @@ def misfit(call: Call) -> Dims:
 
 
 def with_rule(monkeypatch: pytest.MonkeyPatch, name: str, rule: Callable[[Call], Any], of: Example) -> Inferred:
-    monkeypatch.setattr(rules, "_entries", {**rules._entries})
+    monkeypatch.setattr(rules, "entries", rules.entries)
     rules.replace(rule, [name])
     return Inferred(of)
 

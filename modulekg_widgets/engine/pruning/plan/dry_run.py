@@ -14,7 +14,7 @@ from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.inference import said_equal, sizes_meet
 from modulekg_widgets.engine.errors import CutError, TraceError
 from modulekg_widgets.engine.identity.walk import Walk
-from modulekg_widgets.engine.operators.arguments import OperatorCall, reading_of
+from modulekg_widgets.engine.operators.arguments import OperatorCall, missing_in, reading_of
 from modulekg_widgets.engine.operators.recorded import Value, without_data
 from modulekg_widgets.engine.operators.signature import base_name
 from modulekg_widgets.engine.operators.traits import BEFORE_VIEWS, traits_of
@@ -370,9 +370,10 @@ def _several_changed(before: OperatorNode, now: OperatorNode) -> bool:
 
 def _refused(operator: OperatorNode) -> str:
     """What the operator that a user's is like says against a call; without data the user's need not look at sizes."""
-    like = reading_of(operator.overload).overload
-    if like is operator.overload:
-        return ""
+    reading = reading_of(operator.overload)
+    like = reading.overload
+    if reading.is_own or missing_in(reading):
+        return ""  # a call that leaves out what the other one demands cannot be asked of it
     args, kwargs = with_leaves(OperatorCall(operator).arranged(), Value, without_data)
     try:
         with disable_current_modes():
