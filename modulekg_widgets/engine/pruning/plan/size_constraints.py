@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from modulekg_widgets.engine.axes.algebra import ATOM, SUM, Term, find, flat
 from modulekg_widgets.engine.pruning.plan.selection import Selection
@@ -80,6 +79,8 @@ def _nearest(
 
     A mixed-integer linear programme over the counts and how far each lies from what is wanted, relative to its size.
     """
+    from scipy.optimize import Bounds, LinearConstraint, milp  # a third of a second, which no first picture waits for
+
     count = len(atoms)
     place = {atom: at for at, atom in enumerate(atoms)}
     equal = np.zeros((len(rows), 2 * count))
