@@ -18,7 +18,7 @@ const template = readFileSync(join(packageFolder, "widgets", "pages", "page.html
 write(join(generated, "page_template.ts"), constant("PAGE_TEMPLATE", template));
 write(
   join(generated, "layout_worker_source.ts"),
-  constant("LAYOUT_WORKER", await bundle(join(source, "core", "graph", "layout_worker.ts")))
+  constant("LAYOUT_WORKER", await bundle(join(source, "core", "layout", "worker.ts")))
 );
 const page = await bundlePage(source);
 write(join(generated, "standalone_source.ts"), constant("STANDALONE_JS", page));

@@ -107,7 +107,12 @@ export abstract class BoundView<State extends { connected: boolean }, Shown exte
   }
 
   private isNews(key: keyof State): boolean {
-    return !this.isQuiet && key !== this.incoming;
+    return !this.isQuiet && key !== this.incoming && !this.isOwn(key);
+  }
+
+  /** Whether the page alone has set what a key has now, so that no kernel has to hear of it. */
+  protected isOwn(_key: keyof State): boolean {
+    return false;
   }
 
   private bindTraits(store: StateStore<State>): void {

@@ -3,8 +3,9 @@
 import { DOMWidgetModel } from "@jupyter-widgets/base";
 import { createModelGraph, type ModelGraph } from "../core/graph/model_graph";
 import { type GraphState, Store } from "../core/shared/store";
+import { isEqual } from "../core/shared/state_store";
 import { modelDefaults } from "./_base";
-import { type Binding, BoundView, isText, isTextOrNull, oneOf } from "./bound_view";
+import { type Binding, BoundView, isFlag, isText, isTextOrNull, oneOf } from "./bound_view";
 
 export class ModelGraphModel extends DOMWidgetModel {
   override defaults(): ReturnType<DOMWidgetModel["defaults"]> {
@@ -15,6 +16,7 @@ export class ModelGraphModel extends DOMWidgetModel {
       selected: null,
       axis: null,
       expanded: [],
+      open_to_fit: false,
       color_by: "none",
       query: "",
       view: "hierarchy",
@@ -35,6 +37,7 @@ const BINDINGS: readonly Binding<GraphState>[] = [
     isValid: Array.isArray,
     read: value => (value as unknown[]).filter(isText)
   },
+  { key: "openToFit", trait: "open_to_fit", delay: null, isValid: isFlag },
   { key: "colorBy", trait: "color_by", delay: 60, isValid: isText },
   { key: "query", trait: "query", delay: 60, isValid: isText },
   {
@@ -55,6 +58,10 @@ export class ModelGraphView extends BoundView<GraphState, ModelGraph> {
     this.listenTo(this.model, "change:payload", () => this.rebuild());
   }
 
+  protected override isOwn(key: keyof GraphState): boolean {
+    return key === "expanded" && isEqual(this.store?.get("expanded"), this.store?.get("opening"));
+  }
+
   protected createStore(initial: Partial<GraphState>): Store {
     return new Store(initial);
   }
@@ -70,6 +77,7 @@ export class ModelGraphView extends BoundView<GraphState, ModelGraph> {
     this.shown.dispose();
     store.set("shown", new Map());
     store.set("unfolded", new Set());
+    store.set("stretches", new Set());
     store.set("focus", 0);
     store.set("operator", null);
     store.set("notice", "");

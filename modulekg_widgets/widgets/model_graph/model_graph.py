@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from traitlets import Dict, List, Unicode, validate
+from traitlets import Bool, Dict, List, Unicode, validate
 
 from modulekg_widgets.engine.errors import UnknownAxisError, UnknownNameError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.identity.diff import HierarchyDiff
@@ -88,6 +88,7 @@ class ModelGraph(ModuleKGWidget):
     selected = Unicode(None, allow_none=True).tag(sync=True, to_json=lambda v, w: None if v is None else text(v))
     axis = Unicode(None, allow_none=True).tag(sync=True)
     expanded = List(Unicode()).tag(sync=True, to_json=lambda v, w: [text(path) for path in v])
+    open_to_fit = Bool(False).tag(sync=True)  # nobody has chosen what is open, so each page opens what fits it
     color_by = Unicode("none").tag(sync=True)
     query = Unicode("").tag(sync=True, to_json=lambda v, w: text(v))
     view = Unicode("hierarchy").tag(sync=True)
@@ -118,12 +119,14 @@ class ModelGraph(ModuleKGWidget):
             selected=selected,
             axis=axis,
             expanded=opened,
+            open_to_fit=expanded is None,
             color_by=color_by,
             query=query,
             view=view,
             overlay=dict(overlay or {}),
             **({} if layout is None else {"layout": layout}),
         )
+        self.observe(self._keep_what_is_open, "expanded")  # from now on somebody chooses
 
     def _read(self, model: Any, args: Any, kwargs: Any, compare: Any = None) -> dict[str, Any]:
         """The payload of a model, whose paths are from now on those that exist."""
@@ -198,6 +201,9 @@ class ModelGraph(ModuleKGWidget):
             if odd and parent in odd:
                 odd.add(index)
         return sorted(odd)
+
+    def _keep_what_is_open(self, _: Any) -> None:
+        self.open_to_fit = False
 
     # -------------------------------------------------------------- checks
 

@@ -72,7 +72,7 @@ export class GraphDecor {
         node,
         box: boxes[place],
         depth: depth[place],
-        container: index >= 0 && this.options.view !== "deduplicated" && (node.opens ?? this.h.isContainer(index)),
+        container: this.options.view !== "deduplicated" && (node.opens ?? (index >= 0 && this.h.isContainer(index))),
         family: this.familyOf(node),
         fill: index < 0 ? null : color(index),
         status: index < 0 ? null : (this.options.status?.[index] ?? null),

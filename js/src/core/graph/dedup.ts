@@ -4,11 +4,9 @@ import { cardSize, cardText } from "./cards";
 import type { Hierarchy } from "../shared/hierarchy";
 import type { Measure } from "../shared/canvas";
 import { hardLimit } from "../shared/reveal";
-import { idOf } from "./scene";
-import type { LayoutGroup } from "./layout_types";
+import { idOf } from "./scene_cards";
+import { intoGroups } from "./scene_groups";
 import type { Scene, SceneEdge, SceneNode } from "./scene_types";
-
-const DEEPEST = 12; // containers below it share a rank
 
 interface Structure {
   entity: number;
@@ -22,9 +20,8 @@ export function buildDedupScene(h: Hierarchy, measure: Measure): Scene {
   const places = new Map(kept.map((structure, place) => [structure.entity, place]));
   const nodes = kept.map(structure => card(h, structure, measure));
   const edges = containment(h, places, nodes);
-  const items = nodes.map((_, place) => place);
-  const links = edges.map(({ source, target }, k) => [source, target, k] as LayoutGroup["edges"][number]);
-  const groups: LayoutGroup[] = [{ node: -1, items, edges: links, ranks: ranksOf(h, kept, places) }];
+  const groups = [{ node: -1, items: nodes.map((_, place) => place), nets: [] }];
+  intoGroups(nodes, edges, groups, measure);
   return { nodes, edges, groups, count: nodes.length, capped: kept.length < all.length };
 }
 
@@ -85,16 +82,4 @@ function containment(h: Hierarchy, places: ReadonlyMap<number, number>, nodes: r
     faint: true,
     label: count > 1 ? `×${count}` : ""
   }));
-}
-
-/** Containers by their greatest depth; what contains nothing comes last. */
-function ranksOf(h: Hierarchy, kept: readonly Structure[], places: ReadonlyMap<number, number>): number[] {
-  const ranks = kept.map(() => 0);
-  for (let node = 0; node < h.size; node++) {
-    const place = places.get(h.entity(node));
-    if (place !== undefined) {
-      ranks[place] = Math.max(ranks[place], Math.min(h.depth(node), DEEPEST));
-    }
-  }
-  return ranks.map((rank, place) => (h.isContainer(kept[place].first) ? rank : DEEPEST + 1));
 }

@@ -14,6 +14,8 @@ export interface Ends {
   whole: boolean; // the whole model is drawn, so that each pill is one of its inputs or outputs
 }
 
+const NO_STEP = -1; // the model's end reads it
+
 interface Merged {
   source: number;
   target: number;
@@ -21,17 +23,19 @@ interface Merged {
   values: Set<number>;
 }
 
-/** `placeOf`: where a step is drawn, HIDDEN or OUTSIDE. */
+/** `placeOf`: where a step is drawn, HIDDEN or OUTSIDE; `isLoop`: an edge only says again that a run is one. */
 export function flowEdges(
   flow: Dataflow,
   nodes: readonly SceneNode[],
   placeOf: (step: number) => number,
-  ends: Ends
+  ends: Ends,
+  isLoop: (source: number, step: number, target: number) => boolean
 ): SceneEdge[] {
   const merged = new Map<string, Merged>();
   const origins = new Origins(flow, placeOf, ends);
-  const link = (value: number, target: number) => {
+  const link = (value: number, target: number, step: number) => {
     for (const source of origins.of(value)) {
+      if (step >= 0 && isLoop(source, step, target)) continue;
       if (source !== target && !isAround(nodes, source, target) && !isAround(nodes, target, source)) {
         const key = `${source} ${target}`;
         const edge = merged.get(key) ?? { source, target, shapes: new Set<string>(), values: new Set<number>() };
@@ -45,13 +49,14 @@ export function flowEdges(
     const place = placeOf(step);
     if (place !== HIDDEN && !(place === OUTSIDE && ends.whole)) {
       const target = place === OUTSIDE ? ends.outputs[0] : place;
-      inputs.forEach(value => link(value, target));
+      inputs.forEach(value => link(value, target, step));
     }
   });
   const last = ends.outputs.length - 1;
-  flow.payload.outputs.forEach((value, at) => link(value, ends.outputs[Math.min(at, last)]));
+  flow.payload.outputs.forEach((value, at) => link(value, ends.outputs[Math.min(at, last)], NO_STEP));
   return [...merged.values()]
     .filter(({ source, target }) => !(ends.inputs.includes(source) && ends.outputs.includes(target) && !ends.whole))
+    .filter(edge => !isImplied(nodes, edge, merged.values()))
     .map(({ source, target, shapes, values }) => ({
       id: `\u0000edge:${nodes[source].id}\u0000${nodes[target].id}`,
       source,
@@ -60,6 +65,15 @@ export function flowEdges(
       label: labelOf(shapes),
       values: [...values]
     }));
+}
+
+/** Whether a frame, for members of a run that are not drawn, leads to where something in it leads already. */
+function isImplied(nodes: readonly SceneNode[], { source, target }: Merged, all: Iterable<Merged>): boolean {
+  if (nodes[source].kind !== "group") return false;
+  for (const other of all) {
+    if (other.target === target && other.source !== source && isAround(nodes, source, other.source)) return true;
+  }
+  return false;
 }
 
 /** Where values come from, as places on the canvas. */

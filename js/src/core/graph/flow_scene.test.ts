@@ -5,7 +5,7 @@ import { type Dataflow, dataflowOf } from "../shared/dataflow";
 import { buildFlowScene, type FlowLevel, REST } from "./flow_scene";
 import { MOST_CALLS } from "./flow_units";
 import { Hierarchy } from "../shared/hierarchy";
-import { Layouter } from "./layout";
+import { Layouter } from "../layout/layouter";
 import type { FlowPayload } from "../shared/payload_flow";
 import { placed } from "./routes";
 import type { Box } from "../shared/viewport";

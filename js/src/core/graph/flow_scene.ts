@@ -1,25 +1,31 @@
 // What the canvas draws of a forward pass: calls of modules and, between or inside them, operators.
 
-import { cardSize, cardText, type CardText } from "./cards";
+import { cardSize } from "./cards";
 import type { Dataflow } from "../shared/dataflow";
+import { glyphSize, stepText, stretchText, unitText } from "./flow_cards";
+import { type FlowLevel, FlowItems, type Item } from "./flow_items";
 import { flowEdges, HIDDEN, OUTSIDE } from "./flow_links";
-import { type Unit, Units } from "./flow_units";
+import { Units } from "./flow_units";
 import { counted } from "../shared/format";
 import type { Fold, Hierarchy } from "../shared/hierarchy";
-import { type Measure, oneLine } from "../shared/canvas";
-import { hardLimit, openNodes } from "../shared/reveal";
-import { foldBadge, headerWidth, idOf, PILL } from "./scene";
+import type { Measure } from "../shared/canvas";
+import { hardLimit, openNodes, WINDOW } from "../shared/reveal";
+import { foldBadge, headerWidth, idOf, linkCard, moduleCard, pillCard } from "./scene_cards";
 import { intoGroups } from "./scene_groups";
 import type { Store } from "../shared/store";
-import type { LayoutGroup } from "./layout_types";
-import { INPUT, OUTPUT, type Scene, type SceneNode } from "./scene_types";
-
-export type FlowLevel = "dataflow" | "operators";
+import type { LayoutGroup } from "../layout/types";
+import { AFTER, BEFORE, INPUT, OUTPUT, type Scene, type SceneNode } from "./scene_types";
+import type { Stretch } from "./stretches";
 
 export const REST = "\u0000rest:"; // what one frame has too much of
-const MOST_ITEMS = 160; // in one frame; with more, the picture is a thread nobody follows
-const MOST_ALIKE = 12; // modules of one sort that are drawn side by side
+const MOST_ITEMS = 160; // in one frame of a data flow; with more, the picture is a thread nobody follows
 const MOST_INSIDE = 60; // operators of one leaf module that are drawn without being asked for
+
+export interface FlowOptions {
+  level: FlowLevel;
+  pages: ReadonlyMap<number, number>;
+  window?: number; // modules of one container that are drawn at once
+}
 
 /** Null where the inside of the focus was never called. */
 export function buildFlowScene(
@@ -27,25 +33,24 @@ export function buildFlowScene(
   flow: Dataflow,
   store: Store,
   measure: Measure,
-  level: FlowLevel
+  options: FlowOptions
 ): Scene | null {
-  const units = unitsOf(flow);
+  const units = unitsOf(flow, options.level === "hierarchy" ? h : undefined);
   const roots = units.ofNode(store.get("focus"));
-  return roots.length > 0 ? new FlowSceneBuilder(h, flow, units, store, measure, level).build(roots) : null;
+  return roots.length > 0 ? new FlowSceneBuilder(h, flow, units, store, measure, options).build(roots) : null;
 }
 
-const known = new WeakMap<Dataflow, Units>();
+const known = [new WeakMap<Dataflow, Units>(), new WeakMap<Dataflow, Units>()];
 
-function unitsOf(flow: Dataflow): Units {
-  let units = known.get(flow);
+function unitsOf(flow: Dataflow, within: Hierarchy | undefined): Units {
+  const cache = known[within ? 1 : 0];
+  let units = cache.get(flow);
   if (!units) {
-    units = new Units(flow);
-    known.set(flow, units);
+    units = new Units(flow, within);
+    cache.set(flow, units);
   }
   return units;
 }
-
-type Item = { unit: number } | { step: number };
 
 class FlowSceneBuilder {
   private readonly nodes: SceneNode[] = [];
@@ -54,9 +59,11 @@ class FlowSceneBuilder {
   private readonly placeOfStep: Int32Array; // place, or HIDDEN
   private readonly opened = new Set<number>(); // units drawn as frames
   private readonly carded = new Set<number>(); // nodes that have a card
-  private readonly folded = new Set<number>(); // units that stand for a run, or are stood for
   private readonly standIns = new Map<number, number>(); // unit -> place, HIDDEN or OUTSIDE
+  private readonly stretches = new Map<number, Stretch>(); // place -> what it may open
+  private readonly items: FlowItems;
   private readonly open: ReadonlySet<number>;
+  private readonly level: FlowLevel;
   private count = 0;
   private capped = false;
 
@@ -66,9 +73,11 @@ class FlowSceneBuilder {
     private readonly units: Units,
     private readonly store: Store,
     private readonly measure: Measure,
-    private readonly level: FlowLevel
+    private readonly options: FlowOptions
   ) {
+    this.level = options.level;
     this.open = openNodes(h, store.get("expanded"));
+    this.items = new FlowItems(h, flow, units, store, options.level);
     this.placeOfStep = new Int32Array(flow.size).fill(HIDDEN);
   }
 
@@ -86,7 +95,9 @@ class FlowSceneBuilder {
       pending.push(...this.openGroup(pending[at]));
     }
     const outputs = this.outputs(whole);
-    const edges = flowEdges(flow, this.nodes, step => this.placeOf(step), { inputs, outputs, whole });
+    const ends = { inputs, outputs, whole };
+    const isLoop = (source: number, step: number, target: number) => this.isLoop(source, step, target);
+    const edges = flowEdges(flow, this.nodes, step => this.placeOf(step), ends, isLoop);
     intoGroups(this.nodes, edges, this.groups, this.measure);
     this.groups.reverse();
     return { nodes: this.nodes, edges, groups: this.groups, count: this.count, capped: this.capped };
@@ -104,58 +115,89 @@ class FlowSceneBuilder {
     return places;
   }
 
-  /** The canvas (place -1) or a frame; places of the units in it that might be opened. */
+  /** The canvas (place -1) or a frame; places of what might be opened in it. */
   private addGroup(place: number, roots: readonly number[], before: readonly number[] = []): number[] {
-    const all = roots.flatMap(root => this.itemsOf(root));
-    const drawn = all.slice(0, MOST_ITEMS);
+    const all = roots.flatMap(root => this.items.of(root));
+    const [start, end] = this.window(this.units.list[roots[0]].node, all.length);
     const items = [...before];
-    const inside: number[] = [];
-    for (const item of drawn) {
-      const at = "unit" in item ? this.addUnit(item.unit, place) : this.addStep(item.step, place);
-      items.push(at);
-      if ("unit" in item) {
-        inside.push(at);
-      }
+    if (start > 0) {
+      items.push(this.addRest(all.slice(0, start), place, roots[0], BEFORE, `⋯ ${start} before`));
     }
-    if (all.length > drawn.length) {
-      items.push(this.addRest(all.slice(MOST_ITEMS), place));
-      this.capped = true;
+    const drawn = all.slice(start, end).map(item => this.addItem(item, place));
+    items.push(...drawn);
+    if (end < all.length) {
+      items.push(this.addRest(all.slice(end), place, roots[0], AFTER, `⋯ ${all.length - end} more`));
     }
     roots.forEach(root => this.opened.add(root));
-    this.groups.push({ node: place, items, edges: [] });
-    return inside;
+    this.groups.push({ node: place, items, nets: [] });
+    return drawn;
   }
 
-  private addRest(rest: readonly Item[], parent: number): number {
-    const place = this.pill(`${REST}${parent}`, `⋯ ${rest.length} more`, parent);
+  /** The part of a frame's items that is drawn. */
+  private window(node: number, count: number): [start: number, end: number] {
+    if (this.level !== "hierarchy") {
+      this.capped ||= count > MOST_ITEMS;
+      return [0, MOST_ITEMS];
+    }
+    const { pages, window = WINDOW } = this.options;
+    const start = Math.min(pages.get(node) ?? 0, Math.max(0, count - window));
+    return [start, start + window];
+  }
+
+  private addRest(rest: readonly Item[], parent: number, root: number, mark: string, title: string): number {
+    const path = this.h.path(this.units.list[root].node);
+    const place = this.pill(this.level === "hierarchy" ? mark + path : `${REST}${parent}`, title, parent);
     for (const item of rest) {
-      if ("step" in item) {
-        this.placeOfStep[item.step] = place;
-      } else {
-        this.cards.set(item.unit, place);
-      }
+      if (item.kind === "step") this.placeOfStep[item.step] = place;
+      if (item.kind === "unit") this.cards.set(item.unit, place);
+      if (item.kind === "stretch") item.stretch.steps.forEach(step => (this.placeOfStep[step] = place));
     }
     return place;
   }
 
-  private openGroup(place: number): number[] {
-    const unit = this.unitAt(place);
-    const rows = Math.min(this.itemsOf(unit).length, MOST_ITEMS);
-    if (!this.opens(unit)) {
-      return [];
+  private addItem(item: Item, place: number): number {
+    switch (item.kind) {
+      case "unit":
+        return this.addUnit(item.unit, place);
+      case "step":
+        return this.addStep(item.step, place);
+      case "stretch":
+        return this.addStretch(item.stretch, place);
+      case "module":
+        this.count++;
+        return this.add(moduleCard(this.h, this.store, this.measure, item.node, place));
+      case "link": {
+        const container = place < 0 ? this.store.get("focus") : this.nodes[place].index;
+        return this.add(linkCard(this.h, this.measure, container, item.link, place));
+      }
     }
+  }
+
+  private add(node: SceneNode): number {
+    this.nodes.push(node);
+    return this.nodes.length - 1;
+  }
+
+  /** Draws the inside of a card where that is to be open; places of what was added. */
+  private openGroup(place: number): number[] {
+    const stretch = this.stretches.get(place);
+    const { unit } = this.nodes[place];
+    const isOpen = stretch ? this.store.get("stretches").has(stretch.steps[0]) : unit !== undefined && this.opens(unit);
+    if (!isOpen) return [];
+    const most = this.level === "hierarchy" ? (this.options.window ?? WINDOW) : MOST_ITEMS;
+    const rows = Math.min(stretch ? stretch.steps.length : this.items.of(unit ?? 0).length, most);
     if (this.count + rows > hardLimit()) {
       this.capped = true;
       return [];
     }
     const node = this.nodes[place];
     node.kind = "group";
+    node.isGlyph = false;
     node.size = [Math.max(node.size[0], headerWidth(node, this.measure)), 0];
-    return this.addGroup(place, [unit]);
-  }
-
-  private unitAt(place: number): number {
-    return this.nodes[place].unit ?? -1;
+    if (!stretch) return this.addGroup(place, [unit ?? 0]);
+    const items = stretch.steps.map(step => this.addStep(step, place));
+    this.groups.push({ node: place, items, nets: [] });
+    return [];
   }
 
   private opens(place: number): boolean {
@@ -163,96 +205,31 @@ class FlowSceneBuilder {
     if (!unit.isLeaf) {
       return this.open.has(unit.node) || !this.h.isContainer(unit.node); // modules that stand elsewhere ran in it
     }
-    const count = this.level === "operators" ? this.ownSteps(unit).length : 0;
+    const count = this.level === "operators" ? this.items.ownSteps(unit).length : 0;
     if (count > MOST_INSIDE) {
       this.capped = true;
     }
     return count > 1 && count <= MOST_INSIDE;
   }
 
-  /** What stands in an open unit, in the order of time. */
-  private itemsOf(place: number): Item[] {
-    const unit = this.units.list[place];
-    const children = this.childrenOf(unit).map(child => ({ unit: child, at: this.startOf(child) }));
-    const steps = this.ownSteps(unit).map(step => ({ step, at: step }));
-    return [...children, ...steps].sort((a, b) => a.at - b.at);
-  }
-
-  private startOf(place: number): number {
-    return Math.min(...this.units.list[place].calls.map(call => this.flow.firstStep(call))) - 0.5;
-  }
-
-  /** Steps of its own code that are drawn: at module level those that make something of what they get. */
-  private ownSteps(unit: Unit): number[] {
-    const { flow } = this;
-    const operators = unit.steps.filter(step => flow.fullName(step) !== "" && !flow.isAside(step));
-    if (this.level === "operators") {
-      return operators;
-    }
-    const { inputs } = flow.payload.steps;
-    return unit.isLeaf && unit.node !== this.store.get("focus")
-      ? []
-      : operators.filter(step => inputs[step].length > 0 && !flow.isView(step));
-  }
-
-  /** Of a folded run the calls of one member. */
-  private childrenOf(unit: Unit): number[] {
-    const { store } = this;
-    const drawn = new Map<Fold, number>(); // the member that is drawn
-    for (const [fold, members] of this.foldsIn(unit)) {
-      const wanted = store.get("shown").get(fold.first) ?? fold.first;
-      const called = new Set(members.map(member => this.units.list[member].node));
-      drawn.set(fold, called.has(wanted) ? wanted : this.units.list[members[0]].node);
-    }
-    return unit.children.filter(child => {
-      const { node } = this.units.list[child];
-      const member = drawn.get(this.foldOf(node) as Fold);
-      if (member !== undefined) {
-        this.folded.add(child);
-      }
-      return member === undefined || member === node;
-    });
-  }
-
-  private foldOf(node: number): Fold | undefined {
-    const fold = this.h.fold(node);
-    return fold && !this.store.get("unfolded").has(fold.first) ? fold : undefined;
-  }
-
-  /** Alike modules are one card where they follow each other in the flow too, or where there are very many. */
-  private foldsIn(unit: Unit): Map<Fold, number[]> {
-    const found = new Map<Fold, number[]>();
-    for (const child of unit.children) {
-      const fold = this.foldOf(this.units.list[child].node);
-      if (fold) {
-        const members = found.get(fold) ?? [];
-        members.push(child);
-        found.set(fold, members);
-      }
-    }
-    for (const [fold, members] of found) {
-      if (members.length <= MOST_ALIKE && !this.units.isRun(members)) {
-        found.delete(fold);
-      }
-    }
-    return found;
-  }
-
   private addUnit(place: number, parent: number): number {
     const { h } = this;
     const unit = this.units.list[place];
     const { node } = unit;
-    const fold = this.folded.has(place) ? h.fold(node) : undefined;
-    const only = this.onlyStep(unit);
-    const text =
-      only === undefined ? this.unitText(unit, place) : { ...this.stepText(only), subtitle: this.slot(unit) };
+    const fold = this.items.folded.has(place) ? h.fold(node) : undefined;
+    const only = this.onlyStep(place);
+    const text = unitText(h, unit);
+    if (this.level === "operators" && (!unit.isLeaf || this.items.ownSteps(unit).length > 1)) {
+      text.detail = counted(this.units.operators(place), "operator");
+    }
+    const shown = only === undefined ? text : { ...stepText(this.flow, only), subtitle: text.subtitle };
     const badge = fold ? foldBadge(fold) : unit.calls.length > 1 ? `${unit.calls.length} calls` : "";
     const id = unit.ordinal > 0 || this.carded.has(node) ? `\u0000call:${place}:${h.path(node)}` : idOf(h, node);
-    const opens = !unit.isLeaf && h.isContainer(node);
+    const opens = this.level === "hierarchy" ? h.isContainer(node) : !unit.isLeaf && h.isContainer(node);
     this.carded.add(node);
     this.count++;
     this.cards.set(place, this.nodes.length);
-    this.nodes.push({
+    return this.add({
       id,
       index: node,
       path: h.path(node),
@@ -261,61 +238,94 @@ class FlowSceneBuilder {
       opens,
       parent,
       kind: only !== undefined ? "operator" : fold ? "fold" : "module",
-      ...text,
+      ...shown,
       badge,
-      size: cardSize(text, badge, opens, this.measure)
+      size: cardSize(shown, badge, opens, this.measure)
     });
-    return this.nodes.length - 1;
   }
 
   /** The one operator of a leaf module, which is then its card. */
-  private onlyStep(unit: Unit): number | undefined {
-    const steps = this.level === "operators" && unit.isLeaf && unit.calls.length === 1 ? this.ownSteps(unit) : [];
+  private onlyStep(place: number): number | undefined {
+    const unit = this.units.list[place];
+    const steps = this.level === "operators" && unit.isLeaf && unit.calls.length === 1 ? this.items.ownSteps(unit) : [];
     return steps.length === 1 ? steps[0] : undefined;
   }
 
-  private slot({ node, ordinal, of }: Unit): string {
-    const name = cardText(this.h, node).subtitle;
-    return of > 1 ? `${name} · call ${ordinal + 1} of ${of}` : name;
-  }
-
-  private unitText(unit: Unit, place: number): CardText {
-    const text = { ...cardText(this.h, unit.node), subtitle: this.slot(unit) };
-    if (this.level === "operators" && (!unit.isLeaf || this.ownSteps(unit).length > 1)) {
-      text.detail = counted(this.units.operators(place), "operator");
-    }
-    return text;
-  }
-
-  private stepText(step: number): CardText {
-    const detail = this.flow.tensorNames(step).join(", ");
-    return { title: oneLine(this.flow.name(step)), subtitle: "", detail: oneLine(detail) };
-  }
-
   private addStep(step: number, parent: number): number {
-    const text = this.stepText(step);
-    const owner = this.units.list[this.units.ofStep(step)].node;
     this.count++;
     this.placeOfStep[step] = this.nodes.length;
-    this.nodes.push({
-      id: `\u0000op:${step}`,
+    return this.add(this.operatorCard([step], stepText(this.flow, step), parent, false));
+  }
+
+  private addStretch(stretch: Stretch, parent: number): number {
+    const opens = this.level === "dataflow";
+    if (opens) {
+      this.count++;
+      this.stretches.set(this.nodes.length, stretch);
+    }
+    stretch.steps.forEach(step => (this.placeOfStep[step] = this.nodes.length));
+    return this.add(this.operatorCard(stretch.steps, stretchText(this.flow, stretch), parent, opens));
+  }
+
+  private operatorCard(
+    steps: readonly number[],
+    text: ReturnType<typeof stepText>,
+    parent: number,
+    opens: boolean
+  ): SceneNode {
+    return {
+      id: `\u0000op:${steps[0]}`,
       index: -1,
       path: null,
-      owner,
-      step,
+      owner: this.units.list[this.units.ofStep(steps[0])].node,
+      step: steps[0],
+      steps,
+      opens,
       parent,
       kind: "operator",
+      isGlyph: true,
       ...text,
       badge: "",
-      size: cardSize(text, "", false, this.measure)
-    });
-    return this.nodes.length - 1;
+      size: glyphSize(text, opens, this.measure)
+    };
   }
 
   /** Where a step is drawn: on its own, or as part of a card; HIDDEN inside an open frame, or OUTSIDE. */
   private placeOf(step: number): number {
     const own = this.placeOfStep[step];
-    return own === HIDDEN ? this.placeOfUnit(this.units.ofStep(step)) : own;
+    if (own !== HIDDEN) return own;
+    const twin = this.items.twinOf(step);
+    return twin === undefined ? this.placeOfUnit(this.units.ofStep(step)) : this.placeOfStep[twin];
+  }
+
+  /** Whether what a step reads there is no more than that the members of its run follow each other, or read the same. */
+  private isLoop(source: number, step: number, target: number): boolean {
+    const run = this.items.runOf(step);
+    return run !== undefined && (this.nodes[target].kind === "group" || this.isInRun(source, run));
+  }
+
+  private isInRun(place: number, run: Fold): boolean {
+    const { steps, index } = this.nodes[place];
+    if (steps?.some(step => this.repeated().get(step) === run)) return true;
+    for (let at = place; at >= 0; at = this.nodes[at].parent) {
+      if (this.nodes[at].index >= 0 && run.members.includes(this.nodes[at].index)) return true;
+    }
+    return index >= 0 && run.members.includes(index);
+  }
+
+  private repeatedSteps?: Map<number, Fold>;
+
+  /** Steps that stand for those between other members of a run. */
+  private repeated(): ReadonlyMap<number, Fold> {
+    if (!this.repeatedSteps) {
+      this.repeatedSteps = new Map();
+      for (let step = 0; step < this.flow.size; step++) {
+        const twin = this.items.twinOf(step);
+        const run = twin === undefined ? undefined : this.items.runOf(step);
+        if (twin !== undefined && run) this.repeatedSteps.set(twin, run);
+      }
+    }
+    return this.repeatedSteps;
   }
 
   private placeOfUnit(unit: number): number {
@@ -354,10 +364,6 @@ class FlowSceneBuilder {
   }
 
   private pill(id: string, title: string, parent = -1): number {
-    const short = oneLine(title).slice(0, 40);
-    const width = Math.max(PILL[0], Math.ceil(this.measure(short, 12, false)) + 28);
-    const text = { title: short, subtitle: "", detail: "", badge: "" };
-    this.nodes.push({ id, index: -1, path: null, parent, kind: "pseudo", ...text, size: [width, PILL[1]] });
-    return this.nodes.length - 1;
+    return this.add(pillCard(this.measure, id, title.slice(0, 40), parent));
   }
 }

@@ -1,10 +1,11 @@
 // What a data-flow view draws one card for: a call of a module, told apart from its other calls.
 
 import type { Dataflow } from "../shared/dataflow";
+import type { Hierarchy } from "../shared/hierarchy";
 
 export const MOST_CALLS = 6; // of one module in one call of its container; with more they are one card
 
-const OUTSIDE = -1;
+export const OUTSIDE = -1;
 
 export interface Unit {
   node: number;
@@ -22,38 +23,47 @@ export class Units {
   private readonly origins = new Map<number, ReadonlyMap<number, ReadonlySet<number>>>(); // by container
   private readonly ofCall: Int32Array;
 
-  constructor(private readonly flow: Dataflow) {
+  private readonly places = new Map<string, number>();
+
+  /** `within`: with the containers of this tree that are not called themselves, around what is called in them. */
+  constructor(
+    private readonly flow: Dataflow,
+    within?: Hierarchy
+  ) {
     const { node, parent } = flow.payload.calls;
     this.ofCall = new Int32Array(node.length);
     const counts = repetitions(node, parent);
-    const places = new Map<string, number>();
     for (let call = 0; call < node.length; call++) {
-      const above = call === 0 ? -1 : this.ofCall[parent[call]];
-      const { ordinal, of } = counts[call];
-      const key = `${above} ${node[call]} ${ordinal}`;
-      let place = places.get(key);
-      if (place === undefined) {
-        place = this.list.length;
-        places.set(key, place);
-        this.list.push({
-          node: node[call],
-          parent: above,
-          ordinal,
-          of,
-          calls: [],
-          children: [],
-          steps: [],
-          isLeaf: true
-        });
-        if (above >= 0) {
-          this.list[above].children.push(place);
-          this.list[above].isLeaf = false;
-        }
-      }
+      const caller = call === 0 ? -1 : this.ofCall[parent[call]];
+      const above = within && call > 0 ? this.around(within, caller, node[call]) : caller;
+      const place = this.unit(above, node[call], counts[call]);
       this.list[place].calls.push(call);
       this.ofCall[call] = place;
     }
     flow.payload.steps.call.forEach((call, step) => this.list[this.ofCall[call]].steps.push(step));
+  }
+
+  private unit(parent: number, node: number, { ordinal, of }: Repetition): number {
+    const key = `${parent} ${node} ${ordinal}`;
+    let place = this.places.get(key);
+    if (place === undefined) {
+      place = this.list.length;
+      this.places.set(key, place);
+      this.list.push({ node, parent, ordinal, of, calls: [], children: [], steps: [], isLeaf: true });
+      if (parent >= 0) {
+        this.list[parent].children.push(place);
+        this.list[parent].isLeaf = false;
+      }
+    }
+    return place;
+  }
+
+  /** The unit in which a module stands that `caller` calls: one for each container between them. */
+  private around(h: Hierarchy, caller: number, node: number): number {
+    const above = h.ancestors(node);
+    const from = above.indexOf(this.list[caller].node);
+    const between = from < 0 ? [] : above.slice(from + 1);
+    return between.reduce((place, container) => this.unit(place, container, { ordinal: 0, of: 1 }), caller);
   }
 
   /** The unit whose own code ran a step. */
@@ -87,8 +97,10 @@ export class Units {
     const { steps } = this.flow.payload;
     const read = new Map<number, Set<number>>(); // unit -> units
     const carried = new Map<number, ReadonlySet<number>>(); // value -> units that it comes from
+    const caller = this.callerOf(parent);
     for (let step = 0; step < this.flow.size; step++) {
-      const child = this.childOf(parent, this.ofStep(step));
+      const unit = this.ofStep(step);
+      const child = unit === caller ? parent : this.childOf(parent, unit);
       if (child === OUTSIDE) {
         continue;
       }
@@ -105,12 +117,33 @@ export class Units {
   }
 
   /** The unit directly in `parent` that `unit` is or ran in; `parent` itself, or OUTSIDE. */
-  private childOf(parent: number, unit: number): number {
+  childOf(parent: number, unit: number): number {
     let at = unit;
     while (at > parent && this.list[at].parent !== parent) {
       at = this.list[at].parent;
     }
     return at >= parent ? at : OUTSIDE;
+  }
+
+  /** The unit whose code calls what stands in `place`: a container that is not called has none of its own. */
+  callerOf(place: number): number {
+    let at = place;
+    while (this.list[at].calls.length === 0) {
+      at = this.list[at].parent;
+    }
+    return at;
+  }
+
+  /** The call that `caller` made and in which `unit` ran, itself included; `caller` itself, or OUTSIDE. */
+  calleeOf(caller: number, unit: number): number {
+    let [at, callee] = [unit, unit];
+    while (at > caller) {
+      if (this.list[at].calls.length > 0) {
+        callee = at;
+      }
+      at = this.list[at].parent;
+    }
+    return at === caller ? (unit === caller ? caller : callee) : OUTSIDE;
   }
 
   /** How many operators ran in a unit and below, over all its calls. */

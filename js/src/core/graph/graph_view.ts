@@ -10,21 +10,23 @@ import { readTheme, type Theme, watchTheme } from "../shared/theme";
 import { doubleTapped, type TapActions, tapped } from "./taps";
 import type { Hierarchy } from "../shared/hierarchy";
 import { measurer } from "../shared/canvas";
-import { LayoutClient } from "./layout_client";
+import { LayoutClient } from "../layout/client";
 import { Offer } from "./offer";
-import { pageFor, turnPage } from "./pages";
+import { pageFor, Pages, turnPage } from "./pages";
 import type { Status } from "../shared/payload";
 import { plainScene } from "./plain_scene";
 import { onPreferences } from "../shared/preferences";
 import { hardLimit, isManyNodes, manyNodes, reveal, softLimit, toggle } from "../shared/reveal";
 import { placed, type Placed } from "./routes";
-import { idOf } from "./scene";
+import { idOf } from "./scene_cards";
 import { sceneOf } from "./scene_source";
-import type { GraphState, Store, ViewName } from "../shared/store";
+import { isEqual } from "../shared/state_store";
+import { firstOpening } from "./first_opening";
+import { type GraphState, Store, type ViewName } from "../shared/store";
 import { Stage, type StageElement } from "../shared/stage";
 import type { PaintItem } from "./paint_items";
-import type { LayoutRequest, LayoutResult } from "./layout_types";
-import { boundsOf, type Box, type Extent } from "../shared/viewport";
+import type { LayoutRequest, LayoutResult, Size } from "../layout/types";
+import { type Box, type Extent, MARGIN } from "../shared/viewport";
 import type { Scene } from "./scene_types";
 
 export interface GraphOptions {
@@ -33,7 +35,6 @@ export interface GraphOptions {
   onReady?: () => void;
 }
 
-const SMALLEST_ZOOM = 0.72; // at which rows should still fit the width
 const leftOut = (): string => `Only the ${hardLimit()} most used structures are drawn.`;
 const isLeftOut = (notice: string): boolean => /^Only the \d+ most used structures/.test(notice);
 const DRAWN_CLOSED = "Some open groups are drawn closed: focus on a group to see its inside.";
@@ -46,11 +47,11 @@ export class GraphView {
   private readonly stage: Stage;
   private readonly offer: Offer;
   private readonly decor: GraphDecor;
-  private readonly pages = new Map<number, number>();
+  private readonly pages = new Pages();
   private theme: Theme;
   private placed?: Placed;
   private anchor: string | null = null; // id whose card stays where it is on the screen
-  private shape = { width: 0, aspect: 1, maxWidth: 0 }; // of the canvas, as far as layouts go
+  private room: Size = [0, 0]; // of the canvas, as far as layouts go
   private expanded: readonly string[];
   private stale = false;
   private refocused = false; // another inside fills the canvas
@@ -72,6 +73,7 @@ export class GraphView {
     this.listen();
     this.followSelection();
     this.stage.measure();
+    this.openToFit();
     this.refresh();
   }
 
@@ -90,7 +92,7 @@ export class GraphView {
   }
 
   fit(): void {
-    this.stage.camera.fit(this.placed?.boxes ?? []);
+    if (this.placed) this.stage.camera.fit([this.placed.bounds]);
   }
 
   /** Opens or closes a card; where that would be too much, offers what would help. */
@@ -102,6 +104,13 @@ export class GraphView {
     if (!toggle(this.h, this.store, node)) {
       this.offer.show(node);
     }
+  }
+
+  private toggleStretch(first: number): void {
+    const open = new Set(this.store.get("stretches"));
+    if (!open.delete(first)) open.add(first);
+    this.anchor = `\u0000op:${first}`;
+    this.store.set("stretches", open);
   }
 
   dispose(): void {
@@ -116,6 +125,7 @@ export class GraphView {
     const actions: TapActions = {
       select: (path, step, inView) => this.select(path, step, inView),
       toggle: node => this.toggle(node),
+      toggleStretch: first => this.toggleStretch(first),
       turn: id => this.turn(id)
     };
     const onItem = (id: string, act: (item: PaintItem) => void) => {
@@ -137,7 +147,7 @@ export class GraphView {
 
   private listen(): void {
     const structural: (keyof GraphState)[] =
-      this.options.view === "deduplicated" ? [] : ["expanded", "shown", "unfolded", "focus"];
+      this.options.view === "deduplicated" ? [] : ["expanded", "shown", "unfolded", "stretches", "focus"];
     structural.forEach(key => this.disposers.add(this.store.on(key, () => this.invalidate())));
     this.disposers.add(this.store.on("expanded", () => this.anchorToggled()));
     for (const key of ["colorBy", "overlay", "pruned", "query", "axis", "operator"] as const) {
@@ -164,6 +174,10 @@ export class GraphView {
     const toggled = [...difference(before, now), ...difference(now, before)];
     const node = toggled.length === 1 ? this.h.find(toggled[0]) : undefined;
     this.expanded = now;
+    if (!isEqual(now, this.store.get("opening"))) {
+      this.store.set("openToFit", false); // somebody has chosen
+      this.store.set("opening", null);
+    }
     this.anchor = node === undefined ? this.anchor : idOf(this.h, node);
   }
 
@@ -180,8 +194,7 @@ export class GraphView {
     if (this.dead) {
       return;
     }
-    const { view = "hierarchy", status } = this.options;
-    const scene = sceneOf(view, this.h, this.store, this.measure, this.pages, status !== undefined);
+    const scene = this.scenery(this.store, this.pages.window);
     const request = this.request(scene);
     const layout = this.layouts.runNow(request);
     if (layout) {
@@ -191,14 +204,42 @@ export class GraphView {
     }
   }
 
+  private scenery(store: Store, window: number): Scene {
+    const { view = "hierarchy", status } = this.options;
+    return sceneOf(view, this.h, store, this.measure, this.pages.starts, status !== undefined, window);
+  }
+
+  /** Opens what fits, as long as nobody has chosen what is open. */
+  private openToFit(): void {
+    const { store, options } = this;
+    if (!store.get("openToFit") || options.status || options.view === "deduplicated") {
+      return;
+    }
+    const selected = this.h.find(store.get("selected") ?? "") ?? 0;
+    const kept = this.h.ancestors(selected).slice(1);
+    const trial = new Store({ ...store.snapshot(), stretches: new Set() });
+    const { expanded, window } = firstOpening(
+      this.h,
+      store.get("focus"),
+      kept.map(node => this.h.path(node)),
+      this.stage.camera.extent,
+      opening => {
+        trial.set("expanded", opening.expanded);
+        return this.layouts.tryNow(this.request(this.scenery(trial, opening.window)));
+      }
+    );
+    this.pages.window = window;
+    store.set("opening", expanded);
+    store.set("expanded", expanded);
+  }
+
   private request({ nodes, groups }: Scene): LayoutRequest {
     const [width, height] = [this.wrap.clientWidth || 960, this.wrap.clientHeight || 600];
     // a new shape would lay out every group anew, so it takes more than a scroll bar or the strip to get one
-    if (Math.abs(width - this.shape.width) > 0.1 * width) {
-      this.shape = { width, aspect: width / height, maxWidth: width / SMALLEST_ZOOM };
+    if (Math.abs(width - this.room[0]) > 0.1 * width) {
+      this.room = [width - 2 * MARGIN, height - 2 * MARGIN];
     }
-    const { aspect, maxWidth } = this.shape;
-    return { sizes: nodes.map(node => node.size), groups, aspect, maxWidth };
+    return { sizes: nodes.map(node => node.size), groups, room: this.room };
   }
 
   private draw(scene: Scene, layout: LayoutResult): void {
@@ -224,7 +265,7 @@ export class GraphView {
     if (!before || this.refocused || anchor === null) {
       this.lookFirst(after);
     } else {
-      this.stage.camera.keep(boxIn(before, anchor), boxIn(after, anchor), after.boxes);
+      this.stage.camera.keep(boxIn(before, anchor), boxIn(after, anchor), [after.bounds]);
     }
     this.anchor = null;
     this.refocused = false;
@@ -243,9 +284,9 @@ export class GraphView {
   }
 
   /** The beginning, and what is selected; of a comparison the first difference. */
-  private lookFirst({ boxes }: Placed): void {
+  private lookFirst({ bounds }: Placed): void {
     const sought = this.decor.itemOf(this.decor.idOfSelected() ?? "") ?? this.decor.firstDifference();
-    this.stage.camera.open(boxes);
+    this.stage.camera.open([bounds]);
     if (sought) {
       this.stage.camera.show(sought.box);
     }
@@ -277,7 +318,7 @@ export class GraphView {
     this.decor.update(this.placed, this.theme);
     this.painter.setPicture(this.decor.items(), this.decor.edges());
     this.stage.schedule(); // what else changes until then is drawn with it
-    this.stage.minimap.show(this.decor.minimapItems(), boundsOf(this.placed.boxes), this.theme);
+    this.stage.minimap.show(this.decor.minimapItems(), this.placed.bounds, this.theme);
   }
 
   private redecorate(): void {
@@ -296,6 +337,7 @@ export class GraphView {
   private resized(before: Extent | null): void {
     const { camera } = this.stage;
     if (this.placed && !camera.isTouched && Math.abs(camera.extent.width - (before?.width ?? 1)) > 1) {
+      this.openToFit();
       this.lookFirst(this.placed);
     }
   }

@@ -2,23 +2,29 @@
 
 import type { Hierarchy } from "../shared/hierarchy";
 import { drawnRows, WINDOW } from "../shared/reveal";
-import { idOf } from "./scene";
+import { idOf } from "./scene_cards";
 import type { Store } from "../shared/store";
 import { AFTER, BEFORE } from "./scene_types";
 
+/** The first row drawn of each container with more rows than `window`. */
+export class Pages {
+  readonly starts = new Map<number, number>();
+  window = WINDOW;
+}
+
 /** Turns to the pages that show `node` and what it lies in; whether any page changed. */
-export function pageFor(h: Hierarchy, store: Store, pages: Map<number, number>, node: number): boolean {
+export function pageFor(h: Hierarchy, store: Store, { starts, window }: Pages, node: number): boolean {
   let changed = false;
   for (const step of [...h.ancestors(node).slice(1), node]) {
     const container = h.parent(step);
-    if (h.children(container).length <= WINDOW) {
+    if (h.children(container).length <= window) {
       continue;
     }
     const rows = drawnRows(h, store, container);
     const at = rows.indexOf(step);
-    const start = pages.get(container) ?? 0;
-    if (at >= 0 && (at < start || at >= start + WINDOW)) {
-      pages.set(container, Math.max(0, at - WINDOW / 2));
+    const start = starts.get(container) ?? 0;
+    if (at >= 0 && (at < start || at >= start + window)) {
+      starts.set(container, Math.max(0, at - (window >> 1)));
       changed = true;
     }
   }
@@ -26,13 +32,13 @@ export function pageFor(h: Hierarchy, store: Store, pages: Map<number, number>, 
 }
 
 /** Answers a click on "⋯ more": the id of the container, null for any other pill. */
-export function turnPage(h: Hierarchy, pages: Map<number, number>, id: string): string | null {
+export function turnPage(h: Hierarchy, { starts, window }: Pages, id: string): string | null {
   const mark = [BEFORE, AFTER].find(prefix => id.startsWith(prefix));
   const container = mark === undefined ? undefined : h.find(id.slice(mark.length));
   if (container === undefined) {
     return null;
   }
-  const start = pages.get(container) ?? 0;
-  pages.set(container, Math.max(0, mark === BEFORE ? start - WINDOW : start + WINDOW));
+  const start = starts.get(container) ?? 0;
+  starts.set(container, Math.max(0, mark === BEFORE ? start - window : start + window));
   return idOf(h, container);
 }

@@ -13,7 +13,7 @@ const LEGIBLE = 4.2; // CSS pixels: smaller text is noise and costs time
 const DIM = 0.4; // of what was not searched for
 const QUIET = 0.6; // opacity of what two models have in common
 const RADIUS = 8;
-const ROUND = 18; // operators are no modules, and are to look it
+const ROUND = 13; // operators are no modules, and are to look it
 const STACK = 5; // how far the card behind a stack peeps out
 
 interface Prepared {
@@ -84,7 +84,7 @@ export class Painter {
     const ground = node.kind === "pseudo" ? theme.canvas : (fill ?? tinted(item, theme.surface, 0.22));
     this.body(item, ground, theme);
     const { ink, quiet } = inksOn(mix(theme.canvas, ground, share), share, fill !== null, theme);
-    if (node.kind !== "pseudo") {
+    if (node.kind !== "pseudo" && !node.isGlyph) {
       const hue = theme.dark ? mix(item.family, "#ffffff", 0.25) : item.family;
       this.shape(box[0] + 7, box[1] + 9, 4, box[3] - 18, 2, fill ? ink : hue);
     }

@@ -1,6 +1,7 @@
 // The lines of text on cards and frames, cut to their room once and not at every frame.
 
 import { CARD } from "./cards";
+import { changeLines, GLYPH, LINE } from "./flow_cards";
 import { FONT, fitted, fontOf, type Measure } from "../shared/canvas";
 import { HEADER, type PaintItem, TITLE } from "./paint_items";
 
@@ -22,6 +23,9 @@ export function linesOf(item: PaintItem, measure: Measure): Line[] {
   if (node.kind === "group") {
     return headerLines(item, measure);
   }
+  if (node.isGlyph) {
+    return glyphLines(item, measure);
+  }
   return node.kind === "pseudo" && node.subtitle === "" ? [pillLine(item)] : cardLines(item, measure);
 }
 
@@ -29,6 +33,21 @@ function pillLine({ node, box }: PaintItem): Line {
   const font = fontOf(PILL_SIZE, false);
   const [x, y] = [box[2] / 2, box[3] / 2 + 0.5];
   return { text: node.title, x, y, font, size: PILL_SIZE, strong: false, centred: true };
+}
+
+/** The name in the middle, below it what becomes of the shape. */
+function glyphLines({ node, box, container }: PaintItem, measure: Measure): Line[] {
+  const [width, height] = [box[2] - (container ? CARD.chevron : 0), box[3]];
+  const centred = (text: string, y: number, size: number, strong: boolean): Line => {
+    const shown = fitted(text, width - 10, size, strong, measure);
+    return { text: shown, x: width / 2, y, font: fontOf(size, strong), size, strong, centred: true };
+  };
+  return node.detail === ""
+    ? [centred(node.title, height / 2 + 0.5, FONT.title, true)]
+    : [
+        centred(node.title, GLYPH / 2 + 1, FONT.title, true),
+        ...changeLines(node.detail).map((text, at) => centred(text, GLYPH + LINE * (at + 0.2), FONT.text, false))
+      ];
 }
 
 function cardLines(item: PaintItem, measure: Measure): Line[] {

@@ -1,37 +1,27 @@
 // What the canvas draws of a hierarchy in its present state: cards, frames and edges, without positions.
 
 import { AFTER, BEFORE, INPUT, OUTPUT, type Scene, type SceneEdge, type SceneNode } from "./scene_types";
-import { cardSize, cardText } from "./cards";
-import type { Fold, Hierarchy, Link } from "../shared/hierarchy";
-import { oneLine, type Measure } from "../shared/canvas";
+import type { Hierarchy, Link } from "../shared/hierarchy";
+import type { Measure } from "../shared/canvas";
 import { drawnRows, hardLimit, MAX_NESTING, openNodes, WINDOW } from "../shared/reveal";
 import { EdgeLifter } from "./scene_edges";
+import { headerWidth, linkCard, moduleCard, pillCard } from "./scene_cards";
 import { intoGroups } from "./scene_groups";
 import type { Store } from "../shared/store";
-import type { LayoutGroup, Size } from "./layout_types";
+import type { LayoutGroup } from "../layout/types";
 
 const LINKS = 20; // slots drawn in one container whose modules are elsewhere
-export const PILL: Size = [76, 34];
 
-/** `pages`: the first row drawn of a container with more than WINDOW rows; `traced`: data edges instead of the order. */
+/** `pages`: the first row drawn of a container with more than `window` rows; `traced`: data edges instead of the order. */
 export function buildScene(
   h: Hierarchy,
   store: Store,
   measure: Measure,
   pages: ReadonlyMap<number, number> = new Map(),
-  traced = h.payload.traced
+  traced = h.payload.traced,
+  window = WINDOW
 ): Scene {
-  return new SceneBuilder(h, store, measure, pages, traced).build();
-}
-
-/** The id of a node in the graph: its path, told apart where two modules have the same one. */
-export function idOf(h: Hierarchy, node: number): string {
-  const path = h.path(node);
-  return path !== "" && h.find(path) === node ? path : `\u0000node:${node}:${path}`;
-}
-
-export function foldBadge(fold: Fold): string {
-  return fold.kind === "exact" ? `×${fold.count}` : `≈ ×${fold.count}`;
+  return new SceneBuilder(h, store, measure, pages, traced, window).build();
 }
 
 class SceneBuilder {
@@ -49,7 +39,8 @@ class SceneBuilder {
     private readonly store: Store,
     private readonly measure: Measure,
     private readonly pages: ReadonlyMap<number, number>,
-    private readonly traced: boolean
+    private readonly traced: boolean,
+    private readonly window: number
   ) {
     this.open = openNodes(h, store.get("expanded"));
     this.focus = store.get("focus");
@@ -65,6 +56,7 @@ class SceneBuilder {
     if (this.traced) {
       this.addDataEdges();
     }
+    intoGroups(this.nodes, this.edges, this.groups, this.measure);
     this.groups.reverse();
     const { nodes, edges, groups, count, capped } = this;
     return { nodes, edges, groups, count, capped };
@@ -76,7 +68,7 @@ class SceneBuilder {
     if (index < 0 || !this.open.has(index)) {
       return [];
     }
-    const rows = Math.min(WINDOW, drawnRows(this.h, this.store, index).length);
+    const rows = Math.min(this.window, drawnRows(this.h, this.store, index).length);
     if (this.count + rows > hardLimit() || this.h.depth(index) - this.h.depth(this.focus) >= MAX_NESTING) {
       this.capped = true;
       return [];
@@ -90,8 +82,8 @@ class SceneBuilder {
   /** The canvas (place -1) or a frame, with its children in a chain. */
   private addGroup(place: number, container: number): number[] {
     const all = this.h.isContainer(container) ? drawnRows(this.h, this.store, container) : [container];
-    const start = Math.min(this.pages.get(container) ?? 0, Math.max(0, all.length - WINDOW));
-    const rows = all.slice(start, start + WINDOW);
+    const start = Math.min(this.pages.get(container) ?? 0, Math.max(0, all.length - this.window));
+    const rows = all.slice(start, start + this.window);
     const items: number[] = [];
     if (place < 0) {
       items.push(this.addPseudo(INPUT, "input", place));
@@ -110,62 +102,34 @@ class SceneBuilder {
     if (place < 0) {
       items.push(this.addPseudo(OUTPUT, "output", place));
     }
-    this.groups.push({ node: place, items, edges: this.traced ? [] : this.chain(items) });
+    this.groups.push({ node: place, items, nets: [] });
+    if (!this.traced) {
+      items.slice(1).forEach((item, i) => this.addEdge(items[i], item, "order", ""));
+    }
     return items;
   }
 
-  private chain(items: number[]): LayoutGroup["edges"] {
-    return items
-      .slice(1)
-      .map((item, i) => [i, i + 1, this.addEdge(items[i], item, "order", "")] as LayoutGroup["edges"][number]);
-  }
-
-  private addEdge(source: number, target: number, kind: SceneEdge["kind"], label: string): number {
+  private addEdge(source: number, target: number, kind: SceneEdge["kind"], label: string): void {
     const id = `\u0000edge:${this.nodes[source].id}\u0000${this.nodes[target].id}`;
     this.edges.push({ id, source, target, kind, label });
-    return this.edges.length - 1;
   }
 
   private addCard(node: number, parent: number): number {
-    const { h } = this;
-    const fold = h.fold(node);
-    const folded = fold !== undefined && !this.store.get("unfolded").has(fold.first);
-    const text = cardText(h, node);
-    const badge = folded ? foldBadge(fold) : "";
     this.count++;
     this.placeOf.set(node, this.nodes.length);
-    this.nodes.push({
-      id: idOf(h, node),
-      index: node,
-      path: h.path(node),
-      parent,
-      kind: folded ? "fold" : "module",
-      ...text,
-      badge,
-      size: cardSize(text, badge, h.isContainer(node), this.measure)
-    });
-    return this.nodes.length - 1;
+    return this.add(moduleCard(this.h, this.store, this.measure, node, parent));
   }
 
   private addPseudo(id: string, title: string, parent: number): number {
-    const width = Math.max(PILL[0], Math.ceil(this.measure(title, 12, false)) + 28);
-    const size: Size = [width, PILL[1]];
-    const text = { title, subtitle: "", detail: "", badge: "" };
-    this.nodes.push({ id, index: -1, path: null, parent, kind: "pseudo", ...text, size });
-    return this.nodes.length - 1;
+    return this.add(pillCard(this.measure, id, title, parent));
   }
 
-  /** A slot whose module is drawn elsewhere. */
-  private addLink(container: number, { slot, target, kind }: Link, parent: number): number {
-    const where = this.h.path(target) || "the root";
-    const text = {
-      title: oneLine(this.h.className(target)),
-      subtitle: oneLine(slot),
-      detail: oneLine(`${kind === "cycle" ? "back to" : "shared with"} ${where}`)
-    };
-    const size = cardSize(text, "", false, this.measure);
-    const id = `\u0000link:${this.h.path(container)}\u0000${slot}`;
-    this.nodes.push({ id, index: -1, path: null, target, parent, kind: "pseudo", ...text, badge: "", size });
+  private addLink(container: number, link: Link, parent: number): number {
+    return this.add(linkCard(this.h, this.measure, container, link, parent));
+  }
+
+  private add(node: SceneNode): number {
+    this.nodes.push(node);
     return this.nodes.length - 1;
   }
 
@@ -175,16 +139,9 @@ class SceneBuilder {
     return { input: items[0], output: items[items.length - 1] };
   }
 
-  /** Every data edge between what is drawn, and in the layout of the group in which its ends part. */
+  /** Every data edge between what is drawn. */
   private addDataEdges(): void {
     const lifter = new EdgeLifter(this.h, this.nodes, this.placeOf, this.focus, this.ends());
     lifter.edges().forEach(({ source, target, label }) => this.addEdge(source, target, "data", label));
-    intoGroups(this.nodes, this.edges, this.groups, this.measure);
   }
-}
-
-/** The frame's header is one line: slot · class · what is inside. */
-export function headerWidth(node: SceneNode, measure: Measure): number {
-  const text = measure(`${node.subtitle}${node.title}`, 13, true) + measure(node.detail, 11, false);
-  return Math.min(420, Math.ceil(text) + (node.badge ? 50 : 0) + 80);
 }

@@ -1,7 +1,7 @@
-// Which layout an edge belongs to: that of the innermost frame around both of its ends.
+// Which layouts an edge takes part in: those of all frames that it passes, and of the innermost around both of its ends.
 
 import type { Measure } from "../shared/canvas";
-import { type LayoutGroup, NO_EDGE } from "./layout_types";
+import { BORDER, ITSELF, type LayoutGroup, type Net } from "../layout/types";
 import type { SceneEdge } from "./scene_types";
 
 interface Drawn {
@@ -10,7 +10,7 @@ interface Drawn {
 
 export const LABEL_SIZE = 10; // pixels of a shape on an edge
 
-/** Enters every edge in the group in which its ends part, with room for its label, and its way out of and into frames. */
+/** Enters every edge in the groups that it passes; edges of one source are one net, a line that branches. */
 export function intoGroups(
   nodes: readonly Drawn[],
   edges: readonly SceneEdge[],
@@ -18,16 +18,33 @@ export function intoGroups(
   measure: Measure
 ): void {
   const byNode = new Map(groups.map(group => [group.node, new Entered(group)]));
-  edges.forEach(({ source, target, label }, edge) => {
+  for (const edge of edges) {
+    const { source, target } = edge;
     const [a, b, owner] = parting(nodes, source, target);
-    const isDirect = a === source && b === target;
-    // the bends lead between the items themselves, not to what lies inside them
-    byNode.get(owner)?.link(a, b, isDirect ? edge : NO_EDGE, labelWidth(label, measure));
-    framesBetween(nodes, source, a).forEach(([frame, item]) => byNode.get(frame)?.exits.add(item));
-    framesBetween(nodes, target, b).forEach(([frame, item]) => byNode.get(frame)?.entries.add(item));
-  });
-  byNode.forEach(entered => entered.finish());
+    const width = labelWidth(edge.label, measure);
+    const steps: Step[] = [
+      ...framesBetween(nodes, source, a).map(([frame, item]) => ({ frame, from: item, to: BORDER })),
+      { frame: owner, from: a, to: b },
+      ...framesBetween(nodes, target, b)
+        .reverse()
+        .map(([frame, item]) => ({ frame, from: BORDER, to: item }))
+    ];
+    edge.way = steps.flatMap(({ frame, from, to }) => {
+      const entered = byNode.get(frame);
+      return entered ? [entered.link(source, from, to, from === source ? width : 0)] : [];
+    });
+  }
+  byNode.forEach(entered => entered.finish(byNode));
 }
+
+interface Step {
+  frame: number;
+  from: number; // places, or BORDER
+  to: number;
+}
+
+/** One line of a layout: the frame whose inside it lies in, the net and the end. */
+export type Piece = readonly [frame: number, net: number, end: number];
 
 /** The frames around a place, from the inside to `outermost`, each with its item that holds the place. */
 export function framesBetween(nodes: readonly Drawn[], place: number, outermost: number): [number, number][] {
@@ -38,78 +55,52 @@ export function framesBetween(nodes: readonly Drawn[], place: number, outermost:
   return found;
 }
 
-/** What is entered in one group. */
+/** The nets of one group. */
 class Entered {
-  readonly entries = new Set<number>(); // places that are reached from outside
-  readonly exits = new Set<number>();
   private readonly places: ReadonlyMap<number, number>;
-  private readonly widths: number[] = []; // beside the group's edges
+  private readonly numbers = new Map<number, number>(); // source -> net
+  private readonly ends = new Map<string, number>();
+  private readonly sources: number[] = [];
 
   constructor(private readonly group: LayoutGroup) {
     this.places = new Map(group.items.map((item, at) => [item, at]));
   }
 
-  link(source: number, target: number, edge: number, width: number): void {
-    const [from, to] = [this.places.get(source), this.places.get(target)];
-    if (from !== undefined && to !== undefined && from !== to) {
-      this.group.edges.push([from, to, edge]);
-      this.widths.push(width);
-    }
-  }
-
-  finish(): void {
+  link(source: number, from: number, to: number, label: number): Piece {
     const { group } = this;
-    const room = widest(group, this.widths);
-    group.edges = distinct(group.edges);
-    this.keepLoose();
-    const labels = group.edges.map(([from, to]) => room.get(`${from} ${to}`) ?? 0);
-    if (labels.some(width => width > 0)) {
-      group.labels = labels;
+    let number = this.numbers.get(source);
+    if (number === undefined) {
+      number = group.nets.length;
+      this.numbers.set(source, number);
+      this.sources.push(source);
+      group.nets.push({ start: [this.placeOf(from), ITSELF], ends: [], label: 0 });
     }
-    this.addPorts();
+    const net = group.nets[number];
+    net.label = Math.max(net.label, label);
+    const key = `${number} ${to}`;
+    let end = this.ends.get(key);
+    if (end === undefined) {
+      end = net.ends.length;
+      this.ends.set(key, end);
+      net.ends.push([this.placeOf(to), ITSELF]);
+    }
+    return [group.node, number, end];
   }
 
-  /** What nothing leads to or from stays behind what stands before it. */
-  private keepLoose(): void {
+  /** At an open frame a line goes on as the net of the same source inside of it. */
+  finish(byNode: ReadonlyMap<number, Entered>): void {
     const { group } = this;
-    const linked = new Set(group.edges.flatMap(([from, to]) => [from, to]));
-    const passed = (at: number) => this.entries.has(group.items[at]) || this.exits.has(group.items[at]);
-    if (linked.size === 0) {
-      return;
-    }
-    for (let at = 1; at < group.items.length; at++) {
-      if (!linked.has(at) && !passed(at)) {
-        group.edges.push([at - 1, at, NO_EDGE]);
-      }
-    }
-    group.edges = distinct(group.edges);
+    group.nets.forEach((net: Net, number) => {
+      const inner = (item: number): number =>
+        item === BORDER ? ITSELF : (byNode.get(group.items[item])?.numbers.get(this.sources[number]) ?? ITSELF);
+      net.start[1] = inner(net.start[0]);
+      net.ends.forEach(end => (end[1] = inner(end[0])));
+    });
   }
 
-  /** An edge through the border is told apart from those inside where it leads to, or from, more than the end of them. */
-  private addPorts(): void {
-    const { group } = this;
-    const at = (places: ReadonlySet<number>) =>
-      [...places].map(place => this.places.get(place) ?? 0).sort((a, b) => a - b);
-    const [entries, exits] = [at(this.entries), at(this.exits)];
-    const [reached, left] = [1, 0].map(end => new Set(group.edges.map(edge => edge[end])));
-    const ports = {
-      entries: entries.length > 1 || entries.some(item => reached.has(item)) ? entries : [],
-      exits: exits.length > 1 || exits.some(item => left.has(item)) ? exits : []
-    };
-    if (group.node >= 0 && ports.entries.length + ports.exits.length > 0) {
-      group.ports = ports;
-    }
+  private placeOf(item: number): number {
+    return item === BORDER ? BORDER : (this.places.get(item) ?? BORDER);
   }
-}
-
-/** For each pair of items the room that what is written between them needs. */
-function widest(group: LayoutGroup, widths: readonly number[]): Map<string, number> {
-  const room = new Map<string, number>();
-  group.edges.forEach(([from, to], k) => {
-    const key = `${from} ${to}`;
-    room.set(key, Math.max(room.get(key) ?? 0, widths[k]));
-  });
-  return room;
 }
 
 export function labelWidth(text: string, measure: Measure): number {
@@ -142,10 +133,4 @@ export function isAround(nodes: readonly Drawn[], frame: number, place: number):
     at = nodes[at].parent; // a frame's place comes before those of its children
   }
   return at === frame;
-}
-
-/** A layout needs each pair once, the direct edge if there is one; in order, so that a chain is seen to be one. */
-function distinct(edges: LayoutGroup["edges"]): LayoutGroup["edges"] {
-  const sorted = [...edges].sort((a, b) => a[0] - b[0] || a[1] - b[1] || b[2] - a[2]);
-  return sorted.filter(([from, to], i) => i === 0 || sorted[i - 1][0] !== from || sorted[i - 1][1] !== to);
 }

@@ -9,19 +9,24 @@ import { buildScene } from "./scene";
 import type { Store, ViewName } from "../shared/store";
 import type { Scene } from "./scene_types";
 
-/** A view of one model; `isCompared`: it stands beside another, where what both have, their order, is shown. */
+/**
+ * A view of one model; `isCompared`: it stands beside another, where what both have, their order, is shown; `window`: how
+ * many modules of one container are drawn at once.
+ */
 export function sceneOf(
   view: ViewName,
   h: Hierarchy,
   store: Store,
   measure: Measure,
   pages: ReadonlyMap<number, number>,
-  isCompared: boolean
+  isCompared: boolean,
+  window?: number
 ): Scene {
   if (view === "deduplicated") {
     return buildDedupScene(h, measure);
   }
-  const flow = view === "dataflow" || view === "operators" ? dataflowOf(h) : null;
-  const scene = flow && buildFlowScene(h, flow, store, measure, view === "operators" ? "operators" : "dataflow");
-  return scene ?? buildScene(h, store, measure, pages, h.payload.traced && !isCompared);
+  const flow = isCompared ? null : dataflowOf(h);
+  const level = view === "diff" ? "hierarchy" : view;
+  const scene = flow && buildFlowScene(h, flow, store, measure, { level, pages, window });
+  return scene ?? buildScene(h, store, measure, pages, h.payload.traced && !isCompared, window);
 }

@@ -1,6 +1,7 @@
 // What there is to draw, before and after it has places.
 
-import type { LayoutGroup, Size } from "./layout_types";
+import type { LayoutGroup, Size } from "../layout/types";
+import type { Piece } from "./scene_groups";
 
 export type NodeKind = "module" | "group" | "fold" | "pseudo" | "operator";
 
@@ -10,7 +11,9 @@ export interface SceneNode {
   path: string | null; // dotted path, null for pseudo nodes
   target?: number; // of a slot whose module has its place elsewhere: that module
   unit?: number; // in a data-flow view: the call that is drawn
-  step?: number; // the operator that is drawn
+  step?: number; // the operator that is drawn, or the first of several
+  steps?: readonly number[]; // all of them
+  isGlyph?: boolean; // a small card, with its text in the middle
   owner?: number; // the module that called it
   opens?: boolean; // whether there is an inside to open, where the hierarchy does not tell
   parent: number; // place in `nodes` of the frame around it; -1 on the canvas
@@ -30,6 +33,7 @@ export interface SceneEdge {
   values?: readonly number[]; // of the data flow
   faint?: boolean; // too many to stand out: only those of the selected card do
   label: string;
+  way?: readonly Piece[]; // the lines of the layouts that it is made of
 }
 
 export interface Scene {

@@ -8,6 +8,8 @@ export interface TapActions {
   /** `step`: the operator that was clicked; `inView`: the camera has no reason to move. */
   select(path: string, step: number | null, inView: boolean): void;
   toggle(node: number): void;
+  /** Opens or closes a stretch of operators. */
+  toggleStretch(first: number): void;
   turn(id: string): void;
 }
 
@@ -15,6 +17,8 @@ export function tapped(item: PaintItem, [x, y]: Point, h: Hierarchy, actions: Ta
   const { node } = item;
   if (node.target !== undefined) {
     actions.select(h.path(node.target), null, false);
+  } else if (node.steps && node.step !== undefined && isOnChevron(item, x, y)) {
+    actions.toggleStretch(node.step);
   } else if (node.owner !== undefined) {
     actions.select(h.path(node.owner), node.step ?? null, true);
   } else if (node.index < 0) {
@@ -27,6 +31,9 @@ export function tapped(item: PaintItem, [x, y]: Point, h: Hierarchy, actions: Ta
 }
 
 export function doubleTapped(item: PaintItem, [x, y]: Point, actions: TapActions): void {
+  if (item.container && item.node.steps && item.node.step !== undefined && !isOnChevron(item, x, y)) {
+    actions.toggleStretch(item.node.step);
+  }
   if (item.node.index >= 0 && !isOnChevron(item, x, y)) {
     actions.toggle(item.node.index);
   }

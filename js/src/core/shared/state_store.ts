@@ -11,6 +11,10 @@ export class StateStore<State extends object> {
     return this.state[key];
   }
 
+  snapshot(): State {
+    return { ...this.state };
+  }
+
   /** Nobody is told when the value is equal to the one before. */
   set<K extends keyof State>(key: K, value: State[K]): void {
     if (isEqual(this.state[key], value)) return;

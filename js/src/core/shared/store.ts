@@ -9,6 +9,7 @@ export interface GraphState {
   selected: string | null; // dotted path; "" is the root
   axis: string | null; // name of the axis whose members are lit
   expanded: readonly string[]; // paths of open containers
+  openToFit: boolean; // what is open at first is chosen by the page
   colorBy: string;
   query: string;
   view: ViewName;
@@ -17,8 +18,10 @@ export interface GraphState {
   // The rest stays in the browser.
   shown: ReadonlyMap<number, number>; // fold.first -> member drawn for that fold
   unfolded: ReadonlySet<number>; // fold.first of folds drawn member by member
+  stretches: ReadonlySet<number>; // first steps of the stretches of operators that are open
   focus: number; // node whose inside fills the canvas
   operator: number | null; // step of the data flow that was clicked
+  opening: readonly string[] | null; // what the page has opened by itself: `expanded` until somebody opens or closes
   connected: boolean;
   notice: string;
 }
@@ -28,6 +31,7 @@ export function initialState(): GraphState {
     selected: null,
     axis: null,
     expanded: [],
+    openToFit: false,
     colorBy: "none",
     query: "",
     view: "hierarchy",
@@ -35,8 +39,10 @@ export function initialState(): GraphState {
     pruned: {},
     shown: new Map(),
     unfolded: new Set(),
+    stretches: new Set(),
     focus: 0,
     operator: null,
+    opening: null,
     connected: true,
     notice: ""
   };

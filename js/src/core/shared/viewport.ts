@@ -24,9 +24,9 @@ export const MINIMAP: Extent = { width: 132, height: 88 };
 const GAP = 10; // to the edges of the canvas, as graph.css has it
 /** The corner of the canvas that the minimap takes. */
 export const COVERED: Extent = { width: MINIMAP.width + 2 * GAP, height: MINIMAP.height + 2 * GAP };
-const MARGIN = 22;
+export const MARGIN = 22; // around what is shown as a whole
 const LARGEST = 1.15; // small models are not blown up
-const LEGIBLE = 0.62; // below it card text is hard to read
+export const LEGIBLE = 0.7; // at it a title of 13 pixels has 9 on the screen
 export const OVERVIEW = 0.3; // enough to see the shape of the whole
 
 /** Everything in view. */

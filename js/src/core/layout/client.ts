@@ -1,11 +1,12 @@
 // Asks a worker for layouts; a newer request supersedes the one before.
 
 import { LAYOUT_WORKER } from "../../generated/layout_worker_source";
-import { isChain, Layouter } from "./layout";
-import type { LayoutRequest, LayoutResult } from "./layout_types";
+import { Layouter } from "./layouter";
+import type { LayoutRequest, LayoutResult } from "./types";
 
 const STUCK_AFTER = 250; // ms: a worker that is still busy then is replaced, not waited for
-const SMALL = 40; // dagre nodes and edges that cost less than a message
+const LARGE = 240;
+const SMALL = 60; // items and nets that cost less than a message
 
 interface Pending {
   id: number;
@@ -45,6 +46,11 @@ export class LayoutClient {
     }
     this.supersede();
     return this.local.run(request);
+  }
+
+  /** The layout at once where it is not very large, for a look that may not be shown. */
+  tryNow(request: LayoutRequest): LayoutResult | undefined {
+    return weight(request) > LARGE ? undefined : this.local.run(request);
   }
 
   dispose(): void {
@@ -106,9 +112,7 @@ export class LayoutClient {
   }
 }
 
-/** What dagre will have to do: chains cost nothing. */
+/** What there will be to do. */
 function weight(request: LayoutRequest): number {
-  return request.groups
-    .filter(group => group.ports || (!isChain(group.items.length, group.edges) && group.edges.length > 0))
-    .reduce((sum, group) => sum + group.items.length + group.edges.length, 0);
+  return request.groups.reduce((sum, { items, nets }) => sum + items.length + nets.length, 0);
 }

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { Layouter } from "./layout";
-import { LayoutClient } from "./layout_client";
-import { type LayoutRequest, NO_EDGE } from "./layout_types";
+import { Layouter } from "./layouter";
+import { LayoutClient } from "./client";
+import { type LayoutRequest, NO_EDGE } from "./types";
 
 class FakeWorker {
   static made: FakeWorker[] = [];

@@ -1,7 +1,7 @@
 // Entry of the worker: requests in, layouts out. Bundled to a string by scripts/generate.mjs.
 
-import { Layouter } from "./layout";
-import type { LayoutRequest } from "./layout_types";
+import { Layouter } from "./layouter";
+import type { LayoutRequest } from "./types";
 
 interface WorkerScope {
   onmessage: ((event: { data: { id: number; request: LayoutRequest } }) => void) | null;

@@ -1,0 +1,66 @@
+// What is open when a graph is first shown: as much as fits the canvas with titles that can be read.
+
+import type { LayoutResult } from "../layout/types";
+import type { Hierarchy } from "../shared/hierarchy";
+import { WINDOW } from "../shared/reveal";
+import { type Extent, fitsLegibly } from "../shared/viewport";
+
+const DEEPEST = 4; // levels; a chain of single children says little when it is opened to its end
+const MOST = 48; // cards that a reader takes in at once
+const WINDOWS = [WINDOW, 48, 32, 20, 12]; // modules of one container that are drawn at once
+const MOST_TRIES = 24;
+
+export interface Opening {
+  expanded: string[];
+  window: number;
+}
+
+/** `layoutOf`: of a drawing with these paths open, undefined where there is too much to lay out at once. */
+export function firstOpening(
+  h: Hierarchy,
+  focus: number,
+  kept: readonly string[],
+  extent: Extent,
+  layoutOf: (opening: Opening) => LayoutResult | undefined
+): Opening {
+  const fits = (opening: Opening): boolean => {
+    const layout = layoutOf(opening);
+    return layout !== undefined && layout.boxes.length <= MOST && fitsLegibly(layout.bounds, extent);
+  };
+  const isMany = h.rows(focus).length > MOST;
+  const windows = isMany ? WINDOWS.filter(window => window <= MOST) : WINDOWS;
+  const closed = windows.map(window => ({ expanded: [...kept], window })).find(fits);
+  if (!closed) {
+    return { expanded: [...kept], window: WINDOWS[WINDOWS.length - 1] };
+  }
+  let best: Opening = closed;
+  let level = insides(h, [focus]);
+  let tries = 0;
+  for (let depth = 0; depth < DEEPEST && level.length > 0; depth++) {
+    const opened: number[] = [];
+    for (const alike of level) {
+      const paths = alike.map(node => h.path(node));
+      const next = { ...best, expanded: [...new Set([...best.expanded, ...paths])] };
+      if (tries++ < MOST_TRIES && fits(next)) {
+        best = next;
+        opened.push(...alike);
+      }
+    }
+    level = insides(h, opened);
+  }
+  return best;
+}
+
+/** The containers directly inside, those of one class in one place together: one open beside closed ones looks like a choice. */
+function insides(h: Hierarchy, nodes: readonly number[]): number[][] {
+  return nodes.flatMap(node => {
+    const groups = new Map<string, number[]>();
+    for (const row of h.rows(node)) {
+      if (!h.isContainer(row)) continue;
+      const alike = groups.get(h.className(row));
+      if (alike) alike.push(row);
+      else groups.set(h.className(row), [row]);
+    }
+    return [...groups.values()];
+  });
+}

@@ -1,0 +1,55 @@
+// What is written on the cards of a forward pass, and how large they are.
+
+import { CARD, cardText, type CardText } from "./cards";
+import type { Dataflow } from "../shared/dataflow";
+import { counted } from "../shared/format";
+import { FONT, type Measure, oneLine } from "../shared/canvas";
+import type { Hierarchy } from "../shared/hierarchy";
+import type { Size } from "../layout/types";
+import type { Stretch } from "./stretches";
+import type { Unit } from "./flow_units";
+
+export const GLYPH = 26; // height of the small card of an operator
+const SYMBOLS: Readonly<Record<string, string>> = { add: "+", sub: "−", mul: "×", div: "÷", matmul: "@", bmm: "@" };
+export const LINE = 14; // height of what is written below
+const MOST_NAMES = 2; // of operators on one card
+
+export function unitText(h: Hierarchy, { node, ordinal, of }: Unit): CardText {
+  const text = cardText(h, node);
+  return of > 1 ? { ...text, subtitle: `${text.subtitle} · call ${ordinal + 1} of ${of}` } : text;
+}
+
+export function stepText(flow: Dataflow, step: number): CardText {
+  const detail = flow.tensorNames(step).join(", ");
+  return { title: oneLine(flow.name(step)), subtitle: "", detail: oneLine(detail) };
+}
+
+/** What a stretch does, by name where these are few, and the shape before and behind it. */
+export function stretchText(flow: Dataflow, { steps, change }: Stretch): CardText {
+  const names = [...new Set(steps.map(step => shortName(flow, step)))];
+  const tensors = [...new Set(steps.flatMap(step => flow.tensorNames(step)))];
+  const isFew = names.length <= MOST_NAMES;
+  const times = steps.length > 1 && names.length === 1 ? ` ×${steps.length}` : "";
+  const title = isFew ? names.join(", ") + times : counted(steps.length, "operator");
+  return { title: oneLine(title), subtitle: "", detail: oneLine(change || tensors.slice(0, 3).join(", ")) };
+}
+
+function shortName(flow: Dataflow, step: number): string {
+  const name = flow.name(step).replace(/^_+|_+$/g, "");
+  return SYMBOLS[name] ?? name;
+}
+
+/** "1×768×14×14 → 1×196×768" as two lines. */
+export function changeLines(change: string): string[] {
+  const [from, to] = change.split(" → ");
+  return to === undefined ? [change] : [from, `→ ${to}`];
+}
+
+/** A round one for a sign, a pill for a word. */
+export function glyphSize({ title, detail }: CardText, opens: boolean, measure: Measure): Size {
+  const extra = opens ? CARD.chevron : 0;
+  const lines = detail === "" ? [] : changeLines(detail);
+  const text = Math.max(measure(title, FONT.title, true), ...lines.map(line => measure(line, FONT.text, false)));
+  const width = Math.ceil(text) + extra + (title.length > 1 || detail ? 20 : 8);
+  return [Math.min(CARD.maxWidth, Math.max(GLYPH, width)), GLYPH + LINE * lines.length];
+}

@@ -1,0 +1,258 @@
+// What stands in an open call of a module: calls of others, stretches of its own code, and what was never called.
+
+import type { Dataflow } from "../shared/dataflow";
+import type { Fold, Hierarchy, Link } from "../shared/hierarchy";
+import { drawnRows } from "../shared/reveal";
+import type { Store } from "../shared/store";
+import type { Unit, Units } from "./flow_units";
+import { type Stretch, stretchesOf } from "./stretches";
+
+export type FlowLevel = "hierarchy" | "dataflow" | "operators";
+
+export type Item =
+  | { kind: "unit"; unit: number }
+  | { kind: "step"; step: number }
+  | { kind: "stretch"; stretch: Stretch }
+  | { kind: "module"; node: number } // never called
+  | { kind: "link"; link: Link };
+
+const MOST_ALIKE = 12; // modules of one sort that are drawn side by side
+const MOST_LOOSE = 4; // operators of one stretch that are drawn one by one there
+
+export class FlowItems {
+  readonly folded = new Set<number>(); // units that stand for a run, or are stood for
+  readonly hidden = new Map<number, Fold>(); // units of members that are not drawn, with their runs
+  private readonly twins = new Map<number, number>(); // step of a stretch that is not drawn -> step of the one that is
+  private readonly dropped = new Map<number, Fold>(); // steps of such stretches
+  private readonly known = new Map<number, Item[]>();
+
+  constructor(
+    private readonly h: Hierarchy,
+    private readonly flow: Dataflow,
+    private readonly units: Units,
+    private readonly store: Store,
+    private readonly level: FlowLevel
+  ) {}
+
+  /** In the order of time. */
+  of(place: number): readonly Item[] {
+    let items = this.known.get(place);
+    if (!items) {
+      items = this.find(place);
+      this.known.set(place, items);
+    }
+    return items;
+  }
+
+  /** The step that is drawn for one between members of a run. */
+  twinOf(step: number): number | undefined {
+    return this.twins.get(step);
+  }
+
+  /** The run of which a step is a part that is not drawn. */
+  runOf(step: number): Fold | undefined {
+    const own = this.dropped.get(step);
+    for (let unit = this.units.ofStep(step); own === undefined && unit >= 0; unit = this.units.list[unit].parent) {
+      const run = this.hidden.get(unit);
+      if (run) return run;
+    }
+    return own;
+  }
+
+  /** Steps of a unit's own code that an operator view draws. */
+  ownSteps(unit: Unit): number[] {
+    return unit.steps.filter(step => this.flow.fullName(step) !== "" && !this.flow.isAside(step));
+  }
+
+  private find(place: number): Item[] {
+    const unit = this.units.list[place];
+    const children = this.childrenOf(unit);
+    const timed = children.map(child => ({ item: { kind: "unit", unit: child } as Item, at: this.startOf(child) }));
+    for (const item of this.codeOf(place, unit)) {
+      timed.push({ item, at: item.kind === "stretch" ? item.stretch.steps[0] : (item as { step: number }).step });
+    }
+    timed.sort((a, b) => a.at - b.at);
+    return [...timed.map(({ item }) => item), ...this.uncalled(unit)];
+  }
+
+  private startOf(place: number): number {
+    const { calls, children } = this.units.list[place];
+    const own = calls.map(call => this.flow.firstStep(call) - 0.5);
+    return Math.min(...own, ...(own.length > 0 ? [] : children.map(child => this.startOf(child))));
+  }
+
+  /** Its own code: at the level of operators step by step, else in stretches. */
+  private codeOf(place: number, unit: Unit): Item[] {
+    const one = (step: number): Item => ({ kind: "step", step });
+    if (this.level === "operators" || unit.isLeaf) {
+      const isAsked = this.level === "operators" || unit.node === this.store.get("focus");
+      return isAsked ? this.ownSteps(unit).map(one) : [];
+    }
+    const drawn = this.codeIn(place);
+    if (this.level === "hierarchy") {
+      return drawn.filter(({ isVisible }) => isVisible).map(stretch => ({ kind: "stretch", stretch }));
+    }
+    return drawn.flatMap(stretch =>
+      stretch.steps.length > MOST_LOOSE ? [{ kind: "stretch", stretch } as Item] : stretch.steps.map(one)
+    );
+  }
+
+  private childrenOf(unit: Unit): number[] {
+    const drawn = new Map<Fold, number>(); // the member that is drawn
+    for (const [fold, members] of this.foldsIn(unit)) {
+      const wanted = this.store.get("shown").get(fold.first) ?? fold.first;
+      const called = new Set(members.map(member => this.units.list[member].node));
+      drawn.set(fold, called.has(wanted) ? wanted : this.units.list[members[0]].node);
+    }
+    return unit.children.filter(child => {
+      const { node } = this.units.list[child];
+      const fold = this.foldOf(node);
+      const member = fold && drawn.get(fold);
+      if (!fold || member === undefined) return true;
+      this.folded.add(child);
+      if (member !== node) this.hidden.set(child, fold);
+      return member === node;
+    });
+  }
+
+  private foldOf(node: number): Fold | undefined {
+    const fold = this.h.fold(node);
+    return fold && !this.store.get("unfolded").has(fold.first) ? fold : undefined;
+  }
+
+  /** Alike modules are one card where they follow each other in the flow too, or where there are very many. */
+  private foldsIn(unit: Unit): Map<Fold, number[]> {
+    const found = new Map<Fold, number[]>();
+    for (const child of unit.children) {
+      const fold = this.foldOf(this.units.list[child].node);
+      if (fold) {
+        const members = found.get(fold) ?? [];
+        members.push(child);
+        found.set(fold, members);
+      }
+    }
+    for (const [fold, members] of found) {
+      if (members.length <= MOST_ALIKE && !this.units.isRun(members)) {
+        found.delete(fold);
+      }
+    }
+    return found;
+  }
+
+  /** The stretches that stand in a unit, without those that repeat with the members of a run, or with the calls of a card. */
+  private codeIn(place: number): Stretch[] {
+    const caller = this.units.callerOf(place);
+    const around = this.codeOfCaller(caller).filter(({ home }) => home === place);
+    return this.withoutTwins(around).map(({ stretch }) => stretch);
+  }
+
+  /** The code of a call, with where it stands: in a container that is not called, if it lies between what is called there. */
+  private codeOfCaller(caller: number): Code[] {
+    const { flow, units } = this;
+    const known = codes.get(units) ?? new Map<number, Code[]>();
+    codes.set(units, known);
+    let code = known.get(caller);
+    if (!code) {
+      code = touching(flow, units, caller, stretchesOf(flow, units, caller));
+      settle(code, units, flow);
+      known.set(caller, code);
+    }
+    return code;
+  }
+
+  private withoutTwins(all: readonly Code[]): Code[] {
+    const first = new Map<string, Stretch>();
+    return all.filter(({ stretch, read, readers }) => {
+      const around = [...read, ...readers];
+      const member = around.find(child => this.folded.has(child));
+      const run = member === undefined ? undefined : this.foldOf(this.units.list[member].node);
+      const isRepeated = around.some(child => this.units.list[child].calls.length > 1);
+      if (!run && !isRepeated) return true;
+      const which = run ? String(run.first) : [...read, "to", ...readers].join(" ");
+      const key = `${which} ${signature(this.flow, stretch)}`;
+      const twin = first.get(key);
+      if (!twin) {
+        first.set(key, stretch);
+        return true;
+      }
+      stretch.steps.forEach((step, k) => {
+        if (run) this.dropped.set(step, run);
+        this.twins.set(step, twin.steps[k]);
+      });
+      return false;
+    });
+  }
+
+  /** Modules of the container that the forward pass did not call, and slots whose module has its place elsewhere. */
+  private uncalled({ node, children }: Unit): Item[] {
+    if (this.level !== "hierarchy" || !this.h.isContainer(node)) return [];
+    const called = new Set(children.map(child => this.units.list[child].node));
+    const isCalled = (row: number) =>
+      called.has(row) || (this.foldOf(row)?.members.some(member => called.has(member)) ?? false);
+    const rows = drawnRows(this.h, this.store, node).filter(row => !isCalled(row));
+    const links = this.h.links(node).filter(({ target }) => !called.has(target));
+    return [
+      ...rows.map(row => ({ kind: "module", node: row }) as Item),
+      ...links.slice(0, MOST_LINKS).map(link => ({ kind: "link", link }) as Item)
+    ];
+  }
+}
+
+const codes = new WeakMap<Units, Map<number, Code[]>>(); // by caller
+
+/** A stretch, where it stands, and what is called around it. */
+interface Code {
+  stretch: Stretch;
+  read: Set<number>; // calls whose values it reads
+  readers: Set<number>; // calls that read its values
+  home: number; // unit
+}
+
+function touching(flow: Dataflow, units: Units, caller: number, all: readonly Stretch[]): Code[] {
+  const code = all.map(stretch => ({
+    stretch,
+    read: new Set<number>(),
+    readers: new Set<number>(),
+    home: caller
+  }));
+  const owner = new Map<number, number>(); // step -> stretch
+  all.forEach(({ steps }, at) => steps.forEach(step => owner.set(step, at)));
+  flow.payload.steps.inputs.forEach((inputs, step) => {
+    for (const value of inputs) {
+      const maker = flow.payload.values.step[value];
+      const [from, to] = [owner.get(maker), owner.get(step)];
+      if (maker < 0 || from === to) continue;
+      if (to !== undefined && from === undefined) {
+        const callee = units.calleeOf(caller, units.ofStep(maker));
+        if (callee > caller) code[to].read.add(callee);
+      }
+      if (from !== undefined && to === undefined) {
+        const callee = units.calleeOf(caller, units.ofStep(step));
+        if (callee > caller) code[from].readers.add(callee);
+      }
+    }
+  });
+  return code;
+}
+
+/** Code between calls in one container stands there; and so does what does the same around others of these calls. */
+function settle(code: Code[], units: Units, flow: Dataflow): void {
+  const parents = (calls: ReadonlySet<number>) => new Set([...calls].map(call => units.list[call].parent));
+  const settled = new Map<string, number>();
+  for (const one of code) {
+    const [read, readers] = [parents(one.read), parents(one.readers)];
+    const home = [...read].find(parent => readers.has(parent) && parent !== one.home);
+    if (home !== undefined) {
+      one.home = home;
+      settled.set(signature(flow, one.stretch), home);
+    }
+  }
+  for (const one of code) {
+    const home = settled.get(signature(flow, one.stretch));
+    if (home !== undefined && [...parents(one.read), ...parents(one.readers)].includes(home)) one.home = home;
+  }
+}
+
+const signature = (flow: Dataflow, { steps }: Stretch): string => steps.map(step => flow.fullName(step)).join(" ");
+
+const MOST_LINKS = 20;

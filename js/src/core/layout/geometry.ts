@@ -1,0 +1,348 @@
+// Places and lines of a drawing whose layers, rows and orders are known.
+
+import { assignTracks, type Bundle } from "./channels";
+import type { BackEdge, Layers } from "./layers";
+import { heightsOf } from "./coordinates";
+import { BORDER, type Drawing, type GroupLayout, type Line } from "./types";
+import type { Point } from "../shared/viewport";
+
+const TRACK = 10; // between neighbouring lines that run beside each other
+const CHANNEL = 34; // the least room between columns
+const BEFORE_TRACKS = 12;
+const ARROW = 16; // room for its head behind the last track
+const BESIDE_LABEL = 6;
+const ROW_GAP = 40;
+
+interface Row {
+  layers: number[]; // ranks
+  top: number;
+  bottom: number;
+  left: number; // of the first column
+  right: number; // of the last channel
+}
+
+export class Geometry {
+  private readonly top: Float64Array; // of each vertex
+  private readonly left: Float64Array;
+  private readonly right: Float64Array;
+  private readonly rows: Row[];
+  private readonly rowOf: Int32Array; // of each rank
+  private readonly tracks = new Map<Bundle, number>(); // x
+  private readonly bundleOf = new Map<object, Bundle>(); // of a segment
+  private readonly leaving = new Map<BackEdge, Bundle>();
+  private readonly arriving = new Map<BackEdge, Bundle | null>(); // null: left of the first column
+  private readonly lanes: BackEdge[][]; // below each row
+
+  /** `firsts`: the first rank of each row. */
+  constructor(
+    private readonly drawing: Drawing,
+    private readonly layers: Layers,
+    firsts: readonly number[],
+    private readonly back: readonly BackEdge[]
+  ) {
+    const count = layers.item.length;
+    [this.top, this.left, this.right] = [0, 1, 2].map(() => new Float64Array(count));
+    const { length } = layers.layers;
+    this.rowOf = new Int32Array(length);
+    this.rows = firsts.map((first, row) => {
+      const end = firsts[row + 1] ?? length;
+      const ranks = Array.from({ length: end - first }, (_, at) => first + at);
+      ranks.forEach(rank => (this.rowOf[rank] = row));
+      return { layers: ranks, top: 0, bottom: 0, left: 0, right: 0 };
+    });
+    this.lanes = this.rows.map((_, row) => back.filter(edge => this.backRows(edge).includes(row)));
+    this.spreadPins();
+    this.placeRows();
+  }
+
+  layout(): GroupLayout {
+    const { drawing, layers } = this;
+    const lines = drawing.nets.map((_, net) => layers.paths[net].map((path, end) => this.line(net, end, path)));
+    const labels = drawing.nets.map((_, net) => this.labelOf(net));
+    const height = (ports: ReadonlyMap<number, number>) => (_: unknown, net: number) => {
+      const vertex = ports.get(net);
+      return vertex === undefined ? NaN : this.top[vertex];
+    };
+    const corners = drawing.items.map((_, item) => [this.left[item], this.top[item]] as Point);
+    const [starts, exits] = [layers.entries, layers.exits].map(ports => drawing.nets.map(height(ports)));
+    return settled({ corners, lines, labels, starts, exits, width: 0, height: 0 }, drawing);
+  }
+
+  private backRows({ net, end }: BackEdge): [from: number, to: number] {
+    const { start, ends } = this.drawing.nets[net];
+    return [this.rowOf[this.layers.rank[start.item]], this.rowOf[this.layers.rank[ends[end].item]]];
+  }
+
+  /** Where lines end on cards: from top to bottom in the order in which they come; those that lead back last. */
+  private spreadPins(): void {
+    const { layers, back, drawing } = this;
+    const place = new Float64Array(layers.item.length);
+    layers.layers.forEach(layer => layer.forEach((vertex, at) => (place[vertex] = at)));
+    const backInto = new Map<number, number>();
+    back.forEach(({ net, end }) => {
+      const { item } = drawing.nets[net].ends[end];
+      backInto.set(item, (backInto.get(item) ?? 0) + 1);
+    });
+    drawing.items.forEach(([, height], item) => {
+      const free = layers.into[item].map(link => layers.segments[link]).filter(({ toY }) => Number.isNaN(toY));
+      free.sort((a, b) => place[a.from] - place[b.from] || a.fromY - b.fromY);
+      const all = free.length + (backInto.get(item) ?? 0);
+      free.forEach((segment, at) => (segment.toY = (height * (at + 1)) / (all + 1)));
+    });
+  }
+
+  private placeRows(): void {
+    const turning = this.rows.map((_, row) => (row > 0 ? this.layers.layers[this.rows[row].layers[0]].length : 0));
+    const backMargin = this.back.length > 0 ? TRACK * (this.back.length + 1) : 0;
+    const margin = Math.max(...turning) * TRACK + (this.rows.length > 1 ? TRACK : 0) + backMargin;
+    let y = 0;
+    this.rows.forEach((row, at) => {
+      this.placeRow(row, margin, y);
+      const lanes = (turning[at + 1] ?? 0) + this.lanes[at].length;
+      y = row.bottom + (at < this.rows.length - 1 || this.lanes[at].length > 0 ? ROW_GAP : 0) + TRACK * lanes;
+    });
+  }
+
+  private placeRow(row: Row, left: number, y: number): void {
+    const { layers } = this;
+    const ranks = row.layers.map(rank => layers.layers[rank]);
+    const tops = heightsOf(layers, ranks);
+    const least = Math.min(...tops.values());
+    tops.forEach((top, vertex) => (this.top[vertex] = top - least + y));
+    row.top = y;
+    row.bottom = Math.max(...[...tops.keys()].map(vertex => this.top[vertex] + layers.height[vertex]));
+    row.left = left;
+    let x = left;
+    for (const rank of row.layers) {
+      x = this.placeColumn(rank, x);
+    }
+    row.right = x;
+  }
+
+  /** Returns where the next column begins. */
+  private placeColumn(rank: number, x: number): number {
+    const { layers, drawing } = this;
+    const layer = layers.layers[rank];
+    const widthOf = (vertex: number) => (layers.item[vertex] < 0 ? 0 : drawing.items[vertex][0]);
+    const width = Math.max(0, ...layer.map(widthOf));
+    let room = 0; // that texts need behind the column
+    for (const vertex of layer) {
+      const own = widthOf(vertex);
+      const isLine = layers.item[vertex] < 0;
+      this.left[vertex] = isLine ? x : x + (width - own) / 2;
+      this.right[vertex] = isLine ? x + width : this.left[vertex] + own;
+      const label = this.labelWidth(vertex);
+      if (label > 0) room = Math.max(room, this.right[vertex] + label + BESIDE_LABEL - x - width);
+    }
+    return this.placeChannel(rank, x + width, room);
+  }
+
+  private labelWidth(vertex: number): number {
+    const { nets } = this.drawing;
+    return this.netsOf(vertex).reduce((most, net) => Math.max(most, nets[net].label), 0);
+  }
+
+  private starting?: Map<number, number[]>;
+
+  private netsOf(vertex: number): readonly number[] {
+    if (!this.starting) {
+      this.starting = new Map();
+      for (const [net, { start }] of this.drawing.nets.entries()) {
+        if (start.item === BORDER) continue;
+        const known = this.starting.get(start.item);
+        if (known) known.push(net);
+        else this.starting.set(start.item, [net]);
+      }
+    }
+    return this.starting.get(vertex) ?? [];
+  }
+
+  private placeChannel(rank: number, x: number, room: number): number {
+    const { layers } = this;
+    const bundles = this.bundlesBehind(rank);
+    const count = assignTracks(bundles);
+    const first = x + room + BEFORE_TRACKS;
+    bundles.forEach(bundle => bundle.track >= 0 && this.tracks.set(bundle, first + bundle.track * TRACK));
+    const next = layers.layers[rank + 1];
+    const isLast = !next || this.rowOf[rank + 1] !== this.rowOf[rank];
+    const tracks = count > 0 ? BEFORE_TRACKS + (count - 1) * TRACK : 0;
+    if (isLast) return x + room + tracks;
+    const isLine = (vertex: number) => layers.item[vertex] < 0;
+    const isBare = layers.layers[rank].every(isLine) || next.every(isLine); // a border, or a turn
+    return x + Math.max(isBare ? TRACK : CHANNEL, room + tracks + ARROW);
+  }
+
+  private bundlesBehind(rank: number): Bundle[] {
+    const { layers } = this;
+    const bundles = new Map<string, Bundle>();
+    const isSameRow = this.rowOf[rank + 1] === this.rowOf[rank];
+    for (const vertex of isSameRow ? layers.layers[rank] : []) {
+      for (const link of layers.outOf[vertex]) {
+        const segment = layers.segments[link];
+        const key = segment.isJoint ? `joint ${segment.to}` : `${vertex} ${segment.fromY}`;
+        const bundle = bundles.get(key) ?? { left: [], right: [], track: -1 };
+        bundles.set(key, bundle);
+        bundle.left.push(this.top[vertex] + segment.fromY);
+        bundle.right.push(this.top[segment.to] + segment.toY);
+        this.bundleOf.set(segment, bundle);
+      }
+    }
+    return [...bundles.values(), ...this.backBundles(rank)];
+  }
+
+  /** Edges that lead back go down behind their source, and up before their target. */
+  private backBundles(rank: number): Bundle[] {
+    const { layers, drawing } = this;
+    const found: Bundle[] = [];
+    for (const edge of this.back) {
+      const { start, ends } = drawing.nets[edge.net];
+      const to = ends[edge.end].item;
+      if (layers.rank[start.item] === rank) {
+        const bundle = { left: [this.startY(edge.net)], right: [Infinity], track: -1 };
+        this.leaving.set(edge, bundle);
+        found.push(bundle);
+      }
+      const before = layers.rank[to] - 1;
+      if (before === rank && this.rowOf[before] === this.rowOf[before + 1]) {
+        const bundle = { left: [Infinity], right: [this.endY(edge)], track: -1 };
+        this.arriving.set(edge, bundle);
+        found.push(bundle);
+      }
+    }
+    return found;
+  }
+
+  private startY(net: number): number {
+    const { item, y } = this.drawing.nets[net].start;
+    return this.top[item] + (Number.isNaN(y) ? this.layers.height[item] / 2 : y);
+  }
+
+  private endY(edge: BackEdge): number {
+    const { item, y } = this.drawing.nets[edge.net].ends[edge.end];
+    if (!Number.isNaN(y)) return this.top[item] + y;
+    const same = this.back.filter(({ net, end }) => this.drawing.nets[net].ends[end].item === item);
+    const forward = this.layers.into[item].length;
+    const at = forward + same.indexOf(edge) + 1;
+    return this.top[item] + (this.layers.height[item] * at) / (forward + same.length + 1);
+  }
+
+  private line(net: number, end: number, path: readonly number[] | null): Line {
+    if (!path) return this.lineBack(net, end);
+    const { layers } = this;
+    const { start } = this.drawing.nets[net];
+    let fromY = start.item === BORDER ? 0 : Number.isNaN(start.y) ? layers.height[start.item] / 2 : start.y;
+    let y = this.top[path[0]] + fromY;
+    const points: Point[] = [[this.right[path[0]], y]];
+    for (let at = 1; at < path.length; at++) {
+      const [from, to] = [path[at - 1], path[at]];
+      const segment = layers.between(from, to, fromY);
+      const next = this.top[to] + (segment?.toY ?? 0);
+      if (this.rowOf[layers.rank[from]] !== this.rowOf[layers.rank[to]]) {
+        points.push(...this.turn(from, to));
+        y = next;
+      } else {
+        const track = this.tracks.get(this.bundleOf.get(segment ?? {}) as Bundle);
+        if (track !== undefined) {
+          points.push([track, y], [track, next]);
+          y = next;
+        }
+      }
+      fromY = 0;
+    }
+    points.push([this.left[path[path.length - 1]], y]);
+    return straightened(points);
+  }
+
+  /** From the end of a row through the gutter to the beginning of the next: lines keep their order. */
+  private turn(from: number, to: number): Point[] {
+    const { layers } = this;
+    const row = this.rows[this.rowOf[layers.rank[from]]];
+    const next = this.rows[this.rowOf[layers.rank[to]]];
+    const layer = layers.layers[layers.rank[from]];
+    const at = layer.indexOf(from);
+    const [x, left] = [row.right + TRACK * (layer.length - at - 1), next.left - TRACK * (at + 1)];
+    const y = row.bottom + ROW_GAP / 2 + TRACK * (layer.length - at - 1);
+    return [
+      [x, this.top[from]],
+      [x, y],
+      [left, y],
+      [left, this.top[to]]
+    ];
+  }
+
+  private lineBack(net: number, end: number): Line {
+    const edge = this.back.find(other => other.net === net && other.end === end);
+    if (!edge) return [];
+    const { start, ends } = this.drawing.nets[net];
+    const [from, to] = this.backRows(edge);
+    const [startY, endY] = [this.startY(net), this.endY(edge)];
+    const down = this.tracks.get(this.leaving.get(edge) as Bundle) ?? this.rows[from].right;
+    const margin = TRACK * (this.back.indexOf(edge) + 1);
+    const up = this.tracks.get(this.arriving.get(edge) as Bundle) ?? margin;
+    const lane = (row: number) => {
+      const turning = this.rows[row + 1] ? this.layers.layers[this.rows[row + 1].layers[0]].length : 0;
+      return this.rows[row].bottom + ROW_GAP / 2 + TRACK * (turning + this.lanes[row].indexOf(edge));
+    };
+    const between: Point[] =
+      from === to
+        ? []
+        : [
+            [margin, lane(from)],
+            [margin, lane(to)]
+          ];
+    return straightened([
+      [this.right[start.item], startY],
+      [down, startY],
+      [down, lane(from)],
+      ...between,
+      [up, lane(to)],
+      [up, endY],
+      [this.left[ends[end].item], endY]
+    ]);
+  }
+
+  private labelOf(net: number): Point | null {
+    const { start, label } = this.drawing.nets[net];
+    if (label === 0 || start.item === BORDER) return null;
+    return [this.right[start.item] + BESIDE_LABEL / 2 + label / 2, this.startY(net)];
+  }
+}
+
+/** Without points that lie between their neighbours. */
+function straightened(points: readonly Point[]): Line {
+  const line: Point[] = [];
+  for (const point of points) {
+    const [a, b] = [line[line.length - 2], line[line.length - 1]];
+    if (b && b[0] === point[0] && b[1] === point[1]) continue;
+    if (a && b && ((a[0] === b[0] && b[0] === point[0]) || (a[1] === b[1] && b[1] === point[1]))) line.pop();
+    line.push(point);
+  }
+  return line;
+}
+
+/** Moved so that the corner of the content, lines included, is the origin. */
+function settled(laid: GroupLayout, { items }: Drawing): GroupLayout {
+  let [left, top, right, bottom] = [Infinity, Infinity, -Infinity, -Infinity];
+  const grow = (x: number, y: number) => {
+    left = Math.min(left, x);
+    top = Math.min(top, y);
+    right = Math.max(right, x);
+    bottom = Math.max(bottom, y);
+  };
+  laid.corners.forEach(([x, y], item) => {
+    grow(x, y);
+    grow(x + items[item][0], y + items[item][1]);
+  });
+  laid.lines.forEach(ends => ends.forEach(line => line.forEach(([x, y]) => grow(x, y))));
+  if (left === Infinity) return laid;
+  const moved = ([x, y]: Point): Point => [x - left, y - top];
+  return {
+    corners: laid.corners.map(moved),
+    lines: laid.lines.map(ends => ends.map(line => line.map(moved))),
+    labels: laid.labels.map(label => label && moved(label)),
+    starts: laid.starts.map(y => y - top),
+    exits: laid.exits.map(y => y - top),
+    width: right - left,
+    height: bottom - top
+  };
+}

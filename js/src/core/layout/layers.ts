@@ -1,0 +1,152 @@
+// Items and the points at which lines pass the columns between their ends, as layers that only neighbours connect.
+
+import { BORDER, type Drawing, type Pin } from "./types";
+
+const MOST_PINS = 6; // nets that a card shows one by one on its side; more come together before it
+
+export interface Segment {
+  from: number; // vertices of neighbouring layers
+  to: number;
+  fromY: number; // from the top of the vertex; NaN until there is an order
+  toY: number;
+  isJoint: boolean; // several nets come together in it
+}
+
+export interface BackEdge {
+  net: number;
+  end: number;
+}
+
+/** `path`s lead through vertices; of a net that leads back there is none. */
+export class Layers {
+  readonly item: number[] = []; // of each vertex, or -1 where a line passes
+  readonly rank: number[] = [];
+  readonly height: number[] = [];
+  readonly layers: number[][] = [];
+  readonly segments: Segment[] = [];
+  readonly into: number[][] = []; // segments, by vertex
+  readonly outOf: number[][] = [];
+  readonly paths: (number[] | null)[][] = []; // of each net and each of its ends
+  readonly entries = new Map<number, number>(); // net -> vertex on the left border
+  readonly exits = new Map<number, number>(); // net -> vertex on the right border
+  private readonly known = new Map<string, Segment>();
+
+  constructor(
+    private readonly drawing: Drawing,
+    ranks: readonly number[], // of the items
+    private readonly count: number, // of layers
+    private readonly isBack: (from: number, to: number) => boolean
+  ) {
+    for (let rank = 0; rank < count; rank++) this.layers.push([]);
+    drawing.items.forEach(([, height], item) => this.add(item, ranks[item], height));
+    this.addPorts();
+    const joints = this.joints();
+    drawing.nets.forEach((_, net) => this.addNet(net, joints));
+    joints.forEach((nets, item) => this.addJoint(item, nets));
+  }
+
+  /** The segment between two vertices of neighbouring layers. */
+  between(from: number, to: number, fromY: number): Segment | undefined {
+    return this.known.get(keyOf(from, to, fromY));
+  }
+
+  startOf(net: number): number {
+    const { item } = this.drawing.nets[net].start;
+    return item === BORDER ? (this.entries.get(net) ?? -1) : item;
+  }
+
+  private add(item: number, rank: number, height: number): number {
+    const vertex = this.item.length;
+    this.item.push(item);
+    this.rank.push(rank);
+    this.height.push(height);
+    this.into.push([]);
+    this.outOf.push([]);
+    this.layers[rank].push(vertex);
+    return vertex;
+  }
+
+  private addPorts(): void {
+    this.drawing.nets.forEach(({ start, ends }, net) => {
+      if (start.item === BORDER) this.entries.set(net, this.add(-1, 0, 0));
+      if (ends.some(({ item }) => item === BORDER)) this.exits.set(net, this.add(-1, this.count - 1, 0));
+    });
+  }
+
+  /** Cards that very many nets end at, with these. */
+  private joints(): Map<number, number[]> {
+    const nets = new Map<number, number[]>();
+    this.drawing.nets.forEach(({ start, ends }, net) =>
+      ends.forEach(({ item, y }) => {
+        if (item === BORDER || !Number.isNaN(y) || this.leadsBack(start, item)) return;
+        const known = nets.get(item);
+        if (known) known.push(net);
+        else nets.set(item, [net]);
+      })
+    );
+    nets.forEach((several, item) => several.length <= MOST_PINS && nets.delete(item));
+    return nets;
+  }
+
+  private leadsBack({ item: from }: Pin, to: number): boolean {
+    return from !== BORDER && to !== BORDER && this.isBack(from, to);
+  }
+
+  private addNet(net: number, joints: ReadonlyMap<number, number[]>): void {
+    const { start, ends } = this.drawing.nets[net];
+    const from = this.startOf(net);
+    const plain = ends.map(({ item }) => !this.leadsBack(start, item) && !(joints.has(item) && item !== BORDER));
+    const targets = ends.map(({ item }) => (item === BORDER ? (this.exits.get(net) ?? -1) : item));
+    const last = Math.max(...targets.map((to, end) => (plain[end] ? this.rank[to] : -1)));
+    const trunk = [from];
+    for (let rank = this.rank[from] + 1; rank < last; rank++) {
+      const vertex = this.add(-1, rank, 0);
+      this.link(trunk[trunk.length - 1], vertex, trunk.length === 1 ? start.y : 0, 0, false);
+      trunk.push(vertex);
+    }
+    this.paths.push(
+      targets.map((to, end) => {
+        if (!plain[end]) return null;
+        const path = trunk.slice(0, this.rank[to] - this.rank[from]);
+        const y = ends[end].item === BORDER ? 0 : ends[end].y;
+        this.link(path[path.length - 1], to, path.length === 1 ? start.y : 0, y, false);
+        return [...path, to];
+      })
+    );
+  }
+
+  private addJoint(item: number, nets: readonly number[]): void {
+    const first = Math.min(...nets.map(net => this.rank[this.startOf(net)]));
+    const vertices: number[] = [];
+    for (let rank = first + 1; rank < this.rank[item]; rank++) {
+      const vertex = this.add(-1, rank, 0);
+      if (vertices.length > 0) this.link(vertices[vertices.length - 1], vertex, 0, 0, true);
+      vertices.push(vertex);
+    }
+    if (vertices.length > 0) this.link(vertices[vertices.length - 1], item, 0, this.height[item] / 2, true);
+    for (const net of nets) {
+      const { start, ends } = this.drawing.nets[net];
+      const from = this.startOf(net);
+      const path = [from, ...vertices.slice(this.rank[from] - first), item];
+      this.link(from, path[1], start.y, path.length === 2 ? this.height[item] / 2 : 0, true);
+      ends.forEach((end, k) => {
+        if (end.item === item) this.paths[net][k] = path;
+      });
+    }
+  }
+
+  private link(from: number, to: number, fromY: number, toY: number, isJoint: boolean): void {
+    const y = this.item[from] < 0 ? 0 : Number.isNaN(fromY) ? this.height[from] / 2 : fromY;
+    const key = keyOf(from, to, y);
+    if (this.known.has(key)) return;
+    const segment = { from, to, fromY: y, toY, isJoint };
+    this.known.set(key, segment);
+    this.outOf[from].push(this.segments.length);
+    this.into[to].push(this.segments.length);
+    this.segments.push(segment);
+  }
+}
+
+function keyOf(from: number, to: number, fromY: number): string {
+  return `${from} ${to} ${fromY}`;
+}

@@ -1,0 +1,143 @@
+// Positions: every open group is laid out on its own, inner groups first. Runs in a worker and in plain calls alike.
+
+import { layeredLayout } from "./layered";
+import {
+  BORDER,
+  type Drawing,
+  type GroupLayout,
+  type LayoutGroup,
+  type LayoutRequest,
+  type LayoutResult,
+  type Line,
+  type Pin,
+  type PlacedGroup,
+  type Room,
+  type Size,
+  type Terminal
+} from "./types";
+import { type Box, boundsOf, LEGIBLE, type Point } from "../shared/viewport";
+
+export const FRAME = { side: 16, top: 42, bottom: 16 };
+const NESTED = [3.2, 1.8, 1].map((width): Room => ({ width, height: 1, isFixed: false })); // frames read best when flat
+const MANY = 120; // cards that fit no canvas, so that nothing else is tried
+const CACHE_LIMIT = 2000;
+
+export class Layouter {
+  private readonly cache = new Map<string, GroupLayout>();
+  misses = 0;
+
+  /** Flat frames and labels on lines, or what gives up as little of that as lets everything fit the canvas. */
+  run(request: LayoutRequest): LayoutResult {
+    const shapes = request.groups.length > 1 ? NESTED : NESTED.slice(0, 1);
+    const most = request.sizes.length > MANY ? 1 : 2;
+    let first: LayoutResult | undefined;
+    for (const isLabelled of [true, false].slice(0, most)) {
+      for (const room of shapes.slice(0, most === 1 ? 1 : shapes.length)) {
+        const result = this.runWith(request, room, isLabelled);
+        if (fits(result.bounds, request.room)) return result;
+        first ??= result;
+      }
+    }
+    return first as LayoutResult;
+  }
+
+  private runWith(request: LayoutRequest, nested: Room, isLabelled: boolean): LayoutResult {
+    const sizes = request.sizes.map(size => [...size] as Size);
+    const inner = new Map<number, GroupLayout>(); // by place
+    const layouts = request.groups.map(group => {
+      const laid = this.group(group, sizes, inner, group.node < 0 ? fixed(request.room) : nested, isLabelled);
+      if (group.node >= 0) {
+        const [width, height] = sizes[group.node];
+        sizes[group.node] = [
+          Math.max(width, laid.width + 2 * FRAME.side),
+          Math.max(height, laid.height + FRAME.top + FRAME.bottom)
+        ];
+        inner.set(group.node, laid);
+      }
+      return laid;
+    });
+    return place(request.groups, layouts, sizes);
+  }
+
+  private group(
+    group: LayoutGroup,
+    sizes: readonly Size[],
+    inner: ReadonlyMap<number, GroupLayout>,
+    room: Room,
+    isLabelled: boolean
+  ): GroupLayout {
+    const pin =
+      (side: "starts" | "exits") =>
+      ([item, net]: Terminal): Pin => {
+        const laid = item === BORDER || net < 0 ? undefined : inner.get(group.items[item]);
+        return { item, y: laid ? laid[side][net] + FRAME.top : NaN };
+      };
+    const drawing: Drawing = {
+      items: group.items.map(item => sizes[item]),
+      nets: group.nets.map(({ start, ends, label }) => {
+        return { start: pin("exits")(start), ends: ends.map(pin("starts")), label: isLabelled ? label : 0 };
+      }),
+      room
+    };
+    const key = JSON.stringify(drawing);
+    let laid = this.cache.get(key);
+    if (!laid) {
+      laid = layeredLayout(drawing);
+      this.misses++;
+      this.remember(key, laid);
+    }
+    return laid;
+  }
+
+  private remember(key: string, laid: GroupLayout): void {
+    if (this.cache.size >= CACHE_LIMIT) {
+      this.cache.clear(); // rebuilt in milliseconds, so no finer rule is worth its code
+    }
+    this.cache.set(key, laid);
+  }
+}
+
+/** Absolute positions, outermost group first. */
+function place(groups: readonly LayoutGroup[], layouts: readonly GroupLayout[], sizes: readonly Size[]): LayoutResult {
+  const boxes: Box[] = sizes.map(([width, height]) => [0, 0, width, height]);
+  const placed: LayoutResult["groups"] = groups.map(() => ({ lines: [], labels: [] }));
+  for (let g = groups.length - 1; g >= 0; g--) {
+    const { node, items, nets } = groups[g];
+    const laid = layouts[g];
+    const frame: Box = node < 0 ? [0, 0, 0, 0] : boxes[node];
+    const left = frame[0] + (node < 0 ? 0 : Math.max(FRAME.side, (frame[2] - laid.width) / 2));
+    const top = frame[1] + (node < 0 ? 0 : FRAME.top);
+    items.forEach((item, i) => {
+      const [x, y] = laid.corners[i];
+      boxes[item] = [left + x, top + y, sizes[item][0], sizes[item][1]];
+    });
+    const moved = ([x, y]: Point): Point => [left + x, top + y];
+    const lines = laid.lines.map((ends, net) =>
+      ends.map((line, end) => {
+        const isFrom = nets[net].start[0] === BORDER;
+        const isTo = nets[net].ends[end][0] === BORDER;
+        return toBorder(line.map(moved), isFrom ? frame[0] : NaN, isTo ? frame[0] + frame[2] : NaN);
+      })
+    );
+    placed[g] = { lines, labels: laid.labels.map(label => label && moved(label)) };
+  }
+  return { boxes, groups: placed, bounds: boundsOf([...boxes, ...placed.flatMap(around)]) };
+}
+
+function around({ lines }: PlacedGroup): Box[] {
+  return lines.flat(2).map(([x, y]) => [x, y, 0, 0]);
+}
+
+const fixed = ([width, height]: Size): Room => ({ width, height, isFixed: true });
+
+function fits([, , width, height]: Box, room: Size): boolean {
+  return width * LEGIBLE <= room[0] && height * LEGIBLE <= room[1];
+}
+
+/** Lines through the border begin or end on it. */
+function toBorder(line: Line, from: number, to: number): Line {
+  const [first, last] = [line[0], line[line.length - 1]];
+  const before: Point[] = first && !Number.isNaN(from) ? [[from, first[1]]] : [];
+  const behind: Point[] = last && !Number.isNaN(to) ? [[to, last[1]]] : [];
+  return [...before, ...line, ...behind];
+}

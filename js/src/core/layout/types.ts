@@ -1,0 +1,78 @@
+// What a layout is asked for, and what it answers: plain data that a worker takes and gives.
+
+import type { Box, Point } from "../shared/viewport";
+
+export type Size = [width: number, height: number];
+export type Line = Point[];
+
+export const BORDER = -1; // as an item: the border of the frame
+export const ITSELF = -1; // as a net: the card ends here, no net inside of it
+
+/** Where a net begins or ends: an item of the group and, where that is an open frame, the net in it that goes on. */
+export type Terminal = [item: number, net: number];
+
+/** All edges of one source within one group: one line that branches. */
+export interface Net {
+  start: Terminal; // of the border: it comes from outside
+  ends: Terminal[];
+  label: number; // the width of what is written at its start, or 0
+}
+
+export interface LayoutGroup {
+  node: number; // the group's own place in `sizes`; -1 for the canvas
+  items: number[]; // its direct children, places in `sizes`, in the order of time
+  nets: Net[]; // their items are places in `items`
+}
+
+export interface LayoutRequest {
+  sizes: Size[]; // of open groups: the least size of the frame
+  groups: LayoutGroup[]; // inner groups first, the canvas last
+  room: Size; // of the canvas
+}
+
+/** One group, relative to the corner of its content. */
+export interface GroupLayout {
+  corners: Point[];
+  lines: Line[][]; // of each net and each of its ends: from the start to that end, border to border
+  labels: (Point | null)[]; // of each net: the middle of what is written on it
+  starts: number[]; // of each net: the height at which it comes through the border, or NaN
+  exits: number[]; // of each net: the height at which it leaves through the border, or NaN
+  width: number;
+  height: number;
+}
+
+export interface PlacedGroup {
+  lines: Line[][];
+  labels: (Point | null)[];
+}
+
+export interface LayoutResult {
+  boxes: Box[]; // absolute, by place in `sizes`
+  groups: PlacedGroup[]; // beside those of the request
+  bounds: Box; // of boxes and lines
+}
+
+/** One group as a layout sees it. */
+export interface Drawing {
+  items: Size[];
+  nets: DrawnNet[];
+  room: Room;
+}
+
+/** What a drawing should fill. */
+export interface Room {
+  width: number;
+  height: number;
+  isFixed: boolean; // the canvas: to fit matters; else the shape alone
+}
+
+export interface DrawnNet {
+  start: Pin;
+  ends: Pin[];
+  label: number;
+}
+
+export interface Pin {
+  item: number; // or BORDER
+  y: number; // from the top of the item; NaN: wherever there is room on its side
+}
