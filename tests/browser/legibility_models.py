@@ -91,8 +91,9 @@ def mask_rcnn() -> Made:
 
 @model
 def fpn() -> Made:
-    backbone = models.detection.backbone_utils.resnet_fpn_backbone(backbone_name="resnet50", weights=None)
-    return backbone, (images(),)
+    from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
+
+    return resnet_fpn_backbone(backbone_name="resnet50", weights=None), (images(),)
 
 
 @model
@@ -109,8 +110,15 @@ def vit() -> Made:
 def llama() -> Made:
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 8, "num_key_value_heads": 2}
-    config = LlamaConfig(vocab_size=100, num_hidden_layers=8, use_cache=False, **sizes)
+    config = LlamaConfig(
+        vocab_size=100,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=8,
+        num_attention_heads=8,
+        num_key_value_heads=2,
+        use_cache=False,
+    )
     return LlamaForCausalLM(config), (tokens(16),)
 
 
@@ -118,16 +126,7 @@ def llama() -> Made:
 def t5() -> Made:
     from transformers import T5Config, T5ForConditionalGeneration
 
-    config = T5Config(
-        vocab_size=100,
-        d_model=32,
-        d_kv=8,
-        d_ff=64,
-        num_layers=6,
-        num_heads=4,
-        use_cache=False,
-        decoder_start_token_id=0,
-    )
+    config = T5Config(vocab_size=100, d_model=32, d_kv=8, d_ff=64, num_layers=6, num_heads=4, use_cache=False)
     return T5ForConditionalGeneration(config), (tokens(12), None, tokens(8))
 
 
@@ -201,7 +200,7 @@ def many_ends() -> Made:
 
 
 def dump(folder: Path) -> None:
-    """Write the payload of each model as the page gets it; beside them, in opened/, the paths that are open at first."""
+    """Write the payload of each model as the page gets it, and in opened/ the paths that are open at first."""
     import modulekg_widgets as mk
 
     (folder / "opened").mkdir(parents=True, exist_ok=True)

@@ -172,7 +172,10 @@ class MixedOp(nn.Module):
         )
 
     def forward(self, x: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        return sum((w * op(x) for w, op in zip(weights, self.candidates, strict=True)), torch.zeros_like(x))
+        total = torch.zeros_like(x)
+        for weight, candidate in zip(weights, self.candidates, strict=True):
+            total = total + weight * candidate(x)
+        return total
 
 
 class Cell(nn.Module):
