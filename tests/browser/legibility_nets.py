@@ -254,8 +254,9 @@ class Wide(nn.Module):
 
     def __init__(self, branches: int = 400) -> None:
         super().__init__()
-        self.branches = nn.ModuleList(nn.Linear(8, 1 + place % 7) for place in range(branches))
-        self.head = nn.Linear(sum(branch.out_features for branch in self.branches), 4)
+        widths = [1 + place % 7 for place in range(branches)]
+        self.branches = nn.ModuleList(nn.Linear(8, width) for width in widths)
+        self.head = nn.Linear(sum(widths), 4)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.head(torch.cat([branch(x) for branch in self.branches], 1))
