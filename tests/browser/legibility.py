@@ -233,7 +233,7 @@ def _corners(boxes: Iterable[Box]) -> np.ndarray:
 
 def _meet(boxes: np.ndarray, box: np.ndarray) -> np.ndarray:
     """Which of the boxes overlap one."""
-    return np.logical_and(boxes[:, :2] < box[2:] - TOUCH, boxes[:, 2:] > box[:2] + TOUCH).all(1)
+    return np.all((boxes[:, :2] < box[2:] - TOUCH) & (boxes[:, 2:] > box[:2] + TOUCH), axis=1)
 
 
 def _common(boxes: np.ndarray, box: np.ndarray) -> np.ndarray:

@@ -1,0 +1,92 @@
+"""The first picture of 25 models in JupyterLab, with no click: nothing overlaps, all is in view, and can be read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from browser.legibility import Figures, measure, table
+from browser.legibility_models import MODELS
+from browser.legibility_page import LegibilityPage
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from browser.lab import JupyterServer
+
+VIEWS = ("hierarchy", "dataflow")
+ROOMS = ("beside", "large")  # as a cell shows it, beside JupyterLab's list of files; and with the page for itself
+
+NOT_ONE = (
+    "overlaps",
+    "through_cards",
+    "through_titles",
+    "through_frames",
+    "on_lines",
+    "labels",
+    "stray_labels",
+    "out_of_view",
+    "covered",
+    "ends",
+)
+AT_LEAST = {"title_px": 9.0, "used": 0.3}
+CROSSINGS = 4  # of lines without a common end
+MORE_CROSSINGS: dict[str, int] = {}  # by the name of the model: where the wiring itself crosses
+
+
+@dataclass
+class Gallery:
+    """The pages that show the models, and all that was measured in them."""
+
+    browser: Browser
+    server: JupyterServer
+    pages: dict[str, LegibilityPage] = field(default_factory=dict)
+    found: list[tuple[str, Figures]] = field(default_factory=list)
+    begin: float = field(default_factory=time.perf_counter)
+
+    def figures(self, name: str, view: str, room: str) -> Figures:
+        if room not in self.pages:
+            self.pages[room] = LegibilityPage(self.browser, self.server, large=room == "large")
+        figures = measure(self.pages[room].show(name, view))
+        self.found.append((f"{name} {view} {room}", figures))
+        return figures
+
+    def close(self) -> None:
+        seconds = time.perf_counter() - self.begin
+        print(f"\n{len(self.found)} pictures in {seconds:.0f} s", *table(self.found), sep="\n")
+        for page in self.pages.values():
+            page.notebook.assert_healthy()
+            page.close()
+        self.server.shut_down_kernels()
+
+
+@pytest.fixture(scope="module")
+def gallery(browser: Browser, jupyterlab: JupyterServer) -> Iterator[Gallery]:
+    gallery = Gallery(browser, jupyterlab)
+    yield gallery
+    gallery.close()
+
+
+def faults(name: str, figures: Figures) -> list[str]:
+    """What is not as it should be, in words."""
+    found = [f"{kind}: {fault}" for kind in NOT_ONE for fault in getattr(figures, kind)]
+    for measured, least in AT_LEAST.items():
+        if (value := getattr(figures, measured)) < least:
+            found.append(f"{measured} is {value:.2f}, less than {least}")
+    if figures.crossings > (most := MORE_CROSSINGS.get(name, CROSSINGS)):
+        found.append(f"{figures.crossings} crossings, more than {most}")
+    return found
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_first_picture_is_legible(gallery: Gallery, room: str, name: str, view: str) -> None:
+    figures = gallery.figures(name, view, room)
+    assert figures.cards > 2
+    assert figures.lines > 0
+    assert faults(name, figures) == []
