@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from browser.lab import JupyterServer
 
 VIEWPORT = {"width": 1400, "height": 900}
-LARGE = "800px"  # height of the canvas and what is beside it, where the graph has the page for itself
+# the graph over all of the page, as in a tab of its own; JupyterLab's boxes would hold it back
+LARGE = """
+.mkg-large :has(.mkg-model-graph) { contain: none !important; transform: none !important; }
+.mkg-large .mkg-model-graph { position: fixed; inset: 0; margin: 0; display: flex; flex-direction: column; }
+.mkg-large .mkg-model-graph .mkg-main { flex: 1 1 0; height: auto; }
+"""
 
 SETUP = f"""
 import sys
@@ -86,21 +91,20 @@ AT_REST = f"""() => {{
 
 
 class LegibilityPage:
-    """Shows models by name; `large` hides what is beside the notebook and makes the graph as high as the page."""
+    """Shows models by name, in a cell, or `large` over all of the page."""
 
-    def __init__(self, browser: Browser, server: JupyterServer, large: bool = False) -> None:
+    def __init__(self, browser: Browser, server: JupyterServer) -> None:
         self.notebook = NotebookPage(browser, server, viewport=VIEWPORT)
         self.notebook.open([SETUP, "show()"])
-        if large:
-            self.notebook.command("application:toggle-left-area")
-            self.notebook.page.add_style_tag(content=f".mkg-model-graph .mkg-main {{ height: {LARGE}; }}")
+        self.notebook.page.add_style_tag(content=LARGE)
         self.notebook.run(0)
 
-    def show(self, name: str, view: str) -> Any:
+    def show(self, name: str, view: str, large: bool = False) -> Any:
         """The scene of a model as it is first seen in a view."""
+        page = self.notebook.page
+        page.evaluate("large => document.body.classList.toggle('mkg-large', large)", large)
         self.notebook.execute(f"want({name!r}, {view!r})")
         self.notebook.run(1, until=DRAWN, timeout=60_000)
-        page = self.notebook.page
         page.locator(".mkg-graph-canvas").scroll_into_view_if_needed()
         page.wait_for_function(AT_REST, polling=80)
         scene = page.evaluate(SCENE)

@@ -40,35 +40,31 @@ MORE_CROSSINGS: dict[str, int] = {}  # by the name of the model: where the wirin
 
 @dataclass
 class Gallery:
-    """The pages that show the models, and all that was measured in them."""
+    """The page that shows the models, and all that was measured in it."""
 
-    browser: Browser
-    server: JupyterServer
-    pages: dict[str, LegibilityPage] = field(default_factory=dict)
+    page: LegibilityPage
     found: list[tuple[str, Figures]] = field(default_factory=list)
     begin: float = field(default_factory=time.perf_counter)
 
     def figures(self, name: str, view: str, room: str) -> Figures:
-        if room not in self.pages:
-            self.pages[room] = LegibilityPage(self.browser, self.server, large=room == "large")
-        figures = measure(self.pages[room].show(name, view))
+        figures = measure(self.page.show(name, view, large=room == "large"))
         self.found.append((f"{name} {view} {room}", figures))
         return figures
 
-    def close(self) -> None:
+    def print(self) -> None:
         seconds = time.perf_counter() - self.begin
         print(f"\n{len(self.found)} pictures in {seconds:.0f} s", *table(self.found), sep="\n")
-        for page in self.pages.values():
-            page.notebook.assert_healthy()
-            page.close()
-        self.server.shut_down_kernels()
 
 
 @pytest.fixture(scope="module")
 def gallery(browser: Browser, jupyterlab: JupyterServer) -> Iterator[Gallery]:
-    gallery = Gallery(browser, jupyterlab)
+    page = LegibilityPage(browser, jupyterlab)
+    gallery = Gallery(page)
     yield gallery
-    gallery.close()
+    gallery.print()
+    page.notebook.assert_healthy()
+    page.close()
+    jupyterlab.shut_down_kernels()
 
 
 def faults(name: str, figures: Figures) -> list[str]:
@@ -83,8 +79,8 @@ def faults(name: str, figures: Figures) -> list[str]:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("name", MODELS)
 def test_the_first_picture_is_legible(gallery: Gallery, room: str, name: str, view: str) -> None:
     figures = gallery.figures(name, view, room)
     assert figures.cards > 2
