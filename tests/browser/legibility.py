@@ -30,6 +30,7 @@ INPUT, OUTPUT = "\0input", "\0output"
 TOUCH = 1.0  # units: what touches does not overlap
 MARGIN, LARGEST = 22, 1.15  # of a picture that is fitted, as js/src/core/shared/viewport.ts has them
 NEAR = 16.0  # units from its line, where a label is still seen to be its own
+REACH = 3.0  # units from the border of a box, where a line still ends at it
 ALONG = 6.0  # units that two lines may run on each other
 
 
@@ -47,11 +48,13 @@ class Figures:
     inked: float = 0.0  # share of the canvas under cards
     crossings: int = 0  # of lines without a common end
     diagonals: int = 0  # lines that do not keep to right angles
+    cut_titles: int = 0  # that had no room for all of their letters
     overlaps: list[str] = field(default_factory=list)  # cards, frames and titles on each other, or out of their frame
     through_cards: list[str] = field(default_factory=list)
     through_titles: list[str] = field(default_factory=list)
     through_frames: list[str] = field(default_factory=list)
     on_lines: list[str] = field(default_factory=list)  # lines on each other without a common end
+    loose_ends: list[str] = field(default_factory=list)  # lines that do not reach what they lead to
     labels: list[str] = field(default_factory=list)  # on labels, cards or titles
     stray_labels: list[str] = field(default_factory=list)
     out_of_view: list[str] = field(default_factory=list)  # cards
@@ -93,8 +96,9 @@ class _Measured:
         x, y, zoom = _look(scene.get("look") or _fitted(bounds, width, height))
         figures.zoom = zoom
         texts = [text for item in self.items for text in item["texts"]]
-        sizes = [text["size"] * zoom for text in texts if text["isTitle"]]
-        figures.title_px = min(sizes, default=0.0)
+        titles = [text for text in texts if text["isTitle"]]
+        figures.title_px = min((text["size"] * zoom for text in titles), default=0.0)
+        figures.cut_titles = sum(text["text"].endswith("…") for text in titles)
         figures.text_px = min((text["size"] * zoom for text in [*texts, *(text for _, text in self.labels)]), default=0)
         on_screen = self.boxes * zoom + np.array([x, y, x, y])
         canvas = np.array([0.0, 0.0, width, height])
@@ -170,6 +174,9 @@ class _Measured:
                     figures.through_frames.append(f"{name} through {self.name(place)}")
             for title in np.flatnonzero(_run_through(points, titles).any(0)):
                 figures.through_titles.append(f"{name} through the title of {self.name(self.titles[title][0])}")
+            for end, point in ((first, points[0]), (last, points[-1])):
+                if _distance(self.boxes[end], point) > REACH:
+                    figures.loose_ends.append(f"{name} at {self.name(end)}")
             steps = np.abs(np.diff(points, axis=0))
             figures.diagonals += bool((steps.min(1) > TOUCH).any())
 
@@ -255,6 +262,14 @@ def _spans(points: np.ndarray, boxes: np.ndarray, shrink: float) -> tuple[np.nda
     enters = np.where(still, np.where(within, -np.inf, np.inf), np.minimum(one, other)).max(-1)
     leaves = np.where(still, np.where(within, np.inf, -np.inf), np.maximum(one, other)).min(-1)
     return np.maximum(enters, 0.0), np.minimum(leaves, 1.0)
+
+
+def _distance(box: np.ndarray, point: np.ndarray) -> float:
+    """From a point to the border of a box, outside or inside."""
+    outside = np.maximum(np.maximum(box[:2] - point, point - box[2:]), 0)
+    if outside.any():
+        return float(np.hypot(*outside))
+    return float(min((point - box[:2]).min(), (box[2:] - point).min()))
 
 
 def _run_through(points: np.ndarray, boxes: np.ndarray, shrink: float = TOUCH) -> np.ndarray:

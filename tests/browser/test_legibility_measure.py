@@ -137,6 +137,14 @@ def on_each_other(scene: Scene) -> None:
     ]
 
 
+def loose_at_the_source(scene: Scene) -> None:
+    scene["lines"][2]["points"][0][1] += 10
+
+
+def loose_at_the_target(scene: Scene) -> None:
+    scene["lines"][2]["points"][1][1] += 20  # under the card
+
+
 def label_on_a_label(scene: Scene) -> None:
     scene["lines"][2]["labels"] = [text("1×65", 175, 230, size=10)]
 
@@ -187,6 +195,8 @@ SEEN: list[tuple[Callable[[Scene], None], dict[str, list[str]]]] = [
     (out_and_in_again, {"through_frames": ["around.first → around.second through around"]}),
     (in_out_and_in, {"through_frames": ["¤input → around.first through around"]}),
     (on_each_other, {"on_lines": ["¤input → ¤output on aside → around.second"]}),
+    (loose_at_the_source, {"loose_ends": ["around.second → ¤output at around.second"]}),
+    (loose_at_the_target, {"loose_ends": ["around.second → ¤output at ¤output"]}),
     (
         label_on_a_label,
         {
@@ -240,6 +250,13 @@ def test_text_and_share_follow_the_zoom() -> None:
     assert figures.used == pytest.approx(measure(faultless()).used / 4)
     item(scene, "aside")["texts"][0]["size"] = 8
     assert measure(scene).title_px == 4
+
+
+def test_titles_that_were_cut() -> None:
+    scene = faultless()
+    item(scene, "aside")["texts"][0]["text"] = "asi…"
+    item(scene, "aside")["texts"][1]["text"] = "of …"
+    assert (measure(faultless()).cut_titles, measure(scene).cut_titles) == (0, 1)
 
 
 def test_without_a_look_all_is_in_view() -> None:
