@@ -7,7 +7,7 @@ A scene is what a page has on its canvas, as JSON:
      "lines": [{"source": "a", "target": "b", "points": [[x, y], ...], "labels": [TEXT, ...]}, ...]}
 
 A BOX is [left, top, width, height], a TEXT {"text", "box", "size", "isTitle"}; both, and points, are in the units of
-the picture. What is `isOpen` is a frame, others are cards. Without a `look` all is fitted.
+the picture. What is `isOpen` is a frame, others are cards. Without a `look` all is fitted. Items may have a `title`.
 
 `python -m browser.legibility SCENE.json ...`, run in tests/, prints a table.
 """
@@ -223,7 +223,9 @@ class _Measured:
     # ------------------------------------------------------------------ names
 
     def name(self, place: Any) -> str:
-        return self.items[place]["id"].replace("\0", "¤")
+        item = self.items[place]
+        name = item["id"].replace("\0", "¤")
+        return f"{item['title']} ({name})" if "title" in item and name.startswith("¤") else name
 
     def line_name(self, number: int) -> str:
         first, last = self.ends[number]
