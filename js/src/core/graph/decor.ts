@@ -118,13 +118,11 @@ export class GraphDecor {
         texts: textsOn(item, measure)
       };
     });
-    const lines = this.lines.map(({ route }) => ({
-      source: id(route.edge.source),
-      target: id(route.edge.target),
-      label: route.edge.label,
-      points: route.points,
-      labels: labelsOn(route, measure)
-    }));
+    const lines = this.lines.map(line => {
+      const { edge, points } = line.route;
+      const ends = { source: id(edge.source), target: id(edge.target) };
+      return { ...ends, label: edge.label, points, labels: labelsOn(line, measure) };
+    });
     return { items, lines };
   }
 

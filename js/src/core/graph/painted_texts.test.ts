@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { HEADER, type PaintItem, TITLE } from "./paint_items";
+import { type EdgePaint, HEADER, type PaintItem, TITLE } from "./paint_items";
 import { labelsOn, textsOn } from "./painted_texts";
-import type { Route } from "./routes";
 import type { NodeKind, SceneNode } from "./scene_types";
 
 const measure = (text: string, size: number): number => text.length * size;
@@ -15,14 +14,15 @@ function item(kind: NodeKind, texts: Partial<SceneNode> = {}): PaintItem {
   return { node, box: [100, 50, 200, 60], ...rest, dim: false, hit: false, onAxis: false, selected: false };
 }
 
-function route(label: string, place?: [number, number]): Route {
+function edge(label: string, lit: boolean, place?: [number, number]): EdgePaint {
   const points: [number, number][] = [
     [0, 0],
     [0, 40],
     [80, 40],
     [80, 60]
   ];
-  return { edge: { id: "e", source: 0, target: 1, kind: "data", label }, points, label: place };
+  const route = { edge: { id: "e", source: 0, target: 1, kind: "data" as const, label }, points, label: place };
+  return { route, lit, depth: 0, onAxis: false };
 }
 
 describe("texts of a picture", () => {
@@ -58,10 +58,14 @@ describe("texts of a picture", () => {
     expect(box[0] + box[2]).toBeLessThanOrEqual(300);
   });
 
-  it("on edges have their place, or the middle of the line", () => {
-    const [{ box }] = labelsOn(route("1×64", [30, 20]), measure);
+  it("on edges have their place", () => {
+    const [{ box }] = labelsOn(edge("1×64", false, [30, 20]), measure);
     expect(box).toEqual([30 - 23, 13, 46, 14]);
-    expect(labelsOn(route("1×64"), measure)[0].box).toEqual([40 - 23, 33, 46, 14]);
-    expect(labelsOn(route(""), measure)).toEqual([]);
+    expect(labelsOn(edge("", false, [30, 20]), measure)).toEqual([]);
+  });
+
+  it("on edges without room are written in the middle of the line while a card is selected", () => {
+    expect(labelsOn(edge("1×64", false), measure)).toEqual([]);
+    expect(labelsOn(edge("1×64", true), measure)[0].box).toEqual([40 - 23, 33, 46, 14]);
   });
 });

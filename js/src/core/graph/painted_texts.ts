@@ -3,9 +3,8 @@
 import type { Measure } from "../shared/canvas";
 import type { StageText } from "../shared/stage";
 import { labelBox } from "./paint_edges";
-import type { PaintItem } from "./paint_items";
+import type { EdgePaint, PaintItem } from "./paint_items";
 import { type Line, linesOf } from "./paint_lines";
-import type { Route } from "./routes";
 import { LABEL_SIZE } from "./scene_groups";
 
 const LETTER = 1.2; // height of a line for its size
@@ -18,13 +17,13 @@ export function textsOn(item: PaintItem, measure: Measure): StageText[] {
   });
 }
 
-/** What is written on an edge. */
-export function labelsOn(route: Route, measure: Measure): StageText[] {
+/** What is written on an edge: where there is room for it, and on those of the selected card. */
+export function labelsOn({ route, lit }: EdgePaint, measure: Measure): StageText[] {
   const { label: text } = route.edge;
-  if (text === "") {
+  if (text === "" || !(lit || route.label)) {
     return [];
   }
-  return [{ text, size: LABEL_SIZE, box: labelBox(route, measure(text, LABEL_SIZE, false)), isTitle: false }];
+  return [{ text, size: LABEL_SIZE, box: labelBox(route, measure(text, LABEL_SIZE, lit)), isTitle: false }];
 }
 
 function boxOf({ box }: PaintItem, { text, x, y, size, bold, centred }: Line, measure: Measure): number[] {
