@@ -32,6 +32,7 @@ MARGIN, LARGEST = 22, 1.15  # of a picture that is fitted, as js/src/core/shared
 NEAR = 16.0  # units from its line, where a label is still seen to be its own
 REACH = 3.0  # units from the border of a box, where a line still ends at it
 ALONG = 6.0  # units that two lines may run on each other
+APART = 3.0  # units between two lines that are still seen to be two
 
 
 @dataclass
@@ -48,6 +49,7 @@ class Figures:
     inked: float = 0.0  # share of the canvas under cards
     crossings: int = 0  # of lines without a common end
     diagonals: int = 0  # lines that do not keep to right angles
+    detour: float = 0.0  # length of all lines for that of the straight ways between their ends
     cut_titles: int = 0  # that had no room for all of their letters
     overlaps: list[str] = field(default_factory=list)  # cards, frames and titles on each other, or out of their frame
     through_cards: list[str] = field(default_factory=list)
@@ -180,6 +182,10 @@ class _Measured:
             steps = np.abs(np.diff(points, axis=0))
             figures.diagonals += bool((steps.min(1) > TOUCH).any())
 
+        straight = sum(float(np.hypot(*(points[-1] - points[0]))) for points in self.points)
+        length = sum(float(np.hypot(*np.diff(points, axis=0).T).sum()) for points in self.points)
+        figures.detour = length / max(straight, 1.0)
+
     def passes(self, points: np.ndarray, frame: int, first: int, last: int) -> bool:
         """Whether a line is in and out of a frame more often than its ends ask for."""
         inside = [frame in self.around(end) for end in (first, last)]
@@ -310,7 +316,7 @@ def _along(start: np.ndarray, stop: np.ndarray, starts: np.ndarray, stops: np.nd
     one, other = (starts - start) @ way, (stops - start) @ way
     aside = np.maximum(np.abs(_side(start, stop, starts)), np.abs(_side(start, stop, stops))) / length
     common = np.minimum(np.maximum(one, other), length) - np.maximum(np.minimum(one, other), 0)
-    return (aside < TOUCH) & (common > ALONG)
+    return (aside < APART) & (common > ALONG)
 
 
 def _look(look: Mapping[str, float]) -> tuple[float, float, float]:

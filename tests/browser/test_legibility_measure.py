@@ -242,6 +242,23 @@ def test_a_line_that_does_not_keep_to_right_angles() -> None:
     assert measure(scene).diagonals == 1
 
 
+def test_lines_side_by_side_are_two_from_three_units_on() -> None:
+    for left, expected in ((417.5, ["¤input → ¤output on aside → around.second"]), (416, [])):
+        scene = faultless()
+        on_each_other(scene)
+        for point in scene["lines"][2]["points"][1:3]:
+            point[0] = left
+        assert measure(scene).on_lines == expected
+
+
+def test_a_way_around_is_longer_than_the_straight_way() -> None:
+    scene = faultless()
+    scene["lines"] = scene["lines"][:3]
+    assert measure(scene).detour == 1
+    scene["lines"] = [line(INPUT, OUTPUT, (270, 45), (450, 45), (450, 475), (270, 475))]
+    assert measure(scene).detour == pytest.approx((180 + 430 + 180) / 430)
+
+
 def test_text_and_share_follow_the_zoom() -> None:
     scene = faultless()
     scene["look"] = {"x": 10, "y": 10, "zoom": 0.5}
