@@ -3,7 +3,9 @@
 import { axesOf } from "../shared/axes";
 import { colorOf } from "../shared/color";
 import { dataflowOf } from "../shared/dataflow";
+import type { Measure } from "../shared/canvas";
 import type { PaintItem, EdgePaint } from "./paint_items";
+import { labelsOn, textsOn } from "./painted_texts";
 import { familyColor, mix, type Theme } from "../shared/theme";
 import type { Hierarchy } from "../shared/hierarchy";
 import type { MinimapItem } from "../shared/minimap";
@@ -100,23 +102,27 @@ export class GraphDecor {
     return null;
   }
 
-  picture(theme: Theme): StagePicture {
+  picture(theme: Theme, measure: Measure): StagePicture {
     const id = (place: number): string => this.painted[place].node.id;
-    const items = this.painted.map(({ node, box, depth, fill, selected, onAxis }, place) => ({
-      id: node.id,
-      title: node.title,
-      parent: node.parent < 0 ? null : id(node.parent),
-      box,
-      fill: node.kind === "group" ? theme.frame(depth) : (fill ?? theme.surface),
-      isOpen: node.kind === "group",
-      isSelected: selected && place === this.selected[0],
-      onAxis
-    }));
-    const lines = this.lines.map(({ route: { edge } }) => ({
-      source: id(edge.source),
-      target: id(edge.target),
-      label: edge.label
-    }));
+    const items = this.painted.map((item, place) => {
+      const { node, box, depth, fill, selected, onAxis } = item;
+      return {
+        id: node.id,
+        title: node.title,
+        parent: node.parent < 0 ? null : id(node.parent),
+        box,
+        fill: node.kind === "group" ? theme.frame(depth) : (fill ?? theme.surface),
+        isOpen: node.kind === "group",
+        isSelected: selected && place === this.selected[0],
+        onAxis,
+        texts: textsOn(item, measure)
+      };
+    });
+    const lines = this.lines.map(line => {
+      const { edge, points } = line.route;
+      const ends = { source: id(edge.source), target: id(edge.target) };
+      return { ...ends, label: edge.label, points, labels: labelsOn(line, measure) };
+    });
     return { items, lines };
   }
 

@@ -141,7 +141,7 @@ export class GraphView {
       tap: (id, at) => onItem(id, item => tapped(item, at, this.h, actions)),
       doubleTap: (id, at) => onItem(id, item => doubleTapped(item, at, actions)),
       resized: before => this.resized(before),
-      picture: () => this.decor.picture(this.theme)
+      picture: () => this.decor.picture(this.theme, this.measure)
     });
   }
 

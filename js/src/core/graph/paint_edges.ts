@@ -5,7 +5,7 @@ import { fontOf } from "../shared/canvas";
 import { mix, type Theme } from "../shared/theme";
 import type { Route } from "./routes";
 import { LABEL_SIZE } from "./scene_groups";
-import type { Point } from "../shared/viewport";
+import type { Box, Point } from "../shared/viewport";
 
 const ROUNDING = 10;
 const ARROW = { length: 8, half: 4 };
@@ -124,25 +124,31 @@ function arrow(context: CanvasRenderingContext2D, points: readonly Point[]): voi
   context.closePath();
 }
 
-/** On the ground that the line runs over; without a place of its own in the middle of the line. */
+/** On the ground that the line runs over. */
 function label(context: CanvasRenderingContext2D, { route, lit, depth }: EdgePaint, theme: Theme): void {
-  const { edge, points } = route;
+  const { edge } = route;
   if (edge.label === "") {
     return;
   }
-  const middle = (points.length - 1) >> 1;
-  const x = route.label?.[0] ?? (points[middle][0] + points[middle + 1][0]) / 2;
-  const y = route.label?.[1] ?? (points[middle][1] + points[middle + 1][1]) / 2;
   context.font = fontOf(LABEL_SIZE, lit);
   context.textAlign = "center";
-  const width = context.measureText(edge.label).width + 6;
+  const [left, top, width, height] = labelBox(route, context.measureText(edge.label).width);
   context.beginPath();
-  context.roundRect(x - width / 2, y - 7, width, 14, 4);
+  context.roundRect(left, top, width, height, 4);
   const ground = depth > 0 ? theme.frame(depth - 1) : theme.ground;
   context.fillStyle = ground;
   context.fill();
   context.fillStyle = lit ? theme.text : theme.quiet(ground);
-  context.fillText(edge.label, x, y + 0.5);
+  context.fillText(edge.label, left + width / 2, top + height / 2 + 0.5);
+}
+
+/** Around a label of this width: at its place, without one in the middle of the line. */
+export function labelBox({ points, label }: Route, textWidth: number): Box {
+  const middle = (points.length - 1) >> 1;
+  const x = label?.[0] ?? (points[middle][0] + points[middle + 1][0]) / 2;
+  const y = label?.[1] ?? (points[middle][1] + points[middle + 1][1]) / 2;
+  const width = textWidth + 6;
+  return [x - width / 2, y - 7, width, 14];
 }
 
 function distance(a: Point, b: Point): number {

@@ -11,6 +11,7 @@ export interface Line {
   y: number;
   font: string;
   size: number;
+  bold: boolean;
   strong: boolean;
   centred: boolean;
 }
@@ -32,7 +33,7 @@ export function linesOf(item: PaintItem, measure: Measure): Line[] {
 function pillLine({ node, box }: PaintItem): Line {
   const font = fontOf(PILL_SIZE, false);
   const [x, y] = [box[2] / 2, box[3] / 2 + 0.5];
-  return { text: node.title, x, y, font, size: PILL_SIZE, strong: false, centred: true };
+  return { text: node.title, x, y, font, size: PILL_SIZE, bold: false, strong: false, centred: true };
 }
 
 /** The name in the middle, below it what becomes of the shape. */
@@ -102,6 +103,7 @@ function line(
     y,
     font: fontOf(size, bold),
     size,
+    bold,
     strong,
     centred: false
   };

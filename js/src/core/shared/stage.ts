@@ -9,6 +9,14 @@ import { Minimap } from "./minimap";
 import type { Extent, Point, Viewport } from "./viewport";
 import { WheelGuard } from "./wheel";
 
+/** A piece of text, or a sign, where it is painted. */
+export interface StageText {
+  readonly text: string;
+  readonly box: readonly number[]; // in the picture, as of items
+  readonly size: number; // of its letters, in the picture
+  readonly isTitle: boolean;
+}
+
 export interface StageItem {
   readonly id: string;
   readonly title: string;
@@ -18,12 +26,15 @@ export interface StageItem {
   readonly isOpen: boolean; // others lie in it
   readonly isSelected: boolean;
   readonly onAxis: boolean;
+  readonly texts?: readonly StageText[]; // where the view tells, as below
 }
 
 export interface StageLine {
   readonly source: string;
   readonly target: string;
   readonly label: string;
+  readonly points?: readonly Point[];
+  readonly labels?: readonly StageText[]; // what is written on it, and the signs
 }
 
 /** What is on a stage, as data. */

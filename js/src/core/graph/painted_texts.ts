@@ -1,0 +1,33 @@
+// Where the texts of a picture are painted, as data: for tests and scripts in the page, which measure how legible it is.
+
+import type { Measure } from "../shared/canvas";
+import type { StageText } from "../shared/stage";
+import { labelBox } from "./paint_edges";
+import type { EdgePaint, PaintItem } from "./paint_items";
+import { type Line, linesOf } from "./paint_lines";
+import { LABEL_SIZE } from "./scene_groups";
+
+const LETTER = 1.2; // height of a line for its size
+
+/** The lines of text on a card, or in the header of a frame; the first is its title. */
+export function textsOn(item: PaintItem, measure: Measure): StageText[] {
+  return linesOf(item, measure).map((line, at) => {
+    const { text, size } = line;
+    return { text, size, box: boxOf(item, line, measure), isTitle: at === 0 };
+  });
+}
+
+/** What is written on an edge: where there is room for it, and on those of the selected card. */
+export function labelsOn({ route, lit }: EdgePaint, measure: Measure): StageText[] {
+  const { label: text } = route.edge;
+  if (text === "" || !(lit || route.label)) {
+    return [];
+  }
+  return [{ text, size: LABEL_SIZE, box: labelBox(route, measure(text, LABEL_SIZE, lit)), isTitle: false }];
+}
+
+function boxOf({ box }: PaintItem, { text, x, y, size, bold, centred }: Line, measure: Measure): number[] {
+  const width = measure(text, size, bold);
+  const height = size * LETTER;
+  return [box[0] + (centred ? x - width / 2 : x), box[1] + y - height / 2, width, height];
+}
