@@ -4,9 +4,11 @@ import { cardSize, cardText } from "./cards";
 import type { Hierarchy } from "../shared/hierarchy";
 import type { Measure } from "../shared/canvas";
 import { hardLimit } from "../shared/reveal";
-import { idOf } from "./scene_cards";
+import { idOf, pillCard } from "./scene_cards";
 import { intoGroups } from "./scene_groups";
 import type { Scene, SceneEdge, SceneNode } from "./scene_types";
+
+export const ALL_STRUCTURES = "\u0000structures"; // the pill that has the rest of them drawn
 
 interface Structure {
   entity: number;
@@ -14,15 +16,20 @@ interface Structure {
   count: number;
 }
 
-export function buildDedupScene(h: Hierarchy, measure: Measure): Scene {
+/** `limit`: how many are drawn. */
+export function buildDedupScene(h: Hierarchy, measure: Measure, limit = Infinity): Scene {
   const all = structures(h);
-  const kept = mostUsed(all);
+  const kept = mostUsed(all, Math.min(limit, hardLimit()));
   const places = new Map(kept.map((structure, place) => [structure.entity, place]));
   const nodes = kept.map(structure => card(h, structure, measure));
   const edges = containment(h, places, nodes);
+  const left = all.length - kept.length;
+  if (left > 0 && limit < hardLimit()) {
+    nodes.push(pillCard(measure, ALL_STRUCTURES, `⋯ ${left} used less`, -1));
+  }
   const groups = [{ node: -1, items: nodes.map((_, place) => place), nets: [] }];
   intoGroups(nodes, edges, groups, measure);
-  return { nodes, edges, groups, count: nodes.length, capped: kept.length < all.length };
+  return { nodes, edges, groups, count: nodes.length, capped: left > 0 && limit >= hardLimit() };
 }
 
 function structures(h: Hierarchy): Structure[] {
@@ -40,9 +47,9 @@ function structures(h: Hierarchy): Structure[] {
 }
 
 /** The root and the most used ones, in tree order. */
-function mostUsed(all: readonly Structure[]): Structure[] {
+function mostUsed(all: readonly Structure[], limit: number): Structure[] {
   const [root, ...others] = all;
-  const kept = [...others].sort((a, b) => b.count - a.count || a.first - b.first).slice(0, hardLimit() - 1);
+  const kept = [...others].sort((a, b) => b.count - a.count || a.first - b.first).slice(0, limit - 1);
   return [root, ...kept.sort((a, b) => a.first - b.first)];
 }
 
@@ -61,11 +68,11 @@ function card(h: Hierarchy, { first, count }: Structure, measure: Measure): Scen
   };
 }
 
-/** One edge for each pair of container and content, labelled with how often the pair occurs. */
+/** One edge for each pair of a structure and the next drawn one around it, labelled with how often the pair occurs. */
 function containment(h: Hierarchy, places: ReadonlyMap<number, number>, nodes: readonly SceneNode[]): SceneEdge[] {
   const pairs = new Map<number, { source: number; target: number; count: number }>();
   for (let node = 1; node < h.size; node++) {
-    const source = places.get(h.entity(h.parent(node)));
+    const source = drawnAround(h, places, node);
     const target = places.get(h.entity(node));
     if (source !== undefined && target !== undefined && source !== target) {
       const key = source * nodes.length + target;
@@ -82,4 +89,12 @@ function containment(h: Hierarchy, places: ReadonlyMap<number, number>, nodes: r
     faint: true,
     label: count > 1 ? `×${count}` : ""
   }));
+}
+
+function drawnAround(h: Hierarchy, places: ReadonlyMap<number, number>, node: number): number | undefined {
+  for (let at = h.parent(node); at >= 0; at = h.parent(at)) {
+    const place = places.get(h.entity(at));
+    if (place !== undefined) return place;
+  }
+  return undefined;
 }

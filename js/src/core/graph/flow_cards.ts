@@ -1,10 +1,10 @@
 // What is written on the cards of a forward pass, and how large they are.
 
-import { CARD, cardText, type CardText } from "./cards";
+import { CARD, cardText, type CardText, paramsText } from "./cards";
 import type { Dataflow } from "../shared/dataflow";
 import { counted } from "../shared/format";
 import { FONT, type Measure, oneLine } from "../shared/canvas";
-import type { Hierarchy } from "../shared/hierarchy";
+import type { Fold, Hierarchy } from "../shared/hierarchy";
 import type { Size } from "../layout/types";
 import type { Stretch } from "./stretches";
 import type { Unit } from "./flow_units";
@@ -12,11 +12,25 @@ import type { Unit } from "./flow_units";
 export const GLYPH = 26; // height of the small card of an operator
 const SYMBOLS: Readonly<Record<string, string>> = { add: "+", sub: "−", mul: "×", div: "÷", matmul: "@", bmm: "@" };
 export const LINE = 14; // height of what is written below
+const MOST_LISTED = 3; // members of a run that are all named
 const MOST_NAMES = 2; // of operators on one card
 
-export function unitText(h: Hierarchy, { node, ordinal, of }: Unit): CardText {
+/** `fold`: the run that the unit stands for; `isRun`: each of its members gives to the next. */
+export function unitText(h: Hierarchy, { node, ordinal, of }: Unit, fold?: Fold, isRun = false): CardText {
   const text = cardText(h, node);
+  if (fold) {
+    const params = paramsText(h, node);
+    return { ...text, detail: oneLine(membersText(h, fold, isRun) + (params ? ` · each ${params}` : "")) };
+  }
   return of > 1 ? { ...text, subtitle: `${text.subtitle} · call ${ordinal + 1} of ${of}` } : text;
+}
+
+/** "0 → … → 11", or "0 … 29 side by side" */
+function membersText(h: Hierarchy, { members }: Fold, isRun: boolean): string {
+  const names = members.map(member => h.name(member));
+  const [first, last] = [names[0], names[names.length - 1]];
+  if (!isRun) return `${first} … ${last} side by side`;
+  return names.length <= MOST_LISTED ? names.join(" → ") : `${first} → … → ${last}`;
 }
 
 export function stepText(flow: Dataflow, step: number): CardText {

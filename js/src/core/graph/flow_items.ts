@@ -44,6 +44,14 @@ export class FlowItems {
     return items;
   }
 
+  /** Whether the members of the run that a unit stands for give to each other. */
+  isRun(place: number): boolean {
+    const { node, parent } = this.units.list[place];
+    const members = this.foldOf(node)?.members ?? [];
+    const called = this.units.list[parent]?.children.filter(child => members.includes(this.units.list[child].node));
+    return called !== undefined && called.length > 1 && this.units.isRun(called);
+  }
+
   /** The step that is drawn for one between members of a run. */
   twinOf(step: number): number | undefined {
     return this.twins.get(step);

@@ -17,14 +17,12 @@ import type { LayoutGroup } from "../layout/types";
 import { AFTER, BEFORE, INPUT, OUTPUT, type Scene, type SceneNode } from "./scene_types";
 import type { Stretch } from "./stretches";
 
-export const REST = "\u0000rest:"; // what one frame has too much of
-const MOST_ITEMS = 160; // in one frame of a data flow; with more, the picture is a thread nobody follows
 const MOST_INSIDE = 60; // operators of one leaf module that are drawn without being asked for
 
 export interface FlowOptions {
   level: FlowLevel;
   pages: ReadonlyMap<number, number>;
-  window?: number; // modules of one container that are drawn at once
+  window?: number; // cards of one frame that are drawn at once
 }
 
 /** Null where the inside of the focus was never called. */
@@ -135,10 +133,6 @@ class FlowSceneBuilder {
 
   /** The part of a frame's items that is drawn. */
   private window(node: number, count: number): [start: number, end: number] {
-    if (this.level !== "hierarchy") {
-      this.capped ||= count > MOST_ITEMS;
-      return [0, MOST_ITEMS];
-    }
     const { pages, window = WINDOW } = this.options;
     const start = Math.min(pages.get(node) ?? 0, Math.max(0, count - window));
     return [start, start + window];
@@ -146,7 +140,7 @@ class FlowSceneBuilder {
 
   private addRest(rest: readonly Item[], parent: number, root: number, mark: string, title: string): number {
     const path = this.h.path(this.units.list[root].node);
-    const place = this.pill(this.level === "hierarchy" ? mark + path : `${REST}${parent}`, title, parent);
+    const place = this.pill(mark + path, title, parent);
     for (const item of rest) {
       if (item.kind === "step") this.placeOfStep[item.step] = place;
       if (item.kind === "unit") this.cards.set(item.unit, place);
@@ -184,8 +178,8 @@ class FlowSceneBuilder {
     const { unit } = this.nodes[place];
     const isOpen = stretch ? this.store.get("stretches").has(stretch.steps[0]) : unit !== undefined && this.opens(unit);
     if (!isOpen) return [];
-    const most = this.level === "hierarchy" ? (this.options.window ?? WINDOW) : MOST_ITEMS;
-    const rows = Math.min(stretch ? stretch.steps.length : this.items.of(unit ?? 0).length, most);
+    const { window = WINDOW } = this.options;
+    const rows = stretch ? stretch.steps.length : Math.min(this.items.of(unit ?? 0).length, window);
     if (this.count + rows > hardLimit()) {
       this.capped = true;
       return [];
@@ -218,7 +212,7 @@ class FlowSceneBuilder {
     const { node } = unit;
     const fold = this.items.folded.has(place) ? h.fold(node) : undefined;
     const only = this.onlyStep(place);
-    const text = unitText(h, unit);
+    const text = unitText(h, unit, fold, this.items.isRun(place));
     if (this.level === "operators" && (!unit.isLeaf || this.items.ownSteps(unit).length > 1)) {
       text.detail = counted(this.units.operators(place), "operator");
     }

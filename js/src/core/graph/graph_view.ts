@@ -1,6 +1,7 @@
 // The graph on its stage, in step with the store.
 
 import { colorOf } from "../shared/color";
+import { ALL_STRUCTURES } from "./dedup";
 import { Disposers, listen } from "../shared/dom";
 import type { Scene as PlainScene } from "../export/scene";
 import { GraphDecor } from "./decor";
@@ -26,7 +27,7 @@ import { type GraphState, Store, type ViewName } from "../shared/store";
 import { Stage, type StageElement } from "../shared/stage";
 import type { PaintItem } from "./paint_items";
 import type { LayoutRequest, LayoutResult, Size } from "../layout/types";
-import { type Box, type Extent, MARGIN } from "../shared/viewport";
+import { type Box, type Extent, fitsLegibly, MARGIN } from "../shared/viewport";
 import type { Scene } from "./scene_types";
 
 export interface GraphOptions {
@@ -35,6 +36,7 @@ export interface GraphOptions {
   onReady?: () => void;
 }
 
+const STRUCTURES = [Infinity, 48, 36, 28, 20, 14, 10]; // that are drawn once each, as many as fit
 const leftOut = (): string => `Only the ${hardLimit()} most used structures are drawn.`;
 const isLeftOut = (notice: string): boolean => /^Only the \d+ most used structures/.test(notice);
 const DRAWN_CLOSED = "Some open groups are drawn closed: focus on a group to see its inside.";
@@ -212,7 +214,11 @@ export class GraphView {
   /** Opens what fits, as long as nobody has chosen what is open. */
   private openToFit(): void {
     const { store, options } = this;
-    if (!store.get("openToFit") || options.status || options.view === "deduplicated") {
+    if (options.view === "deduplicated") {
+      this.pages.window = STRUCTURES.find(count => this.fitsWith(count)) ?? STRUCTURES[STRUCTURES.length - 1];
+      return;
+    }
+    if (!store.get("openToFit") || options.status) {
       return;
     }
     const selected = this.h.find(store.get("selected") ?? "") ?? 0;
@@ -231,6 +237,11 @@ export class GraphView {
     this.pages.window = window;
     store.set("opening", expanded);
     store.set("expanded", expanded);
+  }
+
+  private fitsWith(window: number): boolean {
+    const layout = this.layouts.tryNow(this.request(this.scenery(this.store, window)));
+    return layout !== undefined && fitsLegibly(layout.bounds, this.stage.camera.extent);
   }
 
   private request({ nodes, groups }: Scene): LayoutRequest {
@@ -379,6 +390,11 @@ export class GraphView {
   }
 
   private turn(id: string): void {
+    if (id === ALL_STRUCTURES) {
+      this.pages.window = Infinity;
+      this.invalidate();
+      return;
+    }
     const parentId = turnPage(this.h, this.pages, id);
     if (parentId !== null) {
       this.anchor = parentId;

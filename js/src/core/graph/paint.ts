@@ -6,10 +6,11 @@ import { AXIS, mix, readable, STATUS_STYLE, type Theme } from "../shared/theme";
 import type { Box, Viewport } from "../shared/viewport";
 import { paintEdges } from "./paint_edges";
 import { type Line, linesOf } from "./paint_lines";
+import { isReadable, namedFrames, nameLine, zoomedLines } from "./zoomed_lines";
 import { type EdgePaint, HEADER, type PaintItem, TITLE } from "./paint_items";
 import { LABEL_SIZE } from "./scene_groups";
 
-const LEGIBLE = 4.2; // CSS pixels: smaller text is noise and costs time
+const LEGIBLE = 6.5; // CSS pixels: smaller text is noise and costs time
 const DIM = 0.4; // of what was not searched for
 const QUIET = 0.6; // opacity of what two models have in common
 const RADIUS = 8;
@@ -26,6 +27,7 @@ export class Painter {
   private frames: Prepared[] = [];
   private edges: { paint: EdgePaint; bounds: Box }[] = [];
 
+  private isFull = true; // texts at their own size can be read
   private context!: CanvasRenderingContext2D; // what is painted on at the moment
 
   constructor(private readonly measure: Measure) {}
@@ -45,6 +47,9 @@ export class Painter {
     context.setTransform(scale, 0, 0, scale, view.x * view.ratio, view.y * view.ratio);
     context.textBaseline = "middle";
     const legible = ({ size }: Line) => size * view.zoom >= LEGIBLE;
+    this.isFull = isReadable(view.zoom);
+    const shown = (prepared: Prepared): Prepared =>
+      this.isFull ? prepared : { ...prepared, lines: zoomedLines(prepared.item, view.zoom, this.measure) };
     const visible = ({ item }: Prepared) => isInView(item.box, view);
     const frames = this.frames.filter(visible);
     frames.forEach(({ item }) => this.body(item, tinted(item, theme.frame(item.depth), 0.1), theme));
@@ -55,8 +60,21 @@ export class Painter {
       theme,
       LABEL_SIZE * view.zoom >= LEGIBLE
     );
-    frames.forEach(frame => this.header(frame, theme, legible));
-    this.cards.filter(visible).forEach(card => this.card(card, theme, legible));
+    const named = this.isFull ? new Set() : namedFrames(frames, view.zoom);
+    frames.forEach(frame => this.header(named.has(frame) ? { ...frame, lines: [] } : shown(frame), theme, legible));
+    this.cards.filter(visible).forEach(card => this.card(shown(card), theme, legible));
+    frames.filter(frame => named.has(frame)).forEach(({ item }) => this.nameFrame(item, view.zoom, theme));
+  }
+
+  /** Over what cannot be read at this zoom the name of the frame around it. */
+  private nameFrame(item: PaintItem, zoom: number, theme: Theme): void {
+    const line = nameLine(item, zoom, this.measure);
+    const [width, height] = [this.measure(line.text, line.size, true) + line.size, 1.6 * line.size];
+    const [x, y] = [item.box[0] + line.x - width / 2, item.box[1] + line.y - height / 2];
+    this.context.globalAlpha = 0.88;
+    this.shape(x, y, width, height, height / 2, theme.surface, theme.border, 1 / zoom);
+    this.context.globalAlpha = 1;
+    this.write(item, [line], theme.text, theme.text);
   }
 
   /** Over the edges that lead into the frame. */
@@ -67,7 +85,7 @@ export class Painter {
     }
     const ground = tinted(item, theme.frame(item.depth), 0.1);
     this.write(item, lines.filter(legible), theme.text, theme.quiet(ground), ground);
-    if (lines.some(legible)) {
+    if (this.isFull && lines.some(legible)) {
       if (item.container) {
         this.chevron(box[0] + 16, box[1] + HEADER, true, theme.muted);
       }
@@ -90,7 +108,7 @@ export class Painter {
     }
     context.globalAlpha = 1; // texts are never too faint to be read
     this.write(item, lines.filter(legible), ink, quiet);
-    if (lines.some(legible)) {
+    if (this.isFull && lines.some(legible)) {
       if (item.container) {
         this.chevron(box[0] + box[2] - 15, box[1] + TITLE, false, ink);
       }

@@ -17,7 +17,6 @@ export interface Line {
 }
 
 const LEFT = 18; // text begins right of the family mark
-const PILL_SIZE = 12;
 
 export function linesOf(item: PaintItem, measure: Measure): Line[] {
   const { node } = item;
@@ -31,9 +30,9 @@ export function linesOf(item: PaintItem, measure: Measure): Line[] {
 }
 
 function pillLine({ node, box }: PaintItem): Line {
-  const font = fontOf(PILL_SIZE, false);
+  const font = fontOf(FONT.title, false);
   const [x, y] = [box[2] / 2, box[3] / 2 + 0.5];
-  return { text: node.title, x, y, font, size: PILL_SIZE, bold: false, strong: false, centred: true };
+  return { text: node.title, x, y, font, size: FONT.title, bold: false, strong: false, centred: true };
 }
 
 /** The name in the middle, below it what becomes of the shape. */
@@ -41,7 +40,7 @@ function glyphLines({ node, box, container }: PaintItem, measure: Measure): Line
   const [width, height] = [box[2] - (container ? CARD.chevron : 0), box[3]];
   const centred = (text: string, y: number, size: number, strong: boolean): Line => {
     const shown = fitted(text, width - 10, size, strong, measure);
-    return { text: shown, x: width / 2, y, font: fontOf(size, strong), size, strong, centred: true };
+    return { text: shown, x: width / 2, y, font: fontOf(size, strong), size, bold: strong, strong, centred: true };
   };
   return node.detail === ""
     ? [centred(node.title, height / 2 + 0.5, FONT.title, true)]

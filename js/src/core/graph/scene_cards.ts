@@ -1,7 +1,7 @@
 // The cards of a scene that both the hierarchy and a data flow draw: modules, slots, pills, and the headers of frames.
 
 import { cardSize, cardText } from "./cards";
-import { oneLine, type Measure } from "../shared/canvas";
+import { FONT, oneLine, type Measure } from "../shared/canvas";
 import type { Fold, Hierarchy, Link } from "../shared/hierarchy";
 import type { Size } from "../layout/types";
 import type { SceneNode } from "./scene_types";
@@ -53,7 +53,7 @@ export function linkCard(h: Hierarchy, measure: Measure, container: number, link
 
 export function pillCard(measure: Measure, id: string, title: string, parent: number): SceneNode {
   const short = oneLine(title);
-  const width = Math.max(PILL[0], Math.ceil(measure(short, 12, false)) + 28);
+  const width = Math.max(PILL[0], Math.ceil(measure(short, FONT.title, false)) + 28);
   const text = { title: short, subtitle: "", detail: "", badge: "" };
   return { id, index: -1, path: null, parent, kind: "pseudo", ...text, size: [width, PILL[1]] };
 }

@@ -23,7 +23,7 @@ export function sceneOf(
   window?: number
 ): Scene {
   if (view === "deduplicated") {
-    return buildDedupScene(h, measure);
+    return buildDedupScene(h, measure, window);
   }
   const flow = isCompared ? null : dataflowOf(h);
   const level = view === "diff" ? "hierarchy" : view;

@@ -1,6 +1,7 @@
 // Stretches of operators: what a module's own code does between two calls of others, drawn as one small card.
 
 import type { Dataflow } from "../shared/dataflow";
+import { push } from "../shared/maps";
 import { OUTSIDE, type Units } from "./flow_units";
 
 export interface Stretch {
@@ -29,7 +30,28 @@ export function stretchesOf(flow: Dataflow, units: Units, unit: number): Stretch
       else groups.join(other, step);
     }
   }
+  joinConstants(flow, own, groups);
   return groups.all().map(steps => ({ steps, ...about(flow, steps) }));
+}
+
+/** What reads nothing goes with what alone reads it: no way leads into it. */
+function joinConstants(flow: Dataflow, own: readonly number[], groups: Groups): void {
+  const { inputs } = flow.payload.steps;
+  const { step: maker } = flow.payload.values;
+  const isOwn = new Set(own);
+  const readers = new Map<number, number[]>(); // of the values of each step
+  inputs.forEach((values, step) =>
+    values.forEach(value => {
+      if (isOwn.has(maker[value])) push(readers, maker[value], step);
+    })
+  );
+  const isConstant = (steps: readonly number[]) =>
+    steps.every(step => inputs[step].every(value => isOwn.has(maker[value]) && groups.isOne(maker[value], step)));
+  for (const steps of groups.all().reverse()) {
+    const outside = steps.flatMap(step => readers.get(step) ?? []).filter(step => !groups.isOne(step, steps[0]));
+    const isRead = outside.length > 0 && outside.every(step => isOwn.has(step) && groups.isOne(step, outside[0]));
+    if (isRead && isConstant(steps)) groups.join(steps[0], outside[0]);
+  }
 }
 
 /**
@@ -119,6 +141,10 @@ class Groups {
       else groups.set(root, [step]);
     }
     return [...groups.values()];
+  }
+
+  isOne(a: number, b: number): boolean {
+    return this.root(a) === this.root(b);
   }
 
   private root(step: number): number {

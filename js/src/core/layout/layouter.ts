@@ -18,7 +18,8 @@ import {
 import { type Box, boundsOf, LEGIBLE, type Point } from "../shared/viewport";
 
 export const FRAME = { side: 16, top: 42, bottom: 16 };
-const NESTED = [3.2, 1.8, 1].map((width): Room => ({ width, height: 1, isFixed: false })); // frames read best when flat
+const NESTED = [3.2, 1.8, 1]; // width / height of frames: they read best when flat
+const WIDEST = 2; // canvases that a frame may take
 const MANY = 120; // cards that fit no canvas, so that nothing else is tried
 const CACHE_LIMIT = 2000;
 
@@ -32,8 +33,8 @@ export class Layouter {
     const most = request.sizes.length > MANY ? 1 : 2;
     let first: LayoutResult | undefined;
     for (const isLabelled of [true, false].slice(0, most)) {
-      for (const room of shapes.slice(0, most === 1 ? 1 : shapes.length)) {
-        const result = this.runWith(request, room, isLabelled);
+      for (const aspect of shapes.slice(0, most === 1 ? 1 : shapes.length)) {
+        const result = this.runWith(request, aspect, isLabelled);
         if (fits(result.bounds, request.room)) return result;
         first ??= result;
       }
@@ -41,11 +42,13 @@ export class Layouter {
     return first as LayoutResult;
   }
 
-  private runWith(request: LayoutRequest, nested: Room, isLabelled: boolean): LayoutResult {
+  private runWith(request: LayoutRequest, aspect: number, isLabelled: boolean): LayoutResult {
     const sizes = request.sizes.map(size => [...size] as Size);
+    const room = fixed(request.room);
+    const nested = { width: aspect, height: 1, isFixed: false, most: WIDEST * room.width };
     const inner = new Map<number, GroupLayout>(); // by place
     const layouts = request.groups.map(group => {
-      const laid = this.group(group, sizes, inner, group.node < 0 ? fixed(request.room) : nested, isLabelled);
+      const laid = this.group(group, sizes, inner, group.node < 0 ? room : nested, isLabelled);
       if (group.node >= 0) {
         const [width, height] = sizes[group.node];
         sizes[group.node] = [
@@ -128,7 +131,7 @@ function around({ lines }: PlacedGroup): Box[] {
   return lines.flat(2).map(([x, y]) => [x, y, 0, 0]);
 }
 
-const fixed = ([width, height]: Size): Room => ({ width, height, isFixed: true });
+const fixed = ([width, height]: Size): Room => ({ width, height, isFixed: true, most: Infinity });
 
 function fits([, , width, height]: Box, room: Size): boolean {
   return width * LEGIBLE <= room[0] && height * LEGIBLE <= room[1];

@@ -10,7 +10,6 @@ export interface Column {
 
 const GAP = 46; // between rows
 const MOST_ROWS = 40;
-const WIDEST = 1.39; // times the room: at 0.72 of their size rows should still fit
 const SMALL = 0.87; // of the room: what is smaller is not blown up
 const PER_ROW = 0.03; // fewer rows where it hardly matters
 const PER_LINE = 0.05; // a line that is broken is harder to follow
@@ -34,8 +33,8 @@ function misfitOf(columns: readonly Column[], rows: readonly number[], room: Roo
   const cut = rows.slice(1).reduce((sum, first) => sum + Math.max(0, columns[first - 1].crossing - 1), 0);
   const effort = PER_ROW * rows.length + PER_LINE * cut;
   const [across, down] = [width / room.width, height / room.height];
-  if (!room.isFixed) return Math.abs(Math.log(across / down)) + effort;
-  const tooWide = across > WIDEST ? 10 * Math.log(across / WIDEST) : 0; // pages scroll down, not across
+  const tooWide = width > room.most ? 10 * Math.log(width / room.most) : 0;
+  if (!room.isFixed) return Math.abs(Math.log(across / down)) + effort + tooWide;
   return Math.log(Math.max(across, down, SMALL)) + effort + tooWide;
 }
 

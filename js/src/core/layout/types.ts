@@ -64,6 +64,7 @@ export interface Room {
   width: number;
   height: number;
   isFixed: boolean; // the canvas: to fit matters; else the shape alone
+  most: number; // beyond this width it can no longer be read from top to bottom
 }
 
 export interface DrawnNet {
