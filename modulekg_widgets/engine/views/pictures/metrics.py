@@ -33,7 +33,7 @@ class Shown:
     selected: str | None
     phase: str
     window: int | None
-    log_scale: bool
+    log_scale: bool | None
 
 
 @dataclass(frozen=True)
