@@ -17,12 +17,13 @@ interface Extent {
   readonly greatest: number;
   readonly broken: number; // NaN and infinite
   readonly leftOut: number; // below zero, on a logarithmic scale
+  readonly zeros: number; // on a logarithmic scale
 }
 
 /** The scale of the values in view, with the counts of what it leaves out. */
 export function heatScale(rows: readonly HeatRow[], log: boolean, rule: ColorRule): HeatScale {
   const extent = extentOf(rows, log);
-  const { least, greatest, broken, leftOut } = extent;
+  const { least, greatest, broken, leftOut, zeros } = extent;
   const isKnown = least <= greatest;
   const full = {
     log,
@@ -38,25 +39,26 @@ export function heatScale(rows: readonly HeatRow[], log: boolean, rule: ColorRul
   if (rule === "row") return byRow(rows, full);
   const cut = rule === "robust" ? cutOff(rows, full) : { ...full, low: "", high: "" };
   const { low, high, ...scale } = cut;
-  const count = markBeyond(rows, scale);
-  return low || high || count ? { ...scale, words: wordsOf(log, low, high, count) } : scale;
+  if (!low && !high && !zeros) return scale; // and nothing has to be counted
+  return { ...scale, words: wordsOf(log, low, high, markBeyond(rows, scale)) };
 }
 
 function extentOf(rows: readonly HeatRow[], log: boolean): Extent {
-  let [least, greatest, broken, leftOut] = [Infinity, -Infinity, 0, 0];
+  let [least, greatest, broken, leftOut, zeros] = [Infinity, -Infinity, 0, 0, 0];
   for (const { data, range } of rows) {
     const { values } = data;
     for (let i = range.start; i < range.end; i += 1) {
       const value = values[i];
       if (value - value !== 0) broken += 1;
-      else if (log && value <= 0) leftOut += value < 0 ? 1 : 0;
+      else if (log && value === 0) zeros += 1;
+      else if (log && value < 0) leftOut += 1;
       else {
         if (value < least) least = value;
         if (value > greatest) greatest = value;
       }
     }
   }
-  return { least, greatest, broken, leftOut };
+  return { least, greatest, broken, leftOut, zeros };
 }
 
 type Cut = HeatScale & { readonly low: string; readonly high: string }; // the names of the percentiles; "" is the end
@@ -96,7 +98,7 @@ function sampled(rows: readonly HeatRow[], log: boolean): Float64Array {
     }
     skip = i - range.end;
   }
-  return Float64Array.from(found).sort();
+  return new Float64Array(found).sort();
 }
 
 /** Marks the rows that have values beyond the ends; returns the count of such values. */

@@ -69,17 +69,24 @@ function bucketsOf(series: readonly Surveyed[]): Buckets {
   const highs = new Float64Array(size).fill(Number.NaN);
   const brokenFrom = new Float64Array(series.length).fill(Infinity);
   series.forEach(({ steps, values }, row) => {
+    let at = row * BUCKETS;
+    let [end, low, high] = [first + 1 / scale, Number.NaN, Number.NaN]; // of the present bucket
+    const lastAt = at + BUCKETS - 1;
     for (let i = 0; i < steps.length; i += 1) {
       const value = values[i];
-      if (value - value !== 0) {
-        if (steps[i] < brokenFrom[row]) brokenFrom[row] = steps[i];
-        continue;
+      if (steps[i] >= end) {
+        [lows[at], highs[at], low, high] = [low, high, Number.NaN, Number.NaN];
+        // one further at least, whatever rounding makes of it
+        at = min(lastAt, max(at + 1, row * BUCKETS + floor((steps[i] - first) * scale)));
+        end = at === lastAt ? Infinity : first + (at + 1 - row * BUCKETS) / scale;
       }
-      const at = row * BUCKETS + floor((steps[i] - first) * scale);
       // the comparisons are so that the first value replaces NaN
-      if (!(value >= lows[at])) lows[at] = value;
-      if (!(value <= highs[at])) highs[at] = value;
+      if (value - value === 0) {
+        if (!(value >= low)) low = value;
+        if (!(value <= high)) high = value;
+      } else if (steps[i] < brokenFrom[row]) brokenFrom[row] = steps[i];
     }
+    [lows[at], highs[at]] = [low, high];
   });
   return { lows, highs, brokenFrom };
 }
@@ -108,7 +115,7 @@ function decadesOf({ lows, highs }: Buckets): Decades | null {
   const sample: number[] = [];
   for (let at = 0; at < lows.length; at += stride)
     for (const value of [lows[at], highs[at]]) if (value > 0) sample.push(value);
-  const sorted = Float64Array.from(sample).sort();
+  const sorted = new Float64Array(sample).sort();
   const core = sorted.length ? log10(quantile(sorted, 0.98)) - log10(quantile(sorted, 0.02)) : 0;
   return { core, all: log10(greatest) - log10(least) };
 }
@@ -180,7 +187,7 @@ function magnitudes(row: number, lows: Float64Array, highs: Float64Array): numbe
 }
 
 function medianOf(values: readonly number[]): number {
-  const known = Float64Array.from(values.filter(value => !Number.isNaN(value))).sort();
+  const known = new Float64Array(values.filter(value => !Number.isNaN(value))).sort();
   return known.length ? quantile(known, 0.5) : Number.NaN;
 }
 
