@@ -321,7 +321,7 @@ class MetricPanel(ModuleKGWidget):
     def _static_picture(self) -> str:
         return svg(
             self._runs,
-            Shown(self.metric, self.modules, self.selected, self.phase, self.window, self.log_scale),
+            Shown(self.metric, self.modules, self.selected, self.phase, self.window, self.log_scale, self.view),
         )
 
 
