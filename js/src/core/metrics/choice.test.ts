@@ -155,7 +155,7 @@ describe("the lines that the panel chooses", () => {
   const bad = (layer: number, value: number) => (layer === 37 ? value : alike(layer));
 
   it("are those that differ most from the median, and one that does not", () => {
-    const { modules, reasons, words, isOwn } = chosenModules(
+    const { modules, reasons, words, told, isOwn } = chosenModules(
       sixty(layer => bad(layer, 500)),
       storeOf({})
     );
@@ -164,9 +164,8 @@ describe("the lines that the panel chooses", () => {
     expect(reasons.get(BAD)).toBe("49 ×");
     const near = modules.filter(module => reasons.get(module) === "nearest");
     expect(near).toEqual([SIXTY[3]]); // 10.3 is the median
-    expect(words).toBe(
-      "8 of 61 modules: those that differ most from the median, and the one nearest to it (in brackets how many times the median, where it is most)"
-    );
+    expect(words).toBe("8 of 61 modules: those that differ most from the median, and the one nearest to it");
+    expect(told).toBe("how many times the median, where that is most");
   });
 
   it.each<[string, (layer: number, step: number) => number, string]>([

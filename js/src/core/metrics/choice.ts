@@ -64,7 +64,8 @@ export interface Chosen {
   readonly modules: readonly string[];
   readonly isOwn: boolean; // the panel's choice, as nothing is ticked that has the metric
   readonly reasons: OwnChoice["reasons"]; // why the panel chose a module, where it had to choose
-  readonly words: string; // the same in one sentence, or ""
+  readonly words: string; // the choice in one sentence, or ""
+  readonly told: string; // what the reasons are, or ""
 }
 
 /** The modules whose series are drawn. */
@@ -74,7 +75,7 @@ export function chosenModules(data: MetricData, store: PanelStore): Chosen {
   const ticked = new Set(store.get("modules"));
   const chosen = offered.filter(module => ticked.has(module));
   const isOffered = selected !== null && offered.includes(selected);
-  const plain = { isOwn: chosen.length === 0, reasons: new Map<string, string>(), words: "" };
+  const plain = { isOwn: chosen.length === 0, reasons: new Map<string, string>(), words: "", told: "" };
   if (chosen.length) {
     const isAdded = isOffered && !ticked.has(selected);
     return { modules: isAdded ? offered.filter(path => path === selected || ticked.has(path)) : chosen, ...plain };

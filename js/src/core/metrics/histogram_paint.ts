@@ -82,7 +82,7 @@ export function paintTitle(
 }
 
 export function paintAxis(context: CanvasRenderingContext2D, plot: Box, domain: Domain, theme: ChartTheme): void {
-  const ticks = roundTicks(domain.low, domain.high, Math.max(2, plot.width / 70));
+  const ticks = axisTicks(domain, plot.width / 70);
   const bottom = plot.y + plot.height;
   context.strokeStyle = theme.axis;
   context.fillStyle = theme.muted;
@@ -97,9 +97,20 @@ export function paintAxis(context: CanvasRenderingContext2D, plot: Box, domain: 
     const x = Math.round(place(plot, domain, ticks[i])) + 0.5;
     context.moveTo(x, bottom);
     context.lineTo(x, bottom + 4);
-    context.fillText(text, x, bottom + 5);
+    // texts end where the cell does
+    const half = context.measureText(text).width / 2;
+    const [least, most] = [plot.x - SIDE + half, plot.x + plot.width + SIDE - half];
+    context.fillText(text, Math.max(least, Math.min(most, x)), bottom + 5);
   });
   context.stroke();
+}
+
+/** About so many round values, but two at least: one alone tells no scale. */
+function axisTicks({ low, high }: Domain, most: number): number[] {
+  let ticks: number[] = [];
+  for (let wanted = Math.max(2, most); ticks.length < 2 && wanted < 12; wanted += 1)
+    ticks = roundTicks(low, high, wanted);
+  return ticks;
 }
 
 export function paintBars(

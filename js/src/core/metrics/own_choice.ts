@@ -9,7 +9,8 @@ import { stepText, valueText } from "./value_axis";
 export interface OwnChoice {
   readonly modules: readonly string[]; // in the order of the model
   readonly reasons: ReadonlyMap<string, string>; // empty where all are drawn
-  readonly words: string; // the reasons in one sentence; "" where all are drawn
+  readonly words: string; // the choice in one sentence; "" where all are drawn
+  readonly told: string; // what the reasons are
 }
 
 const LOYAL = 1.25; // what is drawn already counts as so many times as far away, or lines would come and go
@@ -32,7 +33,7 @@ interface Question {
 
 /** At most so many of the modules: those with alerts first, then those furthest from the median, and one near it. */
 export function ownChoice(data: MetricData, offered: readonly string[], most: number, asked: Question): OwnChoice {
-  if (offered.length <= most) return { modules: offered, reasons: new Map(), words: "" };
+  if (offered.length <= most) return { modules: offered, reasons: new Map(), words: "", told: "" };
   const { kind, metric, phase, isPaused } = asked;
   const survey = surveyOf(data, kind, metric, phase, isPaused);
   const all = kept.get(data) ?? new Map<string, Kept>();
@@ -83,9 +84,14 @@ function chosen(
   reasons.set(near.module, "nearest");
   const hasAlert = far.some(({ alert }) => alert < Infinity);
   const first = hasAlert ? "first those with alerts, then " : "";
-  const told = hasFactors ? "how many times the median" : "the difference";
-  const words = `${most} of ${counted(offered.length, "module")}: ${first}those that differ most from the median, and the one nearest to it (in brackets ${told}, where it is most)`;
-  return { modules: offered.filter(module => reasons.has(module)), reasons, words };
+  const told = hasFactors ? "how many times the median" : "the difference from it";
+  const words = `${most} of ${counted(offered.length, "module")}: ${first}those that differ most from the median, and the one nearest to it`;
+  return {
+    modules: offered.filter(module => reasons.has(module)),
+    reasons,
+    words,
+    told: `${told}, where that is most`
+  };
 }
 
 /** Which of two is the better example: one that has values and does not break, and then the one nearer to the median. */

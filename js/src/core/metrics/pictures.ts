@@ -53,7 +53,7 @@ export function linePicture(source: Source): Drawn<ChartPicture> {
   const { data, store, runs, theme } = source;
   const wanted = shownSeries(data, store, runs).filter(({ series }) => data.line(series)?.length);
   const { shown, remarks } = fitting(source, wanted, MOST_LINES, "line");
-  const { reasons, words } = chosenModules(data, store);
+  const { reasons, words, told } = chosenModules(data, store);
   const span = spanOf(source, shown);
   const log = isLogarithmic(data, store);
   const extent = emptyExtent();
@@ -67,7 +67,7 @@ export function linePicture(source: Source): Drawn<ChartPicture> {
   return {
     picture: { lines, span, axis, marks, theme },
     shown,
-    words,
+    words: told && `${words} (in brackets ${told})`,
     remarks: [...remarks, ...extentRemarks(extent), ...fullRemark(data)],
     held: heldPoints(data, shown),
     isEmpty: !lines.some(({ range }) => range.end > range.start) && store.get("zoom") === null
