@@ -158,7 +158,7 @@ describe("an empty picture", () => {
       "one row for each layer",
       /OutputGradSndNorm/
     ],
-    ["how to evaluate", { phase: "eval" }, twelve(), "the eval phase", /model\.eval\(\)/],
+    ["how to evaluate", { phase: "eval" }, twelve(), "the eval phase", /model\.train\(False\)/],
     ["what gives a metric", { metric: 'a"b' }, twelve(), "No values of this metric", /\["a\\"b"\]/]
   ])("says %s, as code to copy", async (_, state, parts, text, lines) => {
     await drawn(state, parts);

@@ -30,7 +30,7 @@ const LAYERS: EmptyText = {
   code: `monitor = mk.Monitor(model, {"*": ["OutputGradSndNorm", "OutputSndNorm"]})`
 };
 const PHASES: Readonly<Record<string, string>> = {
-  eval: `model.eval()
+  eval: `model.train(False)  # what model.eval does
 with torch.no_grad():
     model(batch)
 monitor.track(step)`,
