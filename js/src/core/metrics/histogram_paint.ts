@@ -30,6 +30,7 @@ const FONT = 11;
 const TITLE = 20;
 const FOOT = 18;
 const SIDE = 10;
+const OVERHANG = 6; // of texts of an axis
 const RIDGE_LABELS = 48;
 const MOST_RIDGES = 28;
 const OVERLAP = 2.6; // a ridge may be so many times as high as the space between two
@@ -97,9 +98,9 @@ export function paintAxis(context: CanvasRenderingContext2D, plot: Box, domain: 
     const x = Math.round(place(plot, domain, ticks[i])) + 0.5;
     context.moveTo(x, bottom);
     context.lineTo(x, bottom + 4);
-    // texts end where the cell does
+    // texts end before the cell does, and do not touch those beside it
     const half = context.measureText(text).width / 2;
-    const [least, most] = [plot.x - SIDE + half, plot.x + plot.width + SIDE - half];
+    const [least, most] = [plot.x - OVERHANG + half, plot.x + plot.width + OVERHANG - half];
     context.fillText(text, Math.max(least, Math.min(most, x)), bottom + 5);
   });
   context.stroke();

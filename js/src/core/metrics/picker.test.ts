@@ -149,7 +149,7 @@ describe("an empty picture", () => {
       { view: "histogram" },
       { entries: numbers("Loss", [""]) },
       "histograms",
-      /"\*".*Histogram"/
+      /"\*": \[\s+\["WeightHistogram"/
     ],
     [
       "what gives rows",

@@ -21,9 +21,10 @@ const NOTHING: EmptyText = {
 };
 const HISTOGRAMS: EmptyText = {
   text: "No metric has recorded histograms yet. Ask the monitor for some, here of every 20th step:",
-  code: `monitor = mk.Monitor(model, {
-    "*": [["WeightHistogram", "linear(20)"], ["OutputHistogram", "linear(20)"]],
-})`
+  code: `monitor = mk.Monitor(model, {"*": [
+    ["WeightHistogram", "linear(20)"],
+    ["OutputHistogram", "linear(20)"],
+]})`
 };
 const LAYERS: EmptyText = {
   text: "A heat map has one row for each layer, and no layer has been measured yet. Ask the monitor for a metric of layers:",
