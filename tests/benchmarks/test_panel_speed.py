@@ -18,6 +18,8 @@ from browser.page import NotebookPage
 GOALS = {
     "frames while 4 × 2,000 points stream at 30/s": ("frames/s", 50, False),
     "drawings while 4 × 2,000 points stream at 30/s": ("drawings/s", 9, False),
+    "frames while 61 × 2,000 points stream at 30/s, lines": ("frames/s", 50, False),
+    "frames while 61 × 2,000 points stream at 30/s, heat map": ("frames/s", 50, False),
     "flood of 60 s: messages": ("messages/s", 20, True),
     "flood of 60 s: right after": ("ms", 1000, True),
     "flood of 60 s: heap of the page": ("MB", 50, True),
@@ -98,6 +100,25 @@ def test_frames_while_four_series_stream(notebook: NotebookPage, figures: dict[s
     stop.unlink()
     panel.wait_for_last(notebook.value("run.get_output()['layer0']['Norm'][len(run.history) - 1]"))
     notebook.screenshot("metric-panel-stream")
+
+
+def test_frames_while_the_panel_chooses_among_many_series(notebook: NotebookPage, figures: dict[str, float]) -> None:
+    prepare = "run, slots = live(61)\nfor step in range(2000):\n    run.history.append(step, slots, np.random.rand(61))"
+    notebook.open([STREAM + prepare, "panel = mk.MetricPanel(run)\ndisplay(panel)\nstream(run, slots, 30, 120)"])
+    stop = notebook.server.notebooks / "stop"
+    notebook.run(0)
+    panel = MetricsPage(notebook)
+    panel.start(1)
+    panel.wait_for_points(8 * 1000, timeout=30_000)
+    for name, view in (("lines", "lines"), ("heat map", "heatmap")):
+        panel.choose("metric-view", view)
+        notebook.pause(1000)
+        frames, _ = notebook.page.evaluate(FRAMES, 8)
+        assert panel.is_busy
+        figures[f"frames while 61 × 2,000 points stream at 30/s, {name}"] = frames
+    stop.touch()
+    notebook.wait_for_kernel()
+    stop.unlink()
 
 
 def test_a_minute_of_flood(notebook: NotebookPage, figures: dict[str, float]) -> None:

@@ -1,6 +1,10 @@
 """MetricPanel in JupyterLab: values come while the kernel trains, and what is chosen there reaches Python."""
 
 import json
+import re
+from pathlib import Path
+
+import nbformat
 
 from browser.fixtures import in_shared_page
 from browser.graph import ITEMS, GraphPage
@@ -158,6 +162,103 @@ def test_a_flood_a_reload_and_a_restart(notebook: NotebookPage) -> None:
     assert "disconnected" in panel.find(".mkg-status").inner_text().lower()
     panel.choose("metric-view", "heatmap")
     panel.wait_until_painted(".mkg-metric-stage canvas")
+
+
+LESSON = Path(__file__).parents[2] / "notebooks" / "05_training_dynamics.ipynb"
+
+# the colors of the heat map's rows at a share of its width; each run has a heading
+COLUMN = f"""([share, rows, headings]) => {{
+  const canvas = document.querySelector('{ROOT} .mkg-metric-heatmap canvas');
+  const [top, foot, heading] = [6, 34, 20];
+  const height = (canvas.clientHeight - top - foot - headings * heading) / rows;
+  const {{ data, width }} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+  return Array.from({{ length: rows }}, (_, row) => {{
+    const above = heading * Math.ceil((row + 1) / rows * headings);
+    const y = Math.floor((top + above + (row + 0.5) * height) * canvas.width / canvas.clientWidth);
+    const at = 4 * (y * width + Math.round(share * width));
+    return [...data.slice(at, at + 3)];
+  }});
+}}"""
+
+BROKEN = """
+import numpy as np
+from IPython.display import display
+import modulekg_widgets as mk
+from modulekg_widgets.engine.monitoring.readings import Slot
+from modulekg_widgets.engine.monitoring.run import Run
+
+rng, run = np.random.default_rng(0), Run("one broken layer")
+run.history.append(0, [run.history.slot_number(Slot("", "loss", 0, "train"))], np.array([1.0]))
+slots = [run.history.slot_number(Slot(f"blocks.{number}", "OutputMean", 0, "train")) for number in range(61)]
+for step in range(2000):
+    values = np.linspace(-1, 1, 61) + 0.02 * rng.normal(size=61)
+    values[37] = 400 + step
+    run.history.append(step, slots, values)
+panel = mk.MetricPanel(run, view="heatmap")
+"""
+
+
+@in_shared_page
+def test_one_broken_layer_of_many_is_seen_at_once(notebook: NotebookPage) -> None:
+    notebook.open([BROKEN, "display(panel)"])
+    notebook.run(0)
+    notebook.run(1, until=READY)
+    panel = MetricsPage(notebook)
+    panel.wait_for_points(61 * 1000)
+    panel.wait_until_painted(".mkg-metric-stage canvas")
+    assert panel.find(".mkg-metric-title").inner_text() == "OutputMean"  # a loss would be one stripe
+    assert panel.find(".mkg-metric-module-count").inner_text() == "61 drawn of 61 modules"
+    assert len(panel.ticked()) == 61
+    words = panel.find(".mkg-metric-legend-words").inner_text()
+    assert words.startswith("linear colors from the least value to the 98th percentile; ")
+    assert words.endswith(" values beyond")
+    assert panel.find(".mkg-legend-key").filter(has_text="above the colors").is_visible()
+    # the other layers have colors of their own
+    colors = notebook.page.evaluate(COLUMN, [0.5, 61, 0])
+    assert len({tuple(color) for color in colors}) >= 30
+
+    panel.choose("metric-select", "OutputMean")
+    panel.choose("metric-view", "lines")
+    panel.wait_until_painted(".mkg-metric-stage canvas")
+    ticked = panel.ticked()
+    assert len(ticked) == 8
+    assert "blocks.37" in ticked
+    assert panel.find(".mkg-metric-module-count").inner_text() == "8 drawn of 61 modules"
+    item = panel.find(".mkg-metric-legend-item").filter(has_text="blocks.37").inner_text()
+    assert "(+2,400)" in item  # the reason
+    assert "8 of 61 modules: those that differ most" in panel.find(".mkg-metric-legend-head").inner_text()
+
+    panel.choose("metric-view", "histogram")
+    code = panel.find(".mkg-metric-waiting code").filter(has_text="Histogram").inner_text()
+    training = "with monitor:\n    model(torch.ones(2, 2)).sum().backward()\n    monitor.track(0)"
+    notebook.execute(f"import torch\nmodel = torch.nn.Linear(2, 2)\n{code}\n{training}")
+    assert notebook.value("sorted({name for names in monitor.get_output().values() for name in names})") == [
+        "OutputHistogram",
+        "WeightHistogram",
+    ]
+
+
+@in_shared_page
+def test_the_lesson_of_the_notebook_is_on_the_screen_when_it_has_run(notebook: NotebookPage) -> None:
+    """Vanishing gradients, in the notebook on training: nothing is clicked."""
+    cells = [cell.source for cell in nbformat.read(LESSON, as_version=4).cells if cell.cell_type == "code"]
+    shown = next(number for number, cell in enumerate(cells) if "monitors, view=" in cell)
+    needed = [cell for cell in cells[: shown + 2] if not re.search(r"\bnet\b|frame\(", cell)]  # section 1 goes
+    notebook.open(needed)
+    for cell in range(len(needed)):
+        notebook.run(cell)
+    panel = MetricsPage(notebook)
+    panel.find(".mkg-metric-stage").scroll_into_view_if_needed()
+    panel.wait_until_painted(".mkg-metric-stage canvas")
+    panel.wait_for_points(60 * 40)
+    assert panel.find(".mkg-metric-title").inner_text() == "OutputGradSndNorm"
+    assert panel.find(".mkg-metric-module-count").inner_text() == "30 drawn of 30 modules"
+    assert panel.find(".mkg-metric-legend-words").inner_text().startswith("logarithmic colors")
+    assert panel.find(".mkg-metric-log").is_checked()
+    bright = [sum(color) for color in notebook.page.evaluate(COLUMN, [0.9, 60, 2])]
+    plain, residual = bright[:30], bright[30:]
+    assert plain[0] < 0.5 * plain[-1]  # dark at the first layer
+    assert plain[0] < 0.5 * min(residual)
 
 
 HOSTILE = """

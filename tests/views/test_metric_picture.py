@@ -60,6 +60,28 @@ def test_the_picture_shows_what_the_panel_shows(run: Run, panel: MetricPanel) ->
     assert texts(picture(panel))[2:] == ["40", "30", "step 3", "4", "layer1.0"]
 
 
+def test_the_picture_shows_the_layers_that_differ_most() -> None:
+    run = live_run("deep")
+    put(run, 0, {("", "loss"): 1.0})
+    layers = [f"blocks.{number}" for number in range(30)]
+    for step in range(20):
+        put(run, step, {(layer, "OutputMean"): float(layer == "blocks.17") * 90 - 1.0 for layer in layers})
+        put(run, step, {(layer, "WeightNorm"): 10.0 ** -(n % 10) for n, layer in enumerate(layers)})
+    panel = MetricPanel(run, metric="OutputMean")
+    names = texts(picture(panel))[6:]
+    assert len(names) == 8
+    assert "blocks.17" in names
+    panel.close()
+    panel = MetricPanel(run, view="heatmap")
+    found = texts(picture(panel))
+    assert found[0] == "WeightNorm"  # no loss, but the metric whose layers lie furthest apart
+    assert found[2:4] == ["1", "1e-09"]
+    heights = {float(line.split()[1].partition("h")[0]) for line in lines(picture(panel))}
+    assert len(heights) >= 3
+    assert sorted(heights)[1] - min(heights) > 10  # apart, by their logarithms
+    panel.close()
+
+
 def test_the_picture_survives_what_values_and_names_can_be(panel: MetricPanel, run: Run) -> None:
     name = "</text><script>window.__xss=42</script>\x00\ud800"
     for step, value in enumerate([1.0, math.nan, 3.0, math.inf, -math.inf, 1e308, -1e308, math.nan, 0.0]):

@@ -65,7 +65,7 @@ def test_state_is_what_the_protocol_says(run: Run) -> None:
         "modules": ["layer2"],
         "view": "lines",
         "window": 100,
-        "log_scale": False,
+        "log_scale": None,
         "paused": False,
         "phase": "train",
     }

@@ -25,7 +25,7 @@ export class MetricPanelModel extends DOMWidgetModel {
       modules: [],
       view: "lines",
       window: null,
-      log_scale: false,
+      log_scale: false, // what a notebook without this key meant when it was saved; a kernel sends null for "as the values are"
       paused: false,
       phase: "train"
     };
@@ -61,7 +61,7 @@ const BINDINGS: readonly Binding<PanelState>[] = [
   { key: "modules", trait: "modules", delay: 60, isValid: areTexts },
   { key: "view", trait: "view", delay: 60, isValid: oneOf("lines", "heatmap", "histogram") },
   { key: "window", trait: "window", delay: 60, isValid: value => value === null || (isCount(value) && value !== 0) },
-  { key: "logScale", trait: "log_scale", delay: 60, isValid: isFlag },
+  { key: "logScale", trait: "log_scale", delay: 60, isValid: value => value === null || isFlag(value) },
   { key: "paused", trait: "paused", delay: 60, isValid: isFlag },
   { key: "phase", trait: "phase", delay: 60, isValid: oneOf("train", "eval", "both") }
 ];

@@ -51,19 +51,24 @@ class MetricPanel(ModuleKGWidget):
     Attributes
     ----------
     metric : str
-        The metric that is drawn; "" is the first that comes. This and the following can be set at any time, here and in
+        The metric that is drawn; "" is the first that comes, in the heat map the one with an alert or whose layers lie
+        furthest apart. This and the following can be set at any time, here and in
         the browser. `metric` and `modules` take what the runs have values of so far, and any name before there is a
         value.
     modules : list of str
-        The dotted paths that are drawn; [] is the selected module, or the first eight.
+        The dotted paths that are drawn; [] is the panel's choice: in lines and histograms the selected module, else the
+        eight that differ most from the median of all, those with alerts first; in the heat map all.
     selected : str or None
         The dotted path of any module, as a model has more of them than are measured.
     view : str
         "lines", "heatmap" or "histogram".
     window : int or None
         How many of the last steps are drawn; None is all.
-    log_scale, paused : bool
-        Whether values are drawn on a logarithmic scale, and whether the page waits with what is new.
+    log_scale : bool or None
+        Whether values are drawn on a logarithmic scale; None is where those of several layers are positive and span
+        decades.
+    paused : bool
+        Whether the page waits with what is new.
     phase : str
         "train", "eval" or "both".
 
@@ -98,7 +103,7 @@ class MetricPanel(ModuleKGWidget):
     modules = List(Unicode()).tag(sync=True, to_json=lambda v, w: [text(path) for path in v])
     view = Unicode("lines").tag(sync=True)
     window = Int(None, allow_none=True).tag(sync=True)
-    log_scale = Bool(False).tag(sync=True)
+    log_scale = Bool(None, allow_none=True).tag(sync=True)
     paused = Bool(False).tag(sync=True)
     phase = Unicode("train").tag(sync=True)
 
@@ -111,7 +116,7 @@ class MetricPanel(ModuleKGWidget):
         selected: str | None = None,
         view: str = "lines",
         window: int | None = None,
-        log_scale: bool = False,
+        log_scale: bool | None = None,
         paused: bool = False,
         phase: str = "train",
         layout: Any = None,
@@ -316,7 +321,7 @@ class MetricPanel(ModuleKGWidget):
     def _static_picture(self) -> str:
         return svg(
             self._runs,
-            Shown(self.metric, self.modules, self.selected, self.phase, self.window, self.log_scale),
+            Shown(self.metric, self.modules, self.selected, self.phase, self.window, self.log_scale, self.view),
         )
 
 

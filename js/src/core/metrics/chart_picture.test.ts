@@ -13,7 +13,7 @@ function line(
   const data = new LineData(100);
   data.append(Float64Array.from([...steps, ...steps.map(value)]), 0, steps.length);
   const label = `m${series}`;
-  const style = { color: "#000000", dash: [], width: 1, hasDots: false, broken: 0 };
+  const style = { color: "#000000", dash: [], width: 1, hasDots: false, reason: "", broken: 0 };
   return { series, module: label, label, suffix: "", data, range: { start: 0, end }, ...style };
 }
 

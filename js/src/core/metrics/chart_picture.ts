@@ -17,6 +17,7 @@ export interface ChartLine {
   readonly dash: readonly number[];
   readonly width: number;
   readonly hasDots: boolean; // a dot at every value
+  readonly reason: string; // why the panel chose it; "" where it did not
   readonly broken: number; // values in the range that are not finite
 }
 

@@ -1,17 +1,31 @@
 import { describe, expect, it } from "vitest";
-import { type EntryRow, message, numbers } from "../../testing/metrics";
-import { chosenModules, heatRows, isFound, metricOf, modulesOf, OWN_CHOICE, shownSeries } from "./choice";
+import { type EntryRow, message, numbers, type Parts, series } from "../../testing/metrics";
+import {
+  chosenModules,
+  heatRows,
+  isFound,
+  isLogarithmic,
+  metricOf,
+  modulesOf,
+  OWN_CHOICE,
+  shownSeries
+} from "./choice";
 import { decodeUpdate } from "./decode";
 import { MetricData } from "./metric_data";
 import { type PanelState, PanelStore } from "./state";
 
 const MODULES = Array.from({ length: 12 }, (_, i) => `layer${i}`);
 
-function dataOf(entries: EntryRow[]): MetricData {
+function dataOf(entries: EntryRow[], parts: Parts = {}): MetricData {
   const data = new MetricData(100);
-  const update = decodeUpdate(message(1, { entries }).content, []);
-  if (update) data.apply(update);
+  add(data, { entries, ...parts });
   return data;
+}
+
+function add(data: MetricData, parts: Parts): void {
+  const { content, buffers } = message(1, parts);
+  const update = decodeUpdate(content, buffers);
+  if (update) data.apply(update);
 }
 
 const twelve = () =>
@@ -47,17 +61,20 @@ describe("chosenModules", () => {
   const data = twelve();
   const chosen = (state: Partial<PanelState>) => chosenModules(data, storeOf({ metric: "WeightNorm", ...state }));
 
-  it("are the first few when nothing is ticked", () => {
-    expect(chosen({})).toEqual({ modules: MODULES.slice(0, OWN_CHOICE), isOwn: true });
+  it("are a few when nothing is ticked, and all in a heat map", () => {
+    expect(chosen({})).toMatchObject({ isOwn: true, modules: { length: OWN_CHOICE } });
+    expect(chosen({ view: "heatmap" })).toMatchObject({ modules: MODULES, isOwn: true });
+    expect(chosen({ view: "heatmap", selected: "layer9" }).modules).toEqual(MODULES);
+    expect(chosen({ view: "heatmap", modules: ["layer9"] }).modules).toEqual(["layer9"]);
   });
 
   it("are the selected one alone when nothing is ticked and it has the metric", () => {
-    expect(chosen({ selected: "layer9" })).toEqual({ modules: ["layer9"], isOwn: true });
+    expect(chosen({ selected: "layer9" })).toMatchObject({ modules: ["layer9"], isOwn: true });
     expect(chosen({ selected: "elsewhere" }).modules).toHaveLength(OWN_CHOICE);
   });
 
   it("are those that are ticked, in the order of the model, with the selected one", () => {
-    expect(chosen({ modules: ["layer5", "layer2"], selected: "layer3" })).toEqual({
+    expect(chosen({ modules: ["layer5", "layer2"], selected: "layer3" })).toMatchObject({
       modules: ["layer2", "layer3", "layer5"],
       isOwn: false
     });
@@ -96,10 +113,8 @@ describe("shownSeries", () => {
   });
 
   it("has the rows of a heat map run by run, as far as the search finds them", () => {
-    const rows = heatRows(dataOf([...numbers("N", ["a", "b"], 1), ...numbers("N", ["a", "b"], 0)]), storeOf({}), [
-      "x",
-      "y"
-    ]);
+    const data = dataOf([...numbers("N", ["a", "b"], 1), ...numbers("N", ["a", "b"], 0)]);
+    const rows = heatRows(data, storeOf({ view: "heatmap" }), ["x", "y"]);
     expect(rows.map(({ entry, label }) => [entry.run, label])).toEqual([
       [0, "a"],
       [0, "b"],
@@ -107,7 +122,9 @@ describe("shownSeries", () => {
       [1, "b"]
     ]);
     expect(
-      heatRows(twelve(), storeOf({ metric: "WeightNorm", query: "layer1" }), ["x"]).map(({ label }) => label)
+      heatRows(twelve(), storeOf({ metric: "WeightNorm", query: "layer1", view: "heatmap" }), ["x"]).map(
+        ({ label }) => label
+      )
     ).toEqual(["layer1", "layer10", "layer11"]);
   });
 });
@@ -121,5 +138,127 @@ describe("isFound", () => {
     ["", "whole", true]
   ])("%j with %j", (module, query, expected) => {
     expect(isFound(module, query)).toBe(expected);
+  });
+});
+
+// sixty layers that differ a little, and one that is far away
+const SIXTY = Array.from({ length: 61 }, (_, i) => `blocks.${i}`);
+const BAD = "blocks.37";
+const sixty = (value: (layer: number, step: number) => number, parts: Parts = {}) =>
+  dataOf(numbers("Norm", SIXTY), {
+    points: SIXTY.map((_, layer) => [layer, series(50, step => value(layer, step))]),
+    ...parts
+  });
+
+describe("the lines that the panel chooses", () => {
+  const alike = (layer: number) => 10 + (layer % 7) / 10;
+  const bad = (layer: number, value: number) => (layer === 37 ? value : alike(layer));
+
+  it("are those that differ most from the median, and one that does not", () => {
+    const { modules, reasons, words, told, isOwn } = chosenModules(
+      sixty(layer => bad(layer, 500)),
+      storeOf({})
+    );
+    expect([modules.length, isOwn]).toEqual([OWN_CHOICE, true]);
+    expect(modules).toEqual([...modules].sort((a, b) => SIXTY.indexOf(a) - SIXTY.indexOf(b)));
+    expect(reasons.get(BAD)).toBe("49 ×");
+    const near = modules.filter(module => reasons.get(module) === "nearest");
+    expect(near).toEqual([SIXTY[3]]); // 10.3 is the median
+    expect(words).toBe("8 of 61 modules: those that differ most from the median, and the one nearest to it");
+    expect(told).toBe("how many times the median, where that is most");
+  });
+
+  it.each<[string, (layer: number, step: number) => number, string]>([
+    ["one value far away", (layer, step) => bad(layer, step === 41 ? 9e5 : 10.3), "87,000 ×"],
+    ["one value that is none", (layer, step) => bad(layer, step === 41 ? NaN : 10.3), "not finite from step 41"],
+    ["values below zero", (layer, step) => bad(layer, -5 - step / 1e3), "−15"],
+    ["values a millionth as large", (layer, step) => bad(layer, 1e-5 + step / 1e12), "9.7e−7 ×"]
+  ])("have one with %s", (_, value, reason) => {
+    expect(chosenModules(sixty(value), storeOf({})).reasons.get(BAD)).toBe(reason);
+  });
+
+  it("have those with alerts first", () => {
+    const alerts: Parts["alerts"] = [[0, "blocks.20", "Norm", 30, "too large"]];
+    const { reasons, words } = chosenModules(
+      sixty(layer => bad(layer, 500), { alerts }),
+      storeOf({})
+    );
+    expect([...reasons][0]).toEqual(["blocks.20", "alert at step 30"]);
+    expect(reasons.has(BAD)).toBe(true);
+    expect(words).toContain("first those with alerts");
+  });
+
+  it("stay while a few values come, and are chosen anew when there are many more", () => {
+    const data = sixty(alike);
+    const before = chosenModules(data, storeOf({}));
+    const further = (from: number, to: number): Parts => ({
+      points: [[37, series(to, step => 900 + step).slice(from)]]
+    });
+    add(data, further(50, 60));
+    expect(chosenModules(data, storeOf({})).modules).toBe(before.modules);
+    add(data, { points: SIXTY.map((_, layer) => [layer, series(80, () => bad(layer, 900)).slice(60)]) });
+    expect(chosenModules(data, storeOf({ paused: true })).modules).toBe(before.modules);
+    expect(chosenModules(data, storeOf({})).modules).toContain(BAD);
+  });
+
+  it("are all where these are few", () => {
+    const few = chosenModules(dataOf(numbers("Norm", ["a", "b"])), storeOf({}));
+    expect(few).toMatchObject({ modules: ["a", "b"], words: "" });
+  });
+});
+
+describe("the metric of a heat map", () => {
+  const layers = ["a", "b", "c", "d"];
+  const data = (parts: Parts = {}) =>
+    dataOf([...numbers("loss", [""]), ...numbers("Weight", layers), ...numbers("Gradient", layers)], {
+      points: [
+        [0, series(5, step => 10 ** -step)],
+        ...layers.map((_, i): [number, [number, number][]] => [1 + i, series(5, () => 1 + i)]),
+        ...layers.map((_, i): [number, [number, number][]] => [5 + i, series(5, () => 10 ** (-2 * i))])
+      ],
+      ...parts
+    });
+
+  it.each<[string, Partial<PanelState>, Parts, string]>([
+    ["has layers, those furthest apart", {}, {}, "Gradient"],
+    ["is the one of an alert", {}, { alerts: [[0, "a", "Weight", 3, "large"]] }, "Weight"],
+    ["is not that of an alert on the loss", {}, { alerts: [[0, "", "loss", 3, "large"]] }, "Gradient"],
+    ["is the chosen one, whatever it is", { metric: "loss" }, {}, "loss"]
+  ])("%s", (_, state, parts, expected) => {
+    expect(metricOf(data(parts), storeOf({ view: "heatmap", ...state }))).toBe(expected);
+  });
+
+  it("is none where only the whole run has been measured", () => {
+    expect(metricOf(dataOf(numbers("loss", [""])), storeOf({ view: "heatmap" }))).toBe("");
+  });
+
+  it("stays while values come", () => {
+    const known = data();
+    const store = storeOf({ view: "heatmap" });
+    expect(metricOf(known, store)).toBe("Gradient");
+    add(known, { points: layers.map((_, i) => [1 + i, series(500, () => 10 ** (9 * i))]) });
+    expect(metricOf(known, store)).toBe("Gradient");
+  });
+});
+
+describe("isLogarithmic", () => {
+  const scale = (value: (layer: number, step: number) => number, state: Partial<PanelState> = {}) =>
+    isLogarithmic(sixty(value), storeOf(state));
+
+  it.each<[string, (layer: number) => number, boolean, boolean]>([
+    ["values of one size", layer => 1 + layer, false, false],
+    ["values that span decades", layer => 10 ** (layer / 10), true, true],
+    ["the same with zeros", layer => (layer % 9 ? 10 ** (layer / 10) : 0), true, true],
+    ["one layer far from all others", layer => (layer === 37 ? 1e5 : 1 + layer / 60), true, false],
+    ["values of both signs", layer => (layer % 2 ? -1 : 1) * 10 ** (layer / 10), false, false]
+  ])("of %s: lines %s, colors %s", (_, value, lines, colors) => {
+    expect([scale(value), scale(value, { view: "heatmap" })]).toEqual([lines, colors]);
+  });
+
+  it("is what was chosen, and linear for one line alone", () => {
+    expect(scale(() => 1, { logScale: true })).toBe(true);
+    expect(scale(layer => 10 ** layer, { logScale: false })).toBe(false);
+    const loss = dataOf(numbers("loss", [""]), { points: [[0, series(9, step => 10 ** -step)]] });
+    expect(isLogarithmic(loss, storeOf({}))).toBe(false);
   });
 });

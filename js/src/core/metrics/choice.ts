@@ -1,7 +1,9 @@
 // Which series are drawn: of one metric and phase, those of the ticked modules, or of a few when none is ticked.
 
 import type { Entry, Kind, MetricData } from "./metric_data";
+import { type OwnChoice, ownChoice } from "./own_choice";
 import type { PanelStore, PanelView } from "./state";
+import { layeredMetric, surveyOf } from "./survey_book";
 
 export interface Shown {
   readonly series: number; // index in the catalog
@@ -10,8 +12,10 @@ export interface Shown {
   readonly suffix: string; // the end of the label: what tells the series of one module apart
 }
 
-/** How many modules are drawn when none is ticked, and how many lines at all. */
+/** How many modules are drawn when none is ticked: as many as are seen at once. */
 export const OWN_CHOICE = 8;
+const OWN_HISTOGRAMS = 6;
+/** How many lines are drawn at all. */
 export const MOST_LINES = 96;
 export const WHOLE_MODEL = "whole model";
 
@@ -19,14 +23,35 @@ export function kindOf(view: PanelView): Kind {
   return view === "histogram" ? "histograms" : "numbers";
 }
 
-/** The metric that is drawn: the chosen one where the view can show it, else the first that it can; "" is none. */
+/** The metric that is drawn: the chosen one where the view can show it, else the view's own choice; "" is none. */
 export function metricOf(data: MetricData, store: PanelStore): string {
-  const kind = kindOf(store.get("view"));
+  const view = store.get("view");
+  const kind = kindOf(view);
   const chosen = store.get("metric");
   if (chosen && data.index(kind, chosen)) return chosen;
   const other: Kind = kind === "numbers" ? "histograms" : "numbers";
   if (chosen && !data.index(other, chosen)) return chosen; // its values may still come
-  return data.metrics(kind)[0] ?? "";
+  return view === "heatmap" ? layeredMetric(data) : (data.metrics(kind)[0] ?? "");
+}
+
+/** Whether the metric has values of layers, and not of the whole run alone. */
+export function hasLayers(data: MetricData, metric: string): boolean {
+  return [...(data.index("numbers", metric)?.modules ?? [])].some(module => module !== "");
+}
+
+const DECADES = 2; // from here on a linear scale shows the greatest values alone
+
+/**
+ * Whether values are drawn on a logarithmic scale: as chosen, else where those of several layers are positive and span
+ * decades. Colors end at percentiles, so their core counts; lines are drawn up to the last value.
+ */
+export function isLogarithmic(data: MetricData, store: PanelStore): boolean {
+  const chosen = store.get("logScale");
+  const view = store.get("view");
+  if (chosen !== null || view === "histogram") return chosen ?? false;
+  if (modulesOf(data, store).length < 2) return false;
+  const { decades } = surveyOf(data, "numbers", metricOf(data, store), store.get("phase"), store.get("paused"));
+  return decades !== null && decades[view === "heatmap" ? "core" : "all"] >= DECADES;
 }
 
 /** The modules that have the metric, in the order in which they came. */
@@ -38,6 +63,9 @@ export function modulesOf(data: MetricData, store: PanelStore): string[] {
 export interface Chosen {
   readonly modules: readonly string[];
   readonly isOwn: boolean; // the panel's choice, as nothing is ticked that has the metric
+  readonly reasons: OwnChoice["reasons"]; // why the panel chose a module, where it had to choose
+  readonly words: string; // the choice in one sentence, or ""
+  readonly told: string; // what the reasons are, or ""
 }
 
 /** The modules whose series are drawn. */
@@ -47,11 +75,30 @@ export function chosenModules(data: MetricData, store: PanelStore): Chosen {
   const ticked = new Set(store.get("modules"));
   const chosen = offered.filter(module => ticked.has(module));
   const isOffered = selected !== null && offered.includes(selected);
+  const plain = { isOwn: chosen.length === 0, reasons: new Map<string, string>(), words: "", told: "" };
   if (chosen.length) {
     const isAdded = isOffered && !ticked.has(selected);
-    return { modules: isAdded ? offered.filter(path => path === selected || ticked.has(path)) : chosen, isOwn: false };
+    return { modules: isAdded ? offered.filter(path => path === selected || ticked.has(path)) : chosen, ...plain };
   }
-  return { modules: isOffered ? [selected] : offered.slice(0, OWN_CHOICE), isOwn: true };
+  if (store.get("view") === "heatmap") return { modules: offered, ...plain };
+  return isOffered ? { modules: [selected], ...plain } : { ...plain, ...standingOut(data, store) };
+}
+
+/** How many modules a view draws of its own accord. */
+export function ownCount(view: PanelView): number {
+  return view === "heatmap" ? Infinity : view === "histogram" ? OWN_HISTOGRAMS : OWN_CHOICE;
+}
+
+/** Of the modules so many as differ most, whatever is ticked. */
+export function standingOut(
+  data: MetricData,
+  store: PanelStore,
+  modules: readonly string[] = modulesOf(data, store),
+  most = Math.min(OWN_CHOICE, ownCount(store.get("view")))
+): OwnChoice {
+  const [phase, isPaused] = [store.get("phase"), store.get("paused")];
+  const kind = kindOf(store.get("view"));
+  return ownChoice(data, modules, most, { kind, metric: metricOf(data, store), phase, isPaused });
 }
 
 /** Whether what is searched for stands in a module's path. */
@@ -69,10 +116,10 @@ export function shownSeries(data: MetricData, store: PanelStore, runs: readonly 
   return seriesOf(data, store, runs, modules);
 }
 
-/** The rows of the heat map: every module that the search finds, one run after the other. */
+/** The rows of the heat map: the drawn modules that the search finds, one run after the other. */
 export function heatRows(data: MetricData, store: PanelStore, runs: readonly string[]): Shown[] {
   const query = store.get("query");
-  const modules = new Set(modulesOf(data, store).filter(module => isFound(module, query)));
+  const modules = new Set(chosenModules(data, store).modules.filter(module => isFound(module, query)));
   const rows = seriesOf(data, store, [], modules);
   return runs.length > 1 ? rows.sort((a, b) => a.entry.run - b.entry.run) : rows;
 }

@@ -71,10 +71,26 @@ describe("cells", () => {
     );
     const ink = { ramp: Uint32Array.from([1, 2, 3]), empty: 8, broken: 9 };
     const pixels = new Uint32Array(4);
-    paintCells(cells, { log: false, least: 0, greatest: 10 }, ink, pixels);
+    paintCells(cells, { log: false, least: 0, greatest: 10, byRow: null }, ink, pixels);
     expect([...pixels]).toEqual([1, 3, 9, 8]);
-    paintCells(cells, { log: true, least: 1, greatest: 10 }, ink, pixels);
-    expect([...pixels]).toEqual([8, 3, 9, 8]); // 0 has no place on a logarithmic scale
+    paintCells(cells, { log: true, least: 1, greatest: 10, byRow: null }, ink, pixels);
+    expect([...pixels]).toEqual([1, 3, 9, 8]); // 0 lies beyond the low end of a logarithmic scale
+    paintCells(
+      cells,
+      {
+        log: false,
+        least: 0,
+        greatest: 0,
+        byRow: [
+          [0, 0],
+          [-10, 10]
+        ]
+      },
+      ink,
+      pixels,
+      1
+    );
+    expect([...pixels]).toEqual([2, 3, 9, 8]); // by the row's own ends
   });
 });
 
@@ -97,6 +113,7 @@ describe("heatLayout", () => {
   it("makes rows as high as fit, up to a bound", () => {
     expect(heatLayout([{ heading: "", rows: 4 }], 400).rowHeight).toBe(30);
     expect(heatLayout([{ heading: "", rows: 40 }], 400).rowHeight).toBe(10);
+    expect(heatLayout([{ heading: "", rows: 64 }], 400).height).toBe(400); // no room is left below
   });
 
   it("lets very many rows be scrolled", () => {

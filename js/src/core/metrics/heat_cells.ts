@@ -67,15 +67,27 @@ function hold(cells: Cells, from: number, to: number): void {
   }
 }
 
+/** Where the values of a row lie beyond the ends of the colors. */
+export const BELOW = 1;
+export const ABOVE = 2;
+
 export interface HeatScale {
   readonly log: boolean;
-  readonly least: number; // both NaN when there is nothing to color
+  readonly least: number; // where the colors begin and end; both NaN when there is nothing to color
   readonly greatest: number;
+  readonly beyond: Uint8Array; // of each row, whether it has values below (1) or above (2) the ends
+  readonly broken: number; // values that are not finite
+  readonly leftOut: number; // values below zero, on a logarithmic scale
+  readonly byRow: readonly (readonly [least: number, greatest: number])[] | null; // own ends of each row
+  readonly words: string; // what the colors mean
 }
 
-/** 0…1; NaN for what the scale leaves out. */
-export function heatPosition({ log, least, greatest }: HeatScale, value: number): number {
-  if (log && value <= 0) return Number.NaN;
+type End = Pick<HeatScale, "log" | "least" | "greatest">;
+type Ends = End & Pick<HeatScale, "byRow">;
+
+/** 0…1, also for what lies beyond the ends, such as a zero on a logarithmic scale; NaN for what has no place. */
+export function heatPosition({ log, least, greatest }: End, value: number): number {
+  if (log && value < 0) return Number.NaN;
   const [low, high, own] = log ? [Math.log(least), Math.log(greatest), Math.log(value)] : [least, greatest, value];
   // halves: the difference of the largest numbers would not be finite
   const span = high / 2 - low / 2;
@@ -89,13 +101,19 @@ export interface HeatInk {
   readonly broken: number;
 }
 
-export function paintCells(cells: Cells, scale: HeatScale, ink: HeatInk, pixels: Uint32Array): void {
+/** Colors the cells of rows, the first of which is row `from` of the scale. */
+export function paintCells(cells: Cells, scale: Ends, ink: HeatInk, pixels: Uint32Array, from = 0): void {
+  const { columns, rows, kinds, values } = cells;
   const top = ink.ramp.length - 1;
-  for (let at = 0; at < cells.kinds.length; at += 1) {
-    const kind = cells.kinds[at];
-    if (kind === VALUE) {
-      const position = heatPosition(scale, cells.values[at]);
-      pixels[at] = position === position ? ink.ramp[Math.round(position * top)] : ink.empty;
-    } else pixels[at] = kind === BROKEN ? ink.broken : ink.empty;
+  for (let row = 0; row < rows; row += 1) {
+    const own = scale.byRow?.[from + row];
+    const ends = own ? { log: scale.log, least: own[0], greatest: own[1] } : scale;
+    for (let at = row * columns; at < (row + 1) * columns; at += 1) {
+      const kind = kinds[at];
+      if (kind === VALUE) {
+        const position = heatPosition(ends, values[at]);
+        pixels[at] = position === position ? ink.ramp[Math.round(position * top)] : ink.empty;
+      } else pixels[at] = kind === BROKEN ? ink.broken : ink.empty;
+    }
   }
 }

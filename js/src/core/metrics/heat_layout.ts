@@ -25,7 +25,7 @@ export const HEADING = 20;
 export function heatLayout(groups: readonly HeatGroup[], room: number): HeatLayout {
   const rows = groups.reduce((sum, group) => sum + group.rows, 0);
   const headings = groups.filter(({ heading }) => heading !== "").length * HEADING;
-  const fitting = Math.floor((room - headings) / Math.max(1, rows));
+  const fitting = (room - headings) / Math.max(1, rows);
   const rowHeight = Math.max(LEAST, Math.min(MOST, fitting));
   const blocks: HeatBlock[] = [];
   let top = 0;

@@ -2,38 +2,19 @@
 
 import { NOT_FINITE_COLOR, sample } from "../shared/color";
 import { Disposers, el, listen } from "../shared/dom";
-import { columnCount, fillCells, type HeatInk, type HeatRow, type HeatScale, paintCells } from "./heat_cells";
-import { type HeatLayout, heatLayout, HEADING, rowAt, topOf, visibleRows } from "./heat_layout";
+import { columnCount, fillCells, type HeatInk, paintCells } from "./heat_cells";
+import { FONT, labelWidth, paintBeyond, paintHeading, paintLabels } from "./heat_labels";
+import { groupsOf, type HeatLine, type HeatPicture } from "./heat_picture";
+import { type HeatLayout, heatLayout, rowAt, topOf, visibleRows } from "./heat_layout";
 import { stepText, stepTicks, tickTexts, valueText } from "./value_axis";
-import type { Span } from "./state";
 import { type ChartTheme } from "./chart_theme";
 import { Tip } from "../shared/tip";
 import { canDraw, pixelRatio } from "../shared/canvas";
 
-export interface HeatLine extends HeatRow {
-  readonly module: string;
-  readonly label: string;
-  readonly run: number;
-}
-
-export interface HeatPicture {
-  readonly rows: readonly HeatLine[]; // those of one run one after the other
-  readonly headings: ReadonlyMap<number, string>; // names of the runs; empty where there is only one
-  readonly span: Span;
-  readonly scale: HeatScale;
-  readonly selected: string | null;
-  readonly marks: readonly { readonly row: number; readonly step: number; readonly text: string }[];
-  readonly theme: ChartTheme;
-}
-
 const FOOT = 34; // room for the steps below
 const RIGHT = 16;
 const TOP = 6;
-const LEAST_LABELS = 60;
-const FONT = 11;
-const LABEL_ROOM = 12; // a name needs so much height
 const SHADES = 256;
-const BOLDER = 1.1; // the selected row's name needs so much more room
 
 export class Heatmap {
   private readonly disposers = new Disposers();
@@ -45,7 +26,7 @@ export class Heatmap {
   private readonly tip: Tip;
   private picture?: HeatPicture;
   private layout: HeatLayout = { rowHeight: 1, height: 0, blocks: [] };
-  private labels = LEAST_LABELS; // width
+  private labels = 0; // width
   private at: { row: number; step: number } | null = null; // what the keyboard is on
 
   constructor(
@@ -126,17 +107,24 @@ export class Heatmap {
       const [first, end] = visibleRows(block, rowHeight, from, to);
       if (end <= first) continue;
       const rows = picture.rows.slice(first, end);
-      const image = this.image(rows, picture, columns);
+      const image = this.image(rows, first, picture, columns);
       if (!image) continue;
       context.imageSmoothingEnabled = false;
       const top = topOf(this.layout, first);
       context.drawImage(image, 0, 0, columns, rows.length, this.labels, top, this.plotWidth, rows.length * rowHeight);
-      this.paintLabels(context, picture, [first, end], [from, to]);
+      const place = { layout: this.layout, width: this.labels, rows: [first, end], from, to } as const;
+      paintLabels(context, picture, place);
+      paintBeyond(context, picture, place, this.labels + this.plotWidth);
     }
   }
 
   /** The cells of some rows, one pixel each. */
-  private image(rows: readonly HeatLine[], picture: HeatPicture, columns: number): HTMLCanvasElement | null {
+  private image(
+    rows: readonly HeatLine[],
+    first: number,
+    picture: HeatPicture,
+    columns: number
+  ): HTMLCanvasElement | null {
     const cells = fillCells(rows, picture.span[0], picture.span[1], columns);
     const { buffer } = this;
     buffer.width = columns;
@@ -144,33 +132,9 @@ export class Heatmap {
     const context = buffer.getContext("2d");
     if (!context) return null;
     const data = context.createImageData(columns, rows.length);
-    paintCells(cells, picture.scale, inkOf(picture.theme), new Uint32Array(data.data.buffer));
+    paintCells(cells, picture.scale, inkOf(picture.theme), new Uint32Array(data.data.buffer), first);
     context.putImageData(data, 0, 0);
     return buffer;
-  }
-
-  private paintLabels(
-    context: CanvasRenderingContext2D,
-    picture: HeatPicture,
-    [first, end]: readonly [number, number],
-    [from, to]: readonly [number, number]
-  ): void {
-    const { rowHeight } = this.layout;
-    const every = Math.max(1, Math.ceil(LABEL_ROOM / rowHeight));
-    context.textAlign = "right";
-    context.textBaseline = "middle";
-    for (let row = first; row < end; row += 1) {
-      const isSelected = picture.rows[row].module === picture.selected;
-      if (row % every !== 0 && !isSelected) continue;
-      if (every > 1 && !isSelected && isNearSelected(picture, row, every)) continue;
-      context.fillStyle = isSelected ? picture.theme.accent : picture.theme.muted;
-      context.font = `${isSelected ? "600 " : ""}${FONT}px ${picture.theme.font}`;
-      const text = shortened(context, picture.rows[row].label, this.labels - 10);
-      // the names of the first and of the last row seen stay whole
-      const y = Math.max(from + FONT / 2, Math.min(to - FONT / 2, topOf(this.layout, row) + rowHeight / 2 + 0.5));
-      context.fillText(text, this.labels - 6, y);
-      if (isSelected) context.fillRect(this.labels - 3, topOf(this.layout, row), 3, rowHeight);
-    }
   }
 
   private paintMarks(context: CanvasRenderingContext2D, picture: HeatPicture): void {
@@ -299,55 +263,12 @@ export class Heatmap {
   }
 }
 
-function groupsOf({ rows, headings }: HeatPicture): { heading: string; rows: number }[] {
-  if (!headings.size) return [{ heading: "", rows: rows.length }];
-  const counts = new Map<number, number>();
-  for (const { run } of rows) counts.set(run, (counts.get(run) ?? 0) + 1);
-  return [...counts].map(([run, count]) => ({ heading: headings.get(run) ?? "", rows: count }));
-}
-
-/** Whether the selected row's name stands where this row's would. */
-function isNearSelected({ rows, selected }: HeatPicture, row: number, every: number): boolean {
-  for (let at = Math.max(0, row - every + 1); at < Math.min(rows.length, row + every); at += 1) {
-    if (at !== row && rows[at].module === selected) return true;
-  }
-  return false;
-}
-
 function resize(canvas: HTMLCanvasElement, width: number, height: number, ratio: number): void {
   const [w, h] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
   if (canvas.width !== w) canvas.width = w;
   if (canvas.height !== h) canvas.height = h;
   canvas.style.width = `${width}px`;
   canvas.style.height = `${height}px`;
-}
-
-function labelWidth(context: CanvasRenderingContext2D, { rows }: HeatPicture, width: number): number {
-  // of very many rows the longest names are enough
-  const longest = [...rows].sort((a, b) => b.label.length - a.label.length).slice(0, 20);
-  const widest = longest.reduce((most, { label }) => Math.max(most, context.measureText(label).width), 0);
-  return Math.round(Math.max(LEAST_LABELS, Math.min(widest * BOLDER + 16, width * 0.35)));
-}
-
-/** The end of a path says more than its beginning. */
-function shortened(context: CanvasRenderingContext2D, text: string, room: number): string {
-  if (context.measureText(text).width <= room) return text;
-  let low = 1;
-  let high = text.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (context.measureText(`…${text.slice(middle)}`).width <= room) high = middle;
-    else low = middle + 1;
-  }
-  return `…${text.slice(low)}`;
-}
-
-function paintHeading(context: CanvasRenderingContext2D, text: string, top: number, theme: ChartTheme): void {
-  context.font = `600 ${FONT}px ${theme.font}`;
-  context.fillStyle = theme.text;
-  context.textAlign = "left";
-  context.textBaseline = "middle";
-  context.fillText(text, 4, top - HEADING / 2);
 }
 
 let known: { empty: string; ink: HeatInk } | undefined;

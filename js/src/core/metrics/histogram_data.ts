@@ -45,6 +45,11 @@ export class HistogramData {
     this.bins = this.held.reduce((sum, { counts }) => sum + counts.length, 0);
   }
 
+  /** How wide the values spread at each step: their standard deviation, as far as the bins tell it. */
+  widths(): { steps: number[]; values: number[] } {
+    return { steps: this.held.map(({ step }) => step), values: this.held.map(deviation) };
+  }
+
   /** The latest one at or before `step`; without any, the first. */
   at(step: number): Histogram | undefined {
     let found = this.held[0];
@@ -54,4 +59,15 @@ export class HistogramData {
     }
     return found;
   }
+}
+
+function deviation({ low, high, counts }: Histogram): number {
+  let [total, sum, squares] = [0, 0, 0];
+  counts.forEach((count, bin) => {
+    total += count;
+    sum += count * bin;
+    squares += count * bin * bin;
+  });
+  const mean = sum / total;
+  return (Math.sqrt(Math.max(0, squares / total - mean * mean)) * (high - low)) / counts.length;
 }

@@ -5,6 +5,7 @@ import {
   binEnds,
   domainOf,
   isDrawable,
+  paintAxis,
   paintBars,
   plotBox,
   ridgeItems,
@@ -82,6 +83,28 @@ describe("paintBars", () => {
       [25.5, 24, 100],
       [50.5, 24, 50]
     ]);
+  });
+});
+
+describe("paintAxis", () => {
+  it.each([
+    [-9e-4, 9.4e-4],
+    [0, 1],
+    [-0.0021, 0.00205]
+  ])("has two values at least from %d to %d, whose texts stay in the cell", (low, high) => {
+    const texts: { text: string; x: number }[] = [];
+    const ignore = () => {};
+    const context = {
+      ...{ beginPath: ignore, moveTo: ignore, lineTo: ignore, stroke: ignore },
+      measureText: (text: string) => ({ width: 7 * text.length }),
+      fillText: (text: string, x: number) => void texts.push({ text, x })
+    } as unknown as CanvasRenderingContext2D;
+    paintAxis(context, plotBox({ x: 0, y: 0, width: 220, height: 120 }, false), { low, high }, THEME);
+    expect(texts.length).toBeGreaterThanOrEqual(2);
+    for (const { text, x } of texts) {
+      expect(x - 3.5 * text.length).toBeGreaterThanOrEqual(0);
+      expect(x + 3.5 * text.length).toBeLessThanOrEqual(220);
+    }
   });
 });
 

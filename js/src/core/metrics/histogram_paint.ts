@@ -30,6 +30,7 @@ const FONT = 11;
 const TITLE = 20;
 const FOOT = 18;
 const SIDE = 10;
+const OVERHANG = 6; // of texts of an axis
 const RIDGE_LABELS = 48;
 const MOST_RIDGES = 28;
 const OVERLAP = 2.6; // a ridge may be so many times as high as the space between two
@@ -82,7 +83,7 @@ export function paintTitle(
 }
 
 export function paintAxis(context: CanvasRenderingContext2D, plot: Box, domain: Domain, theme: ChartTheme): void {
-  const ticks = roundTicks(domain.low, domain.high, Math.max(2, plot.width / 70));
+  const ticks = axisTicks(domain, plot.width / 70);
   const bottom = plot.y + plot.height;
   context.strokeStyle = theme.axis;
   context.fillStyle = theme.muted;
@@ -97,9 +98,20 @@ export function paintAxis(context: CanvasRenderingContext2D, plot: Box, domain: 
     const x = Math.round(place(plot, domain, ticks[i])) + 0.5;
     context.moveTo(x, bottom);
     context.lineTo(x, bottom + 4);
-    context.fillText(text, x, bottom + 5);
+    // texts end before the cell does, and do not touch those beside it
+    const half = context.measureText(text).width / 2;
+    const [least, most] = [plot.x - OVERHANG + half, plot.x + plot.width + OVERHANG - half];
+    context.fillText(text, Math.max(least, Math.min(most, x)), bottom + 5);
   });
   context.stroke();
+}
+
+/** About so many round values, but two at least: one alone tells no scale. */
+function axisTicks({ low, high }: Domain, most: number): number[] {
+  let ticks: number[] = [];
+  for (let wanted = Math.max(2, most); ticks.length < 2 && wanted < 12; wanted += 1)
+    ticks = roundTicks(low, high, wanted);
+  return ticks;
 }
 
 export function paintBars(

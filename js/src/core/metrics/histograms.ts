@@ -39,8 +39,8 @@ export interface HistogramPicture {
 }
 
 export const MOST_CELLS = 12;
-const WIDEST_CELL = 300;
-const LEAST_HEIGHT = 130;
+const WIDEST_CELL = 210;
+const LEAST_HEIGHT = 110;
 const LEAST_RIDGE_HEIGHT = 190;
 
 export class Histograms {

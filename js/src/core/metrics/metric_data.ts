@@ -39,6 +39,7 @@ export class MetricData {
   readonly ended = new Set<number>();
   structure = 0; // counts the changes of the catalog
   revision = 0; // counts all changes
+  taken = 0; // counts all values
   alertCount = 0; // those that are no longer held included
   private readonly lines = new Map<number, LineData>();
   private readonly histograms = new Map<number, HistogramData>();
@@ -141,6 +142,7 @@ export class MetricData {
         const line = this.lines.get(index) ?? new LineData(this.limit);
         this.lines.set(index, line);
         line.append(numbers, at, count);
+        this.taken += count;
         this.reach(entry.run, line.lastStep);
       }
       at += 2 * count;
@@ -160,6 +162,7 @@ export class MetricData {
         this.bins -= data.bins;
         data.add({ step: steps[i], low, high, total, sampled, counts });
         this.bins += data.bins;
+        this.taken += 1;
         this.reach(entry.run, steps[i]);
       }
       at = end;

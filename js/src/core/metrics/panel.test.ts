@@ -1,44 +1,23 @@
-import "../../testing/media";
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { message, numbers, panelPayload, type Parts, series, until } from "../../testing/metrics";
+import { describe, expect, it, vi } from "vitest";
+import {
+  all,
+  choose,
+  drawn,
+  find,
+  host,
+  MODULES,
+  open,
+  page,
+  receive,
+  texts,
+  twelve,
+  useMetricPage
+} from "../../testing/metric_page";
+import { numbers, panelPayload, series, until, type Parts } from "../../testing/metrics";
 import { OTHER_VERSION } from "../shared/schema";
-import { Feed } from "./feed";
-import { MetricData, MOST_SERIES } from "./metric_data";
-import { ColorBook } from "./palette";
-import { createMetricPanel, type MetricPanel } from "./panel";
-import { type PanelState, PanelStore } from "./state";
+import { MOST_SERIES } from "./metric_data";
 
-const MODULES = Array.from({ length: 12 }, (_, i) => `layer${i}`);
 const XSS = "<img src=x onerror=window.__xss=1>";
-const host = () => document.querySelector<HTMLElement>(".mkg-metric-panel") ?? document.body;
-const find = <T extends HTMLElement = HTMLElement>(selector: string) => {
-  const element = host().querySelector<T>(selector);
-  if (!element) throw new Error(`there is no ${selector}`);
-  return element;
-};
-const all = (selector: string) => [...host().querySelectorAll<HTMLElement>(selector)];
-const texts = (selector: string) => all(selector).map(element => element.textContent);
-const ticked = () =>
-  all("[data-mkg-path]")
-    .filter(row => row.querySelector("input")?.checked)
-    .map(row => row.dataset.mkgPath);
-
-let panel: MetricPanel | undefined;
-let feed: Feed;
-let store: PanelStore;
-let seq = 0;
-
-function open(state: Partial<PanelState> = {}, payload: unknown = panelPayload(["base"])): void {
-  const element = document.createElement("div");
-  document.body.append(element);
-  store = new PanelStore(state);
-  panel = createMetricPanel(element, payload, feed.data, new ColorBook(), store);
-}
-
-function receive(parts: Parts): void {
-  const { content, buffers } = message((seq += 1), parts);
-  feed.receive(content, buffers);
-}
 
 const textOf = (blob: Blob) =>
   new Promise(resolve => {
@@ -49,41 +28,7 @@ const textOf = (blob: Blob) =>
 
 const frames = () => new Promise(resolve => setTimeout(resolve, 120));
 
-async function drawn(state: Partial<PanelState> = {}, parts: Parts = twelve(), runs = ["base"]): Promise<void> {
-  receive(parts);
-  open(state, panelPayload(runs));
-  await until(() => expect(host().dataset.mkgReady).toBe("true"));
-}
-
-const twelve = (): Parts => ({
-  entries: [
-    ...numbers("WeightNorm", MODULES),
-    ...numbers("Loss", [""]),
-    [0, "layer1", "Histogram", 0, "train", "histogram"]
-  ],
-  points: MODULES.map((_, i) => [i, series(10, step => step + i)]),
-  histograms: [
-    [13, 4, [-1, 1, 10, 5], [4, 6]],
-    [13, 8, [-1, 1, 10, 5], [5, 5]]
-  ]
-});
-
-function choose(selector: string, value: string): void {
-  const element = find<HTMLSelectElement>(selector);
-  element.value = value;
-  element.dispatchEvent(new Event("change", { bubbles: true }));
-}
-
-beforeEach(() => {
-  seq = 0;
-  feed = new Feed(new MetricData(2000), { isLive: true, send: () => {} });
-});
-
-afterEach(() => {
-  panel?.dispose();
-  panel = undefined;
-  document.body.replaceChildren();
-});
+useMetricPage();
 
 describe("the frame", () => {
   it("says what it waits for, and draws when values come", async () => {
@@ -144,7 +89,7 @@ describe("the frame", () => {
   ])("explains %s", (_, payload, text) => {
     open({}, payload);
     expect(find("[role=alert]").textContent).toBe(text);
-    panel?.dispose();
+    page.panel?.dispose();
     expect(host().childElementCount).toBe(0);
   });
 
@@ -169,12 +114,12 @@ describe("the frame", () => {
 
   it("is disconnected without a kernel, and looking still works", async () => {
     await drawn();
-    store.set("connected", false);
+    page.store.set("connected", false);
     expect(host().classList.contains("mkg-is-disconnected")).toBe(true);
     expect(find(".mkg-status-text").textContent).toContain("disconnected");
     choose(".mkg-metric-select", "Loss");
     await until(() => expect(find(".mkg-metric-title").textContent).toBe("Loss"));
-    store.set("connected", true);
+    page.store.set("connected", true);
     expect(host().classList.contains("mkg-is-disconnected")).toBe(false);
   });
 
@@ -187,7 +132,7 @@ describe("the frame", () => {
   it("leaves nothing behind", async () => {
     await drawn();
     const element = host();
-    panel?.dispose();
+    page.panel?.dispose();
     receive({ points: [[0, [[50, 1]]]] });
     await frames();
     expect(element.childElementCount).toBe(0);
@@ -195,81 +140,32 @@ describe("the frame", () => {
   });
 });
 
-describe("the picker", () => {
-  it("offers the metrics by kind, and shows what fits", async () => {
-    await drawn();
-    const groups = all(".mkg-metric-select optgroup").map(group => [
-      (group as HTMLOptGroupElement).label,
-      ...[...group.children].map(entry => entry.textContent)
-    ]);
-    expect(groups).toEqual([
-      ["Numbers", "WeightNorm", "Loss"],
-      ["Histograms", "Histogram"]
-    ]);
-    choose(".mkg-metric-select", "Histogram");
-    expect([store.get("metric"), store.get("view")]).toEqual(["Histogram", "histogram"]);
-    await until(() => expect(ticked()).toEqual(["layer1"]));
-    choose(".mkg-metric-select", "WeightNorm");
-    expect(store.get("view")).toBe("lines");
-  });
-
-  it("ticks and unticks modules", async () => {
-    await drawn();
-    expect(ticked()).toEqual(MODULES.slice(0, 8));
-    find("[data-mkg-path=layer9] input").click();
-    await until(() => expect(host().dataset.mkgPoints).toBe("90"));
-    expect(store.get("modules")).toEqual([...MODULES.slice(0, 8), "layer9"]);
-    find("[data-mkg-path=layer0] input").click();
-    await until(() => expect(host().dataset.mkgLast).toBe("10"));
-    find(".mkg-metric-own").click();
-    await until(() => expect(ticked()).toEqual(MODULES.slice(0, 8)));
-  });
-
-  it("searches, and keeps what is ticked but not found", async () => {
-    await drawn({ modules: ["layer2"] });
-    const search = find<HTMLInputElement>(".mkg-metric-search");
-    search.value = "layer1";
-    search.dispatchEvent(new Event("input"));
-    await until(() =>
-      expect(all("[data-mkg-path]").map(row => row.dataset.mkgPath)).toEqual(["layer1", "layer10", "layer11"])
-    );
-    find("[data-mkg-path=layer10] input").click();
-    expect(store.get("modules")).toEqual(["layer2", "layer10"]);
-    expect(find(".mkg-metric-all").textContent).toBe("tick the 3 found");
-    find(".mkg-metric-all").click();
-    expect(store.get("modules")).toEqual(["layer1", "layer2", "layer10", "layer11"]);
-  });
-
-  it("lists 500 modules as one stop of the Tab key", async () => {
-    const modules = Array.from({ length: 500 }, (_, i) => `blocks.${i}`);
-    await drawn({}, { entries: numbers("WeightNorm", modules), points: modules.map((_, i) => [i, [[0, i]]]) });
-    const boxes = all(".mkg-metric-modules input") as HTMLInputElement[];
-    expect(boxes.length).toBe(500);
-    expect(boxes.filter(box => box.tabIndex === 0)).toEqual([boxes[0]]);
-    const key = (name: string) =>
-      document.activeElement?.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true }));
-    boxes[0].focus();
-    key("ArrowDown");
-    key("ArrowDown");
-    expect(document.activeElement).toBe(boxes[2]);
-    key("End");
-    expect(document.activeElement).toBe(boxes[499]);
-    expect(boxes.filter(box => box.tabIndex === 0)).toEqual([boxes[499]]);
-    key("Enter");
-    expect(store.get("selected")).toBe("blocks.499");
-  });
-
-  it("marks the selected module and adds it", async () => {
-    await drawn({ modules: ["layer2"], selected: "layer9" });
-    expect(ticked()).toEqual(["layer2", "layer9"]);
-    expect(all("[aria-current=true]").map(row => row.dataset.mkgPath)).toEqual(["layer9"]);
-    expect(all(".mkg-metric-legend-item[aria-pressed=true]").map(item => item.textContent)).toEqual(["layer918"]);
-    store.set("selected", "layer2");
-    await until(() => expect(ticked()).toEqual(["layer2"]));
-  });
-});
-
 describe("the picture", () => {
+  it("of a heat map is not the stripe of a whole run", async () => {
+    const parts = twelve();
+    await drawn({ metric: "Loss" }, { ...parts, points: [...(parts.points ?? []), [12, series(10, step => step)]] });
+    choose(".mkg-metric-view", "heatmap");
+    await until(() => expect(find(".mkg-metric-title").textContent).toBe("WeightNorm"));
+    choose(".mkg-metric-select", "Loss");
+    await until(() => expect(host().querySelector(".mkg-metric-heatmap")).toBeNull());
+    expect([page.store.get("metric"), page.store.get("view")]).toEqual(["Loss", "lines"]);
+  });
+
+  it("has the scale that the values need, until one is chosen", async () => {
+    const points = MODULES.map((_, i): [number, [number, number][]] => [i, series(10, () => 10 ** -i)]);
+    await drawn({ view: "heatmap" }, { ...twelve(), points });
+    const log = find<HTMLInputElement>(".mkg-metric-log");
+    expect([log.checked, page.store.get("logScale")]).toEqual([true, null]);
+    expect(find(".mkg-metric-legend-words").textContent).toBe(
+      "logarithmic colors from the least to the greatest value"
+    );
+    log.click();
+    await until(() => expect(find(".mkg-metric-legend-words").textContent).toMatch(/^linear colors/));
+    expect([log.checked, page.store.get("logScale")]).toEqual([false, false]);
+    choose(".mkg-metric-colors", "row");
+    await until(() => expect(find(".mkg-metric-legend-words").textContent).toContain("rows cannot be compared"));
+  });
+
   it("stops while paused, while values keep coming, and then shows all", async () => {
     await drawn();
     find(".mkg-metric-pause").click();
@@ -291,15 +187,15 @@ describe("the picture", () => {
     const field = find<HTMLInputElement>(".mkg-metric-window");
     field.value = "-3";
     field.dispatchEvent(new Event("change"));
-    expect(store.get("window")).toBeNull();
+    expect(page.store.get("window")).toBeNull();
     field.value = "3";
     field.dispatchEvent(new Event("input"));
     field.dispatchEvent(new Event("change"));
-    expect(store.get("window")).toBe(3);
+    expect(page.store.get("window")).toBe(3);
     field.value = "";
     field.dispatchEvent(new Event("input"));
     field.dispatchEvent(new Event("change"));
-    expect(store.get("window")).toBeNull();
+    expect(page.store.get("window")).toBeNull();
   });
 
   it("says what a logarithmic scale leaves out and what is not finite", async () => {
@@ -368,7 +264,7 @@ describe("the picture", () => {
     expect(texts(".mkg-metric-alerts li")).toEqual(["step 5loss rose.", "step 3WeightNorm of layer9 is 12, above 10."]);
     expect(find(".mkg-metric-alerts-heading").textContent).toBe("2 alerts");
     all(".mkg-metric-alert")[1].click();
-    expect([store.get("metric"), store.get("selected")]).toEqual(["WeightNorm", "layer9"]);
+    expect([page.store.get("metric"), page.store.get("selected")]).toEqual(["WeightNorm", "layer9"]);
   });
 
   it("saves what is shown as CSV", async () => {

@@ -5,9 +5,10 @@ import "../../../style/metric_charts.css";
 import { button, Disposers, el, keepKeys, listen, setAttribute } from "../shared/dom";
 import { explain, readOrExplain } from "../shared/explain";
 import { fileName } from "../export/scene";
+import { isEqual } from "../shared/state_store";
 import { watchTheme } from "../shared/theme";
 import { AlertList } from "./alert_list";
-import { metricOf } from "./choice";
+import { hasLayers, metricOf } from "./choice";
 import type { MetricData } from "./metric_data";
 import { Pacer } from "./pacer";
 import type { ColorBook } from "./palette";
@@ -15,12 +16,12 @@ import { type PanelPayload, readPanel } from "./panel_payload";
 import { Picker } from "./picker";
 import type { Source } from "./pictures";
 import { pictureToPng, saveFile } from "./save";
-import type { PanelState, PanelStore } from "./state";
+import type { PanelState, PanelStore, PanelView } from "./state";
 import { PanelStatus } from "./status_line";
 import { type ChartTheme, readChartTheme } from "./chart_theme";
 import { PanelToolbar } from "./toolbar";
 import { createView, type Outcome, type View } from "./views";
-import { waitingText } from "./waiting";
+import { emptyText, Waiting } from "./waiting";
 
 export interface MetricPanel {
   dispose(): void;
@@ -34,6 +35,7 @@ const DRAWN_FROM: readonly (keyof PanelState)[] = [
   "view",
   "window",
   "logScale",
+  "colors",
   "phase",
   "query",
   "zoom",
@@ -75,16 +77,18 @@ class Panel implements MetricPanel {
   private readonly stage = el("div", "mkg-metric-stage");
   private readonly legendSlot = el("div", "mkg-metric-legend-slot");
   private readonly remarks = el("div", "mkg-metric-remarks");
-  private readonly waiting = el("div", "mkg-metric-waiting");
+  private readonly waiting: Waiting;
   private readonly said = el("div", "mkg-metric-said mkg-offscreen");
   private readonly pacer: Pacer;
   private readonly picker: Picker;
   private readonly alerts: AlertList;
   private readonly status: PanelStatus;
+  private readonly toolbar: PanelToolbar;
   private view?: View;
   private theme?: ChartTheme;
   private frozen: ReadonlyMap<number, number> | null = null; // while paused, the last step of each run
   private structure = -1; // of the catalog, as the picker shows it
+  private drawn: ReadonlySet<string> = new Set(); // modules, as the picker shows them
   private isStale = true; // something was chosen since the last drawing
   private counting = 0;
 
@@ -98,13 +102,18 @@ class Panel implements MetricPanel {
     const [toolbar, picker, alerts, status] = ["toolbar", "picker", "alerts", "status"].map(name =>
       el("div", `mkg-slot mkg-metric-slot-${name}`)
     );
+    this.waiting = new Waiting(text => store.set("notice", text));
     this.build(toolbar, picker, alerts, status);
     this.pacer = new Pacer(this.stage, () => this.draw());
     this.picker = new Picker(picker, data, store);
     this.alerts = new AlertList(alerts, data, store);
     this.status = new PanelStatus(status, data, store);
-    const bar = new PanelToolbar(toolbar, store, { csv: () => this.saveCsv(), png: () => void this.savePng() });
-    for (const part of [this.pacer, this.picker, this.alerts, this.status, bar])
+    this.toolbar = new PanelToolbar(toolbar, store, {
+      view: view => this.chooseView(view),
+      csv: () => this.saveCsv(),
+      png: () => void this.savePng()
+    });
+    for (const part of [this.pacer, this.picker, this.alerts, this.status, this.toolbar, this.waiting])
       this.disposers.add(() => part.dispose());
     this.freeze();
     this.listen();
@@ -125,7 +134,6 @@ class Panel implements MetricPanel {
     const centre = box("mkg-metric-centre", head, this.stage, this.legendSlot, this.remarks);
     this.said.setAttribute("role", "status");
     this.remarks.setAttribute("role", "note");
-    this.waiting.setAttribute("role", "status");
     this.host.replaceChildren(
       box("mkg-bar", toolbar),
       box("mkg-metric-main", picker, centre),
@@ -187,6 +195,14 @@ class Panel implements MetricPanel {
       );
   }
 
+  private chooseView(view: PanelView): void {
+    const { data, store } = this;
+    const metric = store.get("metric");
+    // a number of the whole run would be one stripe: the heat map chooses a metric of layers
+    if (view === "heatmap" && data.index("numbers", metric) && !hasLayers(data, metric)) store.set("metric", "");
+    store.set("view", view);
+  }
+
   private showAll(): void {
     this.store.set("zoom", null);
     this.stage.querySelector<HTMLElement>("[tabindex='0']")?.focus(); // the button is gone
@@ -203,11 +219,13 @@ class Panel implements MetricPanel {
     const source = this.source();
     const view = this.viewFor();
     const outcome = view.draw(source);
-    if (this.isStale || this.structure !== this.data.structure) {
-      this.picker.draw(outcome.colors);
+    if (this.isStale || this.structure !== this.data.structure || !isEqual(this.drawn, outcome.modules)) {
+      this.picker.draw(outcome);
+      this.drawn = outcome.modules;
       this.structure = this.data.structure;
       this.isStale = false;
     }
+    this.toolbar.showScale(outcome.isLog);
     this.alerts.draw(this.payload.runs);
     this.status.draw();
     this.showAround(outcome, source);
@@ -220,7 +238,7 @@ class Panel implements MetricPanel {
     this.view?.dispose();
     const chart = el("div", "mkg-metric-picture");
     const legend = el("div");
-    this.stage.replaceChildren(chart, this.waiting);
+    this.stage.replaceChildren(chart, this.waiting.element);
     this.legendSlot.replaceChildren(legend);
     const say = (text: string) => void (this.said.textContent = text);
     this.view = createView(kind, { chart, legend, say }, { store: this.store });
@@ -231,8 +249,7 @@ class Panel implements MetricPanel {
     this.mark("data-mkg-points", held);
     this.mark("data-mkg-last", last);
     setText(this.title, metricOf(this.data, this.store));
-    setText(this.waiting, isEmpty ? waitingText(this.data, this.store) : "");
-    this.waiting.hidden = !isEmpty;
+    this.waiting.show(isEmpty ? emptyText(this.data, this.store) : null);
     this.stage.classList.toggle("mkg-is-empty", isEmpty);
     this.legendSlot.hidden = isEmpty;
     this.reset.hidden = this.store.get("zoom") === null || this.store.get("view") === "histogram";

@@ -1,15 +1,21 @@
 // Metric × module: the metric's select, and the modules that have it as a list that can be searched.
 
 import { button, Debounced, Disposers, el, listen, nameSpan, option, setAttribute } from "../shared/dom";
-import { counted } from "../shared/format";
+import { counted, exactNumber } from "../shared/format";
 import { icon } from "../shared/icons";
-import { chosenModules, isFound, kindOf, metricOf, modulesOf, nameOf } from "./choice";
+import { chosenModules, hasLayers, isFound, kindOf, metricOf, modulesOf, nameOf, ownCount } from "./choice";
 import type { Kind, MetricData } from "./metric_data";
 import type { PanelStore } from "./state";
 
 const SEARCH_DELAY = 90; // ms without a key before a search runs
 const MOST_ROWS = 1000; // more is found by searching
 const PAGE = 12; // rows
+
+/** The modules that are drawn, and the colors that tell them apart. */
+export interface DrawnModules {
+  readonly modules: ReadonlySet<string>;
+  readonly colors: ReadonlyMap<string, string>;
+}
 
 interface Row {
   readonly element: HTMLElement;
@@ -23,8 +29,8 @@ export class Picker {
   private readonly search = el("input", "mkg-metric-search");
   private readonly list = el("ul", "mkg-metric-modules");
   private readonly count = el("div", "mkg-metric-module-count");
-  private readonly own = button("mkg-link mkg-metric-own", "choose for me", "Let the panel choose the modules");
-  private readonly all = button("mkg-link mkg-metric-all", "tick all");
+  private readonly own = button("mkg-link mkg-metric-own", "");
+  private readonly all = button("mkg-link mkg-metric-all", "");
   private readonly note = el("div", "mkg-metric-module-note");
   private readonly typed = new Debounced(() => this.store.set("query", this.search.value.trim()), SEARCH_DELAY);
   private rows = new Map<string, Row>();
@@ -40,7 +46,7 @@ export class Picker {
     host.setAttribute("role", "group");
     host.setAttribute("aria-label", "Metric and modules");
     const actions = el("div", "mkg-metric-module-actions");
-    actions.append(this.all, this.own);
+    actions.append(this.own, this.all);
     host.append(this.metricField(), this.searchField(), this.count, this.list, this.note, actions);
     this.list.setAttribute("aria-label", "Modules");
     this.count.setAttribute("role", "status");
@@ -54,11 +60,12 @@ export class Picker {
     this.host.replaceChildren();
   }
 
-  /** Shows what there is to choose from; `colors` are those of the drawn modules. */
-  draw(colors: ReadonlyMap<string, string>): void {
+  /** Shows what there is to choose from, and what of it is drawn. */
+  draw(drawn: DrawnModules): void {
     this.fillMetrics();
     this.fillModules();
-    this.showChosen(colors);
+    this.showChosen(drawn.colors);
+    this.showCounts(drawn.modules);
   }
 
   private metricField(): HTMLElement {
@@ -87,7 +94,7 @@ export class Picker {
       listen(this.list, "change", () => this.tick()),
       listen(this.list, "keydown", event => this.listKey(event)),
       listen(this.list, "focusin", event => this.focusRow(event.target)),
-      listen(this.own, "click", () => store.set("modules", [])),
+      listen(this.own, "click", () => this.chooseOwn()),
       listen(this.all, "click", () => this.tickAll()),
       store.on("query", () => {
         if (this.search.value.trim() !== store.get("query")) this.search.value = store.get("query");
@@ -126,7 +133,16 @@ export class Picker {
     if (!kind) return;
     const isHistogram = kind === "histograms";
     store.set("metric", this.metric.value);
-    if (isHistogram !== (store.get("view") === "histogram")) store.set("view", isHistogram ? "histogram" : "lines");
+    const view = store.get("view");
+    const isStripe = view === "heatmap" && !hasLayers(this.data, this.metric.value); // of the whole run: no map
+    if (isHistogram !== (view === "histogram") || isStripe) store.set("view", isHistogram ? "histogram" : "lines");
+  }
+
+  /** What the panel draws of its own accord; a module that is selected, and drawn alone, goes back among the others. */
+  private chooseOwn(): void {
+    const { store } = this;
+    if (!store.get("modules").length) store.set("selected", null);
+    store.set("modules", []);
   }
 
   private fillModules(): void {
@@ -146,32 +162,45 @@ export class Picker {
     this.note.hidden = this.note.textContent === "";
     const boxes = this.boxes;
     if (!boxes.some(box => box.tabIndex === 0) && boxes[0]) boxes[0].tabIndex = 0;
-    this.all.textContent = query ? `tick the ${found.length} found` : "tick all";
+    this.all.textContent = query ? `tick the ${exactNumber(found.length)} found` : `all ${exactNumber(modules.length)}`;
     this.all.disabled = found.length === 0;
   }
 
   private showChosen(colors: ReadonlyMap<string, string>): void {
     const { data, store } = this;
-    const { modules, isOwn } = chosenModules(data, store);
-    const chosen = new Set(modules);
+    const chosen = new Set(chosenModules(data, store).modules);
     const selected = store.get("selected");
-    const isHeat = store.get("view") === "heatmap";
     for (const [module, { element, box, swatch }] of this.rows) {
       const isChosen = chosen.has(module);
       if (box.checked !== isChosen) box.checked = isChosen;
       setAttribute(element, "aria-current", module === selected ? "true" : null);
-      const color = isChosen && !isHeat ? (colors.get(module) ?? "") : "";
+      const color = isChosen ? (colors.get(module) ?? "") : "";
       if (swatch.dataset.mkgColor !== color) {
         swatch.dataset.mkgColor = color;
         swatch.style.backgroundColor = color || "transparent";
       }
     }
+  }
+
+  /** Counts and ticks say the same: what is ticked is drawn, or both are counted. */
+  private showCounts(drawn: ReadonlySet<string>): void {
+    const { data, store } = this;
+    const { modules, isOwn } = chosenModules(data, store);
+    const isHeat = store.get("view") === "heatmap";
+    const query = store.get("query");
+    const ticked = isHeat ? modules.filter(module => isFound(module, query)).length : modules.length;
     const total = modulesOf(data, store).length;
-    const rows = isHeat ? [...this.rows.keys()].length : modules.length;
-    const text = total === 0 ? "" : `${rows} of ${counted(total, "module")} ${isHeat ? "shown as rows" : "drawn"}`;
+    const all = `${exactNumber(drawn.size)} drawn of ${counted(total, "module")}`;
+    const text = total === 0 ? "" : ticked === drawn.size ? all : `${exactNumber(ticked)} ticked, ${all}`;
     if (this.count.textContent !== text) this.count.textContent = text;
-    this.own.disabled = isOwn;
-    this.host.classList.toggle("mkg-is-heat", isHeat);
+    const own = Math.min(total, ownCount(store.get("view")));
+    const hasChoice = own < total;
+    this.own.textContent = hasChoice ? `${own} that differ most` : `all ${exactNumber(total)}`;
+    this.own.title = `Draw ${this.own.textContent}`;
+    this.own.disabled = isOwn && modules.length === own;
+    this.own.hidden = total === 0;
+    this.all.hidden = total === 0 || (!query && !hasChoice);
+    if (!query) this.all.disabled = modules.length === total;
   }
 
   private get boxes(): HTMLInputElement[] {

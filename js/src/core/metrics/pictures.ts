@@ -3,8 +3,20 @@
 import { counted, exactNumber } from "../shared/format";
 import { sentence } from "./alert_list";
 import type { ChartLine, ChartPicture } from "./chart_picture";
-import { heatRows, MOST_LINES, metricOf, runName, type Shown, shownSeries } from "./choice";
-import type { HeatLine, HeatPicture } from "./heatmap";
+import {
+  chosenModules,
+  heatRows,
+  isLogarithmic,
+  MOST_LINES,
+  metricOf,
+  runName,
+  type Shown,
+  shownSeries,
+  standingOut
+} from "./choice";
+import type { HeatScale } from "./heat_cells";
+import { heatScale } from "./heat_scale";
+import type { HeatLine, HeatPicture } from "./heat_picture";
 import { type HistogramCell, type HistogramPicture, MOST_CELLS } from "./histograms";
 import { emptyExtent, type ValueRange, measure, type Range, rangeOf } from "./line_path";
 import { MOST_SERIES, type MetricData } from "./metric_data";
@@ -30,6 +42,7 @@ export interface Drawn<P> {
   readonly remarks: readonly string[];
   readonly held: number; // points of the drawn series
   readonly isEmpty: boolean; // nothing of it can be drawn
+  readonly words: string; // why these series and no others; "" where all are drawn, or those that were chosen by hand
 }
 
 const WIDTH = 1.7;
@@ -39,26 +52,43 @@ const EVAL_WIDTH = 1.3;
 export function linePicture(source: Source): Drawn<ChartPicture> {
   const { data, store, runs, theme } = source;
   const wanted = shownSeries(data, store, runs).filter(({ series }) => data.line(series)?.length);
-  const shown = wanted.slice(0, MOST_LINES);
+  const { shown, remarks } = fitting(source, wanted, MOST_LINES, "line");
+  const { reasons, words, told } = chosenModules(data, store);
   const span = spanOf(source, shown);
-  const log = store.get("logScale");
+  const log = isLogarithmic(data, store);
   const extent = emptyExtent();
   const slots = source.colors.slotsOf(shown.map(({ entry }) => `${entry.module}\n${entry.call}`));
-  const lines = shown.map((one, i) => chartLine(source, one, slots[i], span, extent));
+  const lines = shown.map((one, i) => {
+    const reason = reasons.get(one.entry.module) ?? "";
+    return { ...chartLine(source, one, slots[i], { span, log, extent }), reason };
+  });
   const axis = valueAxis(extent.least, extent.greatest, log);
   const marks = lineMarks(source, shown);
-  const tooMany = wanted.length - shown.length;
-  const cut =
-    tooMany > 0
-      ? [`Only the first ${MOST_LINES} lines are drawn; ${tooMany} more are ticked. The heat map shows all.`]
-      : [];
   return {
     picture: { lines, span, axis, marks, theme },
     shown,
-    remarks: [...cut, ...extentRemarks(extent), ...fullRemark(data)],
+    words: told && `${words} (in brackets ${told})`,
+    remarks: [...remarks, ...extentRemarks(extent), ...fullRemark(data)],
     held: heldPoints(data, shown),
     isEmpty: !lines.some(({ range }) => range.end > range.start) && store.get("zoom") === null
   };
+}
+
+/** As many of the series as can be drawn, and what is to say where these are not all. */
+function fitting(
+  { data, store }: Source,
+  wanted: readonly Shown[],
+  most: number,
+  noun: string
+): { shown: readonly Shown[]; remarks: string[] } {
+  if (wanted.length <= most) return { shown: wanted, remarks: [] };
+  const modules = [...new Set(wanted.map(({ entry }) => entry.module))];
+  const each = Math.ceil(wanted.length / modules.length);
+  const drawn = new Set(standingOut(data, store, modules, Math.max(1, Math.floor(most / each))).modules);
+  const shown = wanted.filter(({ entry }) => drawn.has(entry.module)).slice(0, most);
+  const others = noun === "line" ? " The heat map shows all." : "";
+  const text = `${shown.length} of ${counted(wanted.length, noun)} that are ticked are drawn: of those that differ most from the median.${others}`;
+  return { shown, remarks: [text] };
 }
 
 /** Alerts of the metric, of the drawn modules, and of the whole model. */
@@ -74,15 +104,14 @@ function chartLine(
   source: Source,
   { series, entry, label, suffix }: Shown,
   slot: number,
-  span: Span,
-  extent: ValueRange
-): ChartLine {
+  { span, log, extent }: { span: Span; log: boolean; extent: ValueRange }
+): Omit<ChartLine, "reason"> {
   const { data, store, theme } = source;
   const line = data.line(series);
   if (!line) throw new Error("a series without points is not drawn");
   const range = clipped(source, entry.run, line, span);
   const before = extent.broken;
-  measure(line.values, range, store.get("logScale"), extent);
+  measure(line.values, range, log, extent);
   const isEval = entry.phase === "eval" && store.get("phase") === "both";
   const isSelected = entry.module === store.get("selected");
   return {
@@ -156,22 +185,14 @@ export function heatPicture(source: Source): Drawn<HeatPicture> {
   const { data, store, runs, theme } = source;
   const shown = heatRows(data, store, runs).filter(({ series }) => data.line(series)?.length);
   const span = spanOf(source, shown);
-  const log = store.get("logScale");
-  const extent = emptyExtent();
   const rows: HeatLine[] = [];
   for (const { series, entry, label } of shown) {
     const line = data.line(series);
     if (!line) continue;
     const range = clipped(source, entry.run, line, span);
-    measure(line.values, range, log, extent);
     rows.push({ module: entry.module, label, run: entry.run, data: line, range });
   }
-  const isKnown = extent.least <= extent.greatest;
-  const scale = { log, least: isKnown ? extent.least : Number.NaN, greatest: isKnown ? extent.greatest : Number.NaN };
-  const { broken, leftOut } = extent;
-  const remarks = extentRemarks({ ...extent, broken: 0, leftOut });
-  if (broken)
-    remarks.push(`${counted(broken, "value")} ${broken === 1 ? "is" : "are"} NaN or infinite: the pink cells.`);
+  const scale = heatScale(rows, isLogarithmic(data, store), store.get("colors"));
   return {
     picture: {
       rows,
@@ -179,14 +200,36 @@ export function heatPicture(source: Source): Drawn<HeatPicture> {
       span,
       scale,
       selected: store.get("selected"),
+      named: namedRows(source, rows),
       marks: heatMarks(source, rows),
       theme
     },
     shown,
-    remarks: [...remarks, ...fullRemark(data)],
+    words: "",
+    remarks: [...heatRemarks(scale), ...fullRemark(data)],
     held: heldPoints(data, shown),
     isEmpty: !rows.some(({ range }) => range.end > range.start) && store.get("zoom") === null
   };
+}
+
+function heatRemarks({ broken, leftOut }: HeatScale): string[] {
+  const remarks = [];
+  const [is, has] = [
+    (count: number) => (count === 1 ? "is" : "are"),
+    (count: number) => (count === 1 ? "has" : "have")
+  ];
+  if (leftOut)
+    remarks.push(
+      `${counted(leftOut, "value")} < 0 ${has(leftOut)} no place on the logarithmic scale: the empty cells.`
+    );
+  if (broken) remarks.push(`${counted(broken, "value")} ${is(broken)} NaN or infinite: the pink cells.`);
+  return remarks;
+}
+
+/** The modules whose names are to be read where not all have room: those that differ most. */
+function namedRows({ data, store }: Source, rows: readonly HeatLine[]): ReadonlySet<string> {
+  const { reasons } = standingOut(data, store, [...new Set(rows.map(({ module }) => module))]);
+  return new Set([...reasons.keys()].slice(0, -1)); // the last one is the one nearest to the median
 }
 
 function headingsOf(rows: readonly HeatLine[], runs: readonly string[]): Map<number, string> {
@@ -210,7 +253,7 @@ export function histogramPicture(source: Source): Drawn<HistogramPicture> {
   const { data, store, runs, theme } = source;
   const window = store.get("window");
   const wanted = shownSeries(data, store, runs).filter(({ series }) => data.histogram(series)?.length);
-  const shown = wanted.slice(0, MOST_CELLS);
+  const { shown, remarks } = fitting(source, wanted, MOST_CELLS, "histogram");
   const slots = source.colors.slotsOf(shown.map(({ entry }) => `${entry.module}\n${entry.call}`));
   const cells: HistogramCell[] = shown.flatMap(({ series, entry, label }, i) => {
     const histograms = data.histogram(series);
@@ -219,12 +262,11 @@ export function histogramPicture(source: Source): Drawn<HistogramPicture> {
     const first = window === null ? -Infinity : last - window + 1;
     return [{ label, data: histograms, first, last, color: theme.line(slots[i]) }];
   });
-  const tooMany = wanted.length - shown.length;
-  const cut = tooMany > 0 ? [`Only the first ${MOST_CELLS} histograms are drawn; ${tooMany} more are ticked.`] : [];
   return {
-    picture: { cells, log: store.get("logScale"), theme },
+    picture: { cells, log: isLogarithmic(data, store), theme },
     shown,
-    remarks: [...cut, ...fullRemark(data)],
+    words: chosenModules(data, store).words,
+    remarks: [...remarks, ...fullRemark(data)],
     held: heldPoints(data, shown),
     isEmpty: cells.length === 0
   };

@@ -4,6 +4,8 @@ import { StateStore } from "../shared/state_store";
 
 export type PanelView = "lines" | "heatmap" | "histogram";
 export type Phase = "train" | "eval" | "both";
+/** From where to where the colors of a heat map reach: without outliers, over all values, or of each row by itself. */
+export type ColorRule = "robust" | "full" | "row";
 export type Span = readonly [first: number, last: number]; // steps
 
 export interface PanelState {
@@ -12,13 +14,14 @@ export interface PanelState {
   modules: readonly string[]; // [] is the panel's own choice
   view: PanelView;
   window: number | null; // the last so many steps; null is all
-  logScale: boolean;
+  logScale: boolean | null; // null is as the values are
   paused: boolean;
   phase: Phase;
   // The rest stays in the browser.
   query: string; // what the list of modules is searched for
   zoom: Span | null;
   step: number | null; // of the histograms; null is the latest
+  colors: ColorRule;
   ridge: boolean; // histograms of all steps, one behind the other
   pointed: number | null; // the series whose name is pointed at
   connected: boolean;
@@ -32,7 +35,8 @@ export function initialPanelState(): PanelState {
     modules: [],
     view: "lines",
     window: null,
-    logScale: false,
+    logScale: null,
+    colors: "robust",
     paused: false,
     phase: "train",
     query: "",

@@ -16,7 +16,8 @@ const PHASES: readonly [Phase, string][] = [
 ];
 const TYPING = 250; // ms
 
-export interface Saver {
+export interface ToolbarEvents {
+  view(view: PanelView): void;
   csv(): void;
   png(): void;
 }
@@ -28,12 +29,13 @@ export class PanelToolbar {
   private readonly window = el("input", "mkg-metric-window");
   private readonly log = el("input", "mkg-metric-log");
   private readonly pause = button("mkg-button mkg-metric-pause", "Pause");
+  private isLog = false; // as it is drawn
   private readonly typed = new Debounced(() => this.setWindow(), TYPING);
 
   constructor(
     private readonly host: HTMLElement,
     private readonly store: PanelStore,
-    private readonly saver: Saver
+    private readonly events: ToolbarEvents
   ) {
     host.classList.add("mkg-metric-toolbar");
     host.setAttribute("role", "toolbar");
@@ -64,13 +66,21 @@ export class PanelToolbar {
     this.host.replaceChildren();
   }
 
+  /** Shows the scale on which values are drawn, which the panel may have chosen. */
+  showScale(isLog: boolean): void {
+    this.isLog = isLog;
+    this.log.checked = this.store.get("logScale") ?? isLog;
+    const isOwn = this.store.get("logScale") === null && this.store.get("view") !== "histogram";
+    this.log.title = isOwn ? "Chosen by the panel: logarithmic where positive values of layers span decades" : "";
+  }
+
   private files(): HTMLElement {
     const group = el("div", "mkg-metric-files");
     const add = (name: "csv" | "png", title: string) => {
       const element = button(`mkg-button mkg-metric-${name}`, name.toUpperCase(), title);
       element.setAttribute("aria-label", title);
       element.prepend(icon("download"));
-      this.disposers.add(listen(element, "click", () => this.saver[name]()));
+      this.disposers.add(listen(element, "click", () => this.events[name]()));
       group.append(element);
     };
     add("csv", "Save what is shown as CSV");
@@ -81,7 +91,7 @@ export class PanelToolbar {
   private listen(): void {
     const { store } = this;
     this.disposers.add(
-      listen(this.view, "change", () => store.set("view", this.view.value as PanelView)),
+      listen(this.view, "change", () => this.events.view(this.view.value as PanelView)),
       listen(this.phase, "change", () => store.set("phase", this.phase.value as Phase)),
       listen(this.log, "change", () => store.set("logScale", this.log.checked)),
       listen(this.pause, "click", () => store.set("paused", !store.get("paused"))),
@@ -105,7 +115,7 @@ export class PanelToolbar {
     const paused = store.get("paused");
     this.view.value = store.get("view");
     this.phase.value = store.get("phase");
-    this.log.checked = store.get("logScale");
+    this.showScale(this.isLog);
     this.pause.textContent = paused ? "Resume" : "Pause";
     this.pause.title = paused ? "Show all that has come, and go on drawing" : "Stop drawing; values keep coming";
     this.pause.setAttribute("aria-pressed", String(paused));

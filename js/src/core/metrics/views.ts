@@ -6,7 +6,8 @@ import { histogramsToCsv, linesToCsv, type Named } from "./csv";
 import { Heatmap } from "./heatmap";
 import { Histograms } from "./histograms";
 import { LineChart } from "./line_chart";
-import { HeatLegend, LineLegend } from "./legend";
+import { HeatLegend } from "./heat_legend";
+import { LineLegend } from "./legend";
 import { type Drawn, heatPicture, heldPoints, histogramPicture, linePicture, type Source, widened } from "./pictures";
 import { readingsAt } from "./chart_picture";
 import type { ColorRamp, LegendEntry } from "./save";
@@ -19,6 +20,8 @@ export interface Outcome {
   readonly last: number | null; // the last drawn value of the first drawn series
   readonly isEmpty: boolean;
   readonly colors: ReadonlyMap<string, string>; // of the drawn modules
+  readonly modules: ReadonlySet<string>; // the drawn ones
+  readonly isLog: boolean;
   readonly label: string; // what is drawn, in words
 }
 
@@ -79,12 +82,12 @@ class LineView implements View {
     this.drawn = drawn;
     const { lines, span } = drawn.picture;
     this.chart.draw({ ...drawn.picture, span: widened(span) });
-    this.lines.draw(lines);
+    this.lines.draw(lines, drawn.words);
     const [first] = lines;
     const last = first && first.range.end > first.range.start ? first.data.values[first.range.end - 1] : null;
     const colors = new Map(lines.map(({ module, color }) => [module, color]));
     const label = `Line chart of ${metricOf(source.data, source.store)}, ${lines.length} lines. ${HELP}`;
-    return { ...outcome(drawn), last, colors, label };
+    return { ...outcome(drawn), isLog: drawn.picture.axis.log, last, colors, label };
   }
 
   held({ data }: Source): number {
@@ -137,7 +140,7 @@ class HeatView implements View {
       pick: module => store.set("selected", module),
       say: text => places.say(text)
     });
-    this.colors = new HeatLegend(places.legend);
+    this.colors = new HeatLegend(places.legend, store);
   }
 
   get canvas(): HTMLCanvasElement {
@@ -149,12 +152,11 @@ class HeatView implements View {
     this.drawn = drawn;
     const { rows, scale } = drawn.picture;
     this.map.draw(drawn.picture);
-    const hasBroken = drawn.remarks.some(text => text.includes("NaN"));
-    this.colors.draw(scale, hasBroken, drawn.picture.theme.empty);
+    this.colors.draw(drawn.picture);
     const [first] = rows;
     const last = first && first.range.end > first.range.start ? first.data.values[first.range.end - 1] : null;
-    const label = `Heat map of ${metricOf(source.data, source.store)}, ${rows.length} rows. ${HEAT_HELP}`;
-    return { ...outcome(drawn), last, colors: new Map(), label };
+    const label = `Heat map of ${metricOf(source.data, source.store)}, ${rows.length} rows, ${scale.words}. ${HEAT_HELP}`;
+    return { ...outcome(drawn), isLog: scale.log, last, colors: new Map(), label };
   }
 
   held({ data }: Source): number {
@@ -176,7 +178,10 @@ class HeatView implements View {
   ramp(): ColorRamp | null {
     const scale = this.drawn?.picture.scale;
     if (!scale || Number.isNaN(scale.least)) return null;
-    return { low: valueText(scale.least), high: valueText(scale.greatest), note: scale.log ? "logarithmic" : "linear" };
+    const [low, high] = scale.byRow
+      ? ["row’s least", "row’s greatest"]
+      : [valueText(scale.least), valueText(scale.greatest)];
+    return { low, high, note: scale.words };
   }
 
   dispose(): void {
@@ -206,10 +211,11 @@ class HistogramView implements View {
     this.drawn = drawn;
     this.histograms.draw(drawn.picture);
     const heights = drawn.picture.log ? "logarithms of counts" : "counts";
-    this.note.textContent = `Heights are ${heights}; each histogram is as high as its highest bar.`;
+    const why = drawn.words ? ` ${drawn.words}, by how wide they are.` : "";
+    this.note.textContent = `Heights are ${heights}; each histogram is as high as its highest bar.${why}`;
     const label = `Histograms of ${metricOf(source.data, source.store)}`;
     const colors = new Map(drawn.shown.map(({ entry }, i) => [entry.module, drawn.picture.cells[i].color]));
-    return { ...outcome(drawn), last: null, colors, label };
+    return { ...outcome(drawn), isLog: drawn.picture.log, last: null, colors, label };
   }
 
   held({ data }: Source): number {
@@ -237,8 +243,13 @@ class HistogramView implements View {
   }
 }
 
-function outcome<P>({ remarks, held, isEmpty }: Drawn<P>): Pick<Outcome, "remarks" | "held" | "isEmpty"> {
-  return { remarks, held, isEmpty };
+function outcome<P>({
+  remarks,
+  held,
+  isEmpty,
+  shown
+}: Drawn<P>): Pick<Outcome, "remarks" | "held" | "isEmpty" | "modules"> {
+  return { remarks, held, isEmpty, modules: new Set(shown.map(({ entry }) => entry.module)) };
 }
 
 function named<T extends object>({ runs }: Source, { entry }: Shown, rest: T): T & Named {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from modulekg_widgets.engine.palette import PAGE, PALETTE
 from modulekg_widgets.engine.views.metric_reader import Updates
 from modulekg_widgets.engine.views.metric_update import HISTOGRAM, LEAST_POINTS, Catalog, Series, most_telling
 from modulekg_widgets.engine.views.pictures.hierarchy import clean
+from modulekg_widgets.engine.views.pictures.metric_choice import Points, layered_metric, spans_decades, standing_out
 
 TO_KEEP = "to keep the curves, show the panel again after the training"
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, ROW = 560, 220, 64, 14, 34, 17
@@ -33,7 +34,8 @@ class Shown:
     selected: str | None
     phase: str
     window: int | None
-    log_scale: bool
+    log_scale: bool | None
+    view: str = "lines"
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class ChartLine:
 
 def svg(runs: Sequence[Run], shown: Shown) -> str:
     """The chart of the shown series as SVG without scripts, styles or references; text is escaped."""
-    metric, lines, note = chart(runs, shown)
+    metric, lines, note, is_log = chart(runs, shown)
     height = (HEIGHT if lines else 2 * ROW) + ROW * len(lines) + ROW
     names = ", ".join(run.name for run in runs[:4])
     title = f"{metric or 'metrics'} of {names}"
@@ -58,7 +60,7 @@ def svg(runs: Sequence[Run], shown: Shown) -> str:
         f'<rect width="{WIDTH}" height="{height}" fill="{PAGE.surface}"/>',
         _text(LEFT, 20, metric or "no values yet", PAGE.text),
         _text(WIDTH - RIGHT, 20, names, PAGE.muted, "end"),
-        *(_plot(lines, shown.log_scale) if lines else ()),
+        *(_plot(lines, is_log) if lines else ()),
         *(() if metric else (_text(LEFT, 20 + ROW, TO_KEEP, PAGE.muted),)),
     ]
     for at, line in enumerate(lines):
@@ -70,29 +72,36 @@ def svg(runs: Sequence[Run], shown: Shown) -> str:
     return "\n".join([*parts, "</svg>"])
 
 
-def chart(runs: Sequence[Run], shown: Shown) -> tuple[str, list[ChartLine], str]:
-    """The metric of the chart, its lines, and what is to say about them."""
+def chart(runs: Sequence[Run], shown: Shown) -> tuple[str, list[ChartLine], str, bool]:
+    """The metric of the chart, its lines, what is to say about them, and whether their values are logarithms."""
     catalog, found, complete = _read(runs)
     metric = shown.metric or next((s.metric for s in catalog.series if s.form != HISTOGRAM), "")
-    chosen = chosen_series(catalog, metric, shown)
-    lines = [_line(_name(catalog.series[number], runs, chosen), *found[number], shown) for number in chosen]
-    return metric, lines[:MOST_LINES], "" if complete else "the beginning of a long training"
+    if shown.view == "heatmap" and not shown.metric:
+        metric = layered_metric(catalog, found, [alert.metric for run in runs for alert in run.alerts]) or metric
+    chosen = chosen_series(catalog, found, metric, shown)[:MOST_LINES]
+    is_log = bool(shown.log_scale)
+    if shown.log_scale is None and len({catalog.series[number].module for number in chosen}) > 1:
+        is_log = spans_decades(np.concatenate([found[number][1] for number in chosen]))
+    lines = [
+        _line(_name(catalog.series[number], runs, chosen), *found[number], shown.window, is_log) for number in chosen
+    ]
+    return metric, lines, "" if complete else "the beginning of a long training", is_log
 
 
-def chosen_series(catalog: Catalog, metric: str, shown: Shown) -> list[int]:
-    """The numbers of the series that are drawn: as chosen, of the selected module, or of the first eight."""
+def chosen_series(catalog: Catalog, found: Mapping[int, Points], metric: str, shown: Shown) -> list[int]:
+    """The numbers of the series that are drawn: as chosen, of the selected module, or of the eight that differ most."""
     phases = ("train", "eval") if shown.phase == "both" else (shown.phase,)
     fitting = [
         (number, series.module)
         for number, series in enumerate(catalog.series)
-        if series.metric == metric and series.form != HISTOGRAM and series.phase in phases
+        if series.metric == metric and series.form != HISTOGRAM and series.phase in phases and number in found
     ]
-    modules = list(dict.fromkeys(module for _, module in fitting))
-    if shown.modules:
-        modules = list(shown.modules)
-    elif shown.selected in modules:
+    modules = list(shown.modules)[:MOST_MODULES]
+    if not modules and shown.selected in {module for _, module in fitting}:
         modules = [shown.selected]
-    return [number for number, module in fitting if module in modules[:MOST_MODULES]]
+    if not modules:
+        modules = standing_out([(module, found[number]) for number, module in fitting], MOST_MODULES)
+    return [number for number, module in fitting if module in modules]
 
 
 def _read(runs: Sequence[Run]) -> tuple[Catalog, dict[int, tuple[np.ndarray, np.ndarray]], bool]:
@@ -115,12 +124,12 @@ def _name(series: Series, runs: Sequence[Run], chosen: Sequence[int]) -> str:
     return f"{series.module or series.metric}{call}{run}"
 
 
-def _line(name: str, steps: np.ndarray, values: np.ndarray, shown: Shown) -> ChartLine:
-    if shown.window is not None:
-        recent = steps > steps.max() - shown.window
+def _line(name: str, steps: np.ndarray, values: np.ndarray, window: int | None, is_log: bool) -> ChartLine:
+    if window is not None:
+        recent = steps > steps.max() - window
         steps, values = steps[recent], values[recent]
     with np.errstate(all="ignore"):
-        drawn = np.log10(np.where(values > 0, values, math.nan)) if shown.log_scale else values
+        drawn = np.log10(np.where(values > 0, values, math.nan)) if is_log else values
     kept = most_telling(drawn, POINTS)
     return ChartLine(name, steps[kept], drawn[kept])
 
