@@ -7,7 +7,11 @@ import { GraphDecor } from "./decor";
 import { Painter } from "./paint";
 import { exportPng } from "./paint_png";
 import { readTheme, type Theme, watchTheme } from "../shared/theme";
+import { EdgeHover } from "./edge_hover";
+import { Navigator } from "./navigation";
 import { doubleTapped, type TapActions, tapped } from "./taps";
+import type { Camera } from "../shared/camera";
+import { isFullScreen } from "../shared/full_screen";
 import type { Hierarchy } from "../shared/hierarchy";
 import { measurer } from "../shared/canvas";
 import { LayoutClient } from "./layout_client";
@@ -24,13 +28,16 @@ import type { GraphState, Store, ViewName } from "../shared/store";
 import { Stage, type StageElement } from "../shared/stage";
 import type { PaintItem } from "./paint_items";
 import type { LayoutRequest, LayoutResult } from "./layout_types";
-import { boundsOf, type Box, type Extent } from "../shared/viewport";
+import { boundsOf, type Box, type Extent, type Point } from "../shared/viewport";
 import type { Scene } from "./scene_types";
 
 export interface GraphOptions {
   view?: Exclude<ViewName, "diff">;
   status?: readonly Status[]; // marks of a comparison, by node
   onReady?: () => void;
+  dock?: HTMLElement; // place of the minimap, outside of the canvas
+  onMoved?: () => void; // the camera has moved
+  lookFirst?: () => void; // in place of the first look at this graph alone
 }
 
 const SMALLEST_ZOOM = 0.72; // at which rows should still fit the width
@@ -46,6 +53,8 @@ export class GraphView {
   private readonly stage: Stage;
   private readonly offer: Offer;
   private readonly decor: GraphDecor;
+  private readonly navigator: Navigator;
+  private readonly hover: EdgeHover;
   private readonly pages = new Map<number, number>();
   private theme: Theme;
   private placed?: Placed;
@@ -57,6 +66,8 @@ export class GraphView {
   private pursued = false; // the selection was made elsewhere and has to come into view
   private tapping = false;
   private dead = false;
+  private isFull = false;
+  private refitted = false; // all was in view, and shall be in the next layout
 
   constructor(
     private readonly wrap: HTMLElement,
@@ -69,6 +80,8 @@ export class GraphView {
     this.decor = new GraphDecor(h, store, options);
     this.stage = this.makeStage();
     this.offer = new Offer(wrap, h, store);
+    this.navigator = new Navigator(this.stage, this.decor, h, store);
+    this.hover = new EdgeHover(wrap, h, () => this.stage.schedule());
     this.listen();
     this.followSelection();
     this.stage.measure();
@@ -91,6 +104,25 @@ export class GraphView {
 
   fit(): void {
     this.stage.camera.fit(this.placed?.boxes ?? []);
+  }
+
+  /** False where nothing is selected. */
+  zoomToSelection(): boolean {
+    return this.navigator.toSelection();
+  }
+
+  /** Shows more of what is around. */
+  out(): void {
+    this.navigator.out();
+  }
+
+  get camera(): Camera {
+    return this.stage.camera;
+  }
+
+  /** What is drawn: cards and frames with their places. */
+  items(): readonly PaintItem[] {
+    return this.decor.items();
   }
 
   /** Opens or closes a card; where that would be too much, offers what would help. */
@@ -116,6 +148,7 @@ export class GraphView {
     const actions: TapActions = {
       select: (path, step, inView) => this.select(path, step, inView),
       toggle: node => this.toggle(node),
+      enter: item => this.navigator.enter(item, node => this.toggle(node)),
       turn: id => this.turn(id)
     };
     const onItem = (id: string, act: (item: PaintItem) => void) => {
@@ -125,14 +158,20 @@ export class GraphView {
     const label = "Model graph. The module tree beside it offers the same by keyboard.";
     const camera = { least: 0.04, most: 4, isOverview: this.options.view === "deduplicated" };
     return new Stage(this.wrap, label, camera, {
-      paint: (context, view) => this.painter.paint(context, view, this.theme),
+      paint: (context, view) => {
+        this.painter.paint(context, view, this.theme);
+        this.hover.paint(context, view, this.theme);
+      },
       hit: at => this.decor.hit(at),
       press: () => this.takeFocus(),
       tap: (id, at) => onItem(id, item => tapped(item, at, this.h, actions)),
       doubleTap: (id, at) => onItem(id, item => doubleTapped(item, at, actions)),
+      doubleTapGround: () => this.navigator.toAll(),
+      point: (at, x, y) => this.point(at, x, y),
+      moved: () => this.options.onMoved?.(),
       resized: before => this.resized(before),
-      picture: () => this.decor.picture(this.theme)
-    });
+      picture: () => ({ ...this.decor.picture(this.theme), lit: this.hover.lit })
+    }, this.options.dock);
   }
 
   private listen(): void {
@@ -226,9 +265,18 @@ export class GraphView {
     } else {
       this.stage.camera.keep(boxIn(before, anchor), boxIn(after, anchor), after.boxes);
     }
+    if (this.refitted) this.fit();
     this.anchor = null;
-    this.refocused = false;
+    this.refocused = this.refitted = false;
     this.pursue();
+    this.navigator.arrived();
+  }
+
+  /** Edges run between the cards, and within frames. */
+  private point(at: Point | null, x: number, y: number): void {
+    const item = at && this.decor.itemOf(this.decor.hit(at) ?? "");
+    if (!at || (item && item.node.kind !== "group")) this.hover.leave();
+    else this.hover.point(at, x, y, this.stage.camera.look.zoom);
   }
 
   /** The card nearest to the middle of the view, of those that are there still. */
@@ -244,6 +292,10 @@ export class GraphView {
 
   /** The beginning, and what is selected; of a comparison the first difference. */
   private lookFirst({ boxes }: Placed): void {
+    if (this.options.lookFirst) {
+      this.options.lookFirst();
+      return;
+    }
     const sought = this.decor.itemOf(this.decor.idOfSelected() ?? "") ?? this.decor.firstDifference();
     this.stage.camera.open(boxes);
     if (sought) {
@@ -275,6 +327,7 @@ export class GraphView {
       return;
     }
     this.decor.update(this.placed, this.theme);
+    this.hover.show(this.placed);
     this.painter.setPicture(this.decor.items(), this.decor.edges());
     this.stage.schedule(); // what else changes until then is drawn with it
     this.stage.minimap.show(this.decor.minimapItems(), boundsOf(this.placed.boxes), this.theme);
@@ -298,6 +351,17 @@ export class GraphView {
     if (this.placed && !camera.isTouched && Math.abs(camera.extent.width - (before?.width ?? 1)) > 1) {
       this.lookFirst(this.placed);
     }
+    this.fillScreen();
+  }
+
+  /** On the whole screen, and back from it, there is room for another layout. */
+  private fillScreen(): void {
+    const isFull = isFullScreen(this.wrap);
+    if (isFull !== this.isFull && this.placed) {
+      this.refitted = this.navigator.seesAll();
+      this.invalidate();
+    }
+    this.isFull = isFull;
   }
 
   /** A selection made elsewhere is brought into the picture. */

@@ -8,6 +8,8 @@ export interface TapActions {
   /** `step`: the operator that was clicked; `inView`: the camera has no reason to move. */
   select(path: string, step: number | null, inView: boolean): void;
   toggle(node: number): void;
+  /** Zooms to what was clicked twice, once it is open. */
+  enter(item: PaintItem): void;
   turn(id: string): void;
 }
 
@@ -27,7 +29,6 @@ export function tapped(item: PaintItem, [x, y]: Point, h: Hierarchy, actions: Ta
 }
 
 export function doubleTapped(item: PaintItem, [x, y]: Point, actions: TapActions): void {
-  if (item.node.index >= 0 && !isOnChevron(item, x, y)) {
-    actions.toggle(item.node.index);
-  }
+  const isOtherwise = isOnChevron(item, x, y) || (item.node.index < 0 && item.node.kind === "pseudo");
+  if (!isOtherwise) actions.enter(item); // the chevron has opened and closed it, a pill has turned its page
 }

@@ -1,6 +1,7 @@
 // Panes with handles between them: one above, the others beside each other below, and one more beneath if asked for.
 
 import { Disposers, el, keepKeys, listen, setAttribute } from "./dom";
+import { addWindowButtons } from "./window_buttons";
 
 export interface Split {
   readonly rows: number; // share of the height that the pane above has
@@ -44,6 +45,7 @@ export class WorkbenchPanes {
     this.panes = Array.from({ length: count }, () => el("div", "mkg-workbench-pane"));
     const last = beneath ? this.panes[count - 1] : undefined;
     const [above, first, ...others] = this.panes.filter(pane => pane !== last);
+    this.addBar();
     if (above) host.append(above);
     if (first) {
       host.append(this.handles.rows, this.below);
@@ -66,6 +68,15 @@ export class WorkbenchPanes {
   dispose(): void {
     this.disposers.dispose();
     this.host.replaceChildren();
+  }
+
+  /** The buttons of the whole; each part has its own. */
+  private addBar(): void {
+    const bar = el("div", "mkg-workbench-bar");
+    bar.setAttribute("role", "toolbar");
+    bar.setAttribute("aria-label", "Workbench");
+    this.host.append(bar); // where the buttons find what they act on
+    this.disposers.add(addWindowButtons(bar));
   }
 
   private show(): void {
