@@ -6,6 +6,7 @@ import type { Hierarchy } from "../shared/hierarchy";
 import type { Theme } from "../shared/theme";
 import { Tip, type TipRow } from "../shared/tip";
 import type { Box, Point, Viewport } from "../shared/viewport";
+import type { GraphDecor } from "./decor";
 import { EdgeGrid } from "./edge_grid";
 import { type Carried, EdgeValues } from "./edge_values";
 import { stroke } from "./paint_edges";
@@ -35,6 +36,7 @@ export class EdgeHover {
   constructor(
     wrap: HTMLElement,
     h: Hierarchy,
+    private readonly decor: GraphDecor,
     private readonly changed: () => void
   ) {
     this.tip = new Tip(wrap);
@@ -55,9 +57,9 @@ export class EdgeHover {
     this.leave();
   }
 
-  /** The pointer is at a place in the picture, which is (x, y) in the box around the canvas. */
-  point(at: Point, x: number, y: number, zoom: number): void {
-    const line = this.lineAt(at, REACH / zoom);
+  /** The pointer is at a place in the picture, which is (x, y) in the box around the canvas, or gone. */
+  point(at: Point | null, x: number, y: number, zoom: number): void {
+    const line = at && this.isFree(at) ? this.lineAt(at, REACH / zoom) : null;
     if (line === null) return this.leave();
     if (line !== this.spot?.line) {
       this.spot = this.spotOf(line);
@@ -87,6 +89,12 @@ export class EdgeHover {
       context.roundRect(x - 3, y - 3, width + 6, height + 6, 10);
       context.stroke();
     }
+  }
+
+  /** Edges run between the cards, and within frames. */
+  private isFree(at: Point): boolean {
+    const item = this.decor.itemOf(this.decor.hit(at) ?? "");
+    return !item || item.node.kind === "group";
   }
 
   private lineAt(at: Point, reach: number): number | null {

@@ -30,10 +30,10 @@ function act(event: KeyboardEvent, h: Hierarchy, store: Store, graph: GraphView 
     return graph !== undefined;
   }
   if (event.key === "z" && graph !== undefined) {
-    return graph.zoomToSelection();
+    return graph.navigator.toSelection();
   }
   if (event.key === "Backspace" && graph !== undefined) {
-    graph.out();
+    graph.navigator.out();
     return true;
   }
   if (event.key === "Escape") {

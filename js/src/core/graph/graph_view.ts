@@ -11,7 +11,6 @@ import { EdgeHover } from "./edge_hover";
 import { Navigator } from "./navigation";
 import { doubleTapped, type TapActions, tapped } from "./taps";
 import type { Camera } from "../shared/camera";
-import { isFullScreen } from "../shared/full_screen";
 import type { Hierarchy } from "../shared/hierarchy";
 import { measurer } from "../shared/canvas";
 import { LayoutClient } from "./layout_client";
@@ -28,7 +27,7 @@ import type { GraphState, Store, ViewName } from "../shared/store";
 import { Stage, type StageElement } from "../shared/stage";
 import type { PaintItem } from "./paint_items";
 import type { LayoutRequest, LayoutResult } from "./layout_types";
-import { boundsOf, type Box, type Extent, type Point } from "../shared/viewport";
+import { boundsOf, type Box, type Extent } from "../shared/viewport";
 import type { Scene } from "./scene_types";
 
 export interface GraphOptions {
@@ -36,8 +35,9 @@ export interface GraphOptions {
   status?: readonly Status[]; // marks of a comparison, by node
   onReady?: () => void;
   dock?: HTMLElement; // place of the minimap, outside of the canvas
-  onMoved?: () => void; // the camera has moved
+  onChanged?: () => void; // the camera has moved, or what is drawn has other places
   lookFirst?: () => void; // in place of the first look at this graph alone
+  beside?: () => readonly Box[]; // what stands beside it and has to fit as well, in its coordinates
 }
 
 const SMALLEST_ZOOM = 0.72; // at which rows should still fit the width
@@ -53,7 +53,7 @@ export class GraphView {
   private readonly stage: Stage;
   private readonly offer: Offer;
   private readonly decor: GraphDecor;
-  private readonly navigator: Navigator;
+  readonly navigator: Navigator;
   private readonly hover: EdgeHover;
   private readonly pages = new Map<number, number>();
   private theme: Theme;
@@ -66,7 +66,6 @@ export class GraphView {
   private pursued = false; // the selection was made elsewhere and has to come into view
   private tapping = false;
   private dead = false;
-  private isFull = false;
   private refitted = false; // all was in view, and shall be in the next layout
 
   constructor(
@@ -81,7 +80,7 @@ export class GraphView {
     this.stage = this.makeStage();
     this.offer = new Offer(wrap, h, store);
     this.navigator = new Navigator(this.stage, this.decor, h, store);
-    this.hover = new EdgeHover(wrap, h, () => this.stage.schedule());
+    this.hover = new EdgeHover(wrap, h, this.decor, () => this.stage.schedule());
     this.listen();
     this.followSelection();
     this.stage.measure();
@@ -103,17 +102,7 @@ export class GraphView {
   }
 
   fit(): void {
-    this.stage.camera.fit(this.placed?.boxes ?? []);
-  }
-
-  /** False where nothing is selected. */
-  zoomToSelection(): boolean {
-    return this.navigator.toSelection();
-  }
-
-  /** Shows more of what is around. */
-  out(): void {
-    this.navigator.out();
+    this.stage.camera.fit([...(this.placed?.boxes ?? []), ...(this.options.beside?.() ?? [])]);
   }
 
   get camera(): Camera {
@@ -157,21 +146,27 @@ export class GraphView {
     };
     const label = "Model graph. The module tree beside it offers the same by keyboard.";
     const camera = { least: 0.04, most: 4, isOverview: this.options.view === "deduplicated" };
-    return new Stage(this.wrap, label, camera, {
-      paint: (context, view) => {
-        this.painter.paint(context, view, this.theme);
-        this.hover.paint(context, view, this.theme);
+    return new Stage(
+      this.wrap,
+      label,
+      camera,
+      {
+        paint: (context, view) => {
+          this.painter.paint(context, view, this.theme);
+          this.hover.paint(context, view, this.theme);
+        },
+        hit: at => this.decor.hit(at),
+        press: () => this.takeFocus(),
+        tap: (id, at) => onItem(id, item => tapped(item, at, this.h, actions)),
+        doubleTap: (id, at) => onItem(id, item => doubleTapped(item, at, actions)),
+        doubleTapGround: () => this.navigator.toAll(),
+        point: (at, x, y) => this.hover.point(at, x, y, this.stage.camera.look.zoom),
+        moved: () => this.options.onChanged?.(),
+        resized: (before, turned) => this.resized(before, turned),
+        picture: () => ({ ...this.decor.picture(this.theme), lit: this.hover.lit })
       },
-      hit: at => this.decor.hit(at),
-      press: () => this.takeFocus(),
-      tap: (id, at) => onItem(id, item => tapped(item, at, this.h, actions)),
-      doubleTap: (id, at) => onItem(id, item => doubleTapped(item, at, actions)),
-      doubleTapGround: () => this.navigator.toAll(),
-      point: (at, x, y) => this.point(at, x, y),
-      moved: () => this.options.onMoved?.(),
-      resized: before => this.resized(before),
-      picture: () => ({ ...this.decor.picture(this.theme), lit: this.hover.lit })
-    }, this.options.dock);
+      this.options.dock
+    );
   }
 
   private listen(): void {
@@ -270,13 +265,7 @@ export class GraphView {
     this.refocused = this.refitted = false;
     this.pursue();
     this.navigator.arrived();
-  }
-
-  /** Edges run between the cards, and within frames. */
-  private point(at: Point | null, x: number, y: number): void {
-    const item = at && this.decor.itemOf(this.decor.hit(at) ?? "");
-    if (!at || (item && item.node.kind !== "group")) this.hover.leave();
-    else this.hover.point(at, x, y, this.stage.camera.look.zoom);
+    this.options.onChanged?.();
   }
 
   /** The card nearest to the middle of the view, of those that are there still. */
@@ -290,13 +279,13 @@ export class GraphView {
     return best.id;
   }
 
-  /** The beginning, and what is selected; of a comparison the first difference. */
+  /** The beginning, and what is selected. */
   private lookFirst({ boxes }: Placed): void {
     if (this.options.lookFirst) {
       this.options.lookFirst();
       return;
     }
-    const sought = this.decor.itemOf(this.decor.idOfSelected() ?? "") ?? this.decor.firstDifference();
+    const sought = this.decor.itemOf(this.decor.idOfSelected() ?? "");
     this.stage.camera.open(boxes);
     if (sought) {
       this.stage.camera.show(sought.box);
@@ -346,22 +335,15 @@ export class GraphView {
   }
 
   /** A change of height alone is the strip coming or going: what is under the pointer stays there. */
-  private resized(before: Extent | null): void {
+  private resized(before: Extent | null, turned: boolean): void {
     const { camera } = this.stage;
     if (this.placed && !camera.isTouched && Math.abs(camera.extent.width - (before?.width ?? 1)) > 1) {
       this.lookFirst(this.placed);
     }
-    this.fillScreen();
-  }
-
-  /** On the whole screen, and back from it, there is room for another layout. */
-  private fillScreen(): void {
-    const isFull = isFullScreen(this.wrap);
-    if (isFull !== this.isFull && this.placed) {
+    if (turned && this.placed) {
       this.refitted = this.navigator.seesAll();
-      this.invalidate();
+      this.invalidate(); // there is room for another layout
     }
-    this.isFull = isFull;
   }
 
   /** A selection made elsewhere is brought into the picture. */

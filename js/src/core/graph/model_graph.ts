@@ -67,7 +67,7 @@ class MountedGraph implements ModelGraph {
       bindKeys(host, h, store, () => this.graph)
     );
     this.hear("mkg-fit", () => this.graph?.fit());
-    this.hear("mkg-zoom", () => this.graph?.zoomToSelection());
+    this.hear("mkg-zoom", () => this.graph?.navigator.toSelection());
     this.showView();
     this.followKernel();
   }

@@ -51,7 +51,8 @@ export interface StageScene {
   point?(at: Point | null, x: number, y: number): void;
   /** The camera has moved. */
   moved?(): void;
-  resized(before: Extent | null): void;
+  /** `turned`: to the whole screen or back from it. */
+  resized(before: Extent | null, turned: boolean): void;
   picture(): StagePicture;
 }
 
@@ -130,9 +131,10 @@ export class Stage {
     const [seen, isFull] = [this.camera.view, isFullScreen(this.wrap)];
     this.size = { width, height };
     this.camera.resize(this.size);
-    if (isFull !== this.isFull && before && this.camera.isTouched) this.camera.see(seen);
+    const turned = isFull !== this.isFull && before !== null;
+    if (turned && this.camera.isTouched) this.camera.see(seen);
     this.isFull = isFull;
-    this.scene.resized(before);
+    this.scene.resized(before, turned);
     this.draw();
   }
 

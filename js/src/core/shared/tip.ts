@@ -29,7 +29,13 @@ export class Tip {
   }
 
   /** At a place in the host, on the side where there is room. */
-  show(x: number, y: number, heading: string | HTMLElement, rows: readonly TipRow[], notes: readonly string[] = []): void {
+  show(
+    x: number,
+    y: number,
+    heading: string | HTMLElement,
+    rows: readonly TipRow[],
+    notes: readonly string[] = []
+  ): void {
     const head = el("div", "mkg-metric-tip-head");
     head.append(heading);
     this.box.replaceChildren(head, ...rows.map(tipRow));
