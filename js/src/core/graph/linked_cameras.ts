@@ -16,6 +16,7 @@ interface Anchor {
   readonly way: Point; // to the corner in the other picture
 }
 
+const CLOSE = 4; // how soon the middle of the view decides once not all is in view
 const NEAR = 60; // units of the picture within which a card alone decides
 
 export class LinkedCameras {
@@ -55,7 +56,9 @@ export class LinkedCameras {
     else {
       camera.moveTo(opening(bounds, width, height));
       if (sought && !isWithin(sought, camera.view)) {
-        camera.centre([sought[0] + sought[2] / 2, sought[1] + sought[3] / 2]);
+        const [left, , across] = camera.view;
+        camera.centre([left + across / 2, sought[1] + sought[3] / 2]);
+        camera.show(sought);
       }
     }
     this.isFollowing = false;
@@ -72,7 +75,7 @@ export class LinkedCameras {
   private regarded(side: 0 | 1): Point {
     const [left, top, width, height] = this.pictures[side].camera.view;
     const [, , across, down] = boundsOf(this.boxes(side));
-    const closeness = Math.min(1, Math.max(0, Math.max(across / width, down / height) - 1));
+    const closeness = Math.min(1, Math.max(0, CLOSE * (Math.max(across / width, down / height) - 1)));
     const [x, y] = this.beginning(side);
     return [x + (left + width / 2 - x) * closeness, y + (top + height / 2 - y) * closeness];
   }
