@@ -40,6 +40,7 @@ export class WorkbenchView extends DOMWidgetView {
     this.panes = panes;
     this.listenTo(this.model, "change:split", () => panes.setSplit(readSplit(this.model.get("split"))));
     void this.displayed.then(() => {
+      this.panes?.addButtons();
       this.children = parts.map((part, at) => this.show(part, panes.panes[at]));
     });
   }

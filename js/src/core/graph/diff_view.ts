@@ -49,6 +49,8 @@ export class DiffView {
       { h: right, status: compare.right, partners: rightToLeft }
     ];
     this.differences = findDifferences(...models);
+    this.next.disabled = this.differences.length === 0;
+    this.message.textContent = summary(this.differences); // what stands above takes its room before the canvases do
     host.append(this.legend(), panesBox);
     this.sides = [
       this.side(0, panes[0].canvas, models[0], store),
@@ -60,8 +62,6 @@ export class DiffView {
     this.link(this.sides[1], this.sides[0]);
     this.followShared(store, rightStore);
     this.carry(this.sides[0], this.sides[1]);
-    this.next.disabled = this.differences.length === 0;
-    this.message.textContent = summary(this.differences);
   }
 
   /** The graph that keys and exports act on: where the user is. */

@@ -162,7 +162,7 @@ export class GraphView {
         doubleTapGround: () => this.navigator.toAll(),
         point: (at, x, y) => this.hover.point(at, x, y, this.stage.camera.look.zoom),
         moved: () => this.options.onChanged?.(),
-        resized: (before, turned) => this.resized(before, turned),
+        resized: (before, seen) => this.resized(before, seen),
         picture: () => ({ ...this.decor.picture(this.theme), lit: this.hover.lit })
       },
       this.options.dock
@@ -335,13 +335,13 @@ export class GraphView {
   }
 
   /** A change of height alone is the strip coming or going: what is under the pointer stays there. */
-  private resized(before: Extent | null, turned: boolean): void {
+  private resized(before: Extent | null, seen: Box | null): void {
     const { camera } = this.stage;
     if (this.placed && !camera.isTouched && Math.abs(camera.extent.width - (before?.width ?? 1)) > 1) {
       this.lookFirst(this.placed);
     }
-    if (turned && this.placed) {
-      this.refitted = this.navigator.seesAll();
+    if (seen && this.placed) {
+      this.refitted = this.navigator.isAll(seen);
       this.invalidate(); // there is room for another layout
     }
   }

@@ -66,13 +66,12 @@ export class Navigator {
     const wider = boxes.map(box => camera.lookAround(box)).find(look => look.zoom < CLOSER * zoom);
     const focus = this.store.get("focus");
     if (wider) flight.to(wider);
-    else if (!this.seesAll()) this.toAll();
+    else if (!this.isAll(camera.view)) this.toAll();
     else if (focus !== 0) this.store.set("focus", this.h.parent(focus));
   }
 
-  /** Whether nothing that is drawn is out of view. */
-  seesAll(): boolean {
-    const [left, top, across, down] = this.stage.camera.view;
+  /** Whether nothing that is drawn lies outside. */
+  isAll([left, top, across, down]: Box): boolean {
     const [x, y, width, height] = this.bounds();
     return left <= x && top <= y && left + across >= x + width && top + down >= y + height;
   }

@@ -8,7 +8,7 @@ import { Flight } from "./flight";
 import { isFullScreen } from "./full_screen";
 import { Gestures } from "./gestures";
 import { Minimap } from "./minimap";
-import type { Extent, Point, Viewport } from "./viewport";
+import type { Box, Extent, Point, Viewport } from "./viewport";
 import { WheelGuard } from "./wheel";
 
 export interface StageItem {
@@ -51,8 +51,8 @@ export interface StageScene {
   point?(at: Point | null, x: number, y: number): void;
   /** The camera has moved. */
   moved?(): void;
-  /** `turned`: to the whole screen or back from it. */
-  resized(before: Extent | null, turned: boolean): void;
+  /** `seen`: what was in view before the whole screen came or went. */
+  resized(before: Extent | null, seen: Box | null): void;
   picture(): StagePicture;
 }
 
@@ -134,7 +134,7 @@ export class Stage {
     const turned = isFull !== this.isFull && before !== null;
     if (turned && this.camera.isTouched) this.camera.see(seen);
     this.isFull = isFull;
-    this.scene.resized(before, turned);
+    this.scene.resized(before, turned ? seen : null);
     this.draw();
   }
 

@@ -29,6 +29,7 @@ function clamped(share: number): number {
 
 export class WorkbenchPanes {
   private readonly disposers = new Disposers();
+  private readonly bar = el("div", "mkg-workbench-bar");
   private readonly below = el("div", "mkg-workbench-row");
   private readonly handles = { rows: this.handle("rows"), columns: this.handle("columns") };
   readonly panes: readonly HTMLElement[];
@@ -45,7 +46,7 @@ export class WorkbenchPanes {
     this.panes = Array.from({ length: count }, () => el("div", "mkg-workbench-pane"));
     const last = beneath ? this.panes[count - 1] : undefined;
     const [above, first, ...others] = this.panes.filter(pane => pane !== last);
-    this.addBar();
+    host.append(this.bar);
     if (above) host.append(above);
     if (first) {
       host.append(this.handles.rows, this.below);
@@ -70,13 +71,11 @@ export class WorkbenchPanes {
     this.host.replaceChildren();
   }
 
-  /** The buttons of the whole; each part has its own. */
-  private addBar(): void {
-    const bar = el("div", "mkg-workbench-bar");
-    bar.setAttribute("role", "toolbar");
-    bar.setAttribute("aria-label", "Workbench");
-    this.host.append(bar); // where the buttons find what they act on
-    this.disposers.add(addWindowButtons(bar));
+  /** The buttons of the whole, once it has its place on the page; each part has its own. */
+  addButtons(): void {
+    setAttribute(this.bar, "role", "toolbar");
+    setAttribute(this.bar, "aria-label", "Workbench");
+    this.disposers.add(addWindowButtons(this.bar));
   }
 
   private show(): void {
