@@ -52,8 +52,9 @@ def assert_beside(graph: GraphPage, path: str) -> None:
     assert first["zoom"] == pytest.approx(second["zoom"])
     left, right = (side[path] for side in graph.evaluate(PLACES))
     width, height = graph.evaluate(SIZE)
-    assert abs(left[0] - right[0]) <= NEAR and abs(left[1] - right[1]) <= NEAR, (left, right)
-    assert 0 <= left[0] < width and 0 <= left[1] < height, left
+    assert left == pytest.approx(right, abs=NEAR)
+    assert 0 <= left[0] < width
+    assert 0 <= left[1] < height
 
 
 @in_shared_page

@@ -101,7 +101,8 @@ def test_a_graph_has_the_whole_screen_and_gives_it_back(notebook: NotebookPage, 
     else:
         assert wait_until_full(notebook, root, True) == {"fills": True, "onTop": True, "api": spoil is None}
         larger = canvas.bounding_box()
-        assert size is not None and larger is not None
+        assert size is not None
+        assert larger is not None
         assert larger["width"] > 1.1 * size["width"]
         assert larger["height"] > 1.1 * size["height"]
         picture = graph.find(".mkg-graph-picture").evaluate("canvas => canvas.clientWidth")

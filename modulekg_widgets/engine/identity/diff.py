@@ -47,7 +47,7 @@ class HierarchyDiff:
 
     @property
     def differences(self) -> list[Pair]:
-        """The places that differ themselves, each once: no containers of changes, and no insides of what came or went."""
+        """The places that differ themselves, each once: no containers of changes, no insides of what came or went."""
         return [pair for pair in self.pairs if self._is_place(pair)]
 
     @property
