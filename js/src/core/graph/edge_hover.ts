@@ -53,7 +53,6 @@ export class EdgeHover {
     if (placed === this.placed) return;
     this.placed = placed;
     this.grid = this.byValue = undefined;
-    this.values.forget();
     this.leave();
   }
 

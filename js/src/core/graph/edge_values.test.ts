@@ -58,6 +58,18 @@ describe("what an edge carries", () => {
     }
   });
 
+  it("is found at once for thousands of edges", () => {
+    const scene = buildScene(h, new Store(), measurer());
+    const many = new Hierarchy({
+      ...golden("traced"),
+      edges: Array.from({ length: 20_000 }, () => h.payload.edges[1])
+    });
+    const begin = performance.now();
+    const values = new EdgeValues(many);
+    for (let i = 0; i < 2000; i++) scene.edges.forEach(edge => values.of(edge, scene.nodes));
+    expect(performance.now() - begin).toBeLessThan(500);
+  });
+
   it("has one key wherever it goes", () => {
     const scene = buildScene(h, new Store(), measurer());
     const values = new EdgeValues(h);

@@ -1,7 +1,7 @@
 // What an edge carries: the values of the forward pass, each with its shape, its type and its size in memory.
 
 import { type Dataflow, dataflowOf, shapeText } from "../shared/dataflow";
-import type { Hierarchy } from "../shared/hierarchy";
+import type { Fold, Hierarchy } from "../shared/hierarchy";
 import type { SceneEdge, SceneNode } from "./scene_types";
 
 export interface Carried {
@@ -22,54 +22,67 @@ export function itemSize(dtype: string): number | null {
 
 export class EdgeValues {
   private readonly flow: Dataflow | null;
-  private readonly known = new Map<SceneEdge, readonly Carried[]>();
+  private readonly given = new Map<string, Carried>();
+  private nodes?: readonly SceneNode[];
+  private between = new Map<string, Map<string, Carried>>(); // of the hierarchy: by the places of both ends
 
   constructor(private readonly h: Hierarchy) {
     this.flow = dataflowOf(h);
   }
 
-  of(edge: SceneEdge, nodes: readonly SceneNode[]): readonly Carried[] {
-    const found = this.known.get(edge) ?? this.find(edge, nodes);
-    this.known.set(edge, found);
-    return found;
-  }
-
-  /** The edges of another layout are others. */
-  forget(): void {
-    this.known.clear();
-  }
-
-  private find({ values, source, target, kind }: SceneEdge, nodes: readonly SceneNode[]): Carried[] {
+  of({ values, source, target, kind }: SceneEdge, nodes: readonly SceneNode[]): readonly Carried[] {
     const { flow } = this;
     if (kind === "order") return [];
     if (values && flow) return values.map(value => carried(flow, value));
-    return this.between(nodes[source], nodes[target]);
-  }
-
-  /** Of the hierarchy: what modules in one give to modules in the other. */
-  private between(source: SceneNode, target: SceneNode): Carried[] {
-    const [isFrom, isTo] = [this.standsFor(source), this.standsFor(target)];
-    const found = new Map<string, Carried>();
-    for (const [from, to, shape] of this.h.payload.edges) {
-      if (isFrom(from) && isTo(to) && !(isTo(from) && from >= 0)) {
-        const value = this.given(from, shape);
-        found.set(value.key, value);
-      }
+    if (nodes !== this.nodes) {
+      this.nodes = nodes;
+      this.between = this.lifted(nodes);
     }
-    return [...found.values()];
+    const place = (at: number) => (nodes[at].index < 0 ? OUTSIDE : at);
+    return [...(this.between.get(`${place(source)} ${place(target)}`)?.values() ?? [])];
   }
 
-  private standsFor({ index, kind }: SceneNode): (node: number) => boolean {
+  /** What modules give each other, between the cards that stand for them. */
+  private lifted(nodes: readonly SceneNode[]): Map<string, Map<string, Carried>> {
+    const found = new Map<string, Map<string, Carried>>();
+    const visible = this.visible(nodes);
+    const place = (node: number) => (node < 0 ? OUTSIDE : visible[node]);
+    for (const [from, to, shape] of this.h.payload.edges) {
+      const key = `${place(from)} ${place(to)}`;
+      const values = found.get(key) ?? new Map<string, Carried>();
+      const value = this.valueOf(from, shape);
+      found.set(key, values.set(value.key, value));
+    }
+    return found;
+  }
+
+  /** The place of each node's card, or of what hides it; of a fold that of the member that is drawn. */
+  private visible(nodes: readonly SceneNode[]): Int32Array {
     const { h } = this;
-    if (index < 0) return node => node === OUTSIDE;
-    const members = (kind === "fold" && h.fold(index)?.members) || [index];
-    return node => node >= 0 && members.some(member => node === member || h.isInside(node, member));
+    const places = new Map(nodes.flatMap(({ index }, place) => (index < 0 ? [] : [[index, place] as const])));
+    const drawn = new Map<Fold, number | undefined>();
+    const visible = new Int32Array(h.size).fill(OUTSIDE);
+    for (let node = 0; node < h.size; node++) {
+      const fold = h.fold(node);
+      if (fold && !drawn.has(fold)) {
+        drawn.set(fold, places.get(fold.members.find(member => places.has(member)) ?? OUTSIDE));
+      }
+      const above = node === 0 ? OUTSIDE : visible[h.parent(node)];
+      visible[node] = places.get(node) ?? (fold && drawn.get(fold)) ?? above;
+    }
+    return visible;
   }
 
   /** A value of that shape that the module gives. */
-  private given(from: number, shape: string): Carried {
-    const { flow } = this;
+  private valueOf(from: number, shape: string): Carried {
     const key = `${from} ${shape}`;
+    const value = this.given.get(key) ?? this.find(key, from, shape);
+    this.given.set(key, value);
+    return value;
+  }
+
+  private find(key: string, from: number, shape: string): Carried {
+    const { flow } = this;
     if (!flow) return { key, shape, dtype: "", bytes: null };
     const { calls, inputs } = flow.payload;
     const outputs =
