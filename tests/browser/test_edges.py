@@ -69,6 +69,7 @@ def point_at_edge(graph: GraphPage, source: str, target: str) -> None:
     assert place is not None, f"no edge from {source} to {target}"
     graph.page.mouse.move(*place)
     graph.notebook.wait_for(f"ends => ({LIT})()[0]?.join() === ends.join()", [source, target])
+    graph.page.locator(TIP).wait_for()
 
 
 @in_shared_page
@@ -148,7 +149,7 @@ MOVES = f"""count => {{
     clientX: canvas.left + (at * 37) % canvas.width, clientY: canvas.top + (at * 23) % canvas.height,
     pointerId: 1, bubbles: true
   }}));
-  move(0);
+  for (let at = 0; at < 50; at++) {{ move(at * 7); }} // what is found once for all moves
   const begin = performance.now();
   for (let at = 1; at <= count; at++) {{ move(at); }}
   return [(performance.now() - begin) / count, stage.picture.lines.length];
@@ -200,6 +201,7 @@ def test_the_same_in_a_saved_page(browser: Browser, tmp_path: Path) -> None:
         page = saved.page
         place = page.evaluate(EDGE, ["block", "head"])
         page.mouse.move(*place)
+        page.locator(TIP).wait_for()
         text = page.locator(TIP).inner_text()
         assert "block → head" in text
         assert "1×4×6×6" in text

@@ -32,6 +32,7 @@ export class EdgeHover {
   private grid?: EdgeGrid; // of what is placed, once it is asked for
   private byValue?: Map<string, number[]>;
   private spot: Spot | null = null;
+  private frame = 0;
 
   constructor(
     wrap: HTMLElement,
@@ -64,10 +65,13 @@ export class EdgeHover {
       this.spot = this.spotOf(line);
       this.changed();
     }
-    this.tell(x, y);
+    // several moves of a pointer come between two frames
+    cancelAnimationFrame(this.frame);
+    this.frame = requestAnimationFrame(() => this.tell(x, y));
   }
 
   leave(): void {
+    cancelAnimationFrame(this.frame);
     this.tip.hide();
     if (!this.spot) return;
     this.spot = null;

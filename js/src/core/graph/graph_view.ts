@@ -130,6 +130,7 @@ export class GraphView {
     this.disposers.dispose();
     this.layouts.dispose();
     this.offer.dispose();
+    this.hover.leave();
     this.stage.dispose();
   }
 
@@ -281,10 +282,7 @@ export class GraphView {
 
   /** The beginning, and what is selected. */
   private lookFirst({ boxes }: Placed): void {
-    if (this.options.lookFirst) {
-      this.options.lookFirst();
-      return;
-    }
+    if (this.options.lookFirst) return this.options.lookFirst();
     const sought = this.decor.itemOf(this.decor.idOfSelected() ?? "");
     this.stage.camera.open(boxes);
     if (sought) {
