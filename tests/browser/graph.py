@@ -27,7 +27,7 @@ model = torchvision.models.{model}()
 SHOW = "graph = mk.ModelGraph(model)\ndisplay(graph)"
 
 # where to point at a module: the middle of a card, or the header of a frame, whose middle its children cover;
-# what lies outside of the canvas or under the minimap is first brought to the middle, as a user would pan
+# what lies outside of the canvas is first brought to the middle, as a user would pan
 POINT = f"""path => {{
   const {{ camera, host, picture }} = {STAGE};
   const found = picture.items.filter(item => item.id === path);
@@ -40,7 +40,7 @@ POINT = f"""path => {{
     return [canvas.left + x + (left + width / 2) * zoom, canvas.top + y + top * zoom + down];
   }};
   if (!host.contains(document.elementFromPoint(...point()))) {{
-    camera.centre([left + width / 2, top + height / 2]);
+    camera.centre([left + width / 2, isOpen ? top : top + height / 2]);
   }}
   return point();
 }}"""

@@ -3,8 +3,17 @@
 import json
 
 from browser.fixtures import in_shared_page
-from browser.graph import ITEMS, LINES, ROOT, GraphPage
+from browser.graph import ITEMS, LINES, ROOT, STAGE, GraphPage
 from browser.page import NotebookPage
+
+# the middle of the mark in the header of a frame
+CHEVRON = f"""path => {{
+  const {{ camera, host, picture }} = {STAGE};
+  const [left, top] = picture.items.find(item => item.id === path).box;
+  const {{ x, y, zoom }} = camera.look;
+  const canvas = host.getBoundingClientRect();
+  return [canvas.left + x + (left + 16) * zoom, canvas.top + y + (top + 21) * zoom];
+}}"""
 
 FRAMES = 60
 BYTES = 400_000
@@ -81,7 +90,7 @@ else:
     graph.wait_for_selection("layer1")
 
 
-def test_a_double_click_expands_in_place(notebook: NotebookPage) -> None:
+def test_a_double_click_opens_in_place_and_the_chevron_closes(notebook: NotebookPage) -> None:
     graph = GraphPage.show(notebook, "resnet18")
     notebook.execute("graph.expanded = []")
     graph.wait_for_node("layer2.0", there=False)
@@ -92,7 +101,11 @@ def test_a_double_click_expands_in_place(notebook: NotebookPage) -> None:
     notebook.wait_for_value("'layer2' in graph.expanded", True)
     assert len(notebook.traffic.sent("comm_msg")) <= 3
 
+    # what is open stays open, and comes closer
     graph.double_click("layer2")
+    notebook.pause(300)
+    assert "layer2.0" in graph.nodes()
+    graph.page.mouse.click(*notebook.at_rest(CHEVRON, "layer2"))
     graph.wait_for_node("layer2.0", there=False)
     notebook.wait_for_value("graph.expanded", [])
 

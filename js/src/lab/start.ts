@@ -16,6 +16,7 @@ import { AllKernelObjects } from "./kernel_objects";
 import { ObjectPanel, PANEL_ID } from "./panel";
 import { openFile } from "./open_file";
 import { Tabs } from "./tabs";
+import { offerTabs } from "./view_tabs";
 import { bundleOf } from "./words";
 
 export async function start(app: JupyterFrontEnd, shell: ILabShell): Promise<void> {
@@ -34,6 +35,7 @@ export async function start(app: JupyterFrontEnd, shell: ILabShell): Promise<voi
   const openNotebook = (path: string) => void app.commands.execute("docmanager:open", { path });
   const tabs = new Tabs(shell, { hosts, trans, openNotebook });
   const inputs = new Inputs(state, trans);
+  offerTabs(shell);
   addCommands({
     app,
     shell,

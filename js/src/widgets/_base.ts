@@ -3,6 +3,7 @@
 import { DOMWidgetModel, DOMWidgetView, unpack_models } from "@jupyter-widgets/base";
 import "../../style/graph.css";
 import "../../style/panels.css";
+import { offerTab } from "../core/shared/tab_host";
 import { MODULE, VERSION } from "../generated/version";
 
 export const RANGE = `^${VERSION}`;
@@ -23,6 +24,16 @@ export function modelDefaults(name: string): Record<string, unknown> {
 export const otherModels: { deserialize: typeof unpack_models } = {
   deserialize: (value, manager) => Promise.resolve(unpack_models(value, manager)).catch(() => null)
 };
+
+const LONGEST_TITLE = 60; // characters
+
+/** What a tab of the host would show: the same live model once more. */
+export function offerViewInTab({ model, el }: DOMWidgetView): void {
+  const kind = String(model.get("_model_name")).replace(/Model$/, "");
+  const { title } = (model.get("payload") ?? {}) as { title?: unknown };
+  const name = typeof title === "string" && title !== "" ? `${kind}: ${title}` : kind;
+  offerTab(el, { title: name.slice(0, LONGEST_TITLE), createView: () => model.widget_manager.create_view(model) });
+}
 
 interface SignalLike<T> {
   connect(slot: (sender: unknown, args: T) => void): boolean;

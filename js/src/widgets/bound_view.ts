@@ -2,7 +2,7 @@
 
 import { DOMWidgetView } from "@jupyter-widgets/base";
 import type { StateStore } from "../core/shared/state_store";
-import { Connection, TraitWriter } from "./_base";
+import { Connection, offerViewInTab, TraitWriter } from "./_base";
 
 export interface Binding<State> {
   readonly key: keyof State & string;
@@ -49,6 +49,7 @@ export abstract class BoundView<State extends { connected: boolean }, Shown exte
     this.followKernel(this.connection.connected);
     this.el.dataset.mkgId = this.model.model_id;
     this.bindTraits(store);
+    offerViewInTab(this);
     void this.displayed.then(() => this.mount());
   }
 

@@ -3,7 +3,7 @@
 import { DOMWidgetModel, DOMWidgetView } from "@jupyter-widgets/base";
 import "../../style/workbench.css";
 import { readSplit, type Split, WorkbenchPanes } from "../core/shared/workbench";
-import { Connection, modelDefaults, otherModels, TraitWriter } from "./_base";
+import { Connection, modelDefaults, offerViewInTab, otherModels, TraitWriter } from "./_base";
 
 const PARTS = ["graph", "editor", "panel", "explorer"] as const;
 
@@ -30,6 +30,7 @@ export class WorkbenchView extends DOMWidgetView {
     this.el.dataset.mkgId = this.model.model_id;
     this.connection = new Connection(this.model, () => undefined);
     this.writer = new TraitWriter(this, () => this.connection?.connected ?? false);
+    offerViewInTab(this);
     const named: unknown[] = PARTS.map(part => this.model.get(part) as unknown);
     const parts = named.filter(part => part instanceof DOMWidgetModel); // saved state may name anything
     const split = readSplit(this.model.get("split"));
@@ -39,6 +40,7 @@ export class WorkbenchView extends DOMWidgetView {
     this.panes = panes;
     this.listenTo(this.model, "change:split", () => panes.setSplit(readSplit(this.model.get("split"))));
     void this.displayed.then(() => {
+      this.panes?.addButtons();
       this.children = parts.map((part, at) => this.show(part, panes.panes[at]));
     });
   }

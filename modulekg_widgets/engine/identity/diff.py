@@ -46,24 +46,32 @@ class HierarchyDiff:
         return self.left.identities.digests[0] == self.right.identities.digests[0]
 
     @property
+    def differences(self) -> list[Pair]:
+        """The places that differ themselves, each once: no containers of changes, no insides of what came or went."""
+        return [pair for pair in self.pairs if self._is_place(pair)]
+
+    @property
     def counts(self) -> dict[str, int]:
-        """How many modules, or pairs of them, have each status; containers of changes are changed, too."""
-        found = Counter(pair.status for pair in self.pairs)
-        return {status: found[status] for status in (SAME, RENAMED, MOVED, CHANGED, REMOVED, ADDED) if status in found}
+        """How many of the `differences` have each status."""
+        found = Counter(pair.status for pair in self.differences)
+        return {status: found[status] for status in (RENAMED, MOVED, CHANGED, REMOVED, ADDED) if status in found}
 
     def __repr__(self) -> str:
         return f"<HierarchyDiff: {self._summary()}>"
 
     def __str__(self) -> str:
-        return "\n".join([*(self._line(pair) for pair in self.pairs if self._is_shown(pair)), self._summary()])
+        return "\n".join([*(self._line(pair) for pair in self.differences), self._summary()])
 
     def _summary(self) -> str:
         if self.identical:
             return f"same structure: {len(self.left)} modules"
-        return ", ".join(f"{count} {status}" for status, count in self.counts.items())
+        counts = self.counts
+        total = sum(counts.values())
+        parts = ", ".join(f"{count} {status}" for status, count in counts.items())
+        return f"{total} {'difference' if total == 1 else 'differences'}: {parts}"
 
-    def _is_shown(self, pair: Pair) -> bool:
-        """Whether a reader learns from this line: the top of what is new, gone or moved, and where changes end."""
+    def _is_place(self, pair: Pair) -> bool:
+        """Whether it is the top of what is new, gone or moved, or where changes end; the front end asks the same."""
         if pair.status == SAME:
             return False
         if pair.status == CHANGED:
@@ -117,7 +125,7 @@ def diff(left: nn.Module, right: nn.Module) -> HierarchyDiff:
     >>> from torch import nn
     >>> found = mk.diff(nn.Sequential(nn.Linear(4, 2)), nn.Sequential(nn.Linear(4, 3), nn.ReLU()))
     >>> found.identical, found.counts
-    (False, {'changed': 2, 'added': 1})
+    (False, {'changed': 1, 'added': 1})
     """
     return HierarchyDiff(hierarchy(left), hierarchy(right))
 

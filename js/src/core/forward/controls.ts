@@ -1,6 +1,7 @@
 // The line of controls on top: where in the pass, play and pause, speed, item of the batch, and the quiz.
 
 import { button, Debounced, Disposers, el, listen, option, setAttribute } from "../shared/dom";
+import { addWindowButtons } from "../shared/window_buttons";
 import { togglePlaying } from "./clock";
 import { type PlayerIcon, playerIcon } from "./icons";
 import { type Forward, itemCount } from "./payload";
@@ -69,6 +70,7 @@ export class Controls {
       field("Item", this.sample, this.samples),
       quiz
     );
+    this.disposers.add(addWindowButtons(this.host));
   }
 
   private mover(icon: PlayerIcon, title: string, to: (step: number) => number): HTMLButtonElement {

@@ -51,13 +51,6 @@ export class GraphDecor {
     return this.painted[this.selected[0]]?.node.id ?? null;
   }
 
-  /** The first card or frame that differs by itself, not for what is drawn inside it. */
-  firstDifference(): PaintItem | undefined {
-    const differs = this.painted.filter(({ status }) => status !== null && status !== "same");
-    const around = new Set(differs.map(({ node }) => node.parent));
-    return differs.find(({ node }) => !around.has(this.places.get(node.id) ?? -1));
-  }
-
   update({ scene, boxes, routes }: Placed, theme: Theme): void {
     const color = colorOf(this.h, this.store);
     const depth = depths(scene.nodes);

@@ -3,21 +3,20 @@
 import { button, Disposers, el, listen, nameSpan } from "../shared/dom";
 import { counted, shortColumn } from "../shared/format";
 import { STATUS_STYLE } from "../shared/theme";
+import type { Box } from "../shared/viewport";
+import { type Compared, countsOf, type Difference, findDifferences, STATUSES, summary } from "./differences";
 import { GraphView } from "./graph_view";
+import { LinkedCameras } from "./linked_cameras";
 import { Hierarchy } from "../shared/hierarchy";
-import type { Comparison, Status } from "../shared/payload";
+import type { Comparison } from "../shared/payload";
 import { reveal } from "../shared/reveal";
 import { Store } from "../shared/store";
 
-const ORDER: Status[] = ["same", "renamed", "moved", "changed", "removed", "added"];
-
-/** One model of the two. */
-interface Side {
-  h: Hierarchy;
-  store: Store;
-  graph: GraphView;
-  status: readonly Status[];
-  partners: Map<number, number>; // node -> node of the other model
+/** One model of the two, and its picture. */
+interface Side extends Compared {
+  readonly store: Store;
+  readonly graph: GraphView;
+  expanded: readonly string[]; // as the other side has followed
 }
 
 export class DiffView {
@@ -25,8 +24,9 @@ export class DiffView {
   private readonly sides: [Side, Side];
   private readonly message = el("span", "mkg-diff-place");
   private readonly next = button("mkg-button mkg-next-difference", "Next difference");
-  private readonly differences: readonly Place[];
-  private current: Side;
+  private readonly differences: readonly Difference[];
+  private cameras?: LinkedCameras; // once both have a canvas
+  private current: 0 | 1 = 0; // where the user is
   private linking = false;
 
   constructor(
@@ -39,28 +39,34 @@ export class DiffView {
     host.classList.add("mkg-diff");
     const right = new Hierarchy(compare.model);
     const panes = [this.pane(h), this.pane(right)];
-    host.append(this.legend(compare), el("div", "mkg-diff-panes"));
-    host.lastElementChild?.append(...panes.map(({ frame }) => frame));
+    const panesBox = el("div", "mkg-diff-panes");
+    panesBox.append(...panes.map(({ frame }) => frame));
     const leftToRight = new Map(compare.pairs);
     const rightToLeft = new Map(compare.pairs.map(([a, b]) => [b, a]));
     const rightStore = new Store({ ...mirrored(h, right, store, leftToRight), selected: null });
-    this.sides = [
-      this.side(panes[0].canvas, h, store, compare.left, leftToRight),
-      this.side(panes[1].canvas, right, rightStore, compare.right, rightToLeft)
+    const models: readonly [Compared, Compared] = [
+      { h, status: compare.left, partners: leftToRight },
+      { h: right, status: compare.right, partners: rightToLeft }
     ];
-    this.current = this.sides[0];
+    this.differences = findDifferences(...models);
+    this.next.disabled = this.differences.length === 0;
+    this.message.textContent = summary(this.differences); // what stands above takes its room before the canvases do
+    host.append(this.legend(), panesBox);
+    this.sides = [
+      this.side(0, panes[0].canvas, models[0], store),
+      this.side(1, panes[1].canvas, models[1], rightStore)
+    ];
+    this.cameras = new LinkedCameras([this.sides[0].graph, this.sides[1].graph], node => leftToRight.get(node));
+    this.lineUp();
     this.link(this.sides[0], this.sides[1]);
     this.link(this.sides[1], this.sides[0]);
     this.followShared(store, rightStore);
     this.carry(this.sides[0], this.sides[1]);
-    this.differences = this.findDifferences();
-    this.next.disabled = this.differences.length === 0;
-    this.message.textContent = counted(this.differences.length, "difference").replace(/^0/, "no");
   }
 
   /** The graph that keys and exports act on: where the user is. */
   get active(): GraphView {
-    return this.current.graph;
+    return this.sides[this.current].graph;
   }
 
   dispose(): void {
@@ -81,20 +87,39 @@ export class DiffView {
     return { frame, canvas };
   }
 
-  private side(
-    canvas: HTMLElement,
-    h: Hierarchy,
-    store: Store,
-    status: readonly Status[],
-    partners: Map<number, number>
-  ): Side {
-    const graph = new GraphView(canvas, h, store, { status, onReady: () => this.ready() });
-    const side: Side = { h, store, graph, status, partners };
-    this.disposers.add(
-      listen(canvas, "pointerdown", () => (this.current = side)),
-      listen(canvas, "focusin", () => (this.current = side))
+  private side(at: 0 | 1, canvas: HTMLElement, model: Compared, store: Store): Side {
+    const graph = new GraphView(canvas, model.h, store, {
+      status: model.status,
+      onReady: () => this.ready(),
+      onChanged: () => this.cameras?.follow(this.current),
+      lookFirst: () => this.lineUp(),
+      beside: () => this.cameras?.beside(at) ?? []
+    });
+    const here = () => void (this.current = at);
+    canvas.addEventListener("wheel", here, { capture: true, passive: true });
+    this.disposers.add(listen(canvas, "pointerdown", here), listen(canvas, "focusin", here), () =>
+      canvas.removeEventListener("wheel", here, { capture: true })
     );
-    return side;
+    return { ...model, store, graph, expanded: store.get("expanded") };
+  }
+
+  /** Both at the same zoom, at what is selected or at the first difference; once both have their places. */
+  private lineUp(): void {
+    if (!this.cameras?.isReady) return;
+    const selected = this.sides[0].h.find(this.sides[0].store.get("selected") ?? "") ?? 0;
+    const { side, node } =
+      selected > 0 ? { side: 0 as const, node: selected } : (this.differences[0] ?? { side: 0, node: 0 });
+    this.cameras.lineUp(side, this.boxOf(this.sides[side], node));
+  }
+
+  /** The card of a module, or what hides it. */
+  private boxOf({ h, graph }: Side, node: number): Box | undefined {
+    const boxes = new Map(graph.items().map(({ node: { index }, box }) => [index, box]));
+    for (let at = node; at > 0; at = h.parent(at)) {
+      const box = boxes.get(at);
+      if (box) return box;
+    }
+    return undefined;
   }
 
   private waiting = 2;
@@ -106,7 +131,31 @@ export class DiffView {
   }
 
   private link(from: Side, to: Side): void {
-    this.disposers.add(from.store.on("selected", () => this.carry(from, to)));
+    this.disposers.add(
+      from.store.on("selected", () => this.carry(from, to)),
+      from.store.on("expanded", () => this.carryOpen(from, to))
+    );
+  }
+
+  /** What opens or closes on one side does on the other. */
+  private carryOpen(from: Side, to: Side): void {
+    const [before, now] = [new Set(from.expanded), from.store.get("expanded")];
+    from.expanded = now;
+    if (this.linking) return;
+    const partners = (paths: readonly string[]) =>
+      paths.flatMap(path => {
+        const node = from.h.find(path);
+        const partner = node === undefined ? undefined : from.partners.get(node);
+        return partner === undefined ? [] : [to.h.path(partner)];
+      });
+    const opened = partners(now.filter(path => !before.delete(path)));
+    const closed = new Set(partners([...before]));
+    this.linking = true;
+    to.store.set(
+      "expanded",
+      [...new Set([...to.store.get("expanded"), ...opened])].filter(path => !closed.has(path))
+    );
+    this.linking = false;
   }
 
   /** Selects the partner on the other side; a module without one clears the selection there. */
@@ -135,17 +184,19 @@ export class DiffView {
     this.disposers.add(right.on("notice", () => left.set("notice", right.get("notice"))));
   }
 
-  private legend(compare: Comparison): HTMLElement {
+  /** The places that the button goes through, by what became of them. */
+  private legend(): HTMLElement {
     const line = el("div", "mkg-diff-legend");
-    for (const status of ORDER) {
-      const side = status === "added" ? compare.right : compare.left;
-      const count = side.filter(other => other === status).length;
+    const counts = countsOf(this.differences);
+    for (const status of ["same", ...STATUSES] as const) {
+      const count = counts.get(status) ?? 0;
       const mark = el("span", "mkg-diff-mark", STATUS_STYLE[status].glyph);
       mark.style.backgroundColor = STATUS_STYLE[status].color;
       const entry = el("span", "mkg-diff-entry");
       entry.dataset.mkgStatus = status;
-      entry.classList.toggle("mkg-is-none", count === 0);
-      entry.append(mark, el("span", "", `${STATUS_STYLE[status].label} ${count}`));
+      entry.classList.toggle("mkg-is-none", status !== "same" && count === 0);
+      const { label } = STATUS_STYLE[status];
+      entry.append(mark, el("span", "", status === "same" ? label : `${label} ${count}`));
       line.append(entry);
     }
     this.disposers.add(listen(this.next, "click", () => this.nextDifference()));
@@ -160,46 +211,17 @@ export class DiffView {
       return;
     }
     this.step = (this.step + 1) % this.differences.length;
-    const { side, node } = this.differences[this.step];
+    const { side: at, node, status } = this.differences[this.step];
+    const side = this.sides[at];
     const path = side.h.path(node);
     const place = `${this.step + 1} of ${this.differences.length} · `;
     // the panel describes modules of the left model only, so the name of the place stands here
-    this.message.replaceChildren(place, nameSpan("", path.slice(0, 120)), ` ${STATUS_STYLE[side.status[node]].label}`);
-    this.current = side;
+    const name = path || side.h.payload.title;
+    this.message.replaceChildren(place, nameSpan("", name.slice(0, 120)), ` ${STATUS_STYLE[status].label}`);
+    this.current = at;
     reveal(side.h, side.store, path);
     side.store.set("selected", path);
   }
-
-  /** Left to right, in tree order: first what changed on the left, then what only the right has. */
-  private findDifferences(): Place[] {
-    const [left, right] = this.sides;
-    const places = (side: Side, other: Side, keep: (status: Status) => boolean) =>
-      side.status.flatMap((status, node) =>
-        node > 0 && keep(status) && isItself(side, other, node) ? [{ side, node }] : []
-      );
-    return [...places(left, right, status => status !== "same"), ...places(right, left, status => status === "added")];
-  }
-}
-
-/** Where the models differ. */
-interface Place {
-  side: Side;
-  node: number;
-}
-
-/** Not merely changed by something inside it, nor there or gone together with what is around it. */
-function isItself(side: Side, other: Side, node: number): boolean {
-  const { h, status, partners } = side;
-  if (status[node] === "changed") {
-    const partner = partners.get(node); // what was added inside stands on the other side only
-    return !differsInside(side, node) && (partner === undefined || !differsInside(other, partner));
-  }
-  const isWhole = status[node] === "added" || status[node] === "removed";
-  return !isWhole || status[h.parent(node)] !== status[node];
-}
-
-function differsInside({ h, status }: Side, node: number): boolean {
-  return h.children(node).some(child => status[child] !== "same");
 }
 
 /** The right side opens what corresponds to what is open on the left. */

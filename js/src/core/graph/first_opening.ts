@@ -3,7 +3,6 @@
 import type { LayoutResult } from "../layout/types";
 import type { Hierarchy } from "../shared/hierarchy";
 import { WINDOW } from "../shared/reveal";
-import { type Extent, fitsLegibly } from "../shared/viewport";
 
 const DEEPEST = 4; // levels; a chain of single children says little when it is opened to its end
 const MOST = 48; // cards that a reader takes in at once
@@ -20,12 +19,12 @@ export function firstOpening(
   h: Hierarchy,
   focus: number,
   kept: readonly string[],
-  extent: Extent,
-  layoutOf: (opening: Opening) => LayoutResult | undefined
+  layoutOf: (opening: Opening) => LayoutResult | undefined,
+  isLegible: (layout: LayoutResult) => boolean
 ): Opening {
   const fits = (opening: Opening): boolean => {
     const layout = layoutOf(opening);
-    return layout !== undefined && layout.boxes.length <= MOST && fitsLegibly(layout.bounds, extent);
+    return layout !== undefined && layout.boxes.length <= MOST && isLegible(layout);
   };
   const isMany = h.rows(focus).length > MOST;
   const windows = isMany ? WINDOWS.filter(window => window <= MOST) : WINDOWS;

@@ -1,4 +1,4 @@
-// Keys of the whole widget ("f", Esc) and of the canvas (Enter, arrows).
+// Keys of the whole widget ("f", "z", Backspace, Esc) and of the canvas (Enter, arrows).
 
 import { isField } from "../shared/dom";
 import type { GraphView } from "./graph_view";
@@ -28,6 +28,13 @@ function act(event: KeyboardEvent, h: Hierarchy, store: Store, graph: GraphView 
   if (event.key === "f") {
     graph?.fit();
     return graph !== undefined;
+  }
+  if (event.key === "z" && graph !== undefined) {
+    return graph.navigator.toSelection();
+  }
+  if (event.key === "Backspace" && graph !== undefined) {
+    graph.navigator.out();
+    return true;
   }
   if (event.key === "Escape") {
     return upwards(h, store);

@@ -8,35 +8,41 @@ import { GraphDecor } from "./decor";
 import { Painter } from "./paint";
 import { exportPng } from "./paint_png";
 import { readTheme, type Theme, watchTheme } from "../shared/theme";
+import { boxIn, centralCard, toggledPath } from "./anchors";
+import { EdgeHover } from "./edge_hover";
+import { Navigator } from "./navigation";
 import { doubleTapped, type TapActions, tapped } from "./taps";
+import type { Camera } from "../shared/camera";
 import type { Hierarchy } from "../shared/hierarchy";
 import { measurer } from "../shared/canvas";
 import { LayoutClient } from "../layout/client";
 import { Offer } from "./offer";
-import { pageFor, Pages, turnPage } from "./pages";
+import { pageFor, turnPage } from "./pages";
 import type { Status } from "../shared/payload";
 import { plainScene } from "./plain_scene";
 import { onPreferences } from "../shared/preferences";
 import { hardLimit, isManyNodes, manyNodes, reveal, softLimit, toggle } from "../shared/reveal";
 import { placed, type Placed } from "./routes";
 import { idOf } from "./scene_cards";
-import { sceneOf } from "./scene_source";
+import { Scenery } from "./scenery";
 import { isEqual } from "../shared/state_store";
-import { firstOpening } from "./first_opening";
 import { type GraphState, Store, type ViewName } from "../shared/store";
 import { Stage, type StageElement } from "../shared/stage";
 import type { PaintItem } from "./paint_items";
-import type { LayoutRequest, LayoutResult, Size } from "../layout/types";
-import { type Box, type Extent, fitsLegibly, MARGIN } from "../shared/viewport";
-import type { Scene } from "./scene_types";
+import type { LayoutResult } from "../layout/types";
+import type { Box, Extent } from "../shared/viewport";
+import type { Scene, SceneNode } from "./scene_types";
 
 export interface GraphOptions {
   view?: Exclude<ViewName, "diff">;
   status?: readonly Status[]; // marks of a comparison, by node
   onReady?: () => void;
+  dock?: HTMLElement; // place of the minimap, outside of the canvas
+  onChanged?: () => void; // the camera has moved, or what is drawn has other places
+  lookFirst?: () => void; // in place of the first look at this graph alone
+  beside?: () => readonly Box[]; // what stands beside it and has to fit as well, in its coordinates
 }
 
-const STRUCTURES = [Infinity, 48, 36, 28, 20, 14, 10]; // that are drawn once each, as many as fit
 const leftOut = (): string => `Only the ${hardLimit()} most used structures are drawn.`;
 const isLeftOut = (notice: string): boolean => /^Only the \d+ most used structures/.test(notice);
 const DRAWN_CLOSED = "Some open groups are drawn closed: focus on a group to see its inside.";
@@ -49,17 +55,19 @@ export class GraphView {
   private readonly stage: Stage;
   private readonly offer: Offer;
   private readonly decor: GraphDecor;
-  private readonly pages = new Pages();
+  private readonly scenery: Scenery;
+  readonly navigator: Navigator;
+  private readonly hover: EdgeHover;
   private theme: Theme;
   private placed?: Placed;
   private anchor: string | null = null; // id whose card stays where it is on the screen
-  private room: Size = [0, 0]; // of the canvas, as far as layouts go
   private expanded: readonly string[];
   private stale = false;
   private refocused = false; // another inside fills the canvas
   private pursued = false; // the selection was made elsewhere and has to come into view
   private tapping = false;
   private dead = false;
+  private refitted = false; // all was in view, and shall be in the next layout
 
   constructor(
     private readonly wrap: HTMLElement,
@@ -67,11 +75,15 @@ export class GraphView {
     private readonly store: Store,
     private readonly options: GraphOptions = {}
   ) {
+    const { view = "hierarchy", status } = options;
+    this.scenery = new Scenery(h, store, this.measure, this.layouts, view, status !== undefined);
     this.theme = readTheme(wrap);
     this.expanded = store.get("expanded");
     this.decor = new GraphDecor(h, store, options);
     this.stage = this.makeStage();
     this.offer = new Offer(wrap, h, store);
+    this.navigator = new Navigator(this.stage, this.decor, h, store);
+    this.hover = new EdgeHover(wrap, h, this.decor, () => this.stage.schedule());
     this.listen();
     this.followSelection();
     this.stage.measure();
@@ -94,7 +106,17 @@ export class GraphView {
   }
 
   fit(): void {
-    if (this.placed) this.stage.camera.fit([this.placed.bounds]);
+    const beside = this.options.beside?.() ?? [];
+    if (this.placed) this.stage.camera.fit([this.placed.bounds, ...beside]);
+  }
+
+  get camera(): Camera {
+    return this.stage.camera;
+  }
+
+  /** What is drawn: cards and frames with their places. */
+  items(): readonly PaintItem[] {
+    return this.decor.items();
   }
 
   /** Opens or closes a card; where that would be too much, offers what would help. */
@@ -106,6 +128,11 @@ export class GraphView {
     if (!toggle(this.h, this.store, node)) {
       this.offer.show(node);
     }
+  }
+
+  private open({ index, steps, step }: SceneNode): void {
+    if (steps && step !== undefined) this.toggleStretch(step);
+    else this.toggle(index);
   }
 
   private toggleStretch(first: number): void {
@@ -120,6 +147,7 @@ export class GraphView {
     this.disposers.dispose();
     this.layouts.dispose();
     this.offer.dispose();
+    this.hover.leave();
     this.stage.dispose();
   }
 
@@ -128,6 +156,7 @@ export class GraphView {
       select: (path, step, inView) => this.select(path, step, inView),
       toggle: node => this.toggle(node),
       toggleStretch: first => this.toggleStretch(first),
+      enter: item => this.navigator.enter(item, ({ node }) => this.open(node)),
       turn: id => this.turn(id)
     };
     const onItem = (id: string, act: (item: PaintItem) => void) => {
@@ -136,15 +165,27 @@ export class GraphView {
     };
     const label = "Model graph. The module tree beside it offers the same by keyboard.";
     const camera = { least: 0.04, most: 4, isOverview: this.options.view === "deduplicated" };
-    return new Stage(this.wrap, label, camera, {
-      paint: (context, view) => this.painter.paint(context, view, this.theme),
-      hit: at => this.decor.hit(at),
-      press: () => this.takeFocus(),
-      tap: (id, at) => onItem(id, item => tapped(item, at, this.h, actions)),
-      doubleTap: (id, at) => onItem(id, item => doubleTapped(item, at, actions)),
-      resized: before => this.resized(before),
-      picture: () => this.decor.picture(this.theme, this.measure)
-    });
+    return new Stage(
+      this.wrap,
+      label,
+      camera,
+      {
+        paint: (context, view) => {
+          this.painter.paint(context, view, this.theme);
+          this.hover.paint(context, view, this.theme);
+        },
+        hit: at => this.decor.hit(at),
+        press: () => this.takeFocus(),
+        tap: (id, at) => onItem(id, item => tapped(item, at, this.h, actions)),
+        doubleTap: (id, at) => onItem(id, item => doubleTapped(item, at, actions)),
+        doubleTapGround: () => this.navigator.toAll(),
+        point: (at, x, y) => this.hover.point(at, x, y, this.stage.camera.look.zoom),
+        moved: () => this.options.onChanged?.(),
+        resized: (before, seen) => this.resized(before, seen),
+        picture: () => ({ ...this.decor.picture(this.theme, this.measure), lit: this.hover.lit })
+      },
+      this.options.dock
+    );
   }
 
   private listen(): void {
@@ -172,9 +213,9 @@ export class GraphView {
 
   /** A single group opened or closed, wherever that was done, stays where it is on the screen. */
   private anchorToggled(): void {
-    const [before, now] = [this.expanded, this.store.get("expanded")];
-    const toggled = [...difference(before, now), ...difference(now, before)];
-    const node = toggled.length === 1 ? this.h.find(toggled[0]) : undefined;
+    const now = this.store.get("expanded");
+    const path = toggledPath(this.expanded, now);
+    const node = path === undefined ? undefined : this.h.find(path);
     this.expanded = now;
     if (!isEqual(now, this.store.get("opening"))) {
       this.store.set("openToFit", false); // somebody has chosen
@@ -196,8 +237,9 @@ export class GraphView {
     if (this.dead) {
       return;
     }
-    const scene = this.scenery(this.store, this.pages.window);
-    const request = this.request(scene);
+    this.scenery.resize(this.extent());
+    const scene = this.scenery.scene();
+    const request = this.scenery.request(scene);
     const layout = this.layouts.runNow(request);
     if (layout) {
       this.draw(scene, layout);
@@ -206,51 +248,13 @@ export class GraphView {
     }
   }
 
-  private scenery(store: Store, window: number): Scene {
-    const { view = "hierarchy", status } = this.options;
-    return sceneOf(view, this.h, store, this.measure, this.pages.starts, status !== undefined, window);
-  }
-
-  /** Opens what fits, as long as nobody has chosen what is open. */
   private openToFit(): void {
-    const { store, options } = this;
-    if (options.view === "deduplicated") {
-      this.pages.window = STRUCTURES.find(count => this.fitsWith(count)) ?? STRUCTURES[STRUCTURES.length - 1];
-      return;
-    }
-    if (!store.get("openToFit") || options.status) {
-      return;
-    }
-    const selected = this.h.find(store.get("selected") ?? "") ?? 0;
-    const kept = this.h.ancestors(selected).slice(1);
-    const trial = new Store({ ...store.snapshot(), stretches: new Set() });
-    const { expanded, window } = firstOpening(
-      this.h,
-      store.get("focus"),
-      kept.map(node => this.h.path(node)),
-      this.stage.camera.extent,
-      opening => {
-        trial.set("expanded", opening.expanded);
-        return this.layouts.tryNow(this.request(this.scenery(trial, opening.window)));
-      }
-    );
-    this.pages.window = window;
-    store.set("opening", expanded);
-    store.set("expanded", expanded);
+    this.scenery.resize(this.extent());
+    this.scenery.openToFit();
   }
 
-  private fitsWith(window: number): boolean {
-    const layout = this.layouts.tryNow(this.request(this.scenery(this.store, window)));
-    return layout !== undefined && fitsLegibly(layout.bounds, this.stage.camera.extent);
-  }
-
-  private request({ nodes, groups }: Scene): LayoutRequest {
-    const [width, height] = [this.wrap.clientWidth || 960, this.wrap.clientHeight || 600];
-    // a new shape would lay out every group anew, so it takes more than a scroll bar or the strip to get one
-    if (Math.abs(width - this.room[0]) > 0.1 * width) {
-      this.room = [width - 2 * MARGIN, height - 2 * MARGIN];
-    }
-    return { sizes: nodes.map(node => node.size), groups, room: this.room };
+  private extent(): Extent {
+    return { width: this.wrap.clientWidth || 960, height: this.wrap.clientHeight || 600 };
   }
 
   private draw(scene: Scene, layout: LayoutResult): void {
@@ -271,32 +275,25 @@ export class GraphView {
   private aim(before: Placed | undefined, after: Placed): void {
     const survives = (id: string) => this.decor.itemOf(id) !== undefined;
     const known = before?.scene.nodes.some(({ id }) => id === this.anchor) && survives(this.anchor ?? "");
-    const looked = before && this.stage.camera.isTouched ? this.centralCard(before, survives) : null;
+    const looked = before && this.stage.camera.isTouched ? centralCard(before, this.stage.camera, survives) : null;
     const anchor = known ? this.anchor : looked;
     if (!before || this.refocused || anchor === null) {
       this.lookFirst(after);
     } else {
       this.stage.camera.keep(boxIn(before, anchor), boxIn(after, anchor), [after.bounds]);
     }
+    if (this.refitted) this.fit();
     this.anchor = null;
-    this.refocused = false;
+    this.refocused = this.refitted = false;
     this.pursue();
+    this.navigator.arrived();
+    this.options.onChanged?.();
   }
 
-  /** The card nearest to the middle of the view, of those that are there still. */
-  private centralCard({ scene, boxes }: Placed, survives: (id: string) => boolean): string | null {
-    const { camera } = this.stage;
-    let best: { id: string | null; distance: number } = { id: null, distance: Infinity };
-    scene.nodes.forEach(({ id, kind }, place) => {
-      const distance = camera.distanceTo(boxes[place]);
-      if (kind !== "group" && distance < best.distance && survives(id)) best = { id, distance };
-    });
-    return best.id;
-  }
-
-  /** The beginning, and what is selected; of a comparison the first difference. */
+  /** The beginning, and what is selected. */
   private lookFirst({ bounds }: Placed): void {
-    const sought = this.decor.itemOf(this.decor.idOfSelected() ?? "") ?? this.decor.firstDifference();
+    if (this.options.lookFirst) return this.options.lookFirst();
+    const sought = this.decor.itemOf(this.decor.idOfSelected() ?? "");
     this.stage.camera.open([bounds]);
     if (sought) {
       this.stage.camera.show(sought.box);
@@ -327,6 +324,7 @@ export class GraphView {
       return;
     }
     this.decor.update(this.placed, this.theme);
+    this.hover.show(this.placed);
     this.painter.setPicture(this.decor.items(), this.decor.edges());
     this.stage.schedule(); // what else changes until then is drawn with it
     this.stage.minimap.show(this.decor.minimapItems(), this.placed.bounds, this.theme);
@@ -345,11 +343,15 @@ export class GraphView {
   }
 
   /** A change of height alone is the strip coming or going: what is under the pointer stays there. */
-  private resized(before: Extent | null): void {
+  private resized(before: Extent | null, seen: Box | null): void {
     const { camera } = this.stage;
     if (this.placed && !camera.isTouched && Math.abs(camera.extent.width - (before?.width ?? 1)) > 1) {
       this.openToFit();
       this.lookFirst(this.placed);
+    }
+    if (seen && this.placed) {
+      this.refitted = this.navigator.isAll(seen);
+      this.invalidate(); // there is room for another layout
     }
   }
 
@@ -362,7 +364,7 @@ export class GraphView {
     }
     if (this.options.view !== "deduplicated") {
       reveal(this.h, this.store, path);
-      if (pageFor(this.h, this.store, this.pages, node)) {
+      if (pageFor(this.h, this.store, this.scenery.pages, node)) {
         this.invalidate();
       }
     }
@@ -391,23 +393,14 @@ export class GraphView {
 
   private turn(id: string): void {
     if (id === ALL_STRUCTURES) {
-      this.pages.window = Infinity;
+      this.scenery.pages.window = Infinity;
       this.invalidate();
       return;
     }
-    const parentId = turnPage(this.h, this.pages, id);
+    const parentId = turnPage(this.h, this.scenery.pages, id);
     if (parentId !== null) {
       this.anchor = parentId;
       this.invalidate();
     }
   }
-}
-
-function boxIn({ scene, boxes }: Placed, id: string): Box | undefined {
-  return boxes[scene.nodes.findIndex(node => node.id === id)];
-}
-
-function difference(these: readonly string[], those: readonly string[]): string[] {
-  const known = new Set(those);
-  return these.filter(path => !known.has(path));
 }

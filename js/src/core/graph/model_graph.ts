@@ -51,6 +51,7 @@ function clear(host: HTMLElement): void {
 class MountedGraph implements ModelGraph {
   private readonly disposers = new Disposers();
   private readonly stage = el("div", "mkg-stage");
+  private readonly dock = el("div"); // of the minimap: beside the canvas, where it covers nothing
   private view?: GraphView | DiffView;
 
   constructor(
@@ -65,9 +66,8 @@ class MountedGraph implements ModelGraph {
       store.on("connected", () => this.followKernel()),
       bindKeys(host, h, store, () => this.graph)
     );
-    const fit = () => this.graph?.fit();
-    host.addEventListener("mkg-fit", fit);
-    this.disposers.add(() => host.removeEventListener("mkg-fit", fit));
+    this.hear("mkg-fit", () => this.graph?.fit());
+    this.hear("mkg-zoom", () => this.graph?.navigator.toSelection());
     this.showView();
     this.followKernel();
   }
@@ -82,6 +82,12 @@ class MountedGraph implements ModelGraph {
     this.disposers.dispose();
     clear(this.host);
     this.host.classList.remove("mkg-is-disconnected");
+  }
+
+  /** What the buttons ask of the canvas. */
+  private hear(what: string, act: () => void): void {
+    this.host.addEventListener(what, act);
+    this.disposers.add(() => this.host.removeEventListener(what, act));
   }
 
   private build(): void {
@@ -100,7 +106,7 @@ class MountedGraph implements ModelGraph {
     ].map(slot);
     const bar = box("mkg-bar", toolbar, exports);
     const centre = box("mkg-centre", this.stage, legend, strip);
-    const main = box("mkg-main", box("mkg-left", tree), centre, box("mkg-right", panel));
+    const main = box("mkg-main", box("mkg-left", tree, this.dock), centre, box("mkg-right", panel));
     this.host.replaceChildren(bar, error, breadcrumb, main, status);
     const parts = [
       new Toolbar(toolbar, h, store),
@@ -127,7 +133,7 @@ class MountedGraph implements ModelGraph {
       this.view = new DiffView(canvas, this.h, this.store, this.h.payload.compare, onReady);
     } else {
       const kind = view === "diff" || !isOffered(this.h, view) ? "hierarchy" : view;
-      this.view = new GraphView(canvas, this.h, this.store, { view: kind, onReady });
+      this.view = new GraphView(canvas, this.h, this.store, { view: kind, onReady, dock: this.dock });
     }
   }
 

@@ -62,7 +62,8 @@ export function paintEdges(
   }
 }
 
-function stroke(
+/** Lines with their arrowheads. */
+export function stroke(
   context: CanvasRenderingContext2D,
   routes: readonly Route[],
   color: string,

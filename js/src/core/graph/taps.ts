@@ -10,6 +10,8 @@ export interface TapActions {
   toggle(node: number): void;
   /** Opens or closes a stretch of operators. */
   toggleStretch(first: number): void;
+  /** Zooms to what was clicked twice, once it is open. */
+  enter(item: PaintItem): void;
   turn(id: string): void;
 }
 
@@ -31,10 +33,6 @@ export function tapped(item: PaintItem, [x, y]: Point, h: Hierarchy, actions: Ta
 }
 
 export function doubleTapped(item: PaintItem, [x, y]: Point, actions: TapActions): void {
-  if (item.container && item.node.steps && item.node.step !== undefined && !isOnChevron(item, x, y)) {
-    actions.toggleStretch(item.node.step);
-  }
-  if (item.node.index >= 0 && !isOnChevron(item, x, y)) {
-    actions.toggle(item.node.index);
-  }
+  const isOtherwise = isOnChevron(item, x, y) || (item.node.index < 0 && item.node.kind === "pseudo");
+  if (!isOtherwise) actions.enter(item); // the chevron has opened and closed it, a pill has turned its page
 }

@@ -1,4 +1,4 @@
-// View, color, search and the three buttons that act on the whole picture.
+// View, color, search and the buttons that act on the whole picture.
 
 import "../../../style/toolbar.css";
 import { labelOf } from "../shared/color";
@@ -10,6 +10,7 @@ import { collapseAll, expandAll, reveal } from "../shared/reveal";
 import { search } from "../shared/search";
 import { SearchBox, type SearchTexts } from "../shared/search_box";
 import type { Store, ViewName } from "../shared/store";
+import { addWindowButtons } from "../shared/window_buttons";
 import { below } from "../tree/rows";
 
 const VIEWS: readonly [ViewName, string][] = [
@@ -49,6 +50,7 @@ export class Toolbar {
       this.search.element,
       this.buttons()
     );
+    this.disposers.add(addWindowButtons(host));
     this.fillViews();
     this.fillColors();
     this.listen();
@@ -63,16 +65,19 @@ export class Toolbar {
 
   private buttons(): HTMLElement {
     const group = el("div", "mkg-buttons");
-    const add = (name: IconName, title: string, act: () => void) => {
-      const element = button(`mkg-button mkg-${name}`, "", title);
-      element.setAttribute("aria-label", title.split(" (")[0]);
+    const add = (name: IconName, title: string, key: string, act: () => void) => {
+      const element = button(`mkg-button mkg-${name}`, "", key === "" ? title : `${title} (${key})`);
+      element.setAttribute("aria-label", title);
+      if (key !== "") element.setAttribute("aria-keyshortcuts", key);
       element.append(icon(name));
       this.disposers.add(listen(element, "click", act));
       group.append(element);
     };
-    add("expand-all", "Expand all", () => expandAll(this.h, this.store));
-    add("collapse-all", "Collapse all", () => collapseAll(this.h, this.store));
-    add("fit", "Fit to the window (f)", () => this.host.dispatchEvent(new CustomEvent("mkg-fit", { bubbles: true })));
+    const ask = (what: string) => () => this.host.dispatchEvent(new CustomEvent(what, { bubbles: true }));
+    add("expand-all", "Expand all", "", () => expandAll(this.h, this.store));
+    add("collapse-all", "Collapse all", "", () => collapseAll(this.h, this.store));
+    add("fit", "Fit to the window", "f", ask("mkg-fit"));
+    add("zoom-selection", "Zoom to the selection", "z", ask("mkg-zoom"));
     return group;
   }
 

@@ -65,6 +65,7 @@ class Explorer implements KnowledgeExplorer {
   private readonly disposers = new Disposers();
   private readonly stage = el("div", "mkg-stage");
   private readonly left = el("div", "mkg-left");
+  private readonly dock = el("div"); // of the minimap: beside the canvas, where it covers nothing
   private readonly offer = el("div", "mkg-offer");
   private readonly tree: KnowledgeTree;
   private readonly results: Results;
@@ -87,7 +88,7 @@ class Explorer implements KnowledgeExplorer {
       "panel",
       "status"
     ].map(slot);
-    this.left.append(tree, results);
+    this.left.append(tree, results, this.dock);
     const right = box("mkg-right", panel);
     const main = box("mkg-main", this.left, box("mkg-centre", this.stage, legend), right);
     host.replaceChildren(box("mkg-bar", toolbar), main, status);
@@ -97,6 +98,7 @@ class Explorer implements KnowledgeExplorer {
     this.status = new ExplorerStatus(status, store);
     const bar = new ExplorerToolbar(toolbar, data, store, {
       fit: () => this.map?.fit(),
+      zoom: () => this.map?.zoomToSelection(),
       first: () => this.results.step()
     });
     const parts = [this.tree, this.results, this.legend, this.status, bar, new ExplorerPanel(panel, data, store)];
@@ -147,11 +149,12 @@ class Explorer implements KnowledgeExplorer {
     this.showLeft();
     if (view === "graph") {
       this.stage.append(this.offer);
-      this.map = new KnowledgeMap(place, data, store, {
-        open: id => this.open(id),
-        narrow: item => this.narrow(item),
-        drawn: picture => this.drawn(picture)
-      });
+      const events = {
+        open: (id: string) => this.open(id),
+        narrow: (item: MapItem) => this.narrow(item),
+        drawn: (picture: MapPicture) => this.drawn(picture)
+      };
+      this.map = new KnowledgeMap(place, data, store, events, this.dock);
     } else {
       this.status.count(this.summary());
       delete this.host.dataset.mkgDrawn;
@@ -270,6 +273,10 @@ class Explorer implements KnowledgeExplorer {
     if (!this.map) return false;
     if (event.key === "f") {
       this.map.fit();
+      return true;
+    }
+    if (event.key === "z") {
+      this.map.zoomToSelection();
       return true;
     }
     return event.target === this.map.host && this.onCanvas(event.key, this.map);

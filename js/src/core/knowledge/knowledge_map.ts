@@ -49,7 +49,8 @@ export class KnowledgeMap {
     private readonly wrap: HTMLElement,
     private readonly data: Knowledge,
     private readonly store: ExplorerStore,
-    private readonly events: MapEvents
+    private readonly events: MapEvents,
+    private readonly dock?: HTMLElement
   ) {
     this.theme = readTheme(wrap);
     this.inks = inksOf(data, store, this.theme.dark);
@@ -77,6 +78,12 @@ export class KnowledgeMap {
   fit(): void {
     const named = ([left, top, width, height]: Box): Box => [left - NAME, top, width + 2 * NAME, height + NAME / 2];
     this.stage.camera.fit(this.boxes().map(named));
+  }
+
+  zoomToSelection(): void {
+    const selected = itemOf(this.data, this.shown.items, this.store.get("selected"), this.store.get("item"));
+    const circle = selected && this.circles[this.shown.items.indexOf(selected)];
+    if (circle) this.stage.flight.to(this.stage.camera.lookInto(boxOf(circle)));
   }
 
   /** The nearest circle in a direction, in the same group as the selected one; the first one when none is selected. */
@@ -122,10 +129,12 @@ export class KnowledgeMap {
         press: () => this.host.focus({ preventScroll: true }),
         tap: id => this.tapped(id),
         doubleTap: id => this.doubleTapped(id),
+        doubleTapGround: () => this.fit(),
         hover: id => this.hover(id),
         resized: () => this.resized(),
         picture: () => this.content()
-      }
+      },
+      this.dock
     );
   }
 

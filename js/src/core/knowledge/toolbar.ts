@@ -4,6 +4,7 @@ import { button, Disposers, el, listen, option, setAttribute, widgetRoot } from 
 import { exactNumber } from "../shared/format";
 import { icon } from "../shared/icons";
 import { SearchBox, type SearchTexts } from "../shared/search_box";
+import { addWindowButtons } from "../shared/window_buttons";
 import type { Knowledge } from "./data";
 import { search } from "./search";
 import { COLORS, type ColorBy, type ExplorerStore, VIEW_NAMES, VIEWS } from "./state";
@@ -23,12 +24,13 @@ export class ExplorerToolbar {
   private readonly colorLabel = el("label", "mkg-color-by");
   private readonly search: SearchBox;
   private readonly fit = button("mkg-button mkg-fit", "", "Fit to the window (f)");
+  private readonly zoom = button("mkg-button mkg-zoom-selection", "", "Zoom to the selection (z)");
 
   constructor(
     private readonly host: HTMLElement,
     private readonly data: Knowledge,
     private readonly store: ExplorerStore,
-    private readonly events: { fit(): void; first(): void }
+    private readonly events: { fit(): void; zoom(): void; first(): void }
   ) {
     host.classList.add("mkg-toolbar");
     host.setAttribute("role", "toolbar");
@@ -36,14 +38,19 @@ export class ExplorerToolbar {
     this.addTabs();
     this.colorLabel.append(el("span", "mkg-label", "Color"), this.color);
     this.fit.setAttribute("aria-label", "Fit to the window");
+    this.fit.setAttribute("aria-keyshortcuts", "f");
     this.fit.append(icon("fit"));
+    this.zoom.setAttribute("aria-label", "Zoom to the selection");
+    this.zoom.setAttribute("aria-keyshortcuts", "z");
+    this.zoom.append(icon("zoom-selection"));
     const buttons = el("div", "mkg-buttons");
-    buttons.append(this.fit);
+    buttons.append(this.fit, this.zoom);
     this.search = new SearchBox(widgetRoot(host), SEARCH, {
       search: query => store.set("query", query),
       step: () => events.first()
     });
     host.append(this.tabs, this.colorLabel, buttons, this.search.element);
+    this.disposers.add(addWindowButtons(host));
     this.fillColors();
     this.listen();
     this.followQuery();
@@ -73,6 +80,7 @@ export class ExplorerToolbar {
     this.disposers.add(
       listen(this.color, "change", () => store.set("colorBy", this.color.value as ColorBy)),
       listen(this.fit, "click", () => this.events.fit()),
+      listen(this.zoom, "click", () => this.events.zoom()),
       store.on("colorBy", () => void (this.color.value = store.get("colorBy"))),
       store.on("query", () => this.followQuery()),
       store.on("view", () => this.showView())
@@ -89,7 +97,7 @@ export class ExplorerToolbar {
     for (const tab of this.tabs.querySelectorAll<HTMLElement>("button")) {
       setAttribute(tab, "aria-pressed", String(tab.dataset.mkgView === view));
     }
-    this.colorLabel.hidden = this.fit.hidden = view !== "graph";
+    this.colorLabel.hidden = this.fit.hidden = this.zoom.hidden = view !== "graph";
   }
 
   private followQuery(): void {

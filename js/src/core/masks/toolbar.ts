@@ -2,6 +2,7 @@
 
 import { button, Debounced, Disposers, el, listen, option } from "../shared/dom";
 import { icon } from "../shared/icons";
+import { addWindowButtons } from "../shared/window_buttons";
 import { maskIcon } from "./mask_icons";
 import type { Scope } from "./ratio";
 import { RatioControl } from "./ratio_control";
@@ -43,6 +44,7 @@ export class MaskToolbar {
       this.steps(),
       this.searchBox()
     );
+    this.disposers.add(addWindowButtons(host));
     this.disposers.add(
       listen(this.importance, "change", () => store.set("importance", this.importance.value)),
       listen(this.scope, "change", () => store.set("scope", this.scope.value as Scope)),

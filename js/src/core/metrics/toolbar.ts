@@ -2,6 +2,7 @@
 
 import { button, Debounced, Disposers, el, listen, option } from "../shared/dom";
 import { icon } from "../shared/icons";
+import { addWindowButtons } from "../shared/window_buttons";
 import type { PanelStore, PanelView, Phase } from "./state";
 
 const VIEWS: readonly [PanelView, string][] = [
@@ -56,6 +57,7 @@ export class PanelToolbar {
       this.pause,
       this.files()
     );
+    this.disposers.add(addWindowButtons(host));
     this.listen();
     this.show();
   }

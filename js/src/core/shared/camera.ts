@@ -4,8 +4,6 @@ import {
   anchored,
   type Box,
   boundsOf,
-  clearOf,
-  COVERED,
   type Extent,
   fitsLegibly,
   fitted,
@@ -61,12 +59,9 @@ export class Camera {
   }
 
   moveTo(look: Look): void {
-    const zoom = this.clamped(look.zoom);
-    const [middle, centre] = [this.size.width / 2, this.size.height / 2];
-    const share = zoom / look.zoom; // what was to be in the middle is there at every zoom
     const before = this.current;
-    this.current = { zoom, x: middle - (middle - look.x) * share, y: centre - (centre - look.y) * share };
-    const { x, y } = this.current;
+    this.current = this.reachable(look);
+    const { x, y, zoom } = this.current;
     if (x !== before.x || y !== before.y || zoom !== before.zoom) this.moved();
   }
 
@@ -109,16 +104,41 @@ export class Camera {
     else this.moveTo(settled(look, bounds, this.size));
   }
 
-  /** Moves as little as brings the box into view, beside the minimap. */
+  /** Moves as little as brings the box into view. */
   show(box: Box): void {
-    const look = anchored(this.current, box, box, this.size);
-    this.moveTo(clearOf(look, box, this.size, COVERED));
+    this.moveTo(anchored(this.current, box, box, this.size));
+  }
+
+  /** By hand: where the box fills the view, as far as it stays legible; of a larger one the beginning. */
+  lookInto(box: Box): Look {
+    this.touched = true;
+    return this.reachable(opening(box, this.size.width, this.size.height));
+  }
+
+  /** By hand: where all of the box is in view. */
+  lookAround(box: Box): Look {
+    this.touched = true;
+    return this.reachable(fitted(box, this.size.width, this.size.height));
+  }
+
+  /** In a view of another size, what was seen in the one before. */
+  see([x, y, width, height]: Box): void {
+    const zoom = Math.min(this.size.width / width, this.size.height / height);
+    this.centre([x + width / 2, y + height / 2], this.clamped(zoom));
   }
 
   /** How far the middle of a box is from the middle of the view, in the picture's units. */
   distanceTo([left, top, width, height]: Box): number {
     const [x, y] = this.at(this.size.width / 2, this.size.height / 2);
     return Math.hypot(left + width / 2 - x, top + height / 2 - y);
+  }
+
+  /** Within the limits of zoom; what was to be in the middle is there at every zoom. */
+  private reachable(look: Look): Look {
+    const zoom = this.clamped(look.zoom);
+    const [middle, centre] = [this.size.width / 2, this.size.height / 2];
+    const share = zoom / look.zoom;
+    return { zoom, x: middle - (middle - look.x) * share, y: centre - (centre - look.y) * share };
   }
 
   private clamped(zoom: number): number {

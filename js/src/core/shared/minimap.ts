@@ -1,11 +1,13 @@
-// The whole picture in small, with the part in view; press or drag to move it.
+// The whole picture in small, with the part in view; press or drag to move it. It stands beside the canvas, where it
+// covers nothing, and only while there is something out of view.
 
 import type { Camera } from "./camera";
 import { contextOf, pixelRatio } from "./canvas";
 import type { Theme } from "./theme";
-import { type Box, MINIMAP } from "./viewport";
+import type { Box } from "./viewport";
 
-const SIZE = { ...MINIMAP, margin: 5 };
+const HEIGHT = 104;
+const MARGIN = 6;
 
 export interface MinimapItem {
   box: Box;
@@ -21,6 +23,7 @@ export class Minimap {
   private bounds: Box = [0, 0, 1, 1];
   private theme?: Theme;
   private frame = 0;
+  private width = 1; // as wide as its place
 
   constructor(
     private readonly host: HTMLElement,
@@ -28,14 +31,10 @@ export class Minimap {
   ) {
     host.classList.add("mkg-minimap");
     host.setAttribute("aria-hidden", "true"); // the tree is its accessible twin
-    const ratio = pixelRatio();
-    this.canvas.width = SIZE.width * ratio;
-    this.canvas.height = SIZE.height * ratio;
-    this.canvas.style.width = `${SIZE.width}px`;
-    this.canvas.style.height = `${SIZE.height}px`;
+    host.hidden = true;
+    this.canvas.style.height = `${HEIGHT}px`;
     host.append(this.canvas);
     this.context = contextOf(this.canvas);
-    this.context?.scale(ratio, ratio);
     this.listen();
   }
 
@@ -58,6 +57,7 @@ export class Minimap {
   dispose(): void {
     cancelAnimationFrame(this.frame);
     this.controller.abort();
+    this.host.hidden = true;
     this.host.replaceChildren();
   }
 
@@ -90,9 +90,17 @@ export class Minimap {
   /** Model to minimap: scale and origin. */
   private transform(): [number, number, number] {
     const [x, y, width, height] = this.bounds;
-    const room = [SIZE.width - 2 * SIZE.margin, SIZE.height - 2 * SIZE.margin];
-    const scale = Math.min(room[0] / width, room[1] / height);
-    return [scale, (SIZE.width - width * scale) / 2 - x * scale, (SIZE.height - height * scale) / 2 - y * scale];
+    const scale = Math.min((this.width - 2 * MARGIN) / width, (HEIGHT - 2 * MARGIN) / height);
+    return [scale, (this.width - width * scale) / 2 - x * scale, (HEIGHT - height * scale) / 2 - y * scale];
+  }
+
+  private resize(): void {
+    const [width, ratio] = [this.host.clientWidth, pixelRatio()];
+    const pixels = [Math.round(width * ratio), Math.round(HEIGHT * ratio)];
+    if (this.canvas.width === pixels[0] && this.canvas.height === pixels[1]) return;
+    this.width = width;
+    [this.canvas.width, this.canvas.height] = pixels;
+    this.context?.setTransform(ratio, 0, 0, ratio, 0, 0);
   }
 
   private draw(): void {
@@ -100,8 +108,11 @@ export class Minimap {
     if (!context || !theme) {
       return;
     }
+    this.host.hidden = this.isWhole();
+    if (this.host.clientWidth === 0) return; // nothing out of view, or no room for it
+    this.resize();
     const [scale, left, top] = this.transform();
-    context.clearRect(0, 0, SIZE.width, SIZE.height);
+    context.clearRect(0, 0, this.width, HEIGHT);
     for (const { box, fill, frame } of this.items) {
       const [x, y, width, height] = box.map(length => length * scale);
       context.fillStyle = fill;
@@ -119,11 +130,9 @@ export class Minimap {
     const [vx, vy, width, height] = this.camera.view;
     const x = Math.max(1, left + vx * scale);
     const y = Math.max(1, top + vy * scale);
-    const right = Math.min(SIZE.width - 1, left + (vx + width) * scale);
-    const bottom = Math.min(SIZE.height - 1, top + (vy + height) * scale);
-    const whole = this.isWhole();
-    this.host.classList.toggle("mkg-is-whole", whole);
-    if (right > x && bottom > y && !whole) {
+    const right = Math.min(this.width - 1, left + (vx + width) * scale);
+    const bottom = Math.min(HEIGHT - 1, top + (vy + height) * scale);
+    if (right > x && bottom > y) {
       context.strokeStyle = theme.accent;
       context.lineWidth = 1.5;
       context.strokeRect(x, y, right - x, bottom - y);

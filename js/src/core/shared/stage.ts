@@ -4,9 +4,11 @@
 import { Camera, type CameraOptions } from "./camera";
 import { contextOf, pixelRatio } from "./canvas";
 import { Disposers, el } from "./dom";
+import { Flight } from "./flight";
+import { isFullScreen } from "./full_screen";
 import { Gestures } from "./gestures";
 import { Minimap } from "./minimap";
-import type { Extent, Point, Viewport } from "./viewport";
+import type { Box, Extent, Point, Viewport } from "./viewport";
 import { WheelGuard } from "./wheel";
 
 /** A piece of text, or a sign, where it is painted. */
@@ -41,6 +43,7 @@ export interface StageLine {
 export interface StagePicture {
   readonly items: readonly StageItem[];
   readonly lines: readonly StageLine[];
+  readonly lit?: readonly (readonly [string, string])[]; // lines that stand out, by the ids of their ends
 }
 
 export interface StageScene {
@@ -51,9 +54,16 @@ export interface StageScene {
   press(): void;
   tap(id: string, at: Point): void;
   doubleTap(id: string, at: Point): void;
+  /** Where nothing lies. */
+  doubleTapGround?(): void;
   /** What the pointer is on now. */
   hover?(id: string | null): void;
-  resized(before: Extent | null): void;
+  /** Where the pointer is now, in the picture and on the stage; null when it has left, or the picture has moved. */
+  point?(at: Point | null, x: number, y: number): void;
+  /** The camera has moved. */
+  moved?(): void;
+  /** `seen`: what was in view before the whole screen came or went. */
+  resized(before: Extent | null, seen: Box | null): void;
   picture(): StagePicture;
 }
 
@@ -65,6 +75,7 @@ export interface StageElement extends HTMLElement {
 export class Stage {
   readonly host: StageElement = el("div", "mkg-graph-canvas"); // has the keyboard
   readonly camera: Camera;
+  readonly flight: Flight;
   readonly minimap: Minimap;
   private readonly disposers = new Disposers();
   private readonly canvas = el("canvas", "mkg-graph-picture");
@@ -72,15 +83,18 @@ export class Stage {
   private readonly gestures: Gestures;
   private readonly wheel: WheelGuard;
   private size: Extent | null = null; // while it has one
+  private isFull = false;
   private frame = 0;
   private hovered: string | null = null;
   private afterwards: (() => void)[] = [];
 
+  /** `dock`: the place of the minimap, outside of the canvas. */
   constructor(
     private readonly wrap: HTMLElement,
     label: string,
     options: CameraOptions,
-    private readonly scene: StageScene
+    private readonly scene: StageScene,
+    dock: HTMLElement = el("div")
   ) {
     wrap.classList.add("mkg-canvas-wrap");
     this.host.tabIndex = 0;
@@ -88,18 +102,24 @@ export class Stage {
     this.host.setAttribute("aria-label", label);
     this.host.append(this.canvas);
     this.host.mkgStage = this;
-    const corner = el("div");
-    wrap.append(this.host, corner);
+    wrap.append(this.host);
     this.context = contextOf(this.canvas);
     this.camera = new Camera(options, () => this.moved());
-    this.minimap = new Minimap(corner, this.camera);
+    this.flight = new Flight(this.camera);
+    this.minimap = new Minimap(dock, this.camera);
     this.wheel = new WheelGuard(wrap);
     this.gestures = new Gestures(this.host, {
       press: () => scene.press(),
       tap: (x, y) => this.hit(x, y, (id, at) => scene.tap(id, at)),
-      doubleTap: (x, y) => this.hit(x, y, (id, at) => scene.doubleTap(id, at)),
-      point: (x, y) => scene.hover && this.hover(scene.hit(this.camera.at(x, y))),
-      leave: () => this.hover(null),
+      doubleTap: (x, y) =>
+        this.hit(
+          x,
+          y,
+          (id, at) => scene.doubleTap(id, at),
+          () => scene.doubleTapGround?.()
+        ),
+      point: (x, y) => this.point(x, y),
+      leave: () => this.unpoint(),
       pan: (dx, dy) => this.camera.panBy(dx, dy),
       zoom: (factor, x, y) => this.camera.zoomBy(factor, x, y)
     });
@@ -119,9 +139,13 @@ export class Stage {
     const { clientWidth: width, clientHeight: height } = this.wrap;
     const before = this.size;
     if (width === 0 || height === 0 || (before?.width === width && before.height === height)) return;
+    const [seen, isFull] = [this.camera.view, isFullScreen(this.wrap)];
     this.size = { width, height };
     this.camera.resize(this.size);
-    this.scene.resized(before);
+    const turned = isFull !== this.isFull && before !== null;
+    if (turned && this.camera.isTouched) this.camera.see(seen);
+    this.isFull = isFull;
+    this.scene.resized(before, turned ? seen : null);
     this.draw();
   }
 
@@ -157,6 +181,7 @@ export class Stage {
     this.afterwards = [];
     this.disposers.dispose();
     this.gestures.dispose();
+    this.flight.dispose();
     this.minimap.dispose();
     this.wheel.dispose();
     delete this.host.mkgStage;
@@ -165,14 +190,27 @@ export class Stage {
 
   private moved(): void {
     this.minimap.schedule();
-    this.hover(null);
+    this.unpoint();
+    this.scene.moved?.();
     this.schedule();
   }
 
-  private hit(x: number, y: number, act: (id: string, at: Point) => void): void {
+  private hit(x: number, y: number, act: (id: string, at: Point) => void, ground?: () => void): void {
     const at = this.camera.at(x, y);
     const id = this.scene.hit(at);
     if (id !== null) act(id, at);
+    else ground?.();
+  }
+
+  private point(x: number, y: number): void {
+    const at = this.camera.at(x, y);
+    if (this.scene.hover) this.hover(this.scene.hit(at));
+    this.scene.point?.(at, x, y);
+  }
+
+  private unpoint(): void {
+    this.hover(null);
+    this.scene.point?.(null, 0, 0);
   }
 
   private hover(id: string | null): void {

@@ -1,5 +1,6 @@
 // The box beside the pointer: a heading and lines of names and values.
 
+import "../../../style/tip.css";
 import { el } from "./dom";
 import { keyLine, nameParts } from "./key_line";
 
@@ -28,8 +29,16 @@ export class Tip {
   }
 
   /** At a place in the host, on the side where there is room. */
-  show(x: number, y: number, heading: string, rows: readonly TipRow[], notes: readonly string[] = []): void {
-    this.box.replaceChildren(el("div", "mkg-metric-tip-head", heading), ...rows.map(tipRow));
+  show(
+    x: number,
+    y: number,
+    heading: string | HTMLElement,
+    rows: readonly TipRow[],
+    notes: readonly string[] = []
+  ): void {
+    const head = el("div", "mkg-metric-tip-head");
+    head.append(heading);
+    this.box.replaceChildren(head, ...rows.map(tipRow));
     this.box.append(...notes.map(note => el("div", "mkg-metric-tip-note", note)));
     this.box.hidden = false;
     const { offsetWidth: width, offsetHeight: height } = this.box;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { anchored, type Box, clearOf, fitted, opening, settled } from "./viewport";
+import { anchored, type Box, fitted, opening, settled } from "./viewport";
 
 const [WIDTH, HEIGHT] = [800, 500];
 const onScreen = ([x, y, w, h]: Box, camera: { x: number; y: number; zoom: number }): Box => {
@@ -66,25 +66,5 @@ describe("camera", () => {
     expect(settled(halfOut, [0, 0, 9000, 500], extent)).toBe(halfOut);
     const seen = { x: 5, y: 5, zoom: 0.5 };
     expect(settled(seen, bounds, extent)).toBe(seen);
-  });
-});
-
-describe("clearOf", () => {
-  const room = { width: 400, height: 300 };
-  const corner = { width: 150, height: 110 };
-  const still = { x: 0, y: 0, zoom: 1 };
-
-  it("lifts a card out of the covered corner", () => {
-    expect(clearOf(still, [300, 240, 80, 40], room, corner)).toEqual({ x: 0, y: -90, zoom: 1 });
-  });
-
-  it("leaves a card alone that lies beside the corner or above it", () => {
-    expect(clearOf(still, [100, 240, 80, 40], room, corner)).toBe(still);
-    expect(clearOf(still, [300, 100, 80, 40], room, corner)).toBe(still);
-  });
-
-  it("keeps the top of a tall card in view", () => {
-    const { y } = clearOf(still, [300, 30, 80, 260], room, corner);
-    expect(30 + y).toBeGreaterThan(0);
   });
 });

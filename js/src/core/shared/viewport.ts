@@ -20,10 +20,6 @@ export interface Viewport extends Look, Extent {
   ratio: number; // device pixels to one
 }
 
-export const MINIMAP: Extent = { width: 132, height: 88 };
-const GAP = 10; // to the edges of the canvas, as graph.css has it
-/** The corner of the canvas that the minimap takes. */
-export const COVERED: Extent = { width: MINIMAP.width + 2 * GAP, height: MINIMAP.height + 2 * GAP };
 export const MARGIN = 22; // around what is shown as a whole
 const LARGEST = 1.15; // small models are not blown up
 export const LEGIBLE = 0.7; // at it a title of 13 pixels has 9 on the screen
@@ -64,16 +60,6 @@ export function anchored(look: Look, from: Box, to: Box, { width, height }: Exte
     x: x + intoView(to[0] * zoom + x, to[2] * zoom, width),
     y: y + intoView(to[1] * zoom + y, to[3] * zoom, height)
   };
-}
-
-/** The box moved up where it would lie under what covers the corner at the bottom right. */
-export function clearOf(look: Look, box: Box, { width, height }: Extent, corner: Extent): Look {
-  const right = (box[0] + box[2]) * look.zoom + look.x;
-  const bottom = (box[1] + box[3]) * look.zoom + look.y;
-  const top = bottom - box[3] * look.zoom;
-  const below = bottom - (height - corner.height);
-  const isCovered = right > width - corner.width && below > 0;
-  return isCovered ? { ...look, y: look.y - Math.max(0, Math.min(below, top - MARGIN)) } : look;
 }
 
 /** Everything, where that is legible, not all is in view, and nobody looks closer; else `look`. */

@@ -1,0 +1,80 @@
+// Where two models differ, each place once: as `mk.diff` lists and counts them.
+
+import { counted } from "../shared/format";
+import type { Hierarchy } from "../shared/hierarchy";
+import type { Status } from "../shared/payload";
+
+/** One model of the two. */
+export interface Compared {
+  readonly h: Hierarchy;
+  readonly status: readonly Status[];
+  readonly partners: ReadonlyMap<number, number>; // node -> node of the other model
+}
+
+export interface Difference {
+  readonly side: 0 | 1;
+  readonly node: number;
+  readonly status: Status;
+}
+
+/** In the words and the order of `mk.diff`'s summary. */
+export const STATUSES: readonly Status[] = ["renamed", "moved", "changed", "removed", "added"];
+
+/** In the order of the left tree; what only the right model has comes after all that the container around it holds. */
+export function findDifferences(left: Compared, right: Compared): Difference[] {
+  const places = (side: 0 | 1, keep: (status: Status) => boolean) => {
+    const [own, other] = side === 0 ? [left, right] : [right, left];
+    return own.status.flatMap((status, node) =>
+      keep(status) && isItself(own, other, node) ? [{ side, node, status, at: placeOf(side, node, right, left) }] : []
+    );
+  };
+  const found = [...places(0, status => status !== "same"), ...places(1, status => status === "added")];
+  return found
+    .sort((a, b) => a.at - b.at || a.side - b.side || a.node - b.node)
+    .map(({ side, node, status }) => ({ side, node, status }));
+}
+
+/** "4 differences: 2 changed, 2 added" */
+export function summary(differences: readonly Difference[]): string {
+  if (differences.length === 0) return "no differences";
+  const counts = countsOf(differences);
+  const parts = STATUSES.flatMap(status => (counts.has(status) ? [`${counts.get(status)} ${status}`] : []));
+  return `${counted(differences.length, "difference")}: ${parts.join(", ")}`;
+}
+
+export function countsOf(differences: readonly Difference[]): Map<Status, number> {
+  const counts = new Map<Status, number>();
+  for (const { status } of differences) counts.set(status, (counts.get(status) ?? 0) + 1);
+  return counts;
+}
+
+/** Not merely changed by something inside it, nor there, gone or moved together with what is around it. */
+function isItself(side: Compared, other: Compared, node: number): boolean {
+  const { h, status, partners } = side;
+  if (status[node] !== "changed") return node === 0 || status[h.parent(node)] !== status[node];
+  const partner = partners.get(node);
+  if (partner === undefined) return !differsInside(side, node);
+  // what was added inside stands on the other side only
+  const isInside = differsInside(side, node) || differsInside(other, partner);
+  return !isInside || h.qualifiedName(node) !== other.h.qualifiedName(partner);
+}
+
+function differsInside({ h, status }: Compared, node: number): boolean {
+  return h.children(node).some(child => status[child] !== "same");
+}
+
+/** A place among the nodes of the left model. */
+function placeOf(side: 0 | 1, node: number, right: Compared, left: Compared): number {
+  if (side === 0) return node;
+  const around = right.partners.get(right.h.parent(node)) ?? 0;
+  return lastInside(left.h, around);
+}
+
+/** Nodes are listed depth first. */
+function lastInside(h: Hierarchy, node: number): number {
+  let last = node;
+  for (let children = h.children(last); children.length > 0; children = h.children(last)) {
+    last = children[children.length - 1];
+  }
+  return last;
+}

@@ -1,0 +1,130 @@
+// Two pictures side by side, of which one moves as the other does: at the same zoom, with what corresponds at the same
+// height. Their layouts differ, so the way from one picture to the other is read off the cards that both have.
+
+import type { Camera } from "../shared/camera";
+import { type Box, boundsOf, fitted, fitsLegibly, opening, type Point } from "../shared/viewport";
+import type { PaintItem } from "./paint_items";
+
+export interface LinkedPicture {
+  readonly camera: Camera;
+  items(): readonly PaintItem[];
+}
+
+/** A card of one picture and what it is in the other: their upper left corners. */
+interface Anchor {
+  readonly from: Point;
+  readonly way: Point; // to the corner in the other picture
+}
+
+const CLOSE = 4; // how soon the middle of the view decides once not all is in view
+const NEAR = 60; // units of the picture within which a card alone decides
+
+export class LinkedCameras {
+  private anchors: readonly [readonly Anchor[], readonly Anchor[]] = [[], []];
+  private readonly known: (readonly PaintItem[] | undefined)[] = [undefined, undefined];
+  private isFollowing = false;
+
+  /** `partner`: the node of the right model that corresponds to one of the left. */
+  constructor(
+    private readonly pictures: readonly [LinkedPicture, LinkedPicture],
+    private readonly partner: (node: number) => number | undefined
+  ) {}
+
+  /** Whether both have something to show. */
+  get isReady(): boolean {
+    return this.pictures.every(picture => picture.items().length > 0);
+  }
+
+  /** The other picture shows what `side` shows; what its camera does meanwhile is no news. */
+  follow(side: 0 | 1): void {
+    if (this.isFollowing || !this.isReady) return;
+    this.isFollowing = true;
+    const [own, other] = [this.pictures[side].camera, this.pictures[1 - side].camera];
+    const [dx, dy] = this.way(side, this.regarded(side));
+    const { x, y, zoom } = own.look;
+    other.moveTo({ zoom, x: x - dx * zoom, y: y - dy * zoom });
+    this.isFollowing = false;
+  }
+
+  /** Everything of both if it stays legible, else the beginning, else the card that is sought. */
+  lineUp(side: 0 | 1, sought: Box | undefined): void {
+    const { camera } = this.pictures[side];
+    const bounds = boundsOf([...this.boxes(side), ...this.beside(side)]);
+    const { width, height } = camera.extent;
+    this.isFollowing = true;
+    if (fitsLegibly(bounds, camera.extent)) camera.moveTo(fitted(bounds, width, height));
+    else {
+      camera.moveTo(opening(bounds, width, height));
+      if (sought && !isWithin(sought, camera.view)) {
+        const [left, , across] = camera.view;
+        camera.centre([left + across / 2, sought[1] + sought[3] / 2]);
+        camera.show(sought);
+      }
+    }
+    this.isFollowing = false;
+    this.follow(side);
+  }
+
+  /** The other picture's boxes, where they lie in this one when both begin at the same place. */
+  beside(side: 0 | 1): Box[] {
+    const [dx, dy] = this.way(side, this.beginning(side));
+    return this.boxes(side === 0 ? 1 : 0).map(([x, y, width, height]) => [x - dx, y - dy, width, height]);
+  }
+
+  /** Where the two are lined up: at the beginning while all is in view, in the middle of the view once one is close. */
+  private regarded(side: 0 | 1): Point {
+    const [left, top, width, height] = this.pictures[side].camera.view;
+    const [, , across, down] = boundsOf(this.boxes(side));
+    const closeness = Math.min(1, Math.max(0, CLOSE * (Math.max(across / width, down / height) - 1)));
+    const [x, y] = this.beginning(side);
+    return [x + (left + width / 2 - x) * closeness, y + (top + height / 2 - y) * closeness];
+  }
+
+  private beginning(side: 0 | 1): Point {
+    return this.anchorsOf(side)[0]?.from ?? [0, 0];
+  }
+
+  /** How far the other picture is displaced near a place: as its nearest cards are, the nearest most of all. */
+  private way(side: 0 | 1, [x, y]: Point): Point {
+    let [dx, dy, total] = [0, 0, 0];
+    for (const { from, way } of this.anchorsOf(side)) {
+      const weight = 1 / ((from[0] - x) ** 2 + (from[1] - y) ** 2 + NEAR ** 2) ** 2;
+      dx += way[0] * weight;
+      dy += way[1] * weight;
+      total += weight;
+    }
+    return total > 0 ? [dx / total, dy / total] : [0, 0];
+  }
+
+  private boxes(side: 0 | 1): Box[] {
+    return this.pictures[side].items().map(({ box }) => box);
+  }
+
+  private anchorsOf(side: 0 | 1): readonly Anchor[] {
+    const now = this.pictures.map(picture => picture.items());
+    if (now.some((items, at) => items !== this.known[at])) {
+      now.forEach((items, at) => (this.known[at] = items));
+      this.anchors = this.findAnchors(now[0], now[1]);
+    }
+    return this.anchors[side];
+  }
+
+  /** Input and output have no nodes: they are known by their ids. */
+  private findAnchors(left: readonly PaintItem[], right: readonly PaintItem[]): [Anchor[], Anchor[]] {
+    const places = new Map(right.map(({ node, box }) => [node.index < 0 ? node.id : node.index, box]));
+    const found: [Anchor[], Anchor[]] = [[], []];
+    for (const { node, box } of left) {
+      const key = node.index < 0 ? node.id : this.partner(node.index);
+      const other = key === undefined ? undefined : places.get(key);
+      if (!other) continue;
+      const way = [other[0] - box[0], other[1] - box[1]] as const;
+      found[0].push({ from: [box[0], box[1]], way });
+      found[1].push({ from: [other[0], other[1]], way: [-way[0], -way[1]] });
+    }
+    return found;
+  }
+}
+
+function isWithin([x, y, width, height]: Box, [left, top, across, down]: Box): boolean {
+  return x >= left && y >= top && x + width <= left + across && y + height <= top + down;
+}

@@ -1,0 +1,88 @@
+// Into a card and out again: where the camera goes when the user asks for it.
+
+import type { Hierarchy } from "../shared/hierarchy";
+import type { Stage } from "../shared/stage";
+import type { Store } from "../shared/store";
+import { type Box, boundsOf } from "../shared/viewport";
+import type { GraphDecor } from "./decor";
+import type { PaintItem } from "./paint_items";
+
+const CLOSER = 0.98; // a look that is hardly wider is no step out
+
+export class Navigator {
+  private sought: { readonly id: string; readonly index: number } | null = null; // opened, and to be looked into
+
+  constructor(
+    private readonly stage: Stage,
+    private readonly decor: GraphDecor,
+    private readonly h: Hierarchy,
+    private readonly store: Store
+  ) {}
+
+  /** Zooms to what is drawn; what is closed is opened first. */
+  enter(item: PaintItem, open: (item: PaintItem) => void): void {
+    const { id, index, kind, steps } = item.node;
+    if (kind === "group" || !item.container || (index < 0 && !steps)) {
+      this.approach(item.box);
+      return;
+    }
+    this.sought = { id, index };
+    open(item);
+    const isRefused = index >= 0 && !this.store.get("expanded").includes(this.h.path(index));
+    if (isRefused) this.sought = null; // too much to be shown
+  }
+
+  /** What was opened has its place now. */
+  arrived(): void {
+    const { sought, decor } = this;
+    if (!sought) return;
+    const own = decor.itemOf(sought.id);
+    const isIt = (item?: PaintItem) => item?.node.kind === "group" && item.node.index === sought.index;
+    const opened = isIt(own) ? own : decor.items().find(isIt);
+    this.sought = null;
+    if (opened) this.approach(opened.box);
+  }
+
+  /** False where nothing is selected. */
+  toSelection(): boolean {
+    const item = this.decor.itemOf(this.decor.idOfSelected() ?? "");
+    if (item) this.approach(item.box);
+    return item !== undefined;
+  }
+
+  toAll(): void {
+    const { camera, flight } = this.stage;
+    flight.to(camera.lookAround(this.bounds()));
+  }
+
+  /** The container around what is in view, up to all of it; from there what the canvas shows the inside of. */
+  out(): void {
+    const { camera, flight } = this.stage;
+    const { width, height } = camera.extent;
+    const [x, y] = camera.at(width / 2, height / 2);
+    const isAround = ([left, top, across, down]: Box) => x >= left && x <= left + across && y >= top && y <= top + down;
+    const frames = this.decor.items().filter(({ node, box }) => node.kind === "group" && isAround(box));
+    const boxes = [...frames.map(({ box }) => box).sort((a, b) => a[2] * a[3] - b[2] * b[3]), this.bounds()];
+    const { zoom } = camera.look;
+    const wider = boxes.map(box => camera.lookAround(box)).find(look => look.zoom < CLOSER * zoom);
+    const focus = this.store.get("focus");
+    if (wider) flight.to(wider);
+    else if (!this.isAll(camera.view)) this.toAll();
+    else if (focus !== 0) this.store.set("focus", this.h.parent(focus));
+  }
+
+  /** Whether nothing that is drawn lies outside. */
+  isAll([left, top, across, down]: Box): boolean {
+    const [x, y, width, height] = this.bounds();
+    return left <= x && top <= y && left + across >= x + width && top + down >= y + height;
+  }
+
+  private approach(box: Box): void {
+    const { camera, flight } = this.stage;
+    flight.to(camera.lookInto(box));
+  }
+
+  private bounds(): Box {
+    return boundsOf(this.decor.items().map(({ box }) => box));
+  }
+}

@@ -1,0 +1,88 @@
+// What is drawn of a model at the moment, as a request to the layout; and how much of it at first, so that it fits.
+
+import { firstOpening } from "./first_opening";
+import type { Hierarchy } from "../shared/hierarchy";
+import type { LayoutClient } from "../layout/client";
+import type { LayoutRequest, LayoutResult, Size } from "../layout/types";
+import type { Measure } from "../shared/canvas";
+import { Pages } from "./pages";
+import type { Scene } from "./scene_types";
+import { sceneOf } from "./scene_source";
+import { Store, type ViewName } from "../shared/store";
+import { type Extent, fitsLegibly, MARGIN } from "../shared/viewport";
+
+const STRUCTURES = [Infinity, 48, 36, 28, 20, 14, 10]; // that are drawn once each, as many as fit
+const OTHER = 0.1; // change of a side that is worth another layout: more than a scroll bar or the strip takes
+
+export class Scenery {
+  readonly pages = new Pages();
+  private extent: Extent = { width: 1, height: 1 };
+
+  constructor(
+    private readonly h: Hierarchy,
+    private readonly store: Store,
+    private readonly measure: Measure,
+    private readonly layouts: LayoutClient,
+    private readonly view: ViewName,
+    private readonly isCompared: boolean
+  ) {}
+
+  /** The size of the canvas, as far as layouts go. */
+  resize({ width, height }: Extent): void {
+    const isOther = (now: number, before: number) => Math.abs(now - before) > OTHER * now;
+    if (isOther(width, this.extent.width) || isOther(height, this.extent.height)) {
+      this.extent = { width, height };
+    }
+  }
+
+  scene(): Scene {
+    return this.sceneWith(this.store, this.pages.window);
+  }
+
+  request({ nodes, groups }: Scene): LayoutRequest {
+    const { width, height } = this.extent;
+    const room: Size = [Math.max(1, width - 2 * MARGIN), Math.max(1, height - 2 * MARGIN)];
+    return { sizes: nodes.map(node => node.size), groups, room };
+  }
+
+  /** Draws and opens what fits, as long as nobody has chosen what is open. */
+  openToFit(): void {
+    const { h, store, pages } = this;
+    if (this.view === "deduplicated") {
+      const fits = (count: number) => this.fits(this.layoutWith(store, count));
+      pages.window = STRUCTURES.find(fits) ?? STRUCTURES[STRUCTURES.length - 1];
+      return;
+    }
+    if (!store.get("openToFit") || this.isCompared) {
+      return;
+    }
+    const selected = h.find(store.get("selected") ?? "") ?? 0;
+    const kept = h.ancestors(selected).slice(1);
+    const trial = new Store({ ...store.snapshot(), stretches: new Set() });
+    const opening = firstOpening(
+      h,
+      store.get("focus"),
+      kept.map(node => h.path(node)),
+      ({ expanded, window }) => {
+        trial.set("expanded", expanded);
+        return this.layoutWith(trial, window);
+      },
+      layout => this.fits(layout)
+    );
+    pages.window = opening.window;
+    store.set("opening", opening.expanded);
+    store.set("expanded", opening.expanded);
+  }
+
+  private sceneWith(store: Store, window: number): Scene {
+    return sceneOf(this.view, this.h, store, this.measure, this.pages.starts, this.isCompared, window);
+  }
+
+  private layoutWith(store: Store, window: number): LayoutResult | undefined {
+    return this.layouts.tryNow(this.request(this.sceneWith(store, window)));
+  }
+
+  private fits(layout: LayoutResult | undefined): boolean {
+    return layout !== undefined && fitsLegibly(layout.bounds, this.extent);
+  }
+}
