@@ -103,7 +103,7 @@ def test_groups_of_a_grouped_convolution_and_of_a_norm() -> None:
 
 
 class Recurrent(nn.Module):
-    def __init__(self, cell: type[nn.RNNBase], **options: Any) -> None:
+    def __init__(self, cell: Any, **options: Any) -> None:
         super().__init__()
         self.rnn = cell(6, 5, **options)
         directions = 2 if self.rnn.bidirectional else 1
@@ -135,7 +135,7 @@ def test_the_states_of_a_recurrent_layer_say_layer_and_direction(cell: type[nn.R
 
 
 @CELLS
-def test_one_layer_in_one_direction_is_layer_0(cell: type[nn.RNNBase], gates: int) -> None:
+def test_one_layer_in_one_direction_is_layer_0(cell: Any, gates: int) -> None:
     assert states(axes_of(Recurrent(cell), torch.zeros(4, 2, 6))) == ["rnn.layer0.hidden"]
     assert states(axes_of(cell(6, 5), torch.zeros(4, 2, 6))) == ["layer0.hidden"]
 
@@ -192,7 +192,7 @@ def test_names_of_earlier_versions_are_still_understood() -> None:
     assert [graph.axes[name].name for name in before] == now
     assert all(name in graph.axes for name in before)
     assert [axis.name for axis in graph.axes if axis.name in before] == []
-    plan = mk.plan(graph, per_axis=dict.fromkeys(before, [0, 3]))
+    plan = mk.plan(graph, per_axis={name: [0, 3] for name in before})
     assert [(cut.name, cut.dropped) for cut in plan.axes] == [(name, (0, 3)) for name in now]
     assert mk.plan(graph, ratio=0.4, only=before).axes == mk.plan(graph, ratio=0.4, only=now).axes
     with pytest.raises(mk.ModuleKGError, match=r"rnn\.layer0\.hidden"):

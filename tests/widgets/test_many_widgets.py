@@ -191,6 +191,7 @@ def test_questions_of_a_page_are_heard_in_the_subshell_that_they_name(monkeypatc
 
     monkeypatch.setattr(comm, "create_comm", BaseComm)
     graph = mk.ModelGraph(nn.Linear(2, 2))
-    graph.comm._reply_subshell_id = None  # as after a message from a cell
-    assert graph.comm._reply_subshell_for({"method": "custom", "content": {}}, "named") == "named"
+    way: Any = graph.comm
+    way._reply_subshell_id = None  # as after a message from a cell
+    assert way._reply_subshell_for({"method": "custom", "content": {}}, "named") == "named"
     graph.close()

@@ -30,8 +30,8 @@ class Playback:
 
     Outputs stay in host memory as far as they go into 64 MiB; for others the pass runs again, with the random states
     of the first time. Where forward raises, `steps` ends there, `failed` is the innermost step that raised and `error`
-    says what. Keeps the model, and a copy of the inputs, until `close()`. `sketches` are small pictures of item `sample`
-    of each output, by the number of its value.
+    says what. Keeps the model, and a copy of the inputs, until `close()`. `sketches` are small pictures of item
+    `sample` of each output, by the number of its value.
     Raises `NotAModuleError`, `BrokenModuleError`, `UninitializedModuleError` and `TraceError`.
     """
 

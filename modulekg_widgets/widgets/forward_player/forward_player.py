@@ -33,11 +33,11 @@ NO_GUESSES = {"asked": 0, "right": 0}
 class ForwardPlayer(ModuleKGWidget):
     """One forward pass to play, pause and step through, with pictures of what each module gives.
 
-    The pass runs once in the model's own mode, without gradients, and the model stays as it is. Pictures of all steps come
-    with the player, up to 512 KiB of them, so that it can be looked at while the kernel runs other cells: fine ones of a
-    small model, coarse ones of a large one. Finer ones, those of other items and of further channels come on request:
-    from outputs that are kept (up to 64 MiB), else the pass runs again with the same random states, once the kernel is
-    idle.
+    The pass runs once in the model's own mode, without gradients, and the model stays as it is. Pictures of all steps
+    come with the player, up to 512 KiB of them, so that it can be looked at while the kernel runs other cells: fine
+    ones of a small model, coarse ones of a large one. Finer ones, those of other items and of further channels come on
+    request: from outputs that are kept (up to 64 MiB), else the pass runs again with the same random states, once the
+    kernel is idle.
 
     Parameters
     ----------

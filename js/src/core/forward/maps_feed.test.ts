@@ -104,7 +104,10 @@ describe("MapsFeed", () => {
     expect([feed.get(first), sent]).toEqual([{ isWhole: true, page: feed.coarse(first) }, []]);
     feed.want({ ...first, step: 2 }); // a coarse one
     expect(stepsOf(sent)).toEqual([2]);
-    expect([feed.get({ ...first, step: 2 }), feed.coarse({ ...first, step: 2 })]).toEqual([undefined, expect.anything()]);
+    expect([feed.get({ ...first, step: 2 }), feed.coarse({ ...first, step: 2 })]).toEqual([
+      undefined,
+      expect.anything()
+    ]);
     expect(feed.coarse({ ...first, sample: 1 })).toBeUndefined();
   });
 

@@ -244,7 +244,8 @@ export class GraphDecor {
     });
     const carries = this.carrying();
     for (const { source, target, values } of edges)
-      if (values?.some(carries)) [source, target].filter(at => nodes[at].kind === "pseudo").forEach(at => places.add(at));
+      if (values?.some(carries))
+        [source, target].filter(at => nodes[at].kind === "pseudo").forEach(at => places.add(at));
     return places;
   }
 }
