@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     from torch import nn
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 PICTURE_FORMATS = (".html", ".json", ".png", ".svg")
 STORES = (".db", ".sqlite", ".sqlite3")
 LAB_MISSING = "JupyterLab is not installed: run `pip install 'modulekg-widgets[lab]'`."
+DEMO_FOLDER = "modulekg-notebooks"  # where the command is called
 NOTEBOOK_TIMEOUT = 600  # seconds a cell may take
 QUIET = "--IPKernelApp.log_level=ERROR"  # a kernel warns of its own transport, between our lines
 
@@ -55,8 +57,18 @@ def parser() -> argparse.ArgumentParser:
     commands = root.add_subparsers(title="commands", required=True, metavar="COMMAND")
     name = "a model as module:callable, e.g. torchvision.models:resnet18"
 
-    demo = commands.add_parser("demo", help="open the quickstart notebooks in JupyterLab")
-    demo.add_argument("--check", action="store_true", help="execute every notebook without a browser and report")
+    demo = commands.add_parser(
+        "demo",
+        help="open the quickstart notebooks in JupyterLab",
+        description="Copy the notebooks to a folder that is kept, and open the quickstart there. A notebook that is in "
+        "the folder already stays as it is: what you change and save is there the next time.",
+    )
+    demo.add_argument("--folder", type=Path, help=f"where the notebooks are kept (default: ./{DEMO_FOLDER})")
+    demo.add_argument(
+        "--check",
+        action="store_true",
+        help="execute every notebook without a browser, print the seconds of each, and keep nothing",
+    )
     demo.add_argument("--port", type=int, help="port of the server (default: JupyterLab's choice)")
     demo.add_argument("--no-browser", action="store_true", help="do not open a browser")
     demo.set_defaults(run=run_demo)
@@ -81,27 +93,40 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run_demo(arguments: argparse.Namespace) -> int:
-    """Copy the notebooks to a fresh folder, then open or check them."""
+    """Open the notebooks in a folder that is kept, or check copies that are not."""
     for package in ("jupyterlab", "nbclient"):
         if importlib.util.find_spec(package) is None:
             raise CommandError(LAB_MISSING)
-    folder = Path(tempfile.mkdtemp(prefix="modulekg-demo-"))
-    notebooks = copy_notebooks(folder)
     if arguments.check:
-        try:
-            return check_notebooks(notebooks)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        return check_copies(arguments)
+    folder = (arguments.folder or Path(DEMO_FOLDER)).expanduser().absolute()
+    notebooks, changed = copy_notebooks(folder)
     print(f"The notebooks are in {folder}", flush=True)
+    print("This folder is kept: what you save there is there the next time. For fresh copies delete it,", flush=True)
+    print("or name another one with --folder. What cells write to temporary folders is not kept.", flush=True)
+    if changed:
+        print(f"Left as you have saved them: {', '.join(changed)}", flush=True)
     start_lab(folder, notebooks[0], arguments)
     return 0
+
+
+def check_copies(arguments: argparse.Namespace) -> int:
+    """Check the notebooks in a folder that goes with the command."""
+    if arguments.folder is not None:
+        raise CommandError("--check runs copies that it deletes: leave --folder out")
+    folder = Path(tempfile.mkdtemp(prefix="modulekg-check-"))
+    try:
+        return check_notebooks(copy_notebooks(folder)[0])
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def start_lab(folder: Path, notebook: Path, arguments: argparse.Namespace) -> None:
     """Serve `folder` with JupyterLab until the user stops it."""
     from jupyterlab.labapp import LabApp
 
-    options = [str(notebook), f"--ServerApp.root_dir={folder}"]
+    # the address that is printed, and opened where there is a browser, is that of the notebook
+    options = [f"--ServerApp.root_dir={folder}", f"--LabApp.default_url=/lab/tree/{quote(notebook.name)}"]
     if arguments.port is not None:
         options.append(f"--port={arguments.port}")
     if arguments.no_browser:
@@ -111,14 +136,28 @@ def start_lab(folder: Path, notebook: Path, arguments: argparse.Namespace) -> No
     LabApp.launch_instance(options)
 
 
-def copy_notebooks(folder: Path) -> list[Path]:
-    """Copy all notebooks into `folder`; return the copies in order."""
+def copy_notebooks(folder: Path) -> tuple[list[Path], list[str]]:
+    """Copy to `folder` what it does not have; the notebooks there in order, and the files that are others there."""
+    source = shipped_notebooks()
+    wanted = [path.relative_to(source) for path in sorted(source.rglob("*")) if path.is_file()]
+    wanted = [path for path in wanted if not any(part.startswith((".", "__")) for part in path.parts)]
+    changed = []
+    for path in wanted:
+        own = folder / path
+        if not own.exists():
+            own.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source / path, own)
+        elif own.read_bytes() != (source / path).read_bytes():
+            changed.append(str(path))
+    return [folder / path for path in wanted if path.suffix == ".ipynb"], changed
+
+
+def shipped_notebooks() -> Path:
+    """The folder inside an installed package, or beside the package in a checkout."""
     package = Path(__file__).resolve().parent
-    # inside an installed package, or beside the package in a checkout
     for source in (package / "notebooks", package.parent / "notebooks"):
         if any(source.glob("*.ipynb")):
-            shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*", "__pycache__"))
-            return sorted(folder.glob("*.ipynb"))
+            return source
     raise CommandError("The notebooks are missing from this installation: install modulekg-widgets again.")
 
 

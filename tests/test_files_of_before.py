@@ -39,6 +39,23 @@ def test_a_plan_is_read_and_cuts_its_model(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", writer.MODELS)
+def test_a_plan_is_made_again_by_its_names(name: str) -> None:
+    """Also by those that axes have no longer: the names of recurrent layers now say layer and direction."""
+    plan = mk.load_plan(FOLDER / f"{name}.plan.json")
+    make, args = writer.MODELS[name]
+    model = make()
+    again = mk.plan(mk.trace(model, args), per_axis={cut.name: list(cut.dropped) for cut in plan.axes})
+    assert (again.params, again.flops, again.macs) == (plan.params, plan.flops, plan.macs)
+    assert [(cut.dropped, cut.members) for cut in again.axes] == [(cut.dropped, cut.members) for cut in plan.axes]
+    editor = mk.MaskEditor(model, args)
+    editor.load(FOLDER / f"{name}.plan.json")
+    assert editor.plan is not None
+    editor.cut()
+    assert sum(parameter.numel() for parameter in model.parameters()) == plan.params[1]
+    editor.close()
+
+
+@pytest.mark.parametrize("name", writer.MODELS)
 def test_a_plan_is_written_as_before(name: str, tmp_path: Path) -> None:
     path = FOLDER / f"{name}.plan.json"
     mk.load_plan(path).save(tmp_path / "again.json")

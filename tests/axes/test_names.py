@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -100,21 +102,101 @@ def test_groups_of_a_grouped_convolution_and_of_a_norm() -> None:
     assert graph.axes["0.groups"].role == graph.axes["2.groups"].role == "groups"
 
 
-@pytest.mark.parametrize(("cell", "gates"), [(nn.LSTM, 4), (nn.GRU, 3)])
-def test_the_state_of_a_recurrent_layer_is_its_hidden_axis(cell: type[nn.Module], gates: int) -> None:
-    class Recurrent(nn.Module):
-        def __init__(self) -> None:
+class Recurrent(nn.Module):
+    def __init__(self, cell: Any, **options: Any) -> None:
+        super().__init__()
+        self.rnn = cell(6, 5, **options)
+        directions = 2 if self.rnn.bidirectional else 1
+        self.head = nn.Linear(directions * (self.rnn.proj_size or 5), 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.rnn(x)[0][-1])
+
+
+CELLS = pytest.mark.parametrize(("cell", "gates"), [(nn.LSTM, 4), (nn.GRU, 3), (nn.RNN, 1)])
+
+
+def states(graph: mk.DataflowGraph) -> list[str]:
+    return [axis.name for axis in graph.axes if axis.role in ("hidden", "projection")]
+
+
+@CELLS
+def test_the_states_of_a_recurrent_layer_say_layer_and_direction(cell: type[nn.RNNBase], gates: int) -> None:
+    graph = axes_of(Recurrent(cell, num_layers=2, bidirectional=True), torch.zeros(4, 2, 6))
+    places = ["layer0", "layer0.reverse", "layer1", "layer1.reverse"]
+    assert states(graph) == [f"rnn.{place}.hidden" for place in places]
+    rows = " + ".join(["hidden=5"] * gates)
+    assert graph.axes.expression("rnn.weight_ih_l0") == (f"({rows}) in=6" if gates > 1 else "hidden=5 in=6")
+    for place in places:
+        suffix = place.replace("layer", "l").replace(".", "_")
+        axis = graph.axes[f"rnn.{place}.hidden"]
+        assert graph.axes[f"rnn.weight_hh_{suffix}", 1] is axis
+        assert {member.name for member in axis.members} > {f"rnn.weight_hh_{suffix}", f"rnn.bias_ih_{suffix}"}
+
+
+@CELLS
+def test_one_layer_in_one_direction_is_layer_0(cell: Any, gates: int) -> None:
+    assert states(axes_of(Recurrent(cell), torch.zeros(4, 2, 6))) == ["rnn.layer0.hidden"]
+    assert states(axes_of(cell(6, 5), torch.zeros(4, 2, 6))) == ["layer0.hidden"]
+
+
+def test_a_projection_is_an_axis_beside_the_hidden_one() -> None:
+    graph = axes_of(Recurrent(nn.LSTM, bidirectional=True, proj_size=4), torch.zeros(4, 2, 6))
+    assert states(graph) == [
+        "rnn.layer0.hidden", "rnn.layer0.projection", "rnn.layer0.reverse.hidden", "rnn.layer0.reverse.projection",
+    ]  # fmt: skip
+    assert graph.axes["rnn.weight_hr_l0_reverse", 0] is graph.axes["rnn.layer0.reverse.projection"]
+    assert graph.axes.expression("rnn.weight_hr_l0") == "projection=4 hidden=5"
+
+
+def test_a_state_that_cells_share_is_named_after_what_they_have_in_common() -> None:
+    class Summed(nn.Module):
+        def __init__(self, from_input: bool) -> None:
             super().__init__()
-            self.rnn, self.head = cell(6, 5, bidirectional=True), nn.Linear(10, 3)
+            self.first = nn.Linear(6, 5) if from_input else None
+            self.rnn, self.head = nn.GRU(6, 5, 2, bidirectional=True), nn.Linear(5, 3)
 
         def forward(self, x: Tensor) -> Tensor:
-            return self.head(self.rnn(x)[0][-1])
+            given = None if self.first is None else torch.stack([self.first(x[0])] * 4)
+            out, _ = self.rnn(x, given)
+            return self.head(out[..., :5] + out[..., 5:])
 
-    graph = axes_of(Recurrent(), torch.zeros(4, 2, 6))
-    summed = " + ".join(["hidden=5"] * gates)
-    assert graph.axes.expression("rnn.weight_ih_l0") == f"({summed}) in=6"
-    assert graph.axes["rnn.weight_hh_l0", 1].role == "hidden"  # type: ignore[union-attr]
-    assert graph.axes["rnn.hidden"].size == 5
+    # the sum of both directions
+    graph = axes_of(Summed(from_input=False), torch.zeros(4, 2, 6))
+    assert states(graph) == ["rnn.layer0.hidden", "rnn.layer0.reverse.hidden", "rnn.layer1.hidden"]
+    # one first state for all layers and directions
+    assert states(axes_of(Summed(from_input=True), torch.zeros(4, 2, 6))) == ["rnn.hidden"]
+
+
+def test_a_cell_that_is_called_by_hand_and_a_layer_that_never_runs() -> None:
+    class Steps(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell, self.idle, self.head = nn.LSTMCell(6, 5), nn.LSTM(6, 5), nn.Linear(5, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            state = (x.new_zeros(x.shape[1], 5), x.new_zeros(x.shape[1], 5))
+            for step in x:
+                state = self.cell(step, state)
+            return self.head(state[0])
+
+    graph = axes_of(Steps(), torch.zeros(4, 2, 6))
+    assert states(graph) == ["cell.hidden"]
+    assert "idle.weight_hh_l0.dim0" in names(graph)
+
+
+def test_names_of_earlier_versions_are_still_understood() -> None:
+    graph = axes_of(Recurrent(nn.LSTM, num_layers=2, bidirectional=True), torch.zeros(4, 2, 6))
+    now = states(graph)
+    before = ["rnn.hidden", "rnn.hidden_2", "rnn.hidden_3", "rnn.hidden_4"]
+    assert [graph.axes[name].name for name in before] == now
+    assert all(name in graph.axes for name in before)
+    assert [axis.name for axis in graph.axes if axis.name in before] == []
+    plan = mk.plan(graph, per_axis={name: [0, 3] for name in before})
+    assert [(cut.name, cut.dropped) for cut in plan.axes] == [(name, (0, 3)) for name in now]
+    assert mk.plan(graph, ratio=0.4, only=before).axes == mk.plan(graph, ratio=0.4, only=now).axes
+    with pytest.raises(mk.ModuleKGError, match=r"rnn\.layer0\.hidden"):
+        graph.axes["rnn.layer_0.hidden"]
 
 
 def test_positions_of_a_table_are_numbered_by_dimension() -> None:

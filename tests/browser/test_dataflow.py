@@ -84,14 +84,30 @@ def test_a_click_on_an_axis_lights_up_its_members(notebook: NotebookPage) -> Non
     graph.find('.mkg-expression [data-mkg-axis="conv1.out"]').first.click()
     notebook.wait_for_value("graph.axis", "conv1.out")
     members = {"conv1", "bn1", "layer1.0.conv1", "layer1.0.conv2", "layer1.0.bn2", "layer2.0"}
-    assert members == set(graph.evaluate(ON_AXIS))
+    found = set(graph.evaluate(ON_AXIS))
+    assert members <= found
+    # it runs through what has no parameters too: of the block's ReLU through the second call, after the addition
+    assert {"relu", "maxpool"} <= found
+    assert graph.evaluate(f"() => {ITEMS}.filter(item => item.onAxis && item.title === 'add_').length") == 1
+    assert len([path for path in found if path.endswith("layer1.0.relu")]) == 1
+    assert not [path for path in found if path.startswith(("fc", "layer1.0.bn1"))]
     rows = graph.evaluate(ROWS_ON_AXIS)
-    assert rows == ["conv1", "bn1", "layer1.0.conv1", "layer1.0.conv2", "layer1.0.bn2"]
+    assert rows == [
+        "conv1",
+        "bn1",
+        "relu",
+        "maxpool",
+        *(f"layer1.0.{name}" for name in ("conv1", "relu", "conv2", "bn2")),
+    ]
     assert "19 members" in graph.find(".mkg-active-axis").inner_text()
     notebook.screenshot("resnet18-axis")
 
     notebook.execute("graph.axis = 'layer1.0.conv1.out'")
-    notebook.wait_for(f"() => ({ON_AXIS})().join() === 'layer1.0.bn1,layer1.0.conv1,layer1.0.conv2'")
+    notebook.wait_for(
+        f"() => ({ON_AXIS})().filter(id => !id.endsWith('relu')).join()"
+        " === 'layer1.0.bn1,layer1.0.conv1,layer1.0.conv2'"
+    )
+    assert len([path for path in graph.evaluate(ON_AXIS) if path.endswith("layer1.0.relu")]) == 1  # the first call
     graph.find(".mkg-members .mkg-link").filter(has_text="layer1.0.bn1.weight").click()
     graph.wait_for_selection("layer1.0.bn1")
     graph.find(".mkg-active-axis .mkg-close").click()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from browser.fixtures import in_shared_page
 from browser.graph import READY as GRAPH_READY
 from browser.graph import ROOT as GRAPH
@@ -183,7 +185,12 @@ def test_a_training_goes_on_while_the_page_plays(notebook: NotebookPage) -> None
     player.find('[data-mkg-step="1"]').click()
     player.wait_for_maps(1)
     player.find('[data-mkg-step="2"]').click()
-    notebook.wait_for(f"() => document.querySelector('{ROOT} .mkg-forward-message').textContent.startsWith('Waiting')")
+    player.wait_for_maps(2)  # which came with the player; those of another item need the model
+    player.find(".mkg-forward-sample").fill("1")
+    notebook.wait_for(
+        f"() => document.querySelector('{ROOT} .mkg-forward-message').textContent === 'For the pictures of item 1 "
+        "the model has to run again, which it does once the running cell has ended.'"
+    )
     player.find(".mkg-forward-first").click()
     player.find(".mkg-forward-speed").select_option("10")
     player.find(".mkg-forward-play").click()
@@ -198,7 +205,51 @@ def test_a_training_goes_on_while_the_page_plays(notebook: NotebookPage) -> None
         f"() => document.querySelector('{ROOT} .mkg-forward-message').textContent.includes('no longer gives')"
     )
     notebook.execute("player.run()")
-    player.wait_for_maps(2, run=2)
+    player.wait_for_maps(2, sample=1, run=2)
+
+
+# a later cell that takes until the test has seen enough
+LATER = {"sleeps": "time.sleep(0.1)", "works": "torch.randn(300, 300) @ torch.randn(300, 300)"}
+UNTIL = "end = time.time() + 120\nwhile time.time() < end and not pathlib.Path('seen').exists(): "
+RUN_ALL = "() => { void window.jupyterapp.commands.execute('notebook:run-all-cells'); }"
+STATE = f"""() => ({{
+  coarse: document.querySelector('{ROOT} [data-mkg-coarse]')?.dataset.mkgCoarse ?? null,
+  maps: document.querySelector('{ROOT} [data-mkg-maps]')?.dataset.mkgMaps ?? null,
+  tiles: document.querySelectorAll('{ROOT} .mkg-forward-map canvas').length,
+  runs: document.querySelectorAll('.jp-Notebook .jp-InputPrompt')[2].textContent.includes('*'),
+}})"""
+
+
+@pytest.mark.parametrize("later", LATER)
+def test_run_all_with_a_later_cell_that_takes_long(notebook: NotebookPage, later: str) -> None:
+    """All steps have their pictures at once, fine ones where the model is small; what is asked for comes beside."""
+    large = "import torchvision\nmodel = torchvision.models.resnet18().eval()\nx = torch.randn(2, 3, 224, 224)"
+    show = "player = mk.ForwardPlayer(model, x, selected='layer1.0.conv1')\ndisplay(player)"
+    seen_enough = notebook.server.notebooks / "seen"
+    seen_enough.unlink(missing_ok=True)
+    notebook.open([SETUP + large, show, UNTIL + LATER[later], "done = True"])
+    player = PlayerPage(notebook)
+    notebook.page.evaluate(RUN_ALL)
+    notebook.wait_for(READY, timeout=60_000)
+    first = notebook.page.evaluate("() => Number(document.querySelector('" + ROOT + "').dataset.mkgStep)")
+    player.wait_for_maps(first)
+    seen = {first}
+    assert player.find(".mkg-forward-map canvas").count() == 64
+    for _ in range(20):  # as fast as one clicks
+        player.find(".mkg-forward-next").click()
+        state = notebook.page.evaluate(STATE)
+        step = int((state["maps"] or state["coarse"]).split(",")[1])
+        seen.add(step)
+        assert state["tiles"] > 0
+        assert state["runs"]
+        assert player.find(".mkg-forward-message").is_hidden()
+    assert seen == set(range(first, first + 21))
+    # what has to be asked for comes beside the cell, once the kernel listens there
+    player.find(".mkg-forward-sample").fill("1")
+    player.wait_for_maps(first + 20, sample=1)
+    assert notebook.page.evaluate(STATE)["runs"]
+    notebook.screenshot(f"forward-player-run-all-{later}")
+    seen_enough.touch()
 
 
 def test_themes_and_a_narrow_page(notebook: NotebookPage) -> None:
@@ -267,15 +318,18 @@ def test_a_lost_kernel_is_seen_and_a_closed_player_is_gone(notebook: NotebookPag
     assert notebook.value(comms) == count  # the cell's second run replaces the player
     player.find('[data-mkg-step="1"]').click()
     player.wait_for_maps(1)
+    player.find(".mkg-forward-sample").fill("1")
+    player.wait_for_maps(1, sample=1)
     notebook.page.evaluate(f"() => {{ void {KERNEL}.restart(); }}")
     notebook.wait_for(DISCONNECTED, timeout=2000)
     assert "disconnected" in player.find(".mkg-forward-status").inner_text()
     assert player.find("[data-mkg-needs-kernel]").evaluate_all("all => all.every(one => one.disabled)")
     player.find('[data-mkg-step="3"]').click()
     notebook.wait_for(f"() => document.querySelector('{ROOT}').dataset.mkgStep === '3'")
-    assert "need the kernel" in player.find(".mkg-forward-message").inner_text()
+    said = player.find(".mkg-forward-message").inner_text()
+    assert said == "The pictures of item 1 need the kernel, and it is gone."
     player.find('[data-mkg-step="1"]').click()
-    player.wait_for_maps(1)  # which the page has
+    player.wait_for_maps(1, sample=1)  # which the page has
     notebook.wait_for_kernel()
     notebook.run(0)
     notebook.run(1, until=f"() => document.querySelector('{ROOT}[data-mkg-ready]:not(.mkg-is-disconnected)') !== null")

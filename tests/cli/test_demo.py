@@ -2,17 +2,22 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import time
 import urllib.request
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import nbformat
 import pytest
 
 from browser.lab import code_notebook, free_port
 from modulekg_widgets import cli
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 
 @pytest.fixture
@@ -38,13 +43,16 @@ def test_check_reports_and_leaves_no_folder(
     good_and_bad: list[Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     folder = tmp_path / "fresh"
     folder.mkdir()
     monkeypatch.setattr(cli.tempfile, "mkdtemp", lambda prefix: str(folder))
-    monkeypatch.setattr(cli, "copy_notebooks", lambda _: good_and_bad)
+    monkeypatch.setattr(cli, "copy_notebooks", lambda _: (good_and_bad, []))
     assert cli.main(["demo", "--check"]) == 1
     assert not folder.exists()
+    assert cli.main(["demo", "--check", "--folder", str(tmp_path)]) == 2
+    assert "leave --folder out" in capsys.readouterr().err
 
 
 def test_a_notebook_that_is_no_notebook_is_one_failed_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,10 +63,58 @@ def test_a_notebook_that_is_no_notebook_is_one_failed_line(tmp_path: Path, capsy
 
 
 def test_the_notebooks_are_copied_in_order(tmp_path: Path) -> None:
-    copies = cli.copy_notebooks(tmp_path)
-    assert copies == sorted(tmp_path.glob("*.ipynb"))
-    assert copies[0].name == "00_quickstart.ipynb"
+    copies, changed = cli.copy_notebooks(tmp_path / "new" / "folder")
+    assert copies == sorted((tmp_path / "new" / "folder").glob("*.ipynb"))
+    assert (copies[0].name, len(copies), changed) == ("00_quickstart.ipynb", 8, [])
+    assert (copies[0].parent / "README.md").is_file()
+    assert (copies[0].parent / "images" / "model_graph.png").is_file()
     assert not list(tmp_path.rglob(".*"))
+
+
+def test_what_was_saved_in_the_folder_stays(tmp_path: Path) -> None:
+    copies, _ = cli.copy_notebooks(tmp_path)
+    copies[0].write_text("mine", "utf-8")
+    copies[1].unlink()
+    (tmp_path / "own.ipynb").write_text("own", "utf-8")
+    again, changed = cli.copy_notebooks(tmp_path)
+    assert (again, changed) == (copies, ["00_quickstart.ipynb"])
+    assert copies[0].read_text("utf-8") == "mine"
+    assert copies[1].is_file()
+    assert (tmp_path / "own.ipynb").read_text("utf-8") == "own"
+
+
+@pytest.mark.parametrize("given", [None, "my lessons"])
+def test_the_folder_is_named_kept_and_said(
+    given: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened: list[Path] = []
+    monkeypatch.setattr(cli, "start_lab", lambda folder, notebook, arguments: opened.append(notebook))
+    monkeypatch.chdir(tmp_path)
+    command = ["demo", *(["--folder", given] if given else [])]
+    folder = tmp_path / (given or "modulekg-notebooks")
+    assert cli.main(command) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"The notebooks are in {folder}\nThis folder is kept: ")
+    assert "saved them" not in printed
+    (folder / "01_hierarchy_and_identity.ipynb").write_text("mine", "utf-8")
+    assert cli.main(command) == 0
+    assert "Left as you have saved them: 01_hierarchy_and_identity.ipynb\n" in capsys.readouterr().out
+    assert opened == 2 * [folder / "00_quickstart.ipynb"]
+
+
+def test_a_folder_that_is_a_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    assert cli.main(["demo", "--folder", str(file)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_help_says_what_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["demo", "--help"])
+    text = " ".join(capsys.readouterr().out.split()).replace("- ", "-")  # a line may end at a hyphen
+    assert "a folder that is kept" in text
+    assert "where the notebooks are kept (default: ./modulekg-notebooks)" in text
 
 
 @pytest.mark.parametrize("package", ["jupyterlab", "nbclient"])
@@ -75,20 +131,37 @@ def test_without_the_lab_extra_there_is_one_sentence(
     assert "pip install 'modulekg-widgets[lab]'" in error
 
 
-def test_demo_serves_the_quickstart(tmp_path: Path) -> None:
+def test_the_printed_address_opens_the_quickstart(tmp_path: Path, browser: "Browser") -> None:
     port = free_port()
     command = [sys.executable, "-m", "modulekg_widgets.cli", "demo", "--no-browser", f"--port={port}"]
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}  # the copies of the notebooks shall go with the test
+    own = {f"JUPYTER_{name}_DIR": str(tmp_path / name) for name in ("CONFIG", "DATA", "RUNTIME")}
+    settings = {f"JUPYTERLAB_{name}_DIR": str(tmp_path / name) for name in ("SETTINGS", "WORKSPACES")}
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path, env=environment
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, **own, **settings},
     ) as process:
         try:
             assert process.stdout is not None
-            folder = Path(process.stdout.readline().rpartition(" ")[2].strip())
+            lines = iter(process.stdout.readline, "")
+            folder = Path(next(lines).partition("are in ")[2].strip())
+            assert folder == tmp_path / "modulekg-notebooks"
             assert (folder / "00_quickstart.ipynb").is_file()
+            address = next(found[0] for line in lines if (found := re.search(r"http://\S+token=\w+", line)))
             wait_for_server(process, f"http://127.0.0.1:{port}/api")
+            page = browser.new_page()
+            page.goto(address)
+            page.get_by_role("heading", name="Quickstart: five minutes with an unknown model").wait_for(timeout=60_000)
+            page.close()
         finally:
             process.terminate()
+            try:
+                process.communicate(timeout=20)  # what it says at the end must have a reader
+            except subprocess.TimeoutExpired:  # it waits for a kernel that is just starting
+                process.kill()
 
 
 def wait_for_server(process: subprocess.Popen[str], url: str) -> None:

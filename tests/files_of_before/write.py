@@ -42,9 +42,22 @@ def linears() -> nn.Module:
     return model
 
 
+class Tagger(nn.Module):
+    """Its axes had other names then: `lstm.hidden`, `lstm.hidden_2` and so on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(4, 6, num_layers=2, bidirectional=True, batch_first=True)
+        self.head = nn.Linear(12, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.lstm(x)[0])
+
+
 MODELS: dict[str, tuple[Any, torch.Tensor]] = {
     "convolutions": (convolutions, torch.zeros(1, 3, 8, 8)),
     "linears": (linears, torch.zeros(2, 4)),
+    "tagger": (Tagger, torch.zeros(2, 5, 4)),
     "resnet18": (torchvision_builders()["resnet18"], torch.zeros(1, 3, 64, 64)),
 }
 

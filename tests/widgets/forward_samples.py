@@ -49,7 +49,7 @@ INPUT = torch.tensor([[[[1.0, -2.0], [float("nan"), 4.0]]], [[[0.0, 1.0], [2.0, 
 def golden_passes() -> dict[str, Any]:
     """Payload and one page of pictures of each sample, as they are sent."""
     from modulekg_widgets.engine.playback.player import Playback
-    from modulekg_widgets.engine.views.forward_payload import forward_payload, maps_message
+    from modulekg_widgets.engine.views.forward_payload import forward_payload, maps_message, pictures_payload
 
     found = {}
     for name, model in (("residual", residual()), ("stops", stops())):
@@ -58,5 +58,9 @@ def golden_passes() -> dict[str, Any]:
         assert picture is not None
         content, (pixels,) = maps_message(*picture)
         reply = {"kind": "maps", "run": 1, "step": 1, "sample": 1, "page": 0, "maps": content}
-        found[name] = {"payload": forward_payload(played, 1), "reply": reply, "pixels": list(pixels)}
+        pictures = pictures_payload(played, 1, 0)
+        found[name] = {
+            "payload": forward_payload(played, 1), "reply": reply, "pixels": list(pixels),
+            "pictures": {**pictures, "pixels": list(pictures["pixels"])},
+        }  # fmt: skip
     return found

@@ -15,6 +15,7 @@ from ipywidgets.widgets.widget import _instances
 from torch import nn
 
 import modulekg_widgets as mk
+from modulekg_widgets.engine.playback import first_pictures
 from modulekg_widgets.engine.playback import player as playback
 from modulekg_widgets.widgets.forward_player import forward_player
 from modulekg_widgets.widgets.forward_player.forward_player import ForwardPlayer
@@ -60,6 +61,7 @@ def test_state_is_what_the_protocol_says(player: ForwardPlayer) -> None:
     state = player.get_state()
     own = {key: value for key, value in state.items() if key in ForwardPlayer.class_own_traits() and key[0] != "_"}
     assert own.pop("payload") == player.payload
+    assert own.pop("pictures") == player.pictures
     assert own == {
         "step": 0,
         "selected": "",
@@ -223,6 +225,57 @@ def test_pictures_on_request(player: ForwardPlayer, monkeypatch: pytest.MonkeyPa
     assert [list(buffer) for buffer in buffers] == [golden["pixels"]]
 
 
+def test_pictures_that_come_with_the_steps_are_those_on_request(
+    player: ForwardPlayer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pictures = player.get_state()["pictures"]
+    assert (pictures["run"], pictures["sample"], len(pictures["pixels"])) == (1, 0, 3 * 8)
+    assert sorted(step for one in pictures["each"] for step in one["steps"]) == [0, 1, 2, 3]
+    at = 0
+    for one in pictures["each"]:
+        assert one["whole"]
+        for step in one["steps"]:
+            ((content, (pixels,)),) = ask(player, monkeypatch, step=step)
+            assert {**content["maps"], "top": None} == {**one["maps"], "top": None}
+            assert pictures["pixels"][at : at + 8] == pixels
+        at += 8
+    later = mk.ForwardPlayer(residual(), INPUT, sample=1)
+    assert later.pictures["sample"] == 1
+    assert [one["maps"]["item"] for one in later.pictures["each"]] == [1, 1, 1]
+    player.run(torch.ones(1, 1, 5, 6))
+    assert player.pictures["run"] == 2
+    assert player.pictures["each"][0]["maps"]["sizes"] == [5, 6]
+    player.set_state({"pictures": {}})  # of which no page is believed
+    assert player.pictures["run"] == 2
+
+
+def test_pictures_that_come_with_the_steps_have_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Coarse ones of all steps, with fewer channels where they are many; fine ones as far as there is room."""
+    model = nn.Sequential(*[nn.Conv2d(64, 64, 3, padding=1) for _ in range(20)])
+    x = torch.randn(2, 64, 40, 40)
+    player = mk.ForwardPlayer(model, x, step=7)
+    each = {step: one for one in player.pictures["each"] for step in one["steps"]}
+    assert sorted(each) == list(range(21))
+    assert first_pictures.BUDGET // 2 < len(player.pictures["pixels"]) <= first_pictures.BUDGET
+    fine = [step for step, one in each.items() if one["whole"]]
+    assert fine[:1] == [7]  # the one that is shown
+    assert all(each[step]["maps"]["width"] == 40 for step in fine)
+    coarse = [one["maps"] for step, one in each.items() if step not in fine]
+    assert {(maps["width"], maps["total"], tuple(maps["sizes"])) for maps in coarse} == {(24, 64, (40, 40))}
+    assert {len(maps["ranges"]) for maps in coarse} == {32}
+    monkeypatch.setattr(first_pictures, "BUDGET", 10_000)
+    few = mk.ForwardPlayer(model, x, step=7).pictures
+    assert [one["steps"] for one in few["each"]] == [[7], [0, 20], [1], [2]]
+    assert (len(few["pixels"]), len(few["each"][0]["maps"]["ranges"])) == (4 * 4 * 24 * 24, 4)
+
+
+def test_pictures_are_made_of_outputs_that_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(playback, "CACHE", 0)
+    player = mk.ForwardPlayer(nn.Sequential(*[nn.Conv2d(4, 4, 1) for _ in range(3)]), torch.randn(1, 4, 30, 30))
+    each = {step: one for one in player.pictures["each"] for step in one["steps"]}
+    assert [(each[step]["maps"]["width"], each[step]["whole"]) for step in (1, 2)] == 2 * [(24, False)]
+
+
 @pytest.mark.parametrize("fields", [{"step": -1}, {"page": None}, {"sample": "1"}, {"run": True}, {"kind": "other"}])
 def test_other_questions_are_left_alone(
     player: ForwardPlayer, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
@@ -268,15 +321,19 @@ def test_beside_a_running_cell_the_model_does_not_run(monkeypatch: pytest.Monkey
     beside(2)
     beside(3)
     beside(1)
-    assert (sent, len(waiting)) == ([], 1)
+    # the page is told at once that the model has to run for this
+    assert [(content["step"], content["later"]) for content, _ in sent] == [(2, True), (3, True), (1, True)]
+    assert len(waiting) == 1
+    sent.clear()
     waiting.pop()()
     assert [content["step"] for content, _ in sent] == [1]
     beside(1)  # which is kept now
     assert [content["step"] for content, _ in sent] == [1, 1]
+    assert not any("later" in content for content, _ in sent)
     beside(2)
     player.close()
     waiting.pop()()
-    assert len(sent) == 2
+    assert len(sent) == 3
 
 
 def test_the_main_thread_without_a_kernel() -> None:

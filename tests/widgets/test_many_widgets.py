@@ -182,3 +182,16 @@ def test_the_limit_would_see_widgets_that_stay(make: Callable[[], Shown]) -> Non
     assert in_use() - before > MOST
     for shown in kept:
         shown.widget.close()
+
+
+def test_questions_of_a_page_are_heard_in_the_subshell_that_they_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ipykernel leads them to the shell that has last sent, which under Run All is busy until the last cell's end."""
+    import comm
+    from ipykernel.comm.comm import BaseComm
+
+    monkeypatch.setattr(comm, "create_comm", BaseComm)
+    graph = mk.ModelGraph(nn.Linear(2, 2))
+    way: Any = graph.comm
+    way._reply_subshell_id = None  # as after a message from a cell
+    assert way._reply_subshell_for({"method": "custom", "content": {}}, "named") == "named"
+    graph.close()

@@ -11,6 +11,7 @@ export interface Golden {
   payload: Record<string, unknown>;
   reply: Record<string, unknown>;
   pixels: number[];
+  pictures: Record<string, unknown> & { pixels: number[] };
 }
 
 export function golden(name: "residual" | "stops"): Golden {
@@ -20,6 +21,11 @@ export function golden(name: "residual" | "stops"): Golden {
 /** The buffers that come with a reply. */
 export function buffersOf({ pixels }: Golden): DataView[] {
   return [new DataView(Uint8Array.from(pixels).buffer)];
+}
+
+/** The pictures that come with the steps, as a trait has them. */
+export function picturesOf({ pictures }: Golden, changed: Record<string, unknown> = {}): Record<string, unknown> {
+  return { ...pictures, pixels: new DataView(Uint8Array.from(pictures.pixels).buffer), ...changed };
 }
 
 export function storeWith(state: Partial<ForwardState> = {}): ForwardStore {

@@ -76,6 +76,11 @@ export class Connection {
     return this.model.comm_live && reachable && !this.lost;
   }
 
+  /** Whether it runs a cell, or answers. */
+  get busy(): boolean {
+    return this.connected && this.kernel?.status === "busy";
+  }
+
   dispose(): void {
     this.kernel?.statusChanged.disconnect(this.onStatus);
     this.kernel?.connectionStatusChanged.disconnect(this.onConnection);

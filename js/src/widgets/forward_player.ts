@@ -19,6 +19,7 @@ export class ForwardPlayerModel extends DOMWidgetModel {
       ...super.defaults(),
       ...modelDefaults("ForwardPlayer"),
       payload: {},
+      pictures: {},
       step: 0,
       selected: null,
       playing: false,
@@ -85,6 +86,11 @@ export class ForwardPlayerView extends BoundView<ForwardState, ForwardPlayer> {
     super.remove();
   }
 
+  protected override followKernel(connected: boolean): void {
+    super.followKernel(connected);
+    this.store?.set("busy", this.connection?.busy ?? false);
+  }
+
   protected createStore(initial: Partial<ForwardState>): ForwardStore {
     return new ForwardStore(initial);
   }
@@ -93,6 +99,7 @@ export class ForwardPlayerView extends BoundView<ForwardState, ForwardPlayer> {
     const { feed, found } = this.shared;
     const mayTick = () => this.shared.shownBy[0] === this;
     this.shownPayload = this.model.get("payload");
+    feed.begin(this.model.get("pictures"));
     return createForwardPlayer(this.el, this.shownPayload, store, { feed, found, mayTick });
   }
 

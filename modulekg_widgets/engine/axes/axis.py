@@ -191,9 +191,10 @@ class Axes:
                 for atom in dict.fromkeys(atoms(term)):
                     if atom.size > 1:
                         self.places.setdefault(atom, []).append((node, at))
-        names = axis_names(self.inference, self.places)
+        names, once = axis_names(self.inference, self.places)
         self._axes = {atom: Axis(self, atom, number, names[atom]) for number, atom in enumerate(self.places)}
         self._by_name = {axis.name: axis for axis in self._axes.values()}
+        self._once = {name: self._axes[atom] for name, atom in once.items()}  # by names of earlier versions
 
     # ------------------------------------------------------------- look up
 
@@ -205,8 +206,9 @@ class Axes:
 
     def __getitem__(self, key: str | tuple[str, int]) -> Axis | Dimension:
         if isinstance(key, str):
-            if key in self._by_name:
-                return self._by_name[key]
+            axis = self.named(key)
+            if axis is not None:
+                return axis
             raise UnknownAxisError(
                 f"no axis {shown(key)!r}: {nearest(key, self._by_name)}; or ask axes[parameter, dim]"
             )
@@ -217,7 +219,11 @@ class Axes:
 
     def __contains__(self, what: object) -> bool:
         """Whether an axis of that name, or that axis, is one of them."""
-        return what in self._by_name if isinstance(what, str) else what in self._axes.values()
+        return self.named(what) is not None if isinstance(what, str) else what in self._axes.values()
+
+    def named(self, name: str) -> Axis | None:
+        """The axis of that name, or that had it in an earlier version: plans and programs of then still hold it."""
+        return self._by_name.get(name) or self._once.get(name)
 
     def of(self, atom: Term) -> Axis:
         """The axis of an atom; one that no parameter has gets a name of its own."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from modulekg_widgets.engine.axes.algebra import Term, atoms, find
 from modulekg_widgets.engine.axes.attention import find_attention
 from modulekg_widgets.engine.axes.layers import CONVOLUTION, EMBEDDING, Layer, Layers, owner_and_attribute
-from modulekg_widgets.engine.axes.roles import Role, attention_roles, hidden_of_gates
+from modulekg_widgets.engine.axes.roles import Role, attention_roles, hidden_of_gates, states_of_layers
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.inference import Inference
@@ -19,23 +19,36 @@ KERNELS = {1: ("kernel",), 2: ("kernel_h", "kernel_w"), 3: ("kernel_d", "kernel_
 _PRODUCES, _READS, _SEVERAL, _ONE = range(4)  # where an axis is best named after: what makes it comes first
 
 
-def axis_names(inference: Inference, places: Places) -> dict[Term, str]:
+def axis_names(inference: Inference, places: Places) -> tuple[dict[Term, str], dict[str, Term]]:
     """A name for every atom, no two alike: `layer1.0.conv1.out`, `encoder.self_attention.heads`.
 
-    The roles that the data flow shows are written to `inference.roles`.
+    And the atoms by names that they once had, which stand in plans and programs of then. The roles that the data flow
+    shows are written to `inference.roles`.
     """
     layers = Layers(inference)
-    known = attention_roles(find_attention(layers))
-    for atom, role in hidden_of_gates(inference, layers).items():
-        known.setdefault(atom, role)
-    for term, text in inference.roles.items():
-        known[find(term)] = Role(text, None, text)  # a rule knows best
-    inference.roles = {atom: role.role for atom, role in known.items()}
+    attention = attention_roles(find_attention(layers))
+    ruled = {find(term): Role(text, None, text) for term, text in inference.roles.items()}  # a rule knows best
+    once = {**hidden_of_gates(inference, layers), **attention, **ruled}
+    states = states_of_layers(inference)
+    roles = {**once, **states, **attention, **ruled}
+    inference.roles = {atom: role.role for atom, role in roles.items()}
     dimensions = _dimensions(inference, layers)
+    names = _names(inference, places, roles, dimensions)
+    now = set(names.values())
+    before = _names(inference, places, once, dimensions) if states else {}
+    return names, {name: atom for atom, name in before.items() if name not in now}
+
+
+def _names(
+    inference: Inference,
+    places: Places,
+    roles: dict[Term, Role],
+    dimensions: dict[tuple[int, int], DimensionName],
+) -> dict[Term, str]:
     names: dict[Term, str] = {}
     taken: set[str] = set()
     for atom, at in places.items():
-        names[atom] = _unique(_name(inference, atom, at, known.get(atom), dimensions), taken)
+        names[atom] = _unique(_name(inference, atom, at, roles.get(atom), dimensions), taken)
     return names
 
 

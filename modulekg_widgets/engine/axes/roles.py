@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,11 +10,15 @@ from typing import TYPE_CHECKING
 from modulekg_widgets.engine.axes.algebra import ATOM, SUM, Term, atoms, find, flat
 from modulekg_widgets.engine.axes.attention import Attention
 from modulekg_widgets.engine.axes.layers import Layers, owner_and_attribute
+from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.inference import Inference
 
 GATES = (3, 4)  # of a GRU, of an LSTM
+# what torch calls the weights that lead from a state back into its cell, by layer and direction
+STATE_WEIGHT = re.compile(r"weight_hh_l(\d+)(_reverse)?(?![^_])")
+Cell = tuple[int, str]  # the layer, and "reverse" or nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +92,42 @@ def hidden_of_gates(inference: Inference, layers: Layers) -> dict[Term, Role]:
             if len(gates) in GATES and set(gates) == {state}:
                 roles.setdefault(state, Role("hidden", owner_and_attribute(layer.label)[0], "hidden"))
     return roles
+
+
+def states_of_layers(inference: Inference) -> dict[Term, Role]:
+    """The states of recurrent layers, by torch's names of their weights: `lstm.layer1.reverse.hidden`.
+
+    What all cells of a module share is `lstm.hidden`, what both directions of a layer share `lstm.layer1.hidden`.
+    """
+    cells: dict[str, list[Cell]] = {}  # of each module
+    owners: dict[tuple[str, Term, str], list[Cell]] = {}
+    for node in dict.fromkeys(inference.graph.state.values()):
+        home, attribute = owner_and_attribute(node.label)
+        found = STATE_WEIGHT.match(attribute)
+        if found is not None and node.dim() == 2:
+            cell = (int(found[1]), "reverse" if found[2] else "")
+            cells.setdefault(home, []).append(cell)
+            for atom, word in _states(inference, node):
+                owners.setdefault((home, atom, word), []).append(cell)
+    roles: dict[Term, Role] = {}
+    for (home, atom, word), own in owners.items():
+        place = [] if len(own) == len(cells[home]) > 1 else _place(own)
+        roles.setdefault(atom, Role(word, home, ".".join((*place, word))))
+    return roles
+
+
+def _states(inference: Inference, weight: DataNode) -> Iterator[tuple[Term, str]]:
+    """The hidden axes of a cell's weight (gates·hidden, given), and those of a projection that it gives instead."""
+    out, given = (find(term) for term in inference.dims(weight))
+    rows = flat(out) if out.kind == SUM else [out]
+    if out is not given and not any(rows == rows[: len(rows) // count] * count for count in GATES):
+        return  # as where the layer never ran: nothing says what its rows are
+    hidden = dict.fromkeys(atoms(out))
+    yield from ((atom, "hidden") for atom in hidden)
+    yield from ((atom, "projection") for atom in dict.fromkeys(atoms(given)) if atom not in hidden)
+
+
+def _place(cells: list[Cell]) -> list[str]:
+    """The layer and direction of the first of the cells that have an axis; without a direction where both have it."""
+    layer, direction = cells[0]
+    return [f"layer{layer}", *([direction] if direction and (layer, "") not in cells else [])]

@@ -13,7 +13,7 @@ from modulekg_widgets.engine.playback.summaries import plain
 Tensor = torch.Tensor
 MOST_MAPS = 64  # of one page
 LARGEST_MAP = 64  # pixels of a channel's longer side
-LARGEST_HEAT = 256  # the same of a picture that stands alone
+TIMES_ALONE = 4  # a picture that stands alone may be so much larger
 STRIP = 64  # values in a row of a strip
 NOT_FINITE = 255
 
@@ -37,34 +37,37 @@ class Maps:
     pixels: bytes = b""
 
 
-def maps_of(single: Tensor, page: int) -> Maps:
-    """The pictures of one item (its tensor without the batch dimension); a page that is too high is the last one."""
+def maps_of(single: Tensor, page: int, side: int = LARGEST_MAP) -> Maps:
+    """The pictures of one item (its tensor without the batch dimension); a page that is too high is the last one.
+
+    What is larger than `side` pixels is averaged.
+    """
     dimensions = single.dim()
     if not single.numel() or dimensions > 4:
         return Maps("none")
     if dimensions <= 1:
         return _strip(single.reshape(-1), page)
     if dimensions == 2:
-        return _heat(single)
+        return _heat(single, TIMES_ALONE * side)
     depth = single.shape[1] // 2 if dimensions == 4 else None
-    return _channels(single if depth is None else single[:, depth], page, depth)
+    return _channels(single if depth is None else single[:, depth], page, depth, side)
 
 
 def pages_of(total: int, on_a_page: int) -> int:
     return max(1, math.ceil(total / on_a_page))
 
 
-def _channels(single: Tensor, page: int, depth: int | None) -> Maps:
+def _channels(single: Tensor, page: int, depth: int | None, side: int) -> Maps:
     total, *sizes = single.shape
     first = _first(page, total, MOST_MAPS)
-    averaged = _averaged(plain(single[first : first + MOST_MAPS]), LARGEST_MAP)
+    averaged = _averaged(plain(single[first : first + MOST_MAPS]), side)
     ranges, pixels = _pixels(averaged.flatten(1))
     height, width = averaged.shape[1:]
     return Maps("channels", width, height, first, total, tuple(sizes), depth, ranges, pixels)
 
 
-def _heat(single: Tensor) -> Maps:
-    averaged = _averaged(plain(single)[None], LARGEST_HEAT)
+def _heat(single: Tensor, side: int) -> Maps:
+    averaged = _averaged(plain(single)[None], side)
     ranges, pixels = _pixels(averaged.flatten(1))
     height, width = averaged.shape[1:]
     return Maps("heat", width, height, 0, 1, tuple(single.shape), None, ranges, pixels)

@@ -30,11 +30,14 @@ class Playback:
 
     Outputs stay in host memory as far as they go into 64 MiB; for others the pass runs again, with the random states
     of the first time. Where forward raises, `steps` ends there, `failed` is the innermost step that raised and `error`
-    says what. Keeps the model, and a copy of the inputs, until `close()`.
+    says what. Keeps the model, and a copy of the inputs, until `close()`. `sketches` are small pictures of item
+    `sample` of each output, by the number of its value.
     Raises `NotAModuleError`, `BrokenModuleError`, `UninitializedModuleError` and `TraceError`.
     """
 
-    def __init__(self, model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None, sample: int = 0
+    ) -> None:
         places = walk(model)
         root = unwrapped(model)
         given = call_arguments(args, kwargs)
@@ -46,12 +49,13 @@ class Playback:
         self._random, self._pythons = process_states(), PythonGenerators()
         self._lock = threading.RLock()
         self._held: dict[int, HeldOutput] = {}
-        recorder = self._run(0, 0, every=True)
+        recorder = self._run(0, sample, every=True)
         self.steps: tuple[ForwardStep, ...] = tuple(recorder.steps)
         self.dropped = recorder.dropped  # calls beyond the most that are listed
         self.error: str | None = recorder.error and recorder.error + list_hint(given[0])
         self.failed: int | None = recorder.failed
         self._held = recorder.held
+        self.sample, self.sketches = sample, recorder.sketches
         self._first = {step.path: step.index for step in reversed(self.steps)}
 
     def __len__(self) -> int:

@@ -15,6 +15,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.identity.walk import Walk, class_name
+from modulekg_widgets.engine.playback.feature_maps import Maps, maps_of
 from modulekg_widgets.engine.playback.summaries import (
     Statistics,
     TensorLayout,
@@ -35,6 +36,8 @@ from modulekg_widgets.engine.torch_runtime.structure import tensors
 from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
 
 MOST_STEPS = 10_000
+SKETCH = 24  # pixels of the longer side of a channel in a sketch
+MOST_SKETCHED = 32 << 20  # bytes of all sketches
 _RAISED = object()
 
 
@@ -80,7 +83,8 @@ class HeldOutput:
 class CallRecorder:
     """The steps of one pass; outputs from step `first` on are kept as long as they go into `budget` bytes.
 
-    Of step `first` at least item `sample` is kept. Without `every` the statistics are those of that step alone.
+    Of step `first` at least item `sample` is kept. With `every` all steps have statistics, and all values a sketch: a
+    small picture of item `sample`, of the last item at most; without it that step alone has statistics.
     """
 
     def __init__(self, places: Walk, first: int, sample: int, budget: int, every: bool) -> None:
@@ -89,6 +93,8 @@ class CallRecorder:
         self.error: str | None = None
         self.failed: int | None = None
         self.held: dict[int, HeldOutput] = {}
+        self.sketches: dict[int, Maps] = {}  # by the number of the value
+        self._unsketched = MOST_SKETCHED
         self._places = places
         self._index_of = {id(module): index for index, module in enumerate(places.modules)}
         self._first, self._sample, self._free, self._every = first, sample, budget, every
@@ -183,6 +189,8 @@ class CallRecorder:
             step.statistics = statistics(tensor)
             if item_count(step.outputs[0].sizes, step.batch_dim):
                 step.top = top(item(tensor, 0, step.batch_dim))
+        if self._every:
+            self._sketch(step, tensor)
         self._hold(step, tensor)
 
     def _number(self, tensor: torch.Tensor) -> int:
@@ -194,6 +202,14 @@ class CallRecorder:
         self._count += 1
         self._values[id(tensor)] = (weakref.ref(tensor), version, self._count)
         return self._count
+
+    def _sketch(self, step: ForwardStep, tensor: torch.Tensor) -> None:
+        number = min(self._sample, item_count(step.outputs[0].sizes, step.batch_dim) - 1)
+        if number < 0 or step.value is None or step.value in self.sketches or self._unsketched < 0:
+            return
+        found = maps_of(item(tensor, number, step.batch_dim), 0, SKETCH)
+        self._unsketched -= len(found.pixels)
+        self.sketches[step.value] = found
 
     def _hold(self, step: ForwardStep, tensor: torch.Tensor) -> None:
         if step.index < self._first:

@@ -1,4 +1,4 @@
-"""What a ForwardPlayer sends to the browser: the table of steps, and one page of pictures as one buffer."""
+"""What a ForwardPlayer sends to the browser: the table of steps, the first pictures, and on request further ones."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from modulekg_widgets.engine.playback.feature_maps import Maps
+from modulekg_widgets.engine.playback.first_pictures import first_pictures
 from modulekg_widgets.engine.playback.player import Playback
 from modulekg_widgets.engine.playback.summaries import Statistics, TensorLayout, Top
 from modulekg_widgets.engine.views.payload import Distinct, number, text
-from modulekg_widgets.engine.views.schema import FORWARD
+from modulekg_widgets.engine.views.schema import FORWARD, FORWARD_PICTURES
 
 _DIGITS = 5  # of figures that are only looked at
 
@@ -44,6 +45,20 @@ def forward_payload(played: Playback, run: int) -> dict[str, Any]:
             "dropped": played.dropped,
         }
     )
+
+
+def pictures_payload(played: Playback, run: int, index: int) -> dict[str, Any]:
+    """The pictures that come with the steps: what each shows, and the pixels of all, one after the other.
+
+    Each has its `steps`, and whether it is `whole`, so that there is nothing to ask for. Step `index` is shown first.
+    """
+    found = first_pictures(played, index)
+    each = [
+        {"steps": list(one.steps), "whole": one.is_whole, "maps": maps_message(one.maps, one.top, played.sample)[0]}
+        for one in found
+    ]
+    pixels = b"".join(one.maps.pixels for one in found)
+    return FORWARD_PICTURES.payload({"run": run, "sample": played.sample, "each": each, "pixels": pixels})
 
 
 def maps_message(maps: Maps, largest: Top | None, sample: int) -> tuple[dict[str, Any], list[bytes]]:

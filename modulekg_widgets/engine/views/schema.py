@@ -83,5 +83,7 @@ FORWARD = Schema("forward_player", 1, _parts(
     "run", "title", "modules", "shapes", "raised", "error", "failed", "dropped",
     steps=_parts("module", "depth", "inputs", "outputs", "sources", "value", "batch_dim", "statistics", "top"),
 ))  # fmt: skip
+# a trait of its own: notebooks that were saved without it show the steps as before
+FORWARD_PICTURES = Schema("forward_pictures", 1, _parts("run", "sample", "each", "pixels"))
 METRICS = Schema("metric_panel", 1, _parts("runs", "limit"))
-SCHEMAS = {schema.kind: schema for schema in (MODEL, KNOWLEDGE, MASKS, FORWARD, METRICS)}
+SCHEMAS = {schema.kind: schema for schema in (MODEL, KNOWLEDGE, MASKS, FORWARD, FORWARD_PICTURES, METRICS)}

@@ -11,7 +11,7 @@ from traitlets import Bool, Dict, Float, Int, Unicode, observe, validate
 from modulekg_widgets.engine.errors import ModuleKGError, shown
 from modulekg_widgets.engine.playback.player import Playback
 from modulekg_widgets.engine.playback.steps import ForwardStep, error_text
-from modulekg_widgets.engine.views.forward_payload import forward_payload, maps_message
+from modulekg_widgets.engine.views.forward_payload import forward_payload, maps_message, pictures_payload
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.engine.views.pictures.forward import svg
 from modulekg_widgets.widgets.pages.answers import Answer, answers
@@ -33,9 +33,11 @@ NO_GUESSES = {"asked": 0, "right": 0}
 class ForwardPlayer(ModuleKGWidget):
     """One forward pass to play, pause and step through, with pictures of what each module gives.
 
-    The pass runs once in the model's own mode, without gradients, and the model stays as it is. Pictures of a step's
-    output come on request: from outputs that are kept (up to 64 MiB), else the pass runs again with the same random
-    states, once the kernel is idle.
+    The pass runs once in the model's own mode, without gradients, and the model stays as it is. Pictures of all steps
+    come with the player, up to 512 KiB of them, so that it can be looked at while the kernel runs other cells: fine
+    ones of a small model, coarse ones of a large one. Finer ones, those of other items and of further channels come on
+    request: from outputs that are kept (up to 64 MiB), else the pass runs again with the same random states, once the
+    kernel is idle.
 
     Parameters
     ----------
@@ -88,7 +90,10 @@ class ForwardPlayer(ModuleKGWidget):
     _model_name = Unicode("ForwardPlayerModel").tag(sync=True)
     _view_name = Unicode("ForwardPlayerView").tag(sync=True)
 
+    of_kernel = frozenset({"payload", "pictures"})
+
     payload = Dict().tag(sync=True)
+    pictures = Dict().tag(sync=True)
     step = Int(0).tag(sync=True)
     selected = Unicode(None, allow_none=True).tag(sync=True, to_json=lambda v, w: None if v is None else text(v))
     playing = Bool(False).tag(sync=True)
@@ -119,11 +124,12 @@ class ForwardPlayer(ModuleKGWidget):
         self._wanted: dict[str, Any] | None = None
         self._asking = threading.Lock()
         self._runs = 1
-        self._take(Playback(model, args, kwargs))
+        self._take(Playback(model, args, kwargs, _sample_of(sample)))
         if selected is not None and step == 0:
             step = self._played.first(selected) or 0
         super().__init__(
             payload=forward_payload(self._played, self._runs),
+            pictures=pictures_payload(self._played, self._runs, step),
             step=step,
             selected=self._path_of(step) if selected is None else selected,
             playing=playing,
@@ -175,12 +181,13 @@ class ForwardPlayer(ModuleKGWidget):
             raise WidgetValueError("this player is closed: make a new one")
         before = self._played
         given = (args, kwargs) if args or kwargs else before.given
-        played = Playback(self._model, *given)
+        played = Playback(self._model, *given, self.sample)
         before.close()
         self._take(played)
         self._runs += 1
         is_alike = [step.path for step in played.steps] == [step.path for step in before.steps]
         with self.hold_sync():
+            self.pictures = pictures_payload(played, self._runs, self.step if is_alike else 0)
             self.payload = forward_payload(played, self._runs)
             self.quiz = NO_GUESSES
             if not is_alike:
@@ -275,6 +282,7 @@ class ForwardPlayer(ModuleKGWidget):
         if question is None:
             return
         if not self._answer(question, may_run=in_main_thread()):
+            self.send({"kind": "maps", **question, "later": True})  # the page says what it waits for
             with self._asking:
                 is_waiting, self._wanted = self._wanted is not None, question
             if not is_waiting:
@@ -311,6 +319,11 @@ class ForwardPlayer(ModuleKGWidget):
         return svg(self._played, self.step, self.hide_shapes)
 
 
+def _sample_of(sample: Any) -> int:
+    """The item that pictures are made of; another kind of value is refused by its trait."""
+    return sample if type(sample) is int and sample >= 0 else 0
+
+
 def _question(content: Any) -> dict[str, int] | None:
     """The numbers of a request for pictures; None for anything else."""
     if not isinstance(content, Mapping) or content.get("kind") != "maps":
@@ -325,9 +338,16 @@ def _question(content: Any) -> dict[str, int] | None:
 
 @answers.register("ForwardPlayer")
 def _pictures(player: ForwardPlayer) -> Iterator[Answer]:
-    """Of the item that is shown: the first page of each step, then the further ones, as far as there is room."""
+    """Of the item that is shown: the first page of each step, then the further ones, as far as there is room.
+
+    What comes with the steps is not asked for.
+    """
     room = MOST_PIXELS
-    waiting = [(step, 0) for step in range(len(player))]
+    known = {step: one["maps"] for one in player.pictures["each"] if one["whole"] for step in one["steps"]}
+    if player.pictures["sample"] != player.sample:
+        known = {}
+    waiting = [(step, 0) for step in range(len(player)) if step not in known]
+    waiting += [(step, 1) for step, maps in known.items() if _has_more(maps)]
     for step, page in waiting:  # grows
         question = {"kind": "maps", "run": player._runs, "step": step, "sample": player.sample, "page": page}
         content, pixels, has_more = _picture(player, step, page)
@@ -350,6 +370,10 @@ def _picture(player: ForwardPlayer, step: int, page: int) -> tuple[dict[str, Any
     if found is None:
         return {}, [], False
     maps, pixels = maps_message(*found)
-    drawn = found[0]
-    shown = {"channels": len(drawn.ranges), "strip": drawn.width * drawn.height}.get(drawn.form, drawn.total)
-    return {"maps": maps}, pixels, drawn.first + shown < drawn.total
+    return {"maps": maps}, pixels, _has_more(maps)
+
+
+def _has_more(maps: Mapping[str, Any]) -> bool:
+    """Whether there is a further page."""
+    shown = {"channels": len(maps["ranges"]), "strip": maps["width"] * maps["height"]}.get(maps["form"], maps["total"])
+    return maps["first"] + shown < maps["total"]

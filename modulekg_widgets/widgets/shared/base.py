@@ -71,6 +71,11 @@ class ModuleKGWidget(DOMWidget):
             self.send_state(list(before))
             raise
 
+    def open(self) -> None:
+        """Open the way to the pages, on which each question is heard where it was sent to."""
+        super().open()
+        _hear_beside_cells(self.comm)
+
     def close(self) -> None:
         """Remove the widget from the kernel and from every page, with its links and the layout made for it."""
         for link in tuple(vars(self).get("_links", ())):
@@ -134,6 +139,16 @@ def when_idle(act: Callable[[], None]) -> None:
         act()
     else:
         loop.add_callback(act)
+
+
+def _hear_beside_cells(comm: Any) -> None:
+    """Have the messages of pages heard in the subshell that they name, and so beside a running cell.
+
+    From 7.2 on ipykernel leads them to the shell that has last sent on this way, for cells that await an answer. After
+    the cell that made a widget that is the main one, which under *Run All* is busy until the last cell has ended.
+    """
+    if hasattr(comm, "_reply_subshell_for"):
+        comm._reply_subshell_for = lambda data, named: named
 
 
 # ------------------------------------------------------------------ a cell that runs again replaces its widgets

@@ -6,15 +6,14 @@ import { button, Disposers, el, listen, setAttribute } from "../shared/dom";
 import { shortNumber } from "../shared/format";
 import { icon } from "../shared/icons";
 import { topList } from "./details";
-import type { MapPage, MapsFeed, MapsRequest } from "./maps_feed";
+import { keyOf, type MapPage, type MapsRequest } from "./map_page";
+import type { MapsFeed } from "./maps_feed";
 import { type Forward, toNum, type Top } from "./payload";
 import type { FoundOut, Quiz } from "./quiz";
 import type { ForwardStore } from "./state";
 
 const ON_A_PAGE = 64;
 const IN_A_STRIP = 4096;
-const WAITING = "Waiting for the kernel …";
-const GONE = "These pictures need the kernel, and it is gone.";
 const ASKED = "The pictures and the largest outputs are shown once the shape is found.";
 
 interface Tile {
@@ -57,6 +56,7 @@ export class FeatureMaps {
     this.disposers.add(
       store.on(["step", "sample", "page"], () => this.follow()),
       store.on(["hideShapes", "connected"], () => this.draw()),
+      store.on("busy", () => this.drawWords()),
       store.on("large", () => this.drawLarge()),
       feed.onChange(() => this.draw()),
       found.onChange(() => this.draw()),
@@ -88,34 +88,68 @@ export class FeatureMaps {
   }
 
   private draw(): void {
-    const { store, forward } = this;
+    const { store, forward, feed } = this;
     if (!forward.size) return;
-    const step = forward.step(store.get("step"));
+    const request = this.request();
+    const step = forward.step(request.step);
     const isOpen = this.quiz.showsOutput(step);
-    const answer = step.figures ? this.feed.get(this.request()) : undefined;
-    const page = answer && "page" in answer && isOpen ? answer.page : null;
-    const waits = store.get("connected") ? WAITING : GONE;
-    const text = !step.figures ? "" : !isOpen ? ASKED : !answer ? waits : "error" in answer ? answer.error : "";
+    const answer = step.figures ? feed.get(request) : undefined;
+    const fine = answer && "page" in answer && isOpen ? answer.page : null;
+    // while the next pictures are on their way the old ones would be taken for theirs
+    this.drawn = fine ?? (isOpen && step.figures ? (feed.coarse(request) ?? null) : null);
+    this.drawTop(isOpen ? (fine?.top ?? (store.get("sample") === 0 ? step.top : null)) : null);
+    this.drawWords();
+    this.drawTiles(this.drawn);
+    this.drawLarge();
+    const key = keyOf(request);
+    setAttribute(this.host, "data-mkg-maps", fine ? key : null);
+    setAttribute(this.host, "data-mkg-coarse", this.drawn && !fine ? key : null);
+  }
+
+  /** What is drawn, and what is still to come from where. */
+  private drawWords(): void {
+    const { forward, feed, drawn } = this;
+    if (!forward.size) return;
+    const request = this.request();
+    const step = forward.step(request.step);
+    const isOpen = this.quiz.showsOutput(step);
+    const answer = step.figures ? feed.get(request) : undefined;
+    const isFine = answer !== undefined && "page" in answer;
+    const error = answer && "error" in answer ? answer.error : "";
+    const text = !step.figures ? "" : !isOpen ? ASKED : error || (drawn ? "" : this.missing(request));
     if (this.message.textContent !== text) this.message.textContent = text;
     this.message.hidden = text === "";
-    this.drawTop(isOpen ? (page?.top ?? (store.get("sample") === 0 ? step.top : null)) : null);
-    // while the next pictures are on their way the old ones would be taken for theirs
-    this.drawn = page;
-    this.drawHead(page);
-    this.drawTiles(page);
-    this.drawLarge();
-    const { run, step: at, sample: item, page: number } = this.request();
-    setAttribute(this.host, "data-mkg-maps", page ? [run, at, item, number].join() : null);
+    this.drawHead(drawn, drawn && !isFine && !error ? this.coarse(request) : "");
+  }
+
+  /** What the page does not have, and what it waits for. */
+  private missing(request: MapsRequest): string {
+    const { sample, page } = request;
+    const what = page ? "the pictures of this page" : sample ? `the pictures of item ${sample}` : "these pictures";
+    if (!this.store.get("connected")) return `${capital(what)} need the kernel, and it is gone.`;
+    if (this.feed.isPostponed(request))
+      return `For ${what} the model has to run again, which it does once the running cell has ended.`;
+    return this.store.get("busy")
+      ? `${capital(what)} come from the kernel, which is busy and has not answered yet.`
+      : `Asking the kernel for ${what} …`;
+  }
+
+  /** What is missing of pictures that are there. */
+  private coarse(request: MapsRequest): string {
+    if (!this.store.get("connected")) return "finer ones need the kernel, and it is gone";
+    if (this.feed.isPostponed(request))
+      return "finer ones once the running cell has ended: the model has to run again for them";
+    return this.store.get("busy") ? "finer ones once the kernel, which is busy, has answered" : "";
   }
 
   private drawTop(top: Top | null): void {
     this.topHost.replaceChildren(...(top?.[1].length ? [el("h4", "", "Largest outputs"), topList(top)] : []));
   }
 
-  private drawHead(page: MapPage | null): void {
+  private drawHead(page: MapPage | null, coarse: string): void {
     const perPage = page?.form === "strip" ? IN_A_STRIP : ON_A_PAGE;
     this.title.textContent = page ? titleOf(page) : "";
-    this.note.textContent = page ? noteOf(page) : "";
+    this.note.textContent = page ? [...partsOf(page), ...(coarse ? [coarse] : [])].join(" · ") : "";
     this.note.hidden = this.note.textContent === "";
     const { first, total } = page ?? { first: 0, total: 0 };
     const end = Math.min(first + perPage, total);
@@ -202,15 +236,19 @@ function titleOf({ form, total }: MapPage): string {
   return form === "strip" ? (total === 1 ? "1 value" : `${total} values`) : "No picture of this output";
 }
 
-function noteOf({ form, sizes, width, height, slice, first }: MapPage): string {
+function partsOf({ form, sizes, width, height, slice, first, total, ranges }: MapPage): string[] {
   const parts: string[] = [];
   if (form === "heat") parts.push(`${sizes[0]} rows, ${sizes[1]} columns`);
   if (form === "strip" && height > 1) parts.push(`rows of ${width} values, from index ${first} on`);
   if (slice !== null) parts.push(`slice ${slice} of the depth`);
   if (form !== "strip" && form !== "none" && (sizes[0] !== height || sizes[1] !== width))
     parts.push(`averaged from ${sizes.join("×")} to ${height}×${width}`);
-  return parts.join(" · ");
+  if (form === "channels" && ranges.length < Math.min(ON_A_PAGE, total - first))
+    parts.push(`the first ${ranges.length} of them`);
+  return parts;
 }
+
+const capital = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
 
 function nameOf({ form, first }: MapPage, at: number): string {
   return form === "channels" ? `channel ${first + at}` : form === "heat" ? "all values" : "values";

@@ -1,7 +1,8 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { buffersOf, golden } from "../../testing/forward";
+import { buffersOf, golden, picturesOf } from "../../testing/forward";
 import { pixelsOf } from "./feature_maps";
-import { type Answer, MapsFeed, type MapsRequest } from "./maps_feed";
+import type { MapsRequest } from "./map_page";
+import { type Answer, MapsFeed } from "./maps_feed";
 
 const sample = golden("residual");
 const reply = (request: Partial<MapsRequest>, extra: object = {}) => ({ ...sample.reply, ...request, ...extra });
@@ -41,16 +42,73 @@ describe("MapsFeed", () => {
     expect(feed.get(request(1))).toBeDefined();
   });
 
-  it("asks again when an answer is lost", () => {
+  it("asks once more where no one may have heard, and no more than three at a time", () => {
     vi.useFakeTimers();
     const { feed, sent } = feedWith();
+    const stop = feed.onChange(() => undefined);
     feed.want(request(1));
-    vi.advanceTimersByTime(29_000);
+    vi.advanceTimersByTime(900);
     feed.want(request(2));
     expect(stepsOf(sent)).toEqual([1]);
-    vi.advanceTimersByTime(2_000);
+    vi.advanceTimersByTime(200); // the kernel may listen beside its cells by now
+    expect(stepsOf(sent)).toEqual([1, 2]);
+    vi.advanceTimersByTime(20_000);
+    feed.want(request(3));
+    expect(stepsOf(sent)).toEqual([1, 2, 2]);
+    vi.advanceTimersByTime(11_000); // lost
+    feed.want(request(3));
+    expect(stepsOf(sent)).toEqual([1, 2, 2, 3]);
+    stop();
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it("takes an answer as one to all questions from before", () => {
+    vi.useFakeTimers();
+    const { feed, sent } = feedWith();
+    feed.onChange(() => undefined);
+    feed.want(request(2));
+    vi.advanceTimersByTime(500);
+    feed.want(request(1));
+    vi.advanceTimersByTime(600);
+    expect(stepsOf(sent)).toEqual([2, 1]);
+    feed.receive(sample.reply, buffersOf(sample));
+    feed.want(request(3)); // at once: none is open
+    expect(stepsOf(sent)).toEqual([2, 1, 3]);
+  });
+
+  it("knows what has to wait until the model may run, and asks for others meanwhile", () => {
+    vi.useFakeTimers();
+    const { feed, sent } = feedWith();
+    feed.onChange(() => undefined);
+    feed.want(request(1));
+    feed.receive({ kind: "maps", ...request(1), later: true }, []);
+    expect([feed.isPostponed(request(1)), feed.isPostponed(request(2)), feed.get(request(1))]).toEqual([
+      true,
+      false,
+      undefined
+    ]);
+    vi.advanceTimersByTime(5_000);
+    expect(stepsOf(sent)).toEqual([1]);
+    feed.receive(sample.reply, buffersOf(sample));
+    expect([feed.isPostponed(request(1)), feed.get(request(1))]).toEqual([false, expect.anything()]);
     feed.want(request(2));
     expect(stepsOf(sent)).toEqual([1, 2]);
+  });
+
+  it("asks for nothing finer than what came with the steps", () => {
+    const { feed, sent } = feedWith();
+    const first = { run: 1, step: 1, sample: 0, page: 0 };
+    const each = (sample.pictures.each as object[]).map((one, at) => ({ ...one, whole: at !== 2 }));
+    feed.begin(picturesOf(sample, { each }));
+    feed.want(first);
+    expect([feed.get(first), sent]).toEqual([{ isWhole: true, page: feed.coarse(first) }, []]);
+    feed.want({ ...first, step: 2 }); // a coarse one
+    expect(stepsOf(sent)).toEqual([2]);
+    expect([feed.get({ ...first, step: 2 }), feed.coarse({ ...first, step: 2 })]).toEqual([
+      undefined,
+      expect.anything()
+    ]);
+    expect(feed.coarse({ ...first, sample: 1 })).toBeUndefined();
   });
 
   it("asks nothing of a kernel that is not there, and does when it is", () => {

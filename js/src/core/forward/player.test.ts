@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { buffersOf, golden, longPayload, storeWith } from "../../testing/forward";
+import { buffersOf, golden, longPayload, picturesOf, storeWith } from "../../testing/forward";
 import { MapsFeed } from "./maps_feed";
 import { createForwardPlayer, type ForwardPlayer } from "./player";
 import { FoundOut } from "./quiz";
@@ -11,10 +11,11 @@ let player: ForwardPlayer;
 let feed: MapsFeed;
 let sent: unknown[];
 
-function show(raw: unknown, state: Partial<ForwardState> = {}, mayTick = true): void {
+function show(raw: unknown, state: Partial<ForwardState> = {}, mayTick = true, pictures: unknown = {}): void {
   store = storeWith(state);
   sent = [];
   feed = new MapsFeed({ isLive: true, send: question => void sent.push(question) });
+  feed.begin(pictures);
   player = createForwardPlayer(host, raw, store, { feed, found: new FoundOut(), mayTick: () => mayTick });
 }
 
@@ -159,13 +160,61 @@ describe("pictures", () => {
   it("are asked for, and drawn when they come", () => {
     show(golden("residual").payload, { step: 1, sample: 1 });
     expect(sent).toEqual([{ kind: "maps", run: 1, step: 1, sample: 1, page: 0 }]);
-    expect(find(".mkg-forward-message").textContent).toContain("Waiting for the kernel");
+    expect(find(".mkg-forward-message").textContent).toBe("Asking the kernel for the pictures of item 1 …");
     feed.receive(golden("residual").reply, buffersOf(golden("residual")));
     expect(find(".mkg-forward-pictures").dataset.mkgMaps).toBe("1,1,1,0");
     expect(texts(".mkg-forward-map-name")).toEqual(["channel 0", "channel 1"]);
     expect(texts(".mkg-forward-map-range")).toEqual(["0 to 3", "−6 to 0"]);
     expect(texts(".mkg-forward-which")).toEqual(["channel 0 at 1, 1", "channel 1 at 0, 0"]);
     expect(find(".mkg-forward-message").hidden).toBe(true);
+  });
+
+  it("that came with the steps are drawn at once, and not asked for", () => {
+    const sample = golden("residual");
+    show(sample.payload, { step: 0, busy: true }, true, picturesOf(sample));
+    for (const step of [0, 1, 2, 3]) {
+      store.set("step", step);
+      expect(find(".mkg-forward-pictures").dataset.mkgMaps).toBe(`1,${step},0,0`);
+      expect(texts(".mkg-forward-map-name")).toEqual(["channel 0", "channel 1"]);
+      expect(find(".mkg-forward-message").hidden).toBe(true);
+    }
+    expect(sent).toEqual([]);
+  });
+
+  it("say what is missing, and what it waits for", () => {
+    const sample = golden("residual");
+    const maps = { ...(sample.pictures.each as { maps: object }[])[1].maps, total: 7, sizes: [9, 9] };
+    const each = [{ steps: [1], whole: false, maps }];
+    const pixels = new DataView(Uint8Array.from(sample.pictures.pixels.slice(8, 16)).buffer);
+    show(sample.payload, { step: 1, busy: true }, true, picturesOf(sample, { each, pixels }));
+    const [note, message] = [find(".mkg-forward-maps-head + p"), find(".mkg-forward-message")];
+    const shown = () => [find(".mkg-forward-pictures").dataset.mkgCoarse, texts(".mkg-forward-map-name").length];
+    const what = "averaged from 9×9 to 2×2 · the first 2 of them";
+    expect([note.textContent, message.hidden, shown()]).toEqual([
+      `${what} · finer ones once the kernel, which is busy, has answered`,
+      true,
+      ["1,1,0,0", 2]
+    ]);
+    store.set("busy", false);
+    expect(note.textContent).toBe(what);
+    feed.receive({ kind: "maps", run: 1, step: 1, sample: 0, page: 0, later: true }, []);
+    expect(note.textContent).toBe(
+      `${what} · finer ones once the running cell has ended: the model has to run again for them`
+    );
+    store.set("connected", false);
+    expect(note.textContent).toBe(`${what} · finer ones need the kernel, and it is gone`);
+
+    store.set("connected", true);
+    store.set("busy", true);
+    store.set("sample", 1);
+    expect([message.textContent, shown()]).toEqual([
+      "The pictures of item 1 come from the kernel, which is busy and has not answered yet.",
+      [undefined, 0]
+    ]);
+    feed.receive({ kind: "maps", run: 1, step: 1, sample: 1, page: 0, later: true }, []);
+    expect(message.textContent).toBe(
+      "For the pictures of item 1 the model has to run again, which it does once the running cell has ended."
+    );
   });
 
   it("are shown large by a click, and small again by Escape", () => {

@@ -15,6 +15,7 @@ export interface ForwardState {
   // The rest stays in the browser.
   large: number | null; // the map of the page that is shown large
   connected: boolean;
+  busy: boolean; // the kernel runs a cell, or answers
 }
 
 export function initialForwardState(): ForwardState {
@@ -28,7 +29,8 @@ export function initialForwardState(): ForwardState {
     page: 0,
     quiz: { asked: 0, right: 0 },
     large: null,
-    connected: true
+    connected: true,
+    busy: false
   };
 }
 

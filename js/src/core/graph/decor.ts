@@ -9,7 +9,7 @@ import { labelsOn, textsOn } from "./painted_texts";
 import { familyColor, mix, type Theme } from "../shared/theme";
 import type { Hierarchy } from "../shared/hierarchy";
 import type { MinimapItem } from "../shared/minimap";
-import type { SceneNode } from "./scene_types";
+import type { Scene, SceneNode } from "./scene_types";
 import type { Status } from "../shared/payload";
 import type { Placed } from "./routes";
 import { matches } from "../shared/search";
@@ -55,7 +55,7 @@ export class GraphDecor {
     const color = colorOf(this.h, this.store);
     const depth = depths(scene.nodes);
     const hits = this.findHits(scene.nodes);
-    const members = this.findMembers(scene.nodes);
+    const members = this.findMembers(scene);
     const sought = hits ?? members;
     this.theme = theme;
     this.places = new Map(scene.nodes.map(({ id }, place) => [id, place]));
@@ -223,21 +223,28 @@ export class GraphDecor {
     return value => axis !== undefined && flow !== null && flow.axes(value).includes(axis);
   }
 
-  /** Drawn cards that the chosen axis runs along, or that hold such a module out of sight. */
-  private findMembers(nodes: readonly SceneNode[]): Set<number> | null {
+  /** Drawn cards that the chosen axis runs along or through, or that hold such a module out of sight. */
+  private findMembers({ nodes, edges }: Scene): Set<number> | null {
     const axes = axesOf(this.h);
     const axis = axes?.find(this.store.get("axis"));
-    if (!axes || axis === undefined) {
-      return null;
-    }
+    if (!axes || axis === undefined) return null;
     const places = this.standing(nodes, axes.nodes(axis));
-    const tensors = axes.tensorsOn(axis);
     const flow = dataflowOf(this.h);
+    if (!flow) return places;
+    const path = flow.pathOf(axis);
+    const tensors = axes.tensorsOn(axis);
+    for (const place of this.standing(nodes, path.modules)) {
+      const { kind, unit } = nodes[place];
+      if (kind !== "group" && (unit === undefined || path.hasCall(unit))) places.add(place);
+    }
     nodes.forEach(({ kind, step }, place) => {
-      if (kind === "operator" && step !== undefined && flow?.tensors(step).some(tensor => tensors.has(tensor))) {
-        places.add(place);
-      }
+      const isOn = (at: number) => path.steps.has(at) || flow.tensors(at).some(tensor => tensors.has(tensor));
+      if (kind === "operator" && step !== undefined && isOn(step)) places.add(place);
     });
+    const carries = this.carrying();
+    for (const { source, target, values } of edges)
+      if (values?.some(carries))
+        [source, target].filter(at => nodes[at].kind === "pseudo").forEach(at => places.add(at));
     return places;
   }
 }

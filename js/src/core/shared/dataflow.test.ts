@@ -37,6 +37,19 @@ describe("a forward pass", () => {
     expect(flow.tensorNames(addmm)).toEqual(["weight", "bias"]);
   });
 
+  it("knows where an axis runs, also through what has no tensors", () => {
+    const path = (name: string) => flow.pathOf(h.payload.axes?.name.indexOf(name) ?? -1);
+    const left = path("left.out");
+    const inside = [0, 1, 2].flatMap(block => [`blocks.${block}.conv`, `blocks.${block}.act`]);
+    expect(left.leaves.map(at => h.path(at))).toEqual(["left", "right", "act", "drop", ...inside, "head"]);
+    expect([...left.steps].map(step => flow.name(step))).toEqual(expect.arrayContaining(["addmm", "add", "relu"]));
+    expect(flow.callsOf(node("act")).map(left.hasCall)).toEqual([true, true]);
+    expect([left.hasCall(0), path("head.out").hasCall(flow.callsOf(node("left"))[0])]).toEqual([true, false]);
+    const kernel = path("blocks.0.conv.kernel_h");
+    expect([kernel.leaves, [...kernel.steps]]).toEqual([[], []]); // no value has it
+    expect(flow.pathOf(-1).steps.size).toBe(0);
+  });
+
   it("lists what has no formula, in a module and below", () => {
     const broken = new Hierarchy(
       golden("traced", ({ flow: raw }) => {

@@ -7,6 +7,17 @@ import type { Hierarchy } from "./hierarchy";
 
 export const PASS = -1; // a step without an operator: a module hands on what it got
 
+/** What reads or makes a value that an axis runs through. */
+export interface AxisPath {
+  readonly axis: number;
+  readonly steps: ReadonlySet<number>;
+  readonly modules: readonly number[]; // whose own steps are among them, in tree order
+  readonly leaves: readonly number[]; // those that call no other
+  hasCall(call: number): boolean; // whether one of the steps is in it or below
+}
+
+const sortedNodes = (nodes: readonly number[]) => [...new Set(nodes)].sort((a, b) => a - b);
+
 export class Dataflow {
   readonly size: number; // steps
   private readonly ofNode = new Map<number, number[]>();
@@ -16,6 +27,7 @@ export class Dataflow {
   private readonly read: Uint8Array; // of each value: whether anything reads it
   private withoutFormula?: readonly number[]; // steps
   private readonly firstSteps: Int32Array; // of each call: the first step at or after its beginning
+  private chosen?: AxisPath; // of the axis that was asked about last
 
   constructor(readonly payload: FlowPayload) {
     const { calls, steps, values } = payload;
@@ -106,6 +118,12 @@ export class Dataflow {
     return this.payload.values.axes[value];
   }
 
+  /** Where an axis runs: also through what has no parameters, as a ReLU, a pooling layer, an addition. */
+  pathOf(axis: number): AxisPath {
+    if (this.chosen?.axis !== axis) this.chosen = this.findPath(axis);
+    return this.chosen;
+  }
+
   /** The parameters and buffers that a step reads, also by way of looks at them alone. */
   tensors(step: number): number[] {
     const { steps, values } = this.payload;
@@ -140,6 +158,28 @@ export class Dataflow {
       found.set(this.fullName(step), (found.get(this.fullName(step)) ?? 0) + 1);
     }
     return found;
+  }
+
+  private findPath(axis: number): AxisPath {
+    const { calls, steps, values } = this.payload;
+    const carries = (value: number) => values.axes[value].includes(axis);
+    const found = new Set<number>();
+    const before = new Int32Array(this.ends.length + 1); // of each call: how many steps in the calls before it
+    steps.inputs.forEach((inputs, step) => {
+      if (!inputs.some(carries) && !this.produced[step].some(carries)) return;
+      found.add(step);
+      before[steps.call[step] + 1] += 1;
+    });
+    const isOn = (call: number, end: number) => before[end] > before[call];
+    const own = calls.node.flatMap((_, call) => (before[call + 1] > 0 ? [call] : []));
+    for (let call = 0; call < this.ends.length; call++) before[call + 1] += before[call];
+    return {
+      axis,
+      steps: found,
+      modules: sortedNodes(own.map(call => calls.node[call])),
+      leaves: sortedNodes(own.filter(call => this.isLeaf(call)).map(call => calls.node[call])),
+      hasCall: call => isOn(call, this.ends[call])
+    };
   }
 
   /** Steps come in the order of time, and calls in that of their beginnings. */

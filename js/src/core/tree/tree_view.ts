@@ -3,6 +3,7 @@
 import "../../../style/tree.css";
 import { axesOf } from "../shared/axes";
 import { colorOf } from "../shared/color";
+import { dataflowOf } from "../shared/dataflow";
 import { Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
 import type { Hierarchy } from "../shared/hierarchy";
 import { reveal, toggle } from "../shared/reveal";
@@ -23,6 +24,7 @@ const LONGEST_TITLE = 400;
 export class TreeView {
   readonly tree = el("div", "mkg-tree");
   private readonly list: VirtualList<number>; // by node
+  private onAxis?: { axis: number; nodes: readonly number[] };
   private readonly contents = new WeakMap<Element, string>(); // what was drawn last
   private readonly disposers = new Disposers();
   private readonly color: (node: number) => string | null;
@@ -237,11 +239,17 @@ export class TreeView {
     element.replaceChildren(...this.parts(row, matched ? found.needles : [], hidden, color));
   }
 
-  /** The modules that the chosen axis runs along, in tree order. */
+  /** The modules that the chosen axis runs along, and the leaves that it runs through, in tree order. */
   private axisMembers(): readonly number[] {
     const axes = axesOf(this.h);
     const axis = axes?.find(this.store.get("axis"));
-    return axes && axis !== undefined ? axes.nodes(axis) : [];
+    if (!axes || axis === undefined) return [];
+    if (this.onAxis?.axis !== axis) {
+      const through = dataflowOf(this.h)?.pathOf(axis).leaves ?? [];
+      const nodes = [...new Set([...axes.nodes(axis), ...through])].sort((a, b) => a - b);
+      this.onAxis = { axis, nodes };
+    }
+    return this.onAxis.nodes;
   }
 
   private parts(row: TreeRow, needles: readonly string[], hidden: number, color: string | null): HTMLElement[] {

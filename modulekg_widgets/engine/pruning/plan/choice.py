@@ -99,9 +99,9 @@ class Choice:
 
     def _by_name(self, name: str) -> list[Axis] | None:
         axes = self.axes
-        for axis in axes:
-            if axis.name == name:
-                return [axis]
+        axis = axes.named(name)
+        if axis is not None:
+            return [axis]
         if name in axes.graph.modules:
             return self._of_module(name)
         if name in axes.graph.state:

@@ -50,7 +50,6 @@ class Draft:
         self._wide = wide
         self.axes: tuple[Axis, ...] = tuple(wide.axes)
         self.revision = revision
-        self._by_name = {axis.name: axis.number for axis in self.axes}
         widths = [(axis.size + 7) // 8 for axis in self.axes]
         self._starts = np.cumsum([0, *widths]).tolist()
         self._bytes = np.zeros(self._starts[-1], dtype=np.uint8)  # never changed in place: another thread may read it
@@ -73,10 +72,11 @@ class Draft:
 
     def number(self, name: str) -> int:
         """The number of the axis of that name; raises `UnknownAxisError`."""
-        found = self._by_name.get(name)
+        found = self._wide.axes.named(name)
         if found is None:
-            raise UnknownAxisError(f"there is no axis {shown(name)!r}: {nearest(name, self._by_name)}")
-        return found
+            names = [axis.name for axis in self.axes]
+            raise UnknownAxisError(f"there is no axis {shown(name)!r}: {nearest(name, names)}")
+        return found.number
 
     def goes(self, axis: int) -> Bits:
         """(size,): whether each index of an axis goes."""
