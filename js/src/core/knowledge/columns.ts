@@ -98,8 +98,8 @@ export function communityColumns(data: Knowledge): Column[] {
   const models = memo(row => data.modelsWith(members(row)).length);
   const uses = memo(row => members(row).reduce((sum, entity) => sum + data.uses[entity], 0));
   return [
-    words("name", "Name", 110, 1, row => data.communityName(row)),
-    words("families", "Mostly in", 130, 1.6, row => data.familiesOf(row).join(", ")),
+    words("name", "Name", 150, 1.8, row => data.communityName(row)),
+    words("families", "Mostly in", 110, 1.2, row => data.familiesOf(row).join(", ")),
     words("top", "Most used", 110, 1.2, row => data.payload.entities.name[members(row)[0]] ?? ""),
     count("size", "Structures", row => members(row).length),
     count("uses", "Uses", uses),

@@ -164,7 +164,7 @@ export function idIn(parent: string, { kind, index, level }: Thing): string {
 
 function group(data: Knowledge, thing: Thing, parent: string, members = data.members(thing)): Draft {
   const count = thing.kind === "family" ? data.modelsIn(thing.index).length : members.length;
-  const title = oneLine(thing.kind === "community" ? data.communityTitle(thing.index) : data.name(thing));
+  const title = oneLine(data.name(thing));
   const detail = counted(count, thing.kind === "family" ? "model" : "structure");
   return { id: idIn(parent, thing), kind: thing.kind, thing, title, detail, count, members, isGroup: true };
 }

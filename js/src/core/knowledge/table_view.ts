@@ -31,7 +31,7 @@ const FIRST: Readonly<Record<TableKind, Sorting>> = {
 const NOUNS: Readonly<Record<TableKind, string>> = {
   modules: "structure",
   models: "model",
-  communities: "group",
+  communities: "community",
   types: "type",
   jobs: "job"
 };
