@@ -80,14 +80,14 @@ def test_what_two_terms_share_is_said_once_and_long_ones_are_cut() -> None:
     long = ["x" * 200 + end for end in ("1", "2")]
     contents = made_up(SLOTS, {"swin_v2_b": {"a": 1, "b": 1}, "swin_v2_s": {"c": 1, "d": 1}, long[0]: {"e": 1, "f": 1}})
     number_of = {key(name): number for name, number in zip("abcdef", (0, 0, 0, 0, 1, 1), strict=True)}
-    merged = {fingerprint: 0 for fingerprint in number_of}
+    merged = dict.fromkeys(number_of, 0)
     assert "swin_v2_b + s" in _by_models(contents, number_of)
     assert all(len(name) <= 2 * LONGEST + 60 for name in community_names(contents, merged))
 
 
 def _by_models(contents: Contents, number_of: dict[str, int]) -> list[str]:
     """Names where all roots are of one class, so that families say nothing."""
-    same = {name: "Net" for name in SLOTS}
+    same = dict.fromkeys(SLOTS, "Net")
     models = {
         model.name: {name: 1 for name in SLOTS if key(name) in {k for k, _ in model.occurrences}}
         for model in contents.models.values()
@@ -100,7 +100,10 @@ def test_neither_order_nor_hashes_count() -> None:
     turned = Contents(modules=dict(reversed(contents.modules.items())), models=dict(reversed(contents.models.items())))
     expected = names_of(contents)
     assert names_of(turned) == expected
-    script = "from knowledge.test_community_names import names_of, zoo_contents, FAMILY\nprint(names_of(zoo_contents(FAMILY)))"
+    script = (
+        "from knowledge.test_community_names import names_of, zoo_contents, FAMILY\n"
+        "print(names_of(zoo_contents(FAMILY)))"
+    )
     for seed in ("1", "2"):
         other = subprocess.run(
             [sys.executable, "-c", script],

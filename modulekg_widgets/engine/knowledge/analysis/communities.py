@@ -20,9 +20,10 @@ def communities(contents: Contents, method: str = "louvain", seed: int = 0) -> p
     """The community of every structure, as `name`, `community`, `class`, `count` (occurrences).
 
     Communities are numbered from 0 by falling size; in each the most used come first. `attrs["modularity"]` is Newman's
-    Q of the partition, `attrs["names"]` what is particular of each, see `community_names`. Containment counts once a pair, without direction. "louvain" (Blondel et al. 2008) always runs
-    on networkx; "leiden" (Traag et al. 2019) needs igraph and leidenalg. The same seed gives the same answer. Raises
-    `UnknownNameError` for another method or no seed, `MissingPackageError` where its packages are not installed.
+    Q of the partition, `attrs["names"]` what is particular of each, see `community_names`. Containment counts once a
+    pair, without direction. "louvain" (Blondel et al. 2008) always runs on networkx; "leiden" (Traag et al. 2019) needs
+    igraph and leidenalg. The same seed gives the same answer. Raises `UnknownNameError` for another method or no seed,
+    `MissingPackageError` where its packages are not installed.
     """
     number_of, modularity = community_of(contents, method, seed)
     names, uses = contents.names, contents.uses

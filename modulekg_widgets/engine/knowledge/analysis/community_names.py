@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count as count_from
-from os.path import commonprefix
 
 from modulekg_widgets.engine.knowledge.analysis.relations import families
 from modulekg_widgets.engine.knowledge.contents import Contents
@@ -91,9 +90,10 @@ def _joined(terms: list[Term]) -> str:
     shown = [_shortened(term) for term in terms]
     if len(shown) < 2:
         return "".join(shown)
-    common = commonprefix(shown)
-    end = max((common.rfind(separator) for separator in SEPARATORS), default=-1) + 1
-    return f"{shown[0]} + {shown[1][end:]}"
+    first, second = shown
+    same = next((at for at, (one, two) in enumerate(zip(first, second, strict=False)) if one != two), 0)
+    end = max(first.rfind(separator, 0, same) for separator in SEPARATORS) + 1
+    return f"{first} + {second[end:]}"
 
 
 def _shortened(term: Term) -> str:
