@@ -70,7 +70,7 @@ export function moduleColumns(data: Knowledge, level: Level | "all"): Column[] {
     return amount(measure, measureLabel(measure), row => column[row], shortNumber, HELP.get(measure));
   });
   return [
-    words("name", "Name", 126, 1.5, row => data.payload.entities.name[row]),
+    words("name", "Name", 140, 1.5, row => data.payload.entities.name[row]),
     words("settings", "Settings", 90, 1.2, row => hyperLine(data.hyper(row))),
     count("uses", "Uses", row => uses[row], "Occurrences over all models"),
     count("models", "Models", row => data.modelsOf[row].length, "Models in which it occurs"),

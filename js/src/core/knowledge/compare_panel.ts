@@ -69,7 +69,8 @@ function answer(data: Knowledge, one: number, other: number): HTMLElement[] {
   said.tabIndex = -1;
   said.append("In common with ", nameSpan("mkg-kg-other", names[1]), `: ${counted(both.length, "structure")}, `);
   said.append(`overlap ${overlap.toFixed(3)} (Jaccard).`);
-  const figures = table(["Shared", ...names], figureRows(sides));
+  const figures = el("div", "mkg-kg-figures");
+  figures.append(table(["Shared", ...names], figureRows(sides)));
   return [
     section("Compared", said, figures),
     listed(data, "In both", both, ({ uses: [a, b] }) =>

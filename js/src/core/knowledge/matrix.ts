@@ -234,7 +234,9 @@ export class OverlapMatrix {
       const thing = this.data.find(key);
       return thing?.kind === "model" ? this.order.models.indexOf(thing.index) : -1;
     };
-    return { selected: place(this.store.get("selected")), other: place(this.store.get("other")) };
+    const { store } = this;
+    const isCompared = store.get("selected") === store.get("comparing");
+    return { selected: place(store.get("selected")), other: isCompared ? place(store.get("other")) : -1 };
   }
 
   private paintNames(context: CanvasRenderingContext2D, theme: ChartTheme, width: number, height: number): void {
