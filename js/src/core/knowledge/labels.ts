@@ -22,27 +22,32 @@ export class Grid<T> {
   private readonly cells = new Map<number, { readonly rect: Rect; readonly value: T }[]>();
 
   add(rect: Rect, value: T): void {
-    this.each(rect, key => {
-      const known = this.cells.get(key);
-      if (known) known.push({ rect, value });
-      else this.cells.set(key, [{ rect, value }]);
-    });
+    const entry = { rect, value };
+    for (let x = cellOf(rect[0]); x <= cellOf(rect[2]); x += 1) {
+      for (let y = cellOf(rect[1]); y <= cellOf(rect[3]); y += 1) {
+        const known = this.cells.get(x * COLUMN + y);
+        if (known) known.push(entry);
+        else this.cells.set(x * COLUMN + y, [entry]);
+      }
+    }
   }
 
-  /** What overlaps a place; of something large perhaps more than once. */
-  at(place: Rect): T[] {
-    const found: T[] = [];
-    this.each(place, key => {
-      for (const { rect, value } of this.cells.get(key) ?? []) if (overlap(rect, place)) found.push(value);
-    });
-    return found;
-  }
-
-  private each([left, top, right, bottom]: Rect, act: (key: number) => void): void {
-    for (let x = Math.floor(left / CELL); x <= Math.floor(right / CELL); x += 1)
-      for (let y = Math.floor(top / CELL); y <= Math.floor(bottom / CELL); y += 1) act(x * 65_537 + y);
+  /** Whether something overlaps a place of which the test holds. Asked thousands of times a frame: loops. */
+  some(place: Rect, test: (value: T) => boolean): boolean {
+    for (let x = cellOf(place[0]); x <= cellOf(place[2]); x += 1) {
+      for (let y = cellOf(place[1]); y <= cellOf(place[3]); y += 1) {
+        const known = this.cells.get(x * COLUMN + y);
+        if (!known) continue;
+        for (const { rect, value } of known) if (overlap(rect, place) && test(value)) return true;
+      }
+    }
+    return false;
   }
 }
+
+const COLUMN = 65_537; // cells of one column have numbers of their own
+const cellOf = (at: number): number => Math.floor(at / CELL);
+const always = (): boolean => true;
 
 /** Serves wishes by rank where nothing else is; `before`: what was shown, which stays where it can. */
 export function placed(
@@ -55,18 +60,19 @@ export function placed(
   const taken = new Grid<string>();
   const found = new Map<string, number>();
   for (const { key, places } of order) {
-    const isFree = (at: number) => taken.at(places[at]).length === 0 && !isBlocked(places[at], key);
-    const slot = slots(places.length, before.get(key)).find(isFree);
-    if (slot === undefined) continue;
+    const isFree = (at: number) => !taken.some(places[at], always) && !isBlocked(places[at], key);
+    const last = before.get(key);
+    const slot = last !== undefined && last < places.length && isFree(last) ? last : firstFree(places.length, isFree);
+    if (slot < 0) continue;
     taken.add(places[slot], key);
     found.set(key, slot);
   }
   return found;
 }
 
-function slots(count: number, first: number | undefined): number[] {
-  const every = Array.from({ length: count }, (_, i) => i);
-  return first === undefined || first >= count ? every : [first, ...every.filter(i => i !== first)];
+function firstFree(count: number, isFree: (at: number) => boolean): number {
+  for (let at = 0; at < count; at += 1) if (isFree(at)) return at;
+  return -1;
 }
 
 /** Shows these wishes whatever is there: what is in their way gives way to them; never one of them to another. */

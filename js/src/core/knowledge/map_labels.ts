@@ -63,9 +63,10 @@ export class MapLabels {
   private bounds: Rect = [0, 0, 0, 0];
   private readonly isBlocked = (place: Rect, key: string): boolean =>
     !within(place, this.bounds) ||
-    this.obstacles
-      .at(place)
-      .some(at => this.items[at].item.id !== key && covers(this.items[at].item, this.circles[at], place));
+    this.obstacles.some(place, at => {
+      const { item } = this.items[at];
+      return item.id !== key && covers(item, this.circles[at], place);
+    });
 
   constructor(private readonly measure: Measure) {}
 
