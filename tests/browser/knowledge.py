@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from browser.page import NotebookPage
 
@@ -15,6 +15,14 @@ MOST_CIRCLES = 500
 
 STAGE = f"document.querySelector('{ROOT} .mkg-graph-canvas')?.mkgStage"
 ITEMS = f"{STAGE}.picture.items"
+# names on the canvas that overlap each other, and how many there are
+LABELS = f"""() => {{
+  const {{ labels }} = {STAGE}.picture;
+  const overlap = (a, b) => a[0] < b[2] && a[2] > b[0] && a[1] < b[3] && a[3] > b[1];
+  const pairs = labels.flatMap((one, i) =>
+    labels.slice(0, i).flatMap(other => (overlap(one.box, other.box) ? [`${{one.text}} × ${{other.text}}`] : [])));
+  return {{ pairs, ids: labels.map(({{ id }}) => id), boxes: labels.map(({{ box }}) => box) }};
+}}"""
 
 # five models that share blocks, and three jobs
 SETUP = """
@@ -104,6 +112,19 @@ class ExplorerPage:
         """Where a circle is, in page coordinates; scrolled into view, and the page at rest."""
         self.find(".mkg-graph-canvas").scroll_into_view_if_needed()
         return self.notebook.at_rest(POINT, item)
+
+    def labels(self) -> dict[str, list[Any]]:
+        """The circles whose names are on the canvas after the next frames (`ids`), and which overlap (`pairs`)."""
+        self.page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        return self.page.evaluate(LABELS)
+
+    def zoom(self, factor: float) -> None:
+        """Around the middle of the canvas, as the wheel does."""
+        self.page.evaluate(
+            f"factor => {{ const {{ camera }} = {STAGE}, {{ width, height }} = camera.extent; "
+            "camera.zoomBy(factor, width / 2, height / 2); }",
+            factor,
+        )
 
     def click(self, item: str) -> None:
         self.page.mouse.click(*self.point(item))

@@ -73,6 +73,7 @@ export class KnowledgeExplorerView extends BoundView<ExplorerState, KnowledgeExp
     this.shown.dispose();
     store.set("expanded", []);
     store.set("item", null);
+    store.set("comparing", null);
     store.set("other", null);
     store.set("notice", "");
     this.mount();

@@ -46,7 +46,7 @@ class Findings:
     """Everything that the explorer shows and the contents do not say."""
 
     communities: dict[str, int]
-    community_count: int
+    community_names: list[str]  # by number
     modularity: float
     importance: dict[str, dict[str, float]]
     types: list[TypeLevel]
@@ -61,7 +61,7 @@ def findings_of(contents: Contents) -> Findings:
     parts = communities(contents)
     return Findings(
         communities={keys[name]: int(part) for name, part in zip(parts["name"], parts["community"], strict=True)},
-        community_count=int(parts["community"].max()) + 1 if len(parts) else 0,
+        community_names=parts.attrs["names"],
         modularity=float(parts.attrs["modularity"]),
         importance={measure: _by_key(importance(contents, measure), measure, keys) for measure in MEASURES},
         types=[_types(contents, level, keys) for level in (1, 2)],

@@ -27,7 +27,11 @@ def knowledge_payload(contents: Contents, findings: Findings) -> dict[str, Any]:
             **_entities(contents, place, findings),
             "models": models,
             "families": [text(name) for name in families.keys],
-            "communities": {"modularity": _short(findings.modularity), "count": findings.community_count},
+            "communities": {
+                "modularity": _short(findings.modularity),
+                "count": len(findings.community_names),
+                "names": [text(name) for name in findings.community_names],
+            },
             "types": [_types(level, place) for level in findings.types],
             "overlap": _overlap(contents, findings),
             "fit": _fit(findings.fit),

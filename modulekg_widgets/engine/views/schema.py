@@ -69,7 +69,7 @@ KNOWLEDGE = Schema("knowledge", 1, _parts(
     ),
     classes=_parts("name", "qualified", "fields"),
     models=_parts("name", "root", "params", "bytes", "flops", "family", "members", "module_flops"),
-    communities=_parts("modularity", "count"),
+    communities=_parts("modularity", "count", "names"),
     fit=_parts("alpha", "xmin", "verdict", "comparisons", "lines"),
     jobs=_parts("name", "user", "dataset", "model", "accuracy", "convergence", "started", "ended", "metrics"),
     datasets=_parts("name", "properties"),

@@ -121,8 +121,6 @@ class KnowledgeExplorer(ModuleKGWidget):
             self.payload = payload
             if self.selected is not None and text(self.selected) not in self._keys:
                 self.selected = None
-            if self.view == "jobs" and not payload["jobs"]["name"]:
-                self.view = "graph"
 
     def _root_of(self, key: str | None) -> str | None:
         """The fingerprint of the model that a key as "Model:resnet18" names; None for any other key."""
@@ -161,11 +159,7 @@ class KnowledgeExplorer(ModuleKGWidget):
 
     @validate("view")
     def _check_view(self, proposal: Any) -> str:
-        value = proposal["value"]
-        lacking = [] if self.payload["jobs"]["name"] else ["jobs"]
-        if value in lacking:
-            raise UnknownNameError(f"there is no view {shown(value)!r}: the graph has no jobs yet, see add_job")
-        return _one_of("view", value, VIEWS)
+        return _one_of("view", proposal["value"], VIEWS)
 
     @validate("color_by")
     def _check_color_by(self, proposal: Any) -> str:

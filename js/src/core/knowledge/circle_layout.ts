@@ -18,10 +18,11 @@ export interface Circle extends SimulationNodeDatum {
 }
 
 export const HEADER = 30; // room for the name of an open group
-const GAP = 40; // between groups
+const GAP = 60; // between groups: room for their names
 const INNER_GAP = 7;
 const RIM = 16; // of an open group around its members
 const WIDE = 1.2; // a canvas is a little wider than high
+const SPREAD = 1.2; // names are wider than high, too
 const GOLDEN = Math.PI * (3 - Math.sqrt(5));
 
 export interface Home {
@@ -53,8 +54,8 @@ export function layoutCircles(items: readonly MapItem[], homes: readonly Home[])
 }
 
 function closedRadius({ kind, count, members, isGroup }: MapItem): number {
-  if (kind === "community") return 20 + 2.2 * Math.sqrt(members.length);
-  if (kind === "family") return 20 + 7 * Math.sqrt(count);
+  if (kind === "community") return 17 + 1.4 * Math.sqrt(members.length);
+  if (kind === "family") return 17 + 4 * Math.sqrt(count);
   if (kind === "model") return 16 + 0.8 * Math.sqrt(members.length);
   if (kind === "type") return 14 + 2.2 * Math.sqrt(count);
   if (kind === "more") return isGroup ? 30 : 17;
@@ -177,11 +178,11 @@ export function homesOf(items: readonly MapItem[], links: readonly MapLink[]): H
     .force("down", forceY<Circle>(0).strength(GATHER * WIDE)) // and more so from above and below
     .tick(ROUNDS);
   separate(circles);
-  return own.map((place, i) => ({ id: items[place].id, x: circles[i].x, y: circles[i].y }));
+  return own.map((place, i) => ({ id: items[place].id, x: SPREAD * circles[i].x, y: circles[i].y }));
 }
 
 const ROUNDS = 320;
 const MOST_ROUNDS = 300; // to separate what overlaps
 const REACH = 420; // beyond it circles do not push each other
-const REPULSION = -60;
-const GATHER = 0.035;
+const REPULSION = -40;
+const GATHER = 0.05;

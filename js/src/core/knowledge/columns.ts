@@ -49,6 +49,20 @@ const HELP = new Map([
   ["closeness", "How near it is to what contains it"]
 ]);
 
+/** How many of what was found a group has. */
+export function foundColumn(found: ReadonlySet<number>, members: (row: number) => readonly number[]): Column {
+  const value = memo(row => members(row).reduce((sum, entity) => sum + Number(found.has(entity)), 0));
+  return count("found", "Found", value, "Structures in it that the search found");
+}
+
+/** How often structures occur in the models that were found. */
+export function usesColumn(data: Knowledge, models: ReadonlySet<number>): Column {
+  const value = memo(row =>
+    data.modelsOf[row].reduce((sum, { index, count: own }) => sum + (models.has(index) ? own : 0), 0)
+  );
+  return count("there", "Uses there", value, "Occurrences in the models that the search found");
+}
+
 export function moduleColumns(data: Knowledge, level: Level | "all"): Column[] {
   const uses = level === "all" ? data.uses : data.levelUses[LEVELS.indexOf(level)];
   const measures = data.measures.map(measure => {
@@ -56,7 +70,7 @@ export function moduleColumns(data: Knowledge, level: Level | "all"): Column[] {
     return amount(measure, measureLabel(measure), row => column[row], shortNumber, HELP.get(measure));
   });
   return [
-    words("name", "Name", 126, 1.5, row => data.payload.entities.name[row]),
+    words("name", "Name", 140, 1.5, row => data.payload.entities.name[row]),
     words("settings", "Settings", 90, 1.2, row => hyperLine(data.hyper(row))),
     count("uses", "Uses", row => uses[row], "Occurrences over all models"),
     count("models", "Models", row => data.modelsOf[row].length, "Models in which it occurs"),
@@ -98,8 +112,8 @@ export function communityColumns(data: Knowledge): Column[] {
   const models = memo(row => data.modelsWith(members(row)).length);
   const uses = memo(row => members(row).reduce((sum, entity) => sum + data.uses[entity], 0));
   return [
-    words("name", "Name", 110, 1, row => data.communityName(row)),
-    words("families", "Mostly in", 130, 1.6, row => data.familiesOf(row).join(", ")),
+    { ...words("name", "Name", 150, 1.8, row => data.communityName(row)), value: row => row },
+    words("families", "Mostly in", 110, 1.2, row => data.familiesOf(row).join(", ")),
     words("top", "Most used", 110, 1.2, row => data.payload.entities.name[members(row)[0]] ?? ""),
     count("size", "Structures", row => members(row).length),
     count("uses", "Uses", uses),

@@ -153,13 +153,10 @@ export class Knowledge {
     return made;
   }
 
+  /** "3 efficientnet_b6": its number, as in Python and in searches, and what is particular about it. */
   communityName(index: number): string {
-    return `Community ${index}`; // numbered as in Python
-  }
-
-  /** "3 EfficientNet": what a community is mostly made of. */
-  communityTitle(index: number): string {
-    return `${index} ${this.familiesOf(index)[0] ?? "mixed"}`;
+    const { names } = this.payload.communities;
+    return `${index} ${names?.[index] ?? this.familiesOf(index)[0] ?? "mixed"}`;
   }
 
   /** The families whose models have most of a community's structures, at most two. */

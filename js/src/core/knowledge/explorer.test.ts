@@ -2,6 +2,7 @@ import "../../testing/media";
 import { afterEach, describe, expect, it } from "vitest";
 import { goldenKnowledge, largeKnowledge, rawKnowledge } from "../../testing/knowledge";
 import { OTHER_VERSION } from "../shared/schema";
+import { Knowledge } from "./data";
 import { createKnowledgeExplorer, type KnowledgeExplorer } from "./explorer";
 import { type ExplorerState, ExplorerStore } from "./state";
 
@@ -199,7 +200,7 @@ describe("the tables", () => {
 
 describe("the overlap", () => {
   it("is read and chosen by keys", () => {
-    const { store, find } = mount(goldenKnowledge(), { view: "overlap" });
+    const { store, find, texts } = mount(goldenKnowledge(), { view: "overlap" });
     const matrix = find(".mkg-kg-matrix");
     press(matrix, "ArrowRight");
     press(matrix, "ArrowRight");
@@ -208,6 +209,129 @@ describe("the overlap", () => {
     press(matrix, "Enter");
     expect(store.get("selected")).toBe("Model:small");
     expect(store.get("other")).toMatch(/^Model:/);
-    expect(find(".mkg-side-panel").textContent).toContain("Only there");
+    const other = store.get("other")?.slice("Model:".length) ?? "";
+    expect(texts("h4")).toContain(`Only in ${other} 6`);
+  });
+});
+
+describe("a search", () => {
+  const search = (query: string, view: ExplorerState["view"] = "ranking") => mount(goldenKnowledge(), { query, view });
+  const data = new Knowledge(goldenKnowledge());
+  const wide = data.payload.models.name.indexOf("wide");
+
+  it("for a model leaves its structures in the ranking, with their uses there", () => {
+    const { texts, find, store } = search("wide");
+    expect(texts("[role=gridcell]:first-child")).toHaveLength(data.memberSet(wide).size);
+    expect(find(".mkg-kg-controls .mkg-kg-note").textContent).toBe(
+      `${data.memberSet(wide).size} structures of ${data.size}: those of wide`
+    );
+    find('[data-mkg-column="there"]').click();
+    expect(texts("[role=gridcell]:nth-child(4)").reduce((sum, uses) => sum + Number(uses), 0)).toBe(
+      data.occurrences(wide)
+    );
+    expect(store.get("query")).toBe("wide");
+  });
+
+  it.each(["communities", "types"] as const)("for a model leaves the %s that have its structures", view => {
+    const { texts } = search("wide", view);
+    const at = texts("[role=columnheader]").indexOf("Found");
+    const found = texts(`.mkg-kg-td:nth-child(${at + 1})`).map(Number);
+    expect(found.length).toBeGreaterThan(0);
+    expect(found.every(count => count > 0)).toBe(true);
+    if (view === "communities") expect(found.reduce((a, b) => a + b)).toBe(data.memberSet(wide).size);
+  });
+
+  it("for structures leaves the models that have them, and their jobs", () => {
+    const { texts, store, find } = search("class:Linear", "ranking");
+    store.set("rows", "models");
+    expect(texts("[role=gridcell]:first-child").sort()).toEqual(["small", "twin", "wide"]);
+    expect(find(".mkg-kg-controls .mkg-kg-note").textContent).toContain("those with structures that were found");
+    store.set("view", "jobs");
+    expect(texts("[role=gridcell]:first-child").sort()).toEqual(["first", "second"]);
+    store.set("query", "ada digits");
+    expect(texts("[role=gridcell]:first-child")).toEqual(["first"]);
+  });
+
+  it("shows one model in the matrix beside those most like it, several by themselves", () => {
+    const { store, find } = search("wide", "overlap");
+    const note = () => find(".mkg-kg-matrix-view .mkg-kg-note").textContent;
+    expect(note()).toBe("wide and the 3 models that share most with it");
+    store.set("query", "class:Linear");
+    expect(note()).toBe("3 of 4 models: those with structures that were found");
+  });
+
+  it("marks what it found among the ranks", () => {
+    const { find } = search("wide", "frequency");
+    expect(find(".mkg-kg-frequency-view .mkg-kg-note").textContent).toMatch(
+      /^\d+ of 16 structures marked: those of wide$/
+    );
+  });
+
+  it.each(["graph", "ranking", "communities", "types", "overlap", "frequency", "jobs"] as const)(
+    "that finds nothing says so in %s, and how to clear it",
+    view => {
+      const { find, store, host } = search("nothing like it <b>", view);
+      expect(find(".mkg-kg-nothing").textContent).toContain("Nothing is found for “nothing like it <b>”.");
+      find(".mkg-kg-clear").click();
+      expect(store.get("query")).toBe("");
+      expect(host.querySelector(".mkg-kg-nothing")).toBeNull();
+    }
+  );
+});
+
+describe("the comparison", () => {
+  it("is chosen by keys, says how much is shared, and comes back from a structure", () => {
+    const { store, find, texts, host } = mount(goldenKnowledge(), { selected: "Model:small" });
+    find(".mkg-kg-compare-with").click();
+    const field = find<HTMLInputElement>("[role=combobox]");
+    expect(document.activeElement).toBe(field);
+    expect(texts("[role=listbox] [role=option]").slice(0, 2)).toEqual(["twin", "wide"]);
+    field.value = "wi";
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+    expect(texts(".mkg-kg-picker [role=option]")).toEqual(["twin", "wide"]);
+    press(field, "ArrowDown");
+    expect(field.getAttribute("aria-activedescendant")).toBe(
+      host.querySelector(".mkg-kg-picker [aria-selected=true]")?.id
+    );
+    press(field, "Enter");
+    expect([store.get("selected"), store.get("other")]).toEqual(["Model:small", "Model:wide"]);
+    expect(document.activeElement).toBe(find(".mkg-kg-answer"));
+    expect(find(".mkg-kg-answer").textContent).toContain("In common with wide: 3 structures");
+    const rows = texts(".mkg-kg-row-name");
+    find(".mkg-kg-row").click();
+    const { name, digest } = goldenKnowledge().entities;
+    expect(store.get("selected")).toBe(digest[name.indexOf(rows[0])]);
+    find(".mkg-kg-back").click();
+    expect(store.get("selected")).toBe("Model:small");
+    expect(texts(".mkg-kg-row-name")).toEqual(rows);
+  });
+
+  it("is left with Escape, and needs two models", () => {
+    const { find, host } = mount(goldenKnowledge(), { selected: "Model:small" });
+    find(".mkg-kg-compare-with").click();
+    press(find("[role=combobox]"), "Escape");
+    expect(host.querySelector("[role=combobox]")).toBeNull();
+    expect(document.activeElement).toBe(find(".mkg-kg-compare-with"));
+    const alone = mount(largeKnowledge(1, 4), { selected: "Model:net0" });
+    expect(alone.host.querySelector(".mkg-kg-compare-with")).toBeNull();
+    expect(alone.find(".mkg-kg-compare .mkg-kg-code").textContent).toContain("kg.add_model(");
+  });
+});
+
+describe("where there is nothing yet", () => {
+  it.each(["graph", "ranking", "communities", "types", "overlap", "frequency"] as const)(
+    "%s says what to write",
+    view => {
+      const { find } = mount(goldenKnowledge("empty"), { view });
+      expect(find(".mkg-kg-code").textContent).toContain("kg.add_model(");
+      expect(find(".mkg-kg-copy-code").textContent).toBe("Copy the code");
+    }
+  );
+
+  it("training runs are added by code, even while a search is on", () => {
+    const { find, store } = mount(largeKnowledge(2, 4), { view: "jobs" });
+    expect(find(".mkg-kg-code").textContent).toContain("kg.add_job(");
+    store.set("query", "net0");
+    expect(find(".mkg-kg-code").textContent).toContain("kg.add_job(");
   });
 });

@@ -12,6 +12,7 @@ import { counted, exactNumber } from "../shared/format";
 import { readTheme, watchTheme } from "../shared/theme";
 import { Knowledge } from "./data";
 import { FrequencyChart } from "./frequency";
+import { emptyNote } from "./empty";
 import { ExplorerLegend } from "./legend";
 import { KnowledgeMap } from "./knowledge_map";
 import { OverlapMatrix } from "./matrix";
@@ -78,7 +79,6 @@ class Explorer implements KnowledgeExplorer {
     private readonly data: Knowledge,
     private readonly store: ExplorerStore
   ) {
-    if (store.get("view") === "jobs" && data.payload.jobs.name.length === 0) store.set("view", "graph");
     const slot = (name: string) => el("div", `mkg-slot mkg-slot-${name}`);
     const [toolbar, tree, results, legend, panel, status] = [
       "toolbar",
@@ -149,6 +149,7 @@ class Explorer implements KnowledgeExplorer {
     this.showLeft();
     if (view === "graph") {
       this.stage.append(this.offer);
+      if (data.modelCount === 0) this.stage.append(emptyNote("models", store));
       const events = {
         open: (id: string) => this.open(id),
         narrow: (item: MapItem) => this.narrow(item),

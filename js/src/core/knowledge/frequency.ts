@@ -12,6 +12,8 @@ import { Tip } from "../shared/tip";
 import { table } from "../panel/parts";
 import { toNumber } from "../shared/payload";
 import type { Knowledge } from "./data";
+import { emptyNote } from "./empty";
+import { type Found, foundBy, nothingNote } from "./found";
 import { chartColumns, decades, type Law, laws, type RankedUses, rankedUses } from "./frequency_data";
 import type { ExplorerStore } from "./state";
 
@@ -25,6 +27,7 @@ export class FrequencyChart {
   private readonly controls = el("div", "mkg-kg-controls");
   private readonly chart = el("div", "mkg-kg-chart");
   private readonly notes = el("div", "mkg-kg-fit");
+  private readonly nothing = el("div", "mkg-kg-nothing-place");
   private readonly said = el("span", "mkg-kg-note");
   private readonly scales = el("div", "mkg-kg-views");
   private readonly tip: Tip;
@@ -51,7 +54,7 @@ export class FrequencyChart {
     this.mark.hidden = true;
     this.addControls();
     this.addNotes();
-    host.append(this.controls, this.chart, this.notes);
+    host.append(this.controls, this.nothing, this.chart, this.notes);
     this.tip = new Tip(this.chart);
     this.listen();
     this.draw();
@@ -91,7 +94,7 @@ export class FrequencyChart {
 
   private listen(): void {
     this.disposers.add(
-      this.store.on("logarithmic", () => this.draw()),
+      this.store.on(["logarithmic", "query"], () => this.draw()),
       this.store.on("selected", () => this.showSelected()),
       listen(this.chart, "keydown", event => this.key(event)),
       listen(this.chart, "blur", () => this.moveTo(null)),
@@ -115,7 +118,21 @@ export class FrequencyChart {
     return this.isLog ? Math.log10(value) : value;
   }
 
+  private get found(): Found {
+    return foundBy(this.data, this.store.get("query"));
+  }
+
+  /** What says that nothing is there, where the chart would say it by emptiness alone. */
+  private showNothing(): void {
+    const { isActive, modules, isEmpty } = this.found;
+    const notes: HTMLElement[] = [];
+    if (this.ranks.counts.length === 0) notes.push(emptyNote("models", this.store));
+    else if (isActive && modules.size === 0) notes.push(nothingNote(this.store, isEmpty));
+    this.nothing.replaceChildren(...notes);
+  }
+
   private draw(): void {
+    this.showNothing();
     for (const choice of this.scales.querySelectorAll<HTMLElement>("button")) {
       setAttribute(choice, "aria-pressed", String((choice.dataset.mkgScale === "log") === this.isLog));
     }
@@ -127,7 +144,7 @@ export class FrequencyChart {
     this.theme ??= readChartTheme(this.host);
     const target = el("div", "mkg-kg-plot");
     this.chart.prepend(target);
-    const columns = chartColumns(this.ranks, this.laws, this.isLog);
+    const columns = chartColumns(this.ranks, this.laws, this.isLog, this.found.modules);
     this.plot = new uPlot(this.options(this.theme), columns as unknown as uPlot.AlignedData, target);
     this.plot.over.append(this.mark);
     this.disposePlotListeners(this.plot);
@@ -173,7 +190,7 @@ export class FrequencyChart {
           stroke: theme.line(0),
           width: 0,
           paths: () => null,
-          points: { show: true, size: 5, stroke: theme.line(0), fill: theme.line(0) }
+          points: { show: true, size: 5, ...dots(this.found.modules.size > 0 ? theme.axis : theme.line(0)) }
         },
         ...this.laws.map((_, i) => ({
           stroke: theme.line(i + 1),
@@ -181,7 +198,8 @@ export class FrequencyChart {
           dash: DASHES[i % DASHES.length],
           spanGaps: true,
           points: { show: false }
-        }))
+        })),
+        ...(this.found.modules.size > 0 ? [foundSeries(theme.line(0))] : [])
       ],
       hooks: { setCursor: [() => this.follow()] }
     };
@@ -194,7 +212,9 @@ export class FrequencyChart {
       line.append(keyLine(color, [...dash]), nameSpan("", text));
       key.append(line);
     };
-    entry(theme.line(0), [1, 3], "structures");
+    const { modules } = this.found;
+    entry(modules.size > 0 ? theme.axis : theme.line(0), [1, 3], "structures");
+    if (modules.size > 0) entry(theme.line(0), [1, 3], "found");
     this.laws.forEach(({ name }, i) => entry(theme.line(i + 1), DASHES[i % DASHES.length], name));
     this.controls.querySelector(".mkg-kg-chart-key")?.remove();
     this.controls.append(key);
@@ -256,9 +276,16 @@ export class FrequencyChart {
     const { entities, counts } = this.ranks;
     const text =
       rank === null
-        ? `${exactNumber(counts.length)} structures`
+        ? this.summary()
         : `rank ${exactNumber(rank)}: ${this.data.payload.entities.name[entities[rank - 1]]}, ${exactNumber(counts[rank - 1])} uses`;
     if (this.said.textContent !== text) this.said.textContent = text;
+  }
+
+  private summary(): string {
+    const { isActive, modules, byModels, source } = this.found;
+    const every = `${exactNumber(this.ranks.counts.length)} structures`;
+    if (!isActive || modules.size === 0) return every;
+    return `${exactNumber(modules.size)} of ${every} marked${byModels ? `: those of ${source}` : ""}`;
   }
 
   private click(): void {
@@ -303,6 +330,15 @@ export class FrequencyChart {
     if (rank !== null) this.say(rank);
   }
 }
+
+const dots = (color: string) => ({ stroke: color, fill: color });
+
+const foundSeries = (color: string): uPlot.Series => ({
+  stroke: color,
+  width: 0,
+  paths: () => null,
+  points: { show: true, size: 7, ...dots(color) }
+});
 
 function number(value: number | string | null): string {
   const found = value === null ? null : toNumber(value);

@@ -33,8 +33,13 @@ export function laws(data: Knowledge): Law[] {
   });
 }
 
-/** Columns for a chart: one axis for all points, and a column of counts for the ranks and for each law. */
-export function chartColumns({ counts }: RankedUses, found: readonly Law[], logarithmic: boolean): (number | null)[][] {
+/** Columns for a chart: one axis for all points, and one of counts for the ranks, each law and the marked structures. */
+export function chartColumns(
+  { counts, entities }: RankedUses,
+  found: readonly Law[],
+  logarithmic: boolean,
+  marked: ReadonlySet<number> = new Set()
+): (number | null)[][] {
   const scale = (value: number) => (logarithmic ? Math.log10(value) : value);
   const rows: [number, number, number][] = counts.map((count, i) => [i + 1, 0, count]); // rank, series, count
   found.forEach(({ points }, law) => points.forEach(([rank, count]) => rows.push([rank, law + 1, count])));
@@ -43,6 +48,10 @@ export function chartColumns({ counts }: RankedUses, found: readonly Law[], loga
   for (const [rank, series, count] of rows) {
     columns[0].push(scale(rank));
     for (let i = 1; i < columns.length; i += 1) columns[i].push(i === series + 1 ? scale(count) : null);
+  }
+  if (marked.size > 0) {
+    let rank = 0; // ranks come in their order
+    columns.push(columns[1].map(count => (count !== null && marked.has(entities[rank++]) ? count : null)));
   }
   return columns;
 }

@@ -2,6 +2,7 @@
 
 import { PALETTE } from "../../generated/palette";
 import { MISSING_COLOR, sample } from "../shared/color";
+import { oneLine } from "../shared/canvas";
 import { shortNumber } from "../shared/format";
 import { familyColor, mix } from "../shared/theme";
 import { lineColor } from "../metrics/palette";
@@ -59,7 +60,7 @@ function byCommunity(data: Knowledge, dark: boolean): Inks {
   const size = (index: number) => data.members({ kind: "community", index, level: 0 }).length;
   const largest = Array.from({ length: count }, (_, i) => i).sort((a, b) => size(b) - size(a) || a - b);
   const colors = new Map(largest.slice(0, NAMED).map((index, slot) => [index, lightened(lineColor(slot, dark), dark)]));
-  const entries = [...colors].map(([index, color]) => ({ color, text: data.communityTitle(index) }));
+  const entries = [...colors].map(([index, color]) => ({ color, text: oneLine(data.communityName(index)) }));
   if (count > NAMED) entries.push({ color: rest(dark), text: `${count - NAMED} smaller ones` });
   return {
     title: "community",

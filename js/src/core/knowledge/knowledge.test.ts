@@ -23,6 +23,13 @@ describe("the payload", () => {
     expect(new Knowledge(goldenKnowledge(name)).size).toBe(rawKnowledge(name).entities.name.length);
   });
 
+  it("of an older notebook, whose communities have no names, calls them by their families", () => {
+    const payload = rawKnowledge();
+    expect(new Knowledge(readKnowledge(rawKnowledge())).communityName(0)).toBe("0 wide");
+    delete payload.communities.names;
+    expect(new Knowledge(readKnowledge(payload)).communityName(0)).toBe("0 Sequential");
+  });
+
   it("of another version is refused", () => {
     expect(() => readKnowledge({ ...rawKnowledge(), schema_version: 2 })).toThrow(OTHER_VERSION);
     expect(() => readKnowledge(null)).toThrow(OTHER_VERSION);
@@ -34,6 +41,7 @@ describe("the payload", () => {
     ["class", p => (p.entities.class[0] = -1)],
     ["community", p => (p.entities.community[0] = 99)],
     ["communities", p => (p.communities.count = 1e9)],
+    ["communities", p => p.communities.names?.pop()],
     ["hyper", p => (p.entities.hyper[0] = [9999])],
     ["members", p => (p.models.members[0] = [0, 7, 1])],
     ["root", p => (p.models.root[0] = 1e9)],

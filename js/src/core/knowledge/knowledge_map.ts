@@ -11,6 +11,8 @@ import type { MapItem, MapPicture } from "./items";
 import type { Knowledge } from "./data";
 import { type Inks, inksOf } from "./ink";
 import { type Circle, homesOf, layoutCircles, type Home } from "./circle_layout";
+import type { Rect } from "./labels";
+import { EDGE } from "./map_labels";
 import { relatedTo } from "./links";
 import { CirclePainter, type Painted } from "./paint_circles";
 import { buildPicture, choiceOf } from "./picture";
@@ -24,7 +26,11 @@ export interface MapEvents {
   drawn(picture: MapPicture): void;
 }
 
-const NAME = 34; // room for a name beside the outermost circles
+/** What is on the stage, with the names on the screen: left, top, right and bottom. */
+export interface MapStagePicture extends StagePicture {
+  readonly labels: readonly { readonly id: string; readonly kind: string; readonly text: string; readonly box: Rect }[];
+}
+
 const HOVER = 60; // ms until the box beside the pointer comes
 
 export class KnowledgeMap {
@@ -39,7 +45,7 @@ export class KnowledgeMap {
   private inks: Inks;
   private shown: MapPicture;
   private circles: readonly Circle[] = [];
-  private painted: Painted = { items: [], links: [], related: [] };
+  private painted: Painted = { items: [], links: [], related: [], hovered: null };
   private hovered: string | null = null;
   private stale = false;
   private isOpened = false;
@@ -76,8 +82,16 @@ export class KnowledgeMap {
   }
 
   fit(): void {
-    const named = ([left, top, width, height]: Box): Box => [left - NAME, top, width + 2 * NAME, height + NAME / 2];
-    this.stage.camera.fit(this.boxes().map(named));
+    const { camera } = this.stage;
+    camera.fit(this.boxes());
+    const [aside, above] = EDGE.map(pixels => pixels / camera.look.zoom);
+    const named = ([left, top, width, height]: Box): Box => [
+      left - aside,
+      top - above,
+      width + 2 * aside,
+      height + 2 * above
+    ];
+    camera.fit(this.boxes().map(named));
   }
 
   zoomToSelection(): void {
@@ -220,7 +234,8 @@ export class KnowledgeMap {
         isDim: shown.isSearched && !item.isHit
       })),
       links: shown.links,
-      related
+      related,
+      hovered: this.hovered
     };
     const fills = this.painted.items.map(({ circle, fill, item }) => ({
       box: boxOf(circle),
@@ -250,7 +265,7 @@ export class KnowledgeMap {
     return best?.id ?? null;
   }
 
-  private content(): StagePicture {
+  private content(): MapStagePicture {
     const { items } = this.shown;
     const id = (place: number): string => items[place].id;
     return {
@@ -264,7 +279,13 @@ export class KnowledgeMap {
         isSelected,
         onAxis: false
       })),
-      lines: this.painted.links.map(({ from, to }) => ({ source: id(from), target: id(to), label: "" }))
+      lines: this.painted.links.map(({ from, to }) => ({ source: id(from), target: id(to), label: "" })),
+      labels: this.painter.drawn.map(({ item, kind, lines, box }) => ({
+        id: id(item),
+        kind,
+        text: lines.map(({ text }) => text).join(" "),
+        box
+      }))
     };
   }
 
@@ -294,6 +315,8 @@ export class KnowledgeMap {
   private hover(id: string | null): void {
     if (this.hovered === id) return;
     this.hovered = id;
+    this.painted = { ...this.painted, hovered: id };
+    this.stage.schedule();
     this.host.classList.toggle("mkg-is-pointing", id !== null);
     if (id === null) this.tip.hide();
     this.hovering.call();

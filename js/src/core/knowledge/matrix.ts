@@ -1,22 +1,23 @@
 // How much each two models have in common, as a matrix on a canvas as large as what is seen.
 
 import { PALETTE } from "../../generated/palette";
-import { fitted, fontOf, measurer, oneLine, canDraw, pixelRatio } from "../shared/canvas";
+import { measurer, oneLine, canDraw, pixelRatio } from "../shared/canvas";
 import { button, Disposers, el, listen } from "../shared/dom";
-import { counted } from "../shared/format";
-import { mix, watchTheme } from "../shared/theme";
+import { counted, exactNumber } from "../shared/format";
+import { watchTheme } from "../shared/theme";
 import { type ChartTheme, readChartTheme } from "../metrics/chart_theme";
 import { Tip } from "../shared/tip";
 import type { Knowledge } from "./data";
-import { type MatrixOrder, matrixOrder } from "./matrix_order";
+import { emptyNote } from "./empty";
+import { foundBy, nothingNote } from "./found";
+import { type MatrixOrder, matrixOrder, withNearest } from "./matrix_order";
+import { labels, LEGIBLE, paintNames } from "./matrix_names";
 import { shadesOf, stopsOf } from "./matrix_shades";
 import type { ExplorerStore } from "./state";
 
 const NAMES = { left: 170, top: 118 }; // room for names while cells are large
 const SMALL_NAMES = { left: 130, top: 96 }; // for those of families
-const LEGIBLE = 11; // cell size from which every model has its name
 const LARGE = 15; // cell size of the enlarged matrix
-const FONT = 10.5;
 
 interface At {
   row: number;
@@ -34,7 +35,8 @@ export class OverlapMatrix {
   private readonly canvas = el("canvas");
   private readonly rampColors = el("span", "mkg-kg-ramp-colors");
   private readonly measure = measurer();
-  private readonly order: MatrixOrder;
+  private order: MatrixOrder;
+  private readonly nothing = el("div", "mkg-kg-nothing-place");
   private readonly tip: Tip;
   private theme?: ChartTheme;
   private isLarge = false;
@@ -62,11 +64,10 @@ export class OverlapMatrix {
     this.space.append(this.canvas);
     this.scroller.append(this.space);
     this.frame.append(this.scroller);
-    host.append(this.controls, this.frame);
+    host.append(this.controls, this.frame, this.nothing);
     this.tip = new Tip(this.frame);
     this.listen();
-    this.resize();
-    this.say();
+    this.follow();
   }
 
   dispose(): void {
@@ -84,6 +85,7 @@ export class OverlapMatrix {
       listen(this.frame, "keydown", event => this.key(event)),
       listen(this.frame, "blur", () => this.moveTo(null, false)),
       this.store.on(["selected", "other"], () => this.paint()),
+      this.store.on("query", () => this.follow()),
       watchTheme(() => {
         this.theme = undefined;
         this.paint();
@@ -94,6 +96,22 @@ export class OverlapMatrix {
       observer.observe(this.scroller);
       this.disposers.add(() => observer.disconnect());
     }
+  }
+
+  /** What a search has found is left; of a single model the ones with which it shares most, too. */
+  private follow(): void {
+    const { data, store } = this;
+    const found = foundBy(data, store.get("query"));
+    this.order = matrixOrder(data, found.isActive ? withNearest(data, found.models) : undefined);
+    this.at = null;
+    this.tip.hide();
+    const isNothing = this.count === 0 || data.modelCount < 2;
+    this.frame.hidden = isNothing;
+    const instead = () =>
+      found.isActive ? nothingNote(store, found.isEmpty) : emptyNote(this.count ? "others" : "models", store);
+    this.nothing.replaceChildren(...(isNothing ? [instead()] : []));
+    this.resize();
+    this.say();
   }
 
   private ramp(): HTMLElement {
@@ -216,84 +234,18 @@ export class OverlapMatrix {
       const thing = this.data.find(key);
       return thing?.kind === "model" ? this.order.models.indexOf(thing.index) : -1;
     };
-    return { selected: place(this.store.get("selected")), other: place(this.store.get("other")) };
+    const { store } = this;
+    const isCompared = store.get("selected") === store.get("comparing");
+    return { selected: place(store.get("selected")), other: isCompared ? place(store.get("other")) : -1 };
   }
 
   private paintNames(context: CanvasRenderingContext2D, theme: ChartTheme, width: number, height: number): void {
-    const { left, top } = this.names;
-    const { scrollLeft, scrollTop } = this.scroller;
-    context.textBaseline = "middle";
-    const across = (paint: () => void) => {
-      context.save();
-      context.beginPath();
-      context.rect(left, 0, width - left, top);
-      context.clip();
-      context.translate(left - scrollLeft, top - 6);
-      context.rotate(-Math.PI / 2);
-      paint();
-      context.restore();
-    };
-    const down = (paint: () => void) => {
-      context.save();
-      context.beginPath();
-      context.rect(0, top, left, height - top);
-      context.clip();
-      context.translate(left - 6, top - scrollTop);
-      paint();
-      context.restore();
-    };
-    down(() =>
-      this.labels().forEach(({ text, place, isStrong }) =>
-        this.name(context, theme, text, 0, place, left - 14, "right", isStrong)
-      )
-    );
-    across(() =>
-      this.labels(true).forEach(({ text, place, isStrong }) =>
-        this.name(context, theme, text, 0, place, top - 12, "left", isStrong)
-      )
-    );
-  }
-
-  /** Names of models where there is room, else of families. */
-  private labels(isColumn = false): { text: string; place: number; isStrong: boolean }[] {
-    const { cell } = this;
-    const { models, blocks } = this.order;
     const { selected, other } = this.chosen();
-    const pointed = isColumn ? this.at?.column : this.at?.row;
-    const strong = isColumn ? other : selected;
-    if (cell >= LEGIBLE) {
-      const names = this.data.payload.models.name;
-      return models.map((model, i) => ({
-        text: names[model],
-        place: (i + 0.5) * cell,
-        isStrong: i === strong || i === pointed
-      }));
-    }
-    const { families } = this.data.payload;
-    let free = 0;
-    return blocks.flatMap(({ family, start, count }) => {
-      const place = (start + count / 2) * cell;
-      if (place - FONT / 2 < free) return [];
-      free = place + FONT / 2 + 1;
-      const isStrong = [strong, pointed].some(i => i !== undefined && i >= start && i < start + count);
-      return [{ text: families[family], place, isStrong }];
-    });
-  }
-
-  private name(
-    context: CanvasRenderingContext2D,
-    theme: ChartTheme,
-    text: string,
-    x: number,
-    y: number,
-    room: number,
-    align: CanvasTextAlign,
-    isStrong: boolean
-  ): void {
-    context.font = fontOf(FONT, isStrong);
-    context.textAlign = align;
-    context.fillStyle = isStrong ? theme.text : mix(theme.muted, theme.text, 0.25);
-    context.fillText(fitted(oneLine(text), room, FONT, isStrong, this.measure), x, y);
+    const { scrollLeft, scrollTop } = this.scroller;
+    const place = { ...this.names, width, height, scrollLeft, scrollTop };
+    const rows = labels(this.data, this.order, this.cell, [selected, this.at?.row ?? -1]);
+    const columns = labels(this.data, this.order, this.cell, [other, this.at?.column ?? -1]);
+    paintNames(context, rows, columns, place, theme, this.measure);
   }
 
   // ------------------------------------------------------------ pointing
@@ -342,13 +294,24 @@ export class OverlapMatrix {
   private say(): void {
     const { at, data } = this;
     if (!at) {
-      this.said.textContent = counted(this.count, "model");
+      this.said.textContent = this.summary();
       return;
     }
     const [one, other] = this.pair(at);
     const names = data.payload.models.name;
     const shared = counted(data.shared(one, other), "structure");
     this.said.textContent = `${names[one]} × ${names[other]}: ${data.overlap(one, other).toFixed(3)}, ${shared} in common`;
+  }
+
+  private summary(): string {
+    const { data, count } = this;
+    const { isActive, isEmpty, models, byModules } = foundBy(data, this.store.get("query"));
+    if (!isActive || isEmpty) return counted(count, "model");
+    if (models.size === 1) {
+      const [only] = models;
+      return `${data.payload.models.name[only]} and the ${counted(count - 1, "model")} that share most with it`;
+    }
+    return `${exactNumber(count)} of ${counted(data.modelCount, "model")}${byModules ? ": those with structures that were found" : ""}`;
   }
 
   private clicked(event: MouseEvent): void {
@@ -361,6 +324,7 @@ export class OverlapMatrix {
     const [one, other] = this.pair(at);
     const key = (index: number) => this.data.key({ kind: "model", index, level: 0 });
     this.store.set("item", null);
+    this.store.set("comparing", key(one));
     this.store.set("other", one === other ? null : key(other));
     this.store.set("selected", key(one));
   }

@@ -13,10 +13,11 @@ export interface MatrixOrder {
   readonly blocks: readonly Block[];
 }
 
-/** Models of one family side by side, and families near those with which they share most. */
-export function matrixOrder(data: Knowledge): MatrixOrder {
-  const families = data.payload.families.map((_, index) => index).filter(index => data.modelsIn(index).length > 0);
-  const members = new Map(families.map(family => [family, data.modelsIn(family)]));
+/** Models of one family side by side, and families near those with which they share most; of some models alone. */
+export function matrixOrder(data: Knowledge, only?: ReadonlySet<number>): MatrixOrder {
+  const modelsIn = (family: number) => data.modelsIn(family).filter(model => !only || only.has(model));
+  const families = data.payload.families.map((_, index) => index).filter(index => modelsIn(index).length > 0);
+  const members = new Map(families.map(family => [family, modelsIn(family)]));
   const left = new Set(families.sort((a, b) => size(members, b) - size(members, a) || a - b));
   const models: number[] = [];
   const blocks: Block[] = [];
@@ -29,6 +30,17 @@ export function matrixOrder(data: Knowledge): MatrixOrder {
     current = nearest(data, own, left, members);
   }
   return { models, blocks };
+}
+
+const NEAREST = 24; // models beside one
+
+/** A single model is not compared with itself alone. */
+export function withNearest(data: Knowledge, models: ReadonlySet<number>): ReadonlySet<number> {
+  if (models.size !== 1) return models;
+  const [only] = models;
+  const others = Array.from({ length: data.modelCount }, (_, i) => i).filter(i => i !== only);
+  others.sort((a, b) => data.overlap(only, b) - data.overlap(only, a) || a - b);
+  return new Set([only, ...others.slice(0, NEAREST)]);
 }
 
 const size = (members: ReadonlyMap<number, number[]>, family: number): number => members.get(family)?.length ?? 0;

@@ -1,12 +1,14 @@
 // The picture of the graph on a canvas: links, open groups, circles, and as many names as there is room for.
 
-import { fitted, fontOf, type Measure } from "../shared/canvas";
+import { fontOf, type Measure } from "../shared/canvas";
 import { inkOn } from "../shared/color";
 import { shortNumber } from "../shared/format";
 import type { Viewport } from "../shared/viewport";
 import { mix, readable, type Theme } from "../shared/theme";
 import type { Circle } from "./circle_layout";
 import type { MapLink, MapItem } from "./items";
+import type { Rect } from "./labels";
+import { LINE, type MapLabel, MapLabels, SMALL } from "./map_labels";
 
 export interface PaintedItem {
   readonly item: MapItem;
@@ -20,29 +22,31 @@ export interface Painted {
   readonly items: readonly PaintedItem[];
   readonly links: readonly MapLink[];
   readonly related: readonly MapLink[]; // of the selection
+  readonly hovered: string | null;
 }
 
-const NAME = 12; // CSS pixels, at every zoom
-const SMALL = 10.5;
-const INSIDE = 25; // radius on the screen from which names stand inside
-const SMALLEST = 4.5; // radius on the screen of what has a name
+const COUNTED = 8; // radius on the screen from which a number has room
 const DIM = 0.3;
 
-type Rect = readonly [left: number, top: number, right: number, bottom: number];
-
 export class CirclePainter {
-  private taken: Rect[] = [];
-  private width = 0;
-
+  /** The labels of the latest picture, on the screen. */
+  drawn: readonly MapLabel[] = [];
+  readonly labels: MapLabels;
   private context!: CanvasRenderingContext2D; // what is painted on at the moment
 
-  constructor(private readonly measure: Measure) {}
+  constructor(private readonly measure: Measure) {
+    this.labels = new MapLabels(measure);
+  }
 
-  paint(context: CanvasRenderingContext2D, { items, links, related }: Painted, view: Viewport, theme: Theme): void {
+  paint(
+    context: CanvasRenderingContext2D,
+    { items, links, related, hovered }: Painted,
+    view: Viewport,
+    theme: Theme
+  ): void {
     this.context = context;
     context.setTransform(view.ratio, 0, 0, view.ratio, 0, 0);
     context.clearRect(0, 0, view.width, view.height);
-    this.width = view.width;
     context.textBaseline = "middle";
     context.textAlign = "center";
     context.lineJoin = "round";
@@ -55,16 +59,14 @@ export class CirclePainter {
       this.link(link, items, placed, view.zoom, theme);
     seen.filter(i => !items[i].item.isOpen).forEach(i => this.body(items[i], placed[i], theme));
     for (const link of related) this.arrow(placed[link.from], placed[link.to], theme);
-    this.taken = [];
-    open.forEach(i => this.header(items[i], placed[i], theme));
-    const closed = seen.filter(i => !items[i].item.isOpen);
-    const inside = new Set(closed.filter(i => this.isInside(items[i], placed[i])));
-    inside.forEach(i => this.namedInside(items[i], placed[i]));
-    const outside = closed.filter(i => !inside.has(i) && placed[i].r >= SMALLEST);
-    outside.sort((a, b) => priority(items[b]) - priority(items[a]) || placed[b].r - placed[a].r || a - b);
-    const circles = closed.filter(i => placed[i].r >= SMALLEST).map(i => inner(placed[i]));
-    outside.forEach(i => this.count(items[i], placed[i], theme));
-    outside.forEach(i => this.namedOutside(items[i], placed[i], circles, theme));
+    this.labels.at(items, view.zoom);
+    this.drawn = this.labels.with(hovered).flatMap(label => {
+      const box = moved(label.box, view);
+      return isInView(box, view) ? [{ ...label, box }] : [];
+    });
+    const covered = new Set(this.drawn.flatMap(({ box, item }) => (coversMiddle(box, placed[item]) ? [item] : [])));
+    for (const i of seen) if (!items[i].item.isOpen && !covered.has(i)) this.count(items[i], placed[i], theme);
+    for (const label of this.drawn) this.label(label, items, theme);
   }
 
   private link(
@@ -165,66 +167,36 @@ export class CirclePainter {
     else context.arc(x, y, size, 0, 2 * Math.PI);
   }
 
-  private header(painted: PaintedItem, circle: Circle, theme: Theme): void {
-    const { item, fill } = painted;
-    const width = Math.min(220, Math.max(84, circle.r * 1.5));
-    if (circle.r < 22) return;
-    const text = fitted(`${item.title} · ${shortNumber(item.count)}`, width, NAME, true, this.measure);
-    const ground = mix(theme.canvas, fill, 0.12);
-    const top =
-      circle.y - circle.r + (item.kind === "model" || item.kind === "family" ? 15 : Math.min(24, circle.r * 0.14) + 4);
-    const half = this.measure(text, NAME, true) / 2;
-    this.taken.push([circle.x - half, top - 8, circle.x + half, top + 8]);
-    this.text(text, circle.x, top, NAME, true, theme.text, ground);
-  }
-
-  private namedInside({ item, fill, isDim }: PaintedItem, { x, y, r }: Circle): void {
-    if (isDim) return;
-    const ink = inkOn(fill);
-    const whole = this.measure(item.detail, SMALL, false) <= r * 1.6 ? item.detail : shortNumber(item.count);
-    this.text(item.title, x, y - 7, NAME, true, ink, "");
-    this.text(whole, x, y + 7, SMALL, false, ink, "");
-  }
-
-  /** How many are in a group, where its name stands below. */
+  /** How many are in a group, where its name stands outside. */
   private count({ item, fill, isDim }: PaintedItem, { x, y, r }: Circle, theme: Theme): void {
-    if (!item.isGroup || isDim) return;
+    if (!item.isGroup || isDim || r < COUNTED) return;
     const text = shortNumber(item.count);
-    if (this.measure(text, SMALL, true) <= r * 1.7)
-      this.text(text, x, y + 0.5, SMALL, true, item.kind === "more" ? theme.text : inkOn(fill), "");
+    if (this.measure(text, SMALL, true) > r * 1.7) return;
+    this.text(text, x, y + 0.5, SMALL, true, item.kind === "more" ? theme.text : inkOn(fill), "");
   }
 
-  /** Below the circle, above or beside it, where no other name or circle is; the selected one's always. */
-  private namedOutside(painted: PaintedItem, { x, y, r }: Circle, circles: readonly Rect[], theme: Theme): void {
-    const { item, isDim, isSelected } = painted;
-    if (isDim && !isSelected) return;
-    const title = fitted(item.title, Math.max(96, r * 2.6), SMALL + 0.5, isSelected, this.measure);
-    const half = this.measure(title, SMALL + 0.5, isSelected) / 2;
-    const at = (dx: number, dy: number): Rect => [x + dx - half, y + dy - 6.5, x + dx + half, y + dy + 6.5];
-    const beside = r + half + 5;
-    const places = [at(0, r + 9), at(0, -r - 9), at(beside, 0), at(-beside, 0)];
-    const free = places.filter(place => place[0] >= 2 && place[2] <= this.width - 2 && !overlaps(this.taken, place));
-    const place = free.find(each => !overlaps(circles, each)) ?? (isSelected ? places[0] : undefined);
-    if (!place) return;
-    this.taken.push(place);
-    const middle = place[1] + 6.5;
-    this.text(title, place[0] + half, middle, SMALL + 0.5, isSelected, theme.text, theme.canvas);
-    if (place === places[0] && !item.isGroup) this.detail(item.detail, x, middle + 12.5, circles, theme);
-  }
-
-  /** What a single structure is like, where that disturbs nothing. */
-  private detail(text: string, x: number, y: number, circles: readonly Rect[], theme: Theme): void {
-    const short = fitted(text, 96, SMALL - 0.5, false, this.measure);
-    const half = this.measure(short, SMALL - 0.5, false) / 2;
-    const rect: Rect = [x - half, y - 6, x + half, y + 6];
-    if (!short || overlaps(this.taken, rect) || overlaps(circles, rect)) return;
-    this.taken.push(rect);
-    this.text(short, x, y, SMALL - 0.5, false, readable(theme.muted, theme.text, theme.canvas), theme.canvas);
-  }
-
-  /** Whether the whole name has room in the circle. */
-  private isInside({ item }: PaintedItem, { r }: Circle): boolean {
-    return r >= INSIDE && this.measure(item.title, NAME, true) <= r * 1.72;
+  private label({ item, kind, lines, box, isTag }: MapLabel, items: readonly PaintedItem[], theme: Theme): void {
+    const { context } = this;
+    const {
+      fill,
+      item: { depth }
+    } = items[item];
+    const [x, y] = [(box[0] + box[2]) / 2, (box[1] + box[3] - LINE * (lines.length - 1)) / 2];
+    const ground = kind === "header" ? mix(theme.canvas, fill, depth === 0 ? 0.1 : 0.17) : theme.canvas;
+    if (isTag) {
+      context.beginPath();
+      context.roundRect(box[0], box[1], box[2] - box[0], box[3] - box[1], 4);
+      context.fillStyle = ground;
+      context.fill();
+      context.strokeStyle = mix(theme.canvas, fill, 0.6);
+      context.lineWidth = 1;
+      context.stroke();
+    }
+    lines.forEach(({ text, size, isBold, isMuted }, i) => {
+      const plain = isMuted ? readable(theme.muted, theme.text, ground) : theme.text;
+      const ink = kind === "inside" ? inkOn(fill) : plain;
+      this.text(text, x, y + i * LINE, size, isBold, ink, kind === "inside" ? "" : ground);
+    });
   }
 
   private text(text: string, x: number, y: number, size: number, bold: boolean, ink: string, halo: string): void {
@@ -240,23 +212,20 @@ export class CirclePainter {
   }
 }
 
-/** The middle of a circle, where its count stands: what a name must not cover. */
-function inner({ x, y, r }: Circle): Rect {
-  const half = r * (r > 9 ? 0.55 : 0.8);
-  return [x - half, y - half, x + half, y + half];
-}
-
-function overlaps(rects: readonly Rect[], [left, top, right, bottom]: Rect): boolean {
-  return rects.some(([l, t, r, b]) => left < r && right > l && top < b && bottom > t);
-}
-
-function priority({ isSelected, item }: PaintedItem): number {
-  return (isSelected ? 4 : 0) + (item.isHit ? 2 : 0) + (item.depth === 0 ? 0 : 1);
-}
-
 function onScreen({ x, y, r }: Circle, { x: left, y: top, zoom }: Viewport): Circle {
   return { x: x * zoom + left, y: y * zoom + top, r: r * zoom };
 }
+
+function moved([left, top, right, bottom]: Rect, { x, y }: Viewport): Rect {
+  return [left + x, top + y, right + x, bottom + y];
+}
+
+/** Whether a name stands where the number of a circle would. */
+const coversMiddle = ([left, top, right, bottom]: Rect, { x, y }: Circle): boolean =>
+  left < x + 8 && right > x - 8 && top < y + 6 && bottom > y - 6;
+
+const isInView = ([left, top, right, bottom]: Rect, { width, height }: Viewport): boolean =>
+  right > 0 && bottom > 0 && left < width && top < height;
 
 function isSeen({ x, y, r }: Circle, { width, height }: Viewport): boolean {
   return x + r > -60 && y + r > -40 && x - r < width + 60 && y - r < height + 40;

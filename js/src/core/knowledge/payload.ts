@@ -76,7 +76,7 @@ const KnowledgeSchema = v.pipe(
       module_flops: list(arrayOf(isValue)) // structure and sum, one after the other
     }),
     families: list(isString),
-    communities: v.object({ modularity: value, count }),
+    communities: v.object({ modularity: value, count, names: v.optional(list(isString)) }), // older ones have no names
     types: v.array(TypeSchema),
     overlap: list(isNumber), // upper triangle, row by row, without the diagonal
     fit: v.object({
@@ -103,7 +103,8 @@ const KnowledgeSchema = v.pipe(
   relations({
     class: ({ entities, classes }) => isWithin(entities.class, classes.name.length),
     hyper: ({ entities, values }) => areWithin(entities.hyper, values.length, -1),
-    communities: ({ entities, communities }) => communities.count <= entities.name.length,
+    communities: ({ entities, communities: { count: all, names } }) =>
+      all <= entities.name.length && (names === undefined || names.length === all),
     community: ({ entities, communities }) => isWithin(entities.community, communities.count, -1),
     children: ({ entities }) => entities.children.every(row => isFlat(row, entities.name.length, Infinity)),
     importance: ({ entities }) =>

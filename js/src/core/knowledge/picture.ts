@@ -4,8 +4,8 @@ import { hyperLine } from "../shared/hyper";
 import { counted, shortNumber } from "../shared/format";
 import { preferences } from "../shared/preferences";
 import type { ThingKind, Knowledge, Thing } from "./data";
+import { type Found, foundBy } from "./found";
 import { groupLinks, memberLinks } from "./links";
-import { search } from "./search";
 import type { ExplorerState, ExplorerStore } from "./state";
 import { oneLine } from "../shared/canvas";
 import type { MapItem, MapPicture } from "./items";
@@ -28,15 +28,15 @@ type Draft = Omit<MapItem, "parent" | "depth" | "isOpen" | "isHit">;
 export const mostItems = (): number => Math.min(MOST_ITEMS, preferences().limits.hard);
 
 export function buildPicture(data: Knowledge, choice: Choice): MapPicture {
-  const answer = search(data, choice.query);
-  const isSearched = answer.things.length > 0;
+  const found = foundBy(data, choice.query);
+  const isSearched = found.isActive && !found.isEmpty;
   const order = memberOrder(data, choice);
   const open = new Set(choice.expanded);
   const items: MapItem[] = [];
   let isCut = false;
   const place = (drafts: readonly Draft[], parent: number, depth: number) => {
     for (const draft of drafts) {
-      const hit = isHit(draft, answer.modules, answer.models);
+      const hit = isHit(data, draft, found);
       items.push({ ...draft, parent, depth, isHit: isSearched && hit, isOpen: false });
     }
   };
@@ -55,14 +55,28 @@ export function buildPicture(data: Knowledge, choice: Choice): MapPicture {
   return { items, links: [...groupLinks(data, items), ...memberLinks(data, items)], isSearched, isCut };
 }
 
-function isHit({ kind, thing, members }: Draft, modules: ReadonlySet<number>, models: ReadonlySet<number>): boolean {
-  if (kind === "model" && thing && models.has(thing.index)) return true;
-  return members.some(entity => modules.has(entity));
+/** Models that were found themselves are no hit by what they share with others. */
+function isHit(data: Knowledge, { id, kind, thing, members }: Draft, found: Found): boolean {
+  const models = modelsFor(data, id, kind, thing);
+  if (models?.some(model => found.models.has(model))) return true;
+  return !(models && found.byModels) && members.some(entity => found.modules.has(entity));
+}
+
+/** The models that a circle stands for; undefined: it stands for structures. */
+function modelsFor(
+  data: Knowledge,
+  id: string,
+  kind: Draft["kind"],
+  thing: Thing | null
+): readonly number[] | undefined {
+  if (kind === "model" && thing) return [thing.index];
+  if (kind === "family" && thing) return data.modelsIn(thing.index);
+  return id === SINGLE ? groupsOf(data).single : undefined;
 }
 
 /** What was found comes first, then what is selected, so that neither is left out. */
 function memberOrder(data: Knowledge, choice: Choice): (members: readonly number[]) => number[] {
-  const { modules } = search(data, choice.query);
+  const { modules } = foundBy(data, choice.query);
   const selected = data.find(choice.selected);
   const first = (entity: number) =>
     (selected?.kind === "module" && selected.index === entity ? 2 : 0) + (modules.has(entity) ? 1 : 0);
@@ -164,7 +178,7 @@ export function idIn(parent: string, { kind, index, level }: Thing): string {
 
 function group(data: Knowledge, thing: Thing, parent: string, members = data.members(thing)): Draft {
   const count = thing.kind === "family" ? data.modelsIn(thing.index).length : members.length;
-  const title = oneLine(thing.kind === "community" ? data.communityTitle(thing.index) : data.name(thing));
+  const title = oneLine(data.name(thing));
   const detail = counted(count, thing.kind === "family" ? "model" : "structure");
   return { id: idIn(parent, thing), kind: thing.kind, thing, title, detail, count, members, isGroup: true };
 }

@@ -5,6 +5,7 @@ import { exactNumber } from "../shared/format";
 import { oneLine } from "../shared/canvas";
 import { highlight } from "../shared/search";
 import type { Knowledge, Thing } from "./data";
+import { nothingNote } from "./found";
 import { search } from "./search";
 import type { ExplorerStore } from "./state";
 import { keepInView } from "./tree";
@@ -59,10 +60,11 @@ export class Results {
     this.list.replaceChildren(...this.rows);
     this.list.hidden = this.rows.length === 0;
     const left = things.length - this.things.length;
-    const nothing = notice || "Nothing is called so.";
-    this.note.textContent =
-      things.length === 0 ? nothing : left > 0 ? `and ${exactNumber(left)} more: narrow the search` : "";
+    const isNothing = query.trim() !== "" && things.length === 0 && !notice;
+    this.note.textContent = notice || (left > 0 ? `and ${exactNumber(left)} more: narrow the search` : "");
     this.note.hidden = this.note.textContent === "";
+    this.host.querySelector(".mkg-kg-nothing")?.remove();
+    if (isNothing) this.host.append(nothingNote(this.store, true));
     this.mark();
   }
 

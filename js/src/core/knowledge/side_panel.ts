@@ -1,10 +1,11 @@
 // Everything that is known of what is selected; with nothing selected, of the whole graph.
 
 import { button, copyText, Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
-import { counted, exactNumber, shortNumber } from "../shared/format";
+import { exactNumber, shortNumber } from "../shared/format";
 import { copyButton, Facts, foldedWhenLong, section, settingText, table } from "../panel/parts";
 import { toNumber } from "../shared/payload";
 import type { Count, Knowledge, Thing } from "./data";
+import { compareSections, wayBack } from "./compare_panel";
 import { jobSection, jobsOf } from "./panel_jobs";
 import { LEVELS } from "./payload";
 import type { ExplorerStore } from "./state";
@@ -28,7 +29,7 @@ export class ExplorerPanel {
     host.setAttribute("role", "region");
     host.setAttribute("aria-label", "Selection");
     this.disposers.add(
-      store.on(["selected", "other"], () => this.render()),
+      store.on(["selected", "comparing", "other"], () => this.render()),
       listen(host, "click", event => this.clicked(event))
     );
     this.render();
@@ -45,7 +46,10 @@ export class ExplorerPanel {
     const thing = this.data.find(key);
     setAttribute(this.host, "data-mkg-key", thing ? key : null);
     this.host.scrollTop = 0;
-    this.host.replaceChildren(...(thing ? this.sections(thing) : this.overview(key)));
+    const hadFocus = this.host.contains(document.activeElement);
+    const back = wayBack(this.data, this.store);
+    this.host.replaceChildren(...back, ...(thing ? this.sections(thing) : this.overview(key)));
+    if (hadFocus) this.host.querySelector<HTMLElement>(".mkg-kg-answer, .mkg-kg-back")?.focus({ preventScroll: true });
   }
 
   private overview(key: string | null): HTMLElement[] {
@@ -204,40 +208,13 @@ export class ExplorerPanel {
     facts.add("Root", this.link({ kind: "module", index: models.root[index], level: 0 }));
     return [
       this.heading(thing, data.name(thing), copyLine(data.name(thing), "name")),
-      ...this.comparison(index),
+      ...compareSections(data, this.store, index),
       section("", facts.list),
       ...this.typeSections(models.root[index]),
       ...jobSection(data, jobsOf(data, [index]), other => this.link(other)),
       ...this.nearest(index),
       ...this.counts("Built of", data.children(models.root[index]))
     ];
-  }
-
-  /** The other model of the cell that was picked in the matrix. */
-  private comparison(model: number): HTMLElement[] {
-    const { data } = this;
-    const other = data.find(this.store.get("other"));
-    if (other?.kind !== "model" || other.index === model) return [];
-    const facts = new Facts();
-    facts.add("With", this.link(other));
-    facts.text("Shared", counted(data.shared(model, other.index), "structure"));
-    facts.text("Overlap", `${small(data.overlap(model, other.index))} (Jaccard)`);
-    const [here, there] = [data.memberSet(model), data.memberSet(other.index)];
-    return [
-      section("Compared", facts.list),
-      ...this.named("Only here", here, entity => !there.has(entity)),
-      ...this.named("Only there", there, entity => !here.has(entity)),
-      ...this.named("In both", here, entity => there.has(entity))
-    ];
-  }
-
-  /** Those structures of a set for which something holds, the most used first. */
-  private named(title: string, entities: ReadonlySet<number>, holds: (entity: number) => boolean): HTMLElement[] {
-    const found = [...entities].filter(holds).sort((a, b) => this.data.uses[b] - this.data.uses[a] || a - b);
-    const lines = found.map(index => this.line({ kind: "module", index, level: 0 }, ""));
-    const list = el("div");
-    list.append(el("p", "mkg-dim", counted(found.length, "structure")), listOf(lines, "structure"));
-    return found.length ? [section(title, list)] : [];
   }
 
   private nearest(model: number): HTMLElement[] {

@@ -36,7 +36,8 @@ export interface ExplorerState {
   typeLevel: number;
   sorting: Readonly<Record<string, Sorting>>; // by table
   logarithmic: boolean; // axes of the rank–frequency plot
-  other: string | null; // the second model of a cell of the matrix
+  comparing: string | null; // a model, and the one that it is compared with
+  other: string | null;
   connected: boolean;
   notice: string;
 }
@@ -54,6 +55,7 @@ export function initialState(): ExplorerState {
     typeLevel: 1,
     sorting: {},
     logarithmic: true,
+    comparing: null,
     other: null,
     connected: true,
     notice: ""

@@ -1,19 +1,23 @@
 // The views that are tables: the ranking of structures and models, communities, types and jobs.
 
 import { Disposers, el, listen, option } from "../shared/dom";
-import { counted, exactNumber } from "../shared/format";
+import { exactNumber } from "../shared/format";
+import { split } from "../shared/query";
 import {
   communityColumns,
+  foundColumn,
   jobColumns,
   keyOf,
   modelColumns,
   moduleColumns,
   type TableKind,
-  typeColumns
+  typeColumns,
+  usesColumn
 } from "./columns";
 import type { Knowledge } from "./data";
 import { LEVELS } from "./payload";
-import { search } from "./search";
+import { emptyNote } from "./empty";
+import { type Found, foundBy, nothingNote } from "./found";
 import type { ExplorerStore, Sorting } from "./state";
 import { type Column, SortedTable } from "./table";
 
@@ -28,12 +32,12 @@ const FIRST: Readonly<Record<TableKind, Sorting>> = {
   types: { column: "size", descending: true },
   jobs: { column: "accuracy", descending: true }
 };
-const NOUNS: Readonly<Record<TableKind, string>> = {
-  modules: "structure",
-  models: "model",
-  communities: "group",
-  types: "type",
-  jobs: "job"
+const NOUNS: Readonly<Record<TableKind, readonly [one: string, many: string]>> = {
+  modules: ["structure", "structures"],
+  models: ["model", "models"],
+  communities: ["community", "communities"],
+  types: ["type", "types"],
+  jobs: ["job", "jobs"]
 };
 const LEVEL_WORDS: Readonly<Record<string, string>> = {
   all: "all levels",
@@ -48,6 +52,8 @@ export class TableView implements ExplorerView {
   private readonly controls = el("div", "mkg-kg-controls");
   private readonly note = el("span", "mkg-kg-note");
   private readonly table: SortedTable;
+  private readonly grid = el("div");
+  private readonly nothing = el("div", "mkg-kg-nothing-place");
 
   constructor(
     private readonly host: HTMLElement,
@@ -55,9 +61,8 @@ export class TableView implements ExplorerView {
     private readonly store: ExplorerStore
   ) {
     host.classList.add("mkg-kg-table-view");
-    const grid = el("div");
-    host.append(this.controls, grid);
-    this.table = new SortedTable(grid, {
+    host.append(this.controls, this.grid, this.nothing);
+    this.table = new SortedTable(this.grid, {
       pick: key => {
         store.set("item", null);
         store.set("selected", key);
@@ -130,13 +135,22 @@ export class TableView implements ExplorerView {
     const { data, store, kind } = this;
     const level = store.get("typeLevel");
     const columns = this.columns(kind, level);
-    const rows = this.rows(kind);
+    const found = foundBy(data, store.get("query"));
+    const rows = this.rows(kind, found);
     const sorting = store.get("sorting")[kind] ?? FIRST[kind];
-    const label = `${counted(rows.length, NOUNS[kind])}`;
+    const [one, many] = NOUNS[kind];
+    const label = `${exactNumber(rows.length)} ${rows.length === 1 ? one : many}`;
     this.table.draw({ label, columns, rows, sorting, key: keyOf(data, kind, level) }, store.get("selected"));
-    const total = this.total(kind);
-    const isSearched = store.get("query").trim() !== "" && rows.length < total;
-    this.note.textContent = isSearched ? `${label} of ${exactNumber(total)}` : label + this.remark(kind);
+    const end = found.isActive ? ` of ${exactNumber(this.total(kind))}${whose(kind, found)}` : this.remark(kind);
+    this.note.textContent = label + end;
+    const isNothing = rows.length === 0;
+    this.grid.hidden = isNothing;
+    this.nothing.replaceChildren(...(isNothing ? [this.instead(kind, found)] : []));
+  }
+
+  private instead(kind: TableKind, found: Found): HTMLElement {
+    if (found.isActive && this.total(kind) > 0) return nothingNote(this.store, found.isEmpty);
+    return emptyNote(kind === "jobs" ? "jobs" : "models", this.store);
   }
 
   private remark(kind: TableKind): string {
@@ -149,10 +163,17 @@ export class TableView implements ExplorerView {
 
   private columns(kind: TableKind, level: number): Column[] {
     const { data, store } = this;
-    if (kind === "modules") return moduleColumns(data, store.get("level"));
     if (kind === "models") return modelColumns(data);
-    if (kind === "communities") return communityColumns(data);
-    return kind === "types" ? typeColumns(data, level) : jobColumns(data);
+    if (kind === "jobs") return jobColumns(data);
+    const { isActive, byModels, modules, sources } = foundBy(data, store.get("query"));
+    if (kind === "modules")
+      return after(moduleColumns(data, store.get("level")), "uses", byModels && usesColumn(data, sources));
+    const [thing, columns] =
+      kind === "communities"
+        ? (["community", communityColumns(data)] as const)
+        : (["type", typeColumns(data, level)] as const);
+    const members = (index: number) => data.members({ kind: thing, index, level: kind === "types" ? level : 0 });
+    return after(columns, "size", isActive && foundColumn(modules, members));
   }
 
   private total(kind: TableKind): number {
@@ -173,21 +194,43 @@ export class TableView implements ExplorerView {
   }
 
   /** What a search has found is left. */
-  private rows(kind: TableKind): number[] {
+  private rows(kind: TableKind, { isActive, modules, models }: Found): number[] {
     const { data, store } = this;
     const every = kind === "modules" ? this.used() : indices(this.total(kind));
-    const query = store.get("query");
-    if (!query.trim()) return every;
-    const { modules, models, notice } = search(data, query);
-    if (notice) return every;
+    if (!isActive) return every;
     if (kind === "modules") return every.filter(row => modules.has(row));
     if (kind === "models") return every.filter(row => models.has(row));
-    if (kind === "jobs")
-      return every.filter(row => models.has(data.payload.models.name.indexOf(data.payload.jobs.model[row] ?? "")));
+    if (kind === "jobs") return every.filter(row => isJobFound(data, row, store.get("query"), models));
     const level = store.get("typeLevel");
     const things = kind === "types" ? ({ kind: "type", level } as const) : ({ kind: "community", level: 0 } as const);
     return every.filter(index => data.members({ ...things, index }).some(entity => modules.has(entity)));
   }
+}
+
+/** A job of a model that was found, or with all words of the search in what it is called and who ran it on what. */
+function isJobFound(
+  { payload: { jobs, models: every } }: Knowledge,
+  row: number,
+  query: string,
+  models: ReadonlySet<number>
+): boolean {
+  const text = [jobs.name[row], jobs.user[row], jobs.dataset[row]].join(" ").toLowerCase();
+  return (
+    models.has(every.name.indexOf(jobs.model[row] ?? "")) ||
+    split(query).every(term => text.includes(term.text.toLowerCase()))
+  );
+}
+
+/** Where rows come from that were not found themselves. */
+function whose(kind: TableKind, { byModels, byModules, source }: Found): string {
+  if (kind === "models") return byModules ? ": those with structures that were found" : "";
+  if (kind === "jobs" || !byModels) return "";
+  return kind === "modules" ? `: those of ${source}` : `: those with structures of ${source}`;
+}
+
+/** The columns with one more after that of a name. */
+function after(columns: readonly Column[], name: string, more: Column | false): Column[] {
+  return columns.flatMap(column => (more && column.name === name ? [column, more] : [column]));
 }
 
 const indices = (count: number): number[] => Array.from({ length: count }, (_, i) => i);

@@ -67,7 +67,6 @@ export class ExplorerToolbar {
     this.tabs.setAttribute("role", "group");
     this.tabs.setAttribute("aria-label", "View");
     for (const view of VIEW_NAMES) {
-      if (view === "jobs" && this.data.payload.jobs.name.length === 0) continue;
       const tab = button("mkg-kg-view", VIEWS[view]);
       tab.dataset.mkgView = view;
       this.disposers.add(listen(tab, "click", () => this.store.set("view", view)));

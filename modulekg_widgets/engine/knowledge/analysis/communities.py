@@ -8,6 +8,7 @@ import networkx as nx
 import pandas as pd
 
 from modulekg_widgets.engine.errors import MissingPackageError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.knowledge.analysis.community_names import community_names
 from modulekg_widgets.engine.knowledge.analysis.containment import containment
 from modulekg_widgets.engine.knowledge.contents import Contents
 from modulekg_widgets.engine.knowledge.tables import table
@@ -19,9 +20,10 @@ def communities(contents: Contents, method: str = "louvain", seed: int = 0) -> p
     """The community of every structure, as `name`, `community`, `class`, `count` (occurrences).
 
     Communities are numbered from 0 by falling size; in each the most used come first. `attrs["modularity"]` is Newman's
-    Q of the partition. Containment counts once a pair, without direction. "louvain" (Blondel et al. 2008) always runs
-    on networkx; "leiden" (Traag et al. 2019) needs igraph and leidenalg. The same seed gives the same answer. Raises
-    `UnknownNameError` for another method or no seed, `MissingPackageError` where its packages are not installed.
+    Q of the partition, `attrs["names"]` what is particular of each, see `community_names`. Containment counts once a
+    pair, without direction. "louvain" (Blondel et al. 2008) always runs on networkx; "leiden" (Traag et al. 2019) needs
+    igraph and leidenalg. The same seed gives the same answer. Raises `UnknownNameError` for another method or no seed,
+    `MissingPackageError` where its packages are not installed.
     """
     number_of, modularity = community_of(contents, method, seed)
     names, uses = contents.names, contents.uses
@@ -29,6 +31,7 @@ def communities(contents: Contents, method: str = "louvain", seed: int = 0) -> p
     rows.sort(key=lambda row: (row[1], -row[3], row[0]))
     found = table(rows, ["name", "community", "class", "count"])
     found.attrs["modularity"] = modularity
+    found.attrs["names"] = community_names(contents, number_of)
     return found
 
 

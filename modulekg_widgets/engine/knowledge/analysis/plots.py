@@ -85,7 +85,7 @@ def plot_communities(result: pd.DataFrame, ax: Any = None) -> Any:
     groups = [group for _, group in result.groupby("community")]
     classes = [", ".join(name for name, _ in Counter(group["class"]).most_common(3)) for group in groups[:MOST]]
     title = f"{len(groups):,} communities, modularity {result.attrs.get('modularity', float('nan')):.3f}"
-    names = [f"community {number}" for number in range(len(groups))]
+    names = result.attrs.get("names") or [f"community {number}" for number in range(len(groups))]
     colors = [colormaps["tab20"](number % 20) for number in range(min(len(groups), MOST))]
     return _bars(names, [len(group) for group in groups], ax, title, "structures", classes, colors)
 

@@ -142,7 +142,8 @@ class AnalysisQuestions(Questions):
         -------
         pandas.DataFrame
             `name`, `community` (from 0 by falling size), `class`, `count` (occurrences); `.attrs["modularity"]` is
-            Newman's Q of the partition.
+            Newman's Q of the partition, `.attrs["names"]` a name for each community by its number: the families,
+            models or classes that more of its structures have than others; all are distinct.
 
         Raises
         ------
@@ -160,6 +161,8 @@ class AnalysisQuestions(Questions):
         >>> found = kg.communities()
         >>> found["community"].tolist(), found.attrs["modularity"]
         ([0, 0, 0, 1, 1, 1], 0.5)
+        >>> found.attrs["names"]
+        ['a', 'b']
         """
         from modulekg_widgets.engine.knowledge.analysis.communities import communities
 
