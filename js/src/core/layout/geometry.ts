@@ -241,16 +241,29 @@ export class Geometry {
         points.push(...this.turn(from, to));
         y = next;
       } else {
-        const track = this.tracks.get(this.bundleOf.get(segment ?? {}) as Bundle);
-        if (track !== undefined) {
-          points.push([track, y], [track, next]);
-          y = next;
-        }
+        const bend = this.bend(segment && this.bundleOf.get(segment), y, next);
+        points.push(...bend);
+        if (bend.length > 0) y = next;
       }
       fromY = 0;
     }
     points.push([this.left[path[path.length - 1]], y]);
     return straightened(points);
+  }
+
+  /** The points at which a line changes its height between two columns. */
+  private bend(bundle: Bundle | undefined, y: number, next: number): Point[] {
+    const x = bundle && this.tracks.get(bundle);
+    if (!bundle || x === undefined) return [];
+    const { detour } = bundle;
+    const second = detour ? x + (detour.track - bundle.track) * TRACK : x;
+    const by: Point[] = detour
+      ? [
+          [x, detour.y],
+          [second, detour.y]
+        ]
+      : [];
+    return [[x, y], ...by, [second, next]];
   }
 
   /** From the end of a row through the gutter to the beginning of the next: lines keep their order. */
