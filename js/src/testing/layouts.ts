@@ -263,3 +263,36 @@ function shared(a: Point, b: Point, c: Point, d: Point): number {
   }
   return 0;
 }
+
+/** An encoder and a decoder with a line across at every level; some cards are frames with a chain and a skip inside. */
+export function uSketch(seed: number): Sketch {
+  const next = seeded(seed);
+  const below = (count: number) => Math.floor(next() * count);
+  const [levels, isFramed, isLabelled] = [2 + below(5), next() < 0.4, next() < 0.6];
+  const sketch: Required<Sketch> = { parent: [], sizes: [], links: [], room: CANVAS };
+  const add = (parent: number, size: Size) => {
+    sketch.parent.push(parent);
+    return sketch.sizes.push(size) - 1;
+  };
+  const cell = (): number[] => {
+    const item = add(-1, [80 + below(150), 26 + below(60)]);
+    if (!isFramed || next() < 0.7) return [item, item];
+    sketch.sizes[item] = [160, 0];
+    const inside = Array.from({ length: 1 + below(3) }, () => add(item, [80 + below(80), 40]));
+    inside.slice(1).forEach((to, at) => sketch.links.push([inside[at], to, ""]));
+    return [inside[0], inside[inside.length - 1]];
+  };
+  const chain: number[][] = [];
+  const cells = () => Array.from({ length: 1 + below(4) }, () => chain.push(cell()));
+  const skips: [from: number, to: number][] = [];
+  const lefts = Array.from({ length: levels - 1 }, () => cells() && chain.length - 1);
+  cells();
+  for (const from of lefts.reverse()) {
+    skips.push([from, chain.length]);
+    cells();
+  }
+  const label = () => (isLabelled ? SHAPES[below(SHAPES.length)] : "");
+  const steps = chain.slice(1).map((_, at): [number, number] => [at, at + 1]);
+  [...steps, ...skips].forEach(([from, to]) => sketch.links.push([chain[from][1], chain[to][0], label()]));
+  return sketch;
+}
