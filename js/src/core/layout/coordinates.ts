@@ -99,16 +99,18 @@ function aligned(graph: RowGraph, forward: boolean, down: boolean) {
   graph.rows.forEach(row => row.forEach((vertex, at) => (place[vertex] = at)));
   const taken = new Uint8Array(count); // something is lined up with it on this side
   const rows = forward ? graph.rows : [...graph.rows].reverse();
-  const links = forward ? graph.before : graph.behind;
+  const [links, opposite] = forward ? [graph.before, graph.behind] : [graph.behind, graph.before];
+  const goesOn = opposite.map(near => near.some(({ isInner }) => isInner)); // as a line: nothing else may be level with it
   for (const row of rows.slice(1)) {
     let limit = down ? -1 : Infinity;
     for (const vertex of down ? row : [...row].reverse()) {
-      const near = links[vertex];
+      const inner = links[vertex].find(({ isInner }) => isInner);
+      const near = inner ? [inner] : links[vertex];
       if (near.length === 0) continue;
       const [low, high] = [(near.length - 1) >> 1, near.length >> 1];
       for (const link of down ? [near[low], near[high]] : [near[high], near[low]]) {
         const at = place[link.other];
-        const isFree = down ? at > limit : at < limit;
+        const isFree = (down ? at > limit : at < limit) && (link.isInner || !goesOn[link.other]);
         if (root[vertex] === vertex && !link.isCrossed && isFree && !taken[link.other]) {
           taken[link.other] = 1;
           root[vertex] = root[link.other];

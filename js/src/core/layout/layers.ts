@@ -17,6 +17,23 @@ export interface BackEdge {
   end: number;
 }
 
+/** Cards that very many nets end at, with these: they come together before the card. */
+export type Joints = ReadonlyMap<number, readonly number[]>;
+
+export function jointsOf({ nets }: Drawing, isBack: (from: number, to: number) => boolean): Joints {
+  const found = new Map<number, number[]>();
+  nets.forEach(({ start, ends }, net) =>
+    ends.forEach(({ item, y }) => {
+      if (item === BORDER || !Number.isNaN(y) || (start.item !== BORDER && isBack(start.item, item))) return;
+      const known = found.get(item);
+      if (known) known.push(net);
+      else found.set(item, [net]);
+    })
+  );
+  found.forEach((several, item) => several.length <= MOST_PINS && found.delete(item));
+  return found;
+}
+
 /** Paths lead over segments; of a net that leads back there is none. */
 export class Layers {
   readonly item: number[] = []; // of each vertex, or -1 where a line passes
@@ -34,12 +51,12 @@ export class Layers {
     private readonly drawing: Drawing,
     ranks: readonly number[], // of the items
     private readonly count: number, // of layers
-    private readonly isBack: (from: number, to: number) => boolean
+    private readonly isBack: (from: number, to: number) => boolean,
+    joints: Joints
   ) {
     for (let rank = 0; rank < count; rank++) this.layers.push([]);
     drawing.items.forEach(([, height], item) => this.add(item, ranks[item], height));
     this.addPorts();
-    const joints = this.joints();
     drawing.nets.forEach((_, net) => this.addNet(net, joints));
     joints.forEach((nets, item) => this.addJoint(item, nets));
   }
@@ -67,26 +84,11 @@ export class Layers {
     });
   }
 
-  /** Cards that very many nets end at, with these. */
-  private joints(): Map<number, number[]> {
-    const nets = new Map<number, number[]>();
-    this.drawing.nets.forEach(({ start, ends }, net) =>
-      ends.forEach(({ item, y }) => {
-        if (item === BORDER || !Number.isNaN(y) || this.leadsBack(start, item)) return;
-        const known = nets.get(item);
-        if (known) known.push(net);
-        else nets.set(item, [net]);
-      })
-    );
-    nets.forEach((several, item) => several.length <= MOST_PINS && nets.delete(item));
-    return nets;
-  }
-
   private leadsBack({ item: from }: Pin, to: number): boolean {
     return from !== BORDER && to !== BORDER && this.isBack(from, to);
   }
 
-  private addNet(net: number, joints: ReadonlyMap<number, number[]>): void {
+  private addNet(net: number, joints: Joints): void {
     const { start, ends } = this.drawing.nets[net];
     const from = this.startOf(net);
     const plain = ends.map(({ item }) => !this.leadsBack(start, item) && !(joints.has(item) && item !== BORDER));
