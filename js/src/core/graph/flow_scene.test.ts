@@ -2,7 +2,8 @@ import { describe, expect, it } from "vitest";
 import { container, golden, leaf, lineOf, payloadOf, sequence } from "../../testing/payloads";
 import { measurer } from "../shared/canvas";
 import { type Dataflow, dataflowOf } from "../shared/dataflow";
-import { buildFlowScene, type FlowLevel, REST } from "./flow_scene";
+import { buildFlowScene, REST } from "./flow_scene";
+import type { FlowLevel } from "./flow_items";
 import { MOST_CALLS } from "./flow_units";
 import { Hierarchy } from "../shared/hierarchy";
 import { Layouter } from "../layout/layouter";
@@ -15,13 +16,14 @@ import { INPUT, OUTPUT, type Scene } from "./scene_types";
 const traced = new Hierarchy(golden("traced"));
 
 function draw(h: Hierarchy, level: FlowLevel, state: Partial<GraphState> = {}): Scene {
-  const scene = buildFlowScene(h, dataflowOf(h) as Dataflow, new Store(state), measurer(), level);
+  const scene = buildFlowScene(h, dataflowOf(h) as Dataflow, new Store(state), measurer(), { level, pages: new Map() });
   if (!scene) {
     throw new Error("no scene");
   }
   return scene;
 }
 
+const DATAFLOW = { level: "dataflow", pages: new Map<number, number>() } as const;
 const withFlow = (payload: ReturnType<typeof payloadOf>, flow: FlowPayload) =>
   new Hierarchy({ ...payload, traced: true, flow });
 const names = ({ nodes }: Scene) => nodes.map(node => node.subtitle || node.title);
@@ -46,7 +48,9 @@ describe("the data flow between modules", () => {
       "act · call 2 of 2",
       "cat",
       "drop",
+      "view",
       "blocks",
+      "view",
       "head",
       "output 1",
       "output 2"
@@ -63,10 +67,11 @@ describe("the data flow between modules", () => {
     );
   });
 
-  it("passes what only looks at its input, with the shape that arrives", () => {
-    expect(names(scene)).not.toContain("view");
-    expect(links(scene)).toContainEqual(["drop", "blocks", "2×1×2×4"]);
-    expect(links(scene)).toContainEqual(["blocks", "head", "2×8"]);
+  it("draws what only looks at its input where the shape changes, with the shape that arrives", () => {
+    expect(links(scene)).toContainEqual(["drop", "view", "2×8"]);
+    expect(links(scene)).toContainEqual(["view", "blocks", "2×1×2×4"]);
+    expect(links(scene)).toContainEqual(["view", "head", "2×8"]);
+    expect(scene.nodes.filter(node => node.title === "view").every(node => node.isGlyph)).toBe(true);
   });
 
   it("has the dotted path as id of a module's first call", () => {
@@ -85,7 +90,8 @@ describe("the data flow between modules", () => {
       expect.arrayContaining([
         ["conv", "act", "2×1×2×4"],
         ["act", "add", "2×1×2×4"],
-        ["drop", "conv", "2×1×2×4"]
+        ["view", "conv", "2×1×2×4"],
+        ["view", "add", "2×1×2×4"] // the skip inside the block begins outside of it
       ])
     );
     const other = draw(traced, "dataflow", { expanded: ["blocks"], shown: new Map([[6, 9]]) });
@@ -107,7 +113,7 @@ describe("the data flow between modules", () => {
     beside.steps.inputs = [[0], [0], [0]];
     expect(names(draw(withFlow(net, beside), "dataflow"))).toEqual(["input x", "0", "1", "2", "output"]);
     const store = new Store({ selected: "1" });
-    expect(buildFlowScene(chain, dataflowOf(chain) as Dataflow, store, measurer(), "dataflow")?.nodes[1].badge).toBe(
+    expect(buildFlowScene(chain, dataflowOf(chain) as Dataflow, store, measurer(), DATAFLOW)?.nodes[1].badge).toBe(
       "×3"
     );
   });
@@ -134,7 +140,7 @@ describe("the data flow between modules", () => {
     expect(links(inside)).toContainEqual(["input", "conv", "2×1×2×4"]);
     expect(links(inside)).toContainEqual(["add", "output", "2×1×2×4"]);
     expect(
-      buildFlowScene(traced, dataflowOf(traced) as Dataflow, new Store({ focus: 16 }), measurer(), "dataflow")
+      buildFlowScene(traced, dataflowOf(traced) as Dataflow, new Store({ focus: 16 }), measurer(), DATAFLOW)
     ).toBeNull();
   });
 
@@ -171,6 +177,95 @@ describe("the data flow between modules", () => {
     expect(many.nodes.length).toBeLessThan(200);
     const rest = many.nodes.findIndex(node => node.id.startsWith(REST));
     expect(many.edges.some(edge => edge.target === rest) && many.edges.some(edge => edge.source === rest)).toBe(true);
+  });
+});
+
+describe("the hierarchy of a traced model", () => {
+  it("draws calls, and small cards where values are joined or change their shape", () => {
+    const scene = draw(traced, "hierarchy");
+    expect(names(scene)).toEqual(expect.arrayContaining(["act · call 1 of 2", "act · call 2 of 2", "cat", "view"]));
+    const cat = scene.nodes.find(node => node.title === "cat");
+    expect(cat).toMatchObject({ kind: "operator", isGlyph: true, index: -1 });
+    expect(traced.path(cat?.owner ?? -1)).toBe("");
+    expect(links(scene)).toContainEqual(["act · call 1 of 2", "cat", "2×4"]);
+    expect(scene.nodes.find(node => node.title === "view")?.detail).toContain("→");
+    expect(names(scene)).not.toContain("add"); // inside what is closed
+  });
+
+  it("draws modules that the forward pass did not call, without lines", () => {
+    const scene = draw(traced, "hierarchy");
+    const spare = scene.nodes.findIndex(node => node.id === "spare");
+    expect(spare).toBeGreaterThan(0);
+    expect(scene.edges.some(({ source, target }) => source === spare || target === spare)).toBe(false);
+  });
+
+  it("opens a folded run at the member that is drawn", () => {
+    const scene = draw(traced, "hierarchy", { expanded: ["blocks", "blocks.0"] });
+    expect(byId(scene, "blocks.0")).toMatchObject({ kind: "group", badge: "×3" });
+    expect(byId(scene, "blocks.1")).toBeUndefined();
+    const add = scene.nodes.find(node => node.title === "+");
+    expect(scene.nodes[add?.parent ?? -1].id).toBe("blocks.0");
+  });
+
+  it("shows a part of what one frame has too much of, and pills for the rest", () => {
+    const count = 30;
+    const net = payloadOf(
+      container(
+        "Net",
+        Array.from({ length: count }, (_, i) => [`m${i}`, leaf(`C${i}`)])
+      )
+    );
+    const h = withFlow(net, lineOf(Array.from({ length: count }, (_, i) => i + 1)));
+    const pages = new Map([[0, 10]]);
+    const options = { level: "hierarchy", pages, window: 12 } as const;
+    const scene = buildFlowScene(h, dataflowOf(h) as Dataflow, new Store(), measurer(), options) as Scene;
+    expect(names(scene)).toEqual(expect.arrayContaining(["⋯ 10 before", "m10", "m21", "⋯ 8 more"]));
+    expect(names(scene)).not.toContain("m22");
+    expect(links(scene)).toContainEqual(["⋯ 10 before", "m10", "2×3"]);
+    expect(links(scene)).toContainEqual(["m21", "⋯ 8 more", "2×3"]);
+  });
+});
+
+describe("stretches of operators", () => {
+  /** A model's own code: some operators between two modules. */
+  const between = (count: number) => {
+    const line = lineOf([1, ...new Array<number>(count).fill(0), 2]);
+    const last = count + 1;
+    line.calls = { node: [0, 1, 2], parent: [-1, 0, 0], inputs: [[0], [0], [last]], outputs: [[last + 1], [1], [last + 1]] }; // prettier-ignore
+    line.steps.call = line.steps.call.map((_, step) => (step === 0 ? 1 : step === last ? 2 : 0));
+    return withFlow(payloadOf(container("Net", [["a", leaf("A")], ["b", leaf("B")]])), line); // prettier-ignore
+  };
+
+  it("of few are drawn one by one", () => {
+    expect(names(draw(between(4), "dataflow"))).toEqual([
+      "input x",
+      "a",
+      "relu",
+      "relu",
+      "relu",
+      "relu",
+      "b",
+      "output"
+    ]);
+  });
+
+  it("of more than four are one card, which opens", () => {
+    const h = between(5);
+    const closed = draw(h, "dataflow");
+    const card = closed.nodes.find(node => node.kind === "operator");
+    expect(names(closed)).toEqual(["input x", "a", "relu ×5", "b", "output"]);
+    expect(card).toMatchObject({ opens: true, isGlyph: true, steps: [1, 2, 3, 4, 5] });
+    expect(links(closed)).toContainEqual(["a", "relu ×5", "2×3"]);
+    expect(links(closed)).toContainEqual(["relu ×5", "b", "2×3"]);
+    const open = draw(h, "dataflow", { stretches: new Set([1]) });
+    const frame = open.nodes.findIndex(node => node.id === card?.id);
+    expect(open.nodes[frame]).toMatchObject({ kind: "group", isGlyph: false });
+    expect(open.nodes.filter(node => node.parent === frame)).toHaveLength(5);
+    expect(open.edges.some(({ source, target }) => source === frame || target === frame)).toBe(false);
+  });
+
+  it("that change nothing are not drawn in the hierarchy", () => {
+    expect(names(draw(between(5), "hierarchy"))).toEqual(["input x", "a", "b", "output"]);
   });
 });
 
@@ -222,22 +317,20 @@ describe("the picture of a data flow", () => {
   const laid = (scene: Scene) =>
     placed(
       scene,
-      new Layouter().run({
-        sizes: scene.nodes.map(node => node.size),
-        groups: scene.groups,
-        aspect: 1.5,
-        maxWidth: 1000
-      })
+      new Layouter().run({ sizes: scene.nodes.map(node => node.size), groups: scene.groups, room: [1000, 700] })
     );
 
   it("leads edges that pass a frame's border around the cards inside", () => {
     const scene = draw(traced, "dataflow", { expanded: ["blocks", "blocks.0"] });
     const { boxes, routes } = laid(scene);
-    const [drop, add, conv, act] = ["drop", "add", "conv", "act"].map(name =>
-      scene.nodes.findIndex((node, place) => (node.subtitle || node.title) === name && (place > 8 || name === "drop"))
+    const inside = scene.nodes.findIndex(node => node.id === "blocks.0");
+    const [conv, act, add] = ["conv", "act", "add"].map(name =>
+      scene.nodes.findIndex(node => (node.subtitle || node.title) === name && node.parent === inside)
     );
-    const skip = routes.find(({ edge }) => edge.source === drop && edge.target === add);
+    const view = scene.nodes.findIndex(node => node.title === "view");
+    const skip = routes.find(({ edge }) => edge.source === view && edge.target === add);
     expect(skip).toBeDefined();
+    expect([conv, act, add].every(place => place > inside)).toBe(true);
     for (const place of [conv, act]) {
       expect(skip?.points.slice(1).some((to, i) => crosses(skip.points[i], to, boxes[place]))).toBe(false);
     }

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { Layouter } from "./layouter";
 import { LayoutClient } from "./client";
-import { type LayoutRequest, NO_EDGE } from "./types";
+import { ITSELF, type LayoutRequest, type Net } from "./types";
 
 class FakeWorker {
   static made: FakeWorker[] = [];
@@ -30,14 +30,8 @@ class FakeWorker {
 
 function requestOf(count: number): LayoutRequest {
   const items = Array.from({ length: count }, (_, i) => i);
-  const edges = items.slice(2).flatMap(
-    i =>
-      [
-        [i - 2, i, NO_EDGE],
-        [i - 1, i, NO_EDGE]
-      ] as [number, number, number][]
-  );
-  return { sizes: items.map(() => [100, 50]), groups: [{ node: -1, items, edges }], aspect: 1, maxWidth: 900 };
+  const nets = items.slice(0, -2).map((i): Net => ({ start: [i, ITSELF], ends: [[i + 1, ITSELF], [i + 2, ITSELF]], label: 0 })); // prettier-ignore
+  return { sizes: items.map(() => [100, 50]), groups: [{ node: -1, items, nets }], room: [900, 600] };
 }
 
 describe("LayoutClient", () => {

@@ -31,7 +31,8 @@ interface Link {
 
 function rowGraph(layers: Layers, rows: readonly (readonly number[])[]): RowGraph {
   const ids = rows.flat();
-  const place = new Map(ids.map((vertex, at) => [vertex, at]));
+  const place = new Map<number, number>();
+  ids.forEach((vertex, at) => place.set(vertex, at));
   const position = new Float64Array(ids.length);
   rows.forEach(row => row.forEach((vertex, at) => (position[place.get(vertex) ?? 0] = at)));
   const isLine = ids.map(vertex => layers.item[vertex] < 0);
@@ -48,7 +49,7 @@ function rowGraph(layers: Layers, rows: readonly (readonly number[])[]): RowGrap
     }
   });
   const sort = (links: Link[]) => links.sort((a, b) => position[a.other] - position[b.other] || a.here - b.here);
-  [...before, ...behind].forEach(sort);
+  for (const links of [before, behind]) links.forEach(several => several.length > 1 && sort(several));
   const graph = {
     rows: rows.map(row => row.map(vertex => place.get(vertex) ?? 0)),
     ids,
@@ -98,16 +99,18 @@ function aligned(graph: RowGraph, forward: boolean, down: boolean) {
   graph.rows.forEach(row => row.forEach((vertex, at) => (place[vertex] = at)));
   const taken = new Uint8Array(count); // something is lined up with it on this side
   const rows = forward ? graph.rows : [...graph.rows].reverse();
-  const links = forward ? graph.before : graph.behind;
+  const [links, opposite] = forward ? [graph.before, graph.behind] : [graph.behind, graph.before];
+  const goesOn = opposite.map(near => near.some(({ isInner }) => isInner)); // as a line: nothing else may be level with it
   for (const row of rows.slice(1)) {
     let limit = down ? -1 : Infinity;
     for (const vertex of down ? row : [...row].reverse()) {
-      const near = links[vertex];
+      const inner = links[vertex].find(({ isInner }) => isInner);
+      const near = inner ? [inner] : links[vertex];
       if (near.length === 0) continue;
       const [low, high] = [(near.length - 1) >> 1, near.length >> 1];
       for (const link of down ? [near[low], near[high]] : [near[high], near[low]]) {
         const at = place[link.other];
-        const isFree = down ? at > limit : at < limit;
+        const isFree = (down ? at > limit : at < limit) && (link.isInner || !goesOn[link.other]);
         if (root[vertex] === vertex && !link.isCrossed && isFree && !taken[link.other]) {
           taken[link.other] = 1;
           root[vertex] = root[link.other];
@@ -120,44 +123,82 @@ function aligned(graph: RowGraph, forward: boolean, down: boolean) {
   return { root, shift };
 }
 
+/** Which blocks stand below which, and how far at least. */
+class Stacks {
+  private readonly first: Int32Array; // of each block: of its places in `to` and `room`
+  private readonly to: Int32Array;
+  private readonly room: Float64Array;
+  readonly order: Int32Array; // of the blocks, from top to bottom
+
+  constructor(graph: RowGraph, root: Int32Array, shift: Float64Array) {
+    const { rows, height } = graph;
+    const count = root.length;
+    const waiting = new Int32Array(count);
+    const first = new Int32Array(count + 1);
+    for (const row of rows) {
+      for (let at = 1; at < row.length; at++) {
+        first[root[row[at - 1]] + 1]++;
+        waiting[root[row[at]]]++;
+      }
+    }
+    for (let block = 0; block < count; block++) first[block + 1] += first[block];
+    this.first = first;
+    this.to = new Int32Array(first[count]);
+    this.room = new Float64Array(first[count]);
+    const next = first.slice();
+    for (const row of rows) {
+      for (let at = 1; at < row.length; at++) {
+        const [upper, lower] = [row[at - 1], row[at]];
+        const place = next[root[upper]]++;
+        this.to[place] = root[lower];
+        this.room[place] = shift[upper] + height[upper] + gapBetween(graph, upper, lower) - shift[lower];
+      }
+    }
+    this.order = this.sorted(root, waiting);
+  }
+
+  private sorted(root: Int32Array, waiting: Int32Array): Int32Array {
+    const order = new Int32Array(root.length);
+    let [done, found] = [0, 0];
+    root.forEach((above, block) => {
+      if (above === block && waiting[block] === 0) order[found++] = block;
+    });
+    while (done < found) {
+      this.below(order[done++], to => {
+        if (--waiting[to] === 0) order[found++] = to;
+      });
+    }
+    return order.subarray(0, found);
+  }
+
+  below(block: number, each: (to: number, room: number) => void): void {
+    for (let at = this.first[block]; at < this.first[block + 1]; at++) each(this.to[at], this.room[at]);
+  }
+}
+
 /** Blocks as near to the top (or bottom) as their order allows, then drawn together. */
 function packed(graph: RowGraph, root: Int32Array, shift: Float64Array, down: boolean): Float64Array {
-  const count = root.length;
-  const next: { to: number; room: number }[][] = Array.from({ length: count }, () => []);
-  const before: { to: number; room: number }[][] = Array.from({ length: count }, () => []);
-  const waiting = new Int32Array(count);
-  for (const row of graph.rows) {
-    for (let at = 1; at < row.length; at++) {
-      const [upper, lower] = [row[at - 1], row[at]];
-      const room = shift[upper] + graph.height[upper] + gapBetween(graph, upper, lower) - shift[lower];
-      next[root[upper]].push({ to: root[lower], room });
-      before[root[lower]].push({ to: root[upper], room });
-      waiting[root[lower]]++;
-    }
-  }
-  const order: number[] = [];
-  const ready = Array.from(root.keys()).filter(vertex => root[vertex] === vertex && waiting[vertex] === 0);
-  for (let block = ready.pop(); block !== undefined; block = ready.pop()) {
-    order.push(block);
-    for (const { to } of next[block]) if (--waiting[to] === 0) ready.push(to);
-  }
-  const top = new Float64Array(count);
+  const stacks = new Stacks(graph, root, shift);
+  const { order } = stacks;
+  const upwards = order.slice().reverse();
+  const top = new Float64Array(root.length);
+  const bound = new Float64Array(root.length).fill(down ? Infinity : -Infinity);
   if (down) {
-    for (const block of order) top[block] = before[block].reduce((y, { to, room }) => Math.max(y, top[to] + room), 0);
-    for (const block of [...order].reverse()) {
-      const room = next[block].reduce((y, link) => Math.min(y, top[link.to] - link.room), Infinity);
-      if (room < Infinity) top[block] = Math.max(top[block], room);
+    for (const block of order) stacks.below(block, (to, room) => (top[to] = Math.max(top[to], top[block] + room)));
+    for (const block of upwards) {
+      stacks.below(block, (to, room) => (bound[block] = Math.min(bound[block], top[to] - room)));
+      if (bound[block] < Infinity) top[block] = Math.max(top[block], bound[block]);
     }
   } else {
-    for (const block of [...order].reverse()) {
-      top[block] = next[block].reduce((y, { to, room }) => Math.min(y, top[to] - room), 0);
+    for (const block of upwards) {
+      stacks.below(block, (to, room) => (top[block] = Math.min(top[block], top[to] - room)));
     }
     for (const block of order) {
-      const room = before[block].reduce((y, link) => Math.max(y, top[link.to] + link.room), -Infinity);
-      if (room > -Infinity) top[block] = Math.min(top[block], room);
+      if (bound[block] > -Infinity) top[block] = Math.min(top[block], bound[block]);
+      stacks.below(block, (to, room) => (bound[to] = Math.max(bound[to], top[block] + room)));
     }
   }
-  return Float64Array.from(root, (block, vertex) => top[block] + shift[vertex]);
+  return top.map((_, vertex) => top[root[vertex]] + shift[vertex]);
 }
 
 function gapBetween({ isLine }: RowGraph, upper: number, lower: number): number {

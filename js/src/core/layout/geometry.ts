@@ -1,7 +1,7 @@
 // Places and lines of a drawing whose layers, rows and orders are known.
 
 import { assignTracks, type Bundle } from "./channels";
-import type { BackEdge, Layers } from "./layers";
+import type { BackEdge, Layers, Segment } from "./layers";
 import { heightsOf } from "./coordinates";
 import { BORDER, type Drawing, type GroupLayout, type Line } from "./types";
 import type { Point } from "../shared/viewport";
@@ -28,7 +28,7 @@ export class Geometry {
   private readonly rows: Row[];
   private readonly rowOf: Int32Array; // of each rank
   private readonly tracks = new Map<Bundle, number>(); // x
-  private readonly bundleOf = new Map<object, Bundle>(); // of a segment
+  private readonly bundleOf = new Map<Segment, Bundle>();
   private readonly leaving = new Map<BackEdge, Bundle>();
   private readonly arriving = new Map<BackEdge, Bundle | null>(); // null: left of the first column
   private readonly lanes: BackEdge[][]; // below each row
@@ -174,20 +174,30 @@ export class Geometry {
 
   private bundlesBehind(rank: number): Bundle[] {
     const { layers } = this;
-    const bundles = new Map<string, Bundle>();
+    const found: Bundle[] = [];
+    const joints = new Map<number, Bundle>();
     const isSameRow = this.rowOf[rank + 1] === this.rowOf[rank];
+    const empty = (): Bundle => {
+      const bundle = { left: [], right: [], track: -1 };
+      found.push(bundle);
+      return bundle;
+    };
     for (const vertex of isSameRow ? layers.layers[rank] : []) {
+      const pins: [y: number, bundle: Bundle][] = [];
       for (const link of layers.outOf[vertex]) {
         const segment = layers.segments[link];
-        const key = segment.isJoint ? `joint ${segment.to}` : `${vertex} ${segment.fromY}`;
-        const bundle = bundles.get(key) ?? { left: [], right: [], track: -1 };
-        bundles.set(key, bundle);
+        let bundle = segment.isJoint ? joints.get(segment.to) : pins.find(([y]) => y === segment.fromY)?.[1];
+        if (!bundle) {
+          bundle = empty();
+          if (segment.isJoint) joints.set(segment.to, bundle);
+          else pins.push([segment.fromY, bundle]);
+        }
         bundle.left.push(this.top[vertex] + segment.fromY);
         bundle.right.push(this.top[segment.to] + segment.toY);
         this.bundleOf.set(segment, bundle);
       }
     }
-    return [...bundles.values(), ...this.backBundles(rank)];
+    return [...found, ...this.backBundles(rank)];
   }
 
   /** Edges that lead back go down behind their source, and up before their target. */
@@ -226,31 +236,37 @@ export class Geometry {
     return this.top[item] + (this.layers.height[item] * at) / (forward + same.length + 1);
   }
 
-  private line(net: number, end: number, path: readonly number[] | null): Line {
+  private line(net: number, end: number, path: readonly Segment[] | null): Line {
     if (!path) return this.lineBack(net, end);
-    const { layers } = this;
-    const { start } = this.drawing.nets[net];
-    let fromY = start.item === BORDER ? 0 : Number.isNaN(start.y) ? layers.height[start.item] / 2 : start.y;
-    let y = this.top[path[0]] + fromY;
-    const points: Point[] = [[this.right[path[0]], y]];
-    for (let at = 1; at < path.length; at++) {
-      const [from, to] = [path[at - 1], path[at]];
-      const segment = layers.between(from, to, fromY);
-      const next = this.top[to] + (segment?.toY ?? 0);
-      if (this.rowOf[layers.rank[from]] !== this.rowOf[layers.rank[to]]) {
-        points.push(...this.turn(from, to));
-        y = next;
-      } else {
-        const track = this.tracks.get(this.bundleOf.get(segment ?? {}) as Bundle);
-        if (track !== undefined) {
-          points.push([track, y], [track, next]);
-          y = next;
-        }
-      }
-      fromY = 0;
+    const { rank } = this.layers;
+    const [first, last] = [path[0], path[path.length - 1]];
+    let y = this.top[first.from] + first.fromY;
+    const points: Point[] = [[this.right[first.from], y]];
+    for (const segment of path) {
+      const { from, to } = segment;
+      const next = this.top[to] + segment.toY;
+      const isTurn = this.rowOf[rank[from]] !== this.rowOf[rank[to]];
+      const bend = isTurn ? this.turn(from, to) : this.bend(this.bundleOf.get(segment), y, next);
+      points.push(...bend);
+      if (bend.length > 0) y = next;
     }
-    points.push([this.left[path[path.length - 1]], y]);
+    points.push([this.left[last.to], y]);
     return straightened(points);
+  }
+
+  /** The points at which a line changes its height between two columns. */
+  private bend(bundle: Bundle | undefined, y: number, next: number): Point[] {
+    const x = bundle && this.tracks.get(bundle);
+    if (!bundle || x === undefined) return [];
+    const { detour } = bundle;
+    const second = detour ? x + (detour.track - bundle.track) * TRACK : x;
+    const by: Point[] = detour
+      ? [
+          [x, detour.y],
+          [second, detour.y]
+        ]
+      : [];
+    return [[x, y], ...by, [second, next]];
   }
 
   /** From the end of a row through the gutter to the beginning of the next: lines keep their order. */

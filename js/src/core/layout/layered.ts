@@ -1,10 +1,11 @@
 // One group as a layered drawing: data flows from left to right, and on in the next row; lines are orthogonal.
 
 import { arcsOf, type Arc, backward, ranksOf } from "./ranks";
-import { type BackEdge, Layers } from "./layers";
+import { type BackEdge, type Joints, jointsOf, Layers } from "./layers";
 import { breakRows, type Column } from "./rows";
 import { Geometry } from "./geometry";
 import { orderLayers } from "./order";
+import { spreadTall } from "./tall";
 import { uLayout } from "./u_layout";
 import { BORDER, type Drawing, type GroupLayout } from "./types";
 
@@ -17,10 +18,12 @@ export function layeredLayout(drawing: Drawing): GroupLayout {
   const arcs = arcsOf(drawing);
   const isBack = backward(items.length, arcs);
   const forward = arcs.filter(({ from, to }) => !isBack(from, to));
-  const ranks = ranksOf(items.length, [...forward, ...looseArcs(drawing)]);
-  const asU = forward.length === arcs.length ? uLayout(drawing, ranks, arcs) : null;
+  const narrow = ranksOf(items.length, [...forward, ...looseArcs(drawing)]);
+  const asU = forward.length === arcs.length ? uLayout(drawing, narrow, arcs) : null;
   if (asU) return asU;
-  const columns = columnsOf(drawing, ranks, isBack);
+  const joints = jointsOf(drawing, isBack);
+  const ranks = spreadTall(drawing, narrow, joints);
+  const columns = columnsOf(drawing, ranks, isBack, joints);
   const firsts = breakRows(columns, drawing.room);
   const spread = spreadRanks(
     columns.length,
@@ -33,7 +36,8 @@ export function layeredLayout(drawing: Drawing): GroupLayout {
     drawing,
     ranks.map(rank => spread.ranks[rank]),
     count,
-    isBack
+    isBack,
+    joints
   );
   orderLayers(layers);
   return new Geometry(drawing, layers, spread.firsts, backEdges(drawing, isBack)).layout();
@@ -54,7 +58,12 @@ function backEdges({ nets }: Drawing, isBack: (from: number, to: number) => bool
 }
 
 /** What each rank will take, roughly: known before there is an order. */
-function columnsOf(drawing: Drawing, ranks: readonly number[], isBack: (a: number, b: number) => boolean): Column[] {
+function columnsOf(
+  drawing: Drawing,
+  ranks: readonly number[],
+  isBack: (a: number, b: number) => boolean,
+  joints: Joints
+): Column[] {
   const count = Math.max(0, ...ranks) + 1;
   const columns = Array.from({ length: count }, () => ({ width: 0, height: 0, crossing: 0 }));
   drawing.items.forEach(([width, height], item) => {
@@ -66,12 +75,19 @@ function columnsOf(drawing: Drawing, ranks: readonly number[], isBack: (a: numbe
   const starting = new Int32Array(count + 1); // lines that begin to pass a rank, less those that end
   for (const { start, ends, label } of drawing.nets) {
     const from = start.item === BORDER ? 0 : ranks[start.item];
-    const forward = ends.filter(({ item }) => item === BORDER || start.item === BORDER || !isBack(start.item, item));
+    const forward = ends.filter(
+      ({ item }) => item === BORDER || (!joints.has(item) && (start.item === BORDER || !isBack(start.item, item)))
+    );
     const last = Math.max(from, ...forward.map(({ item }) => (item === BORDER ? count - 1 : ranks[item])));
     starting[from]++;
     starting[last]--;
     if (start.item !== BORDER) labels[from] = Math.max(labels[from], label);
   }
+  joints.forEach((nets, item) => {
+    const sources = nets.map(net => drawing.nets[net].start.item);
+    starting[sources.reduce((first, source) => Math.min(first, source === BORDER ? 0 : ranks[source]), ranks[item])]++;
+    starting[ranks[item]]--;
+  });
   let passing = 0;
   columns.forEach((column, rank) => {
     column.height += LINE * Math.max(0, passing - 1);

@@ -17,7 +17,24 @@ export interface BackEdge {
   end: number;
 }
 
-/** `path`s lead through vertices; of a net that leads back there is none. */
+/** Cards that very many nets end at, with these: they come together before the card. */
+export type Joints = ReadonlyMap<number, readonly number[]>;
+
+export function jointsOf({ nets }: Drawing, isBack: (from: number, to: number) => boolean): Joints {
+  const found = new Map<number, number[]>();
+  nets.forEach(({ start, ends }, net) =>
+    ends.forEach(({ item, y }) => {
+      if (item === BORDER || !Number.isNaN(y) || (start.item !== BORDER && isBack(start.item, item))) return;
+      const known = found.get(item);
+      if (known) known.push(net);
+      else found.set(item, [net]);
+    })
+  );
+  found.forEach((several, item) => several.length <= MOST_PINS && found.delete(item));
+  return found;
+}
+
+/** Paths lead over segments; of a net that leads back there is none. */
 export class Layers {
   readonly item: number[] = []; // of each vertex, or -1 where a line passes
   readonly rank: number[] = [];
@@ -26,28 +43,22 @@ export class Layers {
   readonly segments: Segment[] = [];
   readonly into: number[][] = []; // segments, by vertex
   readonly outOf: number[][] = [];
-  readonly paths: (number[] | null)[][] = []; // of each net and each of its ends
+  readonly paths: (Segment[] | null)[][] = []; // of each net and each of its ends
   readonly entries = new Map<number, number>(); // net -> vertex on the left border
   readonly exits = new Map<number, number>(); // net -> vertex on the right border
-  private readonly known = new Map<string, Segment>();
 
   constructor(
     private readonly drawing: Drawing,
     ranks: readonly number[], // of the items
     private readonly count: number, // of layers
-    private readonly isBack: (from: number, to: number) => boolean
+    private readonly isBack: (from: number, to: number) => boolean,
+    joints: Joints
   ) {
     for (let rank = 0; rank < count; rank++) this.layers.push([]);
     drawing.items.forEach(([, height], item) => this.add(item, ranks[item], height));
     this.addPorts();
-    const joints = this.joints();
     drawing.nets.forEach((_, net) => this.addNet(net, joints));
     joints.forEach((nets, item) => this.addJoint(item, nets));
-  }
-
-  /** The segment between two vertices of neighbouring layers. */
-  between(from: number, to: number, fromY: number): Segment | undefined {
-    return this.known.get(keyOf(from, to, fromY));
   }
 
   startOf(net: number): number {
@@ -73,44 +84,31 @@ export class Layers {
     });
   }
 
-  /** Cards that very many nets end at, with these. */
-  private joints(): Map<number, number[]> {
-    const nets = new Map<number, number[]>();
-    this.drawing.nets.forEach(({ start, ends }, net) =>
-      ends.forEach(({ item, y }) => {
-        if (item === BORDER || !Number.isNaN(y) || this.leadsBack(start, item)) return;
-        const known = nets.get(item);
-        if (known) known.push(net);
-        else nets.set(item, [net]);
-      })
-    );
-    nets.forEach((several, item) => several.length <= MOST_PINS && nets.delete(item));
-    return nets;
-  }
-
   private leadsBack({ item: from }: Pin, to: number): boolean {
     return from !== BORDER && to !== BORDER && this.isBack(from, to);
   }
 
-  private addNet(net: number, joints: ReadonlyMap<number, number[]>): void {
+  private addNet(net: number, joints: Joints): void {
     const { start, ends } = this.drawing.nets[net];
     const from = this.startOf(net);
     const plain = ends.map(({ item }) => !this.leadsBack(start, item) && !(joints.has(item) && item !== BORDER));
     const targets = ends.map(({ item }) => (item === BORDER ? (this.exits.get(net) ?? -1) : item));
     const last = Math.max(...targets.map((to, end) => (plain[end] ? this.rank[to] : -1)));
-    const trunk = [from];
+    const trunk: Segment[] = [];
+    let [at, y] = [from, start.y];
     for (let rank = this.rank[from] + 1; rank < last; rank++) {
       const vertex = this.add(-1, rank, 0);
-      this.link(trunk[trunk.length - 1], vertex, trunk.length === 1 ? start.y : 0, 0, false);
-      trunk.push(vertex);
+      trunk.push(this.link(at, vertex, y, 0, false));
+      [at, y] = [vertex, 0];
     }
     this.paths.push(
       targets.map((to, end) => {
         if (!plain[end]) return null;
-        const path = trunk.slice(0, this.rank[to] - this.rank[from]);
-        const y = ends[end].item === BORDER ? 0 : ends[end].y;
-        this.link(path[path.length - 1], to, path.length === 1 ? start.y : 0, y, false);
-        return [...path, to];
+        const way = trunk.slice(0, this.rank[to] - this.rank[from] - 1);
+        const toY = ends[end].item === BORDER ? 0 : ends[end].y;
+        const before = way.length > 0 ? way[way.length - 1].to : from;
+        way.push(this.link(before, to, way.length > 0 ? 0 : start.y, toY, false));
+        return way;
       })
     );
   }
@@ -118,35 +116,35 @@ export class Layers {
   private addJoint(item: number, nets: readonly number[]): void {
     const first = Math.min(...nets.map(net => this.rank[this.startOf(net)]));
     const vertices: number[] = [];
-    for (let rank = first + 1; rank < this.rank[item]; rank++) {
-      const vertex = this.add(-1, rank, 0);
-      if (vertices.length > 0) this.link(vertices[vertices.length - 1], vertex, 0, 0, true);
-      vertices.push(vertex);
-    }
-    if (vertices.length > 0) this.link(vertices[vertices.length - 1], item, 0, this.height[item] / 2, true);
+    for (let rank = first + 1; rank < this.rank[item]; rank++) vertices.push(this.add(-1, rank, 0));
+    const middle = this.height[item] / 2;
+    const common = vertices.map((vertex, at) => {
+      const isLast = at === vertices.length - 1;
+      return this.link(vertex, isLast ? item : vertices[at + 1], 0, isLast ? middle : 0, true);
+    });
     for (const net of nets) {
       const { start, ends } = this.drawing.nets[net];
       const from = this.startOf(net);
-      const path = [from, ...vertices.slice(this.rank[from] - first), item];
-      this.link(from, path[1], start.y, path.length === 2 ? this.height[item] / 2 : 0, true);
+      const behind = common.slice(this.rank[from] - first);
+      const to = behind.length > 0 ? behind[0].from : item;
+      const path = [this.link(from, to, start.y, behind.length > 0 ? 0 : middle, true), ...behind];
       ends.forEach((end, k) => {
         if (end.item === item) this.paths[net][k] = path;
       });
     }
   }
 
-  private link(from: number, to: number, fromY: number, toY: number, isJoint: boolean): void {
+  /** The segment between two vertices of neighbouring layers: one where there is one already. */
+  private link(from: number, to: number, fromY: number, toY: number, isJoint: boolean): Segment {
     const y = this.item[from] < 0 ? 0 : Number.isNaN(fromY) ? this.height[from] / 2 : fromY;
-    const key = keyOf(from, to, y);
-    if (this.known.has(key)) return;
+    for (const link of this.outOf[from]) {
+      const known = this.segments[link];
+      if (known.to === to && known.fromY === y) return known;
+    }
     const segment = { from, to, fromY: y, toY, isJoint };
-    this.known.set(key, segment);
     this.outOf[from].push(this.segments.length);
     this.into[to].push(this.segments.length);
     this.segments.push(segment);
+    return segment;
   }
-}
-
-function keyOf(from: number, to: number, fromY: number): string {
-  return `${from} ${to} ${fromY}`;
 }
