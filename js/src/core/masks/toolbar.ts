@@ -32,6 +32,10 @@ export class MaskToolbar {
     host.setAttribute("role", "toolbar");
     host.setAttribute("aria-label", "Importance, ratio and search");
     this.importance.dataset.mkgNeedsKernel = "";
+    this.importance.title = "Importance: what the cells are shaded and chosen by";
+    this.scope.title = "Ranked on: what a ratio takes the least important of";
+    this.importance.setAttribute("aria-label", "Importance");
+    this.scope.setAttribute("aria-label", "Ranked on");
     this.importance.append(...this.importances(data.payload.importances));
     this.scope.append(...SCOPES.map(([value, text]) => option(value, text)));
     const ratio = new RatioControl(scene);
