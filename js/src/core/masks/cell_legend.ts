@@ -30,6 +30,7 @@ export class CellLegend {
     this.ramp.setAttribute("aria-hidden", "true");
     this.entries = MARKS.map(mark => new Entry(mark));
     const ends = key(el("span", "", "least"), this.ramp, el("span", "", "most important"), this.scale);
+    ends.classList.add("mkg-mask-ends");
     host.append(key(el("span", "", "one cell = one index of the axis")), ends, ...this.entries.map(own => own.element));
     const { store, session, events, data } = scene;
     const later = () => scene.frames.add(this.draw);

@@ -97,7 +97,8 @@ export class MaskToolbar {
   private searchBox(): HTMLElement {
     const box = el("div", "mkg-search");
     this.input.type = "search";
-    this.input.placeholder = "Find axes by name or member";
+    this.input.placeholder = "Find axes";
+    this.input.title = "By name, or by the name of a member";
     this.input.spellcheck = false;
     this.input.autocomplete = "off";
     this.input.setAttribute("aria-label", "Find axes");
