@@ -38,7 +38,7 @@ export class CounterLine {
     const { indices, axes } = this.scene.data.dropped();
     const verb = indices === 1 ? "goes" : "go";
     const text = indices ? `${indicesText(indices)} of ${axesText(axes)} ${verb}` : "nothing goes yet";
-    if (this.dropped.textContent !== text) this.dropped.textContent = text;
+    if (this.dropped.textContent !== text) this.dropped.textContent = this.dropped.title = text;
   };
 }
 
