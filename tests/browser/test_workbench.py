@@ -86,10 +86,10 @@ def test_the_graph_has_its_usual_colors_until_something_is_pruned(notebook: Note
     notebook.wait_for(f"() => {ITEMS}.length > 5")
     swatches = f"() => document.querySelectorAll('{GRAPH} [role=treeitem] .mkg-swatch:not([hidden])').length"
     notebook.execute("bench.graph.color_by = 'none'")
-    notebook.wait_for(f"() => document.querySelector('{GRAPH} .mkg-color-by').value === 'none'")
+    notebook.wait_for(f"() => document.querySelector('{GRAPH} .mkg-color-by select').value === 'none'")
     usual = notebook.page.evaluate(FILLS)
     notebook.execute("bench.graph.color_by = 'pruned'")
-    notebook.wait_for(f"() => document.querySelector('{GRAPH} .mkg-color-by').value === 'pruned'")
+    notebook.wait_for(f"() => document.querySelector('{GRAPH} .mkg-color-by select').value === 'pruned'")
     assert [notebook.page.evaluate(FILLS), notebook.page.evaluate(LEGEND)] == [usual, ""]
     assert "no value" not in (notebook.page.locator(GRAPH).text_content() or "")
     assert notebook.page.evaluate(swatches) == 0
@@ -143,6 +143,7 @@ HIDDEN_PARTS = """wanted => {
 
 @in_shared_page
 def test_all_parts_are_in_one_window(notebook: NotebookPage) -> None:
+    notebook.command("application:toggle-left-area")
     try:
         show(notebook)
         for width, height in ((1400, 900), (1100, 800)):
@@ -153,6 +154,7 @@ def test_all_parts_are_in_one_window(notebook: NotebookPage) -> None:
             notebook.screenshot(f"workbench-{width}")
     finally:
         notebook.page.set_viewport_size(VIEWPORT)
+        notebook.command("application:toggle-left-area")
 
 
 @in_shared_page
