@@ -14,7 +14,10 @@ afterEach(unmount);
 function drawn(look: number): string {
   const steps: string[] = [];
   const context = new Proxy({} as CanvasRenderingContext2D, {
-    get: (_, name) => (...values: unknown[]) => void steps.push(`${String(name)}(${values.join()})`),
+    get:
+      (_, name) =>
+      (...values: unknown[]) =>
+        void steps.push(`${String(name)}(${values.join()})`),
     set: (_, name, value) => steps.push(`${String(name)} = ${String(value)}`) > 0
   });
   paintCell(context, cellLayout(1, 100), 0, look, readCellInk(document.body));
@@ -27,7 +30,9 @@ const flags = Object.entries(LOOKS);
 describe("the marks of cells", () => {
   it.each(flags)("%s has an entry of its own in the legend", (_, flag) => {
     const withIt = painted.filter(look => look & flag);
-    const first = withIt.find(look => !painted.some(other => other !== look && (other & look) === other && other & flag));
+    const first = withIt.find(
+      look => !painted.some(other => other !== look && (other & look) === other && other & flag)
+    );
     expect(first).toBeDefined();
     expect(drawn(first ?? 0)).not.toBe(drawn((first ?? 0) & ~flag));
   });

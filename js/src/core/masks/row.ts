@@ -112,7 +112,7 @@ export class Row {
 
   /** Folded; the first ones are in the tooltip. A frozen axis has them in its only line. */
   private members(members: readonly Member[]): void {
-    const line = this.strip ? this.controls() : this.info.firstElementChild ?? this.info;
+    const line = this.strip ? this.controls() : (this.info.firstElementChild ?? this.info);
     if (this.strip) this.info.append(line);
     if (!members.length) return;
     const toggle = button("mkg-mask-more", counted(members.length, "member"), titleOf(members));

@@ -53,7 +53,12 @@ export class RowList implements StripOwner {
     const frozenList = this.list("Frozen axes", frozen);
     this.fold = frozen.length ? new FrozenFold(frozenList, data, frozen, () => this.measureAll()) : null;
     const folded = this.fold ? [this.fold.heading, frozenList] : [];
-    host.append(keys, ...(free.length ? [heading("Free axes"), this.list("Free axes", free)] : []), ...folded, this.empty);
+    host.append(
+      keys,
+      ...(free.length ? [heading("Free axes"), this.list("Free axes", free)] : []),
+      ...folded,
+      this.empty
+    );
     this.watch();
     this.listen();
     this.filter();

@@ -116,7 +116,8 @@ export class Session {
     const message = content as Record<string, unknown> | null;
     const text = typeof message?.text === "string" ? message.text : "";
     if (message?.type === "failed" && message.action === "draw") this.refused(message.by, text);
-    else if (message?.type === "done" || message?.type === "failed") this.ended(message.action, text, message.type === "failed");
+    else if (message?.type === "done" || message?.type === "failed")
+      this.ended(message.action, text, message.type === "failed");
   }
 
   /** The kernel is gone: nothing that it was asked for will come. */

@@ -136,11 +136,7 @@ function isPruned(shares: Readonly<Record<string, Value>>): boolean {
 
 const isShare = (value: Value): boolean => (toNumber(value) ?? 0) > 0;
 
-function overlayValues(
-  h: Hierarchy,
-  overlay: Readonly<Record<string, Value>>,
-  sharesOnly: boolean
-): (number | null)[] {
+function overlayValues(h: Hierarchy, overlay: Readonly<Record<string, Value>>, sharesOnly: boolean): (number | null)[] {
   const values = new Array<number | null>(h.size).fill(null);
   for (const [path, value] of Object.entries(overlay)) {
     const node = h.find(path);
