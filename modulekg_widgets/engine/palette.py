@@ -6,7 +6,8 @@ carry no colors and saved files of before are shown in those of now. Pairs of `l
 `families` are Okabe and Ito's colors, told apart by every kind of color vision, by a pattern in a class's name. `lines`
 were found by search: the least distance in OKLab under simulated protanopia, deuteranopia and tritanopia is 0.11
 (Okabe and Ito's set on the same measure: 0.02), and each stands out from its ground by 3 to 1. `scale` is viridis at 0,
-0.1, … 1: lightness rises evenly. The colors of `overlap` rise as evenly in lightness.
+0.1, … 1: lightness rises evenly. The colors of `overlap` rise as evenly in lightness, and so do those of `mask`:
+away from the ground of their theme, so that more ink is more in both.
 """
 
 from __future__ import annotations

@@ -81,6 +81,12 @@ class MasksPage:
         """One of "check", "mask", "cut", "undo-model", "save", "load", "undo", "redo", "confirm", "cancel"."""
         return self.find(f".mkg-mask-{name}")
 
+    def open_file(self) -> None:
+        """Show the fields of the plan's file, which a narrow editor folds away."""
+        toggle = self.find(".mkg-mask-more-file")
+        if toggle.is_visible() and toggle.get_attribute("aria-expanded") == "false":
+            toggle.click()
+
     def after(self, unit: str) -> int:
         """The number that the counter of "params", "flops" or "bytes" shows as left."""
         return int(self.find(f"[data-mkg-counter={unit}]").get_attribute("data-mkg-after") or -1)

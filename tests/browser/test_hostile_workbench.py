@@ -237,6 +237,7 @@ editor.report = {"revision": 0, "error": None, "params": [2, 1], "flops": [2, 1]
     entries = masks.find(".mkg-mask-changes li")
     texts = [entries.nth(at).locator("bdi").all_text_contents() for at in range(len(PAYLOADS))]
     assert texts == [[text, text, f"{text}.out"] for text in PAYLOADS]
+    masks.find(".mkg-mask-details").click()
     entries.nth(4).locator("button").click()
     notebook.wait_for_value("editor.axis", f"{PAYLOADS[4]}.out")
     assert_page_is_harmless(notebook, ROOT, address)

@@ -42,8 +42,8 @@ def wait_for_dropped(page: SavedPage, text: str) -> None:
     page.wait_for(f"text => document.querySelector('{EDITOR} .mkg-mask-dropped').textContent === text", text, 5_000)
 
 
-def shares(page: SavedPage) -> dict[str, float]:
-    """The share of each module that goes, as the graph has been told."""
+def shares(page: SavedPage) -> dict[str, str]:
+    """The color of each module."""
     items = f"document.querySelector('{GRAPH} .mkg-graph-canvas').mkgStage.picture.items"
     return page.page.evaluate(f"() => Object.fromEntries({items}.map(item => [item.id, item.fill]))")
 
@@ -56,6 +56,14 @@ def test_masks_are_tried_out_in_the_page(browser: Browser, tmp_path: Path, model
         page.wait_for(f"() => document.querySelector('{EDITOR}[data-mkg-ready=true]') !== null")
         assert page.page.title() == "Sequential"
         wait_for_dropped(page, "nothing goes yet")
+        fold = page.page.locator(f"{EDITOR} .mkg-mask-fold-toggle")
+        assert fold.inner_text().startswith("8 frozen axes: 4 × positions of the kernel")
+        frozen = page.page.locator(f"{EDITOR} .mkg-mask-row.mkg-is-frozen").first
+        assert not frozen.is_visible()
+        fold.press("Enter")
+        frozen.wait_for(state="visible")
+        fold.click()
+        frozen.wait_for(state="hidden")
         set_ratio(page, 0.5)
         wait_for_dropped(page, "44 indices of 2 axes go")
         text = page.page.locator(f"{EDITOR} .mkg-mask-counters").inner_text()
@@ -122,6 +130,8 @@ def test_a_workbench_is_linked_in_the_page(browser: Browser, tmp_path: Path, mod
         page.wait_for(READY)
         page.wait_for(f"() => document.querySelector('{EDITOR}[data-mkg-ready=true]') !== null")
         before = shares(page)
+        assert len(set(before.values())) == 1  # as without colors, until something goes
+        assert page.page.locator(f"{GRAPH} .mkg-legend").first.is_hidden()
         set_ratio(page, 0.5)
         wait_for_dropped(page, "44 indices of 2 axes go")
         page.wait_for(

@@ -12,7 +12,7 @@ from browser.knowledge import ExplorerPage
 from browser.masks import HIDDEN, KERNEL, ROOT, SETUP, MasksPage
 from browser.metrics import ROOT as PANEL
 from browser.metrics import MetricsPage
-from browser.page import NotebookPage
+from browser.page import VIEWPORT, NotebookPage
 
 BENCH = ".mkg-workbench"
 MONITORED = f"""{SETUP}
@@ -72,6 +72,89 @@ def test_selection_axis_masks_and_colors_are_shared(notebook: NotebookPage) -> N
     notebook.wait_for_value("bench.graph.payload['columns']['params'][0]", left)
     masks.button("undo-model").click()
     notebook.wait_for_value("mk.weight_fingerprint(model) == weights", True)
+
+
+FILLS = f"() => Object.fromEntries({ITEMS}.map(item => [item.id, item.fill]))"
+LEGEND = (
+    f"() => [...document.querySelectorAll('{GRAPH} .mkg-legend')].map(one => one.hidden ? '' : one.textContent).join()"
+)
+
+
+@in_shared_page
+def test_the_graph_has_its_usual_colors_until_something_is_pruned(notebook: NotebookPage) -> None:
+    _, masks, _ = show(notebook)
+    notebook.wait_for(f"() => {ITEMS}.length > 5")
+    swatches = f"() => document.querySelectorAll('{GRAPH} [role=treeitem] .mkg-swatch:not([hidden])').length"
+    notebook.execute("bench.graph.color_by = 'none'")
+    notebook.wait_for(f"() => document.querySelector('{GRAPH} .mkg-color-by select').value === 'none'")
+    usual = notebook.page.evaluate(FILLS)
+    notebook.execute("bench.graph.color_by = 'pruned'")
+    notebook.wait_for(f"() => document.querySelector('{GRAPH} .mkg-color-by select').value === 'pruned'")
+    assert [notebook.page.evaluate(FILLS), notebook.page.evaluate(LEGEND)] == [usual, ""]
+    assert "no value" not in (notebook.page.locator(GRAPH).text_content() or "")
+    assert notebook.page.evaluate(swatches) == 0
+
+    def wait_for_colored(names: list[str], legend: str) -> None:
+        notebook.wait_for(
+            f"""([usual, names, legend]) => {{
+              const fills = ({FILLS})();
+              return Object.keys(fills).filter(id => fills[id] !== usual[id]).join() === names.join() &&
+                ({LEGEND})() === legend;
+            }}""",
+            [usual, names, legend],
+        )
+
+    # a draft colors what loses parameters, and no more than that; the legend says so
+    said = "share pruned0 %50 %not colored: nothing pruned"
+    masks.drag(HIDDEN, 0, 11)
+    wait_for_colored(["0", "2"], said)
+
+    # so does a cut, whose draft is empty, until it is undone
+    masks.wait_for_report("it runs")
+    masks.button("cut").click()
+    masks.button("confirm").click()
+    notebook.wait_for_value("[editor.stage, editor.plan]", ["cut", None])
+    masks.wait_for_after("params", 8 * 12 + 12 + 12 * 40 + 40 + 40 * 3 + 3)
+    wait_for_colored(["0", "2"], said)
+    notebook.screenshot("workbench-cut")
+    masks.button("undo-model").click()
+    notebook.wait_for_value("[editor.stage, editor.uncut]", ["", {}])
+    notebook.execute("editor.plan = None")
+    wait_for_colored([], "")
+
+
+# what of each part is to be seen without a click
+SEEN = {
+    GRAPH: [".mkg-graph-canvas", ".mkg-toolbar"],
+    ROOT: [".mkg-mask-check", ".mkg-mask-outcome", ".mkg-mask-counters", ".mkg-mask-ends", ".mkg-mask-row canvas"],
+    PANEL: [".mkg-metric-toolbar", ".mkg-metric-chart"],
+}
+HIDDEN_PARTS = """wanted => {
+  const page = document.querySelector('.jp-NotebookPanel-notebook').getBoundingClientRect();
+  return Object.entries(wanted).flatMap(([root, parts]) => parts.map(part => `${root} ${part}`)).filter(selector => {
+    const element = document.querySelector(selector);
+    const { left, right, top, bottom } = element.getBoundingClientRect();
+    const at = document.elementFromPoint((left + right) / 2, (top + Math.min(bottom, page.bottom)) / 2);
+    return bottom - top < 4 || top < page.top - 1 || bottom > page.bottom + 1 ||
+      !at || !(element.contains(at) || at.contains(element));
+  });
+}"""
+
+
+@in_shared_page
+def test_all_parts_are_in_one_window(notebook: NotebookPage) -> None:
+    notebook.command("application:toggle-left-area")
+    try:
+        show(notebook)
+        for width, height in ((1400, 900), (1100, 800)):
+            notebook.page.set_viewport_size({"width": width, "height": height})
+            notebook.page.locator(BENCH).evaluate("bench => bench.scrollIntoView({ block: 'start' })")
+            wanted = {root: parts[:1] if root == PANEL else parts for root, parts in SEEN.items()}
+            notebook.wait_for(f"wanted => ({HIDDEN_PARTS})(wanted).length === 0", wanted)
+            notebook.screenshot(f"workbench-{width}")
+    finally:
+        notebook.page.set_viewport_size(VIEWPORT)
+        notebook.command("application:toggle-left-area")
 
 
 @in_shared_page

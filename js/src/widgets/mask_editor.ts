@@ -6,6 +6,7 @@ import { createMaskEditor, type MaskEditor } from "../core/masks/editor";
 import { GraphLink, type LinkedGraph } from "../core/masks/graph_link";
 import { Session } from "../core/masks/session";
 import { type EditorState, EditorStore } from "../core/masks/state";
+import { isObject } from "../core/shared/schema";
 import { modelDefaults, otherModels } from "./_base";
 import { areTexts, type Binding, BoundView, isCount, isText, isTextOrNull, oneOf } from "./bound_view";
 
@@ -43,6 +44,7 @@ export class MaskEditorModel extends DOMWidgetModel {
       selected: null,
       stage: "",
       operations: 0,
+      uncut: {},
       report: {},
       path: "plan.modulekg.json",
       graphs: []
@@ -63,7 +65,10 @@ export class MaskEditorModel extends DOMWidgetModel {
       send: (content, taken) =>
         this.send(content as never, { iopub: { status: (message: unknown) => whenIdle(message, taken) } })
     });
-    this.link = new GraphLink(() => this.session.data);
+    this.link = new GraphLink(
+      () => this.session.data,
+      () => counts(this.get("uncut"))
+    );
     this.reload();
     this.session.setReport(this.get("report"));
     this.session.setLocked(texts(this.get("locked")));
@@ -79,7 +84,7 @@ export class MaskEditorModel extends DOMWidgetModel {
     });
     this.on("change:report", () => this.session.setReport(this.get("report")));
     this.on("change:locked", () => this.session.setLocked(texts(this.get("locked"))));
-    this.on("change:graphs", () => this.link.follow(this.graphs()));
+    this.on("change:graphs change:uncut", () => this.link.follow(this.graphs()));
     // state messages are applied one after the other, later than they come: what follows them waits for them
     this.on("msg:custom", (content: unknown) => {
       void Promise.resolve(this.state_change).then(() => this.session.receive(content));
@@ -115,6 +120,12 @@ export class MaskEditorModel extends DOMWidgetModel {
 function whenIdle(message: unknown, act?: () => void): void {
   const { content } = message as { content?: { execution_state?: unknown } };
   if (content?.execution_state === "idle") act?.();
+}
+
+/** Of whatever a saved notebook has: the entries that are numbers; above 2^53 they travel as text. */
+function counts(value: unknown): Map<string, number> {
+  const entries = isObject(value) ? Object.entries(value).map(([path, count]) => [path, Number(count)] as const) : [];
+  return new Map(entries.filter(([, count]) => Number.isFinite(count) && count > 0));
 }
 
 const texts = (value: unknown): string[] => (Array.isArray(value) ? value.filter(isText) : []);

@@ -34,6 +34,7 @@ class HandPruning:
         self.importances: dict[str, Any] = {name: name for name in criteria}
         self._optimizer = optimizer
         self._operations: list[Operation] = []
+        self._uncut: dict[str, int] = {}
         self._scores: tuple[str, bytes] = ("", b"")  # of the importance of that name
 
     # ----------------------------------------------------------- the model
@@ -53,6 +54,11 @@ class HandPruning:
         """What the last operation has made of the model: "masked", "cut", or "" where there was none."""
         return self.last.stage if self.last else ""
 
+    @property
+    def uncut(self) -> dict[str, int]:
+        """How many parameters of its own each module had before the first cut; empty where none stands."""
+        return self._uncut
+
     def mask(self, plan: PruningPlan) -> None:
         """Set what goes to zero; what the mask before had set is put back."""
         before = self.last if self.stage == MASKED else None
@@ -68,7 +74,9 @@ class HandPruning:
 
     def cut(self, plan: PruningPlan) -> None:
         """Cut the model, and the optimizer's state along."""
+        before = self._uncut or _own_params(self.model)
         self._operations.append(Operation(CUT, plan.cut(self.model, self._optimizer), plan))
+        self._uncut = before
 
     def undo(self) -> Operation:
         """Make the model byte for byte as before the last operation, which is returned.
@@ -78,7 +86,10 @@ class HandPruning:
         if self.last is None:
             raise CutError("there is nothing to undo: neither mask() nor cut() has changed the model")
         self.last.receipt.undo()
-        return self._operations.pop()
+        undone = self._operations.pop()
+        if not any(operation.stage == CUT for operation in self._operations):
+            self._uncut = {}
+        return undone
 
     def trace_again(self, plan: PruningPlan | None) -> None:
         """Go on with the model as it has become, and with the draft that `plan` says."""
@@ -119,3 +130,12 @@ class HandPruning:
                 raise UnknownNameError(f"there is no importance {shown(name)!r}: {nearest(name, self.importances)}")
             self._scores = (name, self.draft.scores(self.importances[name]))
         return self._scores[1]
+
+
+def _own_params(model: Any) -> dict[str, int]:
+    """By the path of each module; what several share counts where it is first."""
+    found: dict[str, int] = {}
+    for name, parameter in model.named_parameters():
+        path = name.rpartition(".")[0]
+        found[path] = found.get(path, 0) + parameter.numel()
+    return found

@@ -17,7 +17,7 @@ from modulekg_widgets.engine.pruning.plan.plan_file import load_plan
 from modulekg_widgets.engine.pruning.plan.plan_folder import PlanFolder
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
 from modulekg_widgets.engine.views.mask_payload import drawn_payload, failed_report, mask_payload, report_payload
-from modulekg_widgets.engine.views.payload import text
+from modulekg_widgets.engine.views.payload import number, text
 from modulekg_widgets.engine.views.pictures.masks import svg
 from modulekg_widgets.widgets.mask_editor.messages import MaskMessages
 from modulekg_widgets.widgets.shared.base import (
@@ -106,7 +106,7 @@ class MaskEditor(ModuleKGWidget):
     Linear(in_features=4, out_features=8, bias=True)
     """
 
-    of_kernel = frozenset({"payload", "draft", "scores", "report", "stage", "operations", "graphs"})
+    of_kernel = frozenset({"payload", "draft", "scores", "report", "stage", "operations", "uncut", "graphs"})
     _model_name = Unicode("MaskEditorModel").tag(sync=True)
     _view_name = Unicode("MaskEditorView").tag(sync=True)
 
@@ -118,6 +118,7 @@ class MaskEditor(ModuleKGWidget):
     report = Dict().tag(sync=True)
     stage = Unicode("").tag(sync=True)
     operations = Int(0).tag(sync=True)
+    uncut = Dict().tag(sync=True)  # parameters of each module before the first cut: linked graphs are colored by them
     importance = Unicode("l1").tag(sync=True, to_json=lambda v, w: text(v))
     scope = Unicode("local").tag(sync=True)
     locked = List(Unicode()).tag(sync=True, to_json=lambda v, w: [text(name) for name in v])
@@ -327,6 +328,7 @@ class MaskEditor(ModuleKGWidget):
 
     def _show_stage(self) -> None:
         self.stage, self.operations = self._pruning.stage, self._pruning.operations
+        self.uncut = {text(path): number(count) for path, count in self._pruning.uncut.items()}
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
         """Take what the page has set; what cannot be is put back, and said there."""

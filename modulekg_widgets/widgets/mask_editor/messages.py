@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from modulekg_widgets.engine.errors import CutError, ModuleKGError
+from modulekg_widgets.engine.pruning.by_hand import CUT
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.widgets.pages.answers import Answer, answers
 from modulekg_widgets.widgets.shared.base import WidgetValueError, in_main_thread, when_idle
@@ -136,9 +137,10 @@ class MaskMessages:
         return f"Cut: {_summary(editor)}"
 
     def _undo(self, editor: Editor, content: dict[str, Any]) -> str:
-        was = editor._pruning.stage
+        last = editor._pruning.last
         editor.undo()
-        return f"Undone: the model is as it was before it was {was}"
+        sizes = f": parameters {last.plan.params[1]:,} → {last.plan.params[0]:,}" if last and last.stage == CUT else ""
+        return f"Undone: the model is as it was before it was {last.stage if last else ''}{sizes}"
 
     def _save(self, editor: Editor, content: dict[str, Any]) -> str:
         path = editor._plans.checked(content.get("path"))

@@ -15,6 +15,7 @@ from modulekg_widgets.widgets.mask_editor.mask_editor import MaskEditor
 from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel
 from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
+from modulekg_widgets.widgets.shared.pair_links import PrunedShare
 
 KEYWORDS = ("args", "kwargs", "monitor", "kg", "optimizer", "split")
 PARTS = ("graph", "editor", "panel", "explorer")
@@ -105,6 +106,7 @@ class Workbench(ModuleKGWidget):
                     part.close()  # nothing is left of a workbench that could not be made
             raise
         link(*self._parts())
+        self.graph.color_by = PrunedShare.name  # also beside a panel: as without colors, until something goes
 
     def __repr__(self) -> str:
         return f"<Workbench: {', '.join(map(repr, self._parts()))}>"

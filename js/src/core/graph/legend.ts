@@ -44,6 +44,7 @@ function parts(scale: Scale): HTMLElement[] {
   if (scale.logarithmic) title.append(el("span", "mkg-legend-note", " logarithmic"));
   const found = [title, ...(Number.isNaN(scale.min) ? [] : rampWithEnds(scale))];
   if (scale.aggregation) found.push(el("div", "mkg-legend-note", `containers: ${scale.aggregation}`));
+  if (scale.column === "pruned") found.push(el("div", "mkg-legend-note", "not colored: nothing pruned"));
   if (scale.missing) found.push(key(MISSING_COLOR, `no value: ${counted(scale.missing, "module")}`));
   if (scale.notFinite) found.push(key(NOT_FINITE_COLOR, `NaN or infinite: ${counted(scale.notFinite, "module")}`));
   return found;

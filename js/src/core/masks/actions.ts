@@ -13,19 +13,26 @@ export class Actions {
   private readonly save = kernelButton("save", "Save", "Write the plan to the file");
   private readonly load = kernelButton("load", "Load", "Read the plan from the file");
   private readonly path = el("input", "mkg-mask-path");
+  private readonly more = button("mkg-button mkg-mask-more-file", "Plan file", "Save the plan to a file, or load one");
   private dialog: CutDialog | null = null;
 
+  /** What the buttons come to stands between them, in `outcome`. */
   constructor(
     private readonly host: HTMLElement,
-    private readonly scene: Scene
+    private readonly scene: Scene,
+    outcome: HTMLElement
   ) {
     const { session, store, data } = scene;
-    host.classList.add("mkg-mask-actions");
+    host.classList.add("mkg-mask-bar");
     const act = group("Model", this.check, this.mask, this.cut, this.undo);
+    act.classList.add("mkg-mask-actions");
     const files = group("File", this.pathField(), this.save, this.load);
-    host.append(act, files);
+    files.classList.add("mkg-mask-file");
+    this.more.setAttribute("aria-expanded", "false");
+    host.append(act, this.more, outcome, files);
     this.disposers.add(
       () => this.dialog?.close(false),
+      listen(this.more, "click", () => this.openFile(files)),
       listen(this.check, "click", () => session.check()),
       listen(this.mask, "click", () => session.act("mask")),
       listen(this.cut, "click", () => this.ask()),
@@ -43,6 +50,12 @@ export class Actions {
   dispose(): void {
     this.disposers.dispose();
     this.host.replaceChildren();
+  }
+
+  /** Where there is little room the fields of the file are folded away. */
+  private openFile(files: HTMLElement): void {
+    const isOpen = files.classList.toggle("mkg-is-open");
+    this.more.setAttribute("aria-expanded", String(isOpen));
   }
 
   /** The name in the field, also known to the kernel. */

@@ -5,12 +5,14 @@ import type { CellInk } from "./cell_ink";
 import { type CellLayout, corner } from "./cell_layout";
 import { NO_LEVEL } from "./shades";
 
-/** How a cell looks, as one number: its level and these. */
-export const GOES = 0x100;
-export const KEPT = 0x200; // the dry run keeps it
-export const TAKEN = 0x400; // the dry run takes it
-export const STALE = 0x800; // by a dry run of an earlier draft
-export const IN_RANGE = 0x1000;
+/** How a cell looks, as one number: its level and these. What is added here needs an entry in the legend: marks.ts. */
+export const LOOKS = {
+  goes: 0x100,
+  kept: 0x200, // the dry run keeps it
+  taken: 0x400, // the dry run takes it
+  stale: 0x800, // by a dry run of an earlier draft
+  range: 0x1000
+} as const;
 
 export class CellPainter {
   private painted = new Uint16Array(0); // 0xffff: nothing
@@ -49,7 +51,9 @@ export class CellPainter {
   }
 }
 
-function paintCell(
+type Square = readonly [x: number, y: number, side: number];
+
+export function paintCell(
   context: CanvasRenderingContext2D,
   layout: CellLayout,
   index: number,
@@ -58,46 +62,63 @@ function paintCell(
 ): void {
   const [x, y] = corner(layout, index);
   const { cell, pitch } = layout;
-  const level = (look & 0xff) === NO_LEVEL ? ink.fills.length - 1 : look & 0xff;
+  const square: Square = [x, y, cell];
+  const level = look & 0xff;
   context.clearRect(x, y, pitch, pitch);
-  if (look & GOES) paintHollow(context, x, y, cell, ink.hollow, ink.edges[level]);
-  else paintFull(context, x, y, cell, ink.edges[level], ink.fills[level]);
-  if (look & (KEPT | TAKEN)) paintMark(context, x, y, cell, look, ink);
-  if (look & IN_RANGE) {
+  if (look & LOOKS.goes) paintDot(context, square, level === NO_LEVEL ? ink.unscored : ink.dots[level]);
+  else if (level === NO_LEVEL) paintUnscored(context, square, ink);
+  else paintFull(context, square, ink.frame, ink.fills[level]);
+  const isStale = (look & LOOKS.stale) !== 0;
+  if (look & LOOKS.kept) paintFrame(context, square, isStale ? ink.stale : ink.kept);
+  else if (look & LOOKS.taken) paintCross(context, square, isStale ? ink.stale : ink.taken, ink.ground);
+  if (look & LOOKS.range) {
     context.fillStyle = ink.range;
     context.fillRect(x, y + pitch - 2, pitch, 2);
   }
 }
 
-function paintFull(context: CanvasRenderingContext2D, x: number, y: number, cell: number, edge: string, fill: string) {
-  context.fillStyle = edge;
-  context.fillRect(x, y, cell, cell);
-  if (edge === fill) return;
+function paintFull(context: CanvasRenderingContext2D, [x, y, side]: Square, frame: string, fill: string) {
+  context.fillStyle = frame;
+  context.fillRect(x, y, side, side);
   context.fillStyle = fill;
-  context.fillRect(x + 1, y + 1, cell - 2, cell - 2);
+  context.fillRect(x + 1, y + 1, side - 2, side - 2);
 }
 
-/** An empty frame with a dot in the shade of the index. */
-function paintHollow(context: CanvasRenderingContext2D, x: number, y: number, cell: number, line: string, dot: string) {
-  context.strokeStyle = line;
-  context.lineWidth = 1;
-  context.strokeRect(x + 0.5, y + 0.5, cell - 1, cell - 1);
-  const side = Math.max(2, Math.round(cell / 3));
-  const inset = (cell - side) / 2;
+/** What goes has the least ink: a dot in the shade of the index, without a frame. */
+function paintDot(context: CanvasRenderingContext2D, [x, y, side]: Square, dot: string) {
+  const size = Math.max(2, Math.round(side / 3));
+  const inset = Math.floor((side - size) / 2);
   context.fillStyle = dot;
-  context.fillRect(x + Math.floor(inset), y + Math.floor(inset), side, side);
+  context.fillRect(x + inset, y + inset, size, size);
 }
 
-/** Kept: a thick frame. Taken: a stroke across. */
-function paintMark(context: CanvasRenderingContext2D, x: number, y: number, cell: number, look: number, ink: CellInk) {
-  context.strokeStyle = look & STALE ? ink.stale : look & KEPT ? ink.kept : ink.taken;
+/** A frame with a stroke along its middle. */
+function paintUnscored(context: CanvasRenderingContext2D, [x, y, side]: Square, { frame, ground, unscored }: CellInk) {
+  paintFull(context, [x, y, side], frame, ground);
+  context.fillStyle = unscored;
+  context.fillRect(x + 2, y + Math.floor(side / 2) - (side > 8 ? 1 : 0), side - 4, side > 8 ? 2 : 1);
+}
+
+function paintFrame(context: CanvasRenderingContext2D, [x, y, side]: Square, color: string) {
+  context.strokeStyle = color;
   context.lineWidth = 2;
-  if (look & KEPT) {
-    context.strokeRect(x + 1, y + 1, cell - 2, cell - 2);
-    return;
+  context.strokeRect(x + 1, y + 1, side - 2, side - 2);
+}
+
+/** On a bed in the color of the ground: it is seen on every shade. */
+function paintCross(context: CanvasRenderingContext2D, [x, y, side]: Square, color: string, ground: string) {
+  const [low, high] = [1, side - 1];
+  for (const [style, width] of [
+    [ground, 4],
+    [color, 2]
+  ] as const) {
+    context.strokeStyle = style;
+    context.lineWidth = width;
+    context.beginPath();
+    context.moveTo(x + low, y + low);
+    context.lineTo(x + high, y + high);
+    context.moveTo(x + high, y + low);
+    context.lineTo(x + low, y + high);
+    context.stroke();
   }
-  context.beginPath();
-  context.moveTo(x + 1, y + cell - 1);
-  context.lineTo(x + cell - 1, y + 1);
-  context.stroke();
 }

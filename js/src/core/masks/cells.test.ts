@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { contrast } from "../shared/color";
-import { readCellInk } from "./cell_ink";
+import { type CellInk, rampColor, readCellInk } from "./cell_ink";
 import { cellLayout, corner, indexAt, indicesBetween, pitchFor } from "./cell_layout";
-import { CellPainter, GOES } from "./cell_paint";
+import { CellPainter, LOOKS } from "./cell_paint";
 import { Scores } from "./scores";
 import { LEVELS, NO_LEVEL, Shades } from "./shades";
 import { movedBy } from "./strip_keys";
@@ -61,17 +61,38 @@ describe("CellPainter", () => {
     const looks = new Uint16Array(2048);
     painter.reset(cellLayout(2048, 800));
     expect([painter.paint(looks, ink), painter.paint(looks, ink)]).toEqual([2048, 0]);
-    looks[7] |= GOES;
-    looks[2047] |= GOES;
+    looks[7] |= LOOKS.goes;
+    looks[2047] |= LOOKS.goes;
     expect(painter.paint(looks, ink)).toBe(2);
     painter.reset(cellLayout(2048, 400));
     expect(painter.paint(looks, ink)).toBe(2048);
   });
+});
 
-  it("has colors of the theme that stand out from each other", () => {
-    const { fills, edges, ground } = readCellInk(document.body);
-    expect(fills).toHaveLength(LEVELS + 1);
-    expect(edges.every(edge => contrast(edge, ground) >= 3)).toBe(true);
+describe.each([
+  ["light", "#ffffff", "#212121"],
+  ["dark", "#212121", "#e2e2e2"],
+  ["high contrast", "#000000", "#ffffff"]
+])("the ink in the %s theme", (_, surface, text) => {
+  const element = document.createElement("div");
+  element.style.setProperty("--mkg-surface", surface);
+  element.style.setProperty("--mkg-text", text);
+  document.body.append(element);
+  const ink: CellInk = readCellInk(element);
+
+  it("is the more the more important an index is, beginning near the ground", () => {
+    const steps = ink.fills.map(fill => contrast(fill, surface));
+    expect(steps).toHaveLength(LEVELS);
+    steps.slice(1).forEach((step, at) => expect(step).toBeGreaterThan(steps[at] - 0.02)); // channels are whole numbers
+    for (let at = 8; at < LEVELS; at += 1) expect(steps[at]).toBeGreaterThan(steps[at - 8]);
+    expect([steps[0] < 2, steps[LEVELS - 1] > 10]).toEqual([true, true]);
+    expect([rampColor(0, ink.dark), rampColor(1, ink.dark)]).toEqual([ink.fills[0], ink.fills[LEVELS - 1]]);
+  });
+
+  it("has nothing that cannot be found on the ground", () => {
+    const { frame, dots, unscored, kept, taken, stale, range } = ink;
+    for (const color of [frame, ...dots, unscored, kept, taken, stale, range])
+      expect(contrast(color, surface)).toBeGreaterThanOrEqual(3);
   });
 });
 

@@ -1,19 +1,15 @@
-// Parameters, FLOPs and bytes, before and after, as the draft stands; and what the shades mean.
+// Parameters, FLOPs and bytes, before and after, as the draft stands.
 
 import { Disposers, el } from "../shared/dom";
 import { exactNumber } from "../shared/format";
-import { rampColor } from "./cell_ink";
 import type { Amount } from "./counters";
 import type { Scene } from "./scene";
 import { amountText, axesText, changeText, type Counter, COUNTERS, indicesText } from "./words";
-
-const STOPS = 12;
 
 export class CounterLine {
   private readonly disposers = new Disposers();
   private readonly gauges: readonly Gauge[];
   private readonly dropped = el("div", "mkg-mask-dropped");
-  private readonly ramp = el("span", "mkg-mask-ramp");
 
   constructor(
     private readonly host: HTMLElement,
@@ -26,21 +22,14 @@ export class CounterLine {
       const isRough = counter === "flops" && scene.data.payload.approximate;
       return new Gauge(counter, label, isRough ? "≈ " : "");
     });
-    host.append(...this.gauges.map(({ element }) => element), this.dropped, this.legend());
+    host.append(...this.gauges.map(({ element }) => element), this.dropped);
     this.disposers.add(scene.data.draft.onChange(() => scene.frames.add(this.draw)));
     this.draw();
-    this.recolor();
   }
 
   dispose(): void {
     this.disposers.dispose();
     this.host.replaceChildren();
-  }
-
-  recolor(): void {
-    const { dark } = this.scene.ink;
-    const colors = Array.from({ length: STOPS }, (_, stop) => rampColor(stop / (STOPS - 1), dark));
-    this.ramp.style.background = `linear-gradient(to right, ${colors.join(", ")})`;
   }
 
   private readonly draw = (): void => {
@@ -49,25 +38,8 @@ export class CounterLine {
     const { indices, axes } = this.scene.data.dropped();
     const verb = indices === 1 ? "goes" : "go";
     const text = indices ? `${indicesText(indices)} of ${axesText(axes)} ${verb}` : "nothing goes yet";
-    if (this.dropped.textContent !== text) this.dropped.textContent = text;
+    if (this.dropped.textContent !== text) this.dropped.textContent = this.dropped.title = text;
   };
-
-  private legend(): HTMLElement {
-    const legend = el("div", "mkg-mask-legend");
-    const [stays, goes] = [el("span", "mkg-mask-key-stays"), el("span", "mkg-mask-key-goes")];
-    for (const part of [this.ramp, stays, goes]) part.setAttribute("aria-hidden", "true");
-    const keys = [
-      [el("span", "", "least"), this.ramp, el("span", "", "most important")],
-      [stays, el("span", "", "stays")],
-      [goes, el("span", "", "goes")]
-    ];
-    for (const parts of keys) {
-      const key = el("span", "mkg-mask-key"); // is not torn apart where the line breaks
-      key.append(...parts);
-      legend.append(key);
-    }
-    return legend;
-  }
 }
 
 class Gauge {

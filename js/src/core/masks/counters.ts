@@ -13,6 +13,9 @@ export interface Totals {
   readonly bytes: Amount;
 }
 
+/** Path of a module -> its own parameters before the first cut; empty where there was none. */
+export type Uncut = ReadonlyMap<string, number>;
+
 /** The value of an expression when so many indices of each axis stay. */
 export function evaluate(expression: Expression, kept: ArrayLike<number>): number {
   if (typeof expression === "number") return expression < 0 ? -expression : kept[expression];
@@ -90,19 +93,20 @@ export class Counters {
     return { params, flops, bytes };
   }
 
-  /** Of each module with parameters in it or below the share of them that goes; the model itself is "". */
-  shares(): Record<string, number> {
-    const found = new Map<string, { before: number; after: number }>();
+  /**
+   * Of each module with parameters in it or below the share of them that goes, or went with a cut: `uncut` says how many
+   * a module had of its own before the first one. The model itself is "".
+   */
+  shares(uncut: Uncut = new Map()): Record<string, number> {
+    const own = new Map<string, { before: number; after: number }>();
     this.payload.tensors.forEach(([module, isParameter], at) => {
-      if (!isParameter) return;
-      for (const path of upwards(this.payload.modules[module])) {
-        const amount = found.get(path) ?? zero();
-        found.set(path, amount);
-        add(amount, this.before[at], this.after[at]);
-      }
+      if (isParameter) add(entry(own, this.payload.modules[module]), this.before[at], this.after[at]);
     });
+    const found = new Map<string, { before: number; after: number }>();
+    for (const [module, { before, after }] of own)
+      for (const path of upwards(module)) add(entry(found, path), uncut.get(module) ?? before, after);
     const filled = [...found].filter(([, { before }]) => before > 0);
-    return Object.fromEntries(filled.map(([path, { before, after }]) => [path, 1 - after / before]));
+    return Object.fromEntries(filled.map(([path, { before, after }]) => [path, Math.max(0, 1 - after / before)]));
   }
 
   private product({ factor, terms }: Entry): number {
@@ -113,6 +117,12 @@ export class Counters {
 }
 
 const zero = () => ({ before: 0, after: 0 });
+
+function entry<Key>(amounts: Map<Key, { before: number; after: number }>, key: Key) {
+  const amount = amounts.get(key) ?? zero();
+  amounts.set(key, amount);
+  return amount;
+}
 
 function add(amount: { before: number; after: number }, before: number, after: number): void {
   amount.before += before;

@@ -1,4 +1,4 @@
-// The whole editor: toolbar, actions, counters, report and rows around one session and the state of one view.
+// The whole editor: toolbar, actions with their outcome, counters, legend and rows around one session and one view.
 
 import "../../../style/mask_editor.css";
 import "../../../style/mask_rows.css";
@@ -6,6 +6,7 @@ import { Disposers, el, keepKeys } from "../shared/dom";
 import { explain, NO_DATA } from "../shared/explain";
 import { watchTheme } from "../shared/theme";
 import { Actions } from "./actions";
+import { CellLegend } from "./cell_legend";
 import { CellTip } from "./cell_tip";
 import { CounterLine } from "./counter_line";
 import { Frames } from "./frames";
@@ -72,7 +73,7 @@ class Editor implements MaskEditor {
   private readonly frames = new Frames();
   private readonly scene: Scene;
   private readonly toolbar: MaskToolbar;
-  private readonly counters: CounterLine;
+  private readonly legend: CellLegend;
   private readonly rows: RowList;
 
   constructor(
@@ -81,16 +82,22 @@ class Editor implements MaskEditor {
     data: PlanData,
     private readonly store: EditorStore
   ) {
-    const [toolbar, actions, counters, report, rows, status] = Array.from({ length: 6 }, () => el("div"));
-    // the report comes and goes below the rows: nothing moves under a hand that brushes
-    host.replaceChildren(toolbar, actions, counters, rows, report, status);
+    const [toolbar, actions, counters, legend, rows] = Array.from({ length: 5 }, () => el("div"));
+    const [report, status] = [el("div"), el("div")];
+    const outcome = el("div", "mkg-mask-outcome");
+    outcome.append(report, status);
+    // all that is said stands in one block, which is in view while the rows scroll, and of a height of its own: nothing
+    // moves under a hand that brushes
+    const head = el("div", "mkg-mask-head");
+    head.append(toolbar, actions, counters, legend);
+    host.replaceChildren(head, rows);
     const tip = new CellTip(host);
     const scene = new Scene(host, session, data, store, this.frames, tip);
     this.scene = scene;
     session.setLocked(store.get("locked"));
     this.disposers.add(store.on("locked", () => session.setLocked(store.get("locked")))); // before all parts
     this.toolbar = new MaskToolbar(toolbar, scene);
-    this.counters = new CounterLine(counters, scene);
+    this.legend = new CellLegend(legend, scene);
     this.rows = new RowList(rows, scene, text => this.toolbar.found(text));
     const show = (axis: number) => {
       scene.point(axis);
@@ -99,9 +106,10 @@ class Editor implements MaskEditor {
     const parts = [
       tip,
       this.toolbar,
-      this.counters,
+      this.legend,
       this.rows,
-      new Actions(actions, scene),
+      new CounterLine(counters, scene),
+      new Actions(actions, scene, outcome),
       new ReportView(report, scene, show),
       new MaskStatus(status, scene)
     ];
@@ -143,7 +151,7 @@ class Editor implements MaskEditor {
   private recolor(): void {
     this.scene.forget();
     this.host.classList.toggle("mkg-is-dark", this.scene.ink.dark);
-    this.counters.recolor();
+    this.legend.recolor();
     this.rows.repaint();
   }
 

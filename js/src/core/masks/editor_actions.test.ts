@@ -165,7 +165,18 @@ describe("the dry run", () => {
     const { find, session, store, host, strip } = await edited();
     session.setReport(REPORT);
     await settle(40);
-    expect(find(".mkg-mask-report-head").textContent).toMatch(/1 correction; parameters 100, FLOPs 300, bytes 400 B/);
+    expect(find(".mkg-mask-found").textContent).toBe(
+      "Dry run: it runs, 1 correction. " +
+        "Parameters 148 → 100 (−32.4 %), FLOPs 560 → 300 (−46.4 %), Bytes 672 B → 400 B (−40.5 %)"
+    );
+    const details = find(".mkg-mask-details");
+    expect([details.textContent, details.hidden, find(".mkg-mask-report-body").hidden]).toEqual([
+      "1 correction",
+      false,
+      true
+    ]);
+    details.click();
+    expect([details.getAttribute("aria-expanded"), find(".mkg-mask-report-body").hidden]).toEqual(["true", false]);
     expect(find(".mkg-mask-changes li").textContent).toContain("index 3 stays with index 2");
     const links = [...host.querySelectorAll<HTMLElement>(".mkg-mask-changes button")];
     expect(links.map(({ textContent }) => textContent)).toEqual(["conv2.weight[0]", "conv1.weight[0]"]);
@@ -196,5 +207,60 @@ describe("the dry run", () => {
     await settle(40);
     expect(find(".mkg-mask-error").textContent).toBe("model.py:3 takes 4 channels");
     expect(find(".mkg-mask-report").classList.contains("mkg-is-failed")).toBe(true);
+    find(".mkg-mask-details").click();
+    expect(find(".mkg-mask-whole-error").textContent).toBe("model.py:3 takes 4 channels");
+  });
+
+  it("says what to do before there is one", async () => {
+    const { find, strip } = mount();
+    expect(find(".mkg-mask-hint").textContent).toContain("Nothing goes yet");
+    expect(find(".mkg-mask-details").hidden).toBe(true);
+    click(strip(0), 1);
+    await settle(40);
+    expect(find(".mkg-mask-hint").textContent).toContain("Check");
+  });
+});
+
+describe("what a button came to", () => {
+  it("stands in the block of the buttons, before the rows", async () => {
+    const { host, find, session } = await edited();
+    session.setReport(REPORT);
+    session.receive({ type: "done", action: "cut", text: "Cut: parameters 148 → 100" });
+    await settle(40);
+    const bar = find(".mkg-mask-bar");
+    for (const part of [".mkg-mask-check", ".mkg-mask-cut", ".mkg-mask-found", ".mkg-status-text"])
+      expect(bar.contains(find(part)), part).toBe(true);
+    expect([...host.children].map(({ className }) => className.split(" ")[0])).toEqual([
+      "mkg-mask-head",
+      "mkg-mask-rows",
+      "mkg-mask-tip"
+    ]);
+  });
+
+  it("is heard: finished outcomes, also one that is the same again, and no steps on the way", async () => {
+    const { find, session, channel } = await edited();
+    for (const said of [".mkg-mask-found", ".mkg-status-text"])
+      expect(find(said).getAttribute("role"), said).toBe("status");
+    session.setReport(REPORT);
+    await settle(40);
+    const before = find(".mkg-mask-found").firstChild;
+    session.check();
+    await settle(40);
+    expect(find(".mkg-mask-found").textContent).not.toContain("checking");
+    expect(find(".mkg-mask-note").textContent).toBe("checking…");
+    expect(channel.types()).toContain("check");
+    session.receive({ type: "done", action: "check", text: "" });
+    await settle(40);
+    expect(find(".mkg-mask-found").firstChild).not.toBe(before);
+    expect(find(".mkg-mask-note").textContent).toBe("");
+  });
+
+  it("tells what failed from what was done", () => {
+    const { find, session } = mount();
+    const status = find(".mkg-mask-status");
+    session.receive({ type: "failed", action: "mask", text: "nothing goes" });
+    expect([find(".mkg-status-text").textContent, status.matches(".mkg-is-failed")]).toEqual(["nothing goes", true]);
+    session.receive({ type: "done", action: "mask", text: "Masked" });
+    expect(status.matches(".mkg-is-failed")).toBe(false);
   });
 });

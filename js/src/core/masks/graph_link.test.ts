@@ -1,8 +1,9 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { openSession } from "../../testing/masks";
 import { smallNet } from "../../testing/sample";
-import { colorOf, MISSING_COLOR, scaleOf, valueOf } from "../shared/color";
+import { colorOf, scaleOf, valueOf } from "../shared/color";
 import { Store } from "../shared/store";
+import { Legend } from "../graph/legend";
 import { Toolbar } from "../graph/toolbar";
 import { GraphLink } from "./graph_link";
 
@@ -39,6 +40,25 @@ describe("GraphLink", () => {
     vi.advanceTimersByTime(500);
     expect(linked.set_state).toHaveBeenCalledTimes(2);
   });
+
+  it("tells what a cut has taken, also while nothing goes any more", () => {
+    vi.useFakeTimers();
+    const { session } = openSession();
+    const linked = graph();
+    let uncut = new Map([["conv1", 216]]); // it has half of them
+    const link = new GraphLink(
+      () => session.data,
+      () => uncut
+    );
+    link.follow([linked]);
+    vi.advanceTimersByTime(500);
+    expect(linked.get("pruned")).toMatchObject({ conv1: 0.5, block: 0, "block.conv2": 0 });
+    uncut = new Map();
+    link.follow([linked]);
+    vi.advanceTimersByTime(500);
+    expect(linked.get("pruned")).toEqual({});
+    link.dispose();
+  });
 });
 
 describe("the column of an explorer", () => {
@@ -47,14 +67,36 @@ describe("the column of an explorer", () => {
 
   it("colors by the shares, containers by their own", () => {
     const store = new Store({ colorBy: "pruned", pruned });
-    expect(scaleOf(h, store)).toMatchObject({ label: "share pruned", min: 0.25, max: 0.5, aggregation: "" });
+    expect(scaleOf(h, store)).toMatchObject({ label: "share pruned", min: 0, max: 0.5, aggregation: "", missing: 0 });
     expect(valueOf(h, store, h.find("layer1") ?? -1)).toEqual({ value: 0.25, note: "" });
     const color = colorOf(h, store);
-    const [conv1, block, relu] = ["conv1", "layer1.0", "layer1.0.relu"].map(path => color(h.find(path) ?? -1));
+    const [conv1, block] = ["conv1", "layer1.0"].map(path => color(h.find(path) ?? -1));
     expect(conv1).not.toBe(block);
-    expect(relu).toBe(MISSING_COLOR);
     store.set("pruned", { conv1: 0.5, layer1: 0.5 });
     expect(color(h.find("layer1") ?? -1)).toBe(color(h.find("conv1") ?? -1));
+  });
+
+  it("leaves all as it is without colors until something goes, and afterwards what loses nothing", () => {
+    const store = new Store({ colorBy: "pruned" });
+    const color = colorOf(h, store);
+    const colors = () => Array.from({ length: h.size }, (_, node) => color(node)).filter(own => own !== null);
+    for (const none of [{}, { conv1: 0, "": 0 }] as Record<string, number>[]) {
+      store.set("pruned", none);
+      expect([colors(), scaleOf(h, store), valueOf(h, store, 1)]).toEqual([[], null, null]);
+    }
+    store.set("pruned", { conv1: 0.5, layer1: 0, "": 0.1 });
+    expect(color(h.find("conv1") ?? -1)).not.toBeNull();
+    expect(["layer1", "layer1.0.relu"].map(path => color(h.find(path) ?? -1))).toEqual([null, null]);
+  });
+
+  it("says so in the legend, in percent", () => {
+    const host = document.createElement("div");
+    const store = new Store({ colorBy: "pruned" });
+    const legend = new Legend(host, h, store);
+    expect(host.hidden).toBe(true);
+    store.set("pruned", pruned);
+    expect([host.hidden, host.textContent]).toEqual([false, "share pruned0 %50 %not colored: nothing pruned"]);
+    legend.dispose();
   });
 
   it("is offered while there are shares", () => {

@@ -1,5 +1,7 @@
-// Linked explorers color their modules by the share of parameters that the draft drops; this stays in the page.
+// Linked explorers color their modules by the share of parameters that the draft drops, or that a cut has taken; this
+// stays in the page.
 
+import type { Uncut } from "./counters";
 import type { PlanData } from "./plan_data";
 
 /** The part of an explorer's model that is used. */
@@ -16,7 +18,10 @@ export class GraphLink {
   private timer: ReturnType<typeof setTimeout> | undefined;
   private stop: (() => void) | undefined;
 
-  constructor(private readonly dataOf: () => PlanData | null) {}
+  constructor(
+    private readonly dataOf: () => PlanData | null,
+    private readonly uncutOf: () => Uncut = () => new Map()
+  ) {}
 
   /** Other explorers, or another payload. */
   follow(graphs: readonly LinkedGraph[]): void {
@@ -40,10 +45,12 @@ export class GraphLink {
     this.timer = undefined;
     const data = this.dataOf();
     if (!data) return;
-    const pruned = data.dropped().indices ? data.counters.shares() : {};
+    const uncut = this.uncutOf();
+    const isPruned = data.dropped().indices > 0 || uncut.size > 0;
+    const pruned = isPruned ? data.counters.shares(uncut) : {};
     for (const graph of this.graphs) {
       const isEmpty = Object.keys((graph.get("pruned") ?? {}) as object).length === 0;
-      if (!isEmpty || data.dropped().indices) graph.set_state({ pruned });
+      if (!isEmpty || isPruned) graph.set_state({ pruned });
     }
   }
 }

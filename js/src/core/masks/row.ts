@@ -110,10 +110,10 @@ export class Row {
     store.set("locked", session.isLocked(this.axis) ? others : [...others, this.name]);
   }
 
-  /** Folded; the first ones are in the tooltip. */
+  /** Folded; the first ones are in the tooltip. A frozen axis has them in its only line. */
   private members(members: readonly Member[]): void {
-    const line = this.strip ? this.controls() : el("div", "mkg-mask-line");
-    this.info.append(line);
+    const line = this.strip ? this.controls() : (this.info.firstElementChild ?? this.info);
+    if (this.strip) this.info.append(line);
     if (!members.length) return;
     const toggle = button("mkg-mask-more", counted(members.length, "member"), titleOf(members));
     toggle.setAttribute("aria-expanded", "false");

@@ -1,7 +1,8 @@
-// All axes, free ones first; only the rows near the window have contents.
+// All axes, free ones first, the frozen ones folded; only the rows near the window have contents.
 
 import { Disposers, el, setAttribute } from "../shared/dom";
 import { cellLayout } from "./cell_layout";
+import { FrozenFold } from "./frozen_fold";
 import { Row } from "./row";
 import type { Scene } from "./scene";
 import type { StripOwner } from "./strip";
@@ -11,7 +12,8 @@ import { axesText } from "./words";
 const MARGIN = 400; // px around the window in which rows are kept ready
 const DEFAULT_ROOM = 560; // px, until a row was measured
 const LEAST_ROW = 58; // px
-const FROZEN_ROW = 54;
+const FROZEN_ROW = 31;
+const FOLD = 31; // the line of the frozen axes
 const SHORT = 440; // px: a list that is not longer needs no window of its own
 const KEYS =
   "Arrows move between indices, space drops or keeps, shift with arrows selects a range, Home and End go to the ends.";
@@ -30,6 +32,7 @@ export class RowList implements StripOwner {
   private readonly byShell = new Map<Element, Slot>();
   private readonly byAxis = new Map<number, Slot>();
   private readonly empty = el("div", "mkg-mask-empty");
+  private readonly fold: FrozenFold | null;
   private observer: IntersectionObserver | null = null;
   private room = DEFAULT_ROOM;
   private isMeasured = false;
@@ -47,7 +50,15 @@ export class RowList implements StripOwner {
     const keys = el("div", "mkg-offscreen", KEYS);
     keys.id = this.describedBy;
     host.classList.add("mkg-mask-rows");
-    host.append(keys, ...this.section("Free axes", free), ...this.section("Frozen axes", frozen), this.empty);
+    const frozenList = this.list("Frozen axes", frozen);
+    this.fold = frozen.length ? new FrozenFold(frozenList, data, frozen, () => this.measureAll()) : null;
+    const folded = this.fold ? [this.fold.heading, frozenList] : [];
+    host.append(
+      keys,
+      ...(free.length ? [heading("Free axes"), this.list("Free axes", free)] : []),
+      ...folded,
+      this.empty
+    );
     this.watch();
     this.listen();
     this.filter();
@@ -57,6 +68,7 @@ export class RowList implements StripOwner {
 
   dispose(): void {
     this.observer?.disconnect();
+    this.fold?.dispose();
     this.slots.forEach(slot => this.drop(slot));
     this.disposers.dispose();
     this.host.replaceChildren();
@@ -87,6 +99,7 @@ export class RowList implements StripOwner {
   show(axis: number): void {
     const slot = this.byAxis.get(axis);
     if (!slot) return;
+    if (!this.scene.data.isFree(axis) && !this.fold?.isShown) this.fold?.open(true);
     this.fill(slot);
     slot.shell.scrollIntoView?.({ block: "nearest" });
   }
@@ -110,16 +123,12 @@ export class RowList implements StripOwner {
     return Math.max(LEAST_ROW, cellLayout(this.scene.data.axes.size[axis], this.room).height + 18);
   }
 
-  private section(title: string, axes: readonly number[]): HTMLElement[] {
-    if (!axes.length) return [];
-    const heading = el("div", "mkg-mask-heading", title);
-    heading.setAttribute("role", "heading");
-    heading.setAttribute("aria-level", "3");
+  private list(title: string, axes: readonly number[]): HTMLElement {
     const list = el("div", "mkg-mask-list");
     list.setAttribute("role", "list");
     list.setAttribute("aria-label", title);
     list.append(...axes.flatMap(axis => this.byAxis.get(axis)?.shell ?? []));
-    return [heading, list];
+    return list;
   }
 
   private fill(slot: Slot): void {
@@ -147,8 +156,7 @@ export class RowList implements StripOwner {
   }
 
   private watch(): void {
-    const total = this.slots.reduce((sum, { axis }) => sum + this.estimate(axis), 0);
-    this.host.classList.toggle("mkg-is-short", total < SHORT);
+    this.measureAll();
     if (typeof IntersectionObserver !== "function") {
       this.slots.forEach(slot => this.fill(slot));
       return;
@@ -162,6 +170,14 @@ export class RowList implements StripOwner {
     const resized = new ResizeObserver(() => this.scene.frames.add(this.refit));
     resized.observe(this.host);
     this.disposers.add(() => resized.disconnect());
+  }
+
+  /** Whether all that is unfolded needs a window. */
+  private measureAll(): void {
+    const { data } = this.scene;
+    const shown = this.slots.filter(({ axis }) => data.isFree(axis) || this.fold?.isShown);
+    const total = shown.reduce((sum, { axis }) => sum + this.estimate(axis), this.fold ? FOLD : 0);
+    this.host.classList.toggle("mkg-is-short", total < SHORT);
   }
 
   private seen(entries: readonly IntersectionObserverEntry[]): void {
@@ -214,12 +230,18 @@ export class RowList implements StripOwner {
     const { name, label, members } = this.scene.data.axes;
     const has = (text: string) => text.toLowerCase().includes(query);
     let count = 0;
+    let frozen = 0;
     for (const { axis, shell } of this.slots) {
       const isShown = !query || has(name[axis]) || has(label[axis]) || members[axis].some(([tensor]) => has(tensor));
       shell.hidden = !isShown;
       count += Number(isShown);
+      frozen += Number(isShown && !this.scene.data.isFree(axis));
     }
+    this.fold?.seek(query !== "" && frozen > 0);
+    if (this.fold) this.fold.heading.hidden = frozen === 0;
+    this.measureAll();
     for (const list of this.host.querySelectorAll<HTMLElement>(".mkg-mask-list")) {
+      if (list.previousElementSibling === this.fold?.heading) continue;
       list.hidden = list.querySelector(".mkg-mask-row:not([hidden])") === null;
       (list.previousElementSibling as HTMLElement).hidden = list.hidden;
     }
@@ -247,4 +269,11 @@ export class RowList implements StripOwner {
       setAttribute(shell, "aria-description", isMarked ? "in the selected module" : null);
     }
   }
+}
+
+function heading(title: string): HTMLElement {
+  const element = el("div", "mkg-mask-heading", title);
+  element.setAttribute("role", "heading");
+  element.setAttribute("aria-level", "3");
+  return element;
 }

@@ -2,13 +2,19 @@
 
 import { type CellInk, readCellInk } from "./cell_ink";
 import type { CellTip } from "./cell_tip";
+import { SessionEvents } from "./events";
 import type { Frames } from "./frames";
 import type { PlanData } from "./plan_data";
 import type { Session } from "./session";
 import { Shades } from "./shades";
 import type { EditorStore } from "./state";
 
+/** What the keyboard shows among the cells: nothing, where it is, or a range that ends there. */
+export type Cursor = "" | "cursor" | "range";
+
 export class Scene {
+  cursor: Cursor = "";
+  readonly events = new SessionEvents<"cursor">();
   isPointing = false; // while the current row is chosen in this view
   private readInk: CellInk | null = null;
   private made: Shades | null = null;
@@ -42,6 +48,12 @@ export class Scene {
   forget(): void {
     this.readInk = null;
     this.made = null;
+  }
+
+  setCursor(cursor: Cursor): void {
+    if (cursor === this.cursor) return;
+    this.cursor = cursor;
+    this.events.tell("cursor");
   }
 
   /** An axis is the current one from now on. */

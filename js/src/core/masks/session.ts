@@ -33,6 +33,7 @@ export class Session {
   report: Report | null = null;
   action: Action | null = null; // what the kernel was asked to do and has not done yet
   notice = "";
+  isRefused = false; // the notice says what could not be done
   readonly events = new SessionEvents<SessionEvent>();
   private readonly checker: Checker;
   private page = newName();
@@ -115,7 +116,8 @@ export class Session {
     const message = content as Record<string, unknown> | null;
     const text = typeof message?.text === "string" ? message.text : "";
     if (message?.type === "failed" && message.action === "draw") this.refused(message.by, text);
-    else if (message?.type === "done" || message?.type === "failed") this.ended(message.action, text);
+    else if (message?.type === "done" || message?.type === "failed")
+      this.ended(message.action, text, message.type === "failed");
   }
 
   /** The kernel is gone: nothing that it was asked for will come. */
@@ -136,13 +138,13 @@ export class Session {
       this.events.tell("history");
       this.events.tell("report");
     }
-    this.say(text);
+    this.say(text, true);
   }
 
-  private ended(action: unknown, text: string): void {
+  private ended(action: unknown, text: string, isRefused = false): void {
     if (action === "check") this.checker.ended();
     if (action === this.action) this.action = null;
-    if (text || action !== "check") this.say(text);
+    if (text || action !== "check") this.say(text, isRefused);
   }
 
   /** The kernel has dealt with a message whose answer should be here by now. */
@@ -159,8 +161,9 @@ export class Session {
     return draft ? { revision: this.revision, by: "", ...packed(draft.bits, draft.table) } : null;
   }
 
-  say(notice: string): void {
+  say(notice: string, isRefused = false): void {
     this.notice = notice;
+    this.isRefused = isRefused;
     this.events.tell("status");
   }
 

@@ -1,4 +1,4 @@
-// The last line: a lost kernel first, then what is waited for, then the latest notice.
+// What the last button did, beside the buttons: a lost kernel first, then what is waited for, then the latest notice.
 
 import { button, Disposers, el, listen } from "../shared/dom";
 import { icon } from "../shared/icons";
@@ -23,7 +23,7 @@ export class MaskStatus {
     private readonly host: HTMLElement,
     private readonly scene: Scene
   ) {
-    host.classList.add("mkg-status");
+    host.classList.add("mkg-status", "mkg-mask-status");
     this.text.setAttribute("role", "status");
     this.close.setAttribute("aria-label", "Dismiss");
     this.close.append(icon("close"));
@@ -52,7 +52,9 @@ export class MaskStatus {
     ];
     const text = parts.filter(Boolean).join(" · ");
     if (this.text.textContent !== text) this.text.textContent = text;
+    this.text.title = text; // a long one is cut off
     this.close.hidden = session.notice === "";
     this.host.classList.toggle("mkg-is-warning", !connected);
+    this.host.classList.toggle("mkg-is-failed", session.isRefused && session.notice !== "");
   }
 }

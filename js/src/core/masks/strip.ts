@@ -5,7 +5,7 @@ import { shortNumber } from "../shared/format";
 import { bit } from "./bits";
 import { Brush, type BrushTarget, range } from "./brush";
 import { type CellLayout, cellLayout, corner } from "./cell_layout";
-import { CellPainter, GOES, IN_RANGE, KEPT, STALE, TAKEN } from "./cell_paint";
+import { CellPainter, LOOKS } from "./cell_paint";
 import type { Scene } from "./scene";
 import { type Leap, movedBy } from "./strip_keys";
 
@@ -30,6 +30,7 @@ export class Strip implements BrushTarget {
   private start: number | null = null; // of the range that ends at the cursor
   private pressed = -1;
   private said = "";
+  private hasPointer = false; // the cursor is for the keyboard: under a pointer it would be one outline more
 
   constructor(
     readonly axis: number,
@@ -51,8 +52,15 @@ export class Strip implements BrushTarget {
     this.disposers.add(
       () => this.brush.dispose(),
       listen(element, "keydown", event => this.key(event)),
-      listen(element, "focus", () => scene.point(axis)),
-      listen(element, "blur", () => this.selectNone())
+      listen(element, "focus", () => {
+        scene.point(axis);
+        this.showCursor();
+      }),
+      listen(element, "blur", () => {
+        this.hasPointer = false;
+        this.selectNone();
+        this.showCursor();
+      })
     );
     this.tell();
   }
@@ -129,8 +137,10 @@ export class Strip implements BrushTarget {
   }
 
   press(index: number): void {
+    this.hasPointer = true;
     this.element.focus({ preventScroll: true });
     this.selectNone();
+    this.showCursor();
     this.move(index);
     this.pressed = index;
     this.scene.point(this.axis);
@@ -147,6 +157,7 @@ export class Strip implements BrushTarget {
     const { layout } = this;
     if (!layout || event.ctrlKey || event.metaKey || event.altKey) return;
     const goal = movedBy(event.key, this.cursor, layout);
+    if (goal !== null || event.key === " ") this.hasPointer = false;
     if (event.key === " ") this.toggle();
     else if (event.key === "Escape" && (this.brush.isDown || this.start !== null)) {
       this.brush.cancel();
@@ -159,8 +170,15 @@ export class Strip implements BrushTarget {
     } else if (goal !== null) {
       if (!event.shiftKey) this.owner.leap(this.axis, goal, this.cursor % layout.columns);
     } else return;
+    this.showCursor();
     event.preventDefault();
     event.stopPropagation();
+  }
+
+  private showCursor(): void {
+    const isShown = this.hasFocus && !this.hasPointer;
+    this.element.classList.toggle("mkg-has-cursor", isShown);
+    this.scene.setCursor(!isShown ? "" : this.start === null ? "cursor" : "range");
   }
 
   /** The cursor's index, or the range that it ends, as the first of it is not yet. */
@@ -204,14 +222,14 @@ export class Strip implements BrushTarget {
     const bytes = this.scene.data.draft.bitsOf(axis);
     const { report, isReportCurrent } = this.scene.session;
     looks.set(this.scene.shades.of(axis));
-    for (let index = 0; index < looks.length; index += 1) if (bit(bytes, index)) looks[index] |= GOES;
-    const stale = isReportCurrent ? 0 : STALE;
+    for (let index = 0; index < looks.length; index += 1) if (bit(bytes, index)) looks[index] |= LOOKS.goes;
+    const stale = isReportCurrent ? 0 : LOOKS.stale;
     const mark = (indices: readonly number[] | undefined, kind: number) => {
       for (const index of indices ?? []) if (index < looks.length) looks[index] |= kind | stale;
     };
-    mark(report?.kept.get(axis), KEPT);
-    mark(report?.taken.get(axis), TAKEN);
-    if (this.start !== null) for (const index of range(this.start, this.cursor)) looks[index] |= IN_RANGE;
+    mark(report?.kept.get(axis), LOOKS.kept);
+    mark(report?.taken.get(axis), LOOKS.taken);
+    if (this.start !== null) for (const index of range(this.start, this.cursor)) looks[index] |= LOOKS.range;
   }
 
   /** "index 12 of 64, importance 0.83, goes" */
@@ -223,7 +241,7 @@ export class Strip implements BrushTarget {
       `index ${index} of ${axes.size[this.axis]}`,
       score === undefined ? "" : `importance ${shortNumber(score)}`,
       this.goes(index) ? "goes" : "stays",
-      look & KEPT ? "the dry run keeps it" : look & TAKEN ? "the dry run takes it" : ""
+      look & LOOKS.kept ? "the dry run keeps it" : look & LOOKS.taken ? "the dry run takes it" : ""
     ]
       .filter(Boolean)
       .join(", ");

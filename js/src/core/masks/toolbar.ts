@@ -33,6 +33,10 @@ export class MaskToolbar {
     host.setAttribute("role", "toolbar");
     host.setAttribute("aria-label", "Importance, ratio and search");
     this.importance.dataset.mkgNeedsKernel = "";
+    this.importance.title = "Importance: what the cells are shaded and chosen by";
+    this.scope.title = "Ranked on: what a ratio takes the least important of";
+    this.importance.setAttribute("aria-label", "Importance");
+    this.scope.setAttribute("aria-label", "Ranked on");
     this.importance.append(...this.importances(data.payload.importances));
     this.scope.append(...SCOPES.map(([value, text]) => option(value, text)));
     const ratio = new RatioControl(scene);
@@ -95,7 +99,8 @@ export class MaskToolbar {
   private searchBox(): HTMLElement {
     const box = el("div", "mkg-search");
     this.input.type = "search";
-    this.input.placeholder = "Find axes by name or member";
+    this.input.placeholder = "Find axes";
+    this.input.title = "By name, or by the name of a member";
     this.input.spellcheck = false;
     this.input.autocomplete = "off";
     this.input.setAttribute("aria-label", "Find axes");

@@ -104,7 +104,7 @@ class Panel implements MetricPanel {
     );
     this.waiting = new Waiting(text => store.set("notice", text));
     this.build(toolbar, picker, alerts, status);
-    this.pacer = new Pacer(this.stage, () => this.draw());
+    this.pacer = new Pacer(host, () => this.draw()); // the list is drawn as well: also while the picture is scrolled away
     this.picker = new Picker(picker, data, store);
     this.alerts = new AlertList(alerts, data, store);
     this.status = new PanelStatus(status, data, store);

@@ -77,7 +77,7 @@ export function colorOf(h: Hierarchy, store: Store): (node: number) => string | 
     const shown = colored(h, store);
     if (!shown) return null;
     const value = shown.values[node];
-    if (value === null) return MISSING_COLOR;
+    if (value === null) return shown.colorBy === "pruned" ? null : MISSING_COLOR;
     return Number.isFinite(value) ? sample(shown.scale.position(value)) : NOT_FINITE_COLOR;
   };
 }
@@ -116,9 +116,10 @@ function colored(h: Hierarchy, store: Store): Colored | null {
   const colorBy = store.get("colorBy");
   if (colorBy === "none") return null;
   const overlay = colorBy === "overlay" || colorBy === "pruned" ? store.get(colorBy) : null;
+  if (colorBy === "pruned" && !isPruned(store.get("pruned"))) return null;
   const known = latest.get(h);
   if (known && known.colorBy === colorBy && known.overlay === overlay) return known;
-  const given = overlay ? overlayValues(h, overlay) : h.column(colorBy);
+  const given = overlay ? overlayValues(h, overlay, colorBy === "pruned") : h.column(colorBy);
   if (!given) return null;
   const aggregate = aggregateOf(h, colorBy);
   const { values, counts } = aggregate === "mean" ? filledByMean(h, given) : { values: given, counts: [] };
@@ -128,11 +129,18 @@ function colored(h: Hierarchy, store: Store): Colored | null {
   return result;
 }
 
-function overlayValues(h: Hierarchy, overlay: Readonly<Record<string, Value>>): (number | null)[] {
+/** Until something goes, a graph that is colored by what is pruned looks as it does without colors. */
+function isPruned(shares: Readonly<Record<string, Value>>): boolean {
+  return Object.values(shares).some(isShare);
+}
+
+const isShare = (value: Value): boolean => (toNumber(value) ?? 0) > 0;
+
+function overlayValues(h: Hierarchy, overlay: Readonly<Record<string, Value>>, sharesOnly: boolean): (number | null)[] {
   const values = new Array<number | null>(h.size).fill(null);
   for (const [path, value] of Object.entries(overlay)) {
     const node = h.find(path);
-    if (node !== undefined) values[node] = toNumber(value);
+    if (node !== undefined && (!sharesOnly || isShare(value))) values[node] = toNumber(value);
   }
   return values;
 }
@@ -207,7 +215,8 @@ function makeScale(h: Hierarchy, column: string, aggregate: Aggregate, values: r
     max = Math.max(max, value);
     if (value > 0) smallest = Math.min(smallest, value);
   }
-  const logarithmic = min >= 0 && max > 100 * smallest;
+  if (column === "pruned") [min, missing] = [0, 0]; // what has no share is left as it is without colors
+  const logarithmic = column !== "pruned" && min >= 0 && max > 100 * smallest;
   if (min > max) min = max = Number.NaN;
   const map = logarithmic ? logMap(smallest, max) : linearMap(min, max);
   return {

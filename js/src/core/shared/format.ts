@@ -24,6 +24,7 @@ export function shortBytes(value: number): string {
 
 /** The number a column holds for a node, as short text with its unit. */
 export function shortColumn(column: string, value: number): string {
+  if (column === "pruned") return `${shortNumber(100 * value)} %`; // a share
   return isBytes(column) ? shortBytes(value) : shortNumber(value);
 }
 

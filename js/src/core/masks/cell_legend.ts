@@ -1,0 +1,103 @@
+// What the cells say: what one is, the scale of the shades with its ends, and an entry for every mark in use.
+
+import { canDraw, pixelRatio } from "../shared/canvas";
+import { Disposers, el, nameSpan } from "../shared/dom";
+import { rampColor } from "./cell_ink";
+import { cellLayout } from "./cell_layout";
+import { paintCell } from "./cell_paint";
+import { type Mark, MARKS } from "./marks";
+import type { Scene } from "./scene";
+
+const STOPS = 12;
+const SCALES = {
+  local: ["each row on its own scale", "From the 1st to the 99th percentile of the scores of the row"],
+  global: ["all rows on one scale", "From the 1st to the 99th percentile of all scores, each divided by its row's mean"]
+} as const;
+
+export class CellLegend {
+  private readonly disposers = new Disposers();
+  private readonly ramp = el("span", "mkg-mask-ramp");
+  private readonly scale = el("span", "mkg-mask-scale");
+  private readonly entries: readonly Entry[];
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly scene: Scene
+  ) {
+    host.classList.add("mkg-mask-legend");
+    host.setAttribute("role", "group");
+    host.setAttribute("aria-label", "What the cells say");
+    this.ramp.setAttribute("aria-hidden", "true");
+    this.entries = MARKS.map(mark => new Entry(mark));
+    const ends = key(el("span", "", "least"), this.ramp, el("span", "", "most important"), this.scale);
+    ends.classList.add("mkg-mask-ends");
+    host.append(key(el("span", "", "one cell = one index of the axis")), ends, ...this.entries.map(own => own.element));
+    const { store, session, events, data } = scene;
+    const later = () => scene.frames.add(this.draw);
+    this.disposers.add(
+      store.on(["importance", "scope", "locked", "selected"], later),
+      session.events.on(["scores", "report", "history"], later),
+      events.on("cursor", later),
+      data.draft.onChange(later)
+    );
+    this.recolor();
+  }
+
+  dispose(): void {
+    this.disposers.dispose();
+    this.host.replaceChildren();
+  }
+
+  recolor(): void {
+    const { ink } = this.scene;
+    const colors = Array.from({ length: STOPS }, (_, stop) => rampColor(stop / (STOPS - 1), ink.dark));
+    this.ramp.style.background = `linear-gradient(to right, ${colors.join(", ")})`;
+    for (const entry of this.entries) entry.paint(this.scene);
+    this.draw();
+  }
+
+  private readonly draw = (): void => {
+    const { store, data } = this.scene;
+    if (data.draft.isOpen) return; // a new entry may take another line: nothing moves under a hand that brushes
+    const [scale, how] = SCALES[store.get("scope")];
+    this.scale.replaceChildren("(", nameSpan("", store.get("importance")), `, ${scale})`);
+    this.scale.title = `${how}; what lies beyond has the color of the end`;
+    for (const entry of this.entries) entry.draw(this.scene);
+  };
+}
+
+/** A swatch with its words. */
+class Entry {
+  readonly element: HTMLElement;
+  private readonly swatch: HTMLElement;
+
+  constructor(private readonly mark: Mark) {
+    const { look, text, name } = mark;
+    this.swatch = typeof look === "number" ? el("canvas", "mkg-mask-swatch") : el("span", `mkg-mask-swatch ${look}`);
+    this.swatch.setAttribute("aria-hidden", "true");
+    this.element = key(this.swatch, el("span", "", text));
+    this.element.dataset.mkgMark = name;
+  }
+
+  draw(scene: Scene): void {
+    this.element.hidden = !this.mark.isInUse(scene);
+  }
+
+  /** By the painter of the cells themselves. */
+  paint({ ink }: Scene): void {
+    const { swatch, mark } = this;
+    if (!(swatch instanceof HTMLCanvasElement) || typeof mark.look !== "number" || !canDraw()) return;
+    const [layout, ratio] = [cellLayout(1, 100), pixelRatio()];
+    swatch.width = swatch.height = Math.ceil(layout.pitch * ratio);
+    const context = swatch.getContext("2d");
+    context?.setTransform(ratio, 0, 0, ratio, 0, 0);
+    if (context) paintCell(context, layout, 0, mark.look, ink);
+  }
+}
+
+/** Is not torn apart where the line breaks. */
+function key(...parts: HTMLElement[]): HTMLElement {
+  const element = el("span", "mkg-mask-key");
+  element.append(...parts);
+  return element;
+}
