@@ -2,7 +2,8 @@ import { describe, expect, it } from "vitest";
 import { container, golden, leaf, lineOf, payloadOf, sequence } from "../../testing/payloads";
 import { measurer } from "../shared/canvas";
 import { type Dataflow, dataflowOf } from "../shared/dataflow";
-import { buildFlowScene, REST } from "./flow_scene";
+import { buildFlowScene } from "./flow_scene";
+import { AFTER } from "./scene_types";
 import type { FlowLevel } from "./flow_items";
 import { MOST_CALLS } from "./flow_units";
 import { Hierarchy } from "../shared/hierarchy";
@@ -175,7 +176,7 @@ describe("the data flow between modules", () => {
     const many = draw(withFlow(net, lineOf(Array.from({ length: 400 }, (_, i) => i + 1))), "dataflow");
     expect(many.capped).toBe(true);
     expect(many.nodes.length).toBeLessThan(200);
-    const rest = many.nodes.findIndex(node => node.id.startsWith(REST));
+    const rest = many.nodes.findIndex(node => node.id.startsWith(AFTER));
     expect(many.edges.some(edge => edge.target === rest) && many.edges.some(edge => edge.source === rest)).toBe(true);
   });
 });

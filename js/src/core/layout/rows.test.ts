@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { seeded } from "../../testing/layouts";
 import { breakRows, type Column } from "./rows";
 
-const CANVAS = { width: 1300, height: 750, isFixed: true };
+const CANVAS = { width: 1300, height: 750, isFixed: true, most: Infinity };
 const alike = (count: number, column: Column = { width: 180, height: 60, crossing: 1 }) =>
   Array.from({ length: count }, () => ({ ...column }));
 const widthsOf = (columns: readonly Column[], rows: readonly number[]) =>
