@@ -33,7 +33,10 @@ describe("what an edge carries", () => {
   };
 
   it("is the values of the forward pass, with shape, type and bytes", () => {
-    const scene = buildFlowScene(h, dataflowOf(h) as Dataflow, new Store(), measurer(), { level: "dataflow", pages: new Map() }) as Scene;
+    const scene = buildFlowScene(h, dataflowOf(h) as Dataflow, new Store(), measurer(), {
+      level: "dataflow",
+      pages: new Map()
+    }) as Scene;
     const all = carriedIn(scene, h);
     expect(all.length).toBeGreaterThan(5);
     for (const [at, carried] of all.entries()) {

@@ -15,7 +15,11 @@ function drawingOf(count: number, links: [number, number][]): Drawing {
     label: 0
   }));
   const items = Array.from({ length: count }, (): [number, number] => [100, 40]);
-  return { items, nets: nets.filter(({ ends }) => ends.length > 0), room: { width: 1300, height: 750, isFixed: true, most: Infinity } };
+  return {
+    items,
+    nets: nets.filter(({ ends }) => ends.length > 0),
+    room: { width: 1300, height: 750, isFixed: true, most: Infinity }
+  };
 }
 
 function drawn(drawing: Drawing) {
