@@ -107,10 +107,14 @@ export class Geometry {
     const { layers } = this;
     const ranks = row.layers.map(rank => layers.layers[rank]);
     const tops = heightsOf(layers, ranks);
-    const least = Math.min(...tops.values());
-    tops.forEach((top, vertex) => (this.top[vertex] = top - least + y));
+    let least = Infinity;
+    tops.forEach(top => (least = Math.min(least, top)));
+    row.bottom = -Infinity;
+    tops.forEach((top, vertex) => {
+      this.top[vertex] = top - least + y;
+      row.bottom = Math.max(row.bottom, this.top[vertex] + layers.height[vertex]);
+    });
     row.top = y;
-    row.bottom = Math.max(...[...tops.keys()].map(vertex => this.top[vertex] + layers.height[vertex]));
     row.left = left;
     let x = left;
     for (const rank of row.layers) {
