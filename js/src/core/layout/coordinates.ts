@@ -1,7 +1,7 @@
 // Heights of the vertices of a row of layers, so that lines are straight where they can be (Brandes and Köpf 2002, with
 // heights and pins as in Rüegg et al. 2016).
 
-import type { Layers } from "./layers";
+import { append, type Layers } from "./layers";
 
 const GAP = { items: 22, besideLine: 16, lines: 14 };
 
@@ -46,8 +46,9 @@ function rowGraph(layers: Layers, rows: readonly (readonly number[])[]): RowGrap
     })
   );
   const isLine = ids.map(vertex => layers.item[vertex] < 0);
-  const before: Link[][] = ids.map(() => []);
-  const behind: Link[][] = ids.map(() => []);
+  const none: Link[] = [];
+  const before: Link[][] = ids.map(() => none);
+  const behind: Link[][] = ids.map(() => none);
   const placeOf = new Int32Array(layers.item.length).fill(-1);
   ids.forEach((vertex, at) => (placeOf[vertex] = at));
   ids.forEach((vertex, at) => {
@@ -56,8 +57,8 @@ function rowGraph(layers: Layers, rows: readonly (readonly number[])[]): RowGrap
       const other = placeOf[from];
       if (other < 0) continue;
       const isInner = isLine[at] && isLine[other];
-      before[at].push({ other, here: toY, there: fromY, isInner, isCrossed: false });
-      behind[other].push({ other: at, here: fromY, there: toY, isInner, isCrossed: false });
+      append(before, at, { other, here: toY, there: fromY, isInner, isCrossed: false });
+      append(behind, other, { other: at, here: fromY, there: toY, isInner, isCrossed: false });
     }
   });
   const sort = (links: Link[]) => links.sort((a, b) => position[a.other] - position[b.other] || a.here - b.here);

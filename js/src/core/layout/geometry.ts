@@ -181,23 +181,21 @@ export class Geometry {
     const found: Bundle[] = [];
     const joints = new Map<number, Bundle>();
     const isSameRow = this.rowOf[rank + 1] === this.rowOf[rank];
-    const empty = (): Bundle => {
-      const bundle = { left: [], right: [], track: -1 };
-      found.push(bundle);
-      return bundle;
-    };
     for (const vertex of isSameRow ? layers.layers[rank] : []) {
       const pins: [y: number, bundle: Bundle][] = [];
       for (const link of layers.outOf[vertex]) {
         const segment = layers.segments[link];
         let bundle = segment.isJoint ? joints.get(segment.to) : pins.find(([y]) => y === segment.fromY)?.[1];
-        if (!bundle) {
-          bundle = empty();
+        const [left, right] = [this.top[vertex] + segment.fromY, this.top[segment.to] + segment.toY];
+        if (bundle) {
+          bundle.left.push(left);
+          bundle.right.push(right);
+        } else {
+          bundle = { left: [left], right: [right], track: -1 };
+          found.push(bundle);
           if (segment.isJoint) joints.set(segment.to, bundle);
           else pins.push([segment.fromY, bundle]);
         }
-        bundle.left.push(this.top[vertex] + segment.fromY);
-        bundle.right.push(this.top[segment.to] + segment.toY);
         this.bundleOf.set(segment, bundle);
       }
     }

@@ -34,6 +34,14 @@ export function jointsOf({ nets }: Drawing, isBack: (from: number, to: number) =
   return found;
 }
 
+const NONE: never[] = [];
+
+/** Most vertices have one link on each side: a list that is made for it is a tenth of one that grows. */
+export function append<T>(lists: T[][], at: number, value: T): void {
+  if (lists[at].length === 0) lists[at] = [value];
+  else lists[at].push(value);
+}
+
 /** Paths lead over segments; of a net that leads back there is none. */
 export class Layers {
   readonly item: number[] = []; // of each vertex, or -1 where a line passes
@@ -71,8 +79,8 @@ export class Layers {
     this.item.push(item);
     this.rank.push(rank);
     this.height.push(height);
-    this.into.push([]);
-    this.outOf.push([]);
+    this.into.push(NONE);
+    this.outOf.push(NONE);
     this.layers[rank].push(vertex);
     return vertex;
   }
@@ -142,8 +150,8 @@ export class Layers {
       if (known.to === to && known.fromY === y) return known;
     }
     const segment = { from, to, fromY: y, toY, isJoint };
-    this.outOf[from].push(this.segments.length);
-    this.into[to].push(this.segments.length);
+    append(this.outOf, from, this.segments.length);
+    append(this.into, to, this.segments.length);
     this.segments.push(segment);
     return segment;
   }
