@@ -57,7 +57,8 @@ describe.each(files)("%s", file => {
     const flow = dataflowOf(h);
     expect(flow !== null).toBe(["traced.json", "stopped.json"].includes(file));
     const everything = Array.from({ length: h.size }, (_, i) => h.path(i));
-    const scene = flow && buildFlowScene(h, flow, new Store({ expanded: everything }), measurer(), { level, pages: new Map() });
+    const scene =
+      flow && buildFlowScene(h, flow, new Store({ expanded: everything }), measurer(), { level, pages: new Map() });
     expect(new Set(scene?.nodes.map(node => node.id)).size).toBe(scene?.nodes.length ?? 0);
     expect(scene?.edges.every(({ source, target }) => source !== target) ?? true).toBe(true);
   });

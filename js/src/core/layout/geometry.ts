@@ -28,7 +28,6 @@ export class Geometry {
   private readonly rows: Row[];
   private readonly rowOf: Int32Array; // of each rank
   private readonly tracks = new Map<Bundle, number>(); // x
-  private readonly bundleOf = new Map<Segment, Bundle>();
   private readonly leaving = new Map<BackEdge, Bundle>();
   private readonly arriving = new Map<BackEdge, Bundle | null>(); // null: left of the first column
   private readonly lanes: BackEdge[][]; // below each row
@@ -196,7 +195,7 @@ export class Geometry {
           if (segment.isJoint) joints.set(segment.to, bundle);
           else pins.push([segment.fromY, bundle]);
         }
-        this.bundleOf.set(segment, bundle);
+        segment.bundle = bundle;
       }
     }
     return [...found, ...this.backBundles(rank)];
@@ -248,7 +247,7 @@ export class Geometry {
       const { from, to } = segment;
       const next = this.top[to] + segment.toY;
       const isTurn = this.rowOf[rank[from]] !== this.rowOf[rank[to]];
-      const bend = isTurn ? this.turn(from, to) : this.bend(this.bundleOf.get(segment), y, next);
+      const bend = isTurn ? this.turn(from, to) : this.bend(segment.bundle, y, next);
       points.push(...bend);
       if (bend.length > 0) y = next;
     }

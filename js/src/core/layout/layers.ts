@@ -1,5 +1,6 @@
 // Items and the points at which lines pass the columns between their ends, as layers that only neighbours connect.
 
+import type { Bundle } from "./channels";
 import { BORDER, type Drawing, type Pin } from "./types";
 
 const MOST_PINS = 6; // nets that a card shows one by one on its side; more come together before it
@@ -10,6 +11,7 @@ export interface Segment {
   fromY: number; // from the top of the vertex; NaN until there is an order
   toY: number;
   isJoint: boolean; // several nets come together in it
+  bundle?: Bundle; // where it changes its height
 }
 
 export interface BackEdge {
@@ -149,7 +151,7 @@ export class Layers {
       const known = this.segments[link];
       if (known.to === to && known.fromY === y) return known;
     }
-    const segment = { from, to, fromY: y, toY, isJoint };
+    const segment: Segment = { from, to, fromY: y, toY, isJoint, bundle: undefined };
     append(this.outOf, from, this.segments.length);
     append(this.into, to, this.segments.length);
     this.segments.push(segment);
