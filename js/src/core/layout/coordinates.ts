@@ -1,15 +1,21 @@
 // Heights of the vertices of a row of layers, so that lines are straight where they can be (Brandes and Köpf 2002, with
 // heights and pins as in Rüegg et al. 2016).
 
-import type { Layers } from "./layers";
+import { append, type Layers } from "./layers";
 
 const GAP = { items: 22, besideLine: 16, lines: 14 };
+
+const MANY = 40_000; // vertices of one row: two passes have to do
 
 /** The top of each vertex in `rows` (layers in order); others stay undefined. */
 export function heightsOf(layers: Layers, rows: readonly (readonly number[])[]): Map<number, number> {
   const graph = rowGraph(layers, rows);
-  const passes = [true, false].flatMap(forward => [true, false].map(down => onePass(graph, forward, down)));
-  return balanced(graph, passes);
+  const all = [true, false].flatMap(forward => [true, false].map(down => [forward, down]));
+  const some = graph.ids.length > MANY ? [all[0], all[3]] : all;
+  return balanced(
+    graph,
+    some.map(([forward, down]) => onePass(graph, forward, down))
+  );
 }
 
 interface RowGraph {
@@ -31,27 +37,34 @@ interface Link {
 
 function rowGraph(layers: Layers, rows: readonly (readonly number[])[]): RowGraph {
   const ids = rows.flat();
-  const place = new Map<number, number>();
-  ids.forEach((vertex, at) => place.set(vertex, at));
   const position = new Float64Array(ids.length);
-  rows.forEach(row => row.forEach((vertex, at) => (position[place.get(vertex) ?? 0] = at)));
+  let next = 0;
+  const numbered = rows.map(row =>
+    row.map((_, at) => {
+      position[next] = at;
+      return next++;
+    })
+  );
   const isLine = ids.map(vertex => layers.item[vertex] < 0);
-  const before: Link[][] = ids.map(() => []);
-  const behind: Link[][] = ids.map(() => []);
+  const none: Link[] = [];
+  const before: Link[][] = ids.map(() => none);
+  const behind: Link[][] = ids.map(() => none);
+  const placeOf = new Int32Array(layers.item.length).fill(-1);
+  ids.forEach((vertex, at) => (placeOf[vertex] = at));
   ids.forEach((vertex, at) => {
     for (const link of layers.into[vertex]) {
       const { from, fromY, toY } = layers.segments[link];
-      const other = place.get(from);
-      if (other === undefined) continue;
+      const other = placeOf[from];
+      if (other < 0) continue;
       const isInner = isLine[at] && isLine[other];
-      before[at].push({ other, here: toY, there: fromY, isInner, isCrossed: false });
-      behind[other].push({ other: at, here: fromY, there: toY, isInner, isCrossed: false });
+      append(before, at, { other, here: toY, there: fromY, isInner, isCrossed: false });
+      append(behind, other, { other: at, here: fromY, there: toY, isInner, isCrossed: false });
     }
   });
   const sort = (links: Link[]) => links.sort((a, b) => position[a.other] - position[b.other] || a.here - b.here);
   for (const links of [before, behind]) links.forEach(several => several.length > 1 && sort(several));
   const graph = {
-    rows: rows.map(row => row.map(vertex => place.get(vertex) ?? 0)),
+    rows: numbered,
     ids,
     height: ids.map(vertex => layers.height[vertex]),
     isLine,
@@ -205,7 +218,7 @@ function gapBetween({ isLine }: RowGraph, upper: number, lower: number): number 
   return isLine[upper] && isLine[lower] ? GAP.lines : isLine[upper] || isLine[lower] ? GAP.besideLine : GAP.items;
 }
 
-/** Of the four passes, lined up with the smallest, the mean of the two in the middle. */
+/** Of the passes, lined up with the smallest, the mean; of four that of the two in the middle. */
 function balanced(graph: RowGraph, passes: Float64Array[]): Map<number, number> {
   const extents = passes.map(tops => {
     const bottom = tops.reduce((most, y, vertex) => Math.max(most, y + graph.height[vertex]), -Infinity);
@@ -220,8 +233,13 @@ function balanced(graph: RowGraph, passes: Float64Array[]): Map<number, number> 
   });
   const found = new Map<number, number>();
   graph.ids.forEach((vertex, at) => {
-    const four = moved.map(tops => tops[at]).sort((a, b) => a - b);
-    found.set(vertex, (four[1] + four[2]) / 2);
+    let [sum, least, most] = [0, Infinity, -Infinity];
+    for (const tops of moved) {
+      sum += tops[at];
+      least = Math.min(least, tops[at]);
+      most = Math.max(most, tops[at]);
+    }
+    found.set(vertex, moved.length > 2 ? (sum - least - most) / (moved.length - 2) : sum / moved.length);
   });
   return found;
 }

@@ -28,7 +28,6 @@ export class Geometry {
   private readonly rows: Row[];
   private readonly rowOf: Int32Array; // of each rank
   private readonly tracks = new Map<Bundle, number>(); // x
-  private readonly bundleOf = new Map<Segment, Bundle>();
   private readonly leaving = new Map<BackEdge, Bundle>();
   private readonly arriving = new Map<BackEdge, Bundle | null>(); // null: left of the first column
   private readonly lanes: BackEdge[][]; // below each row
@@ -107,10 +106,14 @@ export class Geometry {
     const { layers } = this;
     const ranks = row.layers.map(rank => layers.layers[rank]);
     const tops = heightsOf(layers, ranks);
-    const least = Math.min(...tops.values());
-    tops.forEach((top, vertex) => (this.top[vertex] = top - least + y));
+    let least = Infinity;
+    tops.forEach(top => (least = Math.min(least, top)));
+    row.bottom = -Infinity;
+    tops.forEach((top, vertex) => {
+      this.top[vertex] = top - least + y;
+      row.bottom = Math.max(row.bottom, this.top[vertex] + layers.height[vertex]);
+    });
     row.top = y;
-    row.bottom = Math.max(...[...tops.keys()].map(vertex => this.top[vertex] + layers.height[vertex]));
     row.left = left;
     let x = left;
     for (const rank of row.layers) {
@@ -177,24 +180,22 @@ export class Geometry {
     const found: Bundle[] = [];
     const joints = new Map<number, Bundle>();
     const isSameRow = this.rowOf[rank + 1] === this.rowOf[rank];
-    const empty = (): Bundle => {
-      const bundle = { left: [], right: [], track: -1 };
-      found.push(bundle);
-      return bundle;
-    };
     for (const vertex of isSameRow ? layers.layers[rank] : []) {
       const pins: [y: number, bundle: Bundle][] = [];
       for (const link of layers.outOf[vertex]) {
         const segment = layers.segments[link];
         let bundle = segment.isJoint ? joints.get(segment.to) : pins.find(([y]) => y === segment.fromY)?.[1];
-        if (!bundle) {
-          bundle = empty();
+        const [left, right] = [this.top[vertex] + segment.fromY, this.top[segment.to] + segment.toY];
+        if (bundle) {
+          bundle.left.push(left);
+          bundle.right.push(right);
+        } else {
+          bundle = { left: [left], right: [right], track: -1 };
+          found.push(bundle);
           if (segment.isJoint) joints.set(segment.to, bundle);
           else pins.push([segment.fromY, bundle]);
         }
-        bundle.left.push(this.top[vertex] + segment.fromY);
-        bundle.right.push(this.top[segment.to] + segment.toY);
-        this.bundleOf.set(segment, bundle);
+        segment.bundle = bundle;
       }
     }
     return [...found, ...this.backBundles(rank)];
@@ -246,7 +247,7 @@ export class Geometry {
       const { from, to } = segment;
       const next = this.top[to] + segment.toY;
       const isTurn = this.rowOf[rank[from]] !== this.rowOf[rank[to]];
-      const bend = isTurn ? this.turn(from, to) : this.bend(this.bundleOf.get(segment), y, next);
+      const bend = isTurn ? this.turn(from, to) : this.bend(segment.bundle, y, next);
       points.push(...bend);
       if (bend.length > 0) y = next;
     }

@@ -1,5 +1,6 @@
 // Items and the points at which lines pass the columns between their ends, as layers that only neighbours connect.
 
+import type { Bundle } from "./channels";
 import { BORDER, type Drawing, type Pin } from "./types";
 
 const MOST_PINS = 6; // nets that a card shows one by one on its side; more come together before it
@@ -10,6 +11,7 @@ export interface Segment {
   fromY: number; // from the top of the vertex; NaN until there is an order
   toY: number;
   isJoint: boolean; // several nets come together in it
+  bundle?: Bundle; // where it changes its height
 }
 
 export interface BackEdge {
@@ -32,6 +34,14 @@ export function jointsOf({ nets }: Drawing, isBack: (from: number, to: number) =
   );
   found.forEach((several, item) => several.length <= MOST_PINS && found.delete(item));
   return found;
+}
+
+const NONE: never[] = [];
+
+/** Most vertices have one link on each side: a list that is made for it is a tenth of one that grows. */
+export function append<T>(lists: T[][], at: number, value: T): void {
+  if (lists[at].length === 0) lists[at] = [value];
+  else lists[at].push(value);
 }
 
 /** Paths lead over segments; of a net that leads back there is none. */
@@ -71,8 +81,8 @@ export class Layers {
     this.item.push(item);
     this.rank.push(rank);
     this.height.push(height);
-    this.into.push([]);
-    this.outOf.push([]);
+    this.into.push(NONE);
+    this.outOf.push(NONE);
     this.layers[rank].push(vertex);
     return vertex;
   }
@@ -141,9 +151,9 @@ export class Layers {
       const known = this.segments[link];
       if (known.to === to && known.fromY === y) return known;
     }
-    const segment = { from, to, fromY: y, toY, isJoint };
-    this.outOf[from].push(this.segments.length);
-    this.into[to].push(this.segments.length);
+    const segment: Segment = { from, to, fromY: y, toY, isJoint, bundle: undefined };
+    append(this.outOf, from, this.segments.length);
+    append(this.into, to, this.segments.length);
     this.segments.push(segment);
     return segment;
   }
