@@ -5,7 +5,7 @@ import type { Hierarchy } from "../shared/hierarchy";
 import { WINDOW } from "../shared/reveal";
 
 const DEEPEST = 4; // levels; a chain of single children says little when it is opened to its end
-const MOST = 48; // cards that a reader takes in at once
+export const MOST = 48; // cards that a reader takes in at once
 const WINDOWS = [WINDOW, 48, 32, 20, 12]; // modules of one container that are drawn at once
 const MOST_TRIES = 24;
 
@@ -24,7 +24,7 @@ export function firstOpening(
 ): Opening {
   const fits = (opening: Opening): boolean => {
     const layout = layoutOf(opening);
-    return layout !== undefined && layout.boxes.length <= MOST && isLegible(layout);
+    return layout !== undefined && isLegible(layout);
   };
   const isMany = h.rows(focus).length > MOST;
   const windows = isMany ? WINDOWS.filter(window => window <= MOST) : WINDOWS;

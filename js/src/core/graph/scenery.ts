@@ -1,6 +1,6 @@
 // What is drawn of a model at the moment, as a request to the layout; and how much of it at first, so that it fits.
 
-import { firstOpening } from "./first_opening";
+import { firstOpening, MOST } from "./first_opening";
 import type { Hierarchy } from "../shared/hierarchy";
 import type { LayoutClient } from "../layout/client";
 import type { LayoutRequest, LayoutResult, Size } from "../layout/types";
@@ -79,7 +79,8 @@ export class Scenery {
   }
 
   private layoutWith(store: Store, window: number): LayoutResult | undefined {
-    return this.layouts.tryNow(this.request(this.sceneWith(store, window)));
+    const scene = this.sceneWith(store, window);
+    return scene.nodes.length > MOST ? undefined : this.layouts.runHere(this.request(scene));
   }
 
   private fits(layout: LayoutResult | undefined): boolean {

@@ -5,7 +5,6 @@ import { Layouter } from "./layouter";
 import type { LayoutRequest, LayoutResult } from "./types";
 
 const STUCK_AFTER = 250; // ms: a worker that is still busy then is replaced, not waited for
-const LARGE = 240;
 const SMALL = 60; // items and nets that cost less than a message
 
 interface Pending {
@@ -48,9 +47,9 @@ export class LayoutClient {
     return this.local.run(request);
   }
 
-  /** The layout at once where it is not very large, for a look that may not be shown. */
-  tryNow(request: LayoutRequest): LayoutResult | undefined {
-    return weight(request) > LARGE ? undefined : this.local.run(request);
+  /** The layout at once, of something that may not be shown. */
+  runHere(request: LayoutRequest): LayoutResult {
+    return this.local.run(request);
   }
 
   dispose(): void {

@@ -20,6 +20,7 @@ import { type Box, boundsOf, LEGIBLE, type Point } from "../shared/viewport";
 export const FRAME = { side: 16, top: 42, bottom: 16 };
 const NESTED = [3.2, 1.8, 1]; // width / height of frames: they read best when flat
 const WIDEST = 2; // canvases that a frame may take
+const HOPELESS = 2.5; // times the room
 const MANY = 120; // cards that fit no canvas, so that nothing else is tried
 const CACHE_LIMIT = 2000;
 
@@ -37,6 +38,7 @@ export class Layouter {
         const result = this.runWith(request, aspect, isLabelled);
         if (fits(result.bounds, request.room)) return result;
         first ??= result;
+        if (isFarTooLarge(first.bounds, request.room)) return first;
       }
     }
     return first as LayoutResult;
@@ -132,6 +134,11 @@ function around({ lines }: PlacedGroup): Box[] {
 }
 
 const fixed = ([width, height]: Size): Room => ({ width, height, isFixed: true, most: Infinity });
+
+/** So large that no other shape of its frames could make it fit. */
+function isFarTooLarge([, , width, height]: Box, room: Size): boolean {
+  return width * height * LEGIBLE ** 2 > HOPELESS * room[0] * room[1];
+}
 
 function fits([, , width, height]: Box, room: Size): boolean {
   return width * LEGIBLE <= room[0] && height * LEGIBLE <= room[1];
