@@ -104,8 +104,8 @@ describe("ForwardPlayerView", () => {
     const model = createModel({ speed: 50 });
     const [first, second] = [await show(model), await show(model)];
     model.receive({ playing: true });
-    await after(260);
-    expect([first.el.dataset.mkgStep, second.el.dataset.mkgStep]).toEqual(["3", "3"]);
+    const atEnd = () => expect([first.el.dataset.mkgStep, second.el.dataset.mkgStep]).toEqual(["3", "3"]);
+    await vi.waitFor(atEnd, { timeout: 4000 });
     expect(model.get("playing")).toBe(false);
     first.remove();
     expect(model.shownBy).toEqual([second]);
