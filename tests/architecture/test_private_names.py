@@ -11,10 +11,11 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "modulekg_widgets"
 HOME = PACKAGE / "engine" / "torch_runtime" / "private.py"
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path != HOME)
-# of the standard library and of IPython's widgets
+# of the standard library, of IPython's widgets and of its kernel
 OTHERS = {
     "_getframe", "_current_frames", "_lru_cache_wrapper", "_replace", "_asdict", "_fields", "_make",
     "_repr_mimebundle_", "_should_send_property", "_handle_msg", "_property_lock",
+    "_reply_subshell_for",
 }  # fmt: skip
 MODULE_OF_TORCH = re.compile(r"torch(\.\w+)*\._[a-zA-Z]\w*(\.\w+)*")
 

@@ -18,7 +18,8 @@ ALLOWED = {
     "masks": set(),
     "metrics": {"export"},
     "forward": set(),
-    "graph": {"export", "tree", "panel"},
+    "layout": set(),
+    "graph": {"export", "layout", "panel", "tree"},
     "knowledge": {"metrics", "panel"},
 }
 # import and export … from, import("…") and import "…", types included

@@ -368,8 +368,7 @@ class MaskEditor(ModuleKGWidget):
 
     @validate("axis")
     def _check_axis(self, proposal: Any) -> str | None:
-        value = proposal["value"]
-        return None if value is None else self._known_axis(value)
+        return None if proposal["value"] is None else self._known_axis(proposal["value"])
 
     @validate("locked")
     def _check_locked(self, proposal: Any) -> list[str]:
@@ -387,10 +386,9 @@ class MaskEditor(ModuleKGWidget):
             return None
         modules = self.graph.modules
         known = {text(path): path for path in modules}
-        found = known.get(text(value))
-        if found is None:
+        if text(value) not in known:
             raise UnknownPathError(f"there is no module {shown(value)!r}: {nearest(value, modules)}")
-        return found
+        return known[text(value)]
 
     def _static_picture(self) -> str:
         return svg(self._draft, self._pruning.title)

@@ -4,10 +4,8 @@ import type { Dataflow } from "../shared/dataflow";
 import type { Fold, Hierarchy, Link } from "../shared/hierarchy";
 import { drawnRows } from "../shared/reveal";
 import type { Store } from "../shared/store";
-import type { Unit, Units } from "./flow_units";
+import type { FlowLevel, Unit, Units } from "./flow_units";
 import { type Stretch, stretchesOf } from "./stretches";
-
-export type FlowLevel = "hierarchy" | "dataflow" | "operators";
 
 export type Item =
   | { kind: "unit"; unit: number }

@@ -3,9 +3,9 @@
 import { cardSize } from "./cards";
 import type { Dataflow } from "../shared/dataflow";
 import { glyphSize, stepText, stretchText, unitText } from "./flow_cards";
-import { type FlowLevel, FlowItems, type Item } from "./flow_items";
+import { FlowItems, type Item } from "./flow_items";
 import { flowEdges, HIDDEN, OUTSIDE } from "./flow_links";
-import { Units } from "./flow_units";
+import { type FlowLevel, type Units, unitsOf } from "./flow_units";
 import { counted } from "../shared/format";
 import type { Fold, Hierarchy } from "../shared/hierarchy";
 import type { Measure } from "../shared/canvas";
@@ -33,21 +33,9 @@ export function buildFlowScene(
   measure: Measure,
   options: FlowOptions
 ): Scene | null {
-  const units = unitsOf(flow, options.level === "hierarchy" ? h : undefined);
+  const units = unitsOf(flow, h, options.level);
   const roots = units.ofNode(store.get("focus"));
   return roots.length > 0 ? new FlowSceneBuilder(h, flow, units, store, measure, options).build(roots) : null;
-}
-
-const known = [new WeakMap<Dataflow, Units>(), new WeakMap<Dataflow, Units>()];
-
-function unitsOf(flow: Dataflow, within: Hierarchy | undefined): Units {
-  const cache = known[within ? 1 : 0];
-  let units = cache.get(flow);
-  if (!units) {
-    units = new Units(flow, within);
-    cache.set(flow, units);
-  }
-  return units;
 }
 
 class FlowSceneBuilder {

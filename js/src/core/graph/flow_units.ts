@@ -3,6 +3,8 @@
 import type { Dataflow } from "../shared/dataflow";
 import type { Hierarchy } from "../shared/hierarchy";
 
+export type FlowLevel = "hierarchy" | "dataflow" | "operators";
+
 export const MOST_CALLS = 6; // of one module in one call of its container; with more they are one card
 
 export const OUTSIDE = -1;
@@ -150,6 +152,20 @@ export class Units {
   operators(place: number): number {
     return this.list[place].calls.reduce((sum, call) => sum + this.flow.operators(call), 0);
   }
+}
+
+const known = [new WeakMap<Dataflow, Units>(), new WeakMap<Dataflow, Units>()];
+
+/** The units of a trace: in the hierarchy with the containers that are not called themselves. */
+export function unitsOf(flow: Dataflow, h: Hierarchy, level: FlowLevel): Units {
+  const within = level === "hierarchy";
+  const cache = known[within ? 1 : 0];
+  let units = cache.get(flow);
+  if (!units) {
+    units = new Units(flow, within ? h : undefined);
+    cache.set(flow, units);
+  }
+  return units;
 }
 
 interface Repetition {

@@ -17,14 +17,13 @@ import type { Hierarchy } from "../shared/hierarchy";
 import { measurer } from "../shared/canvas";
 import { LayoutClient } from "../layout/client";
 import { Offer } from "./offer";
-import { pageFor, turnPage } from "./pages";
 import type { Status } from "../shared/payload";
 import { plainScene } from "./plain_scene";
 import { onPreferences } from "../shared/preferences";
-import { hardLimit, isManyNodes, manyNodes, reveal, softLimit, toggle } from "../shared/reveal";
+import { reveal, toggle } from "../shared/reveal";
 import { placed, type Placed } from "./routes";
 import { idOf } from "./scene_cards";
-import { Scenery } from "./scenery";
+import { isOnDrawn, Scenery } from "./scenery";
 import { isEqual } from "../shared/state_store";
 import { type GraphState, Store, type ViewName } from "../shared/store";
 import { Stage, type StageElement } from "../shared/stage";
@@ -42,10 +41,6 @@ export interface GraphOptions {
   lookFirst?: () => void; // in place of the first look at this graph alone
   beside?: () => readonly Box[]; // what stands beside it and has to fit as well, in its coordinates
 }
-
-const leftOut = (): string => `Only the ${hardLimit()} most used structures are drawn.`;
-const isLeftOut = (notice: string): boolean => /^Only the \d+ most used structures/.test(notice);
-const DRAWN_CLOSED = "Some open groups are drawn closed: focus on a group to see its inside.";
 
 export class GraphView {
   private readonly disposers = new Disposers();
@@ -308,12 +303,9 @@ export class GraphView {
     }
   }
 
-  private notify({ count, capped }: Scene): void {
-    const before = this.store.get("notice");
-    const isMine = isManyNodes(before) || isLeftOut(before) || before === DRAWN_CLOSED;
-    const closed = this.options.view === "deduplicated" ? leftOut() : DRAWN_CLOSED;
-    const notice = capped ? closed : count > softLimit() ? manyNodes() : "";
-    if (notice || isMine) {
+  private notify(scene: Scene): void {
+    const notice = this.scenery.notice(scene);
+    if (notice || isOnDrawn(this.store.get("notice"))) {
       this.store.set("notice", notice);
     }
   }
@@ -364,7 +356,7 @@ export class GraphView {
     }
     if (this.options.view !== "deduplicated") {
       reveal(this.h, this.store, path);
-      if (pageFor(this.h, this.store, this.scenery.pages, node)) {
+      if (this.scenery.turnTo(node)) {
         this.invalidate();
       }
     }
@@ -393,11 +385,11 @@ export class GraphView {
 
   private turn(id: string): void {
     if (id === ALL_STRUCTURES) {
-      this.scenery.pages.window = Infinity;
+      this.scenery.drawAll();
       this.invalidate();
       return;
     }
-    const parentId = turnPage(this.h, this.scenery.pages, id);
+    const parentId = this.scenery.turn(id);
     if (parentId !== null) {
       this.anchor = parentId;
       this.invalidate();

@@ -1,6 +1,6 @@
 import { ALL_STRUCTURES } from "./dedup";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { compared, resnet } from "../../testing/payloads";
+import { compared, container, leaf, lineOf, payloadOf, resnet, type Spec } from "../../testing/payloads";
 import { hostileNet, hostileTexts, wideNet } from "../../testing/sample";
 import { createModelGraph, type ModelGraph } from "./model_graph";
 import { OTHER_VERSION } from "../shared/schema";
@@ -149,6 +149,20 @@ describe("createModelGraph", () => {
     await settled();
     expect(drawn(graph)).toContain("77777");
   });
+
+  it.each(["hierarchy", "dataflow"] as const)(
+    "turns the page of a forward pass to what is selected (%s)",
+    async view => {
+      const count = 300;
+      const modules = Array.from({ length: count }, (_, i): [string, Spec] => [`m${i}`, leaf(`C${i}`)]);
+      const flow = lineOf(modules.map((_, i) => count - i)); // called from the last to the first
+      const { store, graph } = mount({ ...payloadOf(container("Net", modules)), traced: true, flow });
+      store.set("view", view);
+      store.set("selected", "m0");
+      await settled();
+      expect(drawn(graph)).toContain("m0");
+    }
+  );
 
   it("puts no hostile text into markup", async () => {
     const texts = hostileTexts();

@@ -1,5 +1,8 @@
 // Containers with very many children are drawn a page at a time.
 
+import type { Dataflow } from "../shared/dataflow";
+import { FlowItems, type Item } from "./flow_items";
+import { type FlowLevel, unitsOf } from "./flow_units";
 import type { Hierarchy } from "../shared/hierarchy";
 import { drawnRows, WINDOW } from "../shared/reveal";
 import { idOf } from "./scene_cards";
@@ -12,23 +15,48 @@ export class Pages {
   window = WINDOW;
 }
 
-/** Turns to the pages that show `node` and what it lies in; whether any page changed. */
-export function pageFor(h: Hierarchy, store: Store, { starts, window }: Pages, node: number): boolean {
-  let changed = false;
-  for (const step of [...h.ancestors(node).slice(1), node]) {
-    const container = h.parent(step);
-    if (h.children(container).length <= window) {
-      continue;
-    }
-    const rows = drawnRows(h, store, container);
-    const at = rows.indexOf(step);
+/** Where a module, or what stands for it, is among what is drawn in a container; −1 where it is not. */
+interface Place {
+  container: number;
+  at: number;
+}
+
+/** Turns to the pages that show `node` and what it lies in; whether any page changed. `flow`: of a forward pass. */
+export function pageFor(h: Hierarchy, store: Store, pages: Pages, node: number, flow?: [Dataflow, FlowLevel]): boolean {
+  const { starts, window } = pages;
+  const places = flow ? placesInFlow(h, store, node, ...flow) : placesInTree(h, store, node, window);
+  const turned = places.filter(({ container, at }) => {
     const start = starts.get(container) ?? 0;
-    if (at >= 0 && (at < start || at >= start + window)) {
-      starts.set(container, Math.max(0, at - (window >> 1)));
-      changed = true;
-    }
+    return at >= 0 && (at < start || at >= start + window);
+  });
+  turned.forEach(({ container, at }) => starts.set(container, Math.max(0, at - (window >> 1))));
+  return turned.length > 0;
+}
+
+function placesInTree(h: Hierarchy, store: Store, node: number, window: number): Place[] {
+  const steps = [...h.ancestors(node).slice(1), node].map(step => ({ step, container: h.parent(step) }));
+  return steps
+    .filter(({ container }) => h.children(container).length > window)
+    .map(({ step, container }) => ({ container, at: drawnRows(h, store, container).indexOf(step) }));
+}
+
+/** In the order of time, with code between the calls of modules. */
+function placesInFlow(h: Hierarchy, store: Store, node: number, flow: Dataflow, level: FlowLevel): Place[] {
+  const units = unitsOf(flow, h, level);
+  const items = new FlowItems(h, flow, units, store, level);
+  const unitOf = (sought: number) => units.list.findIndex(unit => unit.node === sought);
+  const nodeOf = (item: Item) =>
+    item.kind === "unit" ? units.list[item.unit].node : item.kind === "module" ? item.node : undefined;
+  const own = unitOf(node);
+  const places: Place[] = [];
+  let sought = node;
+  let around = own < 0 ? unitOf(h.parent(node)) : units.list[own].parent;
+  while (around >= 0) {
+    const { node: container, parent } = units.list[around];
+    places.push({ container, at: items.of(around).findIndex(item => nodeOf(item) === sought) });
+    [sought, around] = [container, parent];
   }
-  return changed;
+  return places;
 }
 
 /** Answers a click on "⋯ more": the id of the container, null for any other pill. */

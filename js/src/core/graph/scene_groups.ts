@@ -2,7 +2,7 @@
 
 import type { Measure } from "../shared/canvas";
 import { BORDER, ITSELF, type LayoutGroup, type Net } from "../layout/types";
-import type { SceneEdge } from "./scene_types";
+import type { Piece, SceneEdge } from "./scene_types";
 
 interface Drawn {
   parent: number;
@@ -43,11 +43,8 @@ interface Step {
   to: number;
 }
 
-/** One line of a layout: the frame whose inside it lies in, the net and the end. */
-export type Piece = readonly [frame: number, net: number, end: number];
-
 /** The frames around a place, from the inside to `outermost`, each with its item that holds the place. */
-export function framesBetween(nodes: readonly Drawn[], place: number, outermost: number): [number, number][] {
+function framesBetween(nodes: readonly Drawn[], place: number, outermost: number): [number, number][] {
   const found: [number, number][] = [];
   for (let at = place; at !== outermost; at = nodes[at].parent) {
     found.push([nodes[at].parent, at]);
@@ -108,7 +105,7 @@ export function labelWidth(text: string, measure: Measure): number {
 }
 
 /** The items around source and target in the innermost frame that has both, and the place of that frame. */
-export function parting(nodes: readonly Drawn[], source: number, target: number): [number, number, number] {
+function parting(nodes: readonly Drawn[], source: number, target: number): [number, number, number] {
   const [a, b] = [chainUp(nodes, source), chainUp(nodes, target)];
   let shared = 0;
   while (shared < Math.min(a.length, b.length) - 1 && a[shared] === b[shared]) {
@@ -118,7 +115,7 @@ export function parting(nodes: readonly Drawn[], source: number, target: number)
 }
 
 /** The place and the frames around it, outermost first. */
-export function chainUp(nodes: readonly Drawn[], place: number): number[] {
+function chainUp(nodes: readonly Drawn[], place: number): number[] {
   const chain: number[] = [];
   for (let at = place; at >= 0; at = nodes[at].parent) {
     chain.push(at);

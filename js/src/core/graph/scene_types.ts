@@ -1,7 +1,6 @@
 // What there is to draw, before and after it has places.
 
 import type { LayoutGroup, Size } from "../layout/types";
-import type { Piece } from "./scene_groups";
 
 export type NodeKind = "module" | "group" | "fold" | "pseudo" | "operator";
 
@@ -24,6 +23,9 @@ export interface SceneNode {
   badge: string; // "×35", "≈ ×47"
   size: Size;
 }
+
+/** One line of a layout: the frame whose inside it lies in, the net and the end. */
+export type Piece = readonly [frame: number, net: number, end: number];
 
 export interface SceneEdge {
   id: string;

@@ -5,17 +5,25 @@ import type { Hierarchy } from "../shared/hierarchy";
 import type { LayoutClient } from "../layout/client";
 import type { LayoutRequest, LayoutResult, Size } from "../layout/types";
 import type { Measure } from "../shared/canvas";
-import { Pages } from "./pages";
+import { pageFor, Pages, turnPage } from "./pages";
+import { hardLimit, isManyNodes, manyNodes, softLimit } from "../shared/reveal";
 import type { Scene } from "./scene_types";
-import { sceneOf } from "./scene_source";
+import { flowOf, sceneOf } from "./scene_source";
 import { Store, type ViewName } from "../shared/store";
 import { type Extent, fitsLegibly, MARGIN } from "../shared/viewport";
 
 const STRUCTURES = [Infinity, 48, 36, 28, 20, 14, 10]; // that are drawn once each, as many as fit
+const leftOut = (): string => `Only the ${hardLimit()} most used structures are drawn.`;
+const DRAWN_CLOSED = "Some open groups are drawn closed: focus on a group to see its inside.";
 const OTHER = 0.1; // change of a side that is worth another layout: more than a scroll bar or the strip takes
 
+/** Whether a notice is on what is drawn, and goes once that is otherwise. */
+export function isOnDrawn(notice: string): boolean {
+  return isManyNodes(notice) || /^Only the \d+ most used structures/.test(notice) || notice === DRAWN_CLOSED;
+}
+
 export class Scenery {
-  readonly pages = new Pages();
+  private readonly pages = new Pages();
   private extent: Extent = { width: 1, height: 1 };
 
   constructor(
@@ -43,6 +51,28 @@ export class Scenery {
     const { width, height } = this.extent;
     const room: Size = [Math.max(1, width - 2 * MARGIN), Math.max(1, height - 2 * MARGIN)];
     return { sizes: nodes.map(node => node.size), groups, room };
+  }
+
+  /** What there is to say of it; "" for nothing. */
+  notice({ count, capped }: Scene): string {
+    if (capped) return this.view === "deduplicated" ? leftOut() : DRAWN_CLOSED;
+    return count > softLimit() ? manyNodes() : "";
+  }
+
+  /** Turns to the pages that show a module; whether any page changed. */
+  turnTo(node: number): boolean {
+    const { h, store, pages, view } = this;
+    return pageFor(h, store, pages, node, flowOf(view, h, this.isCompared));
+  }
+
+  /** Answers a click on "⋯ more": the id of the container, null for any other pill. */
+  turn(id: string): string | null {
+    return turnPage(this.h, this.pages, id);
+  }
+
+  /** Draws every structure, however small that gets. */
+  drawAll(): void {
+    this.pages.window = Infinity;
   }
 
   /** Draws and opens what fits, as long as nobody has chosen what is open. */

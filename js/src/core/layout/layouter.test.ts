@@ -98,6 +98,12 @@ describe("Layouter", () => {
     expect(heights.every(point => Math.abs(point[0] - x) < 1 && Math.abs(point[1] - y - height / 2) < 1)).toBe(true);
   });
 
+  it("has no limit to how many lines pass each other", () => {
+    const far = Array.from({ length: 360 }, (_, at): Sketch["links"][number] => [at, at + 360, ""]);
+    const { bounds } = new Layouter().run(requestOf({ ...cards(721), links: [...chain(721).links, ...far] }));
+    expect(bounds.every(Number.isFinite)).toBe(true);
+  }, 60_000);
+
   it("makes no sliver of a chain of ten", () => {
     const { bounds } = expectSound(requestOf(chain(10)));
     expect(bounds[2] / bounds[3]).toBeGreaterThan(0.8);

@@ -67,7 +67,7 @@ function components(count: number, arcs: readonly Arc[]): Int32Array {
   return component;
 }
 
-export function successors(count: number, arcs: readonly Arc[]): number[][] {
+function successors(count: number, arcs: readonly Arc[]): number[][] {
   const next: number[][] = Array.from({ length: count }, () => []);
   arcs.forEach(({ from, to }) => next[from].push(to));
   return next;
