@@ -197,14 +197,16 @@ class _Measured:
         stops = np.concatenate([points[1:] for points in self.points] or [np.zeros((0, 2))])
         owner = np.repeat(np.arange(len(self.points)), [len(points) - 1 for points in self.points])
         ends = np.asarray(self.ends, dtype=int).reshape(-1, 2)
-        doubled = set()
+        doubled, crossed = set(), set()
         for at in range(len(starts)):
             rest = slice(at + 1, None)
             one, others = ends[owner[at]], ends[owner[rest]]
             apart = ~((others == one[0]) | (others == one[1])).any(1)
-            self.figures.crossings += int((_cross(starts[at], stops[at], starts[rest], stops[rest]) & apart).sum())
+            for other in np.flatnonzero(_cross(starts[at], stops[at], starts[rest], stops[rest]) & apart):
+                crossed.add(_meeting(starts[at], stops[at], starts[rest][other], stops[rest][other]))
             along = _along(starts[at], stops[at], starts[rest], stops[rest]) & apart
             doubled |= {(int(owner[at]), int(owner[rest][other])) for other in np.flatnonzero(along)}
+        self.figures.crossings = len(crossed)  # where edges share a line they cross others once
         self.figures.on_lines += [f"{self.line_name(a)} on {self.line_name(b)}" for a, b in sorted(doubled)]
 
     # ------------------------------------------------------------------ labels
@@ -305,6 +307,13 @@ def _side(start: np.ndarray, stop: np.ndarray, point: np.ndarray) -> np.ndarray:
 def _cross(start: np.ndarray, stop: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
     own = _side(start, stop, starts) * _side(start, stop, stops) < 0
     return np.logical_and(own, _side(starts, stops, start) * _side(starts, stops, stop) < 0)
+
+
+def _meeting(start: np.ndarray, stop: np.ndarray, other: np.ndarray, end: np.ndarray) -> tuple[int, int]:
+    """Where two segments that cross do so, in whole units."""
+    one, two = _side(other, end, start), _side(other, end, stop)
+    x, y = start + (stop - start) * float(one / (one - two))
+    return round(float(x)), round(float(y))
 
 
 def _along(start: np.ndarray, stop: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:

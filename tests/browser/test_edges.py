@@ -82,7 +82,10 @@ def test_an_edge_lights_the_path_of_its_value(notebook: NotebookPage, view: str)
     lit = graph.evaluate(LIT)
     # what the first gives goes to the second and past it, and nowhere else
     lines = graph.evaluate(f"() => {LINES}.map(line => [line.source, line.target])")
-    assert sorted(lit) == sorted(line for line in lines if line[0] == "first")
+    from_first = [line for line in lines if line[0] == "first"]
+    assert [line for line in lit if line not in from_first] == []
+    if view == "dataflow":  # a hierarchy also has lines of what operators without a card make of it
+        assert sorted(lit) == sorted(from_first)
     assert len(lit) >= 2
     tip = graph.page.locator(TIP)
     assert tip.is_visible()
@@ -159,21 +162,25 @@ MOVES = f"""count => {{
 @in_shared_page
 def test_a_move_over_two_thousand_edges_takes_less_than_a_millisecond(notebook: NotebookPage) -> None:
     code = """
+class Sum(nn.Module):
+    def forward(self, *made):
+        return sum(made)
+
+sorts = [type(f'Sum{k}', (Sum,), {}) for k in range(5)]
+kinds = [nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU]
+
 class Wide(nn.Module):
     def __init__(self):
         super().__init__()
-        kinds = [nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU]
-        self.rows = [kinds[i * i % 5]() for i in range(52)]
-        self.ends = [kinds[(i * i + i) % 5]() for i in range(52)]
-        for i, (row, end) in enumerate(zip(self.rows, self.ends)):
-            self.add_module(f'row{i}', row)
-            self.add_module(f'end{i}', end)
+        for i in range(47):  # alike ones do not stand beside each other, so that none are folded
+            self.add_module(f'row{i}', kinds[i * i % 5]())
+            self.add_module(f'end{i}', sorts[(i * i + i) % 5]())
 
     def forward(self, x):
-        made = [row(x) for row in self.rows]
-        return [end(sum(made)) for end in self.ends]
+        made = [self.get_submodule(f'row{i}')(x) for i in range(47)]
+        return [self.get_submodule(f'end{i}')(*made) for i in range(47)]
 
-graph = mk.ModelGraph(Wide(), torch.zeros(1, 8))
+graph = mk.ModelGraph(Wide(), torch.zeros(1, 8), expanded=[])
 display(graph)
 """
     graph = show(notebook, code)

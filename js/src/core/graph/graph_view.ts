@@ -77,7 +77,7 @@ export class GraphView {
     this.decor = new GraphDecor(h, store, options);
     this.stage = this.makeStage();
     this.offer = new Offer(wrap, h, store);
-    this.navigator = new Navigator(this.stage, this.decor, h, store);
+    this.navigator = new Navigator(this.stage, this.decor, h, store, () => this.placed?.bounds ?? [0, 0, 1, 1]);
     this.hover = new EdgeHover(wrap, h, this.decor, () => this.stage.schedule());
     this.listen();
     this.followSelection();
