@@ -3,7 +3,7 @@
 import type { Hierarchy } from "../shared/hierarchy";
 import type { Stage } from "../shared/stage";
 import type { Store } from "../shared/store";
-import { type Box, boundsOf } from "../shared/viewport";
+import type { Box } from "../shared/viewport";
 import type { GraphDecor } from "./decor";
 import type { PaintItem } from "./paint_items";
 
@@ -16,7 +16,8 @@ export class Navigator {
     private readonly stage: Stage,
     private readonly decor: GraphDecor,
     private readonly h: Hierarchy,
-    private readonly store: Store
+    private readonly store: Store,
+    private readonly bounds: () => Box // of all that is drawn, lines included
   ) {}
 
   /** Zooms to what is drawn; what is closed is opened first. */
@@ -80,9 +81,5 @@ export class Navigator {
   private approach(box: Box): void {
     const { camera, flight } = this.stage;
     flight.to(camera.lookInto(box));
-  }
-
-  private bounds(): Box {
-    return boundsOf(this.decor.items().map(({ box }) => box));
   }
 }
