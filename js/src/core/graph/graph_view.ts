@@ -29,7 +29,7 @@ import { type GraphState, Store, type ViewName } from "../shared/store";
 import { Stage, type StageElement } from "../shared/stage";
 import type { PaintItem } from "./paint_items";
 import type { LayoutResult } from "../layout/types";
-import type { Box, Extent } from "../shared/viewport";
+import { type Box, boundsOf, type Extent } from "../shared/viewport";
 import type { Scene, SceneNode } from "./scene_types";
 
 export interface GraphOptions {
@@ -77,7 +77,7 @@ export class GraphView {
     this.decor = new GraphDecor(h, store, options);
     this.stage = this.makeStage();
     this.offer = new Offer(wrap, h, store);
-    this.navigator = new Navigator(this.stage, this.decor, h, store, () => this.placed?.bounds ?? [0, 0, 1, 1]);
+    this.navigator = new Navigator(this.stage, this.decor, h, store, () => this.placed?.bounds ?? boundsOf([]));
     this.hover = new EdgeHover(wrap, h, this.decor, () => this.stage.schedule());
     this.listen();
     this.followSelection();

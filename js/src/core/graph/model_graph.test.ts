@@ -1,7 +1,8 @@
 import { ALL_STRUCTURES } from "./dedup";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { compared, container, leaf, lineOf, payloadOf, resnet, type Spec } from "../../testing/payloads";
+import { compared, container, leaf, lineOf, payloadOf, resnet, sequence, type Spec } from "../../testing/payloads";
 import { hostileNet, hostileTexts, wideNet } from "../../testing/sample";
+import type { GraphView } from "./graph_view";
 import { createModelGraph, type ModelGraph } from "./model_graph";
 import { OTHER_VERSION } from "../shared/schema";
 import { Stage, type StageElement } from "../shared/stage";
@@ -163,6 +164,23 @@ describe("createModelGraph", () => {
       expect(drawn(graph)).toContain("m0");
     }
   );
+
+  it("shows all of it by the key and by a double click alike, lines beside the cards included", async () => {
+    const { graph } = mount(
+      payloadOf(
+        sequence(
+          "Net",
+          Array.from({ length: 40 }, (_, i) => leaf(`C${i}`))
+        )
+      )
+    );
+    await settled();
+    const view = graph.graph as GraphView;
+    const [fit, around] = [vi.spyOn(view.camera, "fit"), vi.spyOn(view.camera, "lookAround")];
+    view.fit();
+    view.navigator.toAll();
+    expect(around.mock.calls[0][0]).toEqual(fit.mock.calls[0][0][0]);
+  });
 
   it("puts no hostile text into markup", async () => {
     const texts = hostileTexts();

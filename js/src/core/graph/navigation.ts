@@ -17,7 +17,7 @@ export class Navigator {
     private readonly decor: GraphDecor,
     private readonly h: Hierarchy,
     private readonly store: Store,
-    private readonly bounds: () => Box // of all that is drawn
+    private readonly bounds: () => Box // of all that is drawn, lines included
   ) {}
 
   /** Zooms to what is drawn; what is closed is opened first. */

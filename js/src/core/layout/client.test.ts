@@ -34,11 +34,15 @@ function requestOf(count: number): LayoutRequest {
   return { sizes: items.map(() => [100, 50]), groups: [{ node: -1, items, nets }], room: [900, 600] };
 }
 
+/** Once the worker's source is there and it was asked. */
+const asked = (count = 1) => vi.waitFor(() => expect(FakeWorker.made.flatMap(({ sent }) => sent)).toHaveLength(count));
+
 describe("LayoutClient", () => {
   beforeEach(() => {
     FakeWorker.made = [];
     vi.stubGlobal("Worker", FakeWorker);
-    vi.stubGlobal("URL", { createObjectURL: () => "blob:layout", revokeObjectURL: vi.fn() });
+    const blobs = { createObjectURL: () => "blob:layout", revokeObjectURL: vi.fn() };
+    vi.stubGlobal("URL", Object.assign(class extends URL {}, blobs));
   });
   afterEach(() => {
     vi.unstubAllGlobals();
@@ -55,6 +59,7 @@ describe("LayoutClient", () => {
   it("leaves the rest to a worker", async () => {
     const client = new LayoutClient();
     const done = client.run(requestOf(90));
+    await asked();
     FakeWorker.made[0].answer();
     expect((await done)?.boxes).toHaveLength(90);
     client.dispose();
@@ -63,7 +68,9 @@ describe("LayoutClient", () => {
 
   it("drops an answer that a newer request has overtaken", async () => {
     const client = new LayoutClient();
-    const [first, second] = [client.run(requestOf(90)), client.run(requestOf(91))];
+    const first = client.run(requestOf(90));
+    await asked();
+    const second = client.run(requestOf(91));
     expect(await first).toBeNull();
     FakeWorker.made[0].answer(0);
     FakeWorker.made[0].answer(1);
@@ -74,9 +81,11 @@ describe("LayoutClient", () => {
     const now = vi.spyOn(performance, "now").mockReturnValue(0);
     const client = new LayoutClient();
     const first = client.run(requestOf(90));
+    await asked();
     now.mockReturnValue(1000);
     const second = client.run(requestOf(91));
     expect(await first).toBeNull();
+    await asked(2);
     expect(FakeWorker.made.map(({ stopped }) => stopped)).toEqual([true, false]);
     FakeWorker.made[1].answer();
     expect((await second)?.boxes).toHaveLength(91);
@@ -85,12 +94,33 @@ describe("LayoutClient", () => {
   it("lays out by itself where a worker fails or is forbidden", async () => {
     const client = new LayoutClient();
     const failing = client.run(requestOf(90));
+    await asked();
     FakeWorker.made[0].onerror?.();
     expect((await failing)?.boxes).toHaveLength(90);
     vi.stubGlobal("Worker", function () {
       throw new Error("forbidden");
     });
     expect((await new LayoutClient().run(requestOf(90)))?.boxes).toHaveLength(90);
+  });
+
+  it("asks a worker that starts for the newest alone", async () => {
+    const client = new LayoutClient();
+    const [first, second] = [client.run(requestOf(90)), client.run(requestOf(91))];
+    expect(await first).toBeNull();
+    await asked();
+    expect(FakeWorker.made).toHaveLength(1);
+    FakeWorker.made[0].answer();
+    expect((await second)?.boxes).toHaveLength(91);
+  });
+
+  it("starts no worker once it has gone", async () => {
+    const client = new LayoutClient();
+    const waiting = client.run(requestOf(90));
+    client.dispose();
+    expect(await waiting).toBeNull();
+    await import("../../generated/layout_worker_source");
+    await Promise.resolve();
+    expect(FakeWorker.made).toHaveLength(0);
   });
 
   it("leaves nothing waiting when it goes", async () => {

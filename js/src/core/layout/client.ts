@@ -1,6 +1,5 @@
 // Asks a worker for layouts; a newer request supersedes the one before.
 
-import { LAYOUT_WORKER } from "../../generated/layout_worker_source";
 import { Layouter } from "./layouter";
 import type { LayoutRequest, LayoutResult } from "./types";
 
@@ -18,6 +17,7 @@ export class LayoutClient {
   private worker?: Worker;
   private url?: string;
   private pending?: Pending;
+  private starting?: Promise<Worker | undefined>;
   private count = 0;
   private disposed = false;
   private readonly local = new Layouter();
@@ -25,17 +25,20 @@ export class LayoutClient {
   /** Null when a newer request came first. */
   run(request: LayoutRequest): Promise<LayoutResult | null> {
     this.supersede();
-    if (weight(request) <= SMALL) {
-      return Promise.resolve(this.local.run(request));
-    }
-    const worker = this.ensureWorker();
-    if (!worker) {
+    if (weight(request) <= SMALL || typeof Worker === "undefined") {
       return Promise.resolve(this.local.run(request));
     }
     return new Promise(resolve => {
-      this.pending = { id: ++this.count, since: performance.now(), request, resolve };
-      worker.postMessage({ id: this.count, request });
+      const pending = { id: ++this.count, since: performance.now(), request, resolve };
+      this.pending = pending;
+      if (this.worker) this.post(this.worker, pending);
+      else void this.ensureWorker().then(worker => this.pending === pending && this.post(worker, pending));
     });
+  }
+
+  private post(worker: Worker | undefined, { id, request }: Pending): void {
+    if (worker) worker.postMessage({ id, request });
+    else this.fallBack();
   }
 
   /** The layout at once when it is cheap, else undefined. */
@@ -79,12 +82,16 @@ export class LayoutClient {
     }
   }
 
-  /** Undefined where workers do not exist or a page's policy forbids them. */
-  private ensureWorker(): Worker | undefined {
-    if (this.worker || this.disposed || typeof Worker === "undefined") {
-      return this.worker;
-    }
+  private ensureWorker(): Promise<Worker | undefined> {
+    this.starting ??= this.start().finally(() => (this.starting = undefined));
+    return this.starting;
+  }
+
+  /** Undefined where a page's policy forbids workers. Their source is fetched with the first layout that is worth one. */
+  private async start(): Promise<Worker | undefined> {
     try {
+      const { LAYOUT_WORKER } = await import("../../generated/layout_worker_source");
+      if (this.disposed) return undefined;
       this.url = URL.createObjectURL(new Blob([LAYOUT_WORKER], { type: "text/javascript" }));
       this.worker = new Worker(this.url);
       this.worker.onmessage = event => this.receive(event.data as { id: number; result: LayoutResult | null });

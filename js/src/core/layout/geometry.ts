@@ -106,14 +106,14 @@ export class Geometry {
     const { layers } = this;
     const ranks = row.layers.map(rank => layers.layers[rank]);
     const tops = heightsOf(layers, ranks);
-    let [least, lowest] = [Infinity, -Infinity]; // of very many: too many to spread as arguments
+    let least = Infinity;
+    tops.forEach(top => (least = Math.min(least, top)));
+    row.bottom = -Infinity;
     tops.forEach((top, vertex) => {
-      least = Math.min(least, top);
-      lowest = Math.max(lowest, top + layers.height[vertex]);
+      this.top[vertex] = top - least + y;
+      row.bottom = Math.max(row.bottom, this.top[vertex] + layers.height[vertex]);
     });
-    tops.forEach((top, vertex) => (this.top[vertex] = top - least + y));
     row.top = y;
-    row.bottom = lowest - least + y;
     row.left = left;
     let x = left;
     for (const rank of row.layers) {
