@@ -94,7 +94,7 @@ class FlowSceneBuilder {
     }
     const outputs = this.outputs(whole);
     const ends = { inputs, outputs, whole };
-    const isLoop = (source: number, step: number, target: number) => this.isLoop(source, step, target);
+    const isLoop = (source: number, step: number) => this.isLoop(source, step);
     const edges = flowEdges(flow, this.nodes, step => this.placeOf(step), ends, isLoop);
     intoGroups(this.nodes, edges, this.groups, this.measure);
     this.groups.reverse();
@@ -292,10 +292,10 @@ class FlowSceneBuilder {
     return twin === undefined ? this.placeOfUnit(this.units.ofStep(step)) : this.placeOfStep[twin];
   }
 
-  /** Whether what a step reads there is no more than that the members of its run follow each other, or read the same. */
-  private isLoop(source: number, step: number, target: number): boolean {
+  /** Whether what a step reads there says no more than that the members of its run follow each other. */
+  private isLoop(source: number, step: number): boolean {
     const run = this.items.runOf(step);
-    return run !== undefined && (this.nodes[target].kind === "group" || this.isInRun(source, run));
+    return run !== undefined && this.isInRun(source, run);
   }
 
   private isInRun(place: number, run: Fold): boolean {
