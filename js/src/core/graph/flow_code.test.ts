@@ -152,6 +152,15 @@ describe("a folded run", () => {
     expect([cells(16), cells(40)]).toEqual([0, 1]);
   });
 
+  it("is none where one module stands between two", () => {
+    const layer = container("Net", [["attn", leaf("Attention")], ["mlp", leaf("Mlp")], ["norm1", leaf("Norm")], ["norm2", leaf("Norm")]]); // prettier-ignore
+    const steps: Step[] = [["attn", 0], ["+", 0, 1], ["norm1", 2], ["mlp", 3], ["+", 3, 4], ["norm2", 5]]; // prettier-ignore
+    const scene = draw(layer, steps, []);
+    expect(scene.nodes.filter(({ kind }) => kind === "fold")).toEqual([]);
+    expect(links(scene)).toEqual(expect.arrayContaining(["+ → norm1", "norm1 → mlp", "mlp → +", "+ → norm2"]));
+    expect(glyphs(scene)).toEqual(["+", "+"]);
+  });
+
   it("has no card of its code that leads nowhere", () => {
     const net = container("Net", [
       ["up", leaf("Up")],

@@ -149,12 +149,26 @@ export class FlowItems {
       }
     }
     for (const [fold, members] of found) {
+      const isRun = this.units.isRun(members) && this.isEven(unit, members);
       const most = this.units.areApart(members) ? MOST_ALIKE : MOST_LINKED;
-      if (members.length <= most && !this.units.isRun(members)) {
+      if (members.length <= most && !isRun) {
         found.delete(fold);
       }
     }
     return found;
+  }
+
+  /** Whether the same is called between all members: two norms around a module are alike, but no run. */
+  private isEven({ children }: Unit, members: readonly number[]): boolean {
+    const places = members.map(member => children.indexOf(member));
+    const between = places.slice(1).map((place, i) =>
+      children.slice(places[i] + 1, place).flatMap(child => {
+        const { node, of } = this.units.list[child];
+        return members.includes(child) ? [] : [this.h.fold(node)?.first ?? node, ...(of > 1 ? [] : [SINGLE])];
+      })
+    );
+    const kinds = new Set(between.map(kind => kind.join(" ")));
+    return kinds.size === 1 && (members.length > 2 || !between[0].includes(SINGLE));
   }
 
   /** The stretches that stand in a unit, without those that repeat with the members of a run, or with the calls of a card. */
@@ -311,3 +325,4 @@ function settle(code: Code[], units: Units, flow: Dataflow, h: Hierarchy): void 
 const signature = (flow: Dataflow, { steps }: Stretch): string => steps.map(step => flow.fullName(step)).join(" ");
 
 const MOST_LINKS = 20;
+const SINGLE = -1; // among modules between others: one that is called once
