@@ -53,6 +53,7 @@ function unitsOf(flow: Dataflow, within: Hierarchy | undefined): Units {
 class FlowSceneBuilder {
   private readonly nodes: SceneNode[] = [];
   private readonly groups: LayoutGroup[] = [];
+  private readonly ids = new Set<string>();
   private readonly cards = new Map<number, number>(); // unit -> place
   private readonly placeOfStep: Int32Array; // place, or HIDDEN
   private readonly opened = new Set<number>(); // units drawn as frames
@@ -167,7 +168,10 @@ class FlowSceneBuilder {
     }
   }
 
+  /** No two cards have one id: the first operator in an open stretch is not its frame. A page's pill is what it turns. */
   private add(node: SceneNode): number {
+    if (this.ids.has(node.id) && node.kind !== "pseudo") node.id = `\u0000again:${this.nodes.length}:${node.id}`;
+    this.ids.add(node.id);
     this.nodes.push(node);
     return this.nodes.length - 1;
   }
