@@ -350,3 +350,13 @@ def test_ipycytoscape_gets_data_edges(graph: Any) -> None:
     edges = {edge.data["id"]: edge.data.get("label") for edge in graph.to_ipycytoscape().graph.edges}
     assert edges["e1-2"] == "1×64×32×32"
     assert all(label is not None for label in edges.values())
+
+
+def test_an_input_that_a_module_hands_on_comes_from_the_input() -> None:
+    graph = mk.ModelGraph(nn.Sequential(nn.Identity(), nn.Linear(4, 3)).eval(), (torch.zeros(2, 4),))
+    flow = graph.payload["flow"]
+    (_, value), *rest = flow["inputs"]
+    assert rest == []
+    assert flow["values"]["step"][value] == -1  # no step has made it
+    assert value in flow["steps"]["inputs"][0]
+    assert named_edges(graph) == {("*", "0", "2×4"), ("0", "1", "2×4"), ("1", "*", "2×3")}

@@ -36,6 +36,8 @@ class FlowTables:
         self.inputs: list[list[int]] = [[] for _ in tree.calls]  # of each call
         self.outputs: list[list[int]] = [[] for _ in tree.calls]
         self._present: dict[int, int] = {}  # a tensor's index in the graph -> the value that holds it now
+        # before anything ran: a module that hands an input on holds it from then on
+        self.model_inputs = [self._value(node) for node in graph.inputs]
         for kind, call, at in tree.events():
             if kind == "operator":
                 self._operator(call, graph.operators[at])
@@ -43,7 +45,6 @@ class FlowTables:
                 self.inputs[call] = [self._value(node) for node in tree.calls[call].inputs]
             else:
                 self._leave(call)
-        self.model_inputs = [self._value(node) for node in graph.inputs]
         self.model_outputs = [self._value(node) for node in graph.outputs]
 
     def _value(self, node: DataNode) -> int:

@@ -2,6 +2,7 @@
 
 import type { Dataflow } from "../shared/dataflow";
 import type { Fold, Hierarchy, Link } from "../shared/hierarchy";
+import { push } from "../shared/maps";
 import { drawnRows } from "../shared/reveal";
 import type { Store } from "../shared/store";
 import type { FlowLevel, Unit, Units } from "./flow_units";
@@ -15,6 +16,7 @@ export type Item =
   | { kind: "link"; link: Link };
 
 const MOST_ALIKE = 12; // modules of one sort that are drawn side by side
+const MOST_LINKED = 32; // the same, where some of them give to others: how they do is what is to be seen
 const MOST_LOOSE = 4; // operators of one stretch that are drawn one by one there
 
 export class FlowItems {
@@ -121,6 +123,13 @@ export class FlowItems {
     });
   }
 
+  /** Finds which modules are folded in the containers of a call that are not called, open or not: its code is between them. */
+  private foldBelow(place: number): void {
+    const unit = this.units.list[place];
+    this.childrenOf(unit);
+    unit.children.filter(child => this.units.list[child].calls.length === 0).forEach(child => this.foldBelow(child));
+  }
+
   private foldOf(node: number): Fold | undefined {
     const fold = this.h.fold(node);
     return fold && !this.store.get("unfolded").has(fold.first) ? fold : undefined;
@@ -138,18 +147,59 @@ export class FlowItems {
       }
     }
     for (const [fold, members] of found) {
-      if (members.length <= MOST_ALIKE && !this.units.isRun(members)) {
+      const isRun = this.units.isRun(members) && this.isEven(unit, members);
+      const most = this.units.areApart(members) ? MOST_ALIKE : MOST_LINKED;
+      if (members.length <= most && !isRun) {
         found.delete(fold);
       }
     }
     return found;
   }
 
+  /** Whether the same is called between all members: two norms around a module are alike, but no run. */
+  private isEven({ children }: Unit, members: readonly number[]): boolean {
+    const places = members.map(member => children.indexOf(member));
+    const between = places.slice(1).map((place, i) =>
+      children.slice(places[i] + 1, place).flatMap(child => {
+        const { node, of } = this.units.list[child];
+        return members.includes(child) ? [] : [this.h.fold(node)?.first ?? node, ...(of > 1 ? [] : [SINGLE])];
+      })
+    );
+    const kinds = new Set(between.map(kind => kind.join(" ")));
+    return kinds.size === 1 && (members.length > 2 || !between[0].includes(SINGLE));
+  }
+
   /** The stretches that stand in a unit, without those that repeat with the members of a run, or with the calls of a card. */
   private codeIn(place: number): Stretch[] {
     const caller = this.units.callerOf(place);
-    const around = this.codeOfCaller(caller).filter(({ home }) => home === place);
-    return this.withoutTwins(around).map(({ stretch }) => stretch);
+    this.foldBelow(caller);
+    const code = this.codeOfCaller(caller);
+    const around = this.withoutTwins(code.filter(({ home }) => home === place)).map(({ stretch }) => stretch);
+    this.standFor(place, around, code);
+    return around;
+  }
+
+  /** The code of the member that is drawn stands for that in the others of its run. */
+  private standFor(place: number, drawn: readonly Stretch[], code: readonly Code[]): void {
+    const run = this.folded.has(place) ? this.foldOf(this.units.list[place].node) : undefined;
+    const left = new Map<string, Stretch[]>(); // of another member: what is drawn and stands for nothing in it yet
+    for (const { stretch, home } of run ? code : []) {
+      const isOther = this.hidden.get(home) === run && this.units.list[home].parent === this.units.list[place].parent;
+      if (!run || !isOther) continue;
+      const name = signature(this.flow, stretch);
+      const key = `${home} ${name}`;
+      const same = left.get(key) ?? drawn.filter(one => signature(this.flow, one) === name);
+      const [twin, ...rest] = same;
+      left.set(key, rest);
+      if (twin) this.drop(stretch, twin, run);
+    }
+  }
+
+  private drop({ steps }: Stretch, twin: Stretch, run?: Fold): void {
+    steps.forEach((step, k) => {
+      if (run) this.dropped.set(step, run);
+      this.twins.set(step, twin.steps[k]);
+    });
   }
 
   /** The code of a call, with where it stands: in a container that is not called, if it lies between what is called there. */
@@ -160,7 +210,7 @@ export class FlowItems {
     let code = known.get(caller);
     if (!code) {
       code = touching(flow, units, caller, stretchesOf(flow, units, caller));
-      settle(code, units, flow);
+      settle(code, units, flow, this.h);
       known.set(caller, code);
     }
     return code;
@@ -181,10 +231,7 @@ export class FlowItems {
         first.set(key, stretch);
         return true;
       }
-      stretch.steps.forEach((step, k) => {
-        if (run) this.dropped.set(step, run);
-        this.twins.set(step, twin.steps[k]);
-      });
+      this.drop(stretch, twin, run);
       return false;
     });
   }
@@ -241,24 +288,39 @@ function touching(flow: Dataflow, units: Units, caller: number, all: readonly St
   return code;
 }
 
-/** Code between calls in one container stands there; and so does what does the same around others of these calls. */
-function settle(code: Code[], units: Units, flow: Dataflow): void {
+/**
+ * Code between calls in one container stands there; and so does what does the same around others of these calls, and what
+ * does the same with what each of several alike containers gave.
+ */
+function settle(code: Code[], units: Units, flow: Dataflow, h: Hierarchy): void {
   const parents = (calls: ReadonlySet<number>) => new Set([...calls].map(call => units.list[call].parent));
-  const settled = new Map<string, number>();
+  const settled = new Map<string, Set<number>>(); // signature -> where such code stands
   for (const one of code) {
     const [read, readers] = [parents(one.read), parents(one.readers)];
     const home = [...read].find(parent => readers.has(parent) && parent !== one.home);
     if (home !== undefined) {
       one.home = home;
-      settled.set(signature(flow, one.stretch), home);
+      const key = signature(flow, one.stretch);
+      settled.set(key, (settled.get(key) ?? new Set()).add(home));
     }
   }
   for (const one of code) {
-    const home = settled.get(signature(flow, one.stretch));
-    if (home !== undefined && [...parents(one.read), ...parents(one.readers)].includes(home)) one.home = home;
+    const homes = settled.get(signature(flow, one.stretch));
+    const home = [...parents(one.read), ...parents(one.readers)].find(parent => homes?.has(parent));
+    if (home !== undefined) one.home = home;
+  }
+  const alike = new Map<string, [Code, number][]>(); // run and signature -> code that reads nothing but of one member
+  for (const one of code) {
+    const member = units.around([...one.read]);
+    const run = member > one.home ? h.fold(units.list[member].node) : undefined;
+    if (run) push(alike, `${run.first} ${signature(flow, one.stretch)}`, [one, member]);
+  }
+  for (const found of alike.values()) {
+    if (found.length > 1) found.forEach(([one, member]) => (one.home = member));
   }
 }
 
 const signature = (flow: Dataflow, { steps }: Stretch): string => steps.map(step => flow.fullName(step)).join(" ");
 
 const MOST_LINKS = 20;
+const SINGLE = -1; // among modules between others: one that is called once

@@ -29,17 +29,18 @@ export function flowEdges(
   nodes: readonly SceneNode[],
   placeOf: (step: number) => number,
   ends: Ends,
-  isLoop: (source: number, step: number, target: number) => boolean
+  isLoop: (source: number, step: number) => boolean
 ): SceneEdge[] {
   const merged = new Map<string, Merged>();
+  const loops = new Map<string, Merged>();
   const origins = new Origins(flow, placeOf, ends);
   const link = (value: number, target: number, step: number) => {
     for (const source of origins.of(value)) {
-      if (step >= 0 && isLoop(source, step, target)) continue;
+      const into = step >= 0 && isLoop(source, step) ? loops : merged;
       if (source !== target && !isAround(nodes, source, target) && !isAround(nodes, target, source)) {
         const key = `${source} ${target}`;
-        const edge = merged.get(key) ?? { source, target, shapes: new Set<string>(), values: new Set<number>() };
-        merged.set(key, edge);
+        const edge = into.get(key) ?? { source, target, shapes: new Set<string>(), values: new Set<number>() };
+        into.set(key, edge);
         edge.shapes.add(flow.shape(value));
         edge.values.add(value);
       }
@@ -54,6 +55,7 @@ export function flowEdges(
   });
   const last = ends.outputs.length - 1;
   flow.payload.outputs.forEach((value, at) => link(value, ends.outputs[Math.min(at, last)], NO_STEP));
+  keepWaysOut(nodes, loops, merged);
   return [...merged.values()]
     .filter(({ source, target }) => !(ends.inputs.includes(source) && ends.outputs.includes(target) && !ends.whole))
     .filter(edge => !isImplied(nodes, edge, merged.values()))
@@ -67,11 +69,25 @@ export function flowEdges(
     }));
 }
 
-/** Whether a frame, for members of a run that are not drawn, leads to where something in it leads already. */
+/** What is between the members of a run and leads nowhere else leads back to them: nothing that is made ends nowhere. */
+function keepWaysOut(
+  nodes: readonly SceneNode[],
+  loops: ReadonlyMap<string, Merged>,
+  merged: Map<string, Merged>
+): void {
+  const withWayOut = new Set([...merged.values()].map(({ source }) => source));
+  for (const [key, edge] of loops) {
+    if (nodes[edge.source].isGlyph && !withWayOut.has(edge.source)) merged.set(key, edge);
+  }
+}
+
+/** Whether a frame, for members of a run that are not drawn, gives or gets what something in it does already. */
 function isImplied(nodes: readonly SceneNode[], { source, target }: Merged, all: Iterable<Merged>): boolean {
-  if (nodes[source].kind !== "group") return false;
+  const isFrame = (place: number) => nodes[place].kind === "group";
+  if (!isFrame(source) && !isFrame(target)) return false;
   for (const other of all) {
-    if (other.target === target && other.source !== source && isAround(nodes, source, other.source)) return true;
+    const isInner = other.source !== source || other.target !== target;
+    if (isInner && isAround(nodes, source, other.source) && isAround(nodes, target, other.target)) return true;
   }
   return false;
 }

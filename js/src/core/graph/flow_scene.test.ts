@@ -260,6 +260,8 @@ describe("stretches of operators", () => {
     const frame = open.nodes.findIndex(node => node.id === card?.id);
     expect(open.nodes[frame]).toMatchObject({ kind: "group", isGlyph: false });
     expect(open.nodes.filter(node => node.parent === frame)).toHaveLength(5);
+    expect(new Set(open.nodes.map(({ id }) => id)).size).toBe(open.nodes.length);
+    expect(open.nodes[frame].id).toBe(card?.id);
     expect(open.edges.some(({ source, target }) => source === frame || target === frame)).toBe(false);
   });
 

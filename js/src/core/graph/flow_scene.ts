@@ -41,6 +41,7 @@ export function buildFlowScene(
 class FlowSceneBuilder {
   private readonly nodes: SceneNode[] = [];
   private readonly groups: LayoutGroup[] = [];
+  private readonly ids = new Set<string>();
   private readonly cards = new Map<number, number>(); // unit -> place
   private readonly placeOfStep: Int32Array; // place, or HIDDEN
   private readonly opened = new Set<number>(); // units drawn as frames
@@ -82,7 +83,7 @@ class FlowSceneBuilder {
     }
     const outputs = this.outputs(whole);
     const ends = { inputs, outputs, whole };
-    const isLoop = (source: number, step: number, target: number) => this.isLoop(source, step, target);
+    const isLoop = (source: number, step: number) => this.isLoop(source, step);
     const edges = flowEdges(flow, this.nodes, step => this.placeOf(step), ends, isLoop);
     intoGroups(this.nodes, edges, this.groups, this.measure);
     this.groups.reverse();
@@ -155,7 +156,10 @@ class FlowSceneBuilder {
     }
   }
 
+  /** No two cards have one id: the first operator in an open stretch is not its frame. A page's pill is what it turns. */
   private add(node: SceneNode): number {
+    if (this.ids.has(node.id) && node.kind !== "pseudo") node.id = `\u0000again:${this.nodes.length}:${node.id}`;
+    this.ids.add(node.id);
     this.nodes.push(node);
     return this.nodes.length - 1;
   }
@@ -280,10 +284,10 @@ class FlowSceneBuilder {
     return twin === undefined ? this.placeOfUnit(this.units.ofStep(step)) : this.placeOfStep[twin];
   }
 
-  /** Whether what a step reads there is no more than that the members of its run follow each other, or read the same. */
-  private isLoop(source: number, step: number, target: number): boolean {
+  /** Whether what a step reads there says no more than that the members of its run follow each other. */
+  private isLoop(source: number, step: number): boolean {
     const run = this.items.runOf(step);
-    return run !== undefined && (this.nodes[target].kind === "group" || this.isInRun(source, run));
+    return run !== undefined && this.isInRun(source, run);
   }
 
   private isInRun(place: number, run: Fold): boolean {

@@ -37,7 +37,7 @@ export class Units {
     const counts = repetitions(node, parent);
     for (let call = 0; call < node.length; call++) {
       const caller = call === 0 ? -1 : this.ofCall[parent[call]];
-      const above = within && call > 0 ? this.around(within, caller, node[call]) : caller;
+      const above = within && call > 0 ? this.within(within, caller, node[call]) : caller;
       const place = this.unit(above, node[call], counts[call]);
       this.list[place].calls.push(call);
       this.ofCall[call] = place;
@@ -61,7 +61,7 @@ export class Units {
   }
 
   /** The unit in which a module stands that `caller` calls: one for each container between them. */
-  private around(h: Hierarchy, caller: number, node: number): number {
+  private within(h: Hierarchy, caller: number, node: number): number {
     const above = h.ancestors(node);
     const from = above.indexOf(this.list[caller].node);
     const between = from < 0 ? [] : above.slice(from + 1);
@@ -83,6 +83,12 @@ export class Units {
     const { parent } = this.list[units[0]];
     const origins = this.originsIn(parent);
     return units.slice(1).every((unit, i) => origins.get(unit)?.has(units[i]) ?? false);
+  }
+
+  /** Whether none of the units gives anything to another. */
+  areApart(units: readonly number[]): boolean {
+    const origins = this.originsIn(this.list[units[0]].parent);
+    return units.every(unit => units.every(other => other === unit || !origins.get(unit)?.has(other)));
   }
 
   /** For each unit in `parent` the other ones there whose values reach it, by the code of `parent` alone. */
@@ -125,6 +131,17 @@ export class Units {
       at = this.list[at].parent;
     }
     return at >= parent ? at : OUTSIDE;
+  }
+
+  /** The innermost unit that all of these stand in, or OUTSIDE. */
+  around(units: readonly number[]): number {
+    const above = (unit: number) => {
+      const found: number[] = [];
+      for (let at = this.list[unit].parent; at >= 0; at = this.list[at].parent) found.push(at);
+      return found;
+    };
+    const [first, ...rest] = units.map(above);
+    return first?.find(at => rest.every(other => other.includes(at))) ?? OUTSIDE;
   }
 
   /** The unit whose code calls what stands in `place`: a container that is not called has none of its own. */

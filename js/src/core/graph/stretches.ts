@@ -66,7 +66,7 @@ function depthsIn(flow: Dataflow, units: Units, unit: number): Map<number, numbe
   const isOwn = new Set(units.list[unit].steps);
   const deepest = (step: number) => Math.max(0, ...inputs[step].map(value => ofValue.get(value) ?? 0));
   for (let step = 0; step < flow.size; step++) {
-    const child = units.childOf(unit, units.ofStep(step));
+    const child = units.calleeOf(unit, units.ofStep(step));
     if (child === OUTSIDE) continue;
     let depth = deepest(step);
     if (!isOwn.has(step)) {
@@ -91,7 +91,7 @@ function childDepth(
   deepest: (step: number) => number
 ): number {
   let depth = 0;
-  for (let step = first; step < flow.size && units.childOf(unit, units.ofStep(step)) === child; step++) {
+  for (let step = first; step < flow.size && units.calleeOf(unit, units.ofStep(step)) === child; step++) {
     depth = Math.max(depth, deepest(step));
   }
   return depth + 1;
