@@ -47,6 +47,22 @@ describe("Camera", () => {
     expect(Object.values(closed).map(onScreen).every(isSeen)).toBe(true);
   });
 
+  it("leaves a card where it was clicked where all can be seen with it there", () => {
+    const { camera, keep, onScreen } = stage();
+    const [row, frame]: Box[] = [
+      [200, 100, 120, 50],
+      [200, 100, 300, 120]
+    ];
+    const before = { a: [0, 0, 500, 50] as Box, stage: row };
+    const after = { a: [0, 0, 500, 50] as Box, stage: frame };
+    camera.open(Object.values(before));
+    const place = onScreen(row).slice(0, 2);
+    keep("stage", before, after);
+    expect(onScreen(frame).slice(0, 2)).toEqual(place);
+    keep("stage", after, before);
+    expect(onScreen(row).slice(0, 2)).toEqual(place);
+  });
+
   it("leaves whoever looks closer where they are, with the toggled card in view", () => {
     const { keep, onScreen, touch, look, now } = stage();
     touch();

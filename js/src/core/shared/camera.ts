@@ -11,7 +11,8 @@ import {
   opening,
   OVERVIEW,
   type Point,
-  settled
+  settled,
+  wholeNear
 } from "./viewport";
 
 export interface CameraOptions {
@@ -96,12 +97,14 @@ export class Camera {
     this.moveTo(opening(boundsOf(boxes), this.size.width, this.size.height, legible));
   }
 
-  /** After a new layout what was at `from` and is at `to` stays where it was, unless all can be seen instead. */
+  /** After a new layout what was at `from` and is at `to` stays where it was, as far as all can be seen with it. */
   keep(from: Box | undefined, to: Box | undefined, boxes: readonly Box[]): void {
     const look = from && to ? anchored(this.current, from, to, this.size) : this.current;
     const bounds = boundsOf(boxes);
-    if (!this.touched && fitsLegibly(bounds, this.size)) this.fit(boxes);
-    else this.moveTo(settled(look, bounds, this.size));
+    const [left, top] = to ?? bounds;
+    const isWhole = !this.touched && fitsLegibly(bounds, this.size);
+    const next = isWhole ? wholeNear : settled;
+    this.moveTo(next(look, bounds, this.size, [left, top]));
   }
 
   /** Moves as little as brings the box into view. */

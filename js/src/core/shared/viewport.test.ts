@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { anchored, type Box, fitted, opening, settled } from "./viewport";
+import { anchored, type Box, fitted, type Look, MARGIN, opening, type Point, settled, wholeNear } from "./viewport";
 
 const [WIDTH, HEIGHT] = [800, 500];
 const onScreen = ([x, y, w, h]: Box, camera: { x: number; y: number; zoom: number }): Box => {
@@ -61,10 +61,28 @@ describe("camera", () => {
     const extent = { width: WIDTH, height: HEIGHT };
     const bounds: Box = [0, 0, 900, 500];
     const halfOut = { x: -300, y: 10, zoom: 0.9 };
-    expect(settled(halfOut, bounds, extent)).toEqual(fitted(bounds, WIDTH, HEIGHT));
-    expect(settled({ ...halfOut, zoom: 2 }, bounds, extent)).toMatchObject({ zoom: 2, x: -300 });
-    expect(settled(halfOut, [0, 0, 9000, 500], extent)).toBe(halfOut);
+    const settle = (look: typeof halfOut, all = bounds) => settled(look, all, extent, [0, 0]);
+    expect(settle(halfOut).zoom).toBe(fitted(bounds, WIDTH, HEIGHT).zoom);
+    expect(settle(halfOut).x).toBeCloseTo(MARGIN);
+    expect(settle({ ...halfOut, zoom: 2 })).toMatchObject({ zoom: 2, x: -300 });
+    expect(settle(halfOut, [0, 0, 9000, 500])).toBe(halfOut);
     const seen = { x: 5, y: 5, zoom: 0.5 };
-    expect(settled(seen, bounds, extent)).toBe(seen);
+    expect(settle(seen)).toBe(seen);
+  });
+
+  it("shows the whole without a leap: no closer than before, and the point stays where there is room", () => {
+    const extent = { width: WIDTH, height: HEIGHT };
+    const at = ([x, y]: Point, look: Look) => [x * look.zoom + look.x, y * look.zoom + look.y];
+    const point: Point = [300, 200];
+    const small: Box = [0, 0, 400, 300];
+    const look = { x: 100, y: 60, zoom: 0.9 };
+    expect(wholeNear(look, small, extent, point)).toEqual(look);
+    const large: Box = [0, 0, 800, 400]; // less zoom is needed: about the point
+    const next = wholeNear(look, large, extent, point);
+    expect(next.zoom).toBe(fitted(large, WIDTH, HEIGHT).zoom < 0.9 ? fitted(large, WIDTH, HEIGHT).zoom : 0.9);
+    expect(next.x + 800 * next.zoom).toBeLessThanOrEqual(WIDTH - MARGIN + 1e-9);
+    expect(at(point, next)[1]).toBeCloseTo(at(point, look)[1]);
+    // what could not be read is shown larger
+    expect(wholeNear({ ...look, zoom: 0.3 }, small, extent, point).zoom).toBe(fitted(small, WIDTH, HEIGHT).zoom);
   });
 });

@@ -63,11 +63,26 @@ export function anchored(look: Look, from: Box, to: Box, { width, height }: Exte
 }
 
 /** Everything, where that is legible, not all is in view, and nobody looks closer; else `look`. */
-export function settled(look: Look, bounds: Box, { width, height }: Extent): Look {
+export function settled(look: Look, bounds: Box, extent: Extent, fixed: Point): Look {
+  const { width, height } = extent;
   const [left, top, across, down] = bounds.map(length => length * look.zoom);
   const isSeen = isWithin(left + look.x, across, width) && isWithin(top + look.y, down, height);
-  const isBetter = !isSeen && look.zoom <= LARGEST && fitsLegibly(bounds, { width, height });
-  return isBetter ? fitted(bounds, width, height) : look;
+  const isBetter = !isSeen && look.zoom <= LARGEST && fitsLegibly(bounds, extent);
+  return isBetter ? wholeNear(look, bounds, extent, fixed) : look;
+}
+
+/** Everything in view, no closer than it was if that is legible, with `fixed` as near to its place as there is room. */
+export function wholeNear(look: Look, bounds: Box, { width, height }: Extent, [x, y]: Point): Look {
+  const whole = fitted(bounds, width, height);
+  const zoom = look.zoom < LEGIBLE ? whole.zoom : Math.min(look.zoom, whole.zoom);
+  const near = (start: number, length: number, room: number, origin: number, point: number) => {
+    const free = origin + point * (look.zoom - zoom); // the point does not move
+    const least = MARGIN - start * zoom;
+    const most = room - MARGIN - (start + length) * zoom;
+    return least < most ? Math.min(most, Math.max(least, free)) : (least + most) / 2;
+  };
+  const [left, top, across, down] = bounds;
+  return { zoom, x: near(left, across, width, look.x, x), y: near(top, down, height, look.y, y) };
 }
 
 /** How far a span has to move to be visible; one that is too long shows its start. */
