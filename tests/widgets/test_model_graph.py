@@ -16,6 +16,7 @@ from torchvision.models import densenet201, resnet18, resnet152
 from traitlets import TraitError
 
 import modulekg_widgets as mk
+from modulekg_widgets.engine.errors import UnknownPathError
 from modulekg_widgets.engine.knowledge.zoo import meta_weights
 
 
@@ -114,6 +115,20 @@ def test_expanding_opens_the_containers_around(graph: Any) -> None:
     assert graph.expanded == ["layer3", "layer3.4"]
     graph.collapse()
     assert graph.expanded == []
+
+
+def test_pages_open_what_fits_until_somebody_has_chosen() -> None:
+    model = nn.Sequential(nn.Sequential(nn.Linear(2, 2)), nn.Linear(2, 2))
+    assert not mk.ModelGraph(model, expanded=["0"]).open_to_fit
+    graph = mk.ModelGraph(model)
+    assert graph.open_to_fit
+    graph.refresh(model)
+    assert graph.open_to_fit
+    with pytest.raises(UnknownPathError):
+        graph.expanded = ["3"]
+    assert graph.open_to_fit
+    graph.expanded = list(graph.expanded)  # a choice, though nothing changes here: the page may show otherwise
+    assert not graph.open_to_fit
 
 
 def test_the_repr_is_one_line(graph: Any) -> None:

@@ -56,6 +56,28 @@ describe("ModelGraphModel", () => {
 });
 
 describe("ModelGraphView", () => {
+  it("opens what fits until somebody has chosen, and tells nobody", async () => {
+    const { model, el } = await show({ open_to_fit: true });
+    const open = () => [...el.querySelectorAll('[role=treeitem][aria-expanded="true"]')].length;
+    const fitting = open();
+    expect(fitting).toBeGreaterThan(1); // the root, and stages
+    await after(80);
+    expect(model.get("expanded")).toEqual([]);
+    model.receive({ open_to_fit: false }); // Python has set `expanded` to what it had
+    await after(80);
+    expect(open()).toBe(1);
+  });
+
+  it("keeps what the user has opened", async () => {
+    const { model, el } = await show({ open_to_fit: true });
+    row(el, "layer1")?.querySelector<HTMLElement>(".mkg-twisty")?.click();
+    await after(80);
+    const chosen = model.get("expanded");
+    expect(chosen).not.toEqual([]);
+    model.receive({ open_to_fit: false });
+    expect(model.get("expanded")).toEqual(chosen);
+  });
+
   it("sends nothing before the user acts", async () => {
     const { model } = await show({ selected: "layer3.17.conv2" });
     await after(150);

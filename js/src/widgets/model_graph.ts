@@ -27,16 +27,18 @@ export class ModelGraphModel extends DOMWidgetModel {
 
 const isRecord = (value: unknown): boolean => typeof value === "object" && value !== null && !Array.isArray(value);
 
+const EXPANDED: Binding<GraphState> = {
+  key: "expanded",
+  trait: "expanded",
+  delay: 60,
+  isValid: Array.isArray,
+  read: value => (value as unknown[]).filter(isText)
+};
+
 const BINDINGS: readonly Binding<GraphState>[] = [
   { key: "selected", trait: "selected", delay: 20, isValid: isTextOrNull },
   { key: "axis", trait: "axis", delay: 20, isValid: isTextOrNull },
-  {
-    key: "expanded",
-    trait: "expanded",
-    delay: 60,
-    isValid: Array.isArray,
-    read: value => (value as unknown[]).filter(isText)
-  },
+  EXPANDED,
   { key: "openToFit", trait: "open_to_fit", delay: null, isValid: isFlag },
   { key: "colorBy", trait: "color_by", delay: 60, isValid: isText },
   { key: "query", trait: "query", delay: 60, isValid: isText },
@@ -56,6 +58,12 @@ export class ModelGraphView extends BoundView<GraphState, ModelGraph> {
   override render(): void {
     super.render();
     this.listenTo(this.model, "change:payload", () => this.rebuild());
+    this.listenTo(this.model, "change:open_to_fit", () => this.followChoice());
+  }
+
+  /** Python has set what is open, perhaps to what it had before: that holds, and no longer what the page has opened. */
+  private followChoice(): void {
+    if (this.model.get("open_to_fit") === false && this.isOwn("expanded")) this.receive(EXPANDED);
   }
 
   protected override isOwn(key: keyof GraphState): boolean {

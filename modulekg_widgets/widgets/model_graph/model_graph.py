@@ -53,7 +53,7 @@ class ModelGraph(ModuleKGWidget):
     axis : str or None
         A name from `graph.axes`.
     expanded : list of str
-        The paths of the open containers.
+        The paths of the open containers; until it is set, here or by a click, each page opens what fits it.
     color_by : str
         A column, "occurrences", "overlay", "none" or "pruned", what a linked `MaskEditor` drops.
     query : str
@@ -81,6 +81,7 @@ class ModelGraph(ModuleKGWidget):
     True
     """
 
+    _is_chosen = False  # whoever sets `expanded` from now on has chosen what is open
     _model_name = Unicode("ModelGraphModel").tag(sync=True)
     _view_name = Unicode("ModelGraphView").tag(sync=True)
 
@@ -126,7 +127,7 @@ class ModelGraph(ModuleKGWidget):
             overlay=dict(overlay or {}),
             **({} if layout is None else {"layout": layout}),
         )
-        self.observe(self._keep_what_is_open, "expanded")  # from now on somebody chooses
+        self._is_chosen = True
 
     def _read(self, model: Any, args: Any, kwargs: Any, compare: Any = None) -> dict[str, Any]:
         """The payload of a model, whose paths are from now on those that exist."""
@@ -160,7 +161,8 @@ class ModelGraph(ModuleKGWidget):
         payload = self._read(model, args, kwargs)
         with self.hold_sync():
             self.payload = payload
-            self.expanded = [path for path in self.expanded if self._paths.find(path) is not None]
+            if lost := {path for path in self.expanded if self._paths.find(path) is None}:
+                self.expanded = [path for path in self.expanded if path not in lost]
             self.overlay = {path: value for path, value in self.overlay.items() if self._paths.find(path) is not None}
             if self.selected is not None and self._paths.find(self.selected) is None:
                 self.selected = None
@@ -202,9 +204,6 @@ class ModelGraph(ModuleKGWidget):
                 odd.add(index)
         return sorted(odd)
 
-    def _keep_what_is_open(self, _: Any) -> None:
-        self.open_to_fit = False
-
     # -------------------------------------------------------------- checks
 
     @validate("selected")
@@ -226,7 +225,10 @@ class ModelGraph(ModuleKGWidget):
 
     @validate("expanded")
     def _check_expanded(self, proposal: Any) -> list[str]:
-        return [self._known_path(path) for path in proposal["value"]]
+        paths = [self._known_path(path) for path in proposal["value"]]
+        if self._is_chosen:  # also where Python had the same before: the page may have opened others
+            self.open_to_fit = False
+        return paths
 
     @validate("overlay")
     def _check_overlay(self, proposal: Any) -> dict[str, float | int | None]:
