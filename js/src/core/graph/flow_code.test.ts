@@ -161,6 +161,14 @@ describe("a folded run", () => {
     expect(glyphs(scene)).toEqual(["+", "+"]);
   });
 
+  it("leads to the card of its code from which others read what it made", () => {
+    const net = container("Net", [["b", leaf("B")], ["cells", run(3)], ["other", leaf("Other")]]); // prettier-ignore
+    const steps: Step[] = [["b", 0], ["+", 0, 1], ["cells.0", 2], ["+", 1, 3], ["cells.1", 4], ["+", 1, 5], ["cells.2", 6], ["other", 6]]; // prettier-ignore
+    expect(links(draw(net, steps, ["cells"]))).toEqual(
+      expect.arrayContaining(["+ → cells.0", "+ → other", "cells.0 → +"])
+    );
+  });
+
   it("has no card of its code that leads nowhere", () => {
     const net = container("Net", [
       ["up", leaf("Up")],

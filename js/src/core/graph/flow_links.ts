@@ -1,6 +1,7 @@
 // Edges of a data-flow view: from what made a value to what reads it, through steps that are not drawn.
 
 import type { Dataflow } from "../shared/dataflow";
+import { push } from "../shared/maps";
 import type { SceneEdge, SceneNode } from "./scene_types";
 import { labelOf } from "./scene_edges";
 import { isAround } from "./scene_groups";
@@ -69,15 +70,23 @@ export function flowEdges(
     }));
 }
 
-/** What is between the members of a run and leads nowhere else leads back to them: nothing that is made ends nowhere. */
+/**
+ * What is between the members of a run and leads nowhere else leads back to them, and what leads out of the run comes from
+ * them: no card begins or ends nowhere.
+ */
 function keepWaysOut(
   nodes: readonly SceneNode[],
   loops: ReadonlyMap<string, Merged>,
   merged: Map<string, Merged>
 ): void {
-  const withWayOut = new Set([...merged.values()].map(({ source }) => source));
+  const targets = new Map<number, number[]>();
+  merged.forEach(({ source, target }) => push(targets, source, target));
   for (const [key, edge] of loops) {
-    if (nodes[edge.source].isGlyph && !withWayOut.has(edge.source)) merged.set(key, edge);
+    const { source, target } = edge;
+    const isEnd = nodes[source].isGlyph && !targets.has(source);
+    const leadsOut = (place: number) => !isAround(nodes, source, place) && !nodes[place].isGlyph;
+    const isWayOut = nodes[target].isGlyph && (targets.get(target) ?? []).some(leadsOut);
+    if (isEnd || isWayOut) merged.set(key, edge);
   }
 }
 

@@ -21,6 +21,16 @@ interface Row {
   right: number; // of the last channel
 }
 
+/** The nearest height where a line that ends at a frame does not run on one that goes on inside. */
+function besideAll(y: number, taken: readonly number[], height: number): number {
+  const isFree = (at: number) => at > 0 && at < height && taken.every(other => Math.abs(other - at) >= TRACK);
+  for (let away = 0; away < height; away += TRACK / 2) {
+    const found = [y - away, y + away].find(isFree);
+    if (found !== undefined) return found;
+  }
+  return y;
+}
+
 export class Geometry {
   private readonly top: Float64Array; // of each vertex
   private readonly left: Float64Array;
@@ -83,10 +93,12 @@ export class Geometry {
       backInto.set(item, (backInto.get(item) ?? 0) + 1);
     });
     drawing.items.forEach(([, height], item) => {
-      const free = layers.into[item].map(link => layers.segments[link]).filter(({ toY }) => Number.isNaN(toY));
+      const all = layers.into[item].map(link => layers.segments[link]);
+      const free = all.filter(({ toY }) => Number.isNaN(toY));
+      const taken = all.map(({ toY }) => toY).filter(toY => !Number.isNaN(toY)); // where lines go on in a frame
       free.sort((a, b) => place[a.from] - place[b.from] || a.fromY - b.fromY);
-      const all = free.length + (backInto.get(item) ?? 0);
-      free.forEach((segment, at) => (segment.toY = (height * (at + 1)) / (all + 1)));
+      const count = free.length + (backInto.get(item) ?? 0);
+      free.forEach((segment, at) => (segment.toY = besideAll((height * (at + 1)) / (count + 1), taken, height)));
     });
   }
 

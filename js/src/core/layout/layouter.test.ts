@@ -54,6 +54,23 @@ describe("Layouter", () => {
     expect(faults).toEqual([]);
   });
 
+  it("leads lines that end at a frame beside those that go on inside of it", () => {
+    for (const toFrame of [1, 2, 3]) {
+      const sources = 4;
+      const sizes = Array.from({ length: sources }, (): Size => [100, 60]);
+      const wanted = requestOf({
+        parent: [...sizes.map(() => -1), -1, sources],
+        sizes: [...sizes, [140, 0], [76, 40]],
+        links: sizes.map((_, at) => [at, at < toFrame ? sources : sources + 1, ""])
+      });
+      const { lines } = expectSound(wanted).groups[wanted.groups.length - 1];
+      const heights = lines.map(([line]) => line[line.length - 1][1]).sort((a, b) => a - b);
+      const apart = heights.slice(1).map((height, at) => height - heights[at]);
+      expect(heights.length).toBe(sources);
+      expect(Math.min(...apart)).toBeGreaterThan(4);
+    }
+  });
+
   it("gives equal answers to equal questions, and changes no question", () => {
     for (const seed of [3, 6, 9, 12]) {
       const wanted = requestOf(randomSketch(seed));

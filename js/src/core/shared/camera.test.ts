@@ -80,6 +80,17 @@ describe("Camera", () => {
     expect(onScreen(open.stage)[1]).toBeGreaterThanOrEqual(0);
   });
 
+  it("opens what is a little too large as a whole, rather than with its ends out of sight", () => {
+    const boxes: Box[] = [
+      [0, 0, 100, 50],
+      [0, 850, 100, 50]
+    ];
+    const { camera, onScreen, now } = stage();
+    camera.open(boxes);
+    expect(boxes.map(onScreen).every(isSeen)).toBe(true);
+    expect(now().zoom).toBeLessThan(0.7);
+  });
+
   it("opens an overview as a whole", () => {
     const boxes: Box[] = [
       [0, 0, 100, 50],

@@ -9,6 +9,7 @@ import {
   fitted,
   type Look,
   opening,
+  AT_ONCE,
   OVERVIEW,
   type Point,
   settled,
@@ -90,10 +91,10 @@ export class Camera {
     this.moveTo(fitted(boundsOf(boxes), this.size.width, this.size.height));
   }
 
-  /** The first look: everything if it stays legible, else the beginning. */
+  /** The first look: everything if its names can be read, else the beginning. */
   open(boxes: readonly Box[]): void {
     this.touched = false;
-    const legible = this.options.isOverview ? OVERVIEW : undefined;
+    const legible = this.options.isOverview ? OVERVIEW : AT_ONCE;
     this.moveTo(opening(boundsOf(boxes), this.size.width, this.size.height, legible));
   }
 

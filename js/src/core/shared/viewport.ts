@@ -23,6 +23,7 @@ export interface Viewport extends Look, Extent {
 export const MARGIN = 22; // around what is shown as a whole
 const LARGEST = 1.15; // small models are not blown up
 export const LEGIBLE = 0.7; // at it a title of 13 pixels has 9 on the screen
+export const AT_ONCE = 0.5; // of what cannot be drawn with less: small names are better than an end out of sight
 export const OVERVIEW = 0.3; // enough to see the shape of the whole
 
 /** Everything in view. */
