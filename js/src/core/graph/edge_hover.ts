@@ -9,8 +9,10 @@ import type { Box, Point, Viewport } from "../shared/viewport";
 import type { GraphDecor } from "./decor";
 import { EdgeGrid } from "./edge_grid";
 import { type Carried, EdgeValues } from "./edge_values";
-import { stroke } from "./paint_edges";
+import { LEGIBLE } from "./paint";
+import { label, stroke } from "./paint_edges";
 import type { Placed, Route } from "./routes";
+import { LABEL_SIZE } from "./scene_groups";
 import type { SceneNode } from "./scene_types";
 
 const REACH = 5; // pixels on the screen
@@ -85,6 +87,10 @@ export class EdgeHover {
     const boxes = spot.ends.map(place => placed.boxes[place]);
     veil(context, view, boxes, theme.canvas);
     stroke(context, spot.routes, theme.accent, Math.max(2.5, 1.8 / view.zoom), []);
+    const lit = new Set(spot.routes);
+    const isLegible = view.zoom * LABEL_SIZE >= LEGIBLE;
+    const written = this.decor.edges().filter(({ route }) => isLegible && route.label && lit.has(route));
+    written.forEach(paint => label(context, { ...paint, lit: true }, theme)); // the line runs over them
     context.strokeStyle = theme.accent;
     context.lineWidth = Math.max(2, 1.5 / view.zoom);
     for (const [x, y, width, height] of boxes) {

@@ -10,7 +10,7 @@ import { isReadable, namedFrames, nameLine, zoomedLines } from "./zoomed_lines";
 import { type EdgePaint, HEADER, type PaintItem, TITLE } from "./paint_items";
 import { LABEL_SIZE } from "./scene_groups";
 
-const LEGIBLE = 6.5; // CSS pixels: smaller text is noise and costs time
+export const LEGIBLE = 6.5; // CSS pixels: smaller text is noise and costs time
 const DIM = 0.4; // of what was not searched for
 const QUIET = 0.6; // opacity of what two models have in common
 const RADIUS = 8;

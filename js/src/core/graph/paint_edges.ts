@@ -126,14 +126,17 @@ function arrow(context: CanvasRenderingContext2D, points: readonly Point[]): voi
 }
 
 /** On the ground that the line runs over. */
-function label(context: CanvasRenderingContext2D, { route, lit, depth }: EdgePaint, theme: Theme): void {
+export function label(context: CanvasRenderingContext2D, { route, lit, depth }: EdgePaint, theme: Theme): void {
   const { edge } = route;
   if (edge.label === "") {
     return;
   }
   context.font = fontOf(LABEL_SIZE, lit);
   context.textAlign = "center";
-  const [left, top, width, height] = labelBox(route, context.measureText(edge.label).width);
+  context.textBaseline = "middle";
+  const box = labelBox(route, context.measureText(edge.label).width);
+  if (!box) return;
+  const [left, top, width, height] = box;
   context.beginPath();
   context.roundRect(left, top, width, height, 4);
   const ground = depth > 0 ? theme.frame(depth - 1) : theme.ground;
@@ -143,13 +146,23 @@ function label(context: CanvasRenderingContext2D, { route, lit, depth }: EdgePai
   context.fillText(edge.label, left + width / 2, top + height / 2 + 0.5);
 }
 
-/** Around a label of this width: at its place, without one in the middle of the line. */
-export function labelBox({ points, label }: Route, textWidth: number): Box {
-  const middle = (points.length - 1) >> 1;
-  const x = label?.[0] ?? (points[middle][0] + points[middle + 1][0]) / 2;
-  const y = label?.[1] ?? (points[middle][1] + points[middle + 1][1]) / 2;
+/** Around a label of this width: at its place, without one where the line runs level for as long; else cards would cover it. */
+export function labelBox({ points, label }: Route, textWidth: number): Box | null {
   const width = textWidth + 6;
-  return [x - width / 2, y - 7, width, 14];
+  const place = label ?? levelMiddle(points, width);
+  return place && [place[0] - width / 2, place[1] - 7, width, 14];
+}
+
+/** The middle of the longest level piece of a line, if it is no shorter than that. */
+function levelMiddle(points: readonly Point[], least: number): Point | null {
+  let [longest, middle]: [number, Point | null] = [least, null];
+  for (let i = 1; i < points.length; i++) {
+    const [[from, y], [to, end]] = [points[i - 1], points[i]];
+    if (y === end && Math.abs(to - from) >= longest) {
+      [longest, middle] = [Math.abs(to - from), [(from + to) / 2, y]];
+    }
+  }
+  return middle;
 }
 
 function distance(a: Point, b: Point): number {

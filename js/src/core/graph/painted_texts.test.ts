@@ -64,7 +64,11 @@ describe("texts of a picture", () => {
     expect(labelsOn(edge("", false, [30, 20]), measure)).toEqual([]);
   });
 
-  it("on edges without room are written in the middle of the line while a card is selected", () => {
+  it("on edges too short for them are not written, for cards would cover them", () => {
+    expect(labelsOn(edge("1×1024×14×14", true), measure)).toEqual([]);
+  });
+
+  it("on edges without a place are written in the middle of the line while a card is selected", () => {
     expect(labelsOn(edge("1×64", false), measure)).toEqual([]);
     expect(labelsOn(edge("1×64", true), measure)[0].box).toEqual([40 - 23, 33, 46, 14]);
   });

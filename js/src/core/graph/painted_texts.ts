@@ -23,7 +23,8 @@ export function labelsOn({ route, lit }: EdgePaint, measure: Measure): StageText
   if (text === "" || !(lit || route.label)) {
     return [];
   }
-  return [{ text, size: LABEL_SIZE, box: labelBox(route, measure(text, LABEL_SIZE, lit)), isTitle: false }];
+  const box = labelBox(route, measure(text, LABEL_SIZE, lit));
+  return box ? [{ text, size: LABEL_SIZE, box, isTitle: false }] : [];
 }
 
 function boxOf({ box }: PaintItem, { text, x, y, size, bold, centred }: Line, measure: Measure): number[] {
