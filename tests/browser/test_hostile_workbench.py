@@ -174,6 +174,7 @@ def test_files(notebook: NotebookPage) -> None:
     masks = MasksPage.show(notebook, SETUP, SHOW)
     address = notebook.page.url
     notebook.execute(f"editor.plan = mk.plan(editor.graph, per_axis={{{PAYLOADS[0] + '.out'!r}: [0]}})")
+    masks.open_file()
     field = masks.find(".mkg-mask-path")
     said = f"start => ({STATUS})().startsWith(start)"
     for text in (f"{payload}.json" for payload in PAYLOADS):
