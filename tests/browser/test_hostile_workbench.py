@@ -313,7 +313,7 @@ playback.CACHE = 0
 @in_shared_page
 def test_forward_player(notebook: NotebookPage) -> None:
     """Paths, classes, names of tensors, and what a module raises and the kernel answers."""
-    notebook.open([SETUP + PLAYED, "player = mk.ForwardPlayer(model, x)\ndisplay(player)"])
+    notebook.open([SETUP + PLAYED, "player = mk.ForwardPlayer(model, torch.ones(2, 8))\ndisplay(player)"])
     notebook.run(0)
     notebook.run(1, until=PLAYER_READY)
     address = notebook.page.url
@@ -331,11 +331,12 @@ def test_forward_player(notebook: NotebookPage) -> None:
     facts = page.locator(".mkg-forward-tensor bdi")
     notebook.wait_for(f"count => document.querySelectorAll('{PLAYER} .mkg-forward-tensor bdi').length === count", 11)
     assert [text for text in PAYLOADS if not any(text in name for name in facts.all_text_contents())] == []
-    # its outputs were not kept: it runs again, and is another one
+    # pictures of the first item have come with the player; for those of another it runs again, and is another one
+    page.locator(".mkg-forward-sample").fill("1")
     message = f"() => document.querySelector('{PLAYER} .mkg-forward-message').textContent"
     notebook.wait_for(f"text => ({message})().includes(text)", "no longer gives")
     for text in PAYLOADS:
-        answer = {"kind": "maps", "run": 1, "step": len(PAYLOADS) + 1, "sample": 0, "page": 0, "error": text}
+        answer = {"kind": "maps", "run": 1, "step": len(PAYLOADS) + 1, "sample": 1, "page": 0, "error": text}
         notebook.execute(f"player.send({answer!r})")
         notebook.wait_for(f"text => ({message})() === text", text)
     assert_page_is_harmless(notebook, PLAYER, address)

@@ -103,8 +103,10 @@ def test_a_page_saves_itself_again(browser: Browser, tmp_path: Path) -> None:
 
 def test_an_explorer_works_without_a_kernel(browser: Browser, tmp_path: Path) -> None:
     kg = mk.KnowledgeGraph()
-    net = Net()
+    net, wide = Net(), Net()
+    wide.fc = nn.Linear(8, 16)
     kg.add_model(net, name="net")
+    kg.add_model(wide, name="wide")
     explorer, graph = mk.KnowledgeExplorer(kg), mk.ModelGraph(net)
     mk.link(explorer, graph)
     with saved_page(browser, written(ipywidgets.VBox([explorer, graph]), tmp_path)) as page:
@@ -117,6 +119,21 @@ def test_an_explorer_works_without_a_kernel(browser: Browser, tmp_path: Path) ->
         page.wait_for(f"() => document.querySelector('{EXPLORER} .mkg-panel-class').textContent.startsWith('Conv2d')")
         root.locator('[data-mkg-view="overlap"]').click()
         root.locator(".mkg-kg-matrix canvas").wait_for()
+        root.locator(".mkg-kg-matrix").press("ArrowDown")
+        said = "net × net: 1.000, 6 structures in common"
+        root.locator(".mkg-kg-matrix-view .mkg-kg-note").get_by_text(said, exact=True).wait_for()
+
+
+def test_a_single_model_has_nothing_to_be_compared_with(browser: Browser, tmp_path: Path) -> None:
+    kg = mk.KnowledgeGraph()
+    kg.add_model(Net(), name="net")
+    with saved_page(browser, written(mk.KnowledgeExplorer(kg), tmp_path)) as page:
+        page.wait_for(EXPLORER_READY)
+        root = page.page.locator(EXPLORER)
+        root.locator('[data-mkg-view="overlap"]').click()
+        root.locator(".mkg-kg-matrix-view .mkg-kg-nothing").wait_for()
+        assert "There is only one model" in root.locator(".mkg-kg-matrix-view").inner_text()
+        assert not root.locator(".mkg-kg-matrix").is_visible()
 
 
 def test_a_panel_has_all_values(browser: Browser, tmp_path: Path) -> None:

@@ -16,6 +16,11 @@ from browser.hostile import PAYLOADS
 from browser.saved import SavedPage, saved_page
 
 EDITOR, PLAYER, GRAPH = ".mkg-mask-editor", ".mkg-forward-player", ".mkg-model-graph"
+PLAYER_MODULE = "modulekg_widgets.widgets.forward_player.forward_player"
+MESSAGE = f"{PLAYER} .mkg-forward-message"
+SAID = f"text => document.querySelector('{MESSAGE}').textContent === text"
+SHOWN_MAPS = f"key => document.querySelector('{PLAYER} .mkg-forward-pictures').dataset.mkgMaps === key"
+COARSE_MAPS = f"key => document.querySelector('{PLAYER} .mkg-forward-pictures').dataset.mkgCoarse === key"
 CHANNELS = 80  # more than one page of pictures
 
 
@@ -99,17 +104,16 @@ def test_the_forward_pass_is_stepped_through(
     player = mk.ForwardPlayer(model, x, step=1, playing=True)
     with saved_page(browser, mk.save_html(player, tmp_path / "player.html")) as page:
         maps = page.page.locator(f"{PLAYER} .mkg-forward-pictures")
-        shown = f"key => document.querySelector('{PLAYER} .mkg-forward-pictures').dataset.mkgMaps === key"
-        page.wait_for(shown, "1,1,0,0")
+        page.wait_for(SHOWN_MAPS, "1,1,0,0")
         assert maps.locator("canvas").count() == 64
         page.pause(1200)
         assert maps.get_attribute("data-mkg-maps") == "1,1,0,0"  # a page plays only when it is told to
         maps.locator(".mkg-forward-pager button").last.click()
-        page.wait_for(shown, "1,1,0,1")
+        page.wait_for(SHOWN_MAPS, "1,1,0,1")
         assert maps.locator("canvas").count() == CHANNELS - 64
         for step in range(2, len(player)):
             page.page.locator(f"{PLAYER} .mkg-forward-next").click()
-            page.wait_for(shown, f"1,{step},0,0")
+            page.wait_for(SHOWN_MAPS, f"1,{step},0,0")
         assert "not in the saved page" not in page.page.locator(PLAYER).inner_text()
         page.screenshot("saved-player")
 
@@ -117,11 +121,34 @@ def test_the_forward_pass_is_stepped_through(
 def test_pictures_beyond_the_limit_are_said_to_be_missing(
     browser: Browser, tmp_path: Path, model: nn.Module, x: torch.Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("modulekg_widgets.widgets.forward_player.forward_player.MOST_PIXELS", 1000)
+    monkeypatch.setattr(f"{PLAYER_MODULE}.MOST_PIXELS", 1000)  # the rest of one output's pictures, and not of two
+    player = mk.ForwardPlayer(model, x, step=1)
+    with saved_page(browser, mk.save_html(player, tmp_path / "player.html")) as page:
+        maps = page.page.locator(f"{PLAYER} .mkg-forward-pictures")
+        turn = maps.locator(".mkg-forward-pager button").last
+        turn.click()
+        page.wait_for(SHOWN_MAPS, "1,1,0,1")
+        assert page.page.locator(MESSAGE).is_hidden()
+        page.page.locator(f"{PLAYER} .mkg-forward-next").click()
+        page.wait_for(SHOWN_MAPS, "1,2,0,0")
+        turn.click()
+        page.wait_for(SAID, "This picture is not in the saved page.")
+        assert maps.locator("canvas:visible").count() == 0
+
+
+def test_coarse_pictures_without_finer_ones_are_said_to_be_coarse(
+    browser: Browser, tmp_path: Path, model: nn.Module, x: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a large model: what came with the player is drawn, and is not said to be missing."""
+    monkeypatch.setattr(f"{PLAYER_MODULE}.MOST_PIXELS", 1)
+    monkeypatch.setattr("modulekg_widgets.engine.playback.first_pictures.BUDGET", 1500)
     player = mk.ForwardPlayer(model, x)
     with saved_page(browser, mk.save_html(player, tmp_path / "player.html")) as page:
-        page.page.locator(f"{PLAYER} .mkg-forward-last").click()
-        page.wait_for(f"() => document.querySelector('{PLAYER}').innerText.includes('not in the saved page')")
+        for step in (1, 2):
+            page.page.locator(f"{PLAYER} .mkg-forward-next").click()
+            page.wait_for(COARSE_MAPS, f"1,{step},0,0")
+            page.wait_for(SAID, "Finer pictures of this step are not in the saved page.")
+            assert page.page.locator(f"{PLAYER} .mkg-forward-pictures canvas:visible").count() == 16
 
 
 def test_a_workbench_is_linked_in_the_page(browser: Browser, tmp_path: Path, model: nn.Module, x: torch.Tensor) -> None:

@@ -27,6 +27,7 @@ FASTEST = 60.0  # steps a second
 KEYWORDS = ("args", "kwargs", "step", "selected", "playing", "speed", "hide_shapes", "sample", "page")
 MOST_PIXELS = 8 << 20  # bytes of pictures in a saved page
 MISSING = "This picture is not in the saved page."
+NO_FINER = "Finer pictures of this step are not in the saved page."
 NO_GUESSES = {"asked": 0, "right": 0}
 
 
@@ -340,12 +341,12 @@ def _question(content: Any) -> dict[str, int] | None:
 def _pictures(player: ForwardPlayer) -> Iterator[Answer]:
     """Of the item that is shown: the first page of each step, then the further ones, as far as there is room.
 
-    What comes with the steps is not asked for.
+    What comes with the steps is not asked for; where it is coarse and there is no room for more, that is said.
     """
     room = MOST_PIXELS
-    known = {step: one["maps"] for one in player.pictures["each"] if one["whole"] for step in one["steps"]}
-    if player.pictures["sample"] != player.sample:
-        known = {}
+    come = player.pictures["each"] if player.pictures["sample"] == player.sample else []
+    known = {step: one["maps"] for one in come if one["whole"] for step in one["steps"]}
+    coarse = {step for one in come if not one["whole"] for step in one["steps"]}
     waiting = [(step, 0) for step in range(len(player)) if step not in known]
     waiting += [(step, 1) for step, maps in known.items() if _has_more(maps)]
     for step, page in waiting:  # grows
@@ -356,8 +357,11 @@ def _pictures(player: ForwardPlayer) -> Iterator[Answer]:
             break
         if content:
             yield Answer(question, content, pixels)
+            coarse.discard(step)
         if has_more:
             waiting.append((step, page + 1))
+    for step in sorted(coarse):
+        yield Answer({"kind": "maps", "step": step, "page": 0}, {"error": NO_FINER})
     yield Answer({"kind": "maps"}, {"error": MISSING})
 
 
