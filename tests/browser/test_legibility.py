@@ -36,7 +36,7 @@ NOT_ONE = (
 )
 AT_LEAST = {"title_px": 9.0, "used": 0.3, "inked": 0.04}
 CROSSINGS = 4  # of lines without a common end
-MORE_CROSSINGS: dict[str, int] = {}  # by the name of the model: where the wiring itself crosses
+MORE_CROSSINGS = {"hrnet": 14, "looped_cell": 14, "nas_cells": 10}  # by model: exchanges, loops and cells cross by themselves
 
 MOST_TOLD = 30  # faults of a picture
 

@@ -95,7 +95,7 @@ export class GraphDecor {
     return null;
   }
 
-  picture(theme: Theme, measure: Measure): StagePicture {
+  picture(theme: Theme, measure: Measure, zoom: number): StagePicture {
     const id = (place: number): string => this.painted[place].node.id;
     const items = this.painted.map((item, place) => {
       const { node, box, depth, fill, selected, onAxis } = item;
@@ -108,13 +108,13 @@ export class GraphDecor {
         isOpen: node.kind === "group",
         isSelected: selected && place === this.selected[0],
         onAxis,
-        texts: textsOn(item, measure)
+        texts: textsOn(item, measure, zoom)
       };
     });
     const lines = this.lines.map(line => {
       const { edge, points } = line.route;
       const ends = { source: id(edge.source), target: id(edge.target) };
-      return { ...ends, label: edge.label, points, labels: labelsOn(line, measure) };
+      return { ...ends, label: edge.label, points, labels: labelsOn(line, measure, zoom) };
     });
     return { items, lines };
   }

@@ -3,6 +3,7 @@
 import type { LayoutResult } from "../layout/types";
 import type { Hierarchy } from "../shared/hierarchy";
 import { WINDOW } from "../shared/reveal";
+import { AT_ONCE, LEGIBLE } from "../shared/viewport";
 
 const DEEPEST = 4; // levels; a chain of single children says little when it is opened to its end
 export const MOST = 48; // cards that a reader takes in at once
@@ -20,15 +21,18 @@ export function firstOpening(
   focus: number,
   kept: readonly string[],
   layoutOf: (opening: Opening) => LayoutResult | undefined,
-  isLegible: (layout: LayoutResult) => boolean
+  fitsAt: (layout: LayoutResult, zoom: number) => boolean
 ): Opening {
-  const fits = (opening: Opening): boolean => {
+  const fits = (opening: Opening, zoom = LEGIBLE): boolean => {
     const layout = layoutOf(opening);
-    return layout !== undefined && isLegible(layout);
+    return layout !== undefined && fitsAt(layout, zoom);
   };
+  const whole = { expanded: [...kept], window: WINDOW };
   const isMany = h.rows(focus).length > MOST;
+  // all cards by their names alone say more than some of them in full
+  if (!isMany && !fits(whole) && fits(whole, AT_ONCE)) return whole;
   const windows = isMany ? WINDOWS.filter(window => window <= MOST) : WINDOWS;
-  const closed = windows.map(window => ({ expanded: [...kept], window })).find(fits);
+  const closed = windows.map(window => ({ expanded: [...kept], window })).find(opening => fits(opening));
   if (!closed) {
     return { expanded: [...kept], window: WINDOWS[WINDOWS.length - 1] };
   }

@@ -177,7 +177,10 @@ export class GraphView {
         point: (at, x, y) => this.hover.point(at, x, y, this.stage.camera.look.zoom),
         moved: () => this.options.onChanged?.(),
         resized: (before, seen) => this.resized(before, seen),
-        picture: () => ({ ...this.decor.picture(this.theme, this.measure), lit: this.hover.lit })
+        picture: () => ({
+          ...this.decor.picture(this.theme, this.measure, this.stage.camera.look.zoom),
+          lit: this.hover.lit
+        })
       },
       this.options.dock
     );
@@ -232,7 +235,7 @@ export class GraphView {
     if (this.dead) {
       return;
     }
-    this.scenery.resize(this.extent());
+    this.scenery.fill(this.wrap);
     const scene = this.scenery.scene();
     const request = this.scenery.request(scene);
     const layout = this.layouts.runNow(request);
@@ -244,12 +247,8 @@ export class GraphView {
   }
 
   private openToFit(): void {
-    this.scenery.resize(this.extent());
+    this.scenery.fill(this.wrap);
     this.scenery.openToFit();
-  }
-
-  private extent(): Extent {
-    return { width: this.wrap.clientWidth || 960, height: this.wrap.clientHeight || 600 };
   }
 
   private draw(scene: Scene, layout: LayoutResult): void {

@@ -10,7 +10,7 @@ import { hardLimit, isManyNodes, manyNodes, softLimit } from "../shared/reveal";
 import type { Scene } from "./scene_types";
 import { flowOf, sceneOf } from "./scene_source";
 import { Store, type ViewName } from "../shared/store";
-import { type Extent, fitsLegibly, MARGIN } from "../shared/viewport";
+import { type Extent, fitsLegibly, LEGIBLE, MARGIN } from "../shared/viewport";
 
 const STRUCTURES = [Infinity, 48, 36, 28, 20, 14, 10]; // that are drawn once each, as many as fit
 const leftOut = (): string => `Only the ${hardLimit()} most used structures are drawn.`;
@@ -35,8 +35,9 @@ export class Scenery {
     private readonly isCompared: boolean
   ) {}
 
-  /** The size of the canvas, as far as layouts go. */
-  resize({ width, height }: Extent): void {
+  /** Takes the size of the canvas, as far as layouts go. */
+  fill({ clientWidth, clientHeight }: HTMLElement): void {
+    const [width, height] = [clientWidth || 960, clientHeight || 600];
     const isOther = (now: number, before: number) => Math.abs(now - before) > OTHER * now;
     if (isOther(width, this.extent.width) || isOther(height, this.extent.height)) {
       this.extent = { width, height };
@@ -97,7 +98,7 @@ export class Scenery {
         trial.set("expanded", expanded);
         return this.layoutWith(trial, window);
       },
-      layout => this.fits(layout)
+      (layout, zoom) => this.fits(layout, zoom)
     );
     pages.window = opening.window;
     store.set("opening", opening.expanded);
@@ -113,7 +114,7 @@ export class Scenery {
     return scene.nodes.length > MOST ? undefined : this.layouts.runHere(this.request(scene));
   }
 
-  private fits(layout: LayoutResult | undefined): boolean {
-    return layout !== undefined && fitsLegibly(layout.bounds, this.extent);
+  private fits(layout: LayoutResult | undefined, zoom = LEGIBLE): boolean {
+    return layout !== undefined && fitsLegibly(layout.bounds, this.extent, zoom);
   }
 }

@@ -6,8 +6,9 @@ import type { Line } from "./paint_lines";
 
 export const READABLE = 9; // CSS pixels of a name on the screen
 const STEP = 2; // sizes grow in steps, so that widths need not be measured at every zoom
-const HIGHEST = { card: 0.5, header: 30 }; // of a card's height; units of a header's 42
-const LEFT = 14;
+const HIGHEST = { card: 0.5, small: 0.8, header: 30 }; // of a card's height; units of a header's 42
+const SMALL_CARD = 40;
+const LEFT = 8;
 const SMALL_FRAME = 420; // CSS pixels: in a smaller one its name says more than those inside
 const NAME = 13; // CSS pixels of a frame's name over its inside
 
@@ -21,7 +22,7 @@ export function zoomedLines(item: PaintItem, zoom: number, measure: Measure): Li
   const { node, box } = item;
   const isFrame = node.kind === "group";
   const size = Math.ceil(READABLE / zoom / STEP) * STEP;
-  if (size > (isFrame ? HIGHEST.header : HIGHEST.card * box[3])) {
+  if (size > (isFrame ? HIGHEST.header : (box[3] < SMALL_CARD ? HIGHEST.small : HIGHEST.card) * box[3])) {
     return [];
   }
   const text = fitted(nameOf(item), box[2] - 2 * LEFT, size, true, measure);

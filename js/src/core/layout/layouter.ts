@@ -15,7 +15,7 @@ import {
   type Size,
   type Terminal
 } from "./types";
-import { type Box, boundsOf, LEGIBLE, type Point } from "../shared/viewport";
+import { AT_ONCE, type Box, boundsOf, LEGIBLE, type Point } from "../shared/viewport";
 
 export const FRAME = { side: 16, top: 42, bottom: 16 };
 const NESTED = [3.2, 1.8, 1]; // width / height of frames: they read best when flat
@@ -32,16 +32,17 @@ export class Layouter {
   run(request: LayoutRequest): LayoutResult {
     const shapes = request.groups.length > 1 ? NESTED : NESTED.slice(0, 1);
     const most = request.sizes.length > MANY ? 1 : 2;
-    let first: LayoutResult | undefined;
+    let [first, small]: (LayoutResult | undefined)[] = [];
     for (const isLabelled of [true, false].slice(0, most)) {
       for (const aspect of shapes.slice(0, most === 1 ? 1 : shapes.length)) {
         const result = this.runWith(request, aspect, isLabelled);
-        if (fits(result.bounds, request.room)) return result;
+        if (fits(result.bounds, request.room, LEGIBLE)) return result;
         first ??= result;
+        if (fits(result.bounds, request.room, AT_ONCE)) small ??= result;
         if (isFarTooLarge(first.bounds, request.room)) return first;
       }
     }
-    return first as LayoutResult;
+    return (small ?? first) as LayoutResult;
   }
 
   private runWith(request: LayoutRequest, aspect: number, isLabelled: boolean): LayoutResult {
@@ -140,8 +141,8 @@ function isFarTooLarge([, , width, height]: Box, room: Size): boolean {
   return width * height * LEGIBLE ** 2 > HOPELESS * room[0] * room[1];
 }
 
-function fits([, , width, height]: Box, room: Size): boolean {
-  return width * LEGIBLE <= room[0] && height * LEGIBLE <= room[1];
+function fits([, , width, height]: Box, room: Size, zoom: number): boolean {
+  return width * zoom <= room[0] && height * zoom <= room[1];
 }
 
 /** Lines through the border begin or end on it. */

@@ -31,8 +31,8 @@ export function fitted(bounds: Box, width: number, height: number): Look {
   return centred(bounds, width, height, Math.min(LARGEST, scaleFor(bounds, width, height)));
 }
 
-export function fitsLegibly(bounds: Box, { width, height }: Extent): boolean {
-  return scaleFor(bounds, width, height) >= LEGIBLE;
+export function fitsLegibly(bounds: Box, { width, height }: Extent, zoom = LEGIBLE): boolean {
+  return scaleFor(bounds, width, height) >= zoom;
 }
 
 /** Everything if it stays legible, else the full width from the top, else the beginning. */
