@@ -19,6 +19,7 @@ from browser.lab import JupyterServer, code_notebook
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Dialog, Locator, Request, WebSocket
+    from playwright.sync_api import Error as PlaywrightError
 
 TIMEOUT = 30_000  # milliseconds
 VIEWPORT = {"width": 1280, "height": 900}
@@ -130,10 +131,14 @@ class WatchedPage:
         self.page.set_default_timeout(TIMEOUT)
         self.page.add_init_script(f"({WATCH})()")
         self.page.on("console", self._on_console)
-        self.page.on("pageerror", lambda error: self.trouble.page_errors.append(str(error)))
+        self.page.on("pageerror", self._on_page_error)
         self.page.on("dialog", self._on_dialog)
         self.page.on("websocket", self._on_websocket)
         self.context.on("request", self._on_request)
+
+    def _on_page_error(self, error: PlaywrightError) -> None:
+        self.trouble.page_errors.append(str(error))
+        print(f"error in the page: {error}\n{error.stack}")  # pytest shows it of a test that fails: who has thrown
 
     def _on_console(self, message: ConsoleMessage) -> None:
         text = f"{message.text} {message.location.get('url', '')}"
