@@ -31,6 +31,14 @@ HIDDEN, WIDE = "0.out", "2.out"
 PITCH, GROUP, GAP = 16, 8, 3  # of cells in rows of at most 96
 
 
+EVERY = 8 * 24 + 24 + 24 * 40 + 40 + 40 * 3 + 3  # parameters of the model
+
+
+def params(hidden: int = 24, wide: int = 40) -> int:
+    """Parameters of the model with so many units left."""
+    return 8 * hidden + hidden + hidden * wide + wide + wide * 3 + 3
+
+
 class MasksPage:
     """The one MaskEditor of a notebook page."""
 

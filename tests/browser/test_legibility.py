@@ -36,7 +36,11 @@ NOT_ONE = (
 )
 AT_LEAST = {"title_px": 9.0, "used": 0.3, "inked": 0.04}
 CROSSINGS = 4  # of lines without a common end
-MORE_CROSSINGS = {"hrnet": 14, "looped_cell": 14, "nas_cells": 10}  # by model: exchanges, loops and cells cross by themselves
+MORE_CROSSINGS = {
+    "hrnet": 14,
+    "looped_cell": 14,
+    "nas_cells": 10,
+}  # by model: exchanges, loops and cells cross by themselves
 
 MOST_TOLD = 30  # faults of a picture
 
