@@ -9,6 +9,8 @@ const STEP = 2; // sizes grow in steps, so that widths need not be measured at e
 const HIGHEST = { card: 0.5, small: 0.8, header: 30 }; // of a card's height; units of a header's 42
 const SMALL_CARD = 40;
 const LEFT = 8;
+const NARROW = 2; // of the small cards of operators, whose sign fills them
+const NAMELESS = 0.29; // zoom below which cards have no names
 const SMALL_FRAME = 420; // CSS pixels: in a smaller one its name says more than those inside
 const NAME = 13; // CSS pixels of a frame's name over its inside
 
@@ -25,7 +27,8 @@ export function zoomedLines(item: PaintItem, zoom: number, measure: Measure): Li
   if (size > (isFrame ? HIGHEST.header : (box[3] < SMALL_CARD ? HIGHEST.small : HIGHEST.card) * box[3])) {
     return [];
   }
-  const text = fitted(nameOf(item), box[2] - 2 * LEFT, size, true, measure);
+  const room = box[2] - 2 * (isFrame || box[3] >= SMALL_CARD ? LEFT : NARROW);
+  const text = fitted(nameOf(item), room, size, true, measure);
   const [x, y] = isFrame ? [LEFT, HEADER] : [box[2] / 2, box[3] / 2];
   return [{ text, x, y, font: fontOf(size, true), size, bold: true, strong: true, centred: !isFrame }];
 }
@@ -34,6 +37,7 @@ export function zoomedLines(item: PaintItem, zoom: number, measure: Measure): Li
 export function namedFrames<Frame extends { item: PaintItem }>(frames: readonly Frame[], zoom: number): Set<Frame> {
   const named = new Set<Frame>();
   const inside: PaintItem["box"][] = [];
+  if (zoom >= NAMELESS) return named; // cards and headers say more
   for (const frame of frames) {
     const [x, y, width, height] = frame.item.box;
     const isInside = inside.some(([left, top, w, h]) => x >= left && y >= top && x < left + w && y < top + h);
