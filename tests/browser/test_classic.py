@@ -75,6 +75,7 @@ def page(
         server.write("classic.ipynb", code_notebook(CELLS))
         shown.page.goto(f"{server.url}/nbclassic/notebooks/classic.ipynb")
         shown.wait_for(KERNEL_IDLE)
+        shown.wait_for("() => Jupyter.notebook._fully_loaded")  # before that there may be no cells to run
         shown.page.evaluate("() => Jupyter.notebook.execute_all_cells()")
         shown.wait_for(graphs.READY, timeout=60_000)  # the kernel has torch to import
         shown.wait_for(metrics.READY)
