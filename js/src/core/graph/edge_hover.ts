@@ -9,7 +9,7 @@ import type { Box, Point, Viewport } from "../shared/viewport";
 import type { GraphDecor } from "./decor";
 import { EdgeGrid } from "./edge_grid";
 import { type Carried, EdgeValues } from "./edge_values";
-import { LEGIBLE } from "./paint";
+import { SMALLEST_TEXT } from "./paint";
 import { label, stroke } from "./paint_edges";
 import type { Placed, Route } from "./routes";
 import { LABEL_SIZE } from "./scene_groups";
@@ -88,7 +88,7 @@ export class EdgeHover {
     veil(context, view, boxes, theme.canvas);
     stroke(context, spot.routes, theme.accent, Math.max(2.5, 1.8 / view.zoom), []);
     const lit = new Set(spot.routes);
-    const isLegible = view.zoom * LABEL_SIZE >= LEGIBLE;
+    const isLegible = view.zoom * LABEL_SIZE >= SMALLEST_TEXT;
     const written = this.decor.edges().filter(({ route }) => isLegible && route.label && lit.has(route));
     written.forEach(paint => label(context, { ...paint, lit: true }, theme)); // the line runs over them
     context.strokeStyle = theme.accent;

@@ -4,6 +4,7 @@ import type { Dataflow } from "../shared/dataflow";
 import type { Fold, Hierarchy, Link } from "../shared/hierarchy";
 import { push } from "../shared/maps";
 import { drawnRows } from "../shared/reveal";
+import { MOST_LINKS } from "./scene_cards";
 import type { Store } from "../shared/store";
 import type { FlowLevel, Unit, Units } from "./flow_units";
 import { type Stretch, stretchesOf } from "./stretches";
@@ -321,6 +322,4 @@ function settle(code: Code[], units: Units, flow: Dataflow, h: Hierarchy): void 
 }
 
 const signature = (flow: Dataflow, { steps }: Stretch): string => steps.map(step => flow.fullName(step)).join(" ");
-
-const MOST_LINKS = 20;
 const SINGLE = -1; // among modules between others: one that is called once

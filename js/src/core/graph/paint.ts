@@ -10,7 +10,7 @@ import { isReadable, namedFrames, nameLine, zoomedLines } from "./zoomed_lines";
 import { type EdgePaint, HEADER, type PaintItem, TITLE } from "./paint_items";
 import { LABEL_SIZE } from "./scene_groups";
 
-export const LEGIBLE = 6.5; // CSS pixels: smaller text is noise and costs time
+export const SMALLEST_TEXT = 6.5; // CSS pixels: smaller text is noise and costs time
 const DIM = 0.4; // of what was not searched for
 const QUIET = 0.6; // opacity of what two models have in common
 const RADIUS = 8;
@@ -46,7 +46,7 @@ export class Painter {
     const scale = view.zoom * view.ratio;
     context.setTransform(scale, 0, 0, scale, view.x * view.ratio, view.y * view.ratio);
     context.textBaseline = "middle";
-    const legible = ({ size }: Line) => size * view.zoom >= LEGIBLE;
+    const legible = ({ size }: Line) => size * view.zoom >= SMALLEST_TEXT;
     this.isFull = isReadable(view.zoom);
     const shown = (prepared: Prepared): Prepared =>
       this.isFull ? prepared : { ...prepared, lines: zoomedLines(prepared.item, view.zoom, this.measure) };
@@ -58,7 +58,7 @@ export class Painter {
       context,
       edges.map(({ paint }) => paint),
       theme,
-      LABEL_SIZE * view.zoom >= LEGIBLE
+      LABEL_SIZE * view.zoom >= SMALLEST_TEXT
     );
     const named = this.isFull ? new Set() : namedFrames(frames, view.zoom);
     frames.forEach(frame => this.header(named.has(frame) ? { ...frame, lines: [] } : shown(frame), theme, legible));

@@ -5,7 +5,7 @@ import type { StageText } from "../shared/stage";
 import { labelBox } from "./paint_edges";
 import type { EdgePaint, PaintItem } from "./paint_items";
 import { type Line, linesOf } from "./paint_lines";
-import { LEGIBLE } from "./paint";
+import { SMALLEST_TEXT } from "./paint";
 import { LABEL_SIZE } from "./scene_groups";
 import { isReadable, zoomedLines } from "./zoomed_lines";
 
@@ -23,7 +23,7 @@ export function textsOn(item: PaintItem, measure: Measure, zoom = 1): StageText[
 /** What is written on an edge: where there is room for it, and on those of the selected card. */
 export function labelsOn({ route, lit }: EdgePaint, measure: Measure, zoom = 1): StageText[] {
   const { label: text } = route.edge;
-  if (text === "" || !(lit || route.label) || LABEL_SIZE * zoom < LEGIBLE) {
+  if (text === "" || !(lit || route.label) || LABEL_SIZE * zoom < SMALLEST_TEXT) {
     return [];
   }
   const box = labelBox(route, measure(text, LABEL_SIZE, lit));

@@ -5,12 +5,10 @@ import type { Hierarchy, Link } from "../shared/hierarchy";
 import type { Measure } from "../shared/canvas";
 import { drawnRows, hardLimit, MAX_NESTING, openNodes, WINDOW } from "../shared/reveal";
 import { EdgeLifter } from "./scene_edges";
-import { headerWidth, linkCard, moduleCard, pillCard } from "./scene_cards";
+import { headerWidth, linkCard, moduleCard, pillCard, MOST_LINKS } from "./scene_cards";
 import { intoGroups } from "./scene_groups";
 import type { Store } from "../shared/store";
 import type { LayoutGroup } from "../layout/types";
-
-const LINKS = 20; // slots drawn in one container whose modules are elsewhere
 
 /** `pages`: the first row drawn of a container with more than `window` rows; `traced`: data edges instead of the order. */
 export function buildScene(
@@ -96,7 +94,7 @@ class SceneBuilder {
       const rest = all.length - start - rows.length;
       items.push(this.addPseudo(AFTER + this.h.path(container), `⋯ ${rest} more`, place));
     } else {
-      const links = this.h.links(container).slice(0, LINKS);
+      const links = this.h.links(container).slice(0, MOST_LINKS);
       items.push(...links.map(link => this.addLink(container, link, place)));
     }
     if (place < 0) {

@@ -7,6 +7,7 @@ import type { Size } from "../layout/types";
 import type { SceneNode } from "./scene_types";
 import type { Store } from "../shared/store";
 
+export const MOST_LINKS = 20; // slots drawn in one container whose modules are elsewhere
 const PILL: Size = [76, 34];
 
 /** The id of a node in the graph: its path, told apart where two modules have the same one. */
