@@ -18,6 +18,9 @@ from browser.page import NotebookPage
 GOALS = {
     "first paint after the cell ran, resnet152": ("ms", 500, True),
     "first paint after the cell ran, densenet201": ("ms", 500, True),
+    "first paint after the cell ran, resnet152 with inputs": ("ms", 500, True),
+    "first paint after the cell ran, densenet201 with inputs": ("ms", 500, True),
+    "first paint after the cell ran, Mask R-CNN with inputs": ("ms", 1000, True),
     "expand, p95": ("ms", 150, True),
     "expand all, resnet152": ("ms", 1000, True),
     "selection round trip, p95": ("ms", 100, True),
@@ -72,10 +75,25 @@ def figures() -> Iterator[dict[str, float]]:
     yield from collected(GOALS, "browser_speed")
 
 
-@pytest.mark.parametrize("model", ["resnet152", "densenet201"])
+IMAGES = "args=(torch.zeros(1, 3, 224, 224),)"
+SHOW_TRACED = "import torch\ngraph = mk.ModelGraph(model, {args})\ndisplay(graph)"
+FIRST_PAINTS = {
+    "resnet152": ("resnet152", SHOW),
+    "densenet201": ("densenet201", SHOW),
+    "resnet152 with inputs": ("resnet152", SHOW_TRACED.format(args=IMAGES)),
+    "densenet201 with inputs": ("densenet201", SHOW_TRACED.format(args=IMAGES)),
+    "Mask R-CNN with inputs": (
+        "detection.maskrcnn_resnet50_fpn(weights_backbone=None).eval",
+        SHOW_TRACED.format(args="args=([torch.zeros(3, 224, 224)],)"),
+    ),
+}
+
+
+@pytest.mark.parametrize("model", FIRST_PAINTS)
 def test_first_paint(notebook: NotebookPage, figures: dict[str, float], model: str) -> None:
     """Median of five runs of the same cell; the first one, which loads the scripts, does not count."""
-    notebook.open([SETUP.format(model=model), SHOW])
+    name, show = FIRST_PAINTS[model]
+    notebook.open([SETUP.format(model=name), show])
     notebook.run(0)
     waits = []
     for _ in range(6):
