@@ -107,6 +107,12 @@ def test_each_call_has_the_shape_that_it_gave() -> None:
     assert [picture[place + 1] for place in at] == ["1×16×64×64", "1×32×32×32", "1×64×16×16", "1×128×8×8"]
 
 
+def test_what_is_called_often_says_so() -> None:
+    assert "cell  GRUCell · 12 calls" in texts(svg(graph("looped_cell").payload, []))
+    siamese = graph("siamese")
+    assert any(text.endswith("… · 2 calls") for text in texts(svg(siamese.payload, siamese._opened())))  # a frame
+
+
 def test_all_inputs_and_outputs_are_named_with_their_shapes() -> None:
     ends = mk.ModelGraph(Ends(), (torch.zeros(2, 4), torch.zeros(3, 4)[:2]))
     assert named_edges(ends, []) == {

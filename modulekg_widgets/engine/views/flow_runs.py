@@ -29,7 +29,9 @@ class _Caller:
     def __init__(self, first: dict[int, int]) -> None:
         self.first = first  # of each member of a run
         self.order: list[int] = []  # nodes
-        self.reads: dict[int, set[int]] = {}  # of a node the others whose values reach it by the code of this call alone
+        self.reads: dict[
+            int, set[int]
+        ] = {}  # of a node the others whose values reach it by the code of this call alone
 
     def keeps(self, run: list[int]) -> bool:
         """Whether a run is to be folded."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from modulekg_widgets.engine.palette import PAGE
@@ -102,7 +103,7 @@ def _order(flow: FlowParts) -> Iterator[tuple[int, int]]:
 def _neighbours(flow: FlowParts, order: list[tuple[int, int]]) -> dict[int, int]:
     """Of each row that is no frame the next one that is none."""
     rows = [row for row, (place, _) in enumerate(order) if flow.parts[place].kind != "frame"]
-    return dict(zip(rows, rows[1:], strict=False))
+    return dict(pairwise(rows))
 
 
 def _boxes(flow: FlowParts, order: list[tuple[int, int]], ports: dict[int, int], crossed: set[int]) -> list[Box]:

@@ -21,7 +21,7 @@ Origin = tuple[int, Runs]  # a part, and where in the runs
 
 
 @dataclass(slots=True)
-class Part:
+class FlowPart:
     """Something that is drawn."""
 
     kind: str  # "input", "output", "card", "frame" or "code"
@@ -40,8 +40,11 @@ class FlowParts:
         self.flow = payload["flow"]
         self.parents: list[int] = payload["nodes"]["parent"]
         self.rows = rows_of(payload)
-        self.parts: list[Part] = []
+        self.parts: list[FlowPart] = []
         self._places: dict[Any, int] = {}
+        self._given: dict[int, list[int]] = {}  # the values that each step gives
+        for value, step in enumerate(self.flow["values"]["step"]):
+            self._given.setdefault(step, []).append(value)
         self._find_shown(as_drawn(payload, opened))
         self.inputs = self._pills("input", self.flow["inputs"])
         self._place_calls()
@@ -60,7 +63,7 @@ class FlowParts:
     # ------------------------------------------------------------ the hierarchy
 
     def _find_shown(self, opened: set[int]) -> None:
-        """Of each module what shows it: itself, a closed container around it, or its twin in the member that is drawn."""
+        """Of each module what shows it: itself, a closed container around it, or its twin in a run's drawn member."""
         names = self.payload["nodes"]["name"]
         named = {(parent, names[node]): node for node, parent in enumerate(self.parents)}
         run_of = {node: (run[0], at) for run in folded_members(self.payload) for at, node in enumerate(run)}
@@ -84,12 +87,12 @@ class FlowParts:
                 self.frames.add(node)
         self._inside: dict[int, list[int]] = {}
         for node in sorted(self.frames):
-            self._add(("module", node, 0), Part("frame", node, self.parents[node]))
+            self._add(("module", node, 0), FlowPart("frame", node, self.parents[node]))
 
     def _twin(self, node: int) -> int:
         return self.twins[node] if node > 0 else -1
 
-    def _add(self, key: Any, part: Part) -> int:
+    def _add(self, key: Any, part: FlowPart) -> int:
         place = self._places[key] = len(self.parts)
         self.parts.append(part)
         self._inside.setdefault(part.home, []).append(place)
@@ -100,7 +103,7 @@ class FlowParts:
         place = self._places.get(("module", node, ordinal))
         if place is None:
             words = f"call {ordinal + 1} of {of}" if of > 1 else ""
-            place = self._add(("module", node, ordinal), Part("card", node, self.parents[node], words))
+            place = self._add(("module", node, ordinal), FlowPart("card", node, self.parents[node], words))
         return place
 
     def _add_uncalled(self) -> None:
@@ -110,7 +113,7 @@ class FlowParts:
                 if child not in known:
                     self.parts[self._card(child)].title = "not called"
 
-    def _begin_frames(self, part: Part) -> None:
+    def _begin_frames(self, part: FlowPart) -> None:
         """A frame begins with the first of what is in it."""
         node = part.home
         while node > 0:
@@ -127,15 +130,15 @@ class FlowParts:
         at = -1 if kind == "input" else inf
         if count > MOST_PILLS or (count == 0 and kind == "input"):
             title = f"{count} {kind}s" if count else kind
-            return [self._add((kind, 0), Part(kind, 0, 0, title, at=at))] * count
+            return [self._add((kind, 0), FlowPart(kind, 0, 0, title, at=at))] * count
         if count == 0:
             title = "no output: the forward pass stopped" if self.payload["error"] else kind
-            self._add((kind, 0), Part(kind, 0, 0, title))
+            self._add((kind, 0), FlowPart(kind, 0, 0, title))
         places = []
         for number, (name, value) in enumerate(values):
             words = name or (str(number + 1) if count > 1 else "")
             title = f"{kind} {words}".rstrip() + f" · {self._shape(value)}"
-            places.append(self._add((kind, number), Part(kind, 0, 0, title, at=at)))
+            places.append(self._add((kind, number), FlowPart(kind, 0, 0, title, at=at)))
         return places
 
     def _shape(self, value: int) -> str:
@@ -160,6 +163,8 @@ class FlowParts:
                 is_own, is_open = self.twins[node] == shown, shown in self.frames and self.twins[node] == shown
                 apart = is_own and not is_open and 1 < of <= MOST_CALLS
                 place = self._card(shown, ordinal, of) if apart else self._card(shown)
+                if is_own and of > 1 and not apart:
+                    self.parts[place].title = f"{of} calls"
                 if outputs and is_own and not self.parts[place].detail:
                     self.parts[place].detail = self._shape(outputs[0])
             self.of_call.append(place)
@@ -211,7 +216,7 @@ class FlowParts:
             place = self._places.get(key)
             if place is None:
                 words = " · ".join(filter(None, (title, detail)))
-                place = self._add(key, Part("code", 0, home, words))
+                place = self._add(key, FlowPart("code", 0, home, words))
             self.parts[place].at = min(self.parts[place].at, group[0])
             for step in group:
                 self.origins[step] = place, runs
@@ -243,7 +248,7 @@ class FlowParts:
         return [sorted(group) for group in {id(group): group for group in group_of.values()}.values()]
 
     def _about(self, group: list[int]) -> tuple[str, str]:
-        """What a group of steps does, and the shape before and behind it; nothing where it reads neither data nor state."""
+        """What steps do, and the shape before and behind them; nothing where they read neither data nor state."""
         steps, values = self.flow["steps"], self.flow["values"]
         own = set(group)
         read = dict.fromkeys(v for step in group for v in steps["inputs"][step] if values["step"][v] not in own)
@@ -260,15 +265,6 @@ class FlowParts:
         given = [self._shape(value) for value in self._given.get(group[-1], ())[:1]]
         change = len(read) == 1 and given and before != given
         return title, " → ".join(before + given) if change else "".join(given)
-
-    @property
-    def _given(self) -> dict[int, list[int]]:
-        """The values that each step gives."""
-        if not hasattr(self, "_values_of"):
-            self._values_of: dict[int, list[int]] = {}
-            for value, step in enumerate(self.flow["values"]["step"]):
-                self._values_of.setdefault(step, []).append(value)
-        return self._values_of
 
     # ------------------------------------------------------------------- edges
 
@@ -313,4 +309,3 @@ class FlowParts:
                 if node == self.parts[frame].node:
                     return True
         return False
-
