@@ -33,20 +33,20 @@ def first_opening(payload: dict[str, Any]) -> list[int]:
 
 def rows_of(payload: dict[str, Any]) -> dict[int, list[int]]:
     """For each container its children as drawn: one for a folded run, its first member."""
-    hidden = {member for _, *others in _folds(payload) for member in others}
+    hidden = {member for _, *others in folded_members(payload) for member in others}
     return {parent: [c for c in inside if c not in hidden] for parent, inside in _children(payload).items()}
 
 
 def as_drawn(payload: dict[str, Any], nodes: Iterable[int]) -> set[int]:
     """`nodes` with every member of a folded run replaced by the first, which stands for it."""
-    stands_for = {member: members[0] for members in _folds(payload) for member in members}
+    stands_for = {member: members[0] for members in folded_members(payload) for member in members}
     return {stands_for.get(node, node) for node in nodes}
 
 
 def data_edges(payload: dict[str, Any], drawn: Container[int]) -> list[tuple[int, int, str]]:
     """The edges of a traced model between the nodes that are drawn, once each; -1 is the model's input or output."""
     parents = payload["nodes"]["parent"]
-    stands_for = {member: members[0] for members in _folds(payload) for member in members}
+    stands_for = {member: members[0] for members in folded_members(payload) for member in members}
 
     def visible(node: int) -> int:
         while node > 0 and node not in drawn:
@@ -89,7 +89,7 @@ def _children(payload: dict[str, Any]) -> dict[int, list[int]]:
     return children
 
 
-def _folds(payload: dict[str, Any]) -> Iterator[list[int]]:
+def folded_members(payload: dict[str, Any]) -> Iterator[list[int]]:
     """The members of each folded run."""
     children = _children(payload)
     place = {node: position for inside in children.values() for position, node in enumerate(inside)}

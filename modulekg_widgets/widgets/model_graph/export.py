@@ -5,7 +5,7 @@ under one name has one writer where it is the same thing, and is another thing w
 
 | format | `graph.export`, from the payload                | export menu, from the canvas           | one source      |
 |--------|-------------------------------------------------|----------------------------------------|-----------------|
-| .svg   | the static picture: a column of what is open    | what is on the screen, with its colors | palette.json    |
+| .svg   | the static picture: what is open, with its data | what is on the screen, with its colors | palette.json    |
 | .png   | the same, drawn from that SVG (raster.py)       | the screen's own pixels                | –               |
 | .dot   | the whole folded hierarchy (engine/dot.py)      | what is on the screen, view and colors | –               |
 | .json  | the payload                                     | the payload                            | the payload     |

@@ -18,7 +18,7 @@ from ipywidgets.widgets.widget_link import DirectionalLink, Link
 from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, shown
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.safe_files import write_whole
-from modulekg_widgets.engine.views.pictures.hierarchy import clean
+from modulekg_widgets.engine.views.pictures.boxes import clean
 from modulekg_widgets.widgets.pages.answers import answers, updates
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError
 

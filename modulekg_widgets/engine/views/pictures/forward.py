@@ -8,7 +8,7 @@ from modulekg_widgets.engine.palette import PAGE
 from modulekg_widgets.engine.playback.player import Playback
 from modulekg_widgets.engine.playback.steps import ForwardStep
 from modulekg_widgets.engine.playback.summaries import TensorLayout
-from modulekg_widgets.engine.views.pictures.hierarchy import clean
+from modulekg_widgets.engine.views.pictures.boxes import clean
 
 WIDTH, ROW, MARGIN, INDENT = 640, 20, 16, 12
 MOST_ROWS = 40

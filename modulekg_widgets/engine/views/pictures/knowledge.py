@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from modulekg_widgets.engine.palette import PAGE, PALETTE
-from modulekg_widgets.engine.views.pictures.hierarchy import clean
+from modulekg_widgets.engine.views.pictures.boxes import clean
 
 WIDTH, ROW, MARGIN = 720, 22, 16
 MOST = 15  # bars of each list

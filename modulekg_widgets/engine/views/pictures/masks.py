@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modulekg_widgets.engine.palette import PAGE, PALETTE
-from modulekg_widgets.engine.views.pictures.hierarchy import clean
+from modulekg_widgets.engine.views.pictures.boxes import clean
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.pruning.plan.draft import Draft

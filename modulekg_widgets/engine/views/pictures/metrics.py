@@ -13,7 +13,7 @@ from modulekg_widgets.engine.monitoring.run import Run
 from modulekg_widgets.engine.palette import PAGE, PALETTE
 from modulekg_widgets.engine.views.metric_reader import Updates
 from modulekg_widgets.engine.views.metric_update import HISTOGRAM, LEAST_POINTS, Catalog, Series, most_telling
-from modulekg_widgets.engine.views.pictures.hierarchy import clean
+from modulekg_widgets.engine.views.pictures.boxes import clean
 from modulekg_widgets.engine.views.pictures.metric_choice import Points, layered_metric, spans_decades, standing_out
 
 TO_KEEP = "to keep the curves, show the panel again after the training"

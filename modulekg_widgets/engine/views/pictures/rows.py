@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 
 from modulekg_widgets.engine.palette import PAGE
-from modulekg_widgets.engine.views.pictures.hierarchy import clean
+from modulekg_widgets.engine.views.pictures.boxes import clean
 
 WIDEST = 1200  # pixels of a row of pictures; the next one stands below
 LARGEST = 90_000  # characters; what comes after is counted only

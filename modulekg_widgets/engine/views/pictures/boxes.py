@@ -1,0 +1,106 @@
+"""What a static picture of a model consists of: cards, frames and pills, as SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from xml.sax.saxutils import escape
+
+from modulekg_widgets.engine.palette import PAGE, PALETTE, family_color
+from modulekg_widgets.engine.views.payload import class_of
+
+WIDTH, ROW, GAP, INSET, HEADER, MARGIN = 460, 30, 12, 12, 26, 16
+PILL = ROW - 6
+DEEPEST = 12  # frames of deeper ones are no narrower
+_LONGEST = 62  # characters of one line
+_CHARACTER = 7  # pixels, as most fonts have it at this size
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A card, a frame or a pill of the picture, in pixels from the top left."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    title: str
+    detail: str
+    color: str
+    kind: str  # "card", "frame" or "pill"
+    stacked: bool = False
+    suffix: str = ""  # of the title, which is shortened before it
+    crossed: bool = False  # a line goes down through the middle of the header
+
+
+def pill(title: str, y: float, height: float = PILL) -> Box:
+    """A pill in the middle of the column, as wide as its text."""
+    width = max(90, min(WIDTH - 2 * MARGIN, _CHARACTER * len(title) + 24))
+    return Box((WIDTH - width) / 2, y, width, height, title, "", PALETTE.other_family, "pill")
+
+
+def module_box(
+    payload: dict[str, Any], node: int, fold: list[Any] | None, shape: str, y: float, depth: int, kind: str
+) -> Box:
+    """The card of a module, `depth` frames deep; of a "frame" its header."""
+    class_name = class_of(payload, node)
+    title = f"{payload['nodes']['name'][node]}  {class_name}"
+    suffix = "" if fold is None else f"  ×{fold[1]}" if fold[2] == "exact" else f"  ≈×{fold[1]}"
+    params = payload["columns"]["params"][node]
+    detail = " · ".join(filter(None, (shape, _short(params) if params else "")))
+    x = MARGIN + INSET * min(depth, DEEPEST)
+    color = family_color(class_name, payload["nodes"]["parent"][node + 1 : node + 2] == [node])
+    height = HEADER if kind == "frame" else ROW
+    return Box(x, y, WIDTH - 2 * x, height, title, detail, color, "card", fold is not None, suffix)
+
+
+def _short(value: int | float | str) -> str:
+    amount = float(value)
+    for unit in ("", "k", "M", "G", "T"):
+        if amount < 1000:
+            return f"{amount:.3g}{unit}"
+        amount /= 1000
+    return f"{amount:.3g}P"
+
+
+def head(title: str, width: float, height: float) -> list[str]:
+    """The beginning of a picture: its size, its name and its ground."""
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}"',
+        f'  viewBox="0 0 {width:g} {height:g}" font-family="system-ui, sans-serif" font-size="12" role="img">',
+        f"<title>{clean(title)}</title>",
+        f'<rect width="{width:g}" height="{height:g}" fill="{PAGE.surface}"/>',
+    ]
+
+
+def svg_box(box: Box) -> Iterator[str]:
+    """A box with its text."""
+    frame = f'width="{box.width:g}" height="{box.height:g}" rx="{12 if box.kind == "pill" else 5}"'
+    if box.stacked:
+        yield f'<rect x="{box.x + 4:g}" y="{box.y + 4:g}" {frame} fill="{PAGE.behind}" stroke="{PAGE.border}"/>'
+    fill = PAGE.frame if box.kind == "frame" else PAGE.surface
+    yield f'<rect x="{box.x:g}" y="{box.y:g}" {frame} fill="{fill}" stroke="{PAGE.border}"/>'
+    middle = box.y + box.height / 2 + 4
+    if box.kind == "pill":
+        at = f'x="{box.x + box.width / 2:g}" y="{middle:g}" text-anchor="middle"'
+        yield f'<text {at} fill="{PAGE.muted}">{clean(box.title, int((box.width - 16) / _CHARACTER))}</text>'
+        return
+    bar = min(box.height, ROW) if box.kind == "frame" else box.height
+    yield f'<rect x="{box.x:g}" y="{box.y:g}" width="4" height="{bar:g}" fill="{box.color}"/>'
+    baseline = box.y + 18 if box.kind == "frame" else middle
+    half = int((box.width / 2 - 16) / _CHARACTER) if box.crossed else _LONGEST
+    detail = clean(box.detail, half)
+    room = min(int((box.width - 22) / _CHARACTER) - (len(box.detail) + 2 if box.detail else 0), half)
+    title = clean(box.title, max(room - len(box.suffix), 8)) + clean(box.suffix)
+    yield f'<text x="{box.x + 12:g}" y="{baseline:g}" fill="{PAGE.text}">{title}</text>'
+    if box.detail:
+        end = box.x + box.width - 10
+        yield f'<text x="{end:g}" y="{baseline:g}" text-anchor="end" fill="{PAGE.muted}">{detail}</text>'
+
+
+def clean(text: str, longest: int = _LONGEST) -> str:
+    """One line of text for XML: shortened, escaped, without characters that XML does not know."""
+    longest = min(longest, _LONGEST)
+    short = text if len(text) <= longest else text[: longest - 1] + "…"
+    return escape("".join(c if c.isprintable() else "\ufffd" for c in short), {'"': "&quot;"})

@@ -1,0 +1,171 @@
+"""The static picture of a traced model: a column in the order of the forward pass, and lines where data flows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+from modulekg_widgets.engine.palette import PAGE
+from modulekg_widgets.engine.views.pictures.boxes import (
+    GAP,
+    HEADER,
+    INSET,
+    MARGIN,
+    PILL,
+    ROW,
+    WIDTH,
+    Box,
+    clean,
+    head,
+    module_box,
+    pill,
+    svg_box,
+)
+from modulekg_widgets.engine.views.pictures.flow_parts import FlowParts
+from modulekg_widgets.engine.views.pictures.tracks import Track, Tracks, tracks_of
+
+PORT = 5  # pixels between two lines that end at one box
+LANE = 7  # between two tracks
+BESIDE = 10  # between the column and the first track
+RADIUS = 12  # of a pill's corners
+
+
+@dataclass(slots=True)
+class FlowColumn:
+    """Everything that is drawn, in pixels."""
+
+    boxes: list[Box]
+    arrows: list[tuple[float, float]]  # down the middle, from y to y
+    tracks: list[list[tuple[float, float]]] = field(default_factory=list)  # lines; those of one source together
+    tips: list[tuple[float, float]] = field(default_factory=list)  # of the lines
+    width: float = WIDTH
+    height: float = 0
+    left_out: int = 0
+
+
+def flow_svg(payload: dict[str, Any], opened: Iterable[int], title: str) -> str:
+    """The picture as SVG without scripts, styles or references; text is escaped."""
+    column = flow_column(payload, opened)
+    lines = head(title, column.width, column.height)
+    for box in column.boxes:
+        lines.extend(svg_box(box))
+    lines.extend(_svg_lines(column))
+    if column.left_out:
+        words = f"{column.left_out:,} more data edges are not drawn"
+        lines.append(f'<text x="{MARGIN}" y="{column.height - 10:g}" fill="{PAGE.muted}">{clean(words)}</text>')
+    return "\n".join([*lines, "</svg>"])
+
+
+def _svg_lines(column: FlowColumn) -> Iterator[str]:
+    x = WIDTH / 2
+    down = "".join(f"M{x:g} {start:g}V{end - 4:g}" for start, end in column.arrows)
+    heads = "".join(f"M{x - 4:g} {end - 5:g}l4 5l4 -5z" for _, end in column.arrows)
+    across = "".join("M" + "L".join(f"{x:g} {y:g}" for x, y in line) for line in column.tracks)
+    tips = "".join(f"M{x:g} {y:g}l5 -3V{y + 3:g}z" for x, y in column.tips)
+    for d in filter(None, (down, across)):
+        yield f'<path d="{d}" fill="none" stroke="{PAGE.line}"/>'
+    for tip in filter(None, (*heads.split("z"), *tips.split("z"))):
+        yield f'<path d="{tip}z" fill="{PAGE.line}"/>'
+
+
+def flow_column(payload: dict[str, Any], opened: Iterable[int]) -> FlowColumn:
+    """The boxes from input to output, an arrow between neighbours where data flows, and all other edges beside them."""
+    flow = FlowParts(payload, opened)
+    order = list(_order(flow))
+    row_of = {place: row for row, (place, _) in enumerate(order)}
+    below = _neighbours(flow, order)
+    edges = [(row_of[source], row_of[target]) for source, target in flow.edges]
+    near = {edge for edge in edges if below.get(edge[0]) == edge[1]}
+    tracks = tracks_of([edge for edge in edges if edge not in near])
+    ports = tracks.ports()
+    crossed = {row for source, target in near for row in range(source + 1, target)}
+    boxes = _boxes(flow, order, {row: len(found) for row, found in ports.items()}, crossed)
+    bottom = max(box.y + box.height for box in boxes)
+    arrows = [(boxes[a].y + boxes[a].height, boxes[b].y) for a, b in sorted(near)]
+    column = FlowColumn(boxes, arrows, left_out=tracks.left_out)
+    column.height = bottom + MARGIN + (ROW if tracks.left_out else 0)
+    _add_tracks(column, tracks, ports)
+    return column
+
+
+def _order(flow: FlowParts) -> Iterator[tuple[int, int]]:
+    """(place, depth) from the top, a frame before what is in it."""
+    waiting = [(place, 0) for place in reversed(flow.inside(0))]
+    while waiting:
+        place, depth = waiting.pop()
+        yield place, depth
+        if flow.parts[place].kind == "frame":
+            waiting.extend((inner, depth + 1) for inner in reversed(flow.inside(flow.parts[place].node)))
+
+
+def _neighbours(flow: FlowParts, order: list[tuple[int, int]]) -> dict[int, int]:
+    """Of each row that is no frame the next one that is none."""
+    rows = [row for row, (place, _) in enumerate(order) if flow.parts[place].kind != "frame"]
+    return dict(pairwise(rows))
+
+
+def _boxes(flow: FlowParts, order: list[tuple[int, int]], ports: dict[int, int], crossed: set[int]) -> list[Box]:
+    """The box of each row, as high as its lines need it."""
+    folds = {fold[0]: fold for fold in flow.payload["folds"]}
+    boxes: list[Box] = []
+    open_frames: list[tuple[int, int]] = []  # (row, depth)
+    y = float(MARGIN - GAP)
+
+    def close(depth: int) -> None:
+        nonlocal y
+        while open_frames and open_frames[-1][1] >= depth:
+            row, _ = open_frames.pop()
+            y += INSET
+            boxes[row] = replace(boxes[row], height=y - boxes[row].y, kind="frame", crossed=row in crossed)
+
+    for row, (place, depth) in enumerate(order):
+        part = flow.parts[place]
+        close(depth)
+        is_first = bool(open_frames) and open_frames[-1][0] == row - 1
+        y += 0 if is_first else GAP
+        least = PORT * (ports.get(row, 0) + 1)
+        if part.kind in ("card", "frame"):
+            box = module_box(flow.payload, part.node, folds.get(part.node), part.detail, y, depth, part.kind)
+            suffix = f"{box.suffix} · {part.title}" if part.title else box.suffix
+            box = replace(box, suffix=suffix, height=max(box.height, least if part.kind == "card" else 0))
+        else:
+            box = pill(part.title, y, max(PILL, least))
+        boxes.append(box)
+        y += box.height
+        if part.kind == "frame":
+            open_frames.append((row, depth))
+    close(0)
+    return boxes
+
+
+def _add_tracks(column: FlowColumn, tracks: Tracks, ports: dict[int, list[Track]]) -> None:
+    """The lines of the tracks: out of a box at its side, along a lane, and into others."""
+    if not tracks.drawn:
+        return
+    first = WIDTH - MARGIN + BESIDE
+    column.width = first + LANE * (tracks.lanes - 1) + MARGIN
+    for track in tracks.drawn:
+        lane = first + LANE * track.lane
+        out = _port(column.boxes[track.source], ports[track.source], track, is_source=True)
+        ends = [_port(column.boxes[row], ports[row], track, is_source=False) for row in track.targets]
+        levels = [out[1], *(y for _, y in ends)]
+        column.tracks.append([out, (lane, out[1])])
+        column.tracks.append([(lane, min(levels)), (lane, max(levels))])
+        column.tracks.extend([(lane, y), (x + 4, y)] for x, y in ends)
+        column.tips.extend(ends)
+
+
+def _port(box: Box, tracks: list[Track], track: Track, is_source: bool) -> tuple[float, float]:
+    """Where a track touches the right side of a box."""
+    at = len(tracks) - 1 if is_source else next(i for i, other in enumerate(tracks) if other is track)
+    height = HEADER if box.kind == "frame" else box.height
+    y = box.y + height * (at + 1) / (len(tracks) + 1)
+    x = box.x + box.width
+    if box.kind == "pill":
+        from_corner = max(0.0, RADIUS - min(y - box.y, box.y + box.height - y))
+        x -= RADIUS - (RADIUS**2 - from_corner**2) ** 0.5
+    elif box.stacked and y > box.y + 4:
+        x += 4
+    return x, y
