@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,7 @@ class MaskEditor(ModuleKGWidget):
         self._pruning = HandPruning(model, args, kwargs, optimizer)
         self._plans = PlanFolder(Path(path).parent if folder is None and Path(path).is_absolute() else folder)
         self._messages = MaskMessages(self)
+        self._showing = threading.RLock()
         if plan is not None:
             self._draft.take(_checked(plan))
         name = self._pruning.offer(importance)
@@ -323,8 +325,11 @@ class MaskEditor(ModuleKGWidget):
         return {"draft": {**drawn, "by": by}, "dropped": self._draft.packed(), "revision": drawn["revision"]}
 
     def _show_draft(self, by: str = "", revision: int = -1) -> None:
-        for name, value in self._drawn(by, revision).items():
-            self.set_trait(name, value)
+        with self._showing:  # what another thread draws meanwhile is shown after this, and not before it
+            traits = self._drawn(by, revision)
+            for name, value in traits.items():
+                if self.draft.get("revision", -1) <= traits["revision"]:  # an observer may have drawn and shown more
+                    self.set_trait(name, value)
 
     def _show_stage(self) -> None:
         self.stage, self.operations = self._pruning.stage, self._pruning.operations
