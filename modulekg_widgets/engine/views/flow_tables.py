@@ -15,7 +15,7 @@ PASS = -1  # in place of an operator's name: a module that hands on what it got
 
 @dataclass(slots=True)
 class FlowStep:
-    """An operator, or a module in whose call none ran that does anything; `inputs` and `outputs` are places in the values."""
+    """An operator, or a module in whose call none that does anything ran; `inputs` are places in the values."""
 
     name: int
     call: int

@@ -20,10 +20,9 @@ from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
 from modulekg_widgets.engine.views.mask_payload import drawn_payload, failed_report, mask_payload, report_payload
 from modulekg_widgets.engine.views.payload import number, text
 from modulekg_widgets.engine.views.pictures.masks import svg
-from modulekg_widgets.widgets.mask_editor.messages import MaskMessages
+from modulekg_widgets.widgets.mask_editor.messages import MaskMessages, checked_plan
 from modulekg_widgets.widgets.shared.base import (
     ModuleKGWidget,
-    WidgetValueError,
     check_keywords,
     in_main_thread,
     when_idle,
@@ -152,7 +151,7 @@ class MaskEditor(ModuleKGWidget):
         self._messages = MaskMessages(self)
         self._showing = threading.RLock()
         if plan is not None:
-            self._draft.take(_checked(plan))
+            self._draft.take(checked_plan(plan))
         name = self._pruning.offer(importance)
         super().__init__(
             payload=mask_payload(self._pruning),
@@ -184,7 +183,7 @@ class MaskEditor(ModuleKGWidget):
 
     @plan.setter
     def plan(self, plan: PruningPlan | None) -> None:
-        self._draft.take(None if plan is None else _checked(plan))
+        self._draft.take(None if plan is None else checked_plan(plan))
         self._show_draft()
         self._check()
 
@@ -397,9 +396,3 @@ class MaskEditor(ModuleKGWidget):
 
     def _static_picture(self) -> str:
         return svg(self._draft, self._pruning.title)
-
-
-def _checked(plan: Any) -> PruningPlan:
-    if not isinstance(plan, PruningPlan):
-        raise WidgetValueError(f"the plan is a PruningPlan or None: a {shown(type(plan).__name__)} was passed")
-    return plan
