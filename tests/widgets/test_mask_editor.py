@@ -175,43 +175,6 @@ def test_of_two_pages_the_later_one_sees_the_other_first(editor: mk.MaskEditor, 
     assert (editor._draft.dropped, editor.draft["by"]) == ({HIDDEN: [0], WIDE: [0]}, "two")
 
 
-def test_what_is_drawn_while_python_shows_its_draft_is_shown_last(
-    editor: mk.MaskEditor, page: Page, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The page draws in a thread of its own, between the moment at which the draft is read and that of its showing."""
-    drawn, drawing = (
-        editor._drawn,
-        threading.Thread(target=page.draw, args=({HIDDEN: b"\x01\x00"},), kwargs={"base": 1}),
-    )
-
-    def interrupted(*of: Any) -> dict[str, Any]:
-        found = drawn(*of)
-        if not drawing.ident:
-            drawing.start()
-            drawing.join(0.5)
-        return found
-
-    revisions: list[int] = []
-    editor.observe(lambda change: revisions.append(change["new"]["revision"]), "draft")
-    monkeypatch.setattr(editor, "_drawn", interrupted)
-    editor.plan = mk.plan(editor.graph, per_axis={WIDE: [4]})
-    drawing.join()
-    assert editor._draft.dropped == {HIDDEN: [0]}
-    assert (editor.draft["revision"], editor.revision, editor.dropped) == (2, 2, editor._draft.packed())
-    assert revisions == [1, 2]
-
-
-def test_what_an_observer_of_the_draft_draws_is_not_taken_back(editor: mk.MaskEditor, page: Page) -> None:
-    def follow(change: Any) -> None:
-        editor.unobserve(follow, "draft")
-        editor.plan = mk.plan(editor.graph, per_axis={WIDE: [4]})
-
-    editor.observe(follow, "draft")
-    page.draw({HIDDEN: b"\x01\x00"})
-    assert editor._draft.dropped == {WIDE: [4]}
-    assert (editor.draft["revision"], editor.revision, editor.dropped) == (2, 2, editor._draft.packed())
-
-
 def test_a_check_brings_the_report_or_why_there_is_none(editor: mk.MaskEditor, page: Page) -> None:
     page.draw({HIDDEN: b"\x01\x00"})
     assert page.say({"type": "check", "id": "2"}) == [{"type": "done", "action": "check", "text": ""}]
