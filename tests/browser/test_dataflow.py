@@ -122,7 +122,7 @@ def test_operators_are_nodes_inside_their_modules(notebook: NotebookPage) -> Non
     choose_view(graph, "operators")
     graph.wait_for_node("layer1")
     titles = f"() => {ITEMS}.map(item => item.title)"
-    assert {"convolution", "native_batch_norm", "view", "addmm"} <= set(graph.evaluate(titles))
+    assert {"convolution", "batch_norm", "view", "addmm"} <= set(graph.evaluate(titles))
     assert "add_" not in graph.evaluate(titles)
 
     graph.double_click("layer1")

@@ -150,7 +150,7 @@ def _batch_norm(
 
 def _makes(func: Any) -> bool:
     """Whether the operator makes a tensor of its own: a factory, or a constant of the code."""
-    return traits_of(func).lifts_constants or not any(
+    return traits_of(func).is_bookkeeping or not any(
         isinstance(argument.type, torch.TensorType) for argument in schema_of(func).arguments
     )
 

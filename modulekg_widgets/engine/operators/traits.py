@@ -29,12 +29,12 @@ class Traits:
 
     pointwise: bool = False  # every element of the result comes of the elements at its place
     copies: bool = False  # the result is the tensor that went in
+    is_bookkeeping: bool = False  # the result is what went in, memory and all: only torch has to know of it
     moves: bool = False  # elements change places, none is computed
     reorders: bool = False  # dimensions change places
     reshapes: bool = False  # one dimension comes of several, or several of one
     asks_for_sizes: bool = False  # the sizes of the result, or of its parts, are an argument
     splits: bool = False  # into parts whose sizes are an argument
-    lifts_constants: bool = False  # a tensor that the code has made itself comes into the forward pass by it
     keeps_indices: bool = False  # a tensor of indices holds the same ones after it, in another shape at most
     keeps_zero: bool = False  # what is zero before is zero after
     keeps_numbers: bool = False  # of the first tensor: the result holds nothing but some of them, and zeros
@@ -122,7 +122,7 @@ ELEMENTWISE = row(
     pointwise=True,
 )
 COPY = row("_to_copy clone detach alias", copies=True, keeps_zero=True, keeps_indices=True)
-row("lift_fresh detach alias", lifts_constants=True)
+row("lift lift_fresh alias detach", is_bookkeeping=True)
 row("contiguous", keeps_zero=True)
 row(
     "view _unsafe_view permute transpose t squeeze unsqueeze expand slice select clone detach alias relu"

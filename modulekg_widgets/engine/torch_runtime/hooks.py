@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -86,17 +88,46 @@ def hearing_calls(copies: Sequence[nn.Module] | None, entered: Entered, left: Le
     modules of the process. Where a call raised, `left` gets no output. A call for which `entered` has something `Given`
     is not made; it has so only on a shadow.
     """
-    if copies is None:
-        with listening_to_modules(entered, left):
-            yield
-        return
-    for module in copies:
-        module_state(module)[COMPILED_CALL] = _Call(module, entered, left)
-    try:
-        yield
-    finally:
+    with _deeper_calls:
+        if copies is None:
+            with listening_to_modules(entered, left):
+                yield
+            return
         for module in copies:
-            module_state(module)[COMPILED_CALL] = None
+            module_state(module)[COMPILED_CALL] = _Call(module, entered, left)
+        try:
+            yield
+        finally:
+            for module in copies:
+                module_state(module)[COMPILED_CALL] = None
+
+
+class _DeeperCalls:
+    """Room for twice the frames: hearing of a call takes some itself, and what runs unheard has to run heard.
+
+    The limit is the process's, so it is put back when the last thread leaves, unless someone else has set it meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = self._before = self._raised = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._before = sys.getrecursionlimit()
+                self._raised = 2 * self._before
+                sys.setrecursionlimit(self._raised)
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0 and sys.getrecursionlimit() == self._raised:
+                sys.setrecursionlimit(self._before)
+
+
+_deeper_calls = _DeeperCalls()
 
 
 class _Call:

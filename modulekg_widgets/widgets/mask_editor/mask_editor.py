@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,9 @@ from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
 from modulekg_widgets.engine.views.mask_payload import drawn_payload, failed_report, mask_payload, report_payload
 from modulekg_widgets.engine.views.payload import number, text
 from modulekg_widgets.engine.views.pictures.masks import svg
-from modulekg_widgets.widgets.mask_editor.messages import MaskMessages
+from modulekg_widgets.widgets.mask_editor.messages import MaskMessages, checked_plan
 from modulekg_widgets.widgets.shared.base import (
     ModuleKGWidget,
-    WidgetValueError,
     check_keywords,
     in_main_thread,
     when_idle,
@@ -149,8 +149,9 @@ class MaskEditor(ModuleKGWidget):
         self._pruning = HandPruning(model, args, kwargs, optimizer)
         self._plans = PlanFolder(Path(path).parent if folder is None and Path(path).is_absolute() else folder)
         self._messages = MaskMessages(self)
+        self._showing = threading.RLock()
         if plan is not None:
-            self._draft.take(_checked(plan))
+            self._draft.take(checked_plan(plan))
         name = self._pruning.offer(importance)
         super().__init__(
             payload=mask_payload(self._pruning),
@@ -182,7 +183,7 @@ class MaskEditor(ModuleKGWidget):
 
     @plan.setter
     def plan(self, plan: PruningPlan | None) -> None:
-        self._draft.take(None if plan is None else _checked(plan))
+        self._draft.take(None if plan is None else checked_plan(plan))
         self._show_draft()
         self._check()
 
@@ -323,8 +324,11 @@ class MaskEditor(ModuleKGWidget):
         return {"draft": {**drawn, "by": by}, "dropped": self._draft.packed(), "revision": drawn["revision"]}
 
     def _show_draft(self, by: str = "", revision: int = -1) -> None:
-        for name, value in self._drawn(by, revision).items():
-            self.set_trait(name, value)
+        with self._showing:  # what another thread draws meanwhile is shown after this, and not before it
+            traits = self._drawn(by, revision)
+            for name, value in traits.items():
+                if self.draft.get("revision", -1) <= traits["revision"]:  # an observer may have drawn and shown more
+                    self.set_trait(name, value)
 
     def _show_stage(self) -> None:
         self.stage, self.operations = self._pruning.stage, self._pruning.operations
@@ -392,9 +396,3 @@ class MaskEditor(ModuleKGWidget):
 
     def _static_picture(self) -> str:
         return svg(self._draft, self._pruning.title)
-
-
-def _checked(plan: Any) -> PruningPlan:
-    if not isinstance(plan, PruningPlan):
-        raise WidgetValueError(f"the plan is a PruningPlan or None: a {shown(type(plan).__name__)} was passed")
-    return plan

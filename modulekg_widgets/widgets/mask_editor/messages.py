@@ -14,8 +14,9 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from modulekg_widgets.engine.errors import CutError, ModuleKGError
+from modulekg_widgets.engine.errors import CutError, ModuleKGError, shown
 from modulekg_widgets.engine.pruning.by_hand import CUT
+from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.widgets.pages.answers import Answer, answers
 from modulekg_widgets.widgets.shared.base import WidgetValueError, in_main_thread, when_idle
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.pruning.by_hand import HandPruning
     from modulekg_widgets.engine.pruning.plan.draft import Draft
     from modulekg_widgets.engine.pruning.plan.plan_folder import PlanFolder
-    from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
 
 LONGEST_NAME = 64  # of a page
 
@@ -195,3 +195,10 @@ def _number(value: Any) -> int:
     if type(value) is not int or value < 0:
         raise WidgetValueError("the generation, the base and the axes of a drawing are numbers from 0")
     return value
+
+
+def checked_plan(plan: Any) -> PruningPlan:
+    """What Python has set as the plan; raises `WidgetValueError` for anything else than one."""
+    if not isinstance(plan, PruningPlan):
+        raise WidgetValueError(f"the plan is a PruningPlan or None: a {shown(type(plan).__name__)} was passed")
+    return plan

@@ -11,6 +11,7 @@ import type { Scene } from "./scene_types";
 
 /** One step after the other: in a call of its own of the module with this path, or "+" of the model's code; what it reads. */
 type Step = [path: string, ...inputs: number[]];
+const NUMBER = -1; // among what a step reads: a number in the code, as a tensor
 
 function draw(
   spec: Spec,
@@ -29,7 +30,9 @@ function draw(
     outputs: [[program.length], ...called.map(one => [program.indexOf(one) + 1])]
   };
   flow.steps.call = program.map(one => called.indexOf(one) + 1);
-  flow.steps.inputs = program.map(([, ...inputs]) => inputs);
+  const ofCode = () =>
+    [flow.values.step.push(-1), flow.values.shape.push(0), flow.values.dtype.push(0), flow.values.axes.push([])][0] - 1;
+  flow.steps.inputs = program.map(([, ...inputs]) => inputs.map(value => (value === NUMBER ? ofCode() : value)));
   return start({ tree, flow, expanded, ...state });
 }
 
@@ -57,6 +60,21 @@ const run = (count: number, cls = "Block") =>
     "ModuleList",
     Array.from({ length: count }, () => leaf(cls))
   );
+
+describe("numbers in the code", () => {
+  it("are counted with what alone reads them: no card stands there that nothing leads to", () => {
+    const spec = container("Net", [["first", leaf("First")], ["head", leaf("Head")]]); // prettier-ignore
+    const scene = draw(spec, [["first", 0], ["+", NUMBER, NUMBER], ["+", 1, 2], ["head", 3]], []); // prettier-ignore
+    expect(glyphs(scene)).toEqual(["+ ×2"]);
+    expect(links(scene)).toEqual(["input x → first", "first → + ×2", "+ ×2 → head", "head → output"]);
+  });
+
+  it("are no part of what is read from inputs", () => {
+    const spec = container("Net", [["first", leaf("First")], ["head", leaf("Head")]]); // prettier-ignore
+    const scene = draw(spec, [["first", 0], ["+", 0, NUMBER], ["+", 1, 2], ["head", 3]], []); // prettier-ignore
+    expect(links(scene)).toContain("input x → +");
+  });
+});
 
 describe("code between modules in a container that is not called", () => {
   const blocks = container("Net", [["blocks", run(3)], ["head", leaf("Head")]]); // prettier-ignore

@@ -34,7 +34,7 @@ export function stretchesOf(flow: Dataflow, units: Units, unit: number): Stretch
   return groups.all().map(steps => ({ steps, ...about(flow, steps) }));
 }
 
-/** What reads nothing goes with what alone reads it: no way leads into it. */
+/** What reads nothing but numbers in the code goes with what alone reads it: no way leads into it. */
 function joinConstants(flow: Dataflow, own: readonly number[], groups: Groups): void {
   const { inputs } = flow.payload.steps;
   const { step: maker } = flow.payload.values;
@@ -45,8 +45,11 @@ function joinConstants(flow: Dataflow, own: readonly number[], groups: Groups): 
       if (isOwn.has(maker[value])) push(readers, maker[value], step);
     })
   );
+  const given = new Set(flow.payload.inputs.map(([, value]) => value));
+  const isOfCode = (value: number) => maker[value] < 0 && !given.has(value); // a number in the code, as a tensor
+  const isOneWith = (value: number, step: number) => isOwn.has(maker[value]) && groups.isOne(maker[value], step);
   const isConstant = (steps: readonly number[]) =>
-    steps.every(step => inputs[step].every(value => isOwn.has(maker[value]) && groups.isOne(maker[value], step)));
+    steps.every(step => inputs[step].every(value => isOfCode(value) || isOneWith(value, step)));
   for (const steps of groups.all().reverse()) {
     const outside = steps.flatMap(step => readers.get(step) ?? []).filter(step => !groups.isOne(step, steps[0]));
     const isRead = outside.length > 0 && outside.every(step => isOwn.has(step) && groups.isOne(step, outside[0]));

@@ -9,14 +9,15 @@ import { folded, foldedWhenLong, section, shapeText } from "./parts";
 import type { Store } from "../shared/store";
 
 const MOST = 200; // lines of a list
+const FEW = 5; // members that are shown at first; one more is no reason to hide any
 const FREE = "Its indices may go, in all members at once";
 const ONLY_CLICK = "Light up everything that this axis runs along";
 
 const WHAT =
   "One set of indices each, through many tensors: when an index goes in one, it goes in all. Click one to see where.";
 
-/** The chosen axis with all its members; nothing when none is chosen. */
-export function activeAxis(h: Hierarchy, store: Store): HTMLElement[] {
+/** The chosen axis with its members, all of them where `isWhole`; nothing when none is chosen. */
+export function activeAxis(h: Hierarchy, store: Store, isWhole: boolean): HTMLElement[] {
   const axes = axesOf(h);
   const axis = axes?.find(store.get("axis"));
   if (!axes || axis === undefined) return [];
@@ -31,15 +32,17 @@ export function activeAxis(h: Hierarchy, store: Store): HTMLElement[] {
   const line = el("div", "", known.filter(Boolean).join(" · "));
   if (frozen === null) line.title = FREE;
   const reason = frozen === null ? [] : [nameSpan("mkg-axis-reason", `Frozen: ${frozen}`)];
-  const element = section("Axis", head, line, ...reason, memberList(h, axes, axis));
+  const element = section("Axis", head, line, ...reason, memberList(h, axes, axis, isWhole));
   element.classList.add("mkg-active-axis");
   return [element];
 }
 
-function memberList(h: Hierarchy, axes: Axes, axis: number): HTMLElement {
+function memberList(h: Hierarchy, axes: Axes, axis: number, isWhole: boolean): HTMLElement {
   const members = axes.members(axis);
+  const isLong = members.length > FEW + 1;
   const list = el("ul", "mkg-members");
-  for (const { node, tensor, dim } of members.slice(0, MOST)) {
+  list.classList.toggle("mkg-is-whole", isLong && isWhole);
+  for (const { node, tensor, dim } of members.slice(0, !isLong ? FEW + 1 : isWhole ? MOST : FEW)) {
     const line = el("li");
     const link = button("mkg-link", "", "Select this module");
     link.dataset.mkgTarget = String(node);
@@ -47,10 +50,20 @@ function memberList(h: Hierarchy, axes: Axes, axis: number): HTMLElement {
     line.append(link, el("span", "mkg-dim", ` dim ${dim}`));
     list.append(line);
   }
-  if (members.length > MOST) list.append(el("li", "mkg-dim", `and ${exactNumber(members.length - MOST)} more`));
+  if (isWhole && members.length > MOST)
+    list.append(el("li", "mkg-dim", `and ${exactNumber(members.length - MOST)} more`));
   const element = el("div");
   element.append(el("div", "mkg-dim", counted(members.length, "member")), list);
+  if (isLong) element.append(moreButton(members.length - FEW, axes.name(axis), isWhole));
   return element;
+}
+
+function moreButton(count: number, axis: string, isWhole: boolean): HTMLElement {
+  const more = button("mkg-link mkg-members-more", isWhole ? "fewer" : `+${exactNumber(count)} more`);
+  more.dataset.mkgMembers = axis;
+  more.setAttribute("aria-label", isWhole ? "Show fewer members" : `Show ${exactNumber(count)} more members`);
+  more.setAttribute("aria-expanded", String(isWhole));
+  return more;
 }
 
 /** The module's own tensors: shape, and every dimension by its axes. */

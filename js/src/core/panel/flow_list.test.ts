@@ -24,7 +24,7 @@ afterEach(() => {
   host.remove();
 });
 
-const all = (selector: string) => Array.from(host.querySelectorAll<HTMLElement>(selector));
+const all = <T extends HTMLElement = HTMLElement>(selector: string) => Array.from(host.querySelectorAll<T>(selector));
 const facts = () => Object.fromEntries(all("dt").map(term => [term.textContent, term.nextElementSibling?.textContent]));
 const cells = (selector: string) =>
   all(`${selector} tbody tr`).map(row => Array.from(row.children, cell => cell.textContent));
@@ -134,6 +134,45 @@ describe("axes in the panel", () => {
       ?.click();
     expect(store.get("selected")).toBe("head");
     expect(store.get("axis")).toBe("left.out");
+  });
+
+  const withMembers = (count: number) => (payload: ModelPayload) => {
+    const { flow, axes } = payload;
+    const [tensors, dims] = [flow?.tensors, axes?.dims];
+    const head = tensors?.attributes.indexOf("weight") ?? 0;
+    for (let more = 5; more < count; more++) {
+      tensors?.node.push(tensors.node[0]);
+      tensors?.name.push(head);
+      dims?.push(dims[0]);
+    }
+  };
+  const links = () => all(".mkg-members .mkg-link").length;
+  const more = () => all<HTMLButtonElement>(".mkg-members-more")[0];
+
+  it("show few of many members and say how many more there are, which a click lists and hides again", () => {
+    const store = show(withMembers(18), { axis: "left.out" });
+    expect(all(".mkg-active-axis")[0].textContent).toContain("18 members");
+    expect([links(), more().textContent]).toEqual([5, "+13 more"]);
+    expect(more().getAttribute("aria-expanded")).toBe("false");
+    expect(more().getAttribute("aria-label")).toBe("Show 13 more members");
+    more().click();
+    expect([links(), more().textContent, more().getAttribute("aria-expanded")]).toEqual([18, "fewer", "true"]);
+    expect(document.activeElement).toBe(more());
+    all(".mkg-members .mkg-link")[12].click(); // they stay listed while one goes through them
+    expect([store.get("selected"), links()]).toEqual(["left", 18]);
+    more().click();
+    expect(links()).toBe(5);
+  });
+
+  it("show all members where there are few, and say of very many how many are not listed", () => {
+    show(withMembers(6), { axis: "left.out" });
+    expect([links(), more()]).toEqual([6, undefined]);
+    mounted?.dispose();
+    show(withMembers(230), { axis: "left.out" });
+    expect(more().textContent).toBe("+225 more");
+    more().click();
+    expect(links()).toBe(200);
+    expect(all(".mkg-members > li").at(-1)?.textContent).toBe("and 30 more");
   });
 
   it("are listed for the whole model when nothing is selected, with the reason of the frozen ones", () => {

@@ -40,6 +40,7 @@ export class SidePanel {
   private readonly usedAs: ReadonlyMap<number, readonly Use[]>;
   private readonly counterparts: Counterparts | undefined; // in a comparison
   private copied: ReturnType<typeof setTimeout> | undefined;
+  private whole: string | null = null; // the axis of which all members are listed
 
   constructor(
     private readonly host: HTMLElement,
@@ -69,7 +70,12 @@ export class SidePanel {
     const node = path === null ? undefined : this.h.find(path);
     setAttribute(this.host, "data-mkg-path", node === undefined ? null : path);
     const content = node === undefined ? this.overview(path) : this.sections(node);
-    this.host.replaceChildren(...activeAxis(this.h, this.store), ...content);
+    this.host.replaceChildren(...this.activeAxis(), ...content);
+  }
+
+  private activeAxis(): HTMLElement[] {
+    const axis = this.store.get("axis");
+    return activeAxis(this.h, this.store, axis !== null && axis === this.whole);
   }
 
   /** Nothing is selected: what to do, and of a traced model its axes. */
@@ -299,11 +305,18 @@ export class SidePanel {
   private clicked(event: MouseEvent): void {
     const target = event.target instanceof Element ? event.target.closest<HTMLElement>("button") : null;
     if (!target) return;
-    const { mkgCopy, mkgTarget, mkgFocus, mkgAxis } = target.dataset;
+    const { mkgCopy, mkgTarget, mkgFocus, mkgAxis, mkgMembers } = target.dataset;
+    if (mkgMembers !== undefined) this.showMembers(this.whole === mkgMembers ? null : mkgMembers);
     if (mkgAxis !== undefined) this.store.set("axis", this.store.get("axis") === mkgAxis ? null : mkgAxis);
     if (mkgCopy !== undefined) void this.copy(target, mkgCopy);
     if (mkgTarget !== undefined) this.select(Number(mkgTarget));
     if (mkgFocus !== undefined) this.store.set("focus", Number(mkgFocus));
+  }
+
+  private showMembers(axis: string | null): void {
+    this.whole = axis;
+    this.render();
+    this.host.querySelector<HTMLElement>(".mkg-members-more")?.focus();
   }
 
   private select(node: number): void {

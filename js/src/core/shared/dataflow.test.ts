@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { golden } from "../../testing/payloads";
 import { type Dataflow, dataflowOf } from "./dataflow";
 import { Hierarchy } from "./hierarchy";
+import type { ModelPayload } from "./payload";
 
 const h = new Hierarchy(golden("traced"));
 const flow = dataflowOf(h) as Dataflow;
@@ -35,6 +36,21 @@ describe("a forward pass", () => {
     expect(flow.isAside(transpose)).toBe(true);
     expect(flow.isAside(addmm)).toBe(false);
     expect(flow.tensorNames(addmm)).toEqual(["weight", "bias"]);
+  });
+
+  it("names operators in the words of the field, and conversions by what they give", () => {
+    const converted = (dtype: number) => (payload: ModelPayload) => {
+      payload.flow?.names.fill("aten::_to_copy");
+      payload.flow?.dtypes.push("float16");
+      payload.flow?.values.step.forEach((step, value) => {
+        if (step >= 0 && payload.flow)
+          payload.flow.values.dtype[value] = dtype < 0 ? payload.flow.dtypes.length - 1 : dtype;
+      });
+    };
+    const [addmm] = stepsOf("addmm");
+    expect(flow.fullName(addmm)).toBe("aten::addmm");
+    const name = (dtype: number) => dataflowOf(new Hierarchy(golden("traced", converted(dtype))))?.name(addmm);
+    expect([name(-1), name(0)]).toEqual(["to(float16)", "to"]);
   });
 
   it("knows where an axis runs, also through what has no tensors", () => {

@@ -1,6 +1,7 @@
 // What a forward pass did, made ready to ask: the calls of each module, shapes as text, what has no formula.
 
 import { push } from "./maps";
+import { operatorWord } from "./operator_words";
 import { toNumber } from "./payload";
 import type { FlowPayload } from "./payload_flow";
 import type { Hierarchy } from "./hierarchy";
@@ -90,10 +91,13 @@ export class Dataflow {
     return name === PASS ? "" : this.payload.names[name];
   }
 
-  /** "convolution" */
+  /** In the words of the field: "log_softmax" for "aten::_log_softmax", "to(float16)" for "aten::_to_copy". */
   name(step: number): string {
-    const name = this.fullName(step);
-    return name.slice(name.lastIndexOf(":") + 1);
+    const word = operatorWord(this.fullName(step));
+    const [from, to] = [this.payload.steps.inputs[step], this.produced[step]].map(values =>
+      values.map(v => this.dtype(v))
+    );
+    return word === "to" && to.length > 0 && from[0] !== to[0] ? `to(${to[0]})` : word;
   }
 
   source(step: number): string | null {
