@@ -7,12 +7,14 @@ import {
   type Extent,
   fitsLegibly,
   fitted,
+  isCornerSeen,
   type Look,
   opening,
   AT_ONCE,
   OVERVIEW,
   type Point,
   settled,
+  stayed,
   wholeNear
 } from "./viewport";
 
@@ -98,14 +100,17 @@ export class Camera {
     this.moveTo(opening(boundsOf(boxes), this.size.width, this.size.height, legible));
   }
 
-  /** After a new layout what was at `from` and is at `to` stays where it was, as far as all can be seen with it. */
+  /** After a new layout the corner of what was at `from` and is at `to` stays where it was, that of a card which was
+   * clicked under the pointer; only for a whole that was not yet moved by hand, and to be seen at all, does it give way. */
   keep(from: Box | undefined, to: Box | undefined, boxes: readonly Box[]): void {
-    const look = from && to ? anchored(this.current, from, to, this.size) : this.current;
     const bounds = boundsOf(boxes);
     const [left, top] = to ?? bounds;
+    const isSeen = from !== undefined && to !== undefined && isCornerSeen(this.current, from, this.size);
+    const keep = isSeen ? stayed : anchored;
+    const look = from && to ? keep(this.current, from, to, this.size) : this.current;
     const isWhole = !this.touched && fitsLegibly(bounds, this.size);
-    const next = isWhole ? wholeNear : settled;
-    this.moveTo(next(look, bounds, this.size, [left, top]));
+    if (isWhole) this.moveTo(wholeNear(look, bounds, this.size, [left, top]));
+    else this.moveTo(isSeen ? look : settled(look, bounds, this.size, [left, top]));
   }
 
   /** Moves as little as brings the box into view. */
