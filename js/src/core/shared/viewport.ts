@@ -107,11 +107,17 @@ export function wholeNear(look: Look, bounds: Box, { width, height }: Extent, [x
   const zoom = fixed >= Math.max(LEGIBLE, STEP * look.zoom) ? fixed : most;
   const near = ({ start, end, room, origin, point }: Span) => {
     const free = origin + point * (look.zoom - zoom); // the point does not move
-    if (free >= EDGE - start * zoom && free <= room - EDGE - end * zoom) return free;
+    if (Math.min(free + start * zoom, room - free - end * zoom) > EDGE - 1) return free;
     const [first, last] = [MARGIN - start * zoom, room - MARGIN - end * zoom];
     return first < last ? Math.min(last, Math.max(first, free)) : (first + last) / 2;
   };
   return { zoom, x: near(spans[0]), y: near(spans[1]) };
+}
+
+/** How far the point of the picture is from one look to another, on the screen. */
+export function shift(from: Look, to: Look, [x, y]: Point): number {
+  const zoom = to.zoom - from.zoom;
+  return Math.hypot(to.x - from.x + x * zoom, to.y - from.y + y * zoom);
 }
 
 interface Span {
