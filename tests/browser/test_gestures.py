@@ -192,7 +192,7 @@ CHEVRON = f"""path => {{
 }}"""
 IS_OPEN = f"path => {STAGE}.picture.items.find(item => item.id === path)?.isOpen"
 CHANGED = f"([path, isOpen]) => {STAGE}.picture.items.find(item => item.id === path)?.isOpen === isOpen"
-CONTAINERS = [*(f"layer{n}" for n in (4, 2, 3, 1)), *(f"layer{n}.{block}" for n in (1, 4, 3, 2) for block in (1, 0))]
+CONTAINERS = ["layer4", "layer2", "layer3", "layer1", "layer1.0"]
 
 
 @in_shared_page
