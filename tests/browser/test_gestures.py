@@ -177,6 +177,55 @@ def test_every_gesture_has_a_button_that_says_its_key(notebook: NotebookPage) ->
     assert look(graph)["zoom"] < 1
 
 
+# ------------------------------------------------------------ cards stay under the pointer
+
+# the middle of a chevron in page coordinates, null where it is out of view
+CHEVRON = f"""path => {{
+  const {{ camera, host, picture }} = {STAGE};
+  const item = picture.items.find(item => item.id === path);
+  if (!item) {{ return null; }}
+  const {{ x, y, zoom }} = camera.look;
+  const canvas = host.getBoundingClientRect();
+  const [across, down] = item.isOpen ? [16, 21] : [20, 16];
+  const at = [canvas.left + x + (item.box[0] + across) * zoom, canvas.top + y + (item.box[1] + down) * zoom];
+  return host.contains(document.elementFromPoint(...at)) ? at : null;
+}}"""
+IS_OPEN = f"path => {STAGE}.picture.items.find(item => item.id === path)?.isOpen"
+CHANGED = f"([path, isOpen]) => {STAGE}.picture.items.find(item => item.id === path)?.isOpen === isOpen"
+CONTAINERS = ["layer4", "layer2", "layer3", "layer1", "layer1.0"]
+
+
+@in_shared_page
+def test_a_second_click_at_the_same_place_undoes_the_first(notebook: NotebookPage) -> None:
+    graph = show(notebook)
+    mouse = graph.page.mouse
+
+    def click(path: str, at: list[float]) -> float:
+        """Opens or closes the card; how far its chevron is from the pointer then."""
+        before = graph.evaluate(IS_OPEN, path)
+        mouse.click(*at)
+        notebook.wait_for(CHANGED, [path, not before], timeout=5_000)
+        notebook.pause(FLIGHT)  # and longer than a double click takes
+        chevron = graph.evaluate(CHEVRON, path)
+        assert chevron is not None, f"{path} is out of view"
+        return max(abs(chevron[0] - at[0]), abs(chevron[1] - at[1]))
+
+    seen = {}
+    for path in CONTAINERS:
+        at = graph.evaluate(CHEVRON, path)
+        if at is None or graph.evaluate(IS_OPEN, path):
+            continue
+        zoom = look(graph)["zoom"]
+        seen[path] = click(path, at)
+        assert look(graph)["zoom"] >= 0.79 * zoom
+        click(path, at)  # a hit, or nothing would change
+        if (again := graph.evaluate(CHEVRON, path)) is not None:
+            click(path, again)  # the next ones lie elsewhere then
+    notebook.screenshot("toggled")
+    assert len(seen) >= 3
+    assert max(seen.values()) < 10, seen  # a click may be 12 away, at zoom 1
+
+
 # ------------------------------------------------------------ the minimap
 
 MODELS = {

@@ -100,7 +100,12 @@ export class GraphView {
     return exportPng(this.decor.items(), this.decor.edges(), this.measure, this.theme);
   }
 
+  /** Everything, in the rows that fill the canvas best. */
   fit(): void {
+    if (this.scenery.isLikeBefore) {
+      this.refitted = true;
+      this.invalidate();
+    }
     const beside = this.options.beside?.() ?? [];
     if (this.placed) this.stage.camera.fit([this.placed.bounds, ...beside]);
   }
@@ -215,6 +220,7 @@ export class GraphView {
     const path = toggledPath(this.expanded, now);
     const node = path === undefined ? undefined : this.h.find(path);
     this.expanded = now;
+    if (path === undefined) this.scenery.forget(); // several at once make another picture
     if (!isEqual(now, this.store.get("opening"))) {
       this.store.set("openToFit", false); // somebody has chosen
       this.store.set("opening", null);
@@ -232,10 +238,9 @@ export class GraphView {
 
   private refresh(): void {
     this.stale = false;
-    if (this.dead) {
-      return;
-    }
+    if (this.dead) return;
     this.scenery.fill(this.wrap);
+    if (this.refocused || this.refitted) this.scenery.forget();
     const scene = this.scenery.scene();
     const request = this.scenery.request(scene);
     const layout = this.layouts.runNow(request);
@@ -252,17 +257,14 @@ export class GraphView {
   }
 
   private draw(scene: Scene, layout: LayoutResult): void {
-    if (this.dead) {
-      return;
-    }
+    if (this.dead) return;
     const before = this.placed;
     this.placed = placed(scene, layout);
+    this.scenery.remember(scene, layout);
     this.notify(scene);
     this.applyDecor();
     this.aim(before, this.placed);
-    if (!before) {
-      this.announce();
-    }
+    if (!before) this.announce();
   }
 
   /** After a new layout: what was opened, or looked at, stays where it was. */

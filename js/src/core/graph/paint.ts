@@ -7,7 +7,7 @@ import type { Box, Viewport } from "../shared/viewport";
 import { paintEdges } from "./paint_edges";
 import { type Line, linesOf } from "./paint_lines";
 import { isReadable, namedFrames, nameLine, zoomedLines } from "./zoomed_lines";
-import { type EdgePaint, HEADER, type PaintItem, TITLE } from "./paint_items";
+import { CHEVRON, type EdgePaint, HEADER, type PaintItem, TITLE } from "./paint_items";
 import { LABEL_SIZE } from "./scene_groups";
 
 export const SMALLEST_TEXT = 6.5; // CSS pixels: smaller text is noise and costs time
@@ -87,7 +87,7 @@ export class Painter {
     this.write(item, lines.filter(legible), theme.text, theme.quiet(ground), ground);
     if (this.isFull && lines.some(legible)) {
       if (item.container) {
-        this.chevron(box[0] + 16, box[1] + HEADER, true, theme.muted);
+        this.chevron(box[0] + CHEVRON.open, box[1] + HEADER, true, theme.muted);
       }
       this.badges(item, box[0] + box[2] - (fill ? 34 : 12), box[1] + HEADER, theme);
     }
@@ -110,9 +110,9 @@ export class Painter {
     this.write(item, lines.filter(legible), ink, quiet);
     if (this.isFull && lines.some(legible)) {
       if (item.container) {
-        this.chevron(box[0] + box[2] - 15, box[1] + TITLE, false, ink);
+        this.chevron(box[0] + CHEVRON.closed, box[1] + TITLE, false, ink);
       }
-      this.badges(item, box[0] + box[2] - (item.container ? 26 : 10), box[1] + TITLE, theme);
+      this.badges(item, box[0] + box[2] - 10, box[1] + TITLE, theme);
     }
     this.statusMark(item);
   }

@@ -29,11 +29,12 @@ export interface EdgePaint {
 
 export const HEADER = 21; // middle line of a frame's header
 export const TITLE = 16; // middle line of a card's title
+export const CHEVRON = { open: 16, closed: 20 }; // its middle, from the left side: a card that opens has it under the pointer still
 
 /** Where a click opens or closes: the chevron and a little around it. */
 export function isOnChevron({ box, node, container }: PaintItem, x: number, y: number): boolean {
   const group = node.kind === "group";
-  const centre = group ? box[0] + 16 : box[0] + box[2] - 15;
+  const centre = box[0] + (group ? CHEVRON.open : CHEVRON.closed);
   const middle = box[1] + (group ? HEADER : TITLE);
   return container && Math.abs(x - centre) <= 12 && Math.abs(y - middle) <= 14;
 }

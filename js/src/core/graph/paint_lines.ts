@@ -37,10 +37,20 @@ function pillLine({ node, box }: PaintItem): Line {
 
 /** The name in the middle, below it what becomes of the shape. */
 function glyphLines({ node, box, container }: PaintItem, measure: Measure): Line[] {
-  const [width, height] = [box[2] - (container ? CARD.chevron : 0), box[3]];
+  const left = container ? CARD.chevron : 0;
+  const [width, height] = [box[2] - left, box[3]];
   const centred = (text: string, y: number, size: number, strong: boolean): Line => {
     const shown = fitted(text, width - 10, size, strong, measure);
-    return { text: shown, x: width / 2, y, font: fontOf(size, strong), size, bold: strong, strong, centred: true };
+    return {
+      text: shown,
+      x: left + width / 2,
+      y,
+      font: fontOf(size, strong),
+      size,
+      bold: strong,
+      strong,
+      centred: true
+    };
   };
   return node.detail === ""
     ? [centred(node.title, height / 2 + 0.5, FONT.title, true)]
@@ -53,11 +63,12 @@ function glyphLines({ node, box, container }: PaintItem, measure: Measure): Line
 function cardLines(item: PaintItem, measure: Measure): Line[] {
   const { node, box } = item;
   const room = box[2] - LEFT - 10;
-  const titleRoom = room - badgesWidth(item, measure) - (item.container ? CARD.chevron - 4 : 0);
+  const chevron = item.container ? CARD.chevron - 4 : 0; // left of the title
+  const titleRoom = room - badgesWidth(item, measure) - chevron;
   const rows = [node.subtitle, node.detail].filter(text => text !== "");
   const top = rows.length === 0 ? box[3] / 2 : TITLE;
   return [
-    line(node.title, LEFT, top, FONT.title, true, true, titleRoom, measure),
+    line(node.title, LEFT + chevron, top, FONT.title, true, true, titleRoom, measure),
     ...rows.map((text, i) => line(text, LEFT, 33 + 15 * i, FONT.text, false, false, room, measure))
   ];
 }

@@ -3,7 +3,7 @@
 import { firstOpening, MOST } from "./first_opening";
 import type { Hierarchy } from "../shared/hierarchy";
 import type { LayoutClient } from "../layout/client";
-import type { LayoutRequest, LayoutResult, Size } from "../layout/types";
+import type { LayoutGroup, LayoutRequest, LayoutResult, Size } from "../layout/types";
 import type { Measure } from "../shared/canvas";
 import { pageFor, Pages, turnPage } from "./pages";
 import { hardLimit, isManyNodes, manyNodes, softLimit } from "../shared/reveal";
@@ -25,6 +25,8 @@ export function isOnDrawn(notice: string): boolean {
 export class Scenery {
   private readonly pages = new Pages();
   private extent: Extent = { width: 1, height: 1 };
+  private isLike = false;
+  private readonly rows = new Map<string, readonly string[]>(); // by container: what began its rows when it was last drawn
 
   constructor(
     private readonly h: Hierarchy,
@@ -41,6 +43,7 @@ export class Scenery {
     const isOther = (now: number, before: number) => Math.abs(now - before) > OTHER * now;
     if (isOther(width, this.extent.width) || isOther(height, this.extent.height)) {
       this.extent = { width, height };
+      this.forget();
     }
   }
 
@@ -48,7 +51,41 @@ export class Scenery {
     return this.sceneWith(this.store, this.pages.window);
   }
 
-  request({ nodes, groups }: Scene): LayoutRequest {
+  /** Whether what was asked for last was to be like the drawing before. */
+  get isLikeBefore(): boolean {
+    return this.isLike;
+  }
+
+  /** In rows like those that were drawn last. */
+  request(scene: Scene): LayoutRequest {
+    const request = this.freshRequest(scene);
+    this.isLike = this.rows.size > 0;
+    if (!this.isLike) return request;
+    const places = new Map(scene.nodes.map(({ id }, place) => [id, place]));
+    const groups = request.groups.map(group => {
+      const rows = this.rows.get(containerOf(scene, group))?.flatMap(id => places.get(id) ?? []);
+      return rows && rows.length > 0 ? { ...group, rows } : group;
+    });
+    return { ...request, groups };
+  }
+
+  /** What is drawn now: the next drawing is to be like it. */
+  remember(scene: Scene, layout: LayoutResult): void {
+    scene.groups.forEach((group, at) => {
+      const { rows } = layout.groups[at];
+      this.rows.set(
+        containerOf(scene, group),
+        rows.map(place => scene.nodes[place].id)
+      );
+    });
+  }
+
+  /** The next drawing need not be like the last. */
+  forget(): void {
+    this.rows.clear();
+  }
+
+  private freshRequest({ nodes, groups }: Scene): LayoutRequest {
     const { width, height } = this.extent;
     const room: Size = [Math.max(1, width - 2 * MARGIN), Math.max(1, height - 2 * MARGIN)];
     return { sizes: nodes.map(node => node.size), groups, room };
@@ -111,10 +148,13 @@ export class Scenery {
 
   private layoutWith(store: Store, window: number): LayoutResult | undefined {
     const scene = this.sceneWith(store, window);
-    return scene.nodes.length > MOST ? undefined : this.layouts.runHere(this.request(scene));
+    return scene.nodes.length > MOST ? undefined : this.layouts.runHere(this.freshRequest(scene));
   }
 
   private fits(layout: LayoutResult | undefined, zoom = LEGIBLE): boolean {
     return layout !== undefined && fitsLegibly(layout.bounds, this.extent, zoom);
   }
 }
+
+/** The id of what the group is the inside of; "" for the canvas. */
+const containerOf = ({ nodes }: Scene, { node }: LayoutGroup): string => (node < 0 ? "" : nodes[node].id);

@@ -7,24 +7,25 @@ import { Geometry } from "./geometry";
 import { orderLayers } from "./order";
 import { spreadTall } from "./tall";
 import { uLayout } from "./u_layout";
-import { BORDER, type Drawing, type GroupLayout } from "./types";
+import { BORDER, type Drawing, type RowedLayout } from "./types";
 
 const CHANNEL = 40; // what a way between columns takes, roughly
 const LINE = 14; // and a line that passes a column
 const GAP = 22;
 
-export function layeredLayout(drawing: Drawing): GroupLayout {
+export function layeredLayout(drawing: Drawing): RowedLayout {
   const { items, nets } = drawing;
   const arcs = arcsOf(drawing);
   const isBack = backward(items.length, arcs);
   const forward = arcs.filter(({ from, to }) => !isBack(from, to));
   const narrow = ranksOf(items.length, [...forward, ...looseArcs(drawing)]);
   const asU = forward.length === arcs.length ? uLayout(drawing, narrow, arcs) : null;
-  if (asU) return asU;
+  if (asU) return { ...asU, rows: [] };
   const joints = jointsOf(drawing, isBack);
   const ranks = spreadTall(drawing, narrow, joints);
   const columns = columnsOf(drawing, ranks, isBack, joints);
-  const firsts = breakRows(columns, drawing.room);
+  const before = (drawing.rows ?? []).map(item => ranks[item]);
+  const firsts = breakRows(columns, drawing.room, before);
   const spread = spreadRanks(
     columns.length,
     firsts,
@@ -40,7 +41,8 @@ export function layeredLayout(drawing: Drawing): GroupLayout {
     joints
   );
   orderLayers(layers);
-  return new Geometry(drawing, layers, spread.firsts, backEdges(drawing, isBack)).layout();
+  const rows = firsts.map(first => ranks.indexOf(first)).filter(item => item >= 0);
+  return { ...new Geometry(drawing, layers, spread.firsts, backEdges(drawing, isBack)).layout(), rows };
 }
 
 /** What nothing leads to or from stands behind what comes before it. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { resnet } from "../../testing/payloads";
-import { CANVAS, faultsOf, randomSketch, requestOf, type Sketch } from "../../testing/layouts";
+import { CANVAS, faultsOf, randomSketch, requestOf, seeded, type Sketch } from "../../testing/layouts";
 import { measurer } from "../shared/canvas";
 import { buildDedupScene } from "../graph/dedup";
 import { Hierarchy } from "../shared/hierarchy";
@@ -139,6 +139,40 @@ describe("Layouter", () => {
     const bare = counts.map(written).filter(({ labels }) => labels.every(label => label === null));
     expect(bare.length).toBeGreaterThan(0);
     expect(bare.every(({ fits }) => fits)).toBe(true);
+  });
+
+  it("keeps the rows of the drawing before when a card grows, and says which they are", () => {
+    const place = (sketch: Sketch, rows?: number[]) => {
+      const wanted = requestOf(sketch);
+      const canvas = wanted.groups.length - 1;
+      const result = expectSound(structuredClone({ ...wanted, groups: [{ ...wanted.groups[canvas], rows }] }));
+      return { result, rows: result.groups[canvas].rows, left: result.boxes.map(([x]) => x) };
+    };
+    const before = place(chain(20));
+    expect(before.rows[0]).toBe(0);
+    expect(before.rows.length).toBeGreaterThan(1);
+    const grown = { ...chain(20), sizes: chain(20).sizes.map((size, at): Size => (at === 4 ? [420, 160] : size)) };
+    expect(place(grown).rows).not.toEqual(before.rows);
+    const after = place(grown, before.rows);
+    expect(after.rows).toEqual(before.rows);
+    expect(after.left.slice(0, 5)).toEqual(before.left.slice(0, 5));
+    expect(place(chain(20), after.rows).result).toEqual(before.result); // and back again
+  });
+
+  it("gives up rows with which not all can be read at once, if it can with others", () => {
+    for (let seed = 0; seed < 60; seed++) {
+      const wanted = requestOf(randomSketch(seed));
+      const seen = seeded(seed);
+      const known = {
+        ...wanted,
+        groups: wanted.groups.map(group => ({ ...group, rows: group.items.filter(() => seen() < 0.3) }))
+      };
+      const isLegible = ({ bounds: [, , width, height] }: LayoutResult) =>
+        width * LEGIBLE <= CANVAS[0] && height * LEGIBLE <= CANVAS[1];
+      const [fresh, kept] = [wanted, known].map(one => new Layouter().run(one));
+      expect(faultsOf(known, kept)).toEqual([]);
+      if (isLegible(fresh)) expect(isLegible(kept)).toBe(true);
+    }
   });
 
   it("lays out anew only the group that opens and what is around it", () => {

@@ -12,6 +12,7 @@ import {
   type Pin,
   type PlacedGroup,
   type Room,
+  type RowedLayout,
   type Size,
   type Terminal
 } from "./types";
@@ -25,11 +26,20 @@ const MANY = 120; // cards that fit no canvas, so that nothing else is tried
 const CACHE_LIMIT = 2000;
 
 export class Layouter {
-  private readonly cache = new Map<string, GroupLayout>();
+  private readonly cache = new Map<string, RowedLayout>();
   misses = 0;
 
-  /** Flat frames and labels on lines, or what gives up as little of that as lets everything fit the canvas. */
+  /** With the rows of the drawing before, unless everything could be read at once with others alone. */
   run(request: LayoutRequest): LayoutResult {
+    const kept = this.best(request);
+    const isKnown = request.groups.some(({ rows }) => rows !== undefined);
+    if (!isKnown || fits(kept.bounds, request.room, LEGIBLE) || isFarTooLarge(kept.bounds, request.room)) return kept;
+    const fresh = this.best({ ...request, groups: request.groups.map(group => ({ ...group, rows: undefined })) });
+    return fits(fresh.bounds, request.room, LEGIBLE) ? fresh : kept;
+  }
+
+  /** Flat frames and labels on lines, or what gives up as little of that as lets everything fit the canvas. */
+  private best(request: LayoutRequest): LayoutResult {
     const shapes = request.groups.length > 1 ? NESTED : NESTED.slice(0, 1);
     const most = request.sizes.length > MANY ? 1 : 2;
     let [first, small]: (LayoutResult | undefined)[] = [];
@@ -71,7 +81,7 @@ export class Layouter {
     inner: ReadonlyMap<number, GroupLayout>,
     room: Room,
     isLabelled: boolean
-  ): GroupLayout {
+  ): RowedLayout {
     const pin =
       (side: "starts" | "exits") =>
       ([item, net]: Terminal): Pin => {
@@ -83,7 +93,8 @@ export class Layouter {
       nets: group.nets.map(({ start, ends, label }) => {
         return { start: pin("exits")(start), ends: ends.map(pin("starts")), label: isLabelled ? label : 0 };
       }),
-      room
+      room,
+      rows: group.rows?.map(place => group.items.indexOf(place)).filter(item => item >= 0)
     };
     const key = JSON.stringify(drawing);
     let laid = this.cache.get(key);
@@ -95,7 +106,7 @@ export class Layouter {
     return laid;
   }
 
-  private remember(key: string, laid: GroupLayout): void {
+  private remember(key: string, laid: RowedLayout): void {
     if (this.cache.size >= CACHE_LIMIT) {
       this.cache.clear(); // rebuilt in milliseconds, so no finer rule is worth its code
     }
@@ -104,9 +115,9 @@ export class Layouter {
 }
 
 /** Absolute positions, outermost group first. */
-function place(groups: readonly LayoutGroup[], layouts: readonly GroupLayout[], sizes: readonly Size[]): LayoutResult {
+function place(groups: readonly LayoutGroup[], layouts: readonly RowedLayout[], sizes: readonly Size[]): LayoutResult {
   const boxes: Box[] = sizes.map(([width, height]) => [0, 0, width, height]);
-  const placed: LayoutResult["groups"] = groups.map(() => ({ lines: [], labels: [] }));
+  const placed: LayoutResult["groups"] = groups.map(() => ({ lines: [], labels: [], rows: [] }));
   for (let g = groups.length - 1; g >= 0; g--) {
     const { node, items, nets } = groups[g];
     const laid = layouts[g];
@@ -125,7 +136,11 @@ function place(groups: readonly LayoutGroup[], layouts: readonly GroupLayout[], 
         return toBorder(line.map(moved), isFrom ? frame[0] : NaN, isTo ? frame[0] + frame[2] : NaN);
       })
     );
-    placed[g] = { lines, labels: laid.labels.map(label => label && moved(label)) };
+    placed[g] = {
+      lines,
+      labels: laid.labels.map(label => label && moved(label)),
+      rows: laid.rows.map(item => items[item])
+    };
   }
   return { boxes, groups: placed, bounds: boundsOf([...boxes, ...placed.flatMap(around)]) };
 }

@@ -16,8 +16,31 @@ const PER_LINE = 0.05; // a line that is broken is harder to follow
 const LINE = 40; // pixels of room that it is worth to break one line less
 const FULL = 0.55; // of the width that a row should take
 
-/** For each row the number of its first column. */
-export function breakRows(columns: readonly Column[], room: Room): number[] {
+const HARMLESS = 0.25; // misfit that rows may cost which the reader knows already
+const MOST_TRIED = 200; // columns of a drawing whose rows are mended one by one
+
+/** For each row the number of its first column. `before`: those of the drawing before this one, for the same columns. */
+export function breakRows(columns: readonly Column[], room: Room, before: readonly number[] = []): number[] {
+  const { rows, misfit } = bestRows(columns, room);
+  return (before.length > 0 && keptRows(columns, room, before, misfit + HARMLESS)) || rows;
+}
+
+/** The rows as they were, else with one break more or less; null where either costs too much. */
+function keptRows(columns: readonly Column[], room: Room, before: readonly number[], most: number): number[] | null {
+  const kept = [...new Set([0, ...before])].sort((a, b) => a - b);
+  if (misfitOf(columns, kept, room) <= most) return kept;
+  if (columns.length > MOST_TRIED) return null;
+  let best: { rows: number[] | null; misfit: number } = { rows: null, misfit: most };
+  for (let at = 1; at < columns.length; at++) {
+    const isBreak = kept.includes(at);
+    const rows = isBreak ? kept.filter(first => first !== at) : [...kept, at].sort((a, b) => a - b);
+    const misfit = misfitOf(columns, rows, room);
+    if (misfit < best.misfit) best = { rows, misfit };
+  }
+  return best.rows;
+}
+
+function bestRows(columns: readonly Column[], room: Room): { rows: number[]; misfit: number } {
   let best = { rows: [0], misfit: Infinity };
   for (let count = 1; count <= Math.min(columns.length, MOST_ROWS); count++) {
     const rows = broken(columns, narrowest(columns, count));
@@ -25,7 +48,7 @@ export function breakRows(columns: readonly Column[], room: Room): number[] {
     if (misfit < best.misfit) best = { rows, misfit };
     if (rows.length > 3 && misfit > best.misfit + 1) break;
   }
-  return best.rows;
+  return best;
 }
 
 function misfitOf(columns: readonly Column[], rows: readonly number[], room: Room): number {

@@ -22,6 +22,7 @@ export interface LayoutGroup {
   node: number; // the group's own place in `sizes`; -1 for the canvas
   items: number[]; // its direct children, places in `sizes`, in the order of time
   nets: Net[]; // their items are places in `items`
+  rows?: number[]; // places in `sizes` of what began its rows in the drawing before, which are kept where that does little harm
 }
 
 export interface LayoutRequest {
@@ -41,9 +42,15 @@ export interface GroupLayout {
   height: number;
 }
 
+/** With the item that begins each of its rows; of what has no rows nothing. */
+export interface RowedLayout extends GroupLayout {
+  rows: number[];
+}
+
 export interface PlacedGroup {
   lines: Line[][];
   labels: (Point | null)[];
+  rows: number[]; // places in `sizes` of what begins its rows
 }
 
 export interface LayoutResult {
@@ -57,6 +64,7 @@ export interface Drawing {
   items: Size[];
   nets: DrawnNet[];
   room: Room;
+  rows?: number[]; // items that began rows before
 }
 
 /** What a drawing should fill. */

@@ -72,6 +72,42 @@ describe("Camera", () => {
     expect(isSeen(onScreen(closed.stage))).toBe(true);
   });
 
+  it("leaves the corner of what was clicked where it is, in whatever else there is no room for", () => {
+    const { keep, onScreen, touch, look, now } = stage();
+    touch();
+    look({ zoom: 1, x: 300, y: 200 });
+    keep("stage", closed, open); // 700 × 2000 at 300, 300
+    expect(onScreen(open.stage).slice(0, 2)).toEqual([300, 300]);
+    keep("stage", open, closed);
+    expect(onScreen(closed.stage).slice(0, 2)).toEqual([300, 300]);
+    expect(now().zoom).toBe(1);
+  });
+
+  it("moves what opens at the rim only as far as shows its name", () => {
+    const { keep, onScreen, touch, look } = stage();
+    touch();
+    look({ zoom: 1, x: 780, y: 390 });
+    keep("stage", closed, open);
+    const [x, y] = onScreen(open.stage);
+    expect(x).toBe(WIDTH - 22 - 100);
+    expect(y).toBe(HEIGHT - 22 - 44);
+  });
+
+  it("shows all a little smaller rather than from another place", () => {
+    const { camera, keep, onScreen, now } = stage();
+    const before: Record<string, Box> = { a: [0, 0, 700, 50], stage: [500, 100, 100, 50] };
+    const after: Record<string, Box> = { a: [0, 0, 700, 50], stage: [500, 100, 250, 120] };
+    camera.open(Object.values(before));
+    const [zoom, place] = [now().zoom, onScreen(before.stage)];
+    keep("stage", before, after);
+    onScreen(after.stage)
+      .slice(0, 2)
+      .forEach((at, k) => expect(at).toBeCloseTo(place[k]));
+    expect(Object.values(after).map(onScreen).every(isSeen)).toBe(true);
+    expect(now().zoom).toBeLessThan(zoom);
+    expect(now().zoom).toBeGreaterThanOrEqual(0.8 * zoom);
+  });
+
   it("keeps an opened group in view where not all fits", () => {
     const { keep, onScreen, touch, now } = stage();
     touch();

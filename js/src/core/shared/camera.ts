@@ -7,12 +7,15 @@ import {
   type Extent,
   fitsLegibly,
   fitted,
+  isCornerSeen,
   type Look,
   opening,
   AT_ONCE,
   OVERVIEW,
   type Point,
   settled,
+  shift,
+  stayed,
   wholeNear
 } from "./viewport";
 
@@ -21,6 +24,8 @@ export interface CameraOptions {
   readonly most: number;
   readonly isOverview: boolean; // the first look shows the whole even where its text is small
 }
+
+const NEAR = 8; // pixels that a chevron may move under the pointer
 
 export class Camera {
   private current: Look = { x: 0, y: 0, zoom: 1 };
@@ -98,14 +103,20 @@ export class Camera {
     this.moveTo(opening(boundsOf(boxes), this.size.width, this.size.height, legible));
   }
 
-  /** After a new layout what was at `from` and is at `to` stays where it was, as far as all can be seen with it. */
+  /** After a new layout the corner of what was at `from` and is at `to` stays where it was: a card that was clicked stays
+   * under the pointer. On a stage that nobody has moved all is in view as long as it can be read: for that the card gives
+   * way when it closes; when it opens, whoever opened it looks at it. */
   keep(from: Box | undefined, to: Box | undefined, boxes: readonly Box[]): void {
-    const look = from && to ? anchored(this.current, from, to, this.size) : this.current;
     const bounds = boundsOf(boxes);
-    const [left, top] = to ?? bounds;
+    const corner: Point = to ? [to[0], to[1]] : [bounds[0], bounds[1]];
+    const isSeen = from !== undefined && to !== undefined && isCornerSeen(this.current, from, this.size);
+    const keep = isSeen ? stayed : anchored;
+    const look = from && to ? keep(this.current, from, to, this.size) : this.current;
+    const whole = wholeNear(look, bounds, this.size, corner);
+    const isOpened = isSeen && to[2] * to[3] > from[2] * from[3];
     const isWhole = !this.touched && fitsLegibly(bounds, this.size);
-    const next = isWhole ? wholeNear : settled;
-    this.moveTo(next(look, bounds, this.size, [left, top]));
+    if (isWhole && !(isOpened && shift(look, whole, corner) > NEAR)) this.moveTo(whole);
+    else this.moveTo(isSeen ? look : settled(look, bounds, this.size, corner));
   }
 
   /** Moves as little as brings the box into view. */

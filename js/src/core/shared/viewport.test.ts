@@ -77,11 +77,17 @@ describe("camera", () => {
     const small: Box = [0, 0, 400, 300];
     const look = { x: 100, y: 60, zoom: 0.9 };
     expect(wholeNear(look, small, extent, point)).toEqual(look);
-    const large: Box = [0, 0, 800, 400]; // less zoom is needed: about the point
+    const large: Box = [0, 0, 800, 400]; // less zoom is needed: about the point, no less than for it
     const next = wholeNear(look, large, extent, point);
-    expect(next.zoom).toBe(fitted(large, WIDTH, HEIGHT).zoom < 0.9 ? fitted(large, WIDTH, HEIGHT).zoom : 0.9);
-    expect(next.x + 800 * next.zoom).toBeLessThanOrEqual(WIDTH - MARGIN + 1e-9);
-    expect(at(point, next)[1]).toBeCloseTo(at(point, look)[1]);
+    expect(next.zoom).toBeLessThan(0.9);
+    expect(next.zoom).toBeGreaterThan(0.8 * 0.9);
+    expect(next.x + 800 * next.zoom).toBeCloseTo(WIDTH - 6);
+    at(point, next).forEach((place, k) => expect(place).toBeCloseTo(at(point, look)[k]));
+    const long: Box = [0, 0, 1000, 300]; // it would be too small: the point gives way
+    const moved = wholeNear(look, long, extent, point);
+    expect(moved.zoom).toBe(fitted(long, WIDTH, HEIGHT).zoom);
+    expect(moved.x).toBeCloseTo(MARGIN);
+    expect(at(point, moved)[1]).toBeCloseTo(at(point, look)[1]);
     // what could not be read is shown larger
     expect(wholeNear({ ...look, zoom: 0.3 }, small, extent, point).zoom).toBe(fitted(small, WIDTH, HEIGHT).zoom);
   });

@@ -21,6 +21,9 @@ export interface Viewport extends Look, Extent {
 }
 
 export const MARGIN = 22; // around what is shown as a whole
+const EDGE = 6; // of the view: what stays in place may come as close as this
+const STEP = 0.8; // how much smaller all may become for it
+const INSIDE: Extent = { width: 100, height: 44 }; // of a frame that is left in sight: its name
 const LARGEST = 1.15; // small models are not blown up
 export const LEGIBLE = 0.7; // at it a title of 13 pixels has 9 on the screen
 export const AT_ONCE = 0.5; // of what cannot be drawn with less: small names are better than an end out of sight
@@ -63,6 +66,24 @@ export function anchored(look: Look, from: Box, to: Box, { width, height }: Exte
   };
 }
 
+/** `from`, whose corner is in view, has become `to`: the corner stays where it is, or as near as shows its name. */
+export function stayed(look: Look, from: Box, to: Box, { width, height }: Extent): Look {
+  const { zoom } = look;
+  const place = (start: number, before: number, length: number, least: number, room: number) => {
+    const seen = Math.min(length, least, room - 2 * MARGIN);
+    return Math.min(before, Math.max(MARGIN, room - MARGIN - seen)) - start * zoom;
+  };
+  return {
+    zoom,
+    x: place(to[0], look.x + from[0] * zoom, to[2] * zoom, INSIDE.width, width),
+    y: place(to[1], look.y + from[1] * zoom, to[3] * zoom, INSIDE.height, height)
+  };
+}
+
+export function isCornerSeen({ x, y, zoom }: Look, [left, top]: Box, { width, height }: Extent): boolean {
+  return isWithin(left * zoom + x, 0, width) && isWithin(top * zoom + y, 0, height);
+}
+
 /** Everything, where that is legible, not all is in view, and nobody looks closer; else `look`. */
 export function settled(look: Look, bounds: Box, extent: Extent, fixed: Point): Look {
   const { width, height } = extent;
@@ -72,18 +93,46 @@ export function settled(look: Look, bounds: Box, extent: Extent, fixed: Point): 
   return isBetter ? wholeNear(look, bounds, extent, fixed) : look;
 }
 
-/** Everything in view, no closer than it was if that is legible, with `fixed` as near to its place as there is room. */
+/** Everything in view, no closer than it was if that is legible, with `fixed` as near to its place as there is room:
+ * a little smaller where it can stay there then. */
 export function wholeNear(look: Look, bounds: Box, { width, height }: Extent, [x, y]: Point): Look {
   const whole = fitted(bounds, width, height);
-  const zoom = look.zoom < LEGIBLE ? whole.zoom : Math.min(look.zoom, whole.zoom);
-  const near = (start: number, length: number, room: number, origin: number, point: number) => {
-    const free = origin + point * (look.zoom - zoom); // the point does not move
-    const least = MARGIN - start * zoom;
-    const most = room - MARGIN - (start + length) * zoom;
-    return least < most ? Math.min(most, Math.max(least, free)) : (least + most) / 2;
-  };
   const [left, top, across, down] = bounds;
-  return { zoom, x: near(left, across, width, look.x, x), y: near(top, down, height, look.y, y) };
+  const spans = [
+    { start: left, end: left + across, room: width, point: x, origin: look.x },
+    { start: top, end: top + down, room: height, point: y, origin: look.y }
+  ];
+  const most = look.zoom < LEGIBLE ? whole.zoom : Math.min(look.zoom, whole.zoom);
+  const fixed = Math.min(most, ...spans.map(span => zoomAbout(span, look.zoom)));
+  const zoom = fixed >= Math.max(LEGIBLE, STEP * look.zoom) ? fixed : most;
+  const near = ({ start, end, room, origin, point }: Span) => {
+    const free = origin + point * (look.zoom - zoom); // the point does not move
+    if (Math.min(free + start * zoom, room - free - end * zoom) > EDGE - 1) return free;
+    const [first, last] = [MARGIN - start * zoom, room - MARGIN - end * zoom];
+    return first < last ? Math.min(last, Math.max(first, free)) : (first + last) / 2;
+  };
+  return { zoom, x: near(spans[0]), y: near(spans[1]) };
+}
+
+/** How far the point of the picture is from one look to another, on the screen. */
+export function shift(from: Look, to: Look, [x, y]: Point): number {
+  const zoom = to.zoom - from.zoom;
+  return Math.hypot(to.x - from.x + x * zoom, to.y - from.y + y * zoom);
+}
+
+interface Span {
+  start: number; // in the picture
+  end: number;
+  point: number; // in it
+  room: number; // on the screen
+  origin: number; // of the picture, there
+}
+
+/** The zoom at which all of it is in view while the point stays where it is on the screen. */
+function zoomAbout({ start, end, point, room, origin }: Span, before: number): number {
+  const place = origin + point * before;
+  const share = (free: number, length: number) => (length > 0 ? Math.max(0, free) / length : Infinity);
+  return Math.min(share(place - EDGE, point - start), share(room - EDGE - place, end - point));
 }
 
 /** How far a span has to move to be visible; one that is too long shows its start. */
