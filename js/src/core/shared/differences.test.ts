@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { compared, golden, resnet } from "../../testing/payloads";
-import type { ModelPayload } from "../shared/payload";
-import { Hierarchy } from "../shared/hierarchy";
+import type { ModelPayload } from "./payload";
+import { Hierarchy } from "./hierarchy";
 import { findDifferences, summary } from "./differences";
 
 function listed(payload: ModelPayload): { lines: string[]; summary: string } {
