@@ -111,6 +111,8 @@ export class GraphDecor {
         isOpen: node.kind === "group",
         isSelected: selected && place === this.selected[0],
         onAxis,
+        mark: item.mark,
+        badge: node.badge,
         texts: textsOn(item, measure, zoom)
       };
     });

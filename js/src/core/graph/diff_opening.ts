@@ -8,7 +8,7 @@ import type { Compared, Mark } from "../shared/differences";
 import type { Hierarchy } from "../shared/hierarchy";
 import { sceneOf } from "./scene_source";
 import { Store } from "../shared/store";
-import { boundsOf, type Extent, fitsLegibly, MARGIN } from "../shared/viewport";
+import { AT_ONCE, boundsOf, type Extent, fitsLegibly, MARGIN } from "../shared/viewport";
 
 /** The paths of the left model; `room`: of one side. */
 export function openingOfBoth(
@@ -33,7 +33,7 @@ export function openingOfBoth(
       const [one, other] = both;
       return one && other && { ...one, bounds: boundsOf([one.bounds, other.bounds]) };
     },
-    (layout, zoom) => fitsLegibly(layout.bounds, room, zoom),
+    layout => fitsLegibly(layout.bounds, room, AT_ONCE), // small names are better than differences out of sight
     node => marks[node] === "changed inside" || marks[node] === "changed"
   );
   layouts.dispose();

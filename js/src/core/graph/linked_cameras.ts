@@ -2,7 +2,7 @@
 // height. Their layouts differ, so the way from one picture to the other is read off the cards that both have.
 
 import type { Camera } from "../shared/camera";
-import { AT_ONCE, type Box, boundsOf, fitted, fitsLegibly, opening, type Point } from "../shared/viewport";
+import { type Box, boundsOf, fitted, fitsLegibly, opening, OVERVIEW, type Point } from "../shared/viewport";
 import type { PaintItem } from "./paint_items";
 
 export interface LinkedPicture {
@@ -52,9 +52,9 @@ export class LinkedCameras {
     const bounds = boundsOf([...this.boxes(side), ...this.beside(side)]);
     const { width, height } = camera.extent;
     this.isFollowing = true;
-    if (fitsLegibly(bounds, camera.extent, AT_ONCE)) camera.moveTo(fitted(bounds, width, height));
+    if (fitsLegibly(bounds, camera.extent, OVERVIEW)) camera.moveTo(fitted(bounds, width, height));
     else {
-      camera.moveTo(opening(bounds, width, height, AT_ONCE));
+      camera.moveTo(opening(bounds, width, height, OVERVIEW));
       if (sought && !isWithin(sought, camera.view)) {
         const [left, , across] = camera.view;
         camera.centre([left + across / 2, sought[1] + sought[3] / 2]);

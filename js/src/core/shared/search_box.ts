@@ -4,6 +4,7 @@ import { contextOf } from "./canvas";
 import { Debounced, type Disposer, Disposers, el, isField, listen } from "./dom";
 import { icon } from "./icons";
 
+const CLEAR = 20; // pixels that browsers keep for the button that clears the field
 const DELAY = 90; // ms without a key before a search runs
 
 export interface SearchTexts {
@@ -95,7 +96,7 @@ function fitPlaceholder(input: HTMLInputElement, text: string): Disposer {
     const style = getComputedStyle(input);
     const context = contextOf(document.createElement("canvas"));
     if (context) context.font = style.font;
-    const room = input.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+    const room = input.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - CLEAR;
     const width = (one: string) => context?.measureText(one).width ?? 0;
     input.placeholder = offered.find(one => width(one) <= room) ?? offered[offered.length - 1];
   };

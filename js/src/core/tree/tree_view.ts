@@ -233,7 +233,11 @@ export class TreeView {
     if (content === this.contents.get(element)) return;
     this.contents.set(element, content);
     const inside = hidden ? `, ${hidden} matches inside` : "";
-    setAttribute(element, "aria-label", label + inside + (onAxis ? ", on the chosen axis" : ""));
+    setAttribute(
+      element,
+      "aria-label",
+      label + (status ? `, ${status}` : "") + inside + (onAxis ? ", on the chosen axis" : "")
+    );
     setAttribute(element, "data-mkg-status", status ?? null);
     element.classList.toggle("mkg-is-match", matched);
     element.classList.toggle("mkg-is-on-axis", onAxis);
