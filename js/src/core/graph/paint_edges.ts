@@ -18,7 +18,7 @@ export function paintEdges(
   pixel: number,
   legible: boolean
 ): void {
-  const width = Math.max(1.5, pixel); // a thinner line would pale
+  const width = Math.max(1.5, 1.75 * pixel); // a thinner line pales where it lies between two rows of pixels
   const sort = (keep: (paint: EdgePaint) => boolean) => edges.filter(keep).map(({ route }) => route);
   const plain = (paint: EdgePaint) => !paint.lit && !paint.onAxis && paint.route.edge.kind === "data";
   stroke(
