@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from browser.fixtures import in_shared_page
 from browser.graph import ROOT, GraphPage
-from browser.page import NotebookPage
+from browser.page import VIEWPORT, NotebookPage
 
 SETUP = """
 import torch, torchvision
@@ -25,7 +27,7 @@ def small(extra=()):
 
 original = torchvision.models.resnet18(weights=None)
 """
-SHOW = "graph = mk.ModelGraph({left}, compare={right}, view='diff')\ndisplay(graph)"
+SHOW = "graph = mk.ModelGraph({left}, compare={right})\ndisplay(graph)"
 STAGES = f"Array.from(document.querySelectorAll('{ROOT} .mkg-graph-canvas'), canvas => canvas.mkgStage)"
 
 # where cards are on the screen, by id, in both pictures
@@ -57,10 +59,57 @@ def assert_beside(graph: GraphPage, path: str) -> None:
     assert 0 <= left[1] < height
 
 
+# what of both pictures is out of view, and how far the first cards of both are from the same height
+OUT_OF_VIEW = f"""() => {STAGES}.flatMap(({{ camera, picture }}) => {{
+  const [left, top, width, height] = camera.view;
+  return picture.items.filter(({{ box: [x, y, across, down] }}) =>
+    x < left || y < top || x + across > left + width || y + down > top + height).map(item => item.id);
+}})"""
+# a folded card stands for as many as its badge says
+MARKS = f"""() => {STAGES}.map(({{ picture }}) => picture.items.filter(item => item.mark).map(item =>
+  [item.mark, item.id, Number(item.badge.slice(1) || 1)]))"""
+ROOT_MARK = f"""() => document.querySelector('{ROOT} [role=treeitem][data-mkg-path=""]').dataset.mkgStatus"""
+OPEN_ALL = ".mkg-toolbar .mkg-expand-all"
+
+
+def marks_of(graph: GraphPage) -> Counter[str]:
+    """How many modules have each mark: in both pictures, a pair of partners once, and the root, which the tree has."""
+    left, right = graph.evaluate(MARKS)
+    found = Counter([graph.evaluate(ROOT_MARK)])
+    for mark, _, count in [*left, *(one for one in right if one[0] == "added")]:
+        found[mark] += count
+    return found
+
+
 @in_shared_page
-def test_the_sides_open_at_the_first_difference_and_move_together(notebook: NotebookPage) -> None:
+@pytest.mark.parametrize("size", [(1400, 900), (1100, 800)], ids=["wide", "with the file list"])
+@pytest.mark.parametrize("right", ["changed()", "torchvision.models.resnet34(weights=None)"], ids=["edited", "deeper"])
+def test_both_sides_open_whole_and_aligned_where_they_differ(
+    notebook: NotebookPage, right: str, size: tuple[int, int]
+) -> None:
+    notebook.page.set_viewport_size({"width": size[0], "height": size[1]})
+    try:
+        graph = show(notebook, right=right)
+        assert notebook.value("graph.view") == "diff"  # nobody has asked for it but by compare=
+        assert graph.evaluate(OUT_OF_VIEW) == []
+        first, second = graph.evaluate(PLACES)
+        for card in ("conv1", "bn1"):
+            assert first[card] == pytest.approx(second[card], abs=0.5)
+        assert "changed inside" in marks_of(graph)
+        notebook.screenshot(f"comparison-{size[0]}-{'edited' if right == 'changed()' else 'deeper'}")
+    finally:
+        notebook.page.set_viewport_size(VIEWPORT)
+
+
+@in_shared_page
+def test_the_sides_move_together(notebook: NotebookPage) -> None:
     graph = show(notebook)
-    assert_beside(graph, "layer2.1")  # closed, and it holds the first
+    notebook.execute("graph.expanded = ['layer1', 'layer2', 'layer3']")
+    drawn = f"() => {STAGES}.every(stage => stage.picture.items.some(item => item.id === 'layer2.1'))"
+    notebook.wait_for(drawn)
+    notebook.execute("graph.selected = 'layer2.1'")
+    graph.wait_for_selection("layer2.1")
+    assert_beside(graph, "layer2.1")
     notebook.screenshot("comparison")
 
     canvas = graph.find(".mkg-graph-canvas").nth(1)
@@ -136,7 +185,15 @@ def test_the_page_counts_as_python_does(notebook: NotebookPage, left: str, right
     assert lines[-1] == said
     assert place.inner_text() == said
     entries = graph.find(".mkg-diff-entry:not(.mkg-is-none) > span:last-child").all_inner_texts()
-    assert entries == ["same", *(" ".join(reversed(part.split())) for part in said.partition(": ")[2].split(", "))]
+    inside = [entries.pop()] if entries[-1] == "changed inside" else []
+    assert entries == [" ".join(reversed(part.split())) for part in said.partition(": ")[2].split(", ")]
+    counts = dict(part.split()[::-1] for part in said.partition(": ")[2].split(", "))
+    notebook.wait_for(f"() => {STAGES}.length === 2 && {STAGES}.every(stage => stage.picture.items.length > 0)")
+    graph.find(OPEN_ALL).click()
+    notebook.pause(400)
+    marks = marks_of(graph)
+    assert {mark: str(count) for mark, count in marks.items() if mark != "changed inside"} == counts
+    assert ("changed inside" in marks) == bool(inside)
     found = []
     for number in range(1, len(lines)):
         graph.find(".mkg-next-difference").click()

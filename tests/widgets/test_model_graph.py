@@ -223,3 +223,9 @@ def test_compare_offers_the_diff_view(model: nn.Module) -> None:
     graph = mk.ModelGraph(model, compare=model, view="diff")
     assert set(graph.payload["compare"]["left"]) == {"same"}
     assert len(graph.payload["compare"]["pairs"]) == 423
+
+
+def test_a_comparison_opens_side_by_side_unless_a_view_is_given(model: nn.Module) -> None:
+    assert mk.ModelGraph(model, compare=model).view == "diff"
+    assert mk.ModelGraph(model, compare=model, view="hierarchy").view == "hierarchy"
+    assert mk.ModelGraph(model).view == "hierarchy"

@@ -38,7 +38,7 @@ class ModelGraph(ModuleKGWidget):
         What the model's forward takes. One forward pass is traced (`mk.trace`): data edges with shapes, FLOPs, axes,
         and the views "dataflow" and "operators". Where it fails, `error` says why and the graph ends there.
     compare : torch.nn.Module, optional
-        A second model, for `view="diff"`.
+        A second model: the graph opens with both side by side, unless `view` says otherwise.
     selected, axis, expanded, color_by, query, view, overlay : optional
         What the attributes of these names start with.
     layout : ipywidgets.Layout or dict, optional
@@ -107,7 +107,7 @@ class ModelGraph(ModuleKGWidget):
         expanded: Sequence[str] | None = None,
         color_by: str = "none",
         query: str = "",
-        view: str = "hierarchy",
+        view: str | None = None,
         overlay: Mapping[str, Any] | None = None,
         layout: Any = None,
         **unknown: Any,
@@ -123,7 +123,7 @@ class ModelGraph(ModuleKGWidget):
             open_to_fit=expanded is None,
             color_by=color_by,
             query=query,
-            view=view,
+            view=view if view is not None else "hierarchy" if compare is None else "diff",
             overlay=dict(overlay or {}),
             **({} if layout is None else {"layout": layout}),
         )

@@ -32,7 +32,7 @@ const KEEP_URL = 60_000; // ms; some browsers read the blob after the click has 
 
 export class ExportMenu {
   private readonly disposers = new Disposers();
-  private readonly opener = button("mkg-button mkg-export-button", "Export", "Save as a file");
+  private readonly opener = button("mkg-button mkg-export-button", "", "Save as a file");
   private readonly menu = el("div", "mkg-export-menu");
 
   constructor(
@@ -42,7 +42,8 @@ export class ExportMenu {
     private readonly source: PictureSource
   ) {
     host.classList.add("mkg-export");
-    this.opener.prepend(icon("download"));
+    this.opener.append(icon("download"), el("span", "mkg-export-word", "Export"));
+    this.opener.setAttribute("aria-label", "Export"); // where the word has no room
     this.opener.setAttribute("aria-haspopup", "menu");
     this.menu.setAttribute("role", "menu");
     this.menu.setAttribute("aria-label", "Export");

@@ -10,6 +10,7 @@ import { familyColor, mix, type Theme } from "../shared/theme";
 import type { Hierarchy } from "../shared/hierarchy";
 import type { MinimapItem } from "../shared/minimap";
 import type { Scene, SceneNode } from "./scene_types";
+import type { Mark } from "../shared/differences";
 import type { Status } from "../shared/payload";
 import type { Placed } from "./routes";
 import { matches } from "../shared/search";
@@ -20,6 +21,7 @@ import type { Point } from "../shared/viewport";
 interface Options {
   view?: ViewName;
   status?: readonly Status[];
+  marks?: readonly (Mark | null)[];
 }
 
 export class GraphDecor {
@@ -71,6 +73,7 @@ export class GraphDecor {
         family: this.familyOf(node),
         fill: index < 0 ? null : color(index),
         status: index < 0 ? null : (this.options.status?.[index] ?? null),
+        mark: index < 0 ? null : (this.options.marks?.[index] ?? null),
         flag: this.flag(index),
         dim: sought !== null && node.kind !== "group" && !sought.has(place) && !selected.has(place),
         hit: hits?.has(place) ?? false,
@@ -108,6 +111,8 @@ export class GraphDecor {
         isOpen: node.kind === "group",
         isSelected: selected && place === this.selected[0],
         onAxis,
+        mark: item.mark,
+        badge: node.badge,
         texts: textsOn(item, measure, zoom)
       };
     });

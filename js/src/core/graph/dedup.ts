@@ -86,7 +86,6 @@ function containment(h: Hierarchy, places: ReadonlyMap<number, number>, nodes: r
     source,
     target,
     kind: "data",
-    faint: true,
     label: count > 1 ? `×${count}` : ""
   }));
 }

@@ -1,14 +1,24 @@
 // Two models side by side, marked by what became of each module.
 
+import { measurer } from "../shared/canvas";
+import {
+  type Compared,
+  countsOf,
+  type Difference,
+  findDifferences,
+  type Mark,
+  marksOf,
+  STATUSES,
+  summary
+} from "../shared/differences";
 import { button, Disposers, el, listen, nameSpan } from "../shared/dom";
 import { counted, shortColumn } from "../shared/format";
-import { STATUS_STYLE } from "../shared/theme";
+import { INSIDE_GLYPH, STATUS_STYLE } from "../shared/theme";
 import type { Box } from "../shared/viewport";
-import { type Compared, countsOf, type Difference, findDifferences, STATUSES, summary } from "./differences";
+import { openingOfBoth, partnersOf } from "./diff_opening";
 import { GraphView } from "./graph_view";
 import { LinkedCameras } from "./linked_cameras";
-import { Hierarchy } from "../shared/hierarchy";
-import type { Comparison } from "../shared/payload";
+import type { Hierarchy } from "../shared/hierarchy";
 import { reveal } from "../shared/reveal";
 import { Store } from "../shared/store";
 
@@ -25,38 +35,37 @@ export class DiffView {
   private readonly message = el("span", "mkg-diff-place");
   private readonly next = button("mkg-button mkg-next-difference", "Next difference");
   private readonly differences: readonly Difference[];
+  private readonly marks: readonly [readonly (Mark | null)[], readonly (Mark | null)[]];
+  private readonly room: HTMLElement; // that each side has
   private cameras?: LinkedCameras; // once both have a canvas
   private current: 0 | 1 = 0; // where the user is
   private linking = false;
+  private isLiningUp = false;
 
   constructor(
     private readonly host: HTMLElement,
-    h: Hierarchy,
-    store: Store,
-    compare: Comparison,
+    private readonly store: Store,
+    private readonly models: readonly [Compared, Compared],
     private readonly onReady: () => void
   ) {
     host.classList.add("mkg-diff");
-    const right = new Hierarchy(compare.model);
-    const panes = [this.pane(h), this.pane(right)];
+    const [left, right] = models;
+    const panes = [this.pane(left.h), this.pane(right.h)];
     const panesBox = el("div", "mkg-diff-panes");
     panesBox.append(...panes.map(({ frame }) => frame));
-    const leftToRight = new Map(compare.pairs);
-    const rightToLeft = new Map(compare.pairs.map(([a, b]) => [b, a]));
-    const rightStore = new Store({ ...mirrored(h, right, store, leftToRight), selected: null });
-    const models: readonly [Compared, Compared] = [
-      { h, status: compare.left, partners: leftToRight },
-      { h: right, status: compare.right, partners: rightToLeft }
-    ];
+    this.marks = marksOf(...models);
     this.differences = findDifferences(...models);
     this.next.disabled = this.differences.length === 0;
     this.message.textContent = summary(this.differences); // what stands above takes its room before the canvases do
     host.append(this.legend(), panesBox);
+    this.room = panes[0].canvas;
+    this.openToFit();
+    const rightStore = new Store({ ...mirrored(models, store), selected: null });
     this.sides = [
       this.side(0, panes[0].canvas, models[0], store),
       this.side(1, panes[1].canvas, models[1], rightStore)
     ];
-    this.cameras = new LinkedCameras([this.sides[0].graph, this.sides[1].graph], node => leftToRight.get(node));
+    this.cameras = new LinkedCameras([this.sides[0].graph, this.sides[1].graph], node => left.partners.get(node));
     this.lineUp();
     this.link(this.sides[0], this.sides[1]);
     this.link(this.sides[1], this.sides[0]);
@@ -77,7 +86,7 @@ export class DiffView {
 
   private pane(h: Hierarchy): { frame: HTMLElement; canvas: HTMLElement } {
     const frame = el("section", "mkg-diff-pane");
-    const canvas = el("div");
+    const canvas = el("div", "mkg-canvas-wrap"); // with its size at once
     const title = el("h4", "mkg-diff-title");
     const params = h.column("params")?.[0];
     const size = params == null ? "" : ` · ${shortColumn("params", params)} parameters`;
@@ -90,9 +99,13 @@ export class DiffView {
   private side(at: 0 | 1, canvas: HTMLElement, model: Compared, store: Store): Side {
     const graph = new GraphView(canvas, model.h, store, {
       status: model.status,
+      marks: this.marks[at],
       onReady: () => this.ready(),
-      onChanged: () => this.cameras?.follow(this.current),
-      lookFirst: () => this.lineUp(),
+      onChanged: isLayout => (isLayout && this.isFirst ? this.lineUp() : this.cameras?.follow(this.current)),
+      lookFirst: () => {
+        this.openToFit();
+        this.lineUp();
+      },
       beside: () => this.cameras?.beside(at) ?? []
     });
     const here = () => void (this.current = at);
@@ -103,13 +116,30 @@ export class DiffView {
     return { ...model, store, graph, expanded: store.get("expanded") };
   }
 
-  /** Both at the same zoom, at what is selected or at the first difference; once both have their places. */
+  /** As long as nobody has chosen what is open, where the models differ is, as far as both fit. */
+  private openToFit(): void {
+    const { store, models, room } = this;
+    if (!store.get("openToFit") || store.get("selected") !== null) return;
+    const extent = { width: room.clientWidth || 480, height: room.clientHeight || 500 };
+    const opening = openingOfBoth(models, this.marks[0], extent, measurer());
+    store.set("opening", opening);
+    store.set("expanded", opening);
+  }
+
+  /** Nobody has opened, sought or moved anything yet. */
+  private get isFirst(): boolean {
+    const { store, sides } = this;
+    const isUntouched = store.get("openToFit") && store.get("selected") === null && this.step < 0;
+    return isUntouched && !this.isLiningUp && (sides?.every(({ graph }) => !graph.camera.isTouched) ?? false);
+  }
+
+  /** Both at the same zoom, from their beginnings or at what is selected; once both have their places. */
   private lineUp(): void {
     if (!this.cameras?.isReady) return;
-    const selected = this.sides[0].h.find(this.sides[0].store.get("selected") ?? "") ?? 0;
-    const { side, node } =
-      selected > 0 ? { side: 0 as const, node: selected } : (this.differences[0] ?? { side: 0, node: 0 });
-    this.cameras.lineUp(side, this.boxOf(this.sides[side], node));
+    const selected = this.sides[0].h.find(this.store.get("selected") ?? "") ?? 0;
+    this.isLiningUp = true;
+    this.cameras.lineUp(0, this.boxOf(this.sides[0], selected));
+    this.isLiningUp = false;
   }
 
   /** The card of a module, or what hides it. */
@@ -142,12 +172,7 @@ export class DiffView {
     const [before, now] = [new Set(from.expanded), from.store.get("expanded")];
     from.expanded = now;
     if (this.linking) return;
-    const partners = (paths: readonly string[]) =>
-      paths.flatMap(path => {
-        const node = from.h.find(path);
-        const partner = node === undefined ? undefined : from.partners.get(node);
-        return partner === undefined ? [] : [to.h.path(partner)];
-      });
+    const partners = (paths: readonly string[]) => partnersOf(from, to, paths);
     const opened = partners(now.filter(path => !before.delete(path)));
     const closed = new Set(partners([...before]));
     this.linking = true;
@@ -188,16 +213,16 @@ export class DiffView {
   private legend(): HTMLElement {
     const line = el("div", "mkg-diff-legend");
     const counts = countsOf(this.differences);
-    for (const status of ["same", ...STATUSES] as const) {
+    for (const status of STATUSES) {
       const count = counts.get(status) ?? 0;
-      const mark = el("span", "mkg-diff-mark", STATUS_STYLE[status].glyph);
-      mark.style.backgroundColor = STATUS_STYLE[status].color;
-      const entry = el("span", "mkg-diff-entry");
-      entry.dataset.mkgStatus = status;
-      entry.classList.toggle("mkg-is-none", status !== "same" && count === 0);
-      const { label } = STATUS_STYLE[status];
-      entry.append(mark, el("span", "", status === "same" ? label : `${label} ${count}`));
+      const { glyph, color, label } = STATUS_STYLE[status];
+      const entry = legendEntry(status, glyph, `${label} ${count}`);
+      (entry.firstChild as HTMLElement).style.backgroundColor = color;
+      entry.classList.toggle("mkg-is-none", count === 0);
       line.append(entry);
+    }
+    if (this.marks.some(marks => marks.includes("changed inside"))) {
+      line.append(legendEntry("inside", INSIDE_GLYPH, "changed inside")); // not counted: its places are
     }
     this.disposers.add(listen(this.next, "click", () => this.nextDifference()));
     line.append(this.next, this.message);
@@ -224,19 +249,16 @@ export class DiffView {
   }
 }
 
+function legendEntry(kind: string, glyph: string, text: string): HTMLElement {
+  const entry = el("span", "mkg-diff-entry");
+  entry.dataset.mkgStatus = kind;
+  entry.append(el("span", "mkg-diff-mark", glyph), el("span", "", text));
+  return entry;
+}
+
 /** The right side opens what corresponds to what is open on the left. */
-function mirrored(
-  left: Hierarchy,
-  right: Hierarchy,
-  store: Store,
-  partners: ReadonlyMap<number, number>
-): Partial<ReturnType<typeof snapshot>> {
-  const expanded = store.get("expanded").flatMap(path => {
-    const node = left.find(path);
-    const partner = node === undefined ? undefined : partners.get(node);
-    return partner === undefined ? [] : [right.path(partner)];
-  });
-  return { ...snapshot(store), expanded };
+function mirrored([left, right]: readonly [Compared, Compared], store: Store): Partial<ReturnType<typeof snapshot>> {
+  return { ...snapshot(store), expanded: partnersOf(left, right, store.get("expanded")) };
 }
 
 function snapshot(store: Store) {

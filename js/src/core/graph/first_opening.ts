@@ -15,13 +15,17 @@ export interface Opening {
   window: number;
 }
 
-/** `layoutOf`: of a drawing with these paths open, undefined where there is too much to lay out at once. */
+/**
+ * `layoutOf`: of a drawing with these paths open, undefined where there is too much to lay out at once; `isWorth`: whether
+ * a container may be opened.
+ */
 export function firstOpening(
   h: Hierarchy,
   focus: number,
   kept: readonly string[],
   layoutOf: (opening: Opening) => LayoutResult | undefined,
-  fitsAt: (layout: LayoutResult, zoom: number) => boolean
+  fitsAt: (layout: LayoutResult, zoom: number) => boolean,
+  isWorth: (node: number) => boolean = () => true
 ): Opening {
   const fits = (opening: Opening, zoom = LEGIBLE): boolean => {
     const layout = layoutOf(opening);
@@ -37,7 +41,7 @@ export function firstOpening(
     return { expanded: [...kept], window: WINDOWS[WINDOWS.length - 1] };
   }
   let best: Opening = closed;
-  let level = insides(h, [focus]);
+  let level = insides(h, [focus], isWorth);
   let tries = 0;
   for (let depth = 0; depth < DEEPEST && level.length > 0; depth++) {
     const opened: number[] = [];
@@ -49,17 +53,17 @@ export function firstOpening(
         opened.push(...alike);
       }
     }
-    level = insides(h, opened);
+    level = insides(h, opened, isWorth);
   }
   return best;
 }
 
 /** The containers directly inside, those of one class in one place together: one open beside closed ones looks like a choice. */
-function insides(h: Hierarchy, nodes: readonly number[]): number[][] {
+function insides(h: Hierarchy, nodes: readonly number[], isWorth: (node: number) => boolean): number[][] {
   return nodes.flatMap(node => {
     const groups = new Map<string, number[]>();
     for (const row of h.rows(node)) {
-      if (!h.isContainer(row)) continue;
+      if (!h.isContainer(row) || !isWorth(row)) continue;
       const alike = groups.get(h.className(row));
       if (alike) alike.push(row);
       else groups.set(h.className(row), [row]);

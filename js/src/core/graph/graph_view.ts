@@ -17,6 +17,7 @@ import type { Hierarchy } from "../shared/hierarchy";
 import { measurer } from "../shared/canvas";
 import { LayoutClient } from "../layout/client";
 import { Offer } from "./offer";
+import type { Mark } from "../shared/differences";
 import type { Status } from "../shared/payload";
 import { plainScene } from "./plain_scene";
 import { onPreferences } from "../shared/preferences";
@@ -34,10 +35,11 @@ import type { Scene, SceneNode } from "./scene_types";
 
 export interface GraphOptions {
   view?: Exclude<ViewName, "diff">;
-  status?: readonly Status[]; // marks of a comparison, by node
+  status?: readonly Status[]; // of a comparison, by node
+  marks?: readonly (Mark | null)[];
   onReady?: () => void;
   dock?: HTMLElement; // place of the minimap, outside of the canvas
-  onChanged?: () => void; // the camera has moved, or what is drawn has other places
+  onChanged?: (isLayout: boolean) => void; // what is drawn has other places, or the camera has moved
   lookFirst?: () => void; // in place of the first look at this graph alone
   beside?: () => readonly Box[]; // what stands beside it and has to fit as well, in its coordinates
 }
@@ -180,7 +182,7 @@ export class GraphView {
         doubleTap: (id, at) => onItem(id, item => doubleTapped(item, at, actions)),
         doubleTapGround: () => this.navigator.toAll(),
         point: (at, x, y) => this.hover.point(at, x, y, this.stage.camera.look.zoom),
-        moved: () => this.options.onChanged?.(),
+        moved: () => this.options.onChanged?.(false),
         resized: (before, seen) => this.resized(before, seen),
         picture: () => ({
           ...this.decor.picture(this.theme, this.measure, this.stage.camera.look.zoom),
@@ -198,6 +200,9 @@ export class GraphView {
     this.disposers.add(this.store.on("expanded", () => this.anchorToggled()));
     for (const key of ["colorBy", "overlay", "pruned", "query", "axis", "operator"] as const) {
       this.disposers.add(this.store.on(key, () => this.redecorate()));
+    }
+    for (const key of ["colorBy", "overlay", "pruned"] as const) {
+      this.disposers.add(this.store.on(key, () => this.navigator.keepAll(() => this.fit()))); // the legend takes room
     }
     this.disposers.add(
       this.store.on("selected", () => {
@@ -283,7 +288,7 @@ export class GraphView {
     this.refocused = this.refitted = false;
     this.pursue();
     this.navigator.arrived();
-    this.options.onChanged?.();
+    this.options.onChanged?.(true);
   }
 
   /** The beginning, and what is selected. */
@@ -291,9 +296,7 @@ export class GraphView {
     if (this.options.lookFirst) return this.options.lookFirst();
     const sought = this.decor.itemOf(this.decor.idOfSelected() ?? "");
     this.stage.camera.open([bounds]);
-    if (sought) {
-      this.stage.camera.show(sought.box);
-    }
+    if (sought) this.stage.camera.show(sought.box);
   }
 
   private pursue(): void {

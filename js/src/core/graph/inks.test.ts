@@ -45,6 +45,11 @@ describe.each(Object.entries(THEMES))("texts of the canvas, %s", (_, colors) => 
     expect(least(marks)).toBeGreaterThanOrEqual(READABLE);
   });
 
+  it("has lines that stand out from all they run over", () => {
+    const grounds = [theme.ground, ...[0, 1, 2, 3, 4].map(theme.frame)];
+    expect(least(grounds.map(ground => [ground, theme.edge]))).toBeGreaterThanOrEqual(3);
+  });
+
   it.each(SHARES)("can be read on cards of which %d is seen", share => {
     const cards = (all: string[], isFilled: boolean) =>
       all.flatMap((own): [string, string][] => {

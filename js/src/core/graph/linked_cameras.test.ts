@@ -62,6 +62,15 @@ describe("LinkedCameras", () => {
     expect(left.camera.look.zoom).toBeCloseTo(right.camera.look.zoom);
   });
 
+  it("begins in both at the same height, to the pixel, however far apart later cards lie", () => {
+    for (const gap of [90, 180, 700]) {
+      const [left, right] = [picture(chain(60)), picture(chain(60, 1, gap))];
+      linked(left, right).lineUp(0, undefined);
+      expect(right.at(0)).toBeCloseTo(left.at(0), 5);
+      expect(left.at(0)).toBeGreaterThan(0);
+    }
+  });
+
   it("waits until both have something to show", () => {
     const [left, right] = [picture(chain(4)), picture([])];
     const cameras = linked(left, right);

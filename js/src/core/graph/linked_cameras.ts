@@ -2,7 +2,7 @@
 // height. Their layouts differ, so the way from one picture to the other is read off the cards that both have.
 
 import type { Camera } from "../shared/camera";
-import { type Box, boundsOf, fitted, fitsLegibly, opening, type Point } from "../shared/viewport";
+import { type Box, boundsOf, fitted, fitsLegibly, opening, OVERVIEW, type Point } from "../shared/viewport";
 import type { PaintItem } from "./paint_items";
 
 export interface LinkedPicture {
@@ -40,21 +40,21 @@ export class LinkedCameras {
     if (this.isFollowing || !this.isReady) return;
     this.isFollowing = true;
     const [own, other] = [this.pictures[side].camera, this.pictures[1 - side].camera];
-    const [dx, dy] = this.way(side, this.regarded(side));
+    const [dx, dy] = this.wayAt(side);
     const { x, y, zoom } = own.look;
     other.moveTo({ zoom, x: x - dx * zoom, y: y - dy * zoom });
     this.isFollowing = false;
   }
 
-  /** Everything of both if it stays legible, else the beginning, else the card that is sought. */
+  /** Everything of both if its names can be read, else the beginning, else the card that is sought. */
   lineUp(side: 0 | 1, sought: Box | undefined): void {
     const { camera } = this.pictures[side];
     const bounds = boundsOf([...this.boxes(side), ...this.beside(side)]);
     const { width, height } = camera.extent;
     this.isFollowing = true;
-    if (fitsLegibly(bounds, camera.extent)) camera.moveTo(fitted(bounds, width, height));
+    if (fitsLegibly(bounds, camera.extent, OVERVIEW)) camera.moveTo(fitted(bounds, width, height));
     else {
-      camera.moveTo(opening(bounds, width, height));
+      camera.moveTo(opening(bounds, width, height, OVERVIEW));
       if (sought && !isWithin(sought, camera.view)) {
         const [left, , across] = camera.view;
         camera.centre([left + across / 2, sought[1] + sought[3] / 2]);
@@ -67,21 +67,25 @@ export class LinkedCameras {
 
   /** The other picture's boxes, where they lie in this one when both begin at the same place. */
   beside(side: 0 | 1): Box[] {
-    const [dx, dy] = this.way(side, this.beginning(side));
+    const [dx, dy] = this.firstWay(side);
     return this.boxes(side === 0 ? 1 : 0).map(([x, y, width, height]) => [x - dx, y - dy, width, height]);
   }
 
-  /** Where the two are lined up: at the beginning while all is in view, in the middle of the view once one is close. */
-  private regarded(side: 0 | 1): Point {
+  /** How far the other is displaced: as the beginning while that or all is in view, else as the middle of the view. */
+  private wayAt(side: 0 | 1): Point {
     const [left, top, width, height] = this.pictures[side].camera.view;
-    const [, , across, down] = boundsOf(this.boxes(side));
-    const closeness = Math.min(1, Math.max(0, CLOSE * (Math.max(across / width, down / height) - 1)));
-    const [x, y] = this.beginning(side);
-    return [x + (left + width / 2 - x) * closeness, y + (top + height / 2 - y) * closeness];
+    const [x, y, across, down] = boundsOf(this.boxes(side));
+    const size = Math.max(across / width, down / height) - 1;
+    const gone = Math.max((left - x) / width, (top - y) / height);
+    const closeness = Math.min(1, Math.max(0, CLOSE * Math.min(size, gone)));
+    const first = this.firstWay(side);
+    const middle = this.way(side, [left + width / 2, top + height / 2]);
+    return [first[0] + (middle[0] - first[0]) * closeness, first[1] + (middle[1] - first[1]) * closeness];
   }
 
-  private beginning(side: 0 | 1): Point {
-    return this.anchorsOf(side)[0]?.from ?? [0, 0];
+  /** Of the first card, to the pixel. */
+  private firstWay(side: 0 | 1): Point {
+    return this.anchorsOf(side)[0]?.way ?? [0, 0];
   }
 
   /** How far the other picture is displaced near a place: as its nearest cards are, the nearest most of all. */

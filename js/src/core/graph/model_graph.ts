@@ -3,6 +3,7 @@
 import { axesOf } from "../shared/axes";
 import { Breadcrumb } from "./breadcrumb";
 import { DiffView } from "./diff_view";
+import { comparedOf } from "../shared/differences";
 import { Disposers, el, keepKeys } from "../shared/dom";
 import { explain, readOrExplain } from "../shared/explain";
 import { ExportMenu } from "../export/menu";
@@ -129,8 +130,9 @@ class MountedGraph implements ModelGraph {
     this.stage.querySelector(":scope > .mkg-canvas-wrap, :scope > .mkg-diff")?.remove();
     this.stage.prepend(canvas);
     const onReady = () => void (this.host.dataset.mkgReady = "true");
-    if (view === "diff" && this.h.payload.compare) {
-      this.view = new DiffView(canvas, this.h, this.store, this.h.payload.compare, onReady);
+    const models = view === "diff" ? comparedOf(this.h) : undefined;
+    if (models) {
+      this.view = new DiffView(canvas, this.store, models, onReady);
     } else {
       const kind = view === "diff" || !isOffered(this.h, view) ? "hierarchy" : view;
       this.view = new GraphView(canvas, this.h, this.store, { view: kind, onReady, dock: this.dock });

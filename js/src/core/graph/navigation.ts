@@ -56,6 +56,14 @@ export class Navigator {
     flight.to(camera.lookAround(this.bounds()));
   }
 
+  /** Where all was in view, it still is in a canvas that may have another size now. */
+  keepAll(fit: () => void): void {
+    const { stage } = this;
+    const wasAll = this.isAll(stage.camera.view);
+    stage.measure();
+    if (wasAll && !this.isAll(stage.camera.view)) fit();
+  }
+
   /** The container around what is in view, up to all of it; from there what the canvas shows the inside of. */
   out(): void {
     const { camera, flight } = this.stage;

@@ -2,7 +2,7 @@
 
 import { FONT, fontOf, type Measure } from "../shared/canvas";
 import { inkOn } from "../shared/color";
-import { AXIS, mix, readable, STATUS_STYLE, type Theme } from "../shared/theme";
+import { AXIS, INSIDE_GLYPH, mix, readable, STATUS_STYLE, type Theme } from "../shared/theme";
 import type { Box, Viewport } from "../shared/viewport";
 import { paintEdges } from "./paint_edges";
 import { type Line, linesOf } from "./paint_lines";
@@ -58,6 +58,7 @@ export class Painter {
       context,
       edges.map(({ paint }) => paint),
       theme,
+      1 / view.zoom,
       LABEL_SIZE * view.zoom >= SMALLEST_TEXT
     );
     const named = this.isFull ? new Set() : namedFrames(frames, view.zoom);
@@ -91,7 +92,7 @@ export class Painter {
       }
       this.badges(item, box[0] + box[2] - (fill ? 34 : 12), box[1] + HEADER, theme);
     }
-    this.statusMark(item);
+    this.statusMark(item, theme);
   }
 
   private card({ item, lines }: Prepared, theme: Theme, legible: (line: Line) => boolean): void {
@@ -114,7 +115,7 @@ export class Painter {
       }
       this.badges(item, box[0] + box[2] - 10, box[1] + TITLE, theme);
     }
-    this.statusMark(item);
+    this.statusMark(item, theme);
   }
 
   /** Outline and fill, with the card behind a stack and the glow of the selection. */
@@ -182,16 +183,17 @@ export class Painter {
     return width;
   }
 
-  private statusMark({ status, box }: PaintItem): void {
-    if (!status || status === "same") {
+  private statusMark({ mark, box }: PaintItem, theme: Theme): void {
+    if (!mark) {
       return;
     }
     const { context } = this;
-    const { color, glyph } = STATUS_STYLE[status];
-    this.shape(box[0] - 9, box[1] - 9, 22, 22, 11, color);
+    const isQuiet = mark === "changed inside";
+    const { color, glyph } = isQuiet ? { color: theme.surface, glyph: INSIDE_GLYPH } : STATUS_STYLE[mark];
+    this.shape(box[0] - 9, box[1] - 9, 22, 22, 11, color, isQuiet ? theme.muted : undefined);
     context.font = fontOf(12, true);
     context.textAlign = "center";
-    context.fillStyle = inkOn(color);
+    context.fillStyle = isQuiet ? theme.muted : inkOn(color);
     context.fillText(glyph, box[0] + 2, box[1] + 2.5);
   }
 
@@ -258,26 +260,28 @@ function lineWidth(item: PaintItem): number {
   return item.selected || item.onAxis ? 2.4 : item.hit || differs(item) ? 2 : 1.2;
 }
 
-function differs({ status }: PaintItem): boolean {
-  return status !== null && status !== "same";
+/** Itself, or with what is around it; not by what is inside it alone. */
+function differs({ status, mark }: PaintItem): boolean {
+  return status !== null && status !== "same" && mark !== "changed inside";
 }
 
 /** The ground of a card or frame, with a touch of what a comparison says of it. */
-function tinted({ status, onAxis, node }: PaintItem, ground: string, share: number): string {
-  if (onAxis && node.kind !== "group") {
+function tinted(item: PaintItem, ground: string, share: number): string {
+  if (item.onAxis && item.node.kind !== "group") {
     return mix(ground, AXIS, 0.2);
   }
-  return status && status !== "same" ? mix(ground, STATUS_STYLE[status].color, share) : ground;
+  return item.status && differs(item) ? mix(ground, STATUS_STYLE[item.status].color, share) : ground;
 }
 
-function strokeOf({ node, fill, status, selected, hit, onAxis }: PaintItem, theme: Theme): string {
+function strokeOf(item: PaintItem, theme: Theme): string {
+  const { node, fill, status, selected, hit, onAxis } = item;
   if (onAxis) {
     return theme.axis;
   }
   if (selected || hit) {
     return theme.accent;
   }
-  if (status && status !== "same") {
+  if (status && differs(item)) {
     return STATUS_STYLE[status].color;
   }
   return fill && node.kind !== "group" ? mix(fill, theme.text, 0.3) : theme.border;

@@ -2,7 +2,7 @@
 
 import type { EdgePaint } from "./paint_items";
 import { fontOf } from "../shared/canvas";
-import { mix, type Theme } from "../shared/theme";
+import type { Theme } from "../shared/theme";
 import type { Route } from "./routes";
 import { LABEL_SIZE } from "./scene_groups";
 import type { Box, Point } from "../shared/viewport";
@@ -10,37 +10,25 @@ import type { Box, Point } from "../shared/viewport";
 const ROUNDING = 10;
 const ARROW = { length: 8, half: 4 };
 
-/** `legible`: labels can be read at this zoom. */
+/** `pixel`: one of the screen, in the picture's units; `legible`: labels can be read at this zoom. */
 export function paintEdges(
   context: CanvasRenderingContext2D,
   edges: readonly EdgePaint[],
   theme: Theme,
+  pixel: number,
   legible: boolean
 ): void {
+  const width = Math.max(1.5, 1.75 * pixel); // a thinner line pales where it lies between two rows of pixels
   const sort = (keep: (paint: EdgePaint) => boolean) => edges.filter(keep).map(({ route }) => route);
-  const faint = mix(theme.canvas, theme.edge, 0.3);
   const plain = (paint: EdgePaint) => !paint.lit && !paint.onAxis && paint.route.edge.kind === "data";
-  stroke(
-    context,
-    sort(paint => plain(paint) && paint.route.edge.faint === true),
-    faint,
-    1,
-    []
-  );
   stroke(
     context,
     sort(({ route: { edge } }) => edge.kind === "order"),
     theme.edge,
-    1.5,
+    width,
     [5, 4]
   );
-  stroke(
-    context,
-    sort(paint => plain(paint) && !paint.route.edge.faint),
-    theme.edge,
-    1.5,
-    []
-  );
+  stroke(context, sort(plain), theme.edge, width, []);
   stroke(
     context,
     sort(paint => paint.onAxis && !paint.lit),

@@ -1,5 +1,6 @@
 // The cards, frames and edges as they are painted, and where one clicks on them.
 
+import type { Mark } from "../shared/differences";
 import type { Status } from "../shared/payload";
 import type { Box } from "../shared/viewport";
 import type { Route } from "./routes";
@@ -12,7 +13,8 @@ export interface PaintItem {
   container: boolean;
   family: string; // hue of the mark at the left
   fill: string | null; // color of the value shown, if any
-  status: Status | null;
+  status: Status | null; // as it differs from the other model, alone or with what is around it
+  mark: Mark | null; // what is said of it in a comparison
   flag: string; // "!" something to know; "" nothing
   dim: boolean;
   hit: boolean;

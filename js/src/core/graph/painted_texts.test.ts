@@ -10,7 +10,7 @@ function item(kind: NodeKind, texts: Partial<SceneNode> = {}): PaintItem {
     ...{ id: "a", index: 0, path: "a", parent: -1, kind, size: [200, 60] },
     ...{ title: "Conv2d", subtitle: "a", detail: "3 → 4", badge: "", ...texts }
   };
-  const rest = { depth: 0, container: false, family: "#000000", fill: null, status: null, flag: "" };
+  const rest = { depth: 0, container: false, family: "#000000", fill: null, status: null, mark: null, flag: "" };
   return { node, box: [100, 50, 200, 60], ...rest, dim: false, hit: false, onAxis: false, selected: false };
 }
 

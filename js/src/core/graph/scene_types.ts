@@ -33,7 +33,6 @@ export interface SceneEdge {
   target: number;
   kind: "order" | "data";
   values?: readonly number[]; // of the data flow
-  faint?: boolean; // too many to stand out: only those of the selected card do
   label: string;
   way?: readonly Piece[]; // the lines of the layouts that it is made of
 }

@@ -157,5 +157,7 @@ export function isOffered(h: Hierarchy, view: ViewName): boolean {
 function labelled(className: string, text: string, control: HTMLElement): HTMLElement {
   const label = el("label", className);
   label.append(el("span", "mkg-label", text), control);
+  control.setAttribute("aria-label", text); // in a narrow window it stands alone
+  control.title = text;
   return label;
 }

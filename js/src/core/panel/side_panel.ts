@@ -5,6 +5,7 @@ import { axesOf } from "../shared/axes";
 import { labelOf, valueOf } from "../shared/color";
 import { Counterparts } from "../shared/counterparts";
 import { dataflowOf } from "../shared/dataflow";
+import { type Mark, ownMarks } from "../shared/differences";
 import { button, copyText, Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
 import { exactNumber } from "../shared/format";
 import type { Hierarchy } from "../shared/hierarchy";
@@ -35,10 +36,13 @@ const STATUS: Readonly<Record<Status, string>> = {
   added: "only there"
 };
 
+const INSIDE = "at the same place, and changed inside";
+
 export class SidePanel {
   private readonly disposers = new Disposers();
   private readonly usedAs: ReadonlyMap<number, readonly Use[]>;
   private readonly counterparts: Counterparts | undefined; // in a comparison
+  private readonly marks: readonly (Mark | null)[] | undefined;
   private copied: ReturnType<typeof setTimeout> | undefined;
   private whole: string | null = null; // the axis of which all members are listed
 
@@ -52,6 +56,7 @@ export class SidePanel {
     host.setAttribute("aria-label", "Selected module");
     this.usedAs = usesByTarget(h);
     this.counterparts = h.payload.compare ? new Counterparts(h.payload.compare) : undefined;
+    this.marks = ownMarks(h);
     for (const key of ["selected", "axis", "operator", "view", "colorBy", "overlay", "pruned", "focus"] as const) {
       this.disposers.add(store.on(key, () => this.render()));
     }
@@ -177,7 +182,8 @@ export class SidePanel {
   private addComparison(facts: Facts, node: number): void {
     const { compare } = this.h.payload;
     if (!compare) return;
-    facts.text("In the other model", STATUS[compare.left[node]]);
+    const status = compare.left[node];
+    facts.text("In the other model", this.marks?.[node] === "changed inside" ? INSIDE : STATUS[status]);
     const there = this.counterparts?.path(node);
     if (there !== undefined && there !== this.h.path(node)) facts.text("Its path there", there, "mkg-code");
   }

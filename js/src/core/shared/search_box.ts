@@ -1,8 +1,10 @@
 // The search field of a toolbar: what is typed, how many it finds, and the keys that go with it.
 
-import { Debounced, Disposers, el, isField, listen } from "./dom";
+import { contextOf } from "./canvas";
+import { Debounced, type Disposer, Disposers, el, isField, listen } from "./dom";
 import { icon } from "./icons";
 
+const CLEAR = 20; // pixels that browsers keep for the button that clears the field
 const DELAY = 90; // ms without a key before a search runs
 
 export interface SearchTexts {
@@ -31,7 +33,6 @@ export class SearchBox {
     private readonly events: SearchEvents
   ) {
     this.input.type = "search";
-    this.input.placeholder = texts.placeholder;
     this.input.title = texts.help;
     this.input.spellcheck = false;
     this.input.autocomplete = "off";
@@ -39,6 +40,7 @@ export class SearchBox {
     this.input.setAttribute("aria-keyshortcuts", "/");
     this.count.setAttribute("role", "status");
     this.element.append(icon("search"), this.input, this.count);
+    this.disposers.add(fitPlaceholder(this.input, texts.placeholder));
     this.disposers.add(
       listen(this.input, "input", () => this.typed.call()),
       listen(this.input, "keydown", event => this.key(event)),
@@ -84,4 +86,23 @@ export class SearchBox {
     this.typed.flush();
     if (event.key === "Enter") this.events.step(event.shiftKey ? -1 : 1);
   }
+}
+
+/** As much of it as has room, in whole parts: "Search: text, type:Conv2d" down to "Search". */
+function fitPlaceholder(input: HTMLInputElement, text: string): Disposer {
+  const cuts = [text.length, ...[...text.matchAll(/[:,] /g)].map(({ index }) => index).reverse()];
+  const offered = cuts.map(end => text.slice(0, end));
+  const fit = () => {
+    const style = getComputedStyle(input);
+    const context = contextOf(document.createElement("canvas"));
+    if (context) context.font = style.font;
+    const room = input.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - CLEAR;
+    const width = (one: string) => context?.measureText(one).width ?? 0;
+    input.placeholder = offered.find(one => width(one) <= room) ?? offered[offered.length - 1];
+  };
+  input.placeholder = text;
+  if (typeof ResizeObserver === "undefined") return () => undefined;
+  const observer = new ResizeObserver(fit);
+  observer.observe(input);
+  return () => observer.disconnect();
 }

@@ -28,6 +28,8 @@ export interface StageItem {
   readonly isOpen: boolean; // others lie in it
   readonly isSelected: boolean;
   readonly onAxis: boolean;
+  readonly mark?: string | null; // what a comparison says of it
+  readonly badge?: string; // ×n where it stands for several
   readonly texts?: readonly StageText[]; // where the view tells, as below
 }
 

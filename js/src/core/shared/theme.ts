@@ -21,6 +21,8 @@ export interface Theme {
 }
 
 const READABLE = 4.5;
+const VISIBLE = 3; // contrast of lines to what they run over
+const DEEPEST = 4; // frames within each other that have grounds of their own
 type Token = "surface" | "text" | "muted" | "border" | "accent";
 
 /** What the CSS variables of `element` say now; graph.css maps JupyterLab's onto them. */
@@ -33,18 +35,20 @@ export function readTheme(element: HTMLElement): Theme {
   const muted = opaque(read("muted"), surface);
   const inks = new Map<string, string>();
   const canvas = dark ? mix(surface, "#000000", 0.28) : mix(surface, text, 0.035);
+  const ground = mix(surface, text, 0.035);
+  const frame = (depth: number) => mix(canvas, text, 0.025 + 0.02 * Math.min(depth, DEEPEST));
   return {
     canvas,
-    ground: mix(surface, text, 0.035),
+    ground,
     surface,
     text,
     muted,
     border: stronger(mix(surface, text, 0.26), opaque(read("border"), surface), surface),
     accent: opaque(read("accent"), surface),
-    edge: mix(canvas, text, 0.48),
+    edge: [ground, frame(DEEPEST)].reduce((ink, under) => readable(ink, text, under, VISIBLE), mix(canvas, text, 0.48)),
     axis: dark ? mix(AXIS, "#ffffff", 0.15) : mix(AXIS, "#000000", 0.1),
     dark,
-    frame: depth => mix(canvas, text, 0.025 + 0.02 * Math.min(depth, 4)),
+    frame,
     quiet: ground => {
       const ink = inks.get(ground) ?? readable(muted, text, ground);
       inks.set(ground, ink);
@@ -128,6 +132,9 @@ export const STATUS_STYLE: Readonly<Record<Status, { color: string; glyph: strin
   added: { color: PALETTE.status.added, glyph: "+", label: "added" },
   removed: { color: PALETTE.status.removed, glyph: "−", label: "removed" }
 };
+
+/** Of a container that differs by what is inside it alone: no place of its own, so it has no color of one. */
+export const INSIDE_GLYPH = "⋯";
 
 /** Calls back after every change of JupyterLab's theme or of the system's colors. Returns the disposer. */
 export function watchTheme(changed: () => void): () => void {

@@ -5,9 +5,27 @@ import { FullScreen } from "./full_screen";
 import { icon } from "./icons";
 import { onTabHost, tabOpener } from "./tab_host";
 
+const lent = new WeakMap<Element, WindowButtons>();
+
+/** The first widget in `pane` shows, in place of its own, the buttons of `whole`, which has no toolbar. */
+export function lendWindowButtons(whole: HTMLElement, pane: HTMLElement): Disposer {
+  const buttons = new WindowButtons(whole, "Workbench: ");
+  lent.set(pane, buttons);
+  return () => {
+    lent.delete(pane);
+    buttons.dispose();
+  };
+}
+
 /** At the end of a toolbar. */
 export function addWindowButtons(toolbar: HTMLElement): Disposer {
-  const buttons = new WindowButtons(widgetRoot(toolbar));
+  const root = widgetRoot(toolbar);
+  const borrowed = root.parentElement && lent.get(root.parentElement);
+  if (borrowed) {
+    toolbar.append(borrowed.element);
+    return () => borrowed.element.remove(); // they live on: the widget is drawn anew after a cut
+  }
+  const buttons = new WindowButtons(root);
   toolbar.append(buttons.element);
   return () => buttons.dispose();
 }
@@ -19,11 +37,15 @@ class WindowButtons {
   private readonly tab = button("mkg-button mkg-open-tab", "", "Open in a tab (Shift+T)");
   private readonly screen: FullScreen;
 
-  /** `root`: the widget. */
-  constructor(private readonly root: HTMLElement) {
+  /** `root`: the widget; `whose`: said before what they do, where they stand in another. */
+  constructor(
+    private readonly root: HTMLElement,
+    private readonly whose = ""
+  ) {
     this.screen = new FullScreen(root, isOn => this.show(isOn));
     this.tab.append(icon("open-tab"));
-    this.tab.setAttribute("aria-label", "Open in a tab");
+    this.tab.title = whose + this.tab.title;
+    this.tab.setAttribute("aria-label", `${whose}Open in a tab`);
     this.tab.setAttribute("aria-keyshortcuts", "Shift+T");
     this.full.setAttribute("aria-keyshortcuts", "Shift+F");
     this.element.append(this.full, this.tab);
@@ -43,7 +65,7 @@ class WindowButtons {
   }
 
   private show(isFull: boolean): void {
-    const title = isFull ? "Leave full screen" : "Full screen";
+    const title = this.whose + (isFull ? "Leave full screen" : "Full screen");
     this.full.title = isFull ? `${title} (Esc)` : `${title} (Shift+F)`;
     setAttribute(this.full, "aria-label", title);
     this.full.replaceChildren(icon(isFull ? "leave-full-screen" : "full-screen"));

@@ -1,5 +1,6 @@
 // @vitest-environment jsdom
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { addWindowButtons } from "./window_buttons";
 import { EVEN, readSplit, type Split, WorkbenchPanes } from "./workbench";
 
 let host: HTMLElement;
@@ -33,6 +34,27 @@ describe("workbench", () => {
     expect(view.panes.length).toBe(3);
     expect(handles().map(handle => handle.getAttribute("aria-orientation"))).toEqual(["horizontal", "vertical"]);
     expect(handles().every(handle => handle.tabIndex === 0 && handle.getAttribute("aria-label"))).toBe(true);
+  });
+
+  it("lends its buttons to the first part, for as often as that is drawn anew", () => {
+    const view = made(2);
+    host.classList.add("mkg-widget");
+    view.addButtons();
+    const parts = view.panes.map(pane => {
+      const [part, toolbar] = [document.createElement("div"), document.createElement("div")];
+      part.className = "mkg-widget";
+      part.append(toolbar);
+      pane.append(part);
+      return toolbar;
+    });
+    const names = () => [...host.querySelectorAll(".mkg-full-screen")].map(one => one.getAttribute("aria-label"));
+    const disposers = parts.map(toolbar => addWindowButtons(toolbar));
+    expect(names()).toEqual(["Workbench: Full screen", "Full screen"]);
+    disposers[0]();
+    expect(names()).toEqual(["Full screen"]);
+    addWindowButtons(parts[0]);
+    expect(names()).toEqual(["Workbench: Full screen", "Full screen"]);
+    host.classList.remove("mkg-widget");
   });
 
   it("has one handle for two panes, and none for one", () => {

@@ -1,7 +1,7 @@
 // Panes with handles between them: one above, the others beside each other below, and one more beneath if asked for.
 
 import { Disposers, el, keepKeys, listen, setAttribute } from "./dom";
-import { addWindowButtons } from "./window_buttons";
+import { lendWindowButtons } from "./window_buttons";
 
 export interface Split {
   readonly rows: number; // share of the height that the pane above has
@@ -29,7 +29,6 @@ function clamped(share: number): number {
 
 export class WorkbenchPanes {
   private readonly disposers = new Disposers();
-  private readonly bar = el("div", "mkg-workbench-bar");
   private readonly below = el("div", "mkg-workbench-row");
   private readonly handles = { rows: this.handle("rows"), columns: this.handle("columns") };
   readonly panes: readonly HTMLElement[];
@@ -46,7 +45,6 @@ export class WorkbenchPanes {
     this.panes = Array.from({ length: count }, () => el("div", "mkg-workbench-pane"));
     const last = beneath ? this.panes[count - 1] : undefined;
     const [above, first, ...others] = this.panes.filter(pane => pane !== last);
-    host.append(this.bar);
     if (above) host.append(above);
     if (first) {
       host.append(this.handles.rows, this.below);
@@ -71,11 +69,9 @@ export class WorkbenchPanes {
     this.host.replaceChildren();
   }
 
-  /** The buttons of the whole, once it has its place on the page; each part has its own. */
+  /** The buttons of the whole, once it has its place on the page, in the toolbar of its first part. */
   addButtons(): void {
-    setAttribute(this.bar, "role", "toolbar");
-    setAttribute(this.bar, "aria-label", "Workbench");
-    this.disposers.add(addWindowButtons(this.bar));
+    if (this.panes.length > 0) this.disposers.add(lendWindowButtons(this.host, this.panes[0]));
   }
 
   private show(): void {

@@ -4,6 +4,7 @@ import "../../../style/tree.css";
 import { axesOf } from "../shared/axes";
 import { colorOf } from "../shared/color";
 import { dataflowOf } from "../shared/dataflow";
+import { type Mark, ownMarks } from "../shared/differences";
 import { Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
 import type { Hierarchy } from "../shared/hierarchy";
 import { reveal, toggle } from "../shared/reveal";
@@ -28,6 +29,7 @@ export class TreeView {
   private readonly contents = new WeakMap<Element, string>(); // what was drawn last
   private readonly disposers = new Disposers();
   private readonly color: (node: number) => string | null;
+  private readonly marks: readonly (Mark | null)[] | undefined; // of a comparison
   private listed: TreeRow[] = [];
   private readonly places = new Map<number, number>(); // node -> index in `listed`
   private stale = true;
@@ -40,6 +42,7 @@ export class TreeView {
     private readonly store: Store
   ) {
     this.color = colorOf(h, store);
+    this.marks = ownMarks(h);
     this.tree.setAttribute("role", "tree");
     this.tree.setAttribute("aria-label", "Modules");
     this.list = new VirtualList(
@@ -220,7 +223,7 @@ export class TreeView {
     const matched = found.nodes[at] === row.node;
     const hidden = hiddenMatches(this.h, row, found.nodes);
     const color = this.color(row.node);
-    const status = this.store.get("view") === "diff" ? this.h.payload.compare?.left[row.node] : undefined;
+    const status = this.store.get("view") === "diff" ? this.marks?.[row.node] : undefined;
     const label = accessibleName(this.h, row);
     const members = this.axisMembers();
     const onAxis = members[below(members, row.node)] === row.node;
@@ -230,7 +233,11 @@ export class TreeView {
     if (content === this.contents.get(element)) return;
     this.contents.set(element, content);
     const inside = hidden ? `, ${hidden} matches inside` : "";
-    setAttribute(element, "aria-label", label + inside + (onAxis ? ", on the chosen axis" : ""));
+    setAttribute(
+      element,
+      "aria-label",
+      label + (status ? `, ${status}` : "") + inside + (onAxis ? ", on the chosen axis" : "")
+    );
     setAttribute(element, "data-mkg-status", status ?? null);
     element.classList.toggle("mkg-is-match", matched);
     element.classList.toggle("mkg-is-on-axis", onAxis);

@@ -1,8 +1,8 @@
 // Where two models differ, each place once: as `mk.diff` lists and counts them.
 
-import { counted } from "../shared/format";
-import type { Hierarchy } from "../shared/hierarchy";
-import type { Status } from "../shared/payload";
+import { counted } from "./format";
+import { Hierarchy } from "./hierarchy";
+import type { Status } from "./payload";
 
 /** One model of the two. */
 export interface Compared {
@@ -10,6 +10,9 @@ export interface Compared {
   readonly status: readonly Status[];
   readonly partners: ReadonlyMap<number, number>; // node -> node of the other model
 }
+
+/** What a comparison says of a module, once for each place that is counted; "changed inside": no place, but around some. */
+export type Mark = Exclude<Status, "same"> | "changed inside";
 
 export interface Difference {
   readonly side: 0 | 1;
@@ -32,6 +35,39 @@ export function findDifferences(left: Compared, right: Compared): Difference[] {
   return found
     .sort((a, b) => a.at - b.at || a.side - b.side || a.node - b.node)
     .map(({ side, node, status }) => ({ side, node, status }));
+}
+
+const known = new WeakMap<Hierarchy, readonly [Compared, Compared]>();
+
+/** A model and the one that its payload compares it with; undefined where there is none. */
+export function comparedOf(h: Hierarchy): readonly [Compared, Compared] | undefined {
+  const { compare } = h.payload;
+  if (!compare) return undefined;
+  const found = known.get(h) ?? [
+    { h, status: compare.left, partners: new Map(compare.pairs) },
+    { h: new Hierarchy(compare.model), status: compare.right, partners: new Map(compare.pairs.map(([a, b]) => [b, a])) }
+  ];
+  known.set(h, found);
+  return found;
+}
+
+/** The marks of both models by node; none on what is the same, and on what came, went or moved with what is around it. */
+export function marksOf(left: Compared, right: Compared): readonly [(Mark | null)[], (Mark | null)[]] {
+  const marks = ({ status }: Compared) => status.map(one => (one === "changed" ? ("changed inside" as Mark) : null));
+  const found = [marks(left), marks(right)] as const;
+  for (const { side, node, status } of findDifferences(left, right)) {
+    if (status === "same") continue;
+    found[side][node] = status;
+    const partner = side === 0 ? left.partners.get(node) : undefined;
+    if (partner !== undefined) found[1][partner] = status;
+  }
+  return found;
+}
+
+/** The marks of the left model alone, where it is compared. */
+export function ownMarks(h: Hierarchy): readonly (Mark | null)[] | undefined {
+  const models = comparedOf(h);
+  return models && marksOf(...models)[0];
 }
 
 /** "4 differences: 2 changed, 2 added" */
