@@ -32,7 +32,8 @@ ALLOWED = {
     "rewriting": GROUND | {"torch_runtime", "operators", "identity", "tracing", "axes"},
     "monitoring": GROUND | {"torch_runtime", "identity"},
     "views": GROUND
-    | {"torch_runtime", "identity", "tracing", "axes", "playback", "pruning", "knowledge", "rewriting", "monitoring"},
+    | {"torch_runtime", "operators", "identity", "tracing", "axes", "playback", "pruning", "knowledge", "rewriting"}
+    | {"monitoring"},
 }
 WIDGET_LIBRARIES = {"ipywidgets", "traitlets", "ipycytoscape", "IPython", "comm", "ipykernel"}
 

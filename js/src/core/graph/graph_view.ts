@@ -368,10 +368,8 @@ export class GraphView {
   }
 
   private announce(): void {
-    if (!this.options.onReady) {
-      return;
-    }
-    this.stage.afterDrawing(() => this.dead || this.options.onReady?.());
+    const { onReady } = this.options;
+    if (onReady) this.stage.afterDrawing(() => this.dead || onReady());
   }
 
   private takeFocus(): void {
