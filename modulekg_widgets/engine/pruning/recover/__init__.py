@@ -1,0 +1,1 @@
+"""What a cut costs, and how a cut model gets back what it lost."""
