@@ -12,7 +12,6 @@ from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.pruning.cut.edits import Edits
 from modulekg_widgets.engine.pruning.cut.transaction import Write, attribute, commit
 
-
 NOTHING = Edits(())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
@@ -24,6 +25,8 @@ from modulekg_widgets.engine.pruning.recover.kept_positions import (
     positions_of,
     selected,
 )
+from modulekg_widgets.engine.torch_runtime.private import CALL_HOOKS
+from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.torch_runtime.structure import tensors
 
 Tensor = torch.Tensor
@@ -245,7 +248,7 @@ def _check(teacher: Any, receipt: Any, temperature: Any, weight: Any, outputs: A
 
 
 def _repeated(graph: DataflowGraph) -> list[str]:
-    """The modules with children that have a sibling of their class; else the children of the model that have weights."""
+    """The modules with children that have a sibling of their class; else the model's children that have weights."""
     paths = [path for path in graph.modules if path]
     inner = {path.rpartition(".")[0] for path in paths}
     kinds: dict[tuple[str, type], list[str]] = {}
@@ -291,8 +294,8 @@ def _sharing_copy(teacher: nn.Module) -> nn.Module:
             f"the teacher cannot be copied ({type(error).__name__}: {shown(str(error), 200)}): detach what it holds"
         ) from error
     for module in shared.modules():
-        module._forward_hooks.clear()
-        module._forward_pre_hooks.clear()
+        for name in CALL_HOOKS:
+            module_state(module)[name] = OrderedDict()
     return shared.eval()
 
 
@@ -302,8 +305,9 @@ def _call_of(model: nn.Module, batch: Any) -> Call:
         return (), dict(batch)
     if not isinstance(batch, tuple | list):
         return (batch,), {}
-    if batch and isinstance(batch[0], Mapping | tuple | list) and len(batch) <= 2:
-        return _call_of(model, batch[0])
+    inputs = batch[0] if len(batch) in (1, 2) else None
+    if isinstance(inputs, Mapping | tuple | list):
+        return _call_of(model, inputs)
     parameters = inspect.signature(model.forward).parameters.values()
     needed = sum(each.kind in _POSITIONAL and each.default is each.empty for each in parameters)
     count = max(needed, 1)

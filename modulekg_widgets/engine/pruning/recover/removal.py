@@ -10,10 +10,10 @@ import torch
 from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.cut_analysis import Keeps
+from modulekg_widgets.engine.errors import TraceError
 from modulekg_widgets.engine.pruning.plan.reference import MaskedReplay
 from modulekg_widgets.engine.torch_runtime.rng import ReproducibleDraws
 from modulekg_widgets.engine.torch_runtime.structure import with_leaves
-from modulekg_widgets.engine.errors import TraceError
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.execution import ForwardReplay
 
@@ -29,7 +29,7 @@ class Pass(ForwardReplay):
         self.made = self.values_of_all()
 
     def _take(self, node: DataNode, value: Tensor) -> None:
-        self.offsets[node] = value.storage_offset() if value.layout is torch.strided else 0
+        self.offsets[node] = int(value.storage_offset()) if value.layout is torch.strided else 0
         super()._take(node, value)
 
     @property
