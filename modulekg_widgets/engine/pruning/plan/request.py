@@ -11,10 +11,11 @@ from torch import nn
 from modulekg_widgets.engine.axes.cut_analysis import Cut
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import CutError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.pruning.plan.choice import SCOPES
+from modulekg_widgets.engine.pruning.plan.counts import LOCAL, SCOPES
+from modulekg_widgets.engine.pruning.plan.limits import Limit, check_limit
 
 Importance = str | Callable[..., Any] | object
-TARGETS = ("params", "flops", "macs")
+TARGETS = ("params", "flops", "macs", "bytes")
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,9 @@ class Request:
     keep: Any = None
     granularity: str = "index"
     round_to: int | None = None
+    floor: Limit | None = None
+    ceiling: Limit | None = None
+    per: str | None = None
 
 
 def check(graph: Any, request: Request) -> None:
@@ -51,15 +55,26 @@ def check(graph: Any, request: Request) -> None:
         raise CutError(f"ratio={shown(repr(request.ratio))}: give the share of indices that goes, from 0 to below 1")
     if request.scope not in SCOPES:
         raise UnknownNameError(f"scope={shown(str(request.scope))!r}: {nearest(str(request.scope), SCOPES)}")
+    if request.per is not None and request.per not in TARGETS:
+        raise UnknownNameError(f"per={shown(str(request.per))!r}: {nearest(str(request.per), TARGETS)}")
+    if request.per is not None and request.scope == LOCAL:
+        raise CutError(f"per={request.per!r} ranks the indices of several axes: pass scope='global' or 'isomorphic'")
     if request.target is not None and not _is_target(request.target):
         raise CutError(
-            f"target={shown(repr(request.target))}: give what shall be left, as {{'params': 0.5}} or {{'flops': 1e9}}"
+            f"target={shown(repr(request.target))}: give what shall be left of {', '.join(TARGETS)}, as "
+            "{'params': 0.5} or {'flops': 1e9, 'params': 0.6}"
         )
+    check_limit("floor", request.floor)
+    check_limit("ceiling", request.ceiling)
 
 
 def _is_target(target: Any) -> bool:
-    """Whether it names one unit and a share below 1 or a number above."""
-    if not isinstance(target, Mapping) or len(target) != 1:
-        return False
-    ((unit, wanted),) = target.items()
-    return unit in TARGETS and isinstance(wanted, float | int) and wanted > 0 and wanted != 1
+    """Whether it names units, each with a share below 1 or a number above."""
+    return (
+        isinstance(target, Mapping)
+        and len(target) > 0
+        and all(
+            unit in TARGETS and isinstance(wanted, float | int) and wanted > 0 and wanted != 1
+            for unit, wanted in target.items()
+        )
+    )
