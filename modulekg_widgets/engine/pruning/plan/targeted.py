@@ -15,12 +15,13 @@ from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, Attempt
 from modulekg_widgets.engine.pruning.plan.counts import Floats, Ints
 from modulekg_widgets.engine.pruning.plan.dry_run import Rehearsal
 from modulekg_widgets.engine.pruning.plan.repair import Repair
-from modulekg_widgets.engine.pruning.plan.search import CLOSE, MEETS, Ground, Search
+from modulekg_widgets.engine.pruning.plan.search import MEETS, Ground, Search
 from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.pruning.plan.size_constraints import solved
 
 MOST_ROUNDS = 6  # of search and dry run
 MOST_PROOFS = 3
+ENOUGH = 0.002  # of the model, between what was asked for and what is left: not worth another dry run
 FURTHER = (0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95)  # of the way to everything, where a choice does not do
 log = logging.getLogger("modulekg_widgets")
 
@@ -121,7 +122,7 @@ class Targeting:
             is_as_planned = known is now.attempt or (
                 now.attempt.wanted == now.attempt.selection.counts and (expected == now.left).all()
             )
-            if is_as_planned or now.miss <= CLOSE or not is_better:
+            if is_as_planned or now.miss <= ENOUGH or not is_better:
                 break
             known = now.attempt
             goals = self.goals + (expected - now.left)
