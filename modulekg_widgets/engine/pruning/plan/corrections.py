@@ -277,7 +277,11 @@ class Corrections:
         as well.
         """
         home = mismatch.operator.module if mismatch.operator is not None else None
-        below = [node for path, node in self.axes.graph.modules.items() if home is not None and path != home and path.startswith(f"{home}." if home else "")]
+        below = [
+            node
+            for path, node in self.axes.graph.modules.items()
+            if home is not None and path != home and path.startswith(f"{home}." if home else "")
+        ]
         nodes = [weight for module in below for weight in module.params.values()]
         inside = (atom for node in nodes for term in self.axes.inference.dims(node) for atom in atoms(term))
         return [atom for atom in dict.fromkeys(inside) if attempt.selection.free(atom)]

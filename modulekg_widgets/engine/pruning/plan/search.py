@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ TILTS = 12  # of the range of tilts, where several sizes are asked for
 STEEPEST = 0.98
 MEETS = 0.01  # of the model, between what was asked for and what is left
 CLOSE = 0.0005  # of the model: not worth another step
+ENOUGH = 0.002  # of the model: not worth another kind of step, or another dry run
 MOST_EXCHANGES = 30
 FEWER = (1, 2, 3)  # steps that one axis gives for one that another gets
 AT_ONCE = 512  # choices
@@ -59,9 +60,16 @@ class Search:
             tilt = self._tilt(goals, ground, self.counts.of(bracket[1]))
             bracket = self._ratios(goals, ground, tilt) or bracket
         more, stay = (self.counts.of(ratio, tilt) for ratio in bracket)
-        stay = self._given_back(stay, more, goals, ground, 0.0)
-        stay = self._given_back(stay, self.counts.most, goals, ground, CLOSE)
+        for movers in (self._plain(ground), list(ground.movers)):
+            stay = self._given_back(stay, more, goals, replace(ground, movers=movers), 0.0)
+            stay = self._given_back(stay, self.counts.most, goals, replace(ground, movers=movers), CLOSE)
+            if self.gaps(stay, goals, ground).max() <= ENOUGH:
+                break
         return self._exchanged(stay, goals, ground)
+
+    def _plain(self, ground: Ground) -> list[Ints]:
+        """The axes that have no part in heads or groups: of these the code may want several to be of one size."""
+        return [mover for mover in ground.movers if all(self.counts.chosen[at].role is None for at in mover)]
 
     # --------------------------------------------------------------- ratios
 

@@ -15,13 +15,12 @@ from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, Attempt
 from modulekg_widgets.engine.pruning.plan.counts import Floats, Ints
 from modulekg_widgets.engine.pruning.plan.dry_run import Rehearsal
 from modulekg_widgets.engine.pruning.plan.repair import Repair
-from modulekg_widgets.engine.pruning.plan.search import MEETS, Ground, Search
+from modulekg_widgets.engine.pruning.plan.search import ENOUGH, MEETS, Ground, Search
 from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.pruning.plan.size_constraints import solved
 
 MOST_ROUNDS = 6  # of search and dry run
 MOST_PROOFS = 3
-ENOUGH = 0.002  # of the model, between what was asked for and what is left: not worth another dry run
 FURTHER = (0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95)  # of the way to everything, where a choice does not do
 log = logging.getLogger("modulekg_widgets")
 
@@ -126,6 +125,9 @@ class Targeting:
                 break
             known = now.attempt
             goals = self.goals + (expected - now.left)
+        if best is not None and best.gaps.min() < -MEETS and not went_further:
+            now = self._further(best.attempt)
+            best = now if now is not None and now.miss < best.miss else best
         return best
 
     def _run(self, stay: Ints, known: Attempt | None) -> Tried | None:
