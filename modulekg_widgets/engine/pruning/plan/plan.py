@@ -331,7 +331,7 @@ class _Planner:
         for unit, goal in zip(target, goals, strict=True):
             if goal >= before[unit]:
                 raise CutError(f"target={dict(target)} takes nothing: the model has {before[unit]:,.0f} {unit}")
-        if not self.chosen:
+        if not self.chosen and not self.given:
             raise CutError(self._nothing(0.0))
         scores = self._comparable
         search = Search(self.counts, formula, [scores[axis.term] for axis in self.chosen])

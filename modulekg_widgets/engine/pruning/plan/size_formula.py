@@ -39,7 +39,7 @@ class SizeFormula:
         written = written_sizes(axes, counted, any(unit in COSTLY for unit in units))
         self._values = _Values(written.terms.terms, len(self.full))
         self._sums = [_SumOfProducts(_products(written, unit), self._values) for unit in units]
-        self._others = [_Other(other) for other in written.others]
+        self._others = [_Other(other, self.full.tolist()) for other in written.others]
         self.before: Floats = self.sizes(self.full)
 
     def sizes(self, counts: Counts) -> Floats:
@@ -148,8 +148,9 @@ class _SumOfProducts:
 class _Other:
     """What an operator costs that has no formula in sizes, remembered by the sizes that it depends on."""
 
-    def __init__(self, other: OtherCost) -> None:
+    def __init__(self, other: OtherCost, full: Sequence[int]) -> None:
         self.pairs = other.pairs
+        self._full = full
         self._other = other
         self._axes = sorted({axis for dims in other.dims.values() for dim in dims for axis in _axes_in(dim)})
         self._known: dict[tuple[int, ...], float] = {}
@@ -162,7 +163,7 @@ class _Other:
 
             def shape_of(node: DataNode) -> tuple[int, ...]:
                 dims = self._other.dims.get(node)
-                return node.shape if dims is None else tuple(value_of(dim, by_number, ()) for dim in dims)
+                return node.shape if dims is None else tuple(value_of(dim, by_number, self._full) for dim in dims)
 
             found = operator_flops(resizing(shape_of)(self._other.operator))
             self._known[key] = 0.0 if found is None else float(found - self._other.flops)
