@@ -1,4 +1,4 @@
-"""Targets: how near a plan comes to the sizes that were asked for, by single indices, within limits, several at once."""
+"""Targets: how near a plan comes to what was asked for, by single indices, within limits, several at once."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_what_costs_no_polynomial_is_counted(net: mk.DataflowGraph, monkeypatch:
     monkeypatch.setattr(size_terms, "MOST_DIMENSIONS", 0)  # no operator has a formula
     assert not size_terms.size_terms(net.axes).is_exact
     assert mk.plan(net, target={"flops": 0.5}).axes == expected.axes
-    assert mk.plan(net, target={"macs": 0.5}).macs[1] <= 0.5 * expected.macs[0]
+    assert abs(off(mk.plan(net, target={"macs": 0.5}), {"macs": 0.5})["macs"]) < NEAR
 
 
 def test_where_the_formula_is_wrong_the_counted_sizes_are_met(

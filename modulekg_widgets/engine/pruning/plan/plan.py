@@ -186,19 +186,10 @@ class _Planner:
                 *scale_changes(rehearsal.scales),
                 *output_changes(self.axes, selection),
             ),
-            call=self._call(cuts),
+            call=self.request.call({cut.name: list(cut.dropped) for cut in cuts}),
             notes=tuple(self.notes),
             **self._sizes(attempt, rehearsal),
         )
-
-    def _call(self, cuts: Iterable[AxisCut]) -> str:
-        """Python that makes the plan again: the request where text can say it, else the indices."""
-        defaults = Request()
-        given = {name: value for name in Request.__dataclass_fields__
-                 if (value := getattr(self.request, name)) != getattr(defaults, name)}  # fmt: skip
-        if not all(_is_literal(value) for value in given.values()):
-            given = {"per_axis": {cut.name: list(cut.dropped) for cut in cuts}}
-        return f"mk.plan(graph, {', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
     # ------------------------------------------------------------ selection
 
@@ -356,6 +347,7 @@ class _Planner:
         return dict(zip(formula.units, formula.sizes(stay).tolist(), strict=True))
 
     def counts_of_all(self, selection: Selection) -> Ints:
+        """What stays of every axis, by its number."""
         return np.array([selection.counts.get(axis.term, axis.size) for axis in self.axes], dtype=np.int64)
 
     def _sizes(self, attempt: Attempt, rehearsal: Rehearsal) -> dict[str, tuple[int, int]]:
@@ -386,15 +378,6 @@ class _Planner:
 
 def _members(axis: Axis) -> tuple[str, ...]:
     return tuple(f"{node.label}[{dim}]" for node, dim in axis.places)
-
-
-def _is_literal(value: Any) -> bool:
-    """Whether the repr of a value is Python for it."""
-    if isinstance(value, Mapping):
-        return all(_is_literal(part) for pair in value.items() for part in pair)
-    if isinstance(value, list | tuple):
-        return all(map(_is_literal, value))
-    return type(value) in (int, float, bool, str, type(None))
 
 
 def _left(axis: Axis, count: int) -> int:

@@ -36,6 +36,24 @@ class Request:
     ceiling: Limit | None = None
     per: str | None = None
 
+    def call(self, dropped: Mapping[str, list[int]]) -> str:
+        """Python that makes the plan again: the request where text can say it, else the indices that are dropped."""
+        defaults = Request()
+        given = {name: value for name in Request.__dataclass_fields__
+                 if (value := getattr(self, name)) != getattr(defaults, name)}  # fmt: skip
+        if not all(_is_literal(value) for value in given.values()):
+            given = {"per_axis": dict(dropped)}
+        return f"mk.plan(graph, {', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
+
+def _is_literal(value: Any) -> bool:
+    """Whether the repr of a value is Python for it."""
+    if isinstance(value, Mapping):
+        return all(_is_literal(part) for pair in value.items() for part in pair)
+    if isinstance(value, list | tuple):
+        return all(map(_is_literal, value))
+    return type(value) in (int, float, bool, str, type(None))
+
 
 def check(graph: Any, request: Request) -> None:
     """Raise `CutError` or `UnknownNameError` for what makes no sense."""

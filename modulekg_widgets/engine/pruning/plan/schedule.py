@@ -16,7 +16,7 @@ from modulekg_widgets.engine.pruning.plan.counts import Counts, gone, rounded
 
 Shape = Callable[[float], float]  # from 0 … 1 of the steps to 0 … 1 of the way between the ratios
 SHAPES = ("cubic", "linear", "constant", "exponential")
-_SET_HERE = ("ratio", "target", "per_axis", "cuts")
+_SET_HERE = ("ratio", "target", "per_axis", "cuts", "floor", "ceiling")
 
 
 class PruningSchedule:
@@ -181,7 +181,8 @@ class PruningSchedule:
         CutError
             Without a step; also what `mk.trace` and `mk.plan` raise. Nothing has changed then.
         UnknownKeywordError
-            For what the schedule itself sets: `ratio`, `target`, `per_axis` and `cuts`.
+            For what the schedule itself sets, and what would be of sizes that change: `ratio`, `target`, `per_axis`,
+            `cuts`, `floor` and `ceiling`.
         """
         if step is None:
             raise CutError("which step is it? pass schedule.cut(model, args, step)")

@@ -64,20 +64,19 @@ class Targeting:
 
     def found(self) -> Tried | None:
         """The attempt that comes nearest and computes what it should; None where none leaves so little."""
-        known: Attempt | None = None
+        best, proved = self._tried(None), None
         for _ in range(MOST_PROOFS):
-            best = self._tried(known)
             if best is None:
                 return None
             start = best.attempt if best.attempt.strict else self._begun(best.attempt.selection, None)
             attempt, rehearsal = self.repair.confirmed(start, best.attempt, best.rehearsal)
             if attempt.selection.counts == best.attempt.selection.counts:
                 return replace(best, attempt=attempt, rehearsal=rehearsal)
-            known = attempt
-            best = self._measured(attempt, rehearsal)
-            if best.miss <= MEETS:
-                return best
-        return best
+            proved = self._measured(attempt, rehearsal)
+            best = None if proved.miss <= MEETS else self._tried(attempt)
+            if best is None:
+                break
+        return proved
 
     def smallest(self) -> Tried | None:
         """What is left when all goes that may; None where that does not run."""
