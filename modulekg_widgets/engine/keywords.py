@@ -13,6 +13,7 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 _RATIO = "ratio=0.5 of mk.plan, the share of indices that goes"
+_FLOOR = "floor=0.1 of mk.plan, the share of every axis that stays at least"
 _AXIS = "per_axis={'layer1.conv1': 0.3} of mk.plan"
 _KEEP = "keep=[…] of mk.plan; outputs keep their shape by themselves"
 _ONLY = "only=[…] of mk.plan, names, modules or classes"
@@ -33,8 +34,7 @@ THERE_AND_HERE = {
     # Torch-Pruning
     "pruning_ratio": _RATIO, "ch_sparsity": _RATIO, "head_pruning_ratio": _RATIO, "layer_sparsity": _AXIS,
     "pruning_ratio_dict": _AXIS, "ch_sparsity_dict": _AXIS, "head_pruning_ratio_dict": _AXIS,
-    "max_pruning_ratio": "not needed: with scope='global' of mk.plan at least a tenth of every axis stays",
-    "max_ch_sparsity": "not needed: with scope='global' of mk.plan at least a tenth of every axis stays",
+    "max_pruning_ratio": _FLOOR, "max_ch_sparsity": _FLOOR,
     "ignored_layers": _KEEP, "ignored_params": _KEEP,
     "global_pruning": "scope='global' of mk.plan", "isomorphic": "scope='isomorphic' of mk.plan",
     "num_heads": _HEADS, "prune_num_heads": _HEADS, "prune_head_dims": "granularity='index' of mk.plan, the default",
@@ -49,7 +49,7 @@ THERE_AND_HERE = {
     # NNI
     "config_list": "ratio=…, per_axis={…}, only=[…] and keep=[…] of mk.plan", "sparsity": _RATIO,
     "sparse_ratio": _RATIO, "total_sparsity": "ratio=0.5, scope='global' of mk.plan", "sparsity_per_layer": _RATIO,
-    "max_sparsity_per_layer": "not needed: with scope='global' of mk.plan at least a tenth of every axis stays",
+    "max_sparsity_per_layer": _FLOOR,
     "op_types": _ONLY, "op_names": _ONLY, "op_partial_names": _ONLY, "exclude": _KEEP, "exclude_op_names": _KEEP,
     "exclude_op_types": _KEEP, "dummy_input": _INPUTS, "masks_file": _MASKS, "masks": _MASKS,
     "map_location": "not needed: mask files are read on the CPU", "batch_dim": "not needed: nothing is sampled",

@@ -8,6 +8,7 @@ CPU time on one thread. A model is traced for the first time, as a user does, th
 from __future__ import annotations
 
 import gc
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from axes.zoo import float_models, zoo_case
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
 TIMES, SECONDS = 10, 5.0  # a plan takes at most so many traces, and so long below SMALL parameters
 SMALL = 5e6
+TARGET_TIMES = 3  # a plan with a target takes at most so many plans with a ratio
 SHORT = 1.0  # seconds below which a plan may take more traces: each trial of a correction costs a copy of the model
 
 
@@ -86,3 +88,38 @@ def test_transformers() -> None:
         model, kwargs = transformers_models.build(name)
         rows.append(measured(name, model.eval(), (), kwargs))
     judged(rows)
+
+
+TARGETED = ("resnet18", "resnet50", "vit_b_16", "swin_t", "densenet121", "mobilenet_v3_large", "resnet152")
+
+
+@pytest.mark.parametrize("scope", ["local", "global"])
+@pytest.mark.parametrize("name", [*TARGETED, "bert", "llama"])
+def test_a_target_takes_little_more_than_a_ratio(name: str, scope: str) -> None:
+    if name in transformers_models.CASES:
+        pytest.importorskip("transformers")
+        model, kwargs = transformers_models.build(name)
+        graph = mk.trace(model.eval(), (), kwargs)
+    else:
+        graph = mk.trace(*zoo_case(name))
+    mk.plan(graph, ratio=0.3, scope=scope)  # what is proved once for a graph
+    # how many corrections the code demands goes by what a ranking takes, so that of several ratios the slowest counts
+    ratio = max(
+        min(cpu_seconds(lambda r=r: mk.plan(graph, ratio=r, scope=scope))[0] for _ in range(2))
+        for r in (0.2, 0.35, 0.5)
+    )
+    slow = []
+    for unit, share in itertools.product(("flops", "params"), (0.7, 0.5, 0.3)):
+        target = {unit: share}
+        seconds, plan = min(
+            (cpu_seconds(lambda t=target: mk.plan(graph, target=t, scope=scope)) for _ in range(2)),
+            key=lambda measured: measured[0],
+        )
+        before, after = getattr(plan, unit)
+        print(
+            f"{name:<20} {scope:<7} {unit} {share}: {after / before - share:+.3%}, "
+            f"{seconds / ratio:.1f} x {ratio:.3f} s"
+        )
+        if seconds > TARGET_TIMES * ratio or abs(after / before - share) > 0.01:
+            slow.append((unit, share, after / before, seconds / ratio))
+    assert not slow, slow

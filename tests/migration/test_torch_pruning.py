@@ -147,13 +147,17 @@ def _scopes() -> None:
     assert sum(len(axis.dropped) for axis in inner) == 5  # half of the ten that are alike
 
 
-@torch_pruning("`max_pruning_ratio`")
+@torch_pruning("`max_pruning_ratio=0.9`")
 def _largest_ratio() -> None:
     model = nn.Sequential(nn.Linear(3, 40), nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 2))
     with torch.no_grad():
         model[0].weight[0] = 1e6  # beside it the other 39 count for nothing
-    plan = mk.plan(mk.trace(model, torch.randn(2, 3)), ratio=0.6, scope="global", importance="l2")
-    assert [axis.left for axis in plan.axes if axis.name == "0.out"] == [4]
+    graph = mk.trace(model, torch.randn(2, 3))
+    usual = mk.plan(graph, ratio=0.6, scope="global", importance="l2")
+    same = mk.plan(graph, ratio=0.6, scope="global", importance="l2", floor=0.1)
+    more = mk.plan(graph, ratio=0.6, scope="global", importance="l2", floor={"0": 0.2})
+    stay = [axis.left for plan in (usual, same, more) for axis in plan.axes if axis.name == "0.out"]
+    assert stay == [4, 4, 8]
 
 
 @torch_pruning("`pruning_ratio_dict={layer: 0.3}`")

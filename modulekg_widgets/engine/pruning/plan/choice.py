@@ -1,14 +1,13 @@
-"""Which axes are cut, and how many indices of each go: by ratio, by axis or layer, or as given."""
+"""Which axes are cut: those that a request names, and of these the ones that may go together."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import nn
 
 from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Term, atoms, find, flat
@@ -16,13 +15,10 @@ from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.axes.cut_analysis import Cut, Keeps, resolve
 from modulekg_widgets.engine.axes.layers import Layer, Layers
 from modulekg_widgets.engine.errors import CutError, UnknownAxisError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.tracing.dataflow import DataNode, split_name
+from modulekg_widgets.engine.tracing.dataflow import DataNode
 
-Scores = Mapping[Term, NDArray[np.float64]]
 GRANULARITIES = {"index": (), "head": ("heads", "kv_heads", "v_heads"), "group": ("groups",)}
 OUTER = {role for roles in GRANULARITIES.values() for role in roles} | {"group"}
-SCOPES = ("local", "global", "isomorphic")
-FLOOR = 0.1  # of what an axis has: a common ranking takes no layer away altogether
 
 
 class Choice:
@@ -182,67 +178,6 @@ def dimensions_read(axes: Axes, layers: Iterable[Layer]) -> set[tuple[DataNode, 
             if into.issuperset(own := set(atoms(term))) and out.isdisjoint(own):
                 found.add((layer.weight, at))
     return found
-
-
-def counts_by_ratio(chosen: Iterable[Axis], ratio: float, steps: Mapping[Term, int]) -> dict[Term, int]:
-    """How many indices stay of each axis when each loses the same share."""
-    return {
-        axis.term: rounded(axis.size - gone(axis.size, ratio), axis.size, steps.get(axis.term, 1)) for axis in chosen
-    }
-
-
-def gone(size: int, ratio: float) -> int:
-    """How many of `size` indices a ratio takes; never more than it says, and never all."""
-    return min(size - 1, math.floor(size * ratio + 1e-9))
-
-
-def rounded(count: int, size: int, step: int) -> int:
-    """The next multiple of `step`, or all."""
-    return min(size, -(-count // step) * step)
-
-
-def counts_by_rank(
-    chosen: Sequence[Axis], scores: Scores, ratio: float, steps: Mapping[Term, int], isomorphic: bool
-) -> dict[Term, int]:
-    """How many indices stay when the lowest scores of all axes go, or of all axes of one kind."""
-    counts = {}
-    for group in _kinds(chosen) if isomorphic else [list(chosen)]:
-        counts.update(_by_rank(group, scores, ratio, steps))
-    return counts
-
-
-def _by_rank(group: list[Axis], scores: Scores, ratio: float, steps: Mapping[Term, int]) -> dict[Term, int]:
-    every = np.concatenate([scores[axis.term] for axis in group]) if group else np.empty(0)
-    owner = np.repeat(np.arange(len(group)), [axis.size for axis in group])
-    left = math.floor(len(every) * ratio + 1e-9)
-    stay = np.array([axis.size for axis in group])
-    least = np.array([max(1, math.ceil(axis.size * min(FLOOR, 1 - ratio))) for axis in group])
-    for at in owner[np.argsort(every, kind="stable")]:
-        if left == 0:
-            break
-        if stay[at] > least[at]:
-            stay[at] -= 1
-            left -= 1
-    return {
-        axis.term: rounded(int(count), axis.size, steps.get(axis.term, 1))
-        for axis, count in zip(group, stay, strict=True)
-    }
-
-
-def _kinds(chosen: Iterable[Axis]) -> list[list[Axis]]:
-    """The axes by what they run along: the same attributes and dimensions of modules of the same classes."""
-    kinds: dict[object, list[Axis]] = {}
-    for axis in chosen:
-        kinds.setdefault(_kind(axis), []).append(axis)
-    return list(kinds.values())
-
-
-def _kind(axis: Axis) -> frozenset[tuple[str, str, int]]:
-    found = set()
-    for node, dim in axis.places:
-        path, attribute = split_name(node.graph, node.label)
-        found.add((type(node.graph.modules[path].module).__name__, attribute, dim))
-    return frozenset(found)
 
 
 def dropped_by_cuts(axes: Axes, cuts: Iterable[Cut]) -> dict[Term, list[int]]:

@@ -237,7 +237,7 @@ class Corrections:
         """Constrain a dimension to the size of another one nearby, or to the number that the code asks for."""
         requests = mismatch.requests
         for request in requests or self._likely(attempt, mismatch):
-            for other in self._nearby(attempt, mismatch):
+            for other in (*self._nearby(attempt, mismatch), *(self._below(attempt, mismatch) if requests else ())):
                 times, rest = divmod(other.size, max(request.term.size, 1))
                 fits = rest == 0 and attempt.selection.size(other) // times == request.asked
                 if fits and find(other) is not find(request.term) and attempt.selection.free(request.term):
@@ -269,6 +269,22 @@ class Corrections:
         nodes = [] if module is None else [*module.inputs, *module.params.values()]
         terms = [find(term) for node in nodes for term in self.axes.inference.dims(node)]
         return [term for term in dict.fromkeys(terms) if attempt.selection.free(term)]
+
+    def _below(self, attempt: Attempt, mismatch: Mismatch) -> list[Term]:
+        """The axes of the weights below the current module, as those of the projections of an attention.
+
+        A number that the code asks for is most likely the size of one of these, and then a tie holds for other choices
+        as well.
+        """
+        home = mismatch.operator.module if mismatch.operator is not None else None
+        below = [
+            node
+            for path, node in self.axes.graph.modules.items()
+            if home is not None and path != home and path.startswith(f"{home}." if home else "")
+        ]
+        nodes = [weight for module in below for weight in module.params.values()]
+        inside = (atom for node in nodes for term in self.axes.inference.dims(node) for atom in atoms(term))
+        return [atom for atom in dict.fromkeys(inside) if attempt.selection.free(atom)]
 
     def described(self, constraint: SizeConstraint, selection: Selection) -> str:
         left = f"{self._written(constraint.left)} keeps {selection.size(constraint.left)} of {constraint.left.size}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -77,11 +78,16 @@ class Outcome:
 
     def parameters(self, selection: Selection) -> tuple[int, int]:
         """How many parameters there are before and after."""
+        return self._held(selection, lambda node: int(node.is_parameter))
+
+    def bytes(self, selection: Selection) -> tuple[int, int]:
+        """How many bytes parameters and buffers take before and after."""
+        return self._held(selection, lambda node: node.dtype.itemsize if node.is_parameter or node.is_buffer else 0)
+
+    def _held(self, selection: Selection, weight: Callable[[DataNode], int]) -> tuple[int, int]:
         before = after = 0
         for node in dict.fromkeys(self.axes.graph.state.values()):
-            if node.is_parameter:
-                count = 1
-                for term in self.axes.inference.dims(node):
-                    count *= selection.size(term)
-                before, after = before + node.numel(), after + count
+            if each := weight(node):
+                count = math.prod(selection.size(term) for term in self.axes.inference.dims(node))
+                before, after = before + each * node.numel(), after + each * count
         return before, after

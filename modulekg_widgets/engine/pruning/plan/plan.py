@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -16,27 +17,22 @@ from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.pruning.importance.scoring import normalised, score
 from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, Attempt
-from modulekg_widgets.engine.pruning.plan.choice import (
-    Choice,
-    Scores,
-    counts_by_rank,
-    counts_by_ratio,
-    dropped_by_cuts,
-    gone,
-    rounded,
-)
+from modulekg_widgets.engine.pruning.plan.choice import Choice, dropped_by_cuts
+from modulekg_widgets.engine.pruning.plan.counts import LOCAL, Counts, Ints, Scores, gone, rounded
 from modulekg_widgets.engine.pruning.plan.dry_run import Rehearsal, planned_operators, run_through
+from modulekg_widgets.engine.pruning.plan.limits import Limit, Limits, limits_of
 from modulekg_widgets.engine.pruning.plan.modes import widest
+from modulekg_widgets.engine.pruning.plan.obstacles import out_of_bounds, out_of_reach
 from modulekg_widgets.engine.pruning.plan.outcome import Outcome
 from modulekg_widgets.engine.pruning.plan.pruning_plan import AxisCut, PruningPlan
 from modulekg_widgets.engine.pruning.plan.repair import Repair, output_changes, scale_changes
 from modulekg_widgets.engine.pruning.plan.request import Importance, Request, check
+from modulekg_widgets.engine.pruning.plan.search import MEETS, Search
 from modulekg_widgets.engine.pruning.plan.selection import Selection
+from modulekg_widgets.engine.pruning.plan.size_formula import SizeFormula
+from modulekg_widgets.engine.pruning.plan.targeted import Targeting
 from modulekg_widgets.engine.tracing.flops import count_flops
 from modulekg_widgets.engine.tracing.trace import REAL
-
-CLOSE_ENOUGH = 0.002  # of the model, between what was asked for and what is found
-MOST_STEPS = 14
 
 
 @called_as("mk.plan")
@@ -52,6 +48,9 @@ def plan(
     keep: Any = None,
     granularity: str = "index",
     round_to: int | None = None,
+    floor: Limit | None = None,
+    ceiling: Limit | None = None,
+    per: str | None = None,
 ) -> PruningPlan:
     """What to drop from a traced model, tried in a dry run; nothing is changed.
 
@@ -65,7 +64,10 @@ def plan(
         The share of each axis's indices that goes, 0 … 1; with `scope="global"` or `"isomorphic"` of all indices
         together or of those on axes of one kind, the least important first.
     target : mapping, optional
-        `{"params": x}`, `{"flops": x}` or `{"macs": x}`: what shall be left, as a share below 1 or as a number.
+        What shall be left of `"params"`, `"flops"`, `"macs"` or `"bytes"` (of parameters and buffers), as a share
+        below 1 or as a number. It is met from below, within 1 % of the model where single indices, or steps of
+        `round_to`, allow it; where only a step above comes so near, that is taken. `{"flops": 0.5, "params": 0.6}`
+        meets both: axes that cost more of the one give more or less than the others.
     per_axis : mapping, optional
         `{axis, layer or (parameter, dim): ratio or indices}`.
     cuts : iterable of Cut, optional
@@ -81,6 +83,14 @@ def plan(
         What goes where axes multiply.
     round_to : int, optional
         The sizes left are multiples of it.
+    floor, ceiling : float, int or mapping, optional
+        How much stays at least and at most of each axis that `ratio` or `target` takes from: a share (a float of
+        0 … 1) or a number of indices (an int), of every axis or `{axis, layer or (parameter, dim): …}`. One index
+        always stays; where the scope is not "local" a tenth does, unless `floor` says otherwise. Corrections that the
+        code demands may keep an axis whole in spite of a ceiling; `plan.changes` tells.
+    per : {"flops", "params", "macs", "bytes"}, optional
+        Rank by score for each FLOP, parameter … that removing an index saves at first, and not by scores in relation
+        to the mean of their axis: what is asked for is taken where it costs least. For a scope other than "local".
 
     Returns
     -------
@@ -90,7 +100,8 @@ def plan(
     Raises
     ------
     CutError
-        When no plan runs, with the line of code that stands against it, and for requests that contradict one another.
+        When no plan runs, with the line of code that stands against it; for a target that cannot be reached, with
+        what is in the way and the nearest that can; and for requests that contradict one another.
     UnknownAxisError, UnknownNameError
         For an axis or an option that does not exist, with the nearest that do.
 
@@ -120,6 +131,9 @@ def plan(
         keep,
         granularity,
         round_to,
+        floor,
+        ceiling,
+        per,
     )
     return _Planner(graph, request).plan()
 
@@ -172,38 +186,50 @@ class _Planner:
                 *scale_changes(rehearsal.scales),
                 *output_changes(self.axes, selection),
             ),
-            call=self._call(cuts),
+            call=self.request.call({cut.name: list(cut.dropped) for cut in cuts}),
             notes=tuple(self.notes),
             **self._sizes(attempt, rehearsal),
         )
-
-    def _call(self, cuts: Iterable[AxisCut]) -> str:
-        """Python that makes the plan again: the request where text can say it, else the indices."""
-        defaults = Request()
-        given = {name: value for name in Request.__dataclass_fields__
-                 if (value := getattr(self.request, name)) != getattr(defaults, name)}  # fmt: skip
-        if not all(_is_literal(value) for value in given.values()):
-            given = {"per_axis": {cut.name: list(cut.dropped) for cut in cuts}}
-        return f"mk.plan(graph, {', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
     # ------------------------------------------------------------ selection
 
     def _selection(self, ratio: float) -> Selection:
         """What the request says, before any dry run."""
-        chosen = self.chosen if ratio else []
-        steps = self.choice.steps([*chosen, *(self.axes.of(term) for term in self.given)], self.request.round_to)
-        if self.request.scope == "local":
-            counts = counts_by_ratio(chosen, ratio, steps)
-        else:
-            counts = counts_by_rank(chosen, normalised(self._scores), ratio, steps, self.request.scope == "isomorphic")
+        return self._selection_of(self.counts.of(ratio))
+
+    def _selection_of(self, stay: Ints) -> Selection:
+        """So many indices of each chosen axis, and what is given."""
+        counts = {axis.term: int(count) for axis, count in zip(self.chosen, stay, strict=True)}
         for term, (count, first) in self.given.items():
-            counts[term] = rounded(count, term.size, 1 if len(first) else steps.get(term, 1))
+            counts[term] = rounded(count, term.size, 1 if len(first) else self.steps.get(term, 1))
         orders = {term: self._order(term) for term in counts}
         # where the user says which indices go, a size constraint may leave some of them, and takes no others
         least = {term: count for term, (count, first) in self.given.items() if len(first)}
-        return Selection(orders, counts, least)
+        return Selection(orders, counts, {**self.limits.least, **least})
 
-    @property
+    @cached_property
+    def counts(self) -> Counts:
+        """What a ratio leaves of the chosen axes."""
+        scores = {} if self.request.scope == LOCAL else self._comparable
+        return Counts(self.chosen, scores, self.request.scope, self.steps, self.limits)
+
+    @cached_property
+    def steps(self) -> dict[Any, int]:
+        """What the numbers of indices are multiples of."""
+        return self.choice.steps([*self.chosen, *(self.axes.of(term) for term in self.given)], self.request.round_to)
+
+    @cached_property
+    def limits(self) -> Limits:
+        """The user's, which what is given must keep as well."""
+        given = [self.axes.of(term) for term in self.given]
+        limits = limits_of(
+            self.request.floor, self.request.ceiling, [*self.chosen, *given], self._axes_named, self.steps
+        )
+        for axis in given:
+            limits.check(axis, self.given[axis.term][0], "per_axis or cuts")
+        return limits
+
+    @cached_property
     def chosen(self) -> list[Axis]:
         """The axes that a ratio is for: those that nothing else was said of."""
         return [axis for axis in self.independent if axis.term not in self.given]
@@ -214,7 +240,8 @@ class _Planner:
         return self.choice.independent() if self._ratio_wanted() else []
 
     def _ratio_wanted(self) -> bool:
-        return bool(self.request.ratio) or self.request.target is not None
+        ratio = self.request.ratio or (self.request.ratio is not None and self.request.ceiling is not None)
+        return bool(ratio) or self.request.target is not None
 
     def _given(self) -> dict[Any, tuple[int, np.ndarray]]:
         """Per axis that the user names: how many indices stay, and those that go first."""
@@ -232,13 +259,17 @@ class _Planner:
                     found[axis.term] = (_left(axis, len(drop)), drop)
         return found
 
-    def _named(self, name: Any) -> list[Axis]:
-        """The free axes behind a key of `per_axis`."""
+    def _axes_named(self, name: Any) -> list[Axis]:
+        """The axes behind a key of a mapping."""
         is_place = isinstance(name, tuple) and len(name) == 2
         if isinstance(name, str) and name in self.asked.axes and name not in self.axes:
             member = self.asked.axes[name].members[0]  # another pass may have given it another name
             is_place, name = True, (member.name, member.dim)
-        found = list(self.axes[name].axes) if is_place else self.choice.named(name)
+        return list(self.axes[name].axes) if is_place else self.choice.named(name)
+
+    def _named(self, name: Any) -> list[Axis]:
+        """The free axes behind a key of `per_axis`."""
+        found = self._axes_named(name)
         free = [axis for axis in found if axis.frozen is None]
         if not free:
             why = found[0].frozen if found else "it has none"
@@ -254,7 +285,11 @@ class _Planner:
         first = self.given[term][1] if term in self.given else ()
         if len(first):
             return np.concatenate([first, np.setdiff1d(np.arange(term.size), first)])
-        return np.argsort(self._scores[term], kind="stable")
+        return self._orders_by_score[term]
+
+    @cached_property
+    def _orders_by_score(self) -> dict[Any, np.ndarray]:
+        return {term: np.argsort(scores, kind="stable") for term, scores in self._scores.items()}
 
     @cached_property
     def _scores(self) -> Scores:
@@ -262,41 +297,61 @@ class _Planner:
         terms += [term for term, (_, first) in self.given.items() if term not in terms and not len(first)]
         return score(self.axes, terms, self.request.importance)
 
+    @cached_property
+    def _comparable(self) -> Scores:
+        """The scores of all chosen axes, so that they can be ranked together."""
+        if self.request.per is None:
+            return normalised(self._scores)
+        # in relation to the mean of an axis, a score would say nothing of what an index of it is worth
+        formula = self._formula([self.request.per])
+        savings = formula.savings([axis.number for axis in self.chosen], self.request.per)
+        saved = {axis.term: max(float(saving), 1e-12) for axis, saving in zip(self.chosen, savings, strict=True)}
+        return {term: scores / saved.get(term, 1.0) for term, scores in self._scores.items()}
+
     # --------------------------------------------------------------- target
 
+    def _formula(self, units: Iterable[str]) -> SizeFormula:
+        counted = self.graph if self.asked.traced_on == REAL else self.asked
+        return SizeFormula(self.axes, counted.axes, list(units))
+
     def _to_target(self, target: Mapping[str, float]) -> PruningPlan:
-        """The plan that leaves most of what is not more than was asked for, by halving the range of ratios."""
-        ((unit, wanted),) = target.items()
-        low, high = 0.0, 1.0
-        best, followers, last = 0.0, {}, None
-        for _ in range(MOST_STEPS):
-            ratio = (low + high) / 2
-            selection = self._selection(ratio)
-            if not selection.changed:
-                low = ratio
-                continue
-            try:
-                attempt, rehearsal = self.repair.mended(Attempt(selection, selection.counts, followers=followers))
-            except CutError as error:
-                high, last = ratio, error
-                continue
-            followers = attempt.followers  # what one dry run has found need not be looked for again
-            before, after = self._sizes(attempt, rehearsal)[unit]
-            goal = wanted * before if wanted < 1 else wanted
-            if after > goal:
-                low = ratio
-            else:
-                high = best = ratio
-                if goal - after < CLOSE_ENOUGH * before:
-                    break
-        if not best:
-            raise CutError(
-                f"target={dict(target)} cannot be reached: the largest ratio that runs leaves more"
-            ) from last
-        return self._with_ratio(best)
+        """The plan that leaves what was asked for, as near as steps of single indices come."""
+        formula = self._formula(target)
+        before = dict(zip(formula.units, formula.before.tolist(), strict=True))
+        goals = np.array([wanted * before[unit] if wanted < 1 else wanted for unit, wanted in target.items()])
+        for unit, goal in zip(target, goals, strict=True):
+            if goal >= before[unit]:
+                raise CutError(f"target={dict(target)} takes nothing: the model has {before[unit]:,.0f} {unit}")
+        if not self.chosen and not self.given:
+            raise CutError(self._nothing(0.0))
+        scores = self._comparable
+        search = Search(self.counts, formula, [scores[axis.term] for axis in self.chosen])
+        targeting = Targeting(search, self.repair, self._selection_of, self._sizes, goals)
+        found = targeting.found()
+        if found is None or found.gaps.min() < -MEETS:
+            nearest = found or targeting.nearest or targeting.smallest()
+            raise CutError(out_of_reach(self.request, self.axes, formula, goals, nearest, self._least)) from (
+                targeting.failed
+            )
+        missed = targeting.missed(found)
+        if missed is not None:
+            raise CutError(out_of_bounds(self.request, formula, goals, found, missed))
+        self._not_empty(found.attempt)
+        return self._made(found.attempt, found.rehearsal)
+
+    def _least(self, request: Request, units: Iterable[str]) -> dict[str, float]:
+        """What a request leaves at least, if nothing but its own options is in the way."""
+        other = _Planner(self.asked, replace(request, scope=LOCAL, per=None))
+        formula = other._formula(units)
+        stay = other.counts_of_all(other._selection(1.0))
+        return dict(zip(formula.units, formula.sizes(stay).tolist(), strict=True))
+
+    def counts_of_all(self, selection: Selection) -> Ints:
+        """What stays of every axis, by its number."""
+        return np.array([selection.counts.get(axis.term, axis.size) for axis in self.axes], dtype=np.int64)
 
     def _sizes(self, attempt: Attempt, rehearsal: Rehearsal) -> dict[str, tuple[int, int]]:
-        """Parameters, FLOPs and multiply-adds, before and after."""
+        """Parameters, bytes, FLOPs and multiply-adds, before and after."""
         counted = self.asked
         if counted.traced_on == REAL:
             counted = self.graph  # random draws may have led the pass that was asked for another way
@@ -308,6 +363,7 @@ class _Planner:
         before, after = counted.flops(), count_flops(operators)
         return {
             "params": self.outcome.parameters(attempt.selection),
+            "bytes": self.outcome.bytes(attempt.selection),
             "flops": (int(before), int(after)),
             "macs": (before.macs, after.macs),
         }
@@ -322,15 +378,6 @@ class _Planner:
 
 def _members(axis: Axis) -> tuple[str, ...]:
     return tuple(f"{node.label}[{dim}]" for node, dim in axis.places)
-
-
-def _is_literal(value: Any) -> bool:
-    """Whether the repr of a value is Python for it."""
-    if isinstance(value, Mapping):
-        return all(_is_literal(part) for pair in value.items() for part in pair)
-    if isinstance(value, list | tuple):
-        return all(map(_is_literal, value))
-    return type(value) in (int, float, bool, str, type(None))
 
 
 def _left(axis: Axis, count: int) -> int:

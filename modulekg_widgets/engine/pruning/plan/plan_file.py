@@ -106,6 +106,7 @@ class _PlanReader:
             Edits(tuple(tensors), attributes),
             tuple(self._each("changes", _correction)),
             self._pair("params"), self._pair("flops"), self._pair("macs"), call,
+            bytes=self._pair("bytes") if "bytes" in self.document else None,
         )  # fmt: skip
 
     def _get(self, name: str) -> Any:

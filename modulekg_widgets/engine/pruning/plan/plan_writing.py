@@ -57,6 +57,7 @@ def _document(plan: Any) -> dict[str, Any]:
         "params": plan.params,
         "flops": plan.flops,
         "macs": plan.macs,
+        **({} if plan.bytes is None else {"bytes": plan.bytes}),
         "axes": [
             {"name": axis.name, "size": axis.size, "dropped": axis.dropped, "members": axis.members}
             for axis in plan.axes

@@ -54,7 +54,12 @@ class Precedents:
             if len(terms) != len(places):
                 continue
             if kind == CONSTRAINT:
-                constraint = SizeConstraint(terms[0], terms[1] if len(terms) > 1 else None, times)
+                other = terms[1] if len(terms) > 1 else None
+                if other is not None:  # one index may be more heads there than here
+                    times, rest = divmod(other.size, max(terms[0].size, 1))
+                    if rest:
+                        continue
+                constraint = SizeConstraint(terms[0], other, times)
                 yield from self.corrections.constrained(attempt, mismatch, [constraint])
             elif all(self._is_cut(attempt, term) for term in terms):
                 yield self.corrections.spared(attempt, [find(term) for term in terms], mismatch)

@@ -52,6 +52,8 @@ class PruningPlan:
         Python that makes this plan again.
     notes : tuple of str
         What could not be verified, as sentences.
+    bytes : tuple of int, optional
+        Bytes of parameters and buffers; None in a plan from a file of an earlier version.
 
     Examples
     --------
@@ -72,6 +74,7 @@ class PruningPlan:
     macs: tuple[int, int]
     call: str = field(repr=False, compare=False)  # Python that makes this plan again
     notes: tuple[str, ...] = field(default=(), compare=False)  # what could not be verified, as sentences
+    bytes: tuple[int, int] | None = None  # None where the plan is from a file that has none
 
     def cut(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> Any:
         """Cut `model` in place, wholly or not at all.

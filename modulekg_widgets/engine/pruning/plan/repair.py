@@ -61,7 +61,10 @@ class Repair:
 
         Equal integers can be coincidence: where that comes out, the plan does without attributes that follow sizes.
         """
-        mended, found = self.mended(attempt)
+        return self.confirmed(attempt, *self.mended(attempt))
+
+    def confirmed(self, attempt: Attempt, mended: Attempt, found: Rehearsal) -> tuple[Attempt, Rehearsal]:
+        """As `proved`, where it is known what became of the attempt."""
         if self._is_proved(mended, found):
             return mended, found
         strict = replace(attempt, strict=True)

@@ -11,10 +11,11 @@ from torch import nn
 from modulekg_widgets.engine.axes.cut_analysis import Cut
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import CutError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.pruning.plan.choice import SCOPES
+from modulekg_widgets.engine.pruning.plan.counts import LOCAL, SCOPES
+from modulekg_widgets.engine.pruning.plan.limits import Limit, check_limit
 
 Importance = str | Callable[..., Any] | object
-TARGETS = ("params", "flops", "macs")
+TARGETS = ("params", "flops", "macs", "bytes")
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,27 @@ class Request:
     keep: Any = None
     granularity: str = "index"
     round_to: int | None = None
+    floor: Limit | None = None
+    ceiling: Limit | None = None
+    per: str | None = None
+
+    def call(self, dropped: Mapping[str, list[int]]) -> str:
+        """Python that makes the plan again: the request where text can say it, else the indices that are dropped."""
+        defaults = Request()
+        given = {name: value for name in Request.__dataclass_fields__
+                 if (value := getattr(self, name)) != getattr(defaults, name)}  # fmt: skip
+        if not all(_is_literal(value) for value in given.values()):
+            given = {"per_axis": dict(dropped)}
+        return f"mk.plan(graph, {', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
+
+def _is_literal(value: Any) -> bool:
+    """Whether the repr of a value is Python for it."""
+    if isinstance(value, Mapping):
+        return all(_is_literal(part) for pair in value.items() for part in pair)
+    if isinstance(value, list | tuple):
+        return all(map(_is_literal, value))
+    return type(value) in (int, float, bool, str, type(None))
 
 
 def check(graph: Any, request: Request) -> None:
@@ -51,15 +73,26 @@ def check(graph: Any, request: Request) -> None:
         raise CutError(f"ratio={shown(repr(request.ratio))}: give the share of indices that goes, from 0 to below 1")
     if request.scope not in SCOPES:
         raise UnknownNameError(f"scope={shown(str(request.scope))!r}: {nearest(str(request.scope), SCOPES)}")
+    if request.per is not None and request.per not in TARGETS:
+        raise UnknownNameError(f"per={shown(str(request.per))!r}: {nearest(str(request.per), TARGETS)}")
+    if request.per is not None and request.scope == LOCAL:
+        raise CutError(f"per={request.per!r} ranks the indices of several axes: pass scope='global' or 'isomorphic'")
     if request.target is not None and not _is_target(request.target):
         raise CutError(
-            f"target={shown(repr(request.target))}: give what shall be left, as {{'params': 0.5}} or {{'flops': 1e9}}"
+            f"target={shown(repr(request.target))}: give what shall be left of {', '.join(TARGETS)}, as "
+            "{'params': 0.5} or {'flops': 1e9, 'params': 0.6}"
         )
+    check_limit("floor", request.floor)
+    check_limit("ceiling", request.ceiling)
 
 
 def _is_target(target: Any) -> bool:
-    """Whether it names one unit and a share below 1 or a number above."""
-    if not isinstance(target, Mapping) or len(target) != 1:
-        return False
-    ((unit, wanted),) = target.items()
-    return unit in TARGETS and isinstance(wanted, float | int) and wanted > 0 and wanted != 1
+    """Whether it names units, each with a share below 1 or a number above."""
+    return (
+        isinstance(target, Mapping)
+        and len(target) > 0
+        and all(
+            unit in TARGETS and isinstance(wanted, float | int) and wanted > 0 and wanted != 1
+            for unit, wanted in target.items()
+        )
+    )

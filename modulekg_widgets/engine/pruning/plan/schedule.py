@@ -11,11 +11,12 @@ from torch import nn
 from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
 from modulekg_widgets.engine.errors import CutError, UnknownKeywordError, UnknownNameError, nearest, shown
 from modulekg_widgets.engine.pruning.importance.scoring import normalised, score
-from modulekg_widgets.engine.pruning.plan.choice import Choice, counts_by_rank, gone, rounded
+from modulekg_widgets.engine.pruning.plan.choice import Choice
+from modulekg_widgets.engine.pruning.plan.counts import Counts, gone, rounded
 
 Shape = Callable[[float], float]  # from 0 … 1 of the steps to 0 … 1 of the way between the ratios
 SHAPES = ("cubic", "linear", "constant", "exponential")
-_SET_HERE = ("ratio", "target", "per_axis", "cuts")
+_SET_HERE = ("ratio", "target", "per_axis", "cuts", "floor", "ceiling")
 
 
 class PruningSchedule:
@@ -180,7 +181,8 @@ class PruningSchedule:
         CutError
             Without a step; also what `mk.trace` and `mk.plan` raise. Nothing has changed then.
         UnknownKeywordError
-            For what the schedule itself sets: `ratio`, `target`, `per_axis` and `cuts`.
+            For what the schedule itself sets, and what would be of sizes that change: `ratio`, `target`, `per_axis`,
+            `cuts`, `floor` and `ceiling`.
         """
         if step is None:
             raise CutError("which step is it? pass schedule.cut(model, args, step)")
@@ -224,8 +226,8 @@ class PruningSchedule:
             return plan(graph, ratio=less / now, **options)
         except CutError:
             scores = normalised(score(graph.axes, [axis.term for axis in chosen], options.get("importance", "l1")))
-            counts = counts_by_rank(chosen, scores, less / now, steps, scope == "isomorphic")
-            if all(count == term.size for term, count in counts.items()):
+            counts = Counts(chosen, scores, scope, steps)
+            if (counts.of(less / now) == counts.sizes).all():
                 return None  # all of it goes in rounding
             raise
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Term, find, flat
 from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.operators.cost import operator_flops
+from modulekg_widgets.engine.operators.cost import flops_and_kind, operator_flops
 from modulekg_widgets.engine.pruning.plan.resized import resizing
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
@@ -59,7 +59,7 @@ class SizeTerms:
 
     def sizes(self, counts: Mapping[int, int], full: Sequence[int]) -> ModelSizes:
         """The sizes when of each axis in `counts` so many indices stay; `full` has the sizes of all axes."""
-        values = [_value(term, counts, full) for term in self.terms]
+        values = [value_of(term, counts, full) for term in self.terms]
 
         def product(places: Sequence[int]) -> int:
             return math.prod(values[place] for place in places)
@@ -72,29 +72,64 @@ class SizeTerms:
         )
 
 
-def _value(term: Expression, counts: Mapping[int, int], full: Sequence[int]) -> int:
+class OtherCost(NamedTuple):
+    """An operator whose cost is no formula in sizes: it is counted on values of the sizes in question."""
+
+    operator: OperatorNode
+    dims: dict[DataNode, list[Expression]]
+    flops: int  # at the full sizes, as `SizeTerms` has it
+    pairs: bool  # whether it is made of multiply-adds
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenSizes:
+    """The formulas with what the page of an editor has no use for."""
+
+    terms: SizeTerms
+    macs: tuple[Cost, ...]
+    others: tuple[OtherCost, ...]
+
+
+def value_of(term: Expression, counts: Mapping[int, int], full: Sequence[int]) -> int:
+    """The size of a dimension when of each axis in `counts` so many indices stay."""
     if isinstance(term, int):
         return -term if term < 0 else counts.get(term, full[term])
-    parts = (_value(part, counts, full) for part in term[1:])
+    parts = (value_of(part, counts, full) for part in term[1:])
     return math.prod(parts) if term[0] == TIMES else sum(parts)
 
 
 def size_terms(axes: Axes, counted: Axes | None = None) -> SizeTerms:
     """The formulas of the traced model; `counted` are the axes of the pass whose FLOPs count, if it is another one."""
+    return written_sizes(axes, counted).terms
+
+
+def written_sizes(axes: Axes, counted: Axes | None = None, with_costs: bool = True) -> WrittenSizes:
+    """As `size_terms`; without costs the formulas have no FLOPs, for who asks for parameters and bytes alone."""
     table = _Expressions()
     own = _SizeWriter(axes, {axis.term: axis.number for axis in axes.free})
     registered = [node for node in dict.fromkeys(axes.graph.state.values()) if node.is_parameter or node.is_buffer]
     tensors = [_tensor(node, own, table) for node in registered]
     other = own if counted is None or counted is axes else _SizeWriter(counted, _numbers(counted, axes))
     costs: dict[tuple[int, ...], float] = defaultdict(float)
-    is_exact = True
-    for operator in other.axes.graph.operators:
-        found = _costs(operator, other)
-        is_exact = is_exact and found is not None
-        for expressions, factor in (found or {(): float(operator_flops(operator) or 0)}).items():
-            costs[tuple(sorted(map(table.place, expressions)))] += factor
-    flops = tuple(Cost(factor, places) for places, factor in costs.items() if factor)
-    return SizeTerms(tuple(table.places), tuple(tensors), flops, is_exact)
+    macs: dict[tuple[int, ...], float] = defaultdict(float)
+    others: list[OtherCost] = []
+    for operator in other.axes.graph.operators if with_costs else ():
+        asked, pairs = flops_and_kind(operator)
+        found = _costs(operator, asked, other)
+        if found is None:
+            dims = {node: other.dims(node) for node in dict.fromkeys([*operator.inputs, *operator.outputs])}
+            others.append(OtherCost(operator, dims, asked or 0, pairs))
+        for expressions, factor in (found or {(): float(asked or 0)}).items():
+            places = tuple(sorted(map(table.place, expressions)))
+            costs[places] += factor
+            if pairs:
+                macs[places] += factor / 2
+    terms = SizeTerms(tuple(table.places), tuple(tensors), _summed(costs), not others)
+    return WrittenSizes(terms, _summed(macs), tuple(others))
+
+
+def _summed(costs: Mapping[tuple[int, ...], float]) -> tuple[Cost, ...]:
+    return tuple(Cost(factor, places) for places, factor in costs.items() if factor)
 
 
 class _Expressions:
@@ -162,9 +197,10 @@ def _tensor(node: DataNode, writer: _SizeWriter, table: _Expressions) -> TensorS
 # ------------------------------------------------------------------ the cost of one operator
 
 
-def _costs(operator: OperatorNode, writer: _SizeWriter) -> dict[tuple[Expression, ...], float] | None:
+def _costs(
+    operator: OperatorNode, asked: int | None, writer: _SizeWriter
+) -> dict[tuple[Expression, ...], float] | None:
     """The FLOPs as factors of products of expressions; None where they are no polynomial in its dimensions."""
-    asked = operator_flops(operator)
     if not asked:
         return {}
     nodes = dict.fromkeys([*operator.inputs, *operator.outputs])

@@ -1,0 +1,141 @@
+"""How many indices of each axis stay: by ratio, each axis alone or all ranked together, in steps and within limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modulekg_widgets.engine.axes.algebra import Term
+from modulekg_widgets.engine.axes.axis import Axis
+from modulekg_widgets.engine.pruning.plan.limits import FLOOR, Limits
+from modulekg_widgets.engine.tracing.dataflow import split_name
+
+Scores = Mapping[Term, NDArray[np.float64]]
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+LOCAL = "local"
+SCOPES = (LOCAL, "global", "isomorphic")
+
+
+def gone(size: int, ratio: float) -> int:
+    """How many of `size` indices a ratio takes; never more than it says, and never all."""
+    return min(size - 1, math.floor(size * ratio + 1e-9))
+
+
+def rounded(count: int, size: int, step: int) -> int:
+    """The next multiple of `step`, or all."""
+    return min(size, -(-count // step) * step)
+
+
+class Counts:
+    """The numbers of indices that may stay of some axes, and what a ratio leaves.
+
+    `scores`: of every axis, comparable with one another unless the scope is "local". Arrays go by the places of
+    `chosen`.
+    """
+
+    def __init__(
+        self,
+        chosen: Sequence[Axis],
+        scores: Scores,
+        scope: str = LOCAL,
+        steps: Mapping[Term, int] | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        limits = limits or Limits()
+        terms = [axis.term for axis in chosen]
+        self.chosen = list(chosen)
+        self.scores = [scores[term] for term in terms] if scope != LOCAL else []
+        self.sizes: Ints = np.array([axis.size for axis in chosen], dtype=np.int64)
+        self.steps: Ints = np.array([(steps or {}).get(term, 1) for term in terms], dtype=np.int64)
+        self._floors: Ints = np.array([limits.least.get(term, 0) for term in terms], dtype=np.int64)
+        most = np.array([limits.most.get(term, term.size) for term in terms], dtype=np.int64)
+        self.most: Ints = np.where(most < self.sizes, most // self.steps * self.steps, self.sizes)
+        self._is_local = scope == LOCAL
+        self._ranked = [self._ranking(group) for group in self._groups(scope)]
+        self._bottom = self.least()
+
+    def of(self, ratio: float, tilt: Floats | float = 0.0) -> Ints:
+        """How many stay; `tilt` is added to the ratio of each axis, or lowers its scores in a common ranking."""
+        if self._is_local:
+            share = np.clip(ratio + tilt, 0.0, 1.0)
+            stay = self.sizes - np.minimum(self.sizes - 1, np.floor(self.sizes * share + 1e-9).astype(np.int64))
+        else:
+            stay = self.sizes.copy()
+            for group, order, owner in self._ranked:
+                if np.any(tilt):
+                    order, owner = self._ordered(group, np.exp(-np.asarray(tilt)[group]))
+                stay[group] = self._by_rank(group, order, owner, min(max(ratio, 0.0), 1.0))
+        return self.allowed(stay, ratio)
+
+    def allowed(self, stay: Ints, ratio: float = 0.0) -> Ints:
+        """The next numbers of indices that steps and limits allow."""
+        wanted = np.maximum(stay, self.least(ratio))
+        return np.minimum(self._up(wanted), self.most)
+
+    def least(self, ratio: float = 0.0) -> Ints:
+        """How many indices stay at least when so large a share of them goes."""
+        usual = 1 if self._is_local else np.ceil(self.sizes * min(FLOOR, max(0.0, 1 - ratio)) - 1e-9)
+        least = np.where(self._floors > 0, self._floors, np.maximum(usual, 1)).astype(np.int64)
+        return np.minimum(self._up(least), self.most)
+
+    def above(self, count: int, at: int) -> int:
+        """The next larger number of indices of an axis, or the same."""
+        step = int(self.steps[at])
+        return int(min((count // step + 1) * step, self.most[at]))
+
+    def below(self, count: int, at: int) -> int:
+        """The next smaller number of indices of an axis, or the same."""
+        step = int(self.steps[at])
+        fewer = (-(-count // step) - 1) * step
+        return fewer if fewer >= self._bottom[at] else count
+
+    def _up(self, stay: Ints) -> Ints:
+        return np.minimum(self.sizes, -(-stay // self.steps) * self.steps)
+
+    # -------------------------------------------------------- common rankings
+
+    def _groups(self, scope: str) -> list[Ints]:
+        if scope == LOCAL or not self.chosen:
+            return []
+        if scope == "global":
+            return [np.arange(len(self.chosen))]
+        kinds: dict[object, list[int]] = {}
+        for at, axis in enumerate(self.chosen):
+            kinds.setdefault(_kind(axis), []).append(at)
+        return [np.array(group) for group in kinds.values()]
+
+    def _ranking(self, group: Ints) -> tuple[Ints, Ints, Ints]:
+        return group, *self._ordered(group, np.ones(len(group)))
+
+    def _ordered(self, group: Ints, factors: Floats) -> tuple[Ints, Ints]:
+        """For the indices of some axes, the first to go first: their rank within their axis, and the axis's place."""
+        own = zip((self.scores[at] for at in group), factors, strict=True)
+        scores = [np.where(score < 0, score / factor, score * factor) for score, factor in own]
+        every = np.argsort(np.concatenate(scores), kind="stable")
+        owner = np.repeat(np.arange(len(group)), self.sizes[group])
+        rank = np.empty(len(every), dtype=np.int64)
+        starts = np.cumsum([0, *self.sizes[group][:-1]])
+        for start, own in zip(starts, scores, strict=True):
+            rank[start + np.argsort(own, kind="stable")] = np.arange(len(own))
+        return rank[every], owner[every]
+
+    def _by_rank(self, group: Ints, rank: Ints, owner: Ints, ratio: float) -> Ints:
+        """How many stay when the lowest scores of a group go, as far as limits allow."""
+        sizes = self.sizes[group]
+        forced, able = sizes - self.most[group], sizes - self.least(ratio)[group]
+        going = np.flatnonzero((rank >= forced[owner]) & (rank < able[owner]))
+        left = max(0, math.floor(len(rank) * ratio + 1e-9) - int(forced.sum()))
+        return sizes - forced - np.bincount(owner[going[:left]], minlength=len(group))
+
+
+def _kind(axis: Axis) -> frozenset[tuple[str, str, int]]:
+    """What an axis runs along: the same attributes and dimensions of modules of the same classes."""
+    found = set()
+    for node, dim in axis.places:
+        path, attribute = split_name(node.graph, node.label)
+        found.add((type(node.graph.modules[path].module).__name__, attribute, dim))
+    return frozenset(found)

@@ -1,0 +1,91 @@
+"""Why a plan cannot leave so little: what stands in the way, and what comes nearest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.pruning.plan.attempt import CONSTRAINT, WHOLE, Change
+from modulekg_widgets.engine.pruning.plan.counts import Floats
+from modulekg_widgets.engine.pruning.plan.request import Request
+from modulekg_widgets.engine.pruning.plan.size_formula import SizeFormula
+from modulekg_widgets.engine.pruning.plan.targeted import Tried
+
+NAMES = {"params": "parameters", "flops": "FLOPs", "macs": "multiply-adds", "bytes": "bytes"}
+MOST_REASONS = 3
+
+Least = Callable[[Request, Sequence[str]], Mapping[str, float]]  # what a request leaves at least, by unit
+
+
+def out_of_reach(
+    request: Request, axes: Axes, formula: SizeFormula, goals: Floats, nearest: Tried | None, least: Least
+) -> str:
+    """The message for a target below all that can be reached."""
+    smallest = least(request, formula.units)
+    left = [smallest[unit] for unit in formula.units] if nearest is None else nearest.left.tolist()
+    over = [(left[at] - goals[at]) / max(formula.before[at], 1.0) for at in range(len(goals))]
+    worst = int(np.argmax(over))
+    unit = formula.units[worst]
+    kept = [] if nearest is None else [each for each in nearest.attempt.changes if each.kind in (WHOLE, CONSTRAINT)]
+    ways = [*_options(request, smallest[unit], unit, least), *_frozen(axes), *_kept(kept)]
+    text = f"target={_target(request)} cannot be reached: at least {_size(left[worst], formula, worst)} are left"
+    return f"{text}; in the way: {'; '.join(ways)}" if ways else text
+
+
+def out_of_bounds(request: Request, formula: SizeFormula, goals: Floats, nearest: Tried, missed: int) -> str:
+    """The message for a target of which far less is left than was asked for."""
+    size = _size(nearest.left[missed], formula, missed)
+    if len(goals) == 1:
+        given = [name for name in ("per_axis", "cuts", "ceiling") if getattr(request, name) is not None]
+        options = ", ".join(f"{name}={shown(repr(getattr(request, name)), 80)}" for name in given)
+        return (
+            f"target={_target(request)} cannot be reached: {options or 'the least that can go'} leaves {size} already"
+        )
+    others = ", ".join(_size(nearest.left[at], formula, at) for at in range(len(goals)) if at != missed)
+    unit = formula.units[missed]
+    return (
+        f"target={_target(request)} cannot be reached together: with {others}, at most {size} are left; the nearest "
+        f"is {unit!r}: {nearest.left[missed] / max(formula.before[missed], 1.0):.3g}"
+    )
+
+
+def _options(request: Request, now: float, unit: str, least: Least) -> list[str]:
+    """The options without which a plan could leave less."""
+    without: list[tuple[str, Request]] = []
+    for name in ("round_to", "only", "keep", "floor", "per_axis", "cuts"):
+        if getattr(request, name) is not None:
+            text = f"{name}={shown(repr(getattr(request, name)), 80)}"
+            without.append((text, replace(request, **{name: None})))
+    if request.granularity != "index":
+        without.append((f"granularity={request.granularity!r}", replace(request, granularity="index")))
+    return [text for text, other in without if least(other, [unit])[unit] < now - 0.5]
+
+
+def _frozen(axes: Axes) -> list[str]:
+    """The frozen axes by their reasons, those of most axes first."""
+    reasons = Counter(axis.frozen for axis in axes if axis.frozen is not None)
+    if not reasons:
+        return []
+    listed = ", ".join(f"{count} for {shown(str(reason), 120)}" for reason, count in reasons.most_common(MOST_REASONS))
+    more = f", {len(reasons) - MOST_REASONS} more reasons" if len(reasons) > MOST_REASONS else ""
+    return [f"{sum(reasons.values())} frozen axes ({listed}{more})"]
+
+
+def _kept(changes: Sequence[Change]) -> list[str]:
+    """The corrections that keep axes whole or tie them."""
+    more = [f"{len(changes) - MOST_REASONS} more corrections"] if len(changes) > MOST_REASONS else []
+    return [*(shown(str(change), 300) for change in changes[:MOST_REASONS]), *more]
+
+
+def _target(request: Request) -> str:
+    return shown(repr(dict(request.target or {})), 200)
+
+
+def _size(value: float, formula: SizeFormula, at: int) -> str:
+    share = value / max(float(formula.before[at]), 1.0)
+    return f"{value:,.0f} {NAMES[formula.units[at]]} ({share:.3g} of the model's)"

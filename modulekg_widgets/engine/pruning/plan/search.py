@@ -1,0 +1,201 @@
+"""The numbers of indices with which a model comes as near as possible to the sizes that were asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from modulekg_widgets.engine.pruning.plan.counts import Counts, Floats, Ints
+from modulekg_widgets.engine.pruning.plan.size_formula import SizeFormula
+
+HALVINGS = 24  # of the range of ratios: two that differ by less leave the same of every axis
+TILTS = 12  # of the range of tilts, where several sizes are asked for
+STEEPEST = 0.98
+MEETS = 0.01  # of the model, between what was asked for and what is left
+CLOSE = 0.0005  # of the model: not worth another step
+ENOUGH = 0.002  # of the model: not worth another kind of step, or another dry run
+MOST_EXCHANGES = 30
+FEWER = (1, 2, 3)  # steps that one axis gives for one that another gets
+AT_ONCE = 512  # choices
+
+Settle = Callable[[Ints], Ints]  # what stays of the chosen axes, (choices, chosen), to that of all, (choices, axes)
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What is known of an attempt: what becomes of a choice, and which axes move together."""
+
+    settle: Settle
+    movers: Sequence[Ints]  # places among the chosen axes
+
+
+class Search:
+    """Finds what stays of each axis for sizes given in numbers; `scores` are comparable from axis to axis."""
+
+    def __init__(self, counts: Counts, formula: SizeFormula, scores: Sequence[Floats]) -> None:
+        self.counts = counts
+        self.formula = formula
+        self._summed = [np.concatenate([[0.0], np.cumsum(np.sort(own))]) for own in scores]
+
+    def gaps(self, stay: Ints, goals: Floats, ground: Ground) -> Floats:
+        """How far the sizes are below the goals, relative to the model: (units,) or (choices, units)."""
+        several = np.atleast_2d(stay)
+        parts = [several[at : at + AT_ONCE] for at in range(0, len(several), AT_ONCE)]
+        sizes = np.concatenate([self.formula.sizes(ground.settle(part)) for part in parts])
+        found = (goals - sizes) / np.maximum(self.formula.before, 1.0)
+        return found if stay.ndim > 1 else found[0]
+
+    def nearest(self, goals: Floats, ground: Ground) -> Ints | None:
+        """What stays of the chosen axes; None where even the largest ratio leaves more."""
+        whole = self.counts.of(0.0)
+        if (self.gaps(whole, goals, ground) >= 0).all():
+            return whole
+        tilt: Floats | float = 0.0
+        bracket = self._ratios(goals, ground, tilt)
+        if bracket is None:
+            return None
+        if len(goals) > 1:
+            tilt = self._tilt(goals, ground, self.counts.of(bracket[1]))
+            bracket = self._ratios(goals, ground, tilt) or bracket
+        more, stay = (self.counts.of(ratio, tilt) for ratio in bracket)
+        for movers in (self._plain(ground), list(ground.movers)):
+            stay = self._given_back(stay, more, goals, replace(ground, movers=movers), 0.0)
+            stay = self._given_back(stay, self.counts.most, goals, replace(ground, movers=movers), CLOSE)
+            if self.gaps(stay, goals, ground).max() <= ENOUGH:
+                break
+        return self._exchanged(stay, goals, ground)
+
+    def _plain(self, ground: Ground) -> list[Ints]:
+        """The axes that have no part in heads or groups: of these the code may want several to be of one size."""
+        return [mover for mover in ground.movers if all(self.counts.chosen[at].role is None for at in mover)]
+
+    # --------------------------------------------------------------- ratios
+
+    def _ratios(self, goals: Floats, ground: Ground, tilt: Floats | float) -> tuple[float, float] | None:
+        """Two ratios next to each other of which the larger one leaves no more than the goals."""
+        reach = float(np.max(np.abs(tilt), initial=0.0))
+        low, high = -reach, 1.0 + reach
+        if (self.gaps(self.counts.of(high, tilt), goals, ground) < 0).any():
+            return None
+        for _ in range(HALVINGS):
+            ratio = (low + high) / 2
+            if (self.gaps(self.counts.of(ratio, tilt), goals, ground) >= 0).all():
+                high = ratio
+            else:
+                low = ratio
+        return low, high
+
+    def _tilt(self, goals: Floats, ground: Ground, stay: Ints) -> Floats | float:
+        """What each axis gives beyond the common ratio, so that several goals are met at once.
+
+        It goes by how much more of the one size than of the other an axis costs: where the first goal is met and less
+        is left of the other than was asked for, more has to come from axes that cost the first.
+        """
+        gaps = self.gaps(stay, goals, ground)
+        first, other = int(np.argmin(gaps)), int(np.argmax(gaps))
+        numbers = [axis.number for axis in self.counts.chosen]
+        one, two = (self.formula.savings(numbers, self.formula.units[at]) for at in (first, other))
+        lean = (one - two) / np.maximum(one + two, 1e-12)
+        lean = lean - np.median(lean)
+        largest = float(np.max(np.abs(lean), initial=0.0))
+        if first == other or largest < 1e-9:
+            return 0.0
+        low, high = -STEEPEST, STEEPEST
+        best, found = float(gaps.max()), 0.0 * lean
+        for _ in range(TILTS):
+            if best <= CLOSE:
+                break
+            middle = (low + high) / 2
+            tilt = lean / largest * middle / (1 - abs(middle))
+            bracket = self._ratios(goals, ground, tilt)
+            if bracket is None:
+                break
+            gaps = self.gaps(self.counts.of(bracket[1], tilt), goals, ground)
+            if gaps.max() < best:
+                best, found = float(gaps.max()), tilt
+            if gaps[first] <= gaps[other]:
+                low = middle
+            else:
+                high = middle
+        return found
+
+    # ---------------------------------------------------------------- steps
+
+    def _given_back(self, stay: Ints, most: Ints, goals: Floats, ground: Ground, until: float) -> Ints:
+        """With the most important steps back that the goals leave room for, at most one of each axis at a time."""
+        while (self.gaps(stay, goals, ground).min() > until) and (stay < most).any():
+            before = stay
+            for mover in sorted(ground.movers, key=lambda mover: -self._worth(stay, mover)):
+                trial = self._stepped(stay, mover, 1)
+                if (trial > most).any() or (trial == stay).all():
+                    continue
+                gaps = self.gaps(trial, goals, ground)
+                if (gaps >= 0).all():
+                    stay = trial
+                if gaps.min() >= 0 and gaps.min() <= until:
+                    break
+            if stay is before:
+                break
+        return stay
+
+    def _exchanged(self, stay: Ints, goals: Floats, ground: Ground) -> Ints:
+        """With steps of some axes given for steps of others, while that comes nearer and it is not near enough."""
+        near = CLOSE if len(goals) > 1 else MEETS
+        for _ in range(MOST_EXCHANGES):
+            now = self.gaps(stay, goals, ground)
+            if now.max() <= near:
+                return stay
+            trials = self._exchanges(stay, now, goals, ground)
+            gaps = self.gaps(trials, goals, ground)
+            below = np.where((gaps >= 0).all(axis=1), gaps.max(axis=1), np.inf)
+            if below.min() < now.max() - 1e-9:
+                stay = trials[int(np.argmin(below))]
+                continue
+            off = np.abs(gaps).max(axis=1)
+            return trials[int(np.argmin(off))] if now.max() > MEETS >= off.min() else stay
+        return stay
+
+    def _exchanges(self, stay: Ints, now: Floats, goals: Floats, ground: Ground) -> Ints:
+        """Every step up, and those for some steps down that come nearest if what they change adds up."""
+        ups = self.all_stepped(stay, ground, (1,))
+        downs = self.all_stepped(stay, ground, tuple(-times for times in FEWER))
+        if len(ups) < 2 or len(downs) < 2:
+            return ups
+        more, less = (self.gaps(trials, goals, ground) - now for trials in (ups, downs))
+        off = np.abs(now + more[:, None] + less[None]).max(axis=2)
+        off[((ups != stay)[:, None] & (downs != stay)[None]).any(axis=2)] = np.inf
+        best = np.argsort(off, axis=None)[:AT_ONCE]
+        up, down = np.unravel_index(best, off.shape)
+        return np.concatenate([ups, ups[up] + downs[down] - stay])
+
+    def all_stepped(self, stay: Ints, ground: Ground, steps: Sequence[int]) -> Ints:
+        """What stays and, in rows below, what stays with each of the axes in turn so many steps further."""
+        every = [self._stepped(stay, mover, times) for mover in ground.movers for times in steps]
+        return np.array([stay, *(each for each in every if (each != stay).any())])
+
+    def _stepped(self, stay: Ints, mover: Ints, steps: int) -> Ints:
+        """With an axis some steps further, and with axes that are tied as far in proportion."""
+        stepped = stay.copy()
+        first = int(mover[0])
+        for _ in range(abs(steps)):
+            go = self.counts.above if steps > 0 else self.counts.below
+            moved = go(int(stepped[first]), first)
+            share = abs(moved - int(stepped[first])) / int(self.counts.sizes[first])
+            stepped[first] = moved
+            for at in mover[1:] if share else ():
+                wanted = int(stepped[at]) + round(share * int(self.counts.sizes[at])) * (1 if steps > 0 else -1)
+                next_one = go(int(stepped[at]), int(at))
+                stepped[at] = max(wanted, next_one) if steps > 0 else min(wanted, next_one)
+        return stepped if len(mover) == 1 else self.counts.allowed(stepped, 1.0)
+
+    def _worth(self, stay: Ints, mover: Ints) -> float:
+        """The mean score of the indices that a step up gives back."""
+        found = []
+        for at in mover:
+            now, more = int(stay[at]), self.counts.above(int(stay[at]), int(at))
+            summed, size = self._summed[at], int(self.counts.sizes[at])
+            if more > now:
+                found.append((summed[size - now] - summed[size - more]) / (more - now))
+        return float(np.mean(found)) if found else -np.inf

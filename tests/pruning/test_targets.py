@@ -1,0 +1,296 @@
+"""Targets: how near a plan comes to what was asked for, by single indices, within limits, several at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torchvision
+from torch import nn
+
+import modulekg_widgets as mk
+from axes import transformers_models
+from modulekg_widgets.engine.errors import UnknownAxisError
+from modulekg_widgets.engine.pruning.plan import size_formula, size_terms
+
+NEAR = 0.01  # of the model
+UNITS = ("flops", "params", "macs", "bytes")
+
+
+def traced(name: str) -> mk.DataflowGraph:
+    torch.manual_seed(0)
+    if name in transformers_models.CASES:
+        model, kwargs = transformers_models.build(name)
+        return mk.trace(model.eval(), (), kwargs)
+    return mk.trace(getattr(torchvision.models, name)(weights=None).eval(), torch.randn(1, 3, 64, 64))
+
+
+@pytest.fixture(scope="module")
+def resnet18() -> mk.DataflowGraph:
+    return traced("resnet18")
+
+
+class Net(nn.Module):
+    """Three layers of different widths, of which the middle one is normalised."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 16, 3, padding=1)
+        self.norm = nn.BatchNorm2d(16)
+        self.second = nn.Conv2d(16, 24, 3, padding=1)
+        self.head = nn.Linear(24 * 16, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.second(self.norm(self.first(x)).relu()).relu().flatten(1))
+
+
+@pytest.fixture
+def net() -> mk.DataflowGraph:
+    torch.manual_seed(0)
+    return mk.trace(Net().eval(), torch.randn(1, 3, 4, 4))
+
+
+def off(plan: mk.PruningPlan, target: dict[str, float]) -> dict[str, float]:
+    """How far what is left is from what was asked for, relative to the model; below is negative."""
+    found = {}
+    for unit, wanted in target.items():
+        before, after = getattr(plan, unit)
+        found[unit] = after / before - (wanted if wanted < 1 else wanted / before)
+    return found
+
+
+def left(plan: mk.PruningPlan) -> dict[str, int]:
+    return {axis.name: axis.left for axis in plan.axes}
+
+
+@pytest.mark.parametrize("round_to", [None, 8])
+@pytest.mark.parametrize("scope", ["local", "global", "isomorphic"])
+@pytest.mark.parametrize("unit", ["flops", "params"])
+def test_a_target_is_met_by_single_indices(
+    resnet18: mk.DataflowGraph, unit: str, scope: str, round_to: int | None
+) -> None:
+    for share in (0.7, 0.5, 0.3):
+        plan = mk.plan(resnet18, target={unit: share}, scope=scope, round_to=round_to)
+        assert -0.002 < off(plan, {unit: share})[unit] <= 0
+        if round_to:
+            assert all(axis.left % round_to == 0 for axis in plan.axes)
+
+
+@pytest.mark.parametrize("scope", ["local", "global"])
+@pytest.mark.parametrize(
+    "name", ["densenet121", "mobilenet_v3_small", "swin_t", "shufflenet_v2_x0_5", "bert", "llama", "gpt_neox", "t5"]
+)
+def test_targets_of_other_architectures(name: str, scope: str) -> None:
+    graph = traced(name)
+    for target in ({"flops": 0.5}, {"params": 0.6}):
+        assert max(map(abs, off(mk.plan(graph, target=target, scope=scope), target).values())) < NEAR
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_the_sizes_that_a_plan_names_are_those_of_the_cut_model(unit: str) -> None:
+    torch.manual_seed(0)
+    model = Net().eval()
+    x = torch.randn(1, 3, 4, 4)
+    plan = mk.plan(mk.trace(model, x), target={unit: 0.5})
+    plan.cut(model)
+    after = mk.trace(model, x)
+    held = [*model.parameters(), *model.buffers()]
+    counted = {
+        "flops": int(after.flops()),
+        "macs": after.flops().macs,
+        "params": sum(each.numel() for each in model.parameters()),
+        "bytes": sum(each.nbytes for each in held),
+    }
+    assert getattr(plan, unit)[1] == counted[unit]
+    assert -0.05 < off(plan, {unit: 0.5})[unit] <= NEAR
+
+
+def test_a_target_goes_by_whole_heads() -> None:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(64, 8, 96, batch_first=True)
+    model = nn.Sequential(nn.Linear(6, 64), layer, nn.Linear(64, 3)).eval()
+    plan = mk.plan(mk.trace(model, torch.randn(2, 5, 6)), target={"flops": 0.6}, granularity="head")
+    assert abs(off(plan, {"flops": 0.6})["flops"]) < NEAR
+    plan.cut(model)
+    assert layer.self_attn.num_heads < 8
+    assert model(torch.randn(2, 5, 6)).shape == (2, 5, 3)
+
+
+def test_what_costs_no_polynomial_is_counted(net: mk.DataflowGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = mk.plan(net, target={"flops": 0.5})
+    monkeypatch.setattr(size_terms, "MOST_DIMENSIONS", 0)  # no operator has a formula
+    assert not size_terms.size_terms(net.axes).is_exact
+    assert mk.plan(net, target={"flops": 0.5}).axes == expected.axes
+    assert abs(off(mk.plan(net, target={"macs": 0.5}), {"macs": 0.5})["macs"]) < NEAR
+
+
+def test_where_the_formula_is_wrong_the_counted_sizes_are_met(
+    resnet18: mk.DataflowGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truth = size_formula.SizeFormula.sizes
+
+    whole = float(resnet18.flops())
+    monkeypatch.setattr(
+        size_formula.SizeFormula, "sizes", lambda self, counts: whole * (truth(self, counts) / whole) ** 1.3
+    )
+    plan = mk.plan(resnet18, target={"flops": 0.5})
+    assert abs(off(plan, {"flops": 0.5})["flops"]) < NEAR
+
+
+# ------------------------------------------------------------- several at once
+
+
+@pytest.mark.parametrize("how", [{}, {"scope": "global"}, {"round_to": 8}])
+@pytest.mark.parametrize(
+    "target", [{"flops": 0.5, "params": 0.6}, {"flops": 0.6, "params": 0.5}, {"macs": 0.5, "params": 0.6, "bytes": 0.6}]
+)
+def test_several_targets_are_met_together(
+    resnet18: mk.DataflowGraph, target: dict[str, float], how: dict[str, Any]
+) -> None:
+    plan = mk.plan(resnet18, target=target, **how)
+    assert all(-NEAR < value <= 0 for value in off(plan, target).values())
+
+
+def test_targets_that_exclude_each_other_are_named_with_the_nearest(resnet18: mk.DataflowGraph) -> None:
+    with pytest.raises(mk.ModuleKGError, match=r"cannot be reached together.* nearest is 'flops': 0\.\d+") as caught:
+        mk.plan(resnet18, target={"flops": 0.9, "params": 0.1})
+    nearest = float(str(caught.value).rpartition(" ")[2])
+    plan = mk.plan(resnet18, target={"flops": nearest - 0.005, "params": 0.1})
+    assert all(abs(value) < NEAR for value in off(plan, {"flops": nearest - 0.005, "params": 0.1}).values())
+
+
+# --------------------------------------------------------- floors and ceilings
+
+
+@pytest.mark.parametrize("how", [{"ratio": 0.7}, {"target": {"params": 0.45}}, {"ratio": 0.7, "scope": "global"}])
+def test_floor_and_ceiling_hold(net: mk.DataflowGraph, how: dict[str, Any]) -> None:
+    plan = mk.plan(net, floor={"second": 0.5}, ceiling={"first": 6}, **how)
+    assert left(plan)["second.out"] >= 12
+    assert left(plan)["first.out"] <= 6
+    every = mk.plan(net, floor=5, ceiling=0.75, **how)
+    assert all(5 <= axis.left <= 0.75 * axis.size for axis in every.axes)
+    assert len(every.axes) == 2
+
+
+def test_a_floor_takes_the_place_of_the_usual_tenth() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 40), nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 2))
+    with torch.no_grad():
+        for tensor in (model[0].weight, model[0].bias):
+            tensor[1:] *= 1e-4
+        model[2].weight[:, 1:] *= 1e-4
+    graph = mk.trace(model, torch.randn(1, 4))
+    assert left(mk.plan(graph, ratio=0.48, scope="global"))["0.out"] == 4
+    assert left(mk.plan(graph, ratio=0.48, scope="global", floor=1))["0.out"] < 4
+    assert left(mk.plan(graph, ratio=0.48, scope="global", floor=0.5))["0.out"] == 20
+
+
+def test_floor_and_ceiling_keep_multiples(net: mk.DataflowGraph) -> None:
+    plan = mk.plan(net, ratio=0.9, floor=5, round_to=4)
+    assert left(plan) == {"first.out": 8, "second.out": 8}
+    assert left(mk.plan(net, ratio=0.1, ceiling=11, round_to=4)) == {"first.out": 8, "second.out": 8}
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ({"ratio": 0.5, "floor": 0.6, "ceiling": 0.5}, "floor asks for 10 at least, and ceiling for 8 at most"),
+        ({"ratio": 0.5, "floor": 7, "ceiling": 7, "round_to": 4}, "multiples of 4"),
+        ({"ratio": 0.5, "floor": 1.5}, "floor=1.5"),
+        ({"ratio": 0.5, "floor": True}, "floor=True"),
+        ({"ratio": 0.5, "ceiling": 0}, "ceiling=0"),
+        ({"ratio": 0.5, "ceiling": {"first": -1}}, r"ceiling\['first'\]=-1"),
+        ({"ratio": 0.5, "ceiling": {"head": 0.5}}, "cuts no axis of 'head'"),
+        ({"ratio": 0.5, "ceiling": {"first": 4}, "keep": "first"}, "cuts no axis of 'first'"),
+        ({"per_axis": {"first": 0.75}, "floor": 0.5}, "per_axis or cuts leaves 4 of the 16"),
+        ({"ratio": 0.5, "per": "flops"}, "scope='global'"),
+        ({"ratio": 0.5, "per": "flop", "scope": "global"}, "did you mean 'flops'"),
+    ],
+)
+def test_limits_that_make_no_sense(net: mk.DataflowGraph, how: dict[str, Any], says: str) -> None:
+    with pytest.raises(mk.ModuleKGError, match=says):
+        mk.plan(net, **how)
+
+
+@pytest.mark.parametrize("limit", ["floor", "ceiling"])
+def test_a_limit_of_an_axis_that_does_not_exist(net: mk.DataflowGraph, limit: str) -> None:
+    with pytest.raises(UnknownAxisError, match="did you mean 'first"):
+        mk.plan(net, ratio=0.5, **{limit: {"frist": 0.5}})
+
+
+# ------------------------------------------------------- what cannot be reached
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ({"round_to": 8}, "round_to=8"),
+        ({"keep": "first"}, "keep='first'"),
+        ({"only": ["first"]}, r"only=\['first'\]"),
+        ({"floor": 0.5}, "floor=0.5"),
+        ({}, "frozen axes .*positions of the kernel"),
+    ],
+)
+def test_what_is_in_the_way_is_named(net: mk.DataflowGraph, how: dict[str, Any], says: str) -> None:
+    with pytest.raises(mk.ModuleKGError, match=f"cannot be reached: at least .*in the way: .*{says}") as caught:
+        mk.plan(net, target={"flops": 0.001}, **how)
+    if "floor" not in how:
+        assert "floor" not in str(caught.value)
+    share = float(str(caught.value).partition("FLOPs (")[2].partition(" ")[0])
+    nearest = {"flops": share * 1.01 + 0.001}
+    assert mk.plan(net, target=nearest, **how).flops[1] <= nearest["flops"] * net.flops() + NEAR * net.flops()
+
+
+@pytest.mark.parametrize("how", [{"ceiling": 0.25}, {"per_axis": {"first": 0.75, "second": 0.75}}])
+def test_less_than_was_asked_for_is_no_answer(net: mk.DataflowGraph, how: dict[str, Any]) -> None:
+    with pytest.raises(mk.ModuleKGError, match=r"(ceiling|per_axis)=.* leaves .* already"):
+        mk.plan(net, target={"flops": 0.9}, **how)
+
+
+def test_a_target_above_the_model_takes_nothing(net: mk.DataflowGraph) -> None:
+    with pytest.raises(mk.ModuleKGError, match="takes nothing"):
+        mk.plan(net, target={"params": 10**9})
+
+
+# ------------------------------------------------------------ what it costs
+
+
+def test_scores_per_flop_spend_a_target_where_it_costs_least() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3, 4, padding=1), nn.ReLU(), nn.Conv2d(32, 8, 1)
+    )
+    for layer in model[::2]:
+        nn.init.constant_(layer.weight, 0.1)
+    graph = mk.trace(model, torch.randn(1, 3, 16, 16))
+    flat = lambda group: torch.ones(group.size)  # noqa: E731
+    plan = mk.plan(graph, ratio=0.25, scope="global", importance=flat, per="flops")
+    assert left(plan) == {"0.out": 16}  # an index of the first layer costs two layers at the full picture
+    assert sum(32 - count for count in left(mk.plan(graph, ratio=0.25, scope="global", per="params")).values()) == 16
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"target": {"flops": 0.5, "params": 0.6}, "floor": 0.2, "ceiling": {"second": 0.9}},
+        {"target": {"flops": 0.5}, "scope": "global", "per": "flops", "floor": {"first": 3}},
+        {"target": {"bytes": 0.6}, "importance": lambda group: range(group.size)},
+    ],
+)
+def test_the_repr_makes_the_same_plan(net: mk.DataflowGraph, how: dict[str, Any]) -> None:
+    plan = mk.plan(net, **how)
+    again = eval(repr(plan), {"mk": mk, "graph": net})
+    assert again.axes == plan.axes
+    assert again.bytes == plan.bytes
+
+
+def test_bytes_are_saved_with_a_plan(net: mk.DataflowGraph, tmp_path: Any) -> None:
+    plan = mk.plan(net, target={"bytes": 0.6})
+    plan.save(tmp_path / "plan.json")
+    assert mk.load_plan(tmp_path / "plan.json").bytes == plan.bytes
+    text = (tmp_path / "plan.json").read_text()
+    old = text.replace(f'"bytes":[{plan.bytes[0]},{plan.bytes[1]}],', "")
+    assert old != text
+    (tmp_path / "old.json").write_text(old)
+    assert mk.load_plan(tmp_path / "old.json").bytes is None
