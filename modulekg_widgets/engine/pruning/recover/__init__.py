@@ -1,0 +1,6 @@
+"""What a cut model gets back of what it could do: statistics renewed, outputs compensated.
+
+Reading order: passes.py (batches through a model as it would be cut), statistics.py (running statistics),
+layer_calls.py (which layer reads what), mixing.py (least squares), compensation.py (what helps is kept), recovery.py
+(all of it, before anything of the model changes).
+"""
