@@ -13,18 +13,26 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, TensorEdit
 from modulekg_widgets.engine.pruning.recover.layer_calls import LayerCall, LayerWatch, rows
-from modulekg_widgets.engine.pruning.recover.mixing import Correction, dropped_by, mixed, wide
+from modulekg_widgets.engine.pruning.recover.mixing import Correction, Mixture, Pairs, mixed, shifted, wide
 from modulekg_widgets.engine.pruning.recover.passes import Batches, Call, CutStage, on_stage
-from modulekg_widgets.engine.pruning.recover.reference import Reader, Reference, comparable
+from modulekg_widgets.engine.pruning.recover.reference import (
+    Enough,
+    Reader,
+    Reference,
+    Seen,
+    comparable,
+    parameters_of_model,
+)
 from modulekg_widgets.engine.pruning.recover.statistics import Renewal
 
 Tensor = torch.Tensor
 MEANS, LEAST_SQUARES, NOTHING = "means", "least squares", ""
 WHOLE_MODEL = "the model's output"
 CLEAR = 1e-3  # the share of an error by which it has to fall
+Parts = tuple[list[Call], list[Call]]  # of the batches, those to learn from and those held out
 
 
 class Compensated(NamedTuple):
@@ -40,63 +48,38 @@ class Compensated(NamedTuple):
 
     def __str__(self) -> str:
         where = shown(f"{self.layer} reads {self.axis}" if self.axis else self.layer)
-        if not self.way:
+        if not self.way and self.note:
             return f"{where}: {shown(self.note)}"
         done = "kept" if self.kept else f"not kept{', ' + self.note if self.note else ''}"
-        return f"{where}: {self.way}, error {self.before:.3g} → {self.after:.3g}, {done}"
+        return f"{where}: {self.way + ', ' if self.way else ''}error {self.before:.3g} → {self.after:.3g}, {done}"
 
 
-class _Sums:
-    """Of the outputs of one layer in one way, and of what they lack."""
-
-    def __init__(self, like: Tensor) -> None:
-        self.total = torch.zeros(like.shape[-1], dtype=wide(like), device=like.device)
-        self.lack, self.square = self.total.clone(), self.total.clone()
-        self.rows = self.held = 0
-
-    def learn(self, output: Tensor) -> None:
-        self.total += output.to(self.total.dtype).sum(0)
-        self.rows += len(output)
-
-    def compare(self, output: Tensor, wanted: Tensor) -> None:
-        lack = wanted.to(self.total.dtype) - output.to(self.total.dtype)
-        self.lack += lack.sum(0)
-        self.square += lack.square().sum(0)
-        self.held += len(output)
-
-    def error(self, shift: Tensor | None = None) -> float:
-        """The squared error when `shift` is added to each output."""
-        if shift is None:
-            return float(self.square.sum())
-        return float((self.square - 2 * shift * self.lack + self.held * shift.square()).sum())
-
-
-class _Enough(BaseException):
-    """All that is wanted of a pass has run; no `Exception`, so that the model's code does not catch it."""
+Found = tuple[tuple[Compensated, ...], list[Correction]]
 
 
 class _Fitting:
     """Goes through the layers in the order in which they run, each with all before it cut and compensated."""
 
-    def __init__(self, stage: CutStage, reference: Reference, batches: Batches, axes: Mapping[Any, str]) -> None:
+    def __init__(
+        self, stage: CutStage, reference: Reference, batches: Batches, parts: Parts, axes: Mapping[Any, str]
+    ) -> None:
         self._stage, self._reference, self._batches, self._axes = stage, reference, batches, axes
+        self._fit_on, self._held_out = parts
         # parameters get other memory and are not written, buffers may be
         self._start = {name: tensor.detach() if name in reference.full else tensor.detach().clone()
                        for name, tensor in stage.tensors.items()}  # fmt: skip
-        self.found: list[tuple[Compensated, Correction | None]] = []
+        self.rows: list[Compensated] = []
+        self._trials: dict[str, _Trial] = {}
 
     def run(self) -> None:
         every = list(self._reference.readers.values())
         for group in sorted({each.group for each in every}):
             layers = [each for each in every if each.group == group]
-            self._fit([_Trial(each, self._reference.full[each.name]) for each in layers if not each.why])
-            self.found += [(self._row(each, note=each.why), None) for each in layers if each.why]
+            self._fit([_Trial(each) for each in layers if not each.why])
+            self.rows += [self._row(each, note=each.why) for each in layers if each.why]
         self._choose()
 
-    def _row(
-        self, reader: Reader, way: str = NOTHING, errors: tuple[float, float] = (0.0, 0.0), note: str = ""
-    ) -> Compensated:
-        before, after = (error / (reader.square or 1.0) for error in errors)
+    def _row(self, reader: Reader, way: str = NOTHING, before: float = 0.0, after: float = 0.0, note: str = "") -> Any:
         axis = self._axes.get((reader.name, reader.reads), "")
         return Compensated(reader.name, axis, way, before, after, after < before * (1 - CLEAR), note)
 
@@ -105,39 +88,44 @@ class _Fitting:
         if not trials:
             return
         renewal = Renewal(self._stage)
-        for call in self._reference.fit:
+        for call in self._fit_on:
             self._pass(call, trials, _Trial.learn, renewal)
         self._put(renewal.values())
-        for call in self._reference.held:
+        for trial in trials:
+            trial.solve(self._reference.full[trial.reader.name])
+        for call in self._held_out:
             self._pass(call, trials, _Trial.compare)
         for trial in trials:
             if trial.is_comparable():
-                way, *errors = trial.best()
-                row = self._row(trial.reader, way, (errors[0], errors[1]))
-                correction = trial.correction(way, self._reference.full) if row.kept else None
-                self.found.append((row, correction))
-                if correction is not None:
-                    self._put(correction.values(self._reference.full))
+                way, before, after = trial.best((MEANS, LEAST_SQUARES))
+                self.rows.append(self._row(trial.reader, way, before, after))
+                self._trials[trial.reader.name] = trial
+                if self.rows[-1].kept:
+                    self._put(trial.correction(way, self._reference.full).values(self._reference.full))
 
     def _pass(
-        self, call: Call, trials: Sequence[_Trial], take: Callable[[_Trial, LayerCall], None], around: Any = None
+        self, call: Call, trials: Sequence[_Trial], take: Callable[[_Trial, LayerCall, Seen], None], around: Any = None
     ) -> None:
-        """Run the model as far as these layers."""
+        """Run the uncut and the cut model as far as these layers."""
         by_name = {trial.reader.name: trial for trial in trials}
-        left = {name: trial.reader.calls for name, trial in by_name.items()}
+        before = self._reference.seen([trial.reader for trial in trials if not trial.reader.why], call)
+        left = {name: len(seen) for name, seen in before.items()}
 
-        def see(seen: LayerCall) -> None:
-            take(by_name[seen.name], seen)
-            left[seen.name] -= 1
-            if all(count <= 0 for count in left.values()):
-                raise _Enough
+        def see(now: LayerCall) -> None:
+            if left.get(now.name, 0) > 0:
+                take(by_name[now.name], now, before[now.name][-left[now.name]])
+                left[now.name] -= 1
+            if not any(left.values()):
+                raise Enough
 
-        watch = LayerWatch({name: self._stage.tensors[name] for name in by_name}, see)
         try:
-            with around or nullcontext(), watch:
+            with around or nullcontext(), LayerWatch({name: self._stage.tensors[name] for name in by_name}, see):
                 self._batches.run(self._stage.model, call)
-        except _Enough:
-            pass
+        except Enough:
+            return
+        for name, count in left.items():
+            if count:
+                by_name[name].reader.why = "the cut model does not run it alike"
 
     def _put(self, values: Mapping[str, NewValue]) -> None:
         for name, new in values.items():
@@ -146,34 +134,59 @@ class _Fitting:
     # ------------------------------------------------------------ as a whole
 
     def _choose(self) -> None:
-        """Keep the ways that, together, lower the error of the model's output most; none where all raise it."""
-        kept = {row.way for row, correction in self.found if correction is not None}
-        if not kept:
+        """Of what helps the layers, keep what helps the model's output as well; none where nothing does."""
+        plain = self._rows_with(())
+        sets = [self._rows_with(ways) for ways in ((MEANS, LEAST_SQUARES), (LEAST_SQUARES,), (MEANS,))]
+        sets = [rows for at, rows in enumerate(sets) if rows != plain and rows not in sets[:at]]
+        if not sets:
             return
-        before = self._output_error(())
-        errors = {ways: self._output_error(ways) for ways in (tuple(sorted(kept)), *((way,) for way in sorted(kept)))}
-        ways, after = min(errors.items(), key=lambda entry: entry[1])
+        before = self._output_error(plain)
+        errors = [self._output_error(rows) for rows in sets]
+        after = min(errors)
+        chosen = sets[errors.index(after)]
+        for at in reversed(range(len(chosen))):  # a sigmoid behind the last layers makes little of their largest errors
+            without = [*chosen[:at], chosen[at]._replace(kept=False), *chosen[at + 1 :]]
+            if chosen[at].kept and (error := self._output_error(without)) < after * (1 - CLEAR):
+                chosen, after = without, error
         helps = after < before * (1 - CLEAR)
-        for at, (row, correction) in enumerate(self.found):
-            if correction is not None and not (helps and row.way in ways):
-                self.found[at] = row._replace(kept=False, note=f"for {WHOLE_MODEL} is worse with it"), None
-        self.found.append((Compensated(WHOLE_MODEL, "", " and ".join(ways), before, after, helps), None))
+        note = f"for {WHOLE_MODEL} is worse with it"
+        self.rows = [new if helps and new.kept else old._replace(kept=False, note=note if old.kept else old.note)
+                     for old, new in zip(self.rows, chosen, strict=True)]  # fmt: skip
+        self.rows.append(Compensated(WHOLE_MODEL, "", "", before, after, helps))
 
-    def _output_error(self, ways: Iterable[str]) -> float:
-        """Of the whole model with the compensations of some ways, as a share of the squared output before the cut."""
+    def _rows_with(self, ways: Sequence[str]) -> list[Compensated]:
+        """The rows where some ways alone are open to the layers."""
+        found = []
+        for row in self.rows:
+            trial = self._trials.get(row.layer)
+            if trial is None or not ways:
+                found.append(row._replace(kept=False))
+            else:
+                found.append(self._row(trial.reader, *trial.best(ways)))
+        return found
+
+    def corrections(self) -> list[Correction]:
+        """What is kept."""
+        full = self._reference.full
+        return [self._trials[row.layer].correction(row.way, full) for row in self.rows
+                if row.kept and row.layer in self._trials]  # fmt: skip
+
+    def _output_error(self, rows: Iterable[Compensated]) -> float:
+        """Of the whole model as these rows compensate it, as a share of the squared output before the cut."""
         for name, value in self._start.items():
             self._stage.put(name, value if name in self._reference.full else value.clone())
-        for row, correction in self.found:
-            if correction is not None and row.way in ways:
-                self._put(correction.values(self._reference.full))
+        for row in rows:
+            if row.kept:
+                self._put(self._trials[row.layer].correction(row.way, self._reference.full).values(self._reference.full))
         renewal = Renewal(self._stage)
-        for call in self._reference.fit:
+        for call in self._fit_on[: len(self._held_out)]:
             with renewal:
                 self._batches.run(self._stage.model, call)
         self._put(renewal.values())
         error = square = 0.0
-        for call, wanted in zip(self._reference.held, self._reference.results, strict=True):
-            for now, before in zip(comparable(self._batches.run(self._stage.model, call)), wanted, strict=False):
+        for call in self._held_out:
+            now_given = comparable(self._batches.run(self._stage.model, call))
+            for now, before in zip(now_given, self._reference.output(call), strict=False):
                 if now.shape == before.shape:
                     error += float((now.to(wide(now)) - before.to(wide(now))).square().sum())
                     square += float(before.to(wide(now)).square().sum())
@@ -183,76 +196,105 @@ class _Fitting:
 class _Trial:
     """One layer of the cut model, as it is cut and with least squares."""
 
-    def __init__(self, reader: Reader, full: Tensor) -> None:
+    def __init__(self, reader: Reader) -> None:
         self.reader = reader
-        edit, reads = reader.edit, reader.reads
-        self._mixing = reader.moments.mixing(edit.kept[reads], dropped_by(edit, reads), reader.bias is not None)
-        self._weight = mixed(edit, reads, full, self._mixing)
-        self._sums: dict[str, _Sums] = {}
-        self._number = 0  # of the next held-out output
+        self._pairs: Pairs | None = None
+        self._lack: Tensor | float = 0.0  # what the outputs lack, summed
+        self._learnt = 0
+        self._mixture: Mixture | None = None
+        self._weight: Tensor | None = None
+        self._shifts: dict[str, Tensor | None] = {}
+        self._errors = {NOTHING: 0.0, MEANS: 0.0, LEAST_SQUARES: 0.0}
+        self._square = 0.0
 
-    def _outputs(self, call: LayerCall) -> list[tuple[_Sums, Tensor]]:
-        found = {NOTHING: call.out, LEAST_SQUARES: call.again(self._weight)}
-        every = [(way, rows(output, call.out_at)) for way, output in found.items()]
-        return [(self._sums.setdefault(way, _Sums(values)), values) for way, values in every]
+    def learn(self, now: LayerCall, before: Seen) -> None:
+        reader = self.reader
+        read, gave = rows(now.x, now.x_at), rows(now.out, now.out_at)
+        if len(read) != len(before.read) or gave.shape != before.gave.shape:
+            reader.why = "what it gives is cut in another way too"
+            return
+        self._pairs = self._pairs or Pairs(reader.edit, reader.reads, read)
+        self._pairs.add(read, before.read)
+        self._lack = self._lack + (before.gave.to(wide(gave)) - gave).sum(0)
+        self._learnt += len(gave)
 
-    def learn(self, call: LayerCall) -> None:
-        for sums, values in self._outputs(call):
-            sums.learn(values)
+    def solve(self, full: Tensor) -> None:
+        """What each way does to the weight and to the bias."""
+        reader = self.reader
+        if self._pairs is None or reader.why:
+            return
+        if not self._pairs.are_finite():
+            raise CutError(f"what {shown(reader.name)} reads is not finite: look for NaN in the batches")
+        self._mixture = self._pairs.mixture(reader.bias is not None)
+        self._weight = mixed(reader.edit, reader.reads, full, self._mixture.added)
+        if reader.bias is not None and isinstance(self._lack, Tensor):
+            self._shifts[MEANS] = self._lack / max(self._learnt, 1)
+            self._shifts[LEAST_SQUARES] = shifted(
+                reader.edit, reader.reads, reader.makes, full, self._mixture.constant
+            )
 
-    def compare(self, call: LayerCall) -> None:
-        wanted = self.reader.outputs[self._number] if self._number < len(self.reader.outputs) else None
-        self._number += 1
-        for sums, values in self._outputs(call):
-            if wanted is None or wanted.shape != values.shape:
-                self.reader.why = "what it gives is cut in another way too"
-            else:
-                sums.compare(values, wanted)
+    def compare(self, now: LayerCall, before: Seen) -> None:
+        if self._weight is None:
+            return
+        gave = rows(now.out, now.out_at)
+        if gave.shape != before.gave.shape:
+            self.reader.why = "what it gives is cut in another way too"
+            return
+        wanted = before.gave.to(wide(gave))
+        lack = wanted - gave
+        self._square += float(wanted.square().sum())
+        self._errors[NOTHING] += float(lack.square().sum())
+        self._errors[LEAST_SQUARES] += _squared(
+            wanted - rows(now.again(self._weight), now.out_at), self._shifts.get(LEAST_SQUARES)
+        )
+        if MEANS in self._shifts:
+            self._errors[MEANS] += _squared(lack, self._shifts[MEANS])
 
     def is_comparable(self) -> bool:
         """Whether the layer ran in the cut model as it did before; its reader says else why not."""
-        if not self._number and not self.reader.why:
+        if self._weight is None and not self.reader.why:
             self.reader.why = "the cut model does not run it alike"
         return not self.reader.why
 
-    def best(self) -> tuple[str, float, float]:
-        """The better way, and the squared errors before and after."""
-        plain, solved = self._sums[NOTHING], self._sums[LEAST_SQUARES]
-        errors = {LEAST_SQUARES: solved.error(self._shift(solved))}
-        if self.reader.bias is not None:
-            errors[MEANS] = plain.error(self._shift(plain))
-        way = min(errors, key=lambda each: errors[each])
-        return way, plain.error(), errors[way]
-
-    def _shift(self, sums: _Sums) -> Tensor | None:
-        """What the bias lacks so that the mean is as before; None where there is none."""
-        return None if self.reader.bias is None else self.reader.mean - sums.total / sums.rows
+    def best(self, ways: Sequence[str]) -> tuple[str, float, float]:
+        """The best of these ways, and the errors before and after, as shares of the squared output."""
+        open_to_it = [way for way in ways if way != MEANS or MEANS in self._shifts]
+        way = min(open_to_it, key=lambda each: self._errors[each], default=NOTHING)
+        square = self._square or 1.0
+        return way, self._errors[NOTHING] / square, self._errors[way] / square
 
     def correction(self, way: str, full: Mapping[str, Tensor]) -> Correction:
         """What is to be kept of a way."""
-        reader = self.reader
-        solved = way == LEAST_SQUARES
+        reader, mixture = self.reader, self._mixture
         bias = None
         if reader.bias is not None:
             kept = reader.edit.kept.get(reader.makes)
             bias = TensorEdit((reader.bias,), tuple(full[reader.bias].shape), {} if kept is None else {0: kept})
-        shift = self._shift(self._sums[LEAST_SQUARES if solved else NOTHING])
-        return Correction(reader.edit, reader.reads, self._mixing if solved else None, bias, shift)
+        added = mixture.added if way == LEAST_SQUARES and mixture is not None else None
+        return Correction(reader.edit, reader.reads, added, bias, self._shifts.get(way))
+
+
+def _squared(lack: Tensor, shift: Tensor | None) -> float:
+    return float((lack if shift is None else lack - shift).square().sum())
 
 
 def compensated(
     model: nn.Module, edits: Edits, training: bool, batches: Batches, axes: Mapping[Any, str]
-) -> tuple[tuple[Compensated, ...], list[Correction]]:
+) -> Found:
     """What was tried at each layer that reads what is cut, and what is to be kept of it.
 
     `axes` are the names of axes by parameter and dimension.
     """
-    reference = Reference(model, edits, training, batches)
+    parts, full = batches.split(), parameters_of_model(model)
 
-    def run(stage: CutStage) -> list[tuple[Compensated, Correction | None]]:
-        fitting = _Fitting(stage, reference, batches, axes)
-        fitting.run()
-        return fitting.found
+    def beside(uncut: CutStage) -> Found:
+        reference = Reference(uncut, full, edits, batches, parts[0][0])
 
-    found = on_stage(model, edits, training, run)
-    return tuple(row for row, _ in found), [correction for _, correction in found if correction is not None]
+        def run(stage: CutStage) -> Found:
+            fitting = _Fitting(stage, reference, batches, parts, axes)
+            fitting.run()
+            return tuple(fitting.rows), fitting.corrections()
+
+        return on_stage(model, edits, training, run, step_by_step=True)
+
+    return on_stage(model, Edits(()), training, beside, step_by_step=True)

@@ -4,43 +4,64 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-import numpy as np
 import torch
 
-from modulekg_widgets.engine.pruning.cut.edits import Ints, NewValue, TensorEdit
+from modulekg_widgets.engine.pruning.cut.edits import NewValue, TensorEdit
 
 Tensor = torch.Tensor
-RIDGE = 1e-3  # of the mean square of what stayed
+RIDGE = 1e-3  # of the mean square of what is read
 
 
-class Moments:
-    """Sums over rows of values, of their products, and how many there were."""
+class Mixture(NamedTuple):
+    """What was read before is nearest to what is read now times (the choice of what stayed + `added`) + `constant`."""
 
-    def __init__(self, size: int, like: Tensor) -> None:
-        self.sums = torch.zeros(size, dtype=wide(like), device=like.device)
-        self.products = torch.zeros(size, size, dtype=wide(like), device=like.device)
-        self.count = 0
+    added: Tensor  # (now, before)
+    constant: Tensor  # (before,)
 
-    def add(self, values: Tensor) -> None:
-        values = values.to(self.sums.dtype)
-        self.sums += values.sum(0)
-        self.products += values.T @ values
-        self.count += len(values)
 
-    def mixing(self, kept: Ints, dropped: Ints, centred: bool) -> Tensor:
-        """(kept, dropped): M such that what was dropped is nearest to what was kept times M, over the rows.
+class Pairs:
+    """Sums over rows of what a layer reads now, what it read before, and their products; `edit` is of its weight."""
 
-        `centred`: but for a constant, which a bias takes.
-        """
-        products = self.products
+    def __init__(self, edit: TensorEdit, reads: int, like: Tensor) -> None:
+        def zeros(*size: int) -> Tensor:
+            return torch.zeros(*size, dtype=wide(like), device=like.device)
+
+        self._kept = torch.from_numpy(edit.kept[reads]).to(like.device)
+        stays, size = len(self._kept), edit.shape[reads]
+        self._now, self._before = zeros(stays), zeros(size)
+        self._products, self._across = zeros(stays, stays), zeros(stays, size)
+        self._count = 0
+
+    def add(self, now: Tensor, before: Tensor) -> None:
+        now, before = now.to(self._now.dtype), before.to(self._now.dtype)
+        self._now += now.sum(0)
+        self._before += before.sum(0)
+        self._products += now.T @ now
+        self._across += now.T @ before
+        self._count += len(now)
+
+    def are_finite(self) -> bool:
+        return bool(self._products.isfinite().all()) and bool(self._across.isfinite().all())
+
+    def mixture(self, centred: bool) -> Mixture:
+        """By least squares, with a ridge towards what stayed alone; `centred`: with a constant, which a bias takes."""
+        count = max(self._count, 1)
+        products, across = self._products, self._across
         if centred:
-            products = products - torch.outer(self.sums, self.sums) / max(self.count, 1)
-        stay, go = (torch.from_numpy(each).to(products.device) for each in (kept, dropped))
-        own, across = products[stay][:, stay], products[stay][:, go]
-        ridge = RIDGE * float(own.diagonal().mean()) or 1.0
-        factor, failed = torch.linalg.cholesky_ex(own + ridge * torch.eye(len(own), dtype=own.dtype, device=own.device))
-        return torch.zeros_like(across) if bool(failed) else torch.cholesky_solve(across, factor)
+            products = products - torch.outer(self._now, self._now) / count
+            across = across - torch.outer(self._now, self._before) / count
+        lacking = across.clone()
+        lacking[:, self._kept] -= products
+        ridge = RIDGE * float(products.diagonal().mean()) or 1.0
+        factor, failed = torch.linalg.cholesky_ex(products + ridge * torch.eye(len(products)).to(products))
+        added = torch.zeros_like(lacking) if bool(failed) else torch.cholesky_solve(lacking, factor)
+        constant = torch.zeros_like(self._before)
+        if centred:
+            constant = (self._before - self._now @ added) / count
+            constant[self._kept] -= self._now / count
+        return Mixture(added, constant)
 
 
 def wide(tensor: Tensor) -> torch.dtype:
@@ -54,7 +75,7 @@ class Correction:
 
     edit: TensorEdit  # of its weight
     reads: int  # the dimension along which the weight reads
-    mixing: Tensor | None  # (kept, dropped), None where the weight stays as it is cut
+    added: Tensor | None  # of the mixture, None where the weight stays as it is cut
     bias: TensorEdit | None = None
     shift: Tensor | None = None
 
@@ -65,9 +86,9 @@ class Correction:
     def values(self, full: Mapping[str, Tensor]) -> dict[str, NewValue]:
         """The weight and the bias of a model with these tensors, cut and corrected."""
         found = {}
-        if self.mixing is not None:
+        if self.added is not None:
             name = self.edit.names[0]
-            found[name] = NewValue(mixed(self.edit, self.reads, full[name], self.mixing))
+            found[name] = NewValue(mixed(self.edit, self.reads, full[name], self.added))
         if self.bias is not None and self.shift is not None:
             name = self.bias.names[0]
             cut = self.bias.of(full[name])
@@ -75,15 +96,20 @@ class Correction:
         return found
 
 
-def mixed(edit: TensorEdit, reads: int, full: Tensor, mixing: Tensor) -> Tensor:
-    """The slices that stay of a weight, with those that go added to them along the dimension that it reads."""
-    others = {at: kept for at, kept in edit.kept.items() if at != reads}
-    went = TensorEdit(edit.names, edit.shape, {**others, reads: dropped_by(edit, reads)}).of(full)
+def mixed(edit: TensorEdit, reads: int, full: Tensor, added: Tensor) -> Tensor:
+    """The slices that stay of a weight, and what is added to them along the dimension that it reads."""
     part = edit.of(full)
-    added = torch.tensordot(went.to(mixing), mixing, dims=([reads], [1])).movedim(-1, reads)
-    return part.copy_(part.to(mixing) + added)  # with the strides that the cut gives it
+    more = torch.tensordot(_read_in_full(edit, reads, full).to(added), added, dims=([reads], [1])).movedim(-1, reads)
+    return part.copy_(part.to(added) + more)  # with the strides that the cut gives it
 
 
-def dropped_by(edit: TensorEdit, at: int) -> Ints:
-    """The positions of a dimension that go."""
-    return np.setdiff1d(np.arange(edit.shape[at]), edit.kept[at])
+def shifted(edit: TensorEdit, reads: int, makes: int, full: Tensor, constant: Tensor) -> Tensor:
+    """What a constant in what a layer reads adds to its outputs that stay, where no position is padded."""
+    given = torch.tensordot(_read_in_full(edit, reads, full).to(constant), constant, dims=([reads], [0]))
+    at = makes - (makes > reads)
+    return given.movedim(at, 0).reshape(given.shape[at], -1).sum(1)
+
+
+def _read_in_full(edit: TensorEdit, reads: int, full: Tensor) -> Tensor:
+    """The slices for the outputs that stay, with all that was read."""
+    return TensorEdit(edit.names, edit.shape, {at: kept for at, kept in edit.kept.items() if at != reads}).of(full)

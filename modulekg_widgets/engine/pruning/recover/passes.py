@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -24,7 +24,7 @@ from modulekg_widgets.engine.pruning.importance.calibration import (
 from modulekg_widgets.engine.pruning.plan.dry_run import put_in_place
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
-from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode
+from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode, disable_current_modes
 from modulekg_widgets.engine.torch_runtime.shadow import ALL, LOOSE
 from modulekg_widgets.engine.torch_runtime.state import registered_tensors, set_mode
 from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
@@ -155,9 +155,11 @@ def on_stage(
     training: bool,
     run: Callable[[CutStage], T],
     values: Mapping[str, NewValue] | None = None,
+    step_by_step: bool = False,
 ) -> T:
     """What `run` makes of the model as it would be cut, without gradients; the model stays as it is.
 
+    `step_by_step`: recurrent layers as the operators that they are made of.
     Memory: the slices that stay and the buffers. Parameters are not copied, but where forward writes into one.
     Raises `CutError` where the plan or the data of the model do not fit.
     """
@@ -166,7 +168,8 @@ def on_stage(
     for name, tensor in live.items():
         if tensor.is_meta:
             raise CutError(f"{shown(name)} is on the meta device and has no data: batches cannot go through the model")
-    before = {name: place.tensor.detach() for place in places(walked, edits) for name in place.edit.names}
+    with disable_current_modes():  # of a stage around this one, on which the model itself counts as left
+        before = {name: place.tensor.detach() for place in places(walked, edits) for name in place.edit.names}
     slice_of = slices(edits, before.__getitem__)
 
     def prepared(stage: Stage) -> T:
@@ -180,7 +183,7 @@ def on_stage(
         cut = CutStage(copied, stage)
         for name, new in (values or {}).items():
             cut.put(name, new.tensor.clone(memory_format=torch.preserve_format))
-        with torch.inference_mode(False), torch.no_grad(), Unfused():
+        with torch.inference_mode(False), torch.no_grad(), Unfused() if step_by_step else nullcontext():
             return run(cut)
 
     def guarded(stage: Stage) -> T:

@@ -1,20 +1,18 @@
-"""What an uncut model reads along the axes that are cut, and what its layers give: in one pass of the batches."""
+"""The uncut model beside the cut one: the layers that read what is cut, and what they read and give."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit
 from modulekg_widgets.engine.pruning.recover.layer_calls import LayerCall, LayerWatch, rows
-from modulekg_widgets.engine.pruning.recover.mixing import Moments, wide
-from modulekg_widgets.engine.pruning.recover.passes import Batches, CutStage, on_stage
+from modulekg_widgets.engine.pruning.recover.passes import Batches, Call, CutStage
 from modulekg_widgets.engine.torch_runtime.structure import tensors
 from modulekg_widgets.engine.tracing.held import PARAMETER, held_tensors
 
@@ -25,7 +23,7 @@ MOST_OUTPUTS = 1 << 20  # elements of one output of the model that are compared
 
 @dataclass(eq=False, slots=True)
 class Reader:
-    """A layer that reads what is cut, and what it read and gave before."""
+    """A layer that reads what is cut."""
 
     name: str  # of its weight
     reads: int  # the dimensions of the weight
@@ -33,99 +31,84 @@ class Reader:
     bias: str | None  # None where it has none of its own
     edit: TensorEdit
     group: int  # layers that read the same value have the same
-    moments: Moments  # of what it read
-    mean: Tensor  # the sum of its outputs, divided at the end
-    count: int = 0
     calls: int = 0  # in one pass
-    outputs: list[Tensor] = field(default_factory=list)  # of held-out data, in the order of the calls
-    square: float = 0.0  # of these
     why: str = ""  # why it cannot be compensated
 
 
+class Seen(NamedTuple):
+    """What one call of a layer read and gave, a row for each sample and position."""
+
+    read: Tensor
+    gave: Tensor
+
+
+class Enough(BaseException):
+    """All that is wanted of a pass has run; no `Exception`, so that the model's code does not catch it."""
+
+
 class Reference:
-    """The layers that read what is cut, and what the uncut model gives; `held` are the batches that are held out."""
+    """The uncut model on a stage of its own."""
 
-    def __init__(self, model: nn.Module, edits: Edits, training: bool, batches: Batches) -> None:
+    def __init__(
+        self, stage: CutStage, full: Mapping[str, Tensor], edits: Edits, batches: Batches, first: Call
+    ) -> None:
+        self.full = full
+        self._stage, self._batches = stage, batches
         self._by_name = {name: edit for edit in edits.tensors for name in edit.names}
-        self.full = parameters_of_model(model)
-        self.fit, self.held = batches.split()
+        self._last: tuple[Any, int, Tensor] | None = None  # with the input, so that its memory is not taken again
         self.readers: dict[str, Reader] = {}
-        self.results: list[list[Tensor]] = []
-        self._last: tuple[Any, Reader, Tensor] | None = None  # with the input, so that its memory is not taken again
-        on_stage(model, Edits(()), training, lambda stage: self._run(stage, batches))
-
-    def _run(self, stage: CutStage, batches: Batches) -> None:
-        own = {name: stage.tensors[name] for name in self.full}
-        watch = LayerWatch(own, self._learn)
-        for number, call in enumerate(self.fit):
-            for reader in self.readers.values():
-                reader.calls = 0
-            with watch:
-                batches.run(stage.model, call, number)
-            self._last = None
+        watch = LayerWatch({name: stage.tensors[name] for name in self.full}, self._learn)
+        with watch:
+            batches.run(stage.model, first, 0)
+        self._last = None
         for reader in self.readers.values():
-            _judge(reader, watch.uses)
-        comparing = LayerWatch(own, self._keep)
-        for call in self.held:
-            with comparing:
-                output = batches.run(stage.model, call)
-            self.results.append(comparable(output))
+            if reader.bias is not None and len(watch.uses[reader.bias]) > 1:
+                reader.bias = None
+            if len(watch.uses[reader.name]) > 1:
+                reader.why = "its weight is read in another way too"
 
     def _learn(self, call: LayerCall) -> None:
         edit = self._by_name.get(call.name)
         if edit is None or len(edit.kept.get(call.reads, ())) in (0, edit.shape[call.reads]):
             return
-        size = edit.shape[call.reads]
         key = (call.x.data_ptr(), call.x.shape, call.x.stride(), call.x_at)
-        known = self._last[1] if self._last is not None and self._last[0] == key else None
+        same = self._last is not None and self._last[0] == key
         reader = self.readers.get(call.name)
         if reader is None:
-            reader = self.readers[call.name] = self._new(call, edit, known)
-        if call.x.shape[call.x_at] != size or edit.values is not None:
+            group = self._last[1] if same and self._last is not None else len(self.readers)
+            reader = Reader(call.name, call.reads, call.makes, call.bias, edit, group)
+            self.readers[call.name] = reader
+        size = edit.shape[call.reads]
+        if call.x.shape[call.x_at] != size or edit.values is not None or edit.gain_of is not None:
             reader.why = "it reads several groups, each a part of the axis"
         elif size > MOST_WIDE:
             reader.why = f"it reads {size} values at once, more than {MOST_WIDE}"
-        elif known is None or reader.moments is not known.moments:
-            reader.moments.add(rows(call.x, call.x_at))
-        self._last = key, reader, call.x
-        outputs = _kept_rows(call, reader)
-        reader.mean += outputs.to(reader.mean.dtype).sum(0)
-        reader.count += len(outputs)
+        self._last = key, reader.group, call.x
         reader.calls += 1
 
-    def _new(self, call: LayerCall, edit: TensorEdit, known: Reader | None) -> Reader:
-        size = edit.shape[call.reads]
-        moments = Moments(size if size <= MOST_WIDE else 0, call.x) if known is None else known.moments
-        group = len(self.readers) if known is None else known.group
-        kept = edit.kept.get(call.makes, range(edit.shape[call.makes]))
-        mean = torch.zeros(len(kept), dtype=wide(call.x), device=call.x.device)
-        return Reader(call.name, call.reads, call.makes, call.bias, edit, group, moments, mean)
+    def seen(self, readers: Collection[Reader], call: Call) -> dict[str, list[Seen]]:
+        """What these layers read and give for a batch, their outputs as far as they stay."""
+        found: dict[str, list[Seen]] = {reader.name: [] for reader in readers}
+        edits = {reader.name: reader.edit for reader in readers}
 
-    def _keep(self, call: LayerCall) -> None:
-        reader = self.readers.get(call.name)
-        if reader is not None and not reader.why:
-            outputs = _kept_rows(call, reader).clone()
-            reader.outputs.append(outputs)
-            reader.square += float(outputs.to(wide(outputs)).square().sum())
+        def see(each: LayerCall) -> None:
+            gave, kept = rows(each.out, each.out_at), edits[each.name].kept.get(each.makes)
+            if kept is not None:
+                gave = gave.index_select(1, torch.from_numpy(kept).to(gave.device))
+            found[each.name].append(Seen(rows(each.x, each.x_at), gave))
+            if all(len(found[reader.name]) >= reader.calls for reader in readers):
+                raise Enough
 
+        try:
+            with LayerWatch({name: self._stage.tensors[name] for name in found}, see):
+                self._batches.run(self._stage.model, call)
+        except Enough:
+            pass
+        return found
 
-def _judge(reader: Reader, uses: Mapping[str, set[str]]) -> None:
-    """Say why a layer cannot be compensated, and forget a bias that is not its alone."""
-    if reader.bias is not None and len(uses[reader.bias]) > 1:
-        reader.bias = None
-    if len(uses[reader.name]) > 1:
-        reader.why = "its weight is read in another way too"
-    finite = bool(reader.moments.products.isfinite().all()) and bool(reader.mean.isfinite().all())
-    if not reader.why and not finite:
-        raise CutError(f"what {shown(reader.name)} reads or gives is not finite: look for NaN in the batches")
-    reader.mean /= max(reader.count, 1)
-
-
-def _kept_rows(call: LayerCall, reader: Reader) -> Tensor:
-    """The outputs that stay."""
-    found = rows(call.out, call.out_at)
-    kept = reader.edit.kept.get(call.makes)
-    return found if kept is None else found.index_select(1, torch.from_numpy(kept).to(found.device))
+    def output(self, call: Call) -> list[Tensor]:
+        """What the whole model gives for a batch."""
+        return comparable(self._batches.run(self._stage.model, call))
 
 
 def parameters_of_model(model: nn.Module) -> dict[str, Tensor]:
