@@ -29,7 +29,8 @@ from modulekg_widgets.engine.pruning.recover.reference import (
 from modulekg_widgets.engine.pruning.recover.statistics import Renewal
 
 Tensor = torch.Tensor
-MEANS, LEAST_SQUARES, NOTHING = "means", "least squares", ""
+MEANS, LEAST_SQUARES, WITH_BIAS, NOTHING = "means", "least squares", "least squares with bias", ""
+SETS = ((MEANS, LEAST_SQUARES, WITH_BIAS), (LEAST_SQUARES, WITH_BIAS), (MEANS,))  # ways that are tried together
 WHOLE_MODEL = "the model's output"
 CLEAR = 1e-3  # the share of an error by which it has to fall
 Parts = tuple[list[Call], list[Call]]  # of the batches, those to learn from and those held out
@@ -40,7 +41,7 @@ class Compensated(NamedTuple):
 
     layer: str  # by the name of its weight
     axis: str  # what it reads that was cut
-    way: str  # the better one of "means" and "least squares", "" where none was tried
+    way: str  # the best one: "means", "least squares" or "least squares with bias"; "" where none was tried
     before: float
     after: float
     kept: bool
@@ -97,7 +98,7 @@ class _Fitting:
             self._pass(call, trials, _Trial.compare)
         for trial in trials:
             if trial.is_comparable():
-                way, before, after = trial.best((MEANS, LEAST_SQUARES))
+                way, before, after = trial.best(SETS[0])
                 self.rows.append(self._row(trial.reader, way, before, after))
                 self._trials[trial.reader.name] = trial
                 if self.rows[-1].kept:
@@ -136,7 +137,7 @@ class _Fitting:
     def _choose(self) -> None:
         """Of what helps the layers, keep what helps the model's output as well; none where nothing does."""
         plain = self._rows_with(())
-        sets = [self._rows_with(ways) for ways in ((MEANS, LEAST_SQUARES), (LEAST_SQUARES,), (MEANS,))]
+        sets = [self._rows_with(ways) for ways in SETS]
         sets = [rows for at, rows in enumerate(sets) if rows != plain and rows not in sets[:at]]
         if not sets:
             return
@@ -193,18 +194,24 @@ class _Fitting:
         return error / (square or 1.0)
 
 
+class _Way(NamedTuple):
+    """What a way does to a layer."""
+
+    added: Tensor | None  # of a mixture
+    weight: Tensor | None  # with it, None where it stays as it is cut
+    shift: Tensor | None  # of the bias
+
+
 class _Trial:
-    """One layer of the cut model, as it is cut and with least squares."""
+    """One layer of the cut model, as it is cut and in each way."""
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
         self._pairs: Pairs | None = None
         self._lack: Tensor | float = 0.0  # what the outputs lack, summed
         self._learnt = 0
-        self._mixture: Mixture | None = None
-        self._weight: Tensor | None = None
-        self._shifts: dict[str, Tensor | None] = {}
-        self._errors = {NOTHING: 0.0, MEANS: 0.0, LEAST_SQUARES: 0.0}
+        self._ways: dict[str, _Way] = {}
+        self._errors: dict[str, float] = {}
         self._square = 0.0
 
     def learn(self, now: LayerCall, before: Seen) -> None:
@@ -225,57 +232,49 @@ class _Trial:
             return
         if not self._pairs.are_finite():
             raise CutError(f"what {shown(reader.name)} reads is not finite: look for NaN in the batches")
-        self._mixture = self._pairs.mixture(reader.bias is not None)
-        self._weight = mixed(reader.edit, reader.reads, full, self._mixture.added)
+        self._ways = {NOTHING: _Way(None, None, None), LEAST_SQUARES: self._way(full, self._pairs.mixture(False))}
         if reader.bias is not None and isinstance(self._lack, Tensor):
-            self._shifts[MEANS] = self._lack / max(self._learnt, 1)
-            self._shifts[LEAST_SQUARES] = shifted(
-                reader.edit, reader.reads, reader.makes, full, self._mixture.constant
-            )
+            mixture = self._pairs.mixture(True)
+            shift = shifted(reader.edit, reader.reads, reader.makes, full, mixture.constant)
+            self._ways[WITH_BIAS] = self._way(full, mixture)._replace(shift=shift)
+            self._ways[MEANS] = _Way(None, None, self._lack / max(self._learnt, 1))
+        self._errors = dict.fromkeys(self._ways, 0.0)
+
+    def _way(self, full: Tensor, mixture: Mixture) -> _Way:
+        return _Way(mixture.added, mixed(self.reader.edit, self.reader.reads, full, mixture.added), None)
 
     def compare(self, now: LayerCall, before: Seen) -> None:
-        if self._weight is None:
-            return
-        gave = rows(now.out, now.out_at)
-        if gave.shape != before.gave.shape:
+        plain = rows(now.out, now.out_at)
+        if plain.shape != before.gave.shape:
             self.reader.why = "what it gives is cut in another way too"
             return
-        wanted = before.gave.to(wide(gave))
-        lack = wanted - gave
+        wanted = before.gave.to(wide(plain))
         self._square += float(wanted.square().sum())
-        self._errors[NOTHING] += float(lack.square().sum())
-        self._errors[LEAST_SQUARES] += _squared(
-            wanted - rows(now.again(self._weight), now.out_at), self._shifts.get(LEAST_SQUARES)
-        )
-        if MEANS in self._shifts:
-            self._errors[MEANS] += _squared(lack, self._shifts[MEANS])
+        for name, way in self._ways.items():
+            gave = plain if way.weight is None else rows(now.again(way.weight), now.out_at)
+            lack = wanted - gave
+            self._errors[name] += float((lack if way.shift is None else lack - way.shift).square().sum())
 
     def is_comparable(self) -> bool:
         """Whether the layer ran in the cut model as it did before; its reader says else why not."""
-        if self._weight is None and not self.reader.why:
+        if not self._ways and not self.reader.why:
             self.reader.why = "the cut model does not run it alike"
         return not self.reader.why
 
     def best(self, ways: Sequence[str]) -> tuple[str, float, float]:
         """The best of these ways, and the errors before and after, as shares of the squared output."""
-        open_to_it = [way for way in ways if way != MEANS or MEANS in self._shifts]
-        way = min(open_to_it, key=lambda each: self._errors[each], default=NOTHING)
+        way = min((way for way in ways if way in self._ways), key=self._errors.__getitem__, default=NOTHING)
         square = self._square or 1.0
         return way, self._errors[NOTHING] / square, self._errors[way] / square
 
     def correction(self, way: str, full: Mapping[str, Tensor]) -> Correction:
         """What is to be kept of a way."""
-        reader, mixture = self.reader, self._mixture
+        reader, found = self.reader, self._ways[way]
         bias = None
-        if reader.bias is not None:
+        if reader.bias is not None and found.shift is not None:
             kept = reader.edit.kept.get(reader.makes)
             bias = TensorEdit((reader.bias,), tuple(full[reader.bias].shape), {} if kept is None else {0: kept})
-        added = mixture.added if way == LEAST_SQUARES and mixture is not None else None
-        return Correction(reader.edit, reader.reads, added, bias, self._shifts.get(way))
-
-
-def _squared(lack: Tensor, shift: Tensor | None) -> float:
-    return float((lack if shift is None else lack - shift).square().sum())
+        return Correction(reader.edit, reader.reads, found.added, bias, found.shift)
 
 
 def compensated(

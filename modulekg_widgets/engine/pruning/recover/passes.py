@@ -63,7 +63,7 @@ class TracedCall(NamedTuple):
 class Batches:
     """What the user gave as batches, as calls of the model.
 
-    `once` says that they are gone through once; else what can be read but once is kept.
+    `once` says that they are gone through once; else, and of a generator, they are kept.
     """
 
     def __init__(self, model: nn.Module, given: Any, traced: TracedCall, once: bool) -> None:
@@ -75,16 +75,21 @@ class Batches:
         self._name = shown(type(model).__name__)
         every = {tensor.device for tensor in _state(walk(model)).values()}
         self._device = next(iter(every)) if len(every) == 1 else None
+        once = once and not isinstance(given, Iterator)  # a pass may have to begin anew
         self._kept: list[Call] | None = None if once else list(self._read())
+        self._numbers = {id(call): number for number, call in enumerate(self._kept or ())}
 
     def __iter__(self) -> Iterator[Call]:
         return self._read() if self._kept is None else iter(self._kept)
 
     def _read(self) -> Iterator[Call]:
         count = 0
-        for batch in self._given:
+        for batch in _outside_of_modes(self._given):
             count += 1
-            yield model_inputs(batch, self._call)
+            call = model_inputs(batch, self._call)
+            if any(tensor.is_meta for _, tensor in tensors(call)):
+                raise CutError(f"batch {count - 1} is on the meta device and has no data: pass batches with real inputs")
+            yield call
         if not count:
             raise CutError("the batches are empty: pass a list or a DataLoader, for a generator gives its items once")
 
@@ -110,11 +115,10 @@ class Batches:
 
     def run(self, model: nn.Module, call: Call, number: int | None = None) -> Any:
         """The output of a model; raises `CutError` for a batch that does not go through."""
+        number = self._numbers.get(id(call), number)
         which = "a batch" if number is None else f"batch {number}"
 
         def copy(tensor: Tensor) -> Tensor:
-            if tensor.is_meta:
-                raise CutError(f"{which} is on the meta device and has no data: pass batches with real inputs")
             return tensor.detach().clone().to(tensor.device if self._device is None else self._device)
 
         args, kwargs = with_tensors(call, copy)
@@ -125,9 +129,21 @@ class Batches:
         except Exception as error:
             hint = f"; recalibrate is a pair: {ONE_BATCH}" if is_one_pair(self._given) else ""
             raise CutError(
-                f"{which} does not go through the cut {self._name}: {type(error).__name__}: "
+                f"{which} does not go through {self._name}: {type(error).__name__}: "
                 f"{shown(str(error), 300)}; a batch is what the model takes, or a pair of that and a target{hint}"
             ) from error
+
+
+def _outside_of_modes(given: Iterable[Any]) -> Iterator[Any]:
+    """The items, made by code of the user's that may well use the model."""
+    every = iter(given)
+    end = object()
+    while True:
+        with disable_current_modes():
+            item = next(every, end)
+        if item is end:
+            return
+        yield item
 
 
 # -------------------------------------------------------------------- stages
