@@ -32,7 +32,11 @@ class Doubled(nn.Module):
 
     def __init__(self, kind: str) -> None:
         super().__init__()
-        make: Any = {"linear": nn.Linear, "conv": lambda *size: nn.Conv2d(*size, 3, padding=1), "turned": Turned}[kind]
+        make: Any = {
+            "linear": nn.Linear,
+            "conv": lambda into, out: nn.Conv2d(into, out, 3, padding=1),
+            "turned": Turned,
+        }[kind]
         self.first = nn.Conv2d(2, 8, 1) if kind == "conv" else nn.Linear(2, 8)
         self.head = make(8, 3)
         with torch.no_grad():
@@ -122,7 +126,8 @@ def test_what_harms_the_held_out_data_is_not_kept() -> None:
     with torch.no_grad():
         model[0].weight.copy_(torch.eye(2))
         model[0].bias.zero_()
-    batches = [x * torch.tensor([1.0, 0.0]) + x[:, :1] * torch.tensor([0.0, sign])  # the second is the first, or minus it
+    # the second value is the first, and minus it in the batch that is held out
+    batches = [x * torch.tensor([1.0, 0.0]) + x[:, :1] * torch.tensor([0.0, sign])
                for x, sign in zip(data(32, 2, count=4), (1, 1, 1, -1), strict=True)]  # fmt: skip
     plan = mk.plan(mk.trace(model, batches[0]), per_axis={"0.out": [1]})
     plain, fitted = copy.deepcopy(model), copy.deepcopy(model)

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import modulekg_widgets as mk
 from axes.checks import seeded
+from modulekg_widgets.engine.errors import CutError
 from pruning.edits_of_cut import Small, state_of, step, trained
 
 Tensor = torch.Tensor
@@ -307,7 +308,7 @@ def test_bad_batches_are_refused_before_anything_changes(case: str, compensate: 
     batches, message = REFUSED[case]
     if compensate and case == "too small":
         message = "one batch of one sample"
-    with pytest.raises(mk.engine.errors.CutError, match=message):
+    with pytest.raises(CutError, match=message):
         plan.cut(model, optimizer, recalibrate=batches, compensate=compensate)
     assert state_of(model, optimizer) == before
 

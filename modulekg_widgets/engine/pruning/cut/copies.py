@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -10,9 +11,8 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, nearest, shown
 from modulekg_widgets.engine.identity.walk import Walk, walk
-from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, TensorEdit, slices
+from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, places, settings, slices
 from modulekg_widgets.engine.pruning.cut.parts import Rest
-from modulekg_widgets.engine.pruning.cut.receipt import Part
 from modulekg_widgets.engine.pruning.cut.snapshot import Snapshot, described
 from modulekg_widgets.engine.pruning.cut.transaction import Write, entry
 from modulekg_widgets.engine.torch_runtime.private import MODULES
@@ -20,6 +20,15 @@ from modulekg_widgets.engine.torch_runtime.state import module_state, registry, 
 from modulekg_widgets.engine.tracing.held import held_tensors
 
 WRAPPED = "module"  # where AveragedModel and the wrappers for several devices keep the model that they wrap
+
+
+@contextmanager
+def naming(at: int) -> Iterator[None]:
+    """Say in errors which of the copies it is that does not fit."""
+    try:
+        yield
+    except CutError as error:
+        raise CutError(f"copies[{at}] does not fit: {error}") from error
 
 
 class Target(NamedTuple):
@@ -41,6 +50,8 @@ def checked_copies(walked: Walk, copies: Any, edits: Edits) -> list[Target]:
     found = []
     for at, copy in enumerate(copies):
         target = _target(copy, names, f"copies[{at}]")
+        with naming(at):
+            _check_fit(target, edits)
         tensors = _tensors(target.inner, names)
         for name, tensor in tensors.items():
             if (other := owners.get(id(tensor))) is not None:
@@ -48,6 +59,15 @@ def checked_copies(walked: Walk, copies: Any, edits: Edits) -> list[Target]:
         owners.update(dict.fromkeys(map(id, tensors.values()), f"copies[{at}]"))
         found.append(target)
     return found
+
+
+def _check_fit(target: Target, edits: Edits) -> None:
+    if isinstance(target.inner, nn.Module):
+        found = walk(target.inner)
+        places(found, edits)
+        settings(found, edits)
+    else:
+        CutDict(target.inner, edits, {})
 
 
 def _target(copy: Any, names: set[str], label: str) -> Target:
@@ -80,7 +100,7 @@ class CutCopy:
     The latter is that of `whole`, which is the module or what wraps it.
     """
 
-    def __init__(self, module: nn.Module, parts: Sequence[Part], whole: nn.Module, rest: Rest) -> None:
+    def __init__(self, module: nn.Module, parts: Sequence[Any], whole: nn.Module, rest: Rest) -> None:
         self._module, self._parts = module, parts
         self._whole, self._rest = whole, rest
 

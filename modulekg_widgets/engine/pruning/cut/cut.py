@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.identity.walk import Walk, walk
-from modulekg_widgets.engine.pruning.cut.copies import CutCopy, CutDict, Target
+from modulekg_widgets.engine.pruning.cut.copies import CutCopy, CutDict, Target, naming
 from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, Place, TensorEdit, places
 from modulekg_widgets.engine.pruning.cut.optimizers import OptimizerState
 from modulekg_widgets.engine.pruning.cut.parts import (
@@ -58,10 +58,8 @@ def cut(
         changed.append(OptimizerState(optimizer, {place.tensor: place.edit for place in found}))
     modules = list(walked.modules)
     for at, each in enumerate(copies):
-        try:
+        with naming(at):
             changed.append(_cut_copy(each, edits))
-        except CutError as error:
-            raise CutError(f"copies[{at}] does not fit: {error}") from error
         modules += walk(each.target.inner).modules if isinstance(each.target.inner, nn.Module) else []
     receipt = Receipt(model, [*changed, Rest(walked, found, computed)], _title(found, edits, len(copies)))
     writes = [write for part in changed for write in part.cut()]  # complete before the first of them
@@ -76,9 +74,7 @@ def _cut_copy(copied: Copied, edits: Edits) -> CutCopy | CutDict:
     return CutCopy(inner, parts, whole, Rest(walk(whole), found, computed))
 
 
-def _parts(
-    walked: Walk, edits: Edits, values: Values
-) -> tuple[list[Place], list[ComputedTensor], list[Any]]:
+def _parts(walked: Walk, edits: Edits, values: Values) -> tuple[list[Place], list[ComputedTensor], list[Any]]:
     """The tensors that are edited, what is computed of them, and all that a cut changes in one model."""
     layers = flattened(walked, places(walked, edits))
     whole = [*moved_along(walked, layers, edits), *_whole(walked, edits, values)]

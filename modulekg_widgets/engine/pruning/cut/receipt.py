@@ -34,7 +34,8 @@ class Receipt:
     renewed : tuple of str
         The running statistics that were renewed, and the counts beside them.
     compensation : tuple
-        A row per layer that reads a cut axis, with `layer`, `axis`, `way`, `before`, `after`, `kept` and `note`;
+        A row per layer that reads a cut axis, with `layer`, `axis`, `way` ("means", "least squares" or "least squares
+        with bias"), `before`, `after`, `kept` and `note`;
         `pandas.DataFrame(receipt.compensation)` is a table of it. Errors are shares of the squared output of the
         uncut layer, on data that was held out. The last row is the model's output.
 

@@ -178,7 +178,9 @@ class _Fitting:
             self._stage.put(name, value if name in self._reference.full else value.clone())
         for row in rows:
             if row.kept:
-                self._put(self._trials[row.layer].correction(row.way, self._reference.full).values(self._reference.full))
+                self._put(
+                    self._trials[row.layer].correction(row.way, self._reference.full).values(self._reference.full)
+                )
         renewal = Renewal(self._stage)
         for call in self._fit_on[: len(self._held_out)]:
             with renewal:
@@ -277,9 +279,7 @@ class _Trial:
         return Correction(reader.edit, reader.reads, found.added, bias, found.shift)
 
 
-def compensated(
-    model: nn.Module, edits: Edits, training: bool, batches: Batches, axes: Mapping[Any, str]
-) -> Found:
+def compensated(model: nn.Module, edits: Edits, training: bool, batches: Batches, axes: Mapping[Any, str]) -> Found:
     """What was tried at each layer that reads what is cut, and what is to be kept of it.
 
     `axes` are the names of axes by parameter and dimension.

@@ -114,7 +114,9 @@ def _operands(func: Any, args: Any, kwargs: Any) -> Operands | None:
     if kind == CONVOLUTION:
         return _of_convolution(call)
     if kind == LINEAR:
-        return Operands(call["input"], call["weight"], call["bias"], -1, 0, -1, -1) if call["weight"].dim() == 2 else None
+        return (
+            Operands(call["input"], call["weight"], call["bias"], -1, 0, -1, -1) if call["weight"].dim() == 2 else None
+        )
     given = [each for each in args if isinstance(each, Tensor)]
     if len(given) < 2 or call.get("beta", 1) != 1 or call.get("alpha", 1) != 1:
         return None

@@ -1,4 +1,4 @@
-"""How a layer makes up for what it no longer reads: what went as a mixture of what stayed, and a shift of its output."""
+"""How a layer makes up for what it no longer reads: what went as a mixture of what stayed, and a shifted bias."""
 
 from __future__ import annotations
 
@@ -99,13 +99,13 @@ class Correction:
 def mixed(edit: TensorEdit, reads: int, full: Tensor, added: Tensor) -> Tensor:
     """The slices that stay of a weight, and what is added to them along the dimension that it reads."""
     part = edit.of(full)
-    more = torch.tensordot(_read_in_full(edit, reads, full).to(added), added, dims=([reads], [1])).movedim(-1, reads)
-    return part.copy_(part.to(added) + more)  # with the strides that the cut gives it
+    more = _read_in_full(edit, reads, full).to(added).movedim(reads, -1) @ added.T
+    return part.copy_(part.to(added) + more.movedim(-1, reads))  # with the strides that the cut gives it
 
 
 def shifted(edit: TensorEdit, reads: int, makes: int, full: Tensor, constant: Tensor) -> Tensor:
     """What a constant in what a layer reads adds to its outputs that stay, where no position is padded."""
-    given = torch.tensordot(_read_in_full(edit, reads, full).to(constant), constant, dims=([reads], [0]))
+    given = _read_in_full(edit, reads, full).to(constant).movedim(reads, -1) @ constant
     at = makes - (makes > reads)
     return given.movedim(at, 0).reshape(given.shape[at], -1).sum(1)
 

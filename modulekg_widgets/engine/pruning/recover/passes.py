@@ -15,13 +15,13 @@ from modulekg_widgets.engine.errors import CutError, ModuleKGError, shown
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.operators.signature import signature_of
 from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, places, slices
+from modulekg_widgets.engine.pruning.cut.staging import put_in_place
 from modulekg_widgets.engine.pruning.importance.calibration import (
     ONE_BATCH,
     check_batches,
     is_one_pair,
     model_inputs,
 )
-from modulekg_widgets.engine.pruning.plan.dry_run import put_in_place
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode, disable_current_modes
@@ -47,7 +47,8 @@ class TracedCall(NamedTuple):
 
     @classmethod
     def of(cls, call: Call, training: bool | None) -> TracedCall:
-        return cls(*with_tensors(call, lambda tensor: torch.empty_like(tensor, device="meta")), training)
+        args, kwargs = with_tensors(call, lambda tensor: torch.empty_like(tensor, device="meta"))
+        return cls(args, kwargs, training)
 
     @classmethod
     def of_signature(cls, model: nn.Module) -> TracedCall:
@@ -88,7 +89,9 @@ class Batches:
             count += 1
             call = model_inputs(batch, self._call)
             if any(tensor.is_meta for _, tensor in tensors(call)):
-                raise CutError(f"batch {count - 1} is on the meta device and has no data: pass batches with real inputs")
+                raise CutError(
+                    f"batch {count - 1} is on the meta device and has no data: pass batches with real inputs"
+                )
             yield call
         if not count:
             raise CutError("the batches are empty: pass a list or a DataLoader, for a generator gives its items once")

@@ -72,8 +72,8 @@ class Renewal(TorchDispatchMode):
         weight = x.numel() // max(x.shape[1], 1)
         if weight < 2:
             raise CutError(
-                f"a batch gives {shown(names[0])} one value per channel, which has no variance: pass larger batches, as "
-                "a DataLoader with drop_last=True does"
+                f"a batch gives {shown(names[0])} one value per channel, which has no variance: pass larger batches, "
+                "as a DataLoader with drop_last=True does"
             )
         mean, var = torch.zeros_like(given), torch.zeros_like(call["running_var"])
         eps = call.get("eps", call.get("epsilon"))
