@@ -264,6 +264,35 @@ def test_statistics_are_those_of_the_compensated_model() -> None:
         torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6, msg=name)
 
 
+class Classes(nn.Module):
+    """What it gives are indices, of which no error can be computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = linear_net()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.body(x).argmax(1)
+
+
+def test_where_the_output_tells_nothing_the_layers_decide() -> None:
+    model, batches = seeded(Classes).eval(), data(64, 4, count=4)
+    receipt = mk.plan(mk.trace(model, batches[0]), per_axis={"body.0.out": 0.5}).cut(
+        model, recalibrate=batches, compensate=True
+    )
+    assert [(row.layer, row.kept) for row in receipt.compensation] == [("body.2.weight", True)]
+
+
+@pytest.mark.parametrize("bad", range(4))
+def test_values_that_are_not_finite_are_refused_in_each_part_of_the_batches(bad: int) -> None:
+    model, batches = seeded(linear_net).eval(), data(64, 4, count=4)
+    plan, before = plan_of(model, batches[0]), state_of(model)
+    batches[bad][3, 1] = float("nan")
+    with pytest.raises(mk.ModuleKGError, match="is not finite: look for NaN in the batches"):
+        plan.cut(model, recalibrate=batches, compensate=True)
+    assert state_of(model) == before
+
+
 # ------------------------------------------------------------- the way back
 
 

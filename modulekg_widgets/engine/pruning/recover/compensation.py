@@ -6,6 +6,7 @@ went as a mixture of those that stayed, folded into the reading weight (He et al
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
@@ -142,12 +143,14 @@ class _Fitting:
         if not sets:
             return
         before = self._output_error(plain)
-        errors = [self._output_error(rows) for rows in sets]
+        if before is None:  # the layers alone can tell
+            return
+        errors = [self._output_error(rows) or 0.0 for rows in sets]
         after = min(errors)
         chosen = sets[errors.index(after)]
         for at in reversed(range(len(chosen))):  # a sigmoid behind the last layers makes little of their largest errors
             without = [*chosen[:at], chosen[at]._replace(kept=False), *chosen[at + 1 :]]
-            if chosen[at].kept and (error := self._output_error(without)) < after * (1 - CLEAR):
+            if chosen[at].kept and (error := self._output_error(without) or 0.0) < after * (1 - CLEAR):
                 chosen, after = without, error
         helps = after < before * (1 - CLEAR)
         note = f"for {WHOLE_MODEL} is worse with it"
@@ -172,8 +175,11 @@ class _Fitting:
         return [self._trials[row.layer].correction(row.way, full) for row in self.rows
                 if row.kept and row.layer in self._trials]  # fmt: skip
 
-    def _output_error(self, rows: Iterable[Compensated]) -> float:
-        """Of the whole model as these rows compensate it, as a share of the squared output before the cut."""
+    def _output_error(self, rows: Iterable[Compensated]) -> float | None:
+        """Of the whole model as these rows compensate it, as a share of the squared output before the cut.
+
+        None where the model gives no numbers that can be compared, as where it gives indices.
+        """
         for name, value in self._start.items():
             self._stage.put(name, value if name in self._reference.full else value.clone())
         for row in rows:
@@ -193,7 +199,7 @@ class _Fitting:
                 if now.shape == before.shape:
                     error += float((now.to(wide(now)) - before.to(wide(now))).square().sum())
                     square += float(before.to(wide(now)).square().sum())
-        return error / (square or 1.0)
+        return error / square if square else None
 
 
 class _Way(NamedTuple):
@@ -267,6 +273,8 @@ class _Trial:
         """The best of these ways, and the errors before and after, as shares of the squared output."""
         way = min((way for way in ways if way in self._ways), key=self._errors.__getitem__, default=NOTHING)
         square = self._square or 1.0
+        if not math.isfinite(self._errors[NOTHING]):
+            raise CutError(f"what {shown(self.reader.name)} gives is not finite: look for NaN in the batches")
         return way, self._errors[NOTHING] / square, self._errors[way] / square
 
     def correction(self, way: str, full: Mapping[str, Tensor]) -> Correction:
