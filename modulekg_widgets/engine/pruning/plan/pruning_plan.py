@@ -98,7 +98,7 @@ class PruningPlan:
         compensate : bool, default False
             Whether each layer that reads a cut axis is fitted to its output before, by its bias (means) or its weight
             (least squares), where that lowers the error on the part of the batches that is held out:
-            `receipt.compensation` has the errors. It takes about one pass of the batches per two such layers.
+            `receipt.compensation` has the errors. It takes about two passes of the batches for each such layer.
         copies : sequence, optional
             Averages of the model's weights that are cut alike: modules (as `AveragedModel` or a deepcopy) or
             dictionaries of tensors by name.
