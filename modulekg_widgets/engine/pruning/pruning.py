@@ -11,7 +11,7 @@ from modulekg_widgets.engine.pruning.nni.conflicts import conflicts, fix_conflic
 from modulekg_widgets.engine.pruning.nni.mask_files import load_masks, read_masks
 from modulekg_widgets.engine.pruning.nni.mask_inference import infer_masks
 from modulekg_widgets.engine.pruning.recover.distillation import Distillation
-from modulekg_widgets.engine.pruning.recover.sensitivity import plot_sensitivity, sensitivity
+from modulekg_widgets.engine.pruning.sensitivity.sensitivity import plot_sensitivity, sensitivity
 
 __all__ = [
     "FPGM",

@@ -31,6 +31,7 @@ from modulekg_widgets.engine.pruning.plan.search import MEETS, Search
 from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.pruning.plan.size_formula import SizeFormula
 from modulekg_widgets.engine.pruning.plan.targeted import Targeting
+from modulekg_widgets.engine.pruning.recover.passes import TracedCall
 from modulekg_widgets.engine.tracing.flops import count_flops
 from modulekg_widgets.engine.tracing.trace import REAL
 
@@ -188,6 +189,7 @@ class _Planner:
             ),
             call=self.request.call({cut.name: list(cut.dropped) for cut in cuts}),
             notes=tuple(self.notes),
+            traced=TracedCall.of(self.asked.call, self.asked.training),
             **self._sizes(attempt, rehearsal),
         )
 

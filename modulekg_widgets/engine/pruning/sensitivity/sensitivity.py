@@ -21,7 +21,7 @@ from modulekg_widgets.engine.pruning.importance.calibration import (
     parameters_with_data,
 )
 from modulekg_widgets.engine.pruning.plan.choice import Choice
-from modulekg_widgets.engine.pruning.recover.removal import Pass, Removal
+from modulekg_widgets.engine.pruning.sensitivity.removal import Pass, Removal
 from modulekg_widgets.engine.torch_runtime.inputs import input_tensors
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
