@@ -41,7 +41,7 @@ def test_every_axis_has_a_finite_number_per_index(make: Any, dtype: torch.dtype)
         assert values.shape == (term.size,)
         assert values.dtype == np.float64
         assert np.isfinite(values).all()
-        assert (values >= 0).all()
+        assert (values >= 0).all() or isinstance(criterion, Hessian)  # the loss may also fall
         assert len(set(values.tolist())) > 1 or term.size == 2
 
 
@@ -263,11 +263,11 @@ def test_a_tied_parameter_is_read_once() -> None:
     axis = graph.axes["table.weight", 1]
     squares = sum(
         tensor.detach().double().square().movedim(dim, 0).reshape(5, -1).sum(1)
-        for tensor, dim in ((model.table.weight, 1), (model.mix.weight, 0), (model.mix.weight, 1), (model.mix.bias, 0))
+        for tensor, dim in ((model.table.weight, 1), (model.mix.weight, 0), (model.mix.weight, 1))
     )
     assert isinstance(squares, Tensor)
     found = score(graph.axes, [axis.term], "l2")  # type: ignore[union-attr]
-    np.testing.assert_allclose(next(iter(found.values())), (squares / (7 + 5 + 5 + 1)).sqrt().numpy(), rtol=1e-6)
+    np.testing.assert_allclose(next(iter(found.values())), (squares / (7 + 5 + 5)).sqrt().numpy(), rtol=1e-6)
 
 
 @pytest.mark.nightly
