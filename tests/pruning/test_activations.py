@@ -44,8 +44,8 @@ def test_activation_counts_how_strongly_it_is_read() -> None:
 
 
 def test_where_nothing_varies_magnitude_serves() -> None:
-    model = seeded(lambda: nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)))
-    graph = mk.trace(model, (torch.ones(1, 3),))
+    model = seeded(lambda: nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))).double()
+    graph = mk.trace(model, (torch.ones(1, 3, dtype=torch.float64),))
     np.testing.assert_array_equal(scores(graph, "activation")["0.out"], scores(graph, "l1")["0.out"])
 
 
@@ -169,8 +169,8 @@ def test_hessian_is_right_in_the_mean_over_products_of_several_indices() -> None
     model, x = randomised(Small()), torch.tensor([[0.5, -1.0], [1.5, 0.3]], dtype=torch.float64)
     graph = mk.trace(model, (x,))
     exact = scores(graph, Hessian([x], squares, samples=3))["first.out"]
-    found = scores(graph, Hessian([x] * 1000, squares, samples=1))["first.out"]
-    np.testing.assert_allclose(found, exact, atol=0.1 * np.abs(exact).max())
+    found = scores(graph, Hessian([x] * 300, squares, samples=1))["first.out"]
+    np.testing.assert_allclose(found, exact, atol=0.2 * np.abs(exact).max())
     again = scores(graph, Hessian([x], squares, samples=1, seed=5))["first.out"]
     np.testing.assert_array_equal(again, scores(graph, Hessian([x], squares, samples=1, seed=5))["first.out"])
     others = [scores(graph, Hessian([x], squares, samples=1, seed=seed))["first.out"] for seed in range(6, 12)]

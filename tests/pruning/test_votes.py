@@ -131,6 +131,26 @@ def test_another_choice_of_votes_is_refused() -> None:
     assert repr(mk.pruning.L2("all")) == "L2(votes='all')"
 
 
+def test_distances_are_between_what_makes_an_index_alone() -> None:
+    class Square(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem = nn.Linear(3, 4)
+            self.mix = nn.Linear(4, 4, bias=False)
+            self.places = nn.Embedding(5, 4)
+            self.head = nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.stem(x) + self.places(torch.arange(x.shape[1]))
+            return self.head(x + self.mix(x))
+
+    model = seeded(Square)
+    found = scores(mk.trace(model, (torch.zeros(1, 2, 3),)), "fpgm")
+    points = torch.cat([model.stem.weight, model.mix.weight], 1).detach()
+    (own,) = found.values()
+    np.testing.assert_allclose(own, torch.cdist(points, points).sum(1), rtol=1e-5)
+
+
 # ------------------------------------------------------------------- readers
 
 

@@ -16,6 +16,7 @@ from modulekg_widgets.engine.pruning.importance.importance import Criterion, imp
 from modulekg_widgets.engine.pruning.importance.index_sums import IndexSums, Vector, rows_of
 from modulekg_widgets.engine.pruning.importance.votes import (
     WEIGHTS,
+    Place,
     check_votes,
     electorates,
     gains,
@@ -229,15 +230,16 @@ class FPGM(Criterion):
         return found
 
 
-def _made(axes: Axes) -> set[tuple[DataNode, int]]:
-    """The dimensions of weights along which a layer puts an axis out."""
+def _made(axes: Axes) -> set[Place]:
+    """The dimensions of weights along which a layer puts an axis out; of tables, of those that data look up."""
     found = set()
+    having = voters(axes)
     for layer in Layers(axes.inference):
-        out = set(atoms(layer.out))
+        out = set(atoms(layer.out)) if layer.weight in having else set()
         for at, term in enumerate(axes.inference.dims(layer.weight)):
             if not out.isdisjoint(atoms(term)):
                 found.add((layer.weight, at))
-    return found
+    return found - reading_places(axes)
 
 
 def _distances(members: Sequence[Tensor]) -> Vector:

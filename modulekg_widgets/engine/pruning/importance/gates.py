@@ -27,9 +27,10 @@ class Gates:
         self.size = self.index_sums.size
         self._on: dict[DataNode, list[tuple[int, Tensor]]] = {}  # per dimension the factor of each position
         reading = reading_places(axes)
-        for atom in self.index_sums.atoms:
-            for node, at in _shut(axes, atom, reading):
-                self._on.setdefault(node, []).append((at, self._factors(axes, atom, node, at)))
+        with torch.inference_mode(False):  # gradients go through what these tensors pick
+            for atom in self.index_sums.atoms:
+                for node, at in _shut(axes, atom, reading):
+                    self._on.setdefault(node, []).append((at, self._factors(axes, atom, node, at)))
 
     def __contains__(self, node: DataNode) -> bool:
         return node in self._on
