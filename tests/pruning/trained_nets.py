@@ -13,6 +13,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 import modulekg_widgets as mk
+from modulekg_widgets.engine.axes.axis import Axis
 
 Tensor = torch.Tensor
 Batch = tuple[Tensor, Tensor]
@@ -159,7 +160,7 @@ def _train(model: nn.Module, images: Tensor, labels: Tensor, steps: int) -> None
         schedule.step()
 
 
-def _rises(model: nn.Module, graph: mk.DataflowGraph, axis: mk.Axis, images: Tensor, labels: Tensor) -> np.ndarray:
+def _rises(model: nn.Module, graph: mk.DataflowGraph, axis: Axis, images: Tensor, labels: Tensor) -> np.ndarray:
     before = _loss(model, images, labels)
     found = np.zeros(axis.size)
     for index in range(axis.size):

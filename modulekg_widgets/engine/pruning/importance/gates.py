@@ -52,9 +52,7 @@ class Gates:
 
         With as many as an axis has indices, each of them is alone in one.
         """
-        parts = []
-        for atom in self.index_sums.atoms:
-            parts.append(torch.randperm(atom.size, generator=generator) % count)
+        parts = [torch.randperm(atom.size, generator=generator) % count for atom in self.index_sums.atoms]
         classes = torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
         signs = 2.0 * torch.randint(0, 2, (self.size,), generator=generator) - 1
         for number in range(int(classes.max()) + 1 if len(classes) else 0):

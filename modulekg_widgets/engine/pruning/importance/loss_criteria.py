@@ -106,13 +106,14 @@ def _with_gradients(weights: Mapping[DataNode, tuple[Tensor]]) -> dict[DataNode,
 
 @importance("hessian")
 class Hessian(Criterion):
-    """½·∂²L/∂z² - ∂L/∂z for a factor z on what layers read of an index: how much the loss rises, to second order, without it.
+    """½·∂²L/∂z² - ∂L/∂z, z a factor on what layers read of an index: to second order the rise of the loss without it.
 
-    It is below zero where the loss would fall. z is 1, and at 0 the index is gone; where no layer reads an axis, all its
-    members are multiplied. The second derivatives are estimated with `samples` products a batch, which share out the
-    indices: what is left of others has the mean 0, so that several small batches tell more than a large one. It is for
-    axes of some dozens of indices; where they have hundreds, `Taylor` tells more for the same time. Sources: LeCun, Denker
-    and Solla 1990, "Optimal Brain Damage", with all weights of an index together; Hutchinson 1990 for the estimate.
+    z is 1, and at 0 the index is gone; where no layer reads an axis, all its members are multiplied. A score below zero
+    says that the loss would fall. The second derivatives are estimated with `samples` products a batch, which share out
+    the indices; what is left in them of other indices has the mean 0, so that several small batches tell more than a
+    large one. It is for axes of some dozens of indices: where they have hundreds, `Taylor` tells more for the same
+    time. Sources: LeCun, Denker and Solla 1990, "Optimal Brain Damage", here with all weights of an index together;
+    Hutchinson 1990 for the estimate.
 
     Parameters
     ----------
