@@ -6,6 +6,7 @@ weights. All of it goes by the data flow, nothing by names.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
@@ -51,6 +52,14 @@ def voters(axes: Axes) -> set[DataNode]:
         for weight in _weights_used(operator, layers, depends):
             found.update(_parameters_behind(weight, layers))
     return found
+
+
+def weights_along(axes: Axes) -> Counter[Term]:
+    """Per atom the number of dimensions of weights that run along it; gains and what is only added are none."""
+    having = voters(axes)
+    every = {layer.weight for layer in Layers(axes.inference)} & having
+    dims = (term for weight in every for term in axes.inference.dims(weight))
+    return Counter(atom for term in dims for atom in dict.fromkeys(atoms(term)))
 
 
 def _weights_used(operator: OperatorNode, layers: Layers, depends: set[int]) -> Iterator[DataNode]:

@@ -73,7 +73,7 @@ def plan(
     importance : str, Criterion or function, default "l1"
         What says which indices go first: a registered name, or what `mk.importance` takes.
     scope : {"local", "global", "isomorphic"}, default "local"
-        Which indices are ranked with one another.
+        Which indices are ranked with one another: by scores relative to their axis's mean, times its weights.
     only, keep : str, module, class, Axis or list of these, optional
         Axes, layers, modules or parameters, with wildcards; `only` takes no axis that a layer elsewhere puts out as
         well.
@@ -195,7 +195,8 @@ class _Planner:
         if self.request.scope == "local":
             counts = counts_by_ratio(chosen, ratio, steps)
         else:
-            counts = counts_by_rank(chosen, normalised(self._scores), ratio, steps, self.request.scope == "isomorphic")
+            scores = normalised(self.axes, self._scores)
+            counts = counts_by_rank(chosen, scores, ratio, steps, self.request.scope == "isomorphic")
         for term, (count, first) in self.given.items():
             counts[term] = rounded(count, term.size, 1 if len(first) else steps.get(term, 1))
         orders = {term: self._order(term) for term in counts}

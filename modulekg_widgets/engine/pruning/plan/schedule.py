@@ -223,7 +223,8 @@ class PruningSchedule:
         try:
             return plan(graph, ratio=less / now, **options)
         except CutError:
-            scores = normalised(score(graph.axes, [axis.term for axis in chosen], options.get("importance", "l1")))
+            found = score(graph.axes, [axis.term for axis in chosen], options.get("importance", "l1"))
+            scores = normalised(graph.axes, found)
             counts = counts_by_rank(chosen, scores, less / now, steps, scope == "isomorphic")
             if all(count == term.size for term, count in counts.items()):
                 return None  # all of it goes in rounding
