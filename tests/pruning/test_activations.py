@@ -157,12 +157,12 @@ def test_hessian_is_of_the_factors_on_what_is_read() -> None:
     ones = torch.ones(3, dtype=torch.float64)
     first: Any = torch.autograd.functional.jacobian(by_gates, ones)
     second: Any = torch.autograd.functional.hessian(by_gates, ones)
-    expected = (0.5 * second.diagonal() - first).numpy()
+    expected = (0.5 * second.diagonal() - first).abs().numpy()
     found = scores(graph, Hessian([x], squares, samples=3))["first.out"]  # each index alone in a product
     np.testing.assert_allclose(found, expected, rtol=1e-9)
-    # this loss is quadratic, so that it is what the loss truly rises by
+    # this loss is quadratic, so that it is what the loss truly changes by
     rises = [float(by_gates(ones - torch.eye(3)[at]) - by_gates(ones)) for at in range(3)]
-    np.testing.assert_allclose(found, rises, rtol=1e-9)
+    np.testing.assert_allclose(found, np.abs(rises), rtol=1e-9)
 
 
 def test_hessian_is_right_in_the_mean_over_products_of_several_indices() -> None:
@@ -182,4 +182,4 @@ def test_hessian_of_attention() -> None:
     graph = mk.trace(model, (x,))
     found = scores(graph, Hessian([x], lambda output: output.square().mean()))
     assert len(found) > 1
-    assert all((values != 0).all() for values in found.values())
+    assert all((values > 0).all() for values in found.values())

@@ -106,14 +106,14 @@ def _with_gradients(weights: Mapping[DataNode, tuple[Tensor]]) -> dict[DataNode,
 
 @importance("hessian")
 class Hessian(Criterion):
-    """½·∂²L/∂z² - ∂L/∂z, z a factor on what layers read of an index: to second order the rise of the loss without it.
+    """|½·∂²L/∂z² - ∂L/∂z|, z a factor on what layers read of an index: how much the loss changes without it.
 
-    z is 1, and at 0 the index is gone; where no layer reads an axis, all its members are multiplied. A score below zero
-    says that the loss would fall. The second derivatives are estimated with `samples` products a batch, which share out
-    the indices; what is left in them of other indices has the mean 0, so that several small batches tell more than a
-    large one. It is for axes of some dozens of indices: where they have hundreds, `Taylor` tells more for the same
-    time. Sources: LeCun, Denker and Solla 1990, "Optimal Brain Damage", here with all weights of an index together;
-    Hutchinson 1990 for the estimate.
+    z is 1, and at 0 the index is gone; where no layer reads an axis, all its members are multiplied. It is of second
+    order, and the second derivatives are estimated with `samples` products a batch, which share out the indices; what
+    is left in them of other indices has the mean 0, so that several small batches tell more than a large one. It is for
+    axes of some dozens of indices: where they have hundreds, `Taylor` tells more for the same time. Sources: LeCun,
+    Denker and Solla 1990, "Optimal Brain Damage", here with all weights of an index together; Hutchinson 1990 for the
+    estimate.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ class Hessian(Criterion):
         count = Calibration(axes.graph, self.batches, self.training, self.seed).gate_derivatives(
             gates, self.loss, self.samples, take
         )
-        return gates.by_atom(found / count)
+        return gates.by_atom(np.abs(found) / count)
 
 
 def _first_order(weight: Tensor, gradient: Tensor) -> Tensor:
