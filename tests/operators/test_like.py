@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 import modulekg_widgets as mk
 from axes.checks import seeded
-from modulekg_widgets.engine.pruning.importance.criteria import gains
+from modulekg_widgets.engine.pruning.importance.votes import gains
 from modulekg_widgets.engine.pruning.nni.conflicts import conflicts, fix_conflicts
 from modulekg_widgets.engine.pruning.plan.attempt import Attempt
 from modulekg_widgets.engine.pruning.plan.plan import _Planner

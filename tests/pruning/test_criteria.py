@@ -13,10 +13,11 @@ from torch import nn
 import modulekg_widgets as mk
 from axes.checks import seeded
 from modulekg_widgets.engine.axes.axis import Axis
-from modulekg_widgets.engine.pruning.importance.criteria import BNScale, Random, gains
+from modulekg_widgets.engine.pruning.importance.criteria import L1, L2, BNScale, Random
 from modulekg_widgets.engine.pruning.importance.index_sums import BLOCK, marginals, positions_of
 from modulekg_widgets.engine.pruning.importance.loss_criteria import Taylor
 from modulekg_widgets.engine.pruning.importance.scoring import score
+from modulekg_widgets.engine.pruning.importance.votes import gains
 from pruning.criterion_samples import Concatenated, Grouped, Heads, image, randomised, scores, tokens, traced_pair
 
 Tensor = torch.Tensor
@@ -26,16 +27,20 @@ Tensor = torch.Tensor
 
 
 def test_l1_is_relative_and_its_members_have_a_say_by_their_size() -> None:
-    found = scores(traced_pair()[1], "l1")["conv1.out"]
-    say = 1 + np.log(2)  # of conv2, which has two elements for each index; the bias of zeros has none
-    shares = np.array([[1 / 2, 1, 2 / 1.25, say * 4 / 4], [3 / 2, 1, 0.5 / 1.25, say * 4 / 4]])
-    np.testing.assert_allclose(found, shares.sum(1) / (3 + say), rtol=1e-6)
+    graph = traced_pair()[1]
+    say = 1 + np.log(2)  # of conv2, which has two elements for each index
+    shares = np.array([[1 / 2, 2 / 1.25, say * 4 / 4], [3 / 2, 0.5 / 1.25, say * 4 / 4]])
+    np.testing.assert_allclose(scores(graph, "l1")["conv1.out"], shares.sum(1) / (2 + say), rtol=1e-6)
+    # the bias of the convolution is 1 and -1; that of the normalisation is of zeros and has no say
+    np.testing.assert_allclose(scores(graph, L1("all"))["conv1.out"], (1 + shares.sum(1)) / (3 + say), rtol=1e-6)
 
 
-def test_l2_is_the_root_of_the_mean_square_over_all_members() -> None:
-    found = scores(traced_pair()[1], "l2")["conv1.out"]
-    squares = np.array([1 + 1 + 4 + 0 + 16 + 0, 9 + 1 + 0.25 + 0 + 4 + 4])
-    np.testing.assert_allclose(found, np.sqrt(squares / 6), rtol=1e-6)
+def test_l2_is_the_root_of_the_mean_square_over_the_weights() -> None:
+    graph = traced_pair()[1]
+    squares = np.array([1 + 4 + 16 + 0, 9 + 0.25 + 4 + 4])
+    np.testing.assert_allclose(scores(graph, "l2")["conv1.out"], np.sqrt(squares / 4), rtol=1e-6)
+    # with both biases, that of the convolution of 1 and -1
+    np.testing.assert_allclose(scores(graph, L2("all"))["conv1.out"], np.sqrt((squares + 1) / 6), rtol=1e-6)
 
 
 def test_the_scale_of_a_batch_normalisation() -> None:
@@ -84,14 +89,18 @@ def rows(axis: Axis, name: str, dim: int, tensor: Tensor) -> np.ndarray:
 
 
 def by_definition(
-    graph: mk.DataflowGraph, of_axis: Callable[[list[np.ndarray]], np.ndarray], *, grad: bool = False
+    graph: mk.DataflowGraph,
+    of_axis: Callable[[list[np.ndarray]], np.ndarray],
+    *,
+    grad: bool = False,
+    biases: bool = True,
 ) -> Any:
     found = {}
     for axis in graph.axes.free:
         members = []
         for name, dim, _ in axis.members:
             tensor = graph.state[name].tensor
-            if tensor is not None and isinstance(tensor, nn.Parameter):
+            if isinstance(tensor, nn.Parameter) and (biases or not name.endswith("bias")):
                 members.append(rows(axis, name, dim, tensor * tensor.grad if grad else tensor))
         found[axis.name] = of_axis(members)
     return found
@@ -104,8 +113,9 @@ def agree(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None
         np.testing.assert_allclose(found[name], values, rtol=1e-9, err_msg=name)
 
 
+@pytest.mark.parametrize("votes", ["weights", "all"])
 @pytest.mark.parametrize(("build", "inputs"), ZOO)
-def test_l1_in_groups_heads_and_concatenations(build: Any, inputs: Any) -> None:
+def test_l1_in_groups_heads_and_concatenations(build: Any, inputs: Any, votes: str) -> None:
     graph = mk.trace(randomised(seeded(build)), (inputs().double(),))
 
     def mean_share(members: list[np.ndarray]) -> np.ndarray:
@@ -113,7 +123,7 @@ def test_l1_in_groups_heads_and_concatenations(build: Any, inputs: Any) -> None:
         shares = [np.abs(member).sum(1) / np.abs(member).sum(1).mean() for member in members]
         return np.average(shares, axis=0, weights=says)
 
-    agree(scores(graph, "l1"), by_definition(graph, mean_share))
+    agree(scores(graph, L1(votes)), by_definition(graph, mean_share, biases=votes == "all"))
 
 
 @pytest.mark.parametrize(("build", "inputs"), ZOO)
@@ -133,14 +143,15 @@ def test_fpgm_in_groups_heads_and_concatenations(build: Any, inputs: Any) -> Non
         np.testing.assert_allclose(found[axis.name], distances, rtol=1e-9, err_msg=axis.name)
 
 
+@pytest.mark.parametrize("votes", ["weights", "all"])
 @pytest.mark.parametrize(("build", "inputs"), ZOO)
-def test_l2_in_groups_heads_and_concatenations(build: Any, inputs: Any) -> None:
+def test_l2_in_groups_heads_and_concatenations(build: Any, inputs: Any, votes: str) -> None:
     graph = mk.trace(randomised(seeded(build)), (inputs().double(),))
 
     def root_mean_square(members: list[np.ndarray]) -> np.ndarray:
         return np.sqrt((np.concatenate(members, axis=1) ** 2).mean(1))
 
-    agree(scores(graph, "l2"), by_definition(graph, root_mean_square))
+    agree(scores(graph, L2(votes)), by_definition(graph, root_mean_square, biases=votes == "all"))
 
 
 @pytest.mark.parametrize(("build", "inputs"), ZOO)

@@ -21,6 +21,7 @@ from modulekg_widgets.engine.pruning.importance.criteria import L1
 from modulekg_widgets.engine.pruning.importance.importance import Criterion, Group, criteria, importance
 from modulekg_widgets.engine.pruning.importance.loss_criteria import Hessian, Taylor
 from modulekg_widgets.engine.pruning.importance.scoring import normalised, score
+from modulekg_widgets.engine.pruning.importance.votes import weights_along
 from pruning.importance_samples import CRITERIA, Net, each_criterion, image, pairs, snapshot, terms, traced
 
 Tensor = torch.Tensor
@@ -80,20 +81,34 @@ def test_scores_move_with_the_indices(make: Any) -> None:
 
 
 def test_global_ranking_is_over_scores_of_one_size() -> None:
-    _, graph = traced()
-    small, large, none, negative = terms(graph)[:4]
+    model = nn.Sequential(*(nn.Linear(3, 3) for _ in range(5)))
+    graph = mk.trace(model, (torch.ones(1, 3),))
+    small, large, none, negative = terms(graph)
     found = normalised(
+        graph.axes,
         {
             small: np.array([0.1, 0.3]),
             large: np.array([100.0, 300.0, 200.0]),
             none: np.zeros(3),
             negative: np.array([-3.0, 1.0]),
-        }
+        },
     )
-    np.testing.assert_allclose(found[small], [0.5, 1.5])
-    np.testing.assert_allclose(found[large], [0.5, 1.5, 1.0])
+    # two weights have a part in each: the one that makes it, and the one that reads it
+    np.testing.assert_allclose(found[small] / 2, [0.5, 1.5])
+    np.testing.assert_allclose(found[large] / 2, [0.5, 1.5, 1.0])
     np.testing.assert_array_equal(found[none], np.zeros(3))
-    np.testing.assert_allclose(found[negative], [-1.5, 0.5])  # the order stays
+    np.testing.assert_allclose(found[negative] / 2, [-1.5, 0.5])  # the order stays
+
+
+def test_what_many_weights_make_or_read_counts_for_more() -> None:
+    _, graph = traced()
+    found = weights_along(graph.axes)
+    counts = {axis.name: found[axis.term] for axis in graph.axes.free}
+    # the stem's output is added to, read by one convolution and the projection; the inner one is made, read twice
+    assert counts["inner.out.1"] == 3
+    assert found[graph.axes["stem.out.1"].term] == 4
+    ones = normalised(graph.axes, {axis.term: np.ones(axis.size) for axis in graph.axes.free})
+    assert {name: ones[graph.axes[name].term].mean() for name in counts} == counts
 
 
 # ----------------------------------------------------------- users' criteria
@@ -263,11 +278,11 @@ def test_a_tied_parameter_is_read_once() -> None:
     axis = graph.axes["table.weight", 1]
     squares = sum(
         tensor.detach().double().square().movedim(dim, 0).reshape(5, -1).sum(1)
-        for tensor, dim in ((model.table.weight, 1), (model.mix.weight, 0), (model.mix.weight, 1), (model.mix.bias, 0))
+        for tensor, dim in ((model.table.weight, 1), (model.mix.weight, 0), (model.mix.weight, 1))
     )
     assert isinstance(squares, Tensor)
     found = score(graph.axes, [axis.term], "l2")  # type: ignore[union-attr]
-    np.testing.assert_allclose(next(iter(found.values())), (squares / (7 + 5 + 5 + 1)).sqrt().numpy(), rtol=1e-6)
+    np.testing.assert_allclose(next(iter(found.values())), (squares / (7 + 5 + 5)).sqrt().numpy(), rtol=1e-6)
 
 
 @pytest.mark.nightly

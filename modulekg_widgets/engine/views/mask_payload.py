@@ -38,6 +38,7 @@ def mask_payload(pruning: HandPruning) -> dict[str, Any]:
 
 def _axes(draft: Draft) -> dict[str, Any]:
     axes, by_ratio = draft.axes, draft.by_ratio
+    weights = draft.weights
     reasons: dict[str, int] = {}
     return {
         "name": [text(axis.name) for axis in axes],
@@ -48,6 +49,7 @@ def _axes(draft: Draft) -> dict[str, Any]:
         "reasons": [text(reason) for reason in reasons],
         "members": [[[text(node.label), dim] for node, dim in axis.places] for axis in axes],
         "by_ratio": [axis.number in by_ratio for axis in axes],
+        "weights": [max(weights[axis.term], 1) for axis in axes],
     }
 
 

@@ -77,7 +77,7 @@ KNOWLEDGE = Schema("knowledge", 1, _parts(
 ))  # fmt: skip
 MASKS = Schema("mask_editor", 1, _parts(
     "title", "modules", "terms", "tensors", "flops", "approximate", "importances", "generation",
-    axes=_parts("name", "label", "size", "role", "frozen", "reasons", "members", "by_ratio"),
+    axes=_parts("name", "label", "size", "role", "frozen", "reasons", "members", "by_ratio", "weights"),
 ))  # fmt: skip
 FORWARD = Schema("forward_player", 1, _parts(
     "run", "title", "modules", "shapes", "raised", "error", "failed", "dropped",

@@ -68,7 +68,10 @@ const AxesSchema = v.pipe(
       members: list(arrayOf(isMember)),
       by_ratio: list(isBoolean)
     },
-    { reasons: list(isString) }
+    {
+      reasons: list(isString),
+      weights: v.optional(list(isSize), []) // of each axis; none in notebooks saved before there were any
+    }
   ),
   relations({
     frozen: ({ frozen, reasons }) => isWithin(frozen, reasons.length, -1),

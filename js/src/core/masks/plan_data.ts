@@ -37,12 +37,12 @@ export class PlanData {
   }
 
   setScores(raw: unknown): void {
-    const { size } = this.payload.axes;
+    const { size, weights } = this.payload.axes;
     const values = readScores(
       raw,
       size.reduce((total, own) => total + own, 0)
     );
-    this.scores = values && new Scores(values, size);
+    this.scores = values && new Scores(values, size, weights);
   }
 
   isFree(axis: number): boolean {

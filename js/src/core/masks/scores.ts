@@ -103,7 +103,8 @@ export class Scores {
 
   constructor(
     private readonly values: Float64Array,
-    private readonly sizes: readonly number[]
+    private readonly sizes: readonly number[],
+    private readonly weights: readonly number[] = [] // of each axis: what an index does to them adds up
   ) {
     let start = 0;
     for (const size of sizes) {
@@ -148,7 +149,11 @@ export class Scores {
     const owner = new Uint32Array(count);
     let start = 0;
     axes.forEach((axis, place) => {
-      every.set(this.normalised(axis), start);
+      const weight = this.weights[axis] ?? 1;
+      every.set(
+        this.normalised(axis).map(value => value * weight),
+        start
+      );
       owner.fill(place, start, start + this.sizes[axis]);
       start += this.sizes[axis];
     });

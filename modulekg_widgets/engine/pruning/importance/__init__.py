@@ -1,8 +1,9 @@
 """How important each index of an axis is: criteria on weights, gradients and activations.
 
 Reading order: importance.py (what a criterion is, and the registry), index_sums.py (from elements to indices of an
-axis), criteria.py (weights), calibration.py (passes over batches), loss_criteria.py and activations.py (what such
-passes tell), scoring.py (any criterion asked, its answer checked). regularise.py is for training before a cut.
+axis), votes.py (which parameters have a say), criteria.py (weights), calibration.py (passes over batches) with gates.py
+(factors on indices), loss_criteria.py and activations.py (what such passes tell), scoring.py (any criterion asked, its
+answer checked). regularise.py is for training before a cut.
 """
 
 from importlib import import_module

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -16,10 +16,11 @@ from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.layers import Layers
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
 from modulekg_widgets.engine.identity.walk import walk
-from modulekg_widgets.engine.pruning.importance.calibration import Calibration, check_batches, parameters_with_data
-from modulekg_widgets.engine.pruning.importance.criteria import Scores, or_magnitude, wide
+from modulekg_widgets.engine.pruning.importance.calibration import Calibration, check_batches
+from modulekg_widgets.engine.pruning.importance.criteria import Scores, or_magnitude, squared, weights_of, wide
 from modulekg_widgets.engine.pruning.importance.importance import Criterion, importance
-from modulekg_widgets.engine.pruning.importance.index_sums import Element, IndexSums, Vector, marginals
+from modulekg_widgets.engine.pruning.importance.index_sums import Element, IndexSums, Vector, marginals, relative
+from modulekg_widgets.engine.pruning.importance.votes import reading_places
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
 from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode
@@ -51,17 +52,21 @@ STATISTICS = {
 
 @importance("activation")
 class Activation(Criterion):
-    """How large the values are that layers read along an axis: per index, relative to the axis's average.
+    """What layers read of an index: a statistic of its values, times the length ‖w‖₂ of the weights that read it.
 
-    Where no layer reads an axis, as that of queries and keys, what layers put out along it counts; several values
-    have the same say. An axis that the passes do not reach is scored as by `L1`.
+    The statistic is relative to the axis's average, and several values have the same say. Where no layer reads an axis,
+    as that of queries and keys, what layers put out along it counts, and nothing is multiplied. An axis that the passes
+    do not reach, or on which the statistic is zero, is scored as by `L1`. Source: An et al. 2024, "Fluctuation-based
+    Adaptive Structured Pruning for Large Language Models", for the deviations.
 
     Parameters
     ----------
     batches : iterable, optional
         What runs through the model, by default what the trace was called with; a target in a batch is left aside.
-    statistic : {"mean_abs", "rms", "std", "nonzero"}, default "mean_abs"
+    statistic : {"mean_abs", "rms", "std", "nonzero"}, default "std"
         "std" is over samples and positions, "nonzero" is 1 - APoZ (Hu et al. 2016, "Network Trimming").
+    weighted : bool, default True
+        Whether the weights that read an index count; without them it is the values alone.
     training : bool, optional
         The mode of the passes, by default that of the trace.
 
@@ -82,23 +87,40 @@ class Activation(Criterion):
     """
 
     def __init__(
-        self, batches: Iterable[Any] | None = None, statistic: str = "mean_abs", *, training: bool | None = None
+        self,
+        batches: Iterable[Any] | None = None,
+        statistic: str = "std",
+        *,
+        weighted: bool = True,
+        training: bool | None = None,
     ) -> None:
         check_batches(batches)
         if statistic not in STATISTICS:
             raise UnknownNameError(f"statistic={shown(str(statistic))!r}: {nearest(str(statistic), STATISTICS)}")
         self.batches = batches
         self.statistic = statistic
+        self.weighted = weighted
         self.training = training
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
         index_sums = IndexSums(axes, terms)
-        parameters_with_data(axes.graph, "importance 'activation'")
+        weights = weights_of(axes, "activation")
         readings = Readings(index_sums, STATISTICS[self.statistic])
         calibration = Calibration(axes.graph, self.batches, self.training)
         calibration.values(lambda stage: _watching(readings, stage))
         readings.vote()
-        return or_magnitude(index_sums)
+        found = or_magnitude(index_sums)
+        if self.weighted:
+            for atom, lengths in reading_lengths(axes, index_sums.reached, weights).items():
+                found[atom] = found[atom] * lengths
+        return found
+
+
+def reading_lengths(axes: Axes, terms: Sequence[Term], weights: Mapping[DataNode, tuple[Tensor]]) -> Scores:
+    """Of the atoms that layers read, the length of the weights that read each index, relative to the axis's mean."""
+    index_sums = IndexSums(axes, terms)
+    index_sums.add_all(squared, weights, index_sums.add, reading_places(axes))
+    return {atom: relative(np.sqrt(index_sums.of(atom))) for atom in index_sums.reached}
 
 
 class Readings:

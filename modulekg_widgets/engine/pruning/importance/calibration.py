@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, ModuleKGError, shown
 from modulekg_widgets.engine.identity.walk import walk
+from modulekg_widgets.engine.pruning.importance.gates import Gates
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.rng import seeded
 from modulekg_widgets.engine.torch_runtime.shadow import ALL
@@ -116,40 +118,68 @@ class Calibration:
 
         return self._each(use)
 
-    def curvatures(self, loss: Loss, samples: int, take: Callable[[Weighted], None]) -> int:
-        """Hand `take` estimates of the diagonal of the loss's Hessian, `samples` a batch; gives their number.
+    def gate_derivatives(self, gates: Gates, loss: Loss, samples: int, take: Callable[[Tensor, Tensor], None]) -> int:
+        """Hand `take`, for every batch, the first and second derivative of the loss by each gate; gives their number.
 
-        v·(Hv) with random signs v has the diagonal as its mean: Hutchinson 1990, Bekas, Kokiopoulou and Saad 2007.
+        The second ones are v·(Hv) with up to `samples` vectors v of random signs, each on some of the gates: exact but
+        for what gates of one v have to do with one another, which has the mean 0 (Hutchinson 1990; Tang and Saad 2012,
+        "A probing method for computing the diagonal of a matrix inverse", for the sharing out).
         """
         generator = seeded(self.seed)
 
         def use(batch: Any) -> None:
             # the fused kernels of attention have no second derivative
-            with MathAttention():
-                leaves, value = self._loss(batch, loss)
-                every = list(leaves.values())
-                first = torch.autograd.grad(value, every, create_graph=True, allow_unused=True)
-                for at in range(samples):
-                    signs = [_signs(leaf, generator) for leaf in every]
-                    products = self._second(first, every, signs, at + 1 < samples)
-                    found = [None if h is None else h * v for h, v in zip(products, signs, strict=True)]
-                    take(_paired(leaves, found))
+            with MathAttention(), self._gated(gates) as (stand_ins, factors):
+                value = self._value(batch, loss, stand_ins)
+                (first,) = torch.autograd.grad(value, [factors], create_graph=True)
+                second = torch.zeros_like(first)
+                for probe in gates.probes(samples, generator):
+                    signs = probe.to(first)
+                    second += self._product(first, factors, signs) * signs
+                take(first.detach(), second)
 
-        return samples * self._each(use)
+        return self._each(use)
 
-    def _second(
-        self, first: Iterable[Tensor | None], leaves: list[Tensor], signs: list[Tensor], again: bool
-    ) -> tuple[Tensor | None, ...]:
-        along = [(g * v).sum() for g, v in zip(first, signs, strict=True) if g is not None and g.requires_grad]
-        if not along:
-            return (None,) * len(leaves)  # a loss that is linear in every parameter
+    @contextmanager
+    def _gated(self, gates: Gates) -> Iterator[tuple[dict[DataNode, Tensor], Tensor]]:
+        """The parameters times their gates, all of them 1, and the gates."""
+        copies = {node: self.stage.of(tensor) for node, tensor in live_parameters(self.graph).items()}
+        smooth = [copy for copy in copies.values() if _is_smooth(copy)]
+        device = smooth[0].device if smooth else torch.device("cpu")
+        is_double = any(copy.dtype in (torch.float64, torch.complex128) for copy in smooth)
+        factors = torch.ones(gates.size, dtype=torch.float64 if is_double else torch.float32, device=device)
+        factors.requires_grad_()
+        found = {}
         try:
-            return torch.autograd.grad(sum(along[1:], along[0]), leaves, allow_unused=True, retain_graph=again)
+            for node, copy in copies.items():
+                if copy.is_inference():
+                    copy = copies[node] = copy.clone()  # no gradient goes through one of inference mode
+                copy.requires_grad_(False)
+                if node not in gates or not _is_smooth(copy):
+                    continue
+                factor = gates.factor(node, factors).to(copy.device, copy.dtype)
+                with torch.enable_grad():
+                    if self.stage.shadow is None or type(copy) not in (Tensor, nn.Parameter):
+                        found[node] = copy * factor
+                    else:  # in place, so that all that leads to it finds it, as what a recurrent layer holds beside
+                        found[node] = copy.mul_(factor)
+            yield {**copies, **found}, factors
+        finally:
+            for copy in found.values():
+                copy.detach_()
+
+    def _product(self, first: Tensor, factors: Tensor, along: Tensor) -> Tensor:
+        """The second derivatives times a vector; zeros where the loss is linear."""
+        if not first.requires_grad:
+            return torch.zeros_like(first)
+        try:
+            (found,) = torch.autograd.grad((first * along).sum(), [factors], allow_unused=True, retain_graph=True)
         except RuntimeError as error:
             raise CutError(
                 f"importance 'hessian' needs second derivatives, and {self._name} has none: "
                 f"{shown(str(error), 200)}; take importance=Taylor(batches, loss)"
             ) from error
+        return torch.zeros_like(first) if found is None else found
 
     # -------------------------------------------------------------- inside
 
@@ -181,11 +211,16 @@ class Calibration:
 
     def _loss(self, batch: Any, loss: Loss) -> tuple[dict[DataNode, Tensor], Tensor]:
         """Stand-ins of the parameters that share their memory, and the loss as it depends on them."""
-        inputs, target = inputs_and_target(batch, self.graph, loss)
-        args, kwargs = self._prepared(inputs)
         live = live_parameters(self.graph)
         leaves = {node: self._leaf(self.stage.of(tensor)) for node, tensor in live.items()}
-        named = {name: leaves[node] for name, node in self.graph.state.items() if node in leaves}
+        value = self._value(batch, loss, leaves)
+        return {node: leaf for node, leaf in leaves.items() if leaf.requires_grad}, value
+
+    def _value(self, batch: Any, loss: Loss, stand_ins: Mapping[DataNode, Tensor]) -> Tensor:
+        """The loss of a batch with other tensors in the place of the parameters."""
+        inputs, target = inputs_and_target(batch, self.graph, loss)
+        args, kwargs = self._prepared(inputs)
+        named = {name: stand_ins[node] for name, node in self.graph.state.items() if node in stand_ins}
         with torch.enable_grad():
             run = torch.func.functional_call
             output = self._output(run, (self.stage.model, named, args, kwargs), {"tie_weights": False})
@@ -197,7 +232,7 @@ class Calibration:
                     f"the loss stopped on the output of {self._name}: {type(error).__name__}: "
                     f"{shown(str(error), 300)}; it is called as loss(output{', target' if given else ''})"
                 ) from error
-        return {node: leaf for node, leaf in leaves.items() if leaf.requires_grad}, checked_loss(value)
+        return checked_loss(value)
 
     def _leaf(self, copy: Tensor) -> Tensor:
         return self.stage.hold(copy, copy.detach().requires_grad_(_is_smooth(copy)))
@@ -224,12 +259,6 @@ class Calibration:
             return tensor.detach().clone().to(tensor.device if device is None else device)
 
         return with_tensors(call, copy)
-
-
-def _signs(leaf: Tensor, generator: torch.Generator) -> Tensor:
-    """+1 and -1 in the shape of `leaf`, the same on every device."""
-    heads = torch.empty(leaf.shape, dtype=leaf.dtype.to_real(), device="cpu").bernoulli_(0.5, generator=generator)
-    return (2 * heads - 1).to(leaf.device)
 
 
 def _is_smooth(tensor: Tensor) -> bool:

@@ -14,7 +14,16 @@ from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.importance.calibration import parameters_with_data
 from modulekg_widgets.engine.pruning.importance.importance import Criterion, importance
 from modulekg_widgets.engine.pruning.importance.index_sums import IndexSums, Vector, rows_of
-from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
+from modulekg_widgets.engine.pruning.importance.votes import (
+    WEIGHTS,
+    Place,
+    check_votes,
+    electorates,
+    gains,
+    reading_places,
+    voters,
+)
+from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 Tensor = torch.Tensor
 Scores = dict[Term, Vector]
@@ -26,10 +35,22 @@ PAIRS = 1 << 22  # distances that are held at once
 
 @importance("l1")
 class L1(Criterion):
-    """The sum of |w| of an index relative to the axis's average, as a mean over all members of the axis.
+    """The sum of |w| of an index relative to the axis's average, as a mean over the weights that make or read the axis.
 
-    A member with n elements per index counts 1 + ln n times: neither does a large one drown the small ones, nor a
-    lone bias outvote a filter. Source: Li et al. 2017, "Pruning Filters for Efficient ConvNets", for a single member.
+    A weight with n elements per index counts 1 + ln n times: neither does a large one drown the small ones, nor a lone
+    gain outvote a filter. An axis that no weight makes or reads is judged by all its members. Source: Li et al. 2017,
+    "Pruning Filters for Efficient ConvNets", for a single weight.
+
+    Parameters
+    ----------
+    votes : {"weights", "all"}, default "weights"
+        Which members of an axis count: weights of layers, tables that data look up and gains, or also what is only
+        added or joined to it, as biases, tables of positions and class tokens.
+
+    Raises
+    ------
+    UnknownNameError
+        For another choice of votes.
 
     Examples
     --------
@@ -42,17 +63,37 @@ class L1(Criterion):
     4
     """
 
+    def __init__(self, votes: str = WEIGHTS) -> None:
+        self.votes = check_votes(votes)
+
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
-        index_sums = IndexSums(axes, terms)
-        index_sums.add_all(_absolute, weights_of(axes, "l1"), index_sums.share)
-        return index_sums.means()
+        found: Scores = {}
+        for some, weights in electorates(axes, terms, weights_of(axes, "l1"), self.votes):
+            index_sums = IndexSums(axes, some)
+            index_sums.add_all(_absolute, weights, index_sums.share)
+            found.update(index_sums.means())
+        return found
+
+    def __repr__(self) -> str:
+        return _repr("L1", self.votes)
 
 
 @importance("l2")
 class L2(Criterion):
-    """The root of the mean w² over all elements of an index in all members: the length of the coupled group.
+    """The root of the mean w² over all elements of an index in the weights that make or read the axis.
 
-    Source: Fang et al. 2023, "DepGraph: Towards Any Structural Pruning".
+    It is the length of the coupled group. An axis that no weight makes or reads is judged by all its members. Source:
+    Fang et al. 2023, "DepGraph: Towards Any Structural Pruning".
+
+    Parameters
+    ----------
+    votes : {"weights", "all"}, default "weights"
+        Which members of an axis count, as for `L1`.
+
+    Raises
+    ------
+    UnknownNameError
+        For another choice of votes.
 
     Examples
     --------
@@ -65,10 +106,19 @@ class L2(Criterion):
     4
     """
 
+    def __init__(self, votes: str = WEIGHTS) -> None:
+        self.votes = check_votes(votes)
+
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
-        index_sums = IndexSums(axes, terms)
-        index_sums.add_all(squared, weights_of(axes, "l2"), index_sums.add)
-        return {atom: np.sqrt(means) for atom, means in index_sums.means().items()}
+        found: Scores = {}
+        for some, weights in electorates(axes, terms, weights_of(axes, "l2"), self.votes):
+            index_sums = IndexSums(axes, some)
+            index_sums.add_all(squared, weights, index_sums.add)
+            found.update((atom, np.sqrt(means)) for atom, means in index_sums.means().items())
+        return found
+
+    def __repr__(self) -> str:
+        return _repr("L2", self.votes)
 
 
 @importance("random")
@@ -138,41 +188,13 @@ class BNScale(Criterion):
 def or_magnitude(index_sums: IndexSums) -> Scores:
     """The means that were summed, and for axes without any summand the magnitudes of the weights."""
     found = index_sums.means()
-    silent = [atom for atom, number in index_sums.numbers.items() if not index_sums.votes[number]]
+    reached = set(index_sums.reached)
+    silent = [atom for atom in index_sums.atoms if atom not in reached]
     return {**found, **L1().scores(index_sums.axes, silent)} if silent else found
 
 
-def gains(axes: Axes) -> list[DataNode]:
-    """The parameters that normalisations scale with, or that a value is multiplied with element by element."""
-    layers = Layers(axes.inference)
-    found: dict[DataNode, None] = {}
-    for operator in axes.graph.operators:
-        gain = None
-        traits = layers.traits(operator)
-        if traits.scales:
-            gain = layers.call(operator).get("weight")
-        elif traits.multiplies:
-            learnt = [node for node in operator.inputs if not layers.is_activation(node)]
-            gain = learnt[0] if len(learnt) == 1 < len(operator.inputs) else None
-        own = None if gain is None else _parameter_behind(gain, layers)
-        if own is not None:
-            found[own] = None
-    return list(found)
-
-
-def _parameter_behind(node: DataNode, layers: Layers) -> DataNode | None:
-    """The parameter that a value is a view or a copy of; None for what was computed."""
-    while not node.is_parameter:
-        operator = node.producer
-        if operator is None or len(operator.inputs) != 1 or not _moves_only(operator, layers):
-            return None
-        node = operator.inputs[0]
-    return node
-
-
-def _moves_only(operator: OperatorNode, layers: Layers) -> bool:
-    traits = layers.traits(operator)
-    return traits.copies or traits.moves
+def _repr(name: str, votes: str) -> str:
+    return f"{name}()" if votes == WEIGHTS else f"{name}(votes={votes!r})"
 
 
 # ----------------------------------------------------------------- distances
@@ -208,15 +230,16 @@ class FPGM(Criterion):
         return found
 
 
-def _made(axes: Axes) -> set[tuple[DataNode, int]]:
-    """The dimensions of weights along which a layer puts an axis out."""
+def _made(axes: Axes) -> set[Place]:
+    """The dimensions of weights along which a layer puts an axis out; of tables, of those that data look up."""
     found = set()
+    having = voters(axes)
     for layer in Layers(axes.inference):
-        out = set(atoms(layer.out))
+        out = set(atoms(layer.out)) if layer.weight in having else set()
         for at, term in enumerate(axes.inference.dims(layer.weight)):
             if not out.isdisjoint(atoms(term)):
                 found.add((layer.weight, at))
-    return found
+    return found - reading_places(axes)
 
 
 def _distances(members: Sequence[Tensor]) -> Vector:

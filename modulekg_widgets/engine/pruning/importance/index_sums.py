@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -167,12 +167,18 @@ class IndexSums:
         element: Element,
         given: Mapping[DataNode, Sequence[Tensor]],
         count: Callable[[IndexLayout, Vector, int], None],
+        places: Container[tuple[DataNode, int]] | None = None,
     ) -> None:
-        """Hand `count` the folded sums of `element` for every dimension of every tensor, and their depth."""
+        """Hand `count` the folded sums of `element` for every dimension of every tensor, and their depth.
+
+        With `places` for these dimensions only.
+        """
         found: list[tuple[IndexLayout, int]] = []
         vectors: list[Tensor] = []
         for node, tensors in given.items():
             layouts = self.layouts(node)
+            if places is not None:
+                layouts = {at: layout for at, layout in layouts.items() if (node, at) in places}
             if layouts:
                 for at, sums in marginals(element, tensors, layouts).items():
                     found.append((layouts[at], tensors[0].numel() // len(sums)))
@@ -187,6 +193,11 @@ class IndexSums:
         start = self.starts[find(atom)]
         return self.total[start : start + atom.size].copy()
 
+    @property
+    def reached(self) -> list[Term]:
+        """The atoms of which something was counted."""
+        return [atom for atom, number in self.numbers.items() if self.votes[number]]
+
     def sums(self) -> dict[Term, Vector]:
         """Per atom what was counted."""
         return {atom: self.of(atom) for atom in self.atoms}
@@ -194,6 +205,11 @@ class IndexSums:
     def means(self) -> dict[Term, Vector]:
         """Per atom the mean of what was counted; zeros where nothing was."""
         return {atom: self.of(atom) / max(self.votes[number], 1) for atom, number in self.numbers.items()}
+
+
+def relative(values: Vector) -> Vector:
+    """The values divided by their mean; those with the mean 0 as they are."""
+    return values / (values.mean() or 1.0)
 
 
 def on_host(vectors: Sequence[Tensor]) -> list[Vector]:

@@ -14,6 +14,7 @@ from modulekg_widgets.engine.errors import CutError, ModuleKGError, shown
 from modulekg_widgets.engine.pruning.importance.calibration import parameters_with_data
 from modulekg_widgets.engine.pruning.importance.importance import Criterion, Group, criteria
 from modulekg_widgets.engine.pruning.importance.index_sums import Vector
+from modulekg_widgets.engine.pruning.importance.votes import weights_along
 
 
 def score(axes: Axes, terms: Sequence[Term], importance: Any) -> dict[Term, Vector]:
@@ -43,13 +44,15 @@ def score(axes: Axes, terms: Sequence[Term], importance: Any) -> dict[Term, Vect
     return {term: _checked(found[term], axes.of(term), name) for term in every}
 
 
-def normalised(scores: Mapping[Term, Vector]) -> dict[Term, Vector]:
-    """The scores of every axis divided by the mean of their sizes, so that axes can be ranked together.
+def normalised(axes: Axes, scores: Mapping[Term, Vector]) -> dict[Term, Vector]:
+    """The scores of every axis divided by the mean of their sizes and times its weights, so that axes rank together.
 
-    An axis whose scores are all zero stays so.
+    What an index does to the weights that make or read it adds up: one of a residual stream, which every block reads,
+    costs more than one inside of a block. An axis whose scores are all zero stays so.
     """
+    weights = weights_along(axes)
     means = {term: float(np.abs(values).mean()) if len(values) else 0.0 for term, values in scores.items()}
-    return {term: values / (means[term] or 1.0) for term, values in scores.items()}
+    return {term: values / (means[term] or 1.0) * max(weights[find(term)], 1) for term, values in scores.items()}
 
 
 class _ByGroup(Criterion):

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import CutError, UnknownAxisError, nearest, shown
 from modulekg_widgets.engine.pruning.importance.scoring import score
+from modulekg_widgets.engine.pruning.importance.votes import weights_along
 from modulekg_widgets.engine.pruning.plan.choice import Choice
 from modulekg_widgets.engine.pruning.plan.modes import widest
 from modulekg_widgets.engine.pruning.plan.plan import plan
@@ -110,6 +112,11 @@ class Draft:
         """How many axes lose indices, and what that makes of the parameters, without a dry run."""
         before, after = self.sizes()
         return f"{len(self.dropped)} axes lose indices, parameters {before.params:,} → {after.params:,}"
+
+    @cached_property
+    def weights(self) -> Mapping[Term, int]:
+        """Per axis the weights along it, with which its scores are multiplied where all axes are ranked together."""
+        return weights_along(self._wide.axes)
 
     def scores(self, importance: Importance) -> bytes:
         """How important each index is, larger for more: float64 of all axes in turn, NaN on frozen ones."""

@@ -76,7 +76,7 @@ def plan(
     importance : str, Criterion or function, default "l1"
         What says which indices go first: a registered name, or what `mk.importance` takes.
     scope : {"local", "global", "isomorphic"}, default "local"
-        Which indices are ranked with one another.
+        Which indices are ranked with one another: by scores relative to their axis's mean, times its weights.
     only, keep : str, module, class, Axis or list of these, optional
         Axes, layers, modules or parameters, with wildcards; `only` takes no axis that a layer elsewhere puts out as
         well.
@@ -303,7 +303,7 @@ class _Planner:
     def _comparable(self) -> Scores:
         """The scores of all chosen axes, so that they can be ranked together."""
         if self.request.per is None:
-            return normalised(self._scores)
+            return normalised(self.axes, self._scores)
         # in relation to the mean of an axis, a score would say nothing of what an index of it is worth
         formula = self._formula([self.request.per])
         savings = formula.savings([axis.number for axis in self.chosen], self.request.per)

@@ -225,8 +225,8 @@ class PruningSchedule:
         try:
             return plan(graph, ratio=less / now, **options)
         except CutError:
-            scores = normalised(score(graph.axes, [axis.term for axis in chosen], options.get("importance", "l1")))
-            counts = Counts(chosen, scores, scope, steps)
+            found = score(graph.axes, [axis.term for axis in chosen], options.get("importance", "l1"))
+            counts = Counts(chosen, normalised(graph.axes, found), scope, steps)
             if (counts.of(less / now) == counts.sizes).all():
                 return None  # all of it goes in rounding
             raise

@@ -1,0 +1,77 @@
+"""A factor on every index of some axes, where layers read it: at 1 the model is as it is, at 0 the index is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from modulekg_widgets.engine.axes.algebra import Term, find
+from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.pruning.importance.index_sums import IndexSums, Vector, positions_of
+from modulekg_widgets.engine.pruning.importance.votes import Place, reading_places
+from modulekg_widgets.engine.tracing.dataflow import DataNode
+
+Tensor = torch.Tensor
+
+
+class Gates:
+    """The factors of some atoms as one vector, and the parameters that they are multiplied with.
+
+    An index that layers read is shut off exactly where they read it, whatever stands between, as a normalisation. An
+    axis that no layer reads, as that of queries and keys, has its factors on all its members.
+    """
+
+    def __init__(self, axes: Axes, terms: Sequence[Term]) -> None:
+        self.index_sums = IndexSums(axes, terms)
+        self.size = self.index_sums.size
+        self._on: dict[DataNode, list[tuple[int, Tensor]]] = {}  # per dimension the factor of each position
+        reading = reading_places(axes)
+        with torch.inference_mode(False):  # gradients go through what these tensors pick
+            for atom in self.index_sums.atoms:
+                for node, at in _shut(axes, atom, reading):
+                    self._on.setdefault(node, []).append((at, self._factors(axes, atom, node, at)))
+
+    def __contains__(self, node: DataNode) -> bool:
+        return node in self._on
+
+    def factor(self, node: DataNode, gates: Tensor) -> Tensor:
+        """What a parameter is multiplied with, in a shape that spreads over it."""
+        own = torch.cat([gates, gates.new_ones(1)])
+        found: Tensor | None = None
+        for at, places in self._on[node]:
+            shape = [1] * node.dim()
+            shape[at] = -1
+            each = own[places.to(gates.device)].reshape(shape)
+            found = each if found is None else found * each
+        assert found is not None
+        return found
+
+    def probes(self, count: int, generator: torch.Generator) -> Iterator[Tensor]:
+        """Vectors of random signs and zeros whose supports share out all indices, those of one axis evenly.
+
+        With as many as an axis has indices, each of them is alone in one.
+        """
+        parts = [torch.randperm(atom.size, generator=generator) % count for atom in self.index_sums.atoms]
+        classes = torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
+        signs = 2.0 * torch.randint(0, 2, (self.size,), generator=generator) - 1
+        for number in range(int(classes.max()) + 1 if len(classes) else 0):
+            yield signs * (classes == number)
+
+    def by_atom(self, vector: Vector) -> dict[Term, Vector]:
+        """The parts of a vector by the atoms that they belong to."""
+        starts = self.index_sums.starts
+        return {atom: vector[start : start + atom.size] for atom, start in starts.items()}
+
+    def _factors(self, axes: Axes, atom: Term, node: DataNode, at: int) -> Tensor:
+        """Per position of a dimension the place of its factor, where it has none the one behind all."""
+        places = torch.full((node.shape[at],), self.size)
+        positions = torch.from_numpy(positions_of(axes.inference.dims(node)[at], atom))
+        start = self.index_sums.starts[atom]
+        places[positions.reshape(-1)] = torch.arange(start, start + atom.size).repeat_interleave(positions.shape[1])
+        return places
+
+
+def _shut(axes: Axes, atom: Term, reading: set[Place]) -> list[Place]:
+    places = [place for place in axes.places.get(find(atom), ()) if place[0].is_parameter]
+    return [place for place in places if place in reading] or places
