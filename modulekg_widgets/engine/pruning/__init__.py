@@ -1,6 +1,7 @@
 """Choosing what goes, trying it, cutting it for real, and taking it back.
 
 Reading order: importance/ (which indices matter), plan/ (from a request through dry runs to a plan), cut/ (the plan on
-a model, and the way back), then nni/ (mask files of others). pruning.py is what users reach as `mk.pruning`, by_hand.py
-what a model that is pruned by hand keeps. A plan is data: nothing up to cut/ writes to a model.
+a model, and the way back), recover/ (what a cut costs, and how to get it back), then nni/ (mask files of others).
+pruning.py is what users reach as `mk.pruning`, by_hand.py what a model that is pruned by hand keeps. A plan is data:
+nothing up to cut/ writes to a model.
 """

@@ -10,6 +10,8 @@ from modulekg_widgets.engine.pruning.importance.regularise import GroupLasso, gr
 from modulekg_widgets.engine.pruning.nni.conflicts import conflicts, fix_conflicts
 from modulekg_widgets.engine.pruning.nni.mask_files import load_masks, read_masks
 from modulekg_widgets.engine.pruning.nni.mask_inference import infer_masks
+from modulekg_widgets.engine.pruning.recover.distillation import Distillation
+from modulekg_widgets.engine.pruning.recover.sensitivity import plot_sensitivity, sensitivity
 
 __all__ = [
     "FPGM",
@@ -17,6 +19,7 @@ __all__ = [
     "L2",
     "Activation",
     "BNScale",
+    "Distillation",
     "GroupLasso",
     "Hessian",
     "Random",
@@ -27,7 +30,9 @@ __all__ = [
     "group_lasso",
     "infer_masks",
     "load_masks",
+    "plot_sensitivity",
     "read_masks",
+    "sensitivity",
     "uncut_tensor",
     "unzero_tensor",
     "zero_tensor",

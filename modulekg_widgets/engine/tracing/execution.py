@@ -94,13 +94,13 @@ def fill_values(graph: Dataflow, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     """
     if graph.error is not None:
         raise TraceError("the graph ends where its forward pass stopped: trace with inputs that go through", graph)
-    values = _ForwardReplay(graph, args, kwargs).values_of_all()
+    values = ForwardReplay(graph, args, kwargs).values_of_all()
     for node in graph.values:
         node.value = values[node]
     return with_leaves(graph.result, DataNode, values.__getitem__)
 
 
-class _ForwardReplay:
+class ForwardReplay:
     """One pass over the operators, on tensors that share memory as those of the model do."""
 
     def __init__(self, graph: Dataflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

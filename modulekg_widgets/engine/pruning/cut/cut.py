@@ -47,6 +47,6 @@ def cut(model: nn.Module, edits: Edits, optimizer: torch.optim.Optimizer | None 
         changed.append(OptimizerState(optimizer, {place.tensor: place.edit for place in found}))
     plain = f" ({len(tables)} in plain attributes, which no state_dict has)" if tables else ""
     title = f"{len(found)} tensors{plain} and {len(edits.attributes)} attributes cut"
-    receipt = Receipt(model, [*changed, Rest(walked, found, computed)], title)
+    receipt = Receipt(model, [*changed, Rest(walked, found, computed)], title, edits)
     writes = [write for part in changed for write in part.cut()]  # complete before the first of them
     return commit(writes, receipt, walked.modules)

@@ -9,7 +9,10 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.identity.walk import Walk, walk
+from modulekg_widgets.engine.pruning.cut.edits import Edits
 from modulekg_widgets.engine.pruning.cut.transaction import Write, attribute, commit
+
+NOTHING = Edits(())
 
 
 class Part(Protocol):
@@ -29,6 +32,11 @@ class Receipt:
 
     What `plan.cut`, `plan.mask` and `mk.speedup` give.
 
+    Attributes
+    ----------
+    edits : Edits
+        What was cut: the positions that stay in every tensor, and the attributes that changed.
+
     Examples
     --------
     >>> import torch
@@ -45,8 +53,9 @@ class Receipt:
 
     _done = "cut"
 
-    def __init__(self, model: nn.Module, parts: Sequence[Part], title: str) -> None:
+    def __init__(self, model: nn.Module, parts: Sequence[Part], title: str, edits: Edits = NOTHING) -> None:
         self._model, self._parts, self._title = model, tuple(parts), title
+        self.edits = edits
 
     def undo(self) -> None:
         """Make the model and the optimizer byte for byte as before the cut, whatever was trained since.

@@ -181,7 +181,7 @@ class Calibration:
 
     def _loss(self, batch: Any, loss: Loss) -> tuple[dict[DataNode, Tensor], Tensor]:
         """Stand-ins of the parameters that share their memory, and the loss as it depends on them."""
-        inputs, target = _inputs_and_target(batch, self.graph, loss)
+        inputs, target = inputs_and_target(batch, self.graph, loss)
         args, kwargs = self._prepared(inputs)
         live = live_parameters(self.graph)
         leaves = {node: self._leaf(self.stage.of(tensor)) for node, tensor in live.items()}
@@ -189,7 +189,7 @@ class Calibration:
         with torch.enable_grad():
             run = torch.func.functional_call
             output = self._output(run, (self.stage.model, named, args, kwargs), {"tie_weights": False})
-            given = () if target is _NONE else (self._prepared(((target,), {}))[0][0],)
+            given = () if target is NO_TARGET else (self._prepared(((target,), {}))[0][0],)
             try:
                 value = loss(output, *given)
             except Exception as error:
@@ -197,7 +197,7 @@ class Calibration:
                     f"the loss stopped on the output of {self._name}: {type(error).__name__}: "
                     f"{shown(str(error), 300)}; it is called as loss(output{', target' if given else ''})"
                 ) from error
-        return {node: leaf for node, leaf in leaves.items() if leaf.requires_grad}, _checked(value)
+        return {node: leaf for node, leaf in leaves.items() if leaf.requires_grad}, checked_loss(value)
 
     def _leaf(self, copy: Tensor) -> Tensor:
         return self.stage.hold(copy, copy.detach().requires_grad_(_is_smooth(copy)))
@@ -244,7 +244,7 @@ def _paired(leaves: Mapping[DataNode, Tensor], found: Iterable[Tensor | None]) -
     }
 
 
-def _checked(value: Any) -> Tensor:
+def checked_loss(value: Any) -> Tensor:
     if not isinstance(value, Tensor):
         raise CutError(f"the loss gave a {shown(type(value).__name__)}: return a tensor of one number")
     if value.numel() != 1:
@@ -256,16 +256,16 @@ def _checked(value: Any) -> Tensor:
 
 # ------------------------------------------------------------------ batches
 
-_NONE = object()  # no target
+NO_TARGET = object()  # no target
 
 
-def _inputs_and_target(batch: Any, graph: Dataflow, loss: Loss) -> tuple[Call, Any]:
+def inputs_and_target(batch: Any, graph: Dataflow, loss: Loss) -> tuple[Call, Any]:
     """What the model is called with, and the target where the loss takes one."""
     wanted = _arguments_of(loss)
     if wanted is None:
         wanted = 2 if isinstance(batch, tuple | list) and len(batch) == 2 else 1
     if wanted < 2:
-        return _inputs(batch, graph), _NONE
+        return _inputs(batch, graph), NO_TARGET
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         found = f"{len(batch)} items" if isinstance(batch, tuple | list) else f"a {shown(type(batch).__name__)}"
         raise CutError(

@@ -138,7 +138,7 @@ def masked_outputs(
     axes: Axes, keeps: Keeps, state: State, dtype: torch.dtype, scales: Sequence[ScaleChange] = ()
 ) -> list[Tensor]:
     """The outputs of the recorded operators when what goes is zero in every result, and left out of statistics."""
-    replay = _Replay(axes, keeps, state, dtype)
+    replay = MaskedReplay(axes, keeps, state, dtype)
     rescaled_calls = _with_new_scales(scales)
     with ReproducibleDraws(SEED if axes.graph.seed is None else axes.graph.seed), torch.no_grad(), In(dtype):
         for operator in axes.graph.operators:
@@ -146,7 +146,7 @@ def masked_outputs(
     return [replay.output(node) for _, node in leaves(axes.graph.result, DataNode)]
 
 
-class _Replay:
+class MaskedReplay:
     def __init__(self, axes: Axes, keeps: Keeps, state: State, dtype: torch.dtype) -> None:
         self.axes = axes
         self.keeps = keeps
@@ -250,7 +250,7 @@ def _reads_all(operator: OperatorNode) -> bool:
     return torch.Tag.reduction in operator.overload.tags or traits.reads_whole or by_itself
 
 
-def _with_compact_sizes(operator: OperatorNode, replay: _Replay) -> OperatorNode:
+def _with_compact_sizes(operator: OperatorNode, replay: MaskedReplay) -> OperatorNode:
     """The call with the sizes in its arguments replaced by those of what stays."""
     call = OperatorCall(operator)
     x = call.inputs[0]

@@ -1,0 +1,349 @@
+"""Distillation: a loss that teaches a cut model what the uncut one gives, at the outputs and inside."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
+from modulekg_widgets.engine.errors import CutError, TraceError, UnknownPathError, nearest, shown
+from modulekg_widgets.engine.pruning.cut.receipt import Receipt
+from modulekg_widgets.engine.pruning.recover.kept_positions import (
+    Positions,
+    first_float,
+    keeps_of,
+    positions_of,
+    selected,
+)
+from modulekg_widgets.engine.torch_runtime.private import CALL_HOOKS
+from modulekg_widgets.engine.torch_runtime.state import module_state
+from modulekg_widgets.engine.torch_runtime.structure import tensors
+
+Tensor = torch.Tensor
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+MOST_FEATURES = 24  # modules that are compared unless the user names them
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class Distillation:
+    """A loss for training a cut model towards the uncut one: `loss = distill(student, batch)`.
+
+    The sum of two parts. The outputs: KL(teacher ‖ student) of logits at a temperature T, times T² (Hinton et al. 2015,
+    "Distilling the Knowledge in a Neural Network"), averaged over all distributions; where the model gives no logits,
+    as hidden states, the mean squared difference relative to the teacher's variance. The features: the same relative
+    difference between what modules give in both, where the teacher's values are those at the indices that the cut kept,
+    so that no projection has to be learnt.
+
+    Parameters
+    ----------
+    teacher : nn.Module
+        The model before the cut, as `copy.deepcopy(model)`. It is not written to: a copy that shares its tensors runs,
+        in eval mode and without gradients.
+    receipt : Receipt, optional
+        What `plan.cut(model)` gave; without it only outputs are compared.
+    temperature : float, default 2.0
+        Above 0; 1 compares the probabilities themselves.
+    features : bool, str or iterable of str, default True
+        Modules that are compared: paths with wildcards, none for False. By default those that are repeated, as the
+        blocks of a network, or where there are none its children; at most 24, evenly chosen.
+    weight : float, default 1.0
+        What the part of the features is multiplied with.
+    outputs : {"auto", "kl", "mse"} or function, default "auto"
+        How outputs are compared; a function takes (student's output, teacher's output) and gives one number.
+
+    Raises
+    ------
+    CutError
+        For a teacher that the receipt is not of, and numbers that make no loss.
+
+    Examples
+    --------
+    >>> import copy, torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> teacher, x = copy.deepcopy(model), torch.randn(3, 4)
+    >>> receipt = mk.plan(mk.trace(model, x), ratio=0.5).cut(model)
+    >>> distill = mk.pruning.Distillation(teacher, receipt, temperature=2.0)
+    >>> loss = distill(model, x)
+    >>> loss.backward()
+    >>> loss.shape
+    torch.Size([])
+    """
+
+    def __init__(
+        self,
+        teacher: nn.Module,
+        receipt: Receipt | None = None,
+        *,
+        temperature: float = 2.0,
+        features: bool | str | Iterable[str] = True,
+        weight: float = 1.0,
+        outputs: str | Callable[[Any, Any], Tensor] = "auto",
+    ) -> None:
+        _check(teacher, receipt, temperature, weight, outputs)
+        self.temperature = float(temperature)
+        self.weight = float(weight)
+        self.outputs = outputs
+        self._wanted = (
+            [features] if isinstance(features, str) else features if isinstance(features, bool) else [*features]
+        )
+        self._edits = None if receipt is None else receipt.edits
+        self._teacher = _sharing_copy(teacher)
+        self._kept: dict[str, Positions] | None = None  # per module that is compared
+
+    # ------------------------------------------------------------------ loss
+
+    def __call__(self, student: nn.Module, batch: Any) -> Tensor:
+        """The loss of one batch, with gradients for the student.
+
+        Parameters
+        ----------
+        student : nn.Module
+            The cut model.
+        batch : Any
+            What forward takes: a tensor, a tuple of arguments or a dict of keywords, or a pair of that and a target,
+            which is left aside.
+
+        Returns
+        -------
+        Tensor
+            A scalar.
+
+        Raises
+        ------
+        CutError
+            For a batch that does not fit, a teacher whose output is not finite, and a student that gives other shapes.
+        """
+        args, kwargs = _call_of(self._teacher, batch)
+        if self._kept is None:
+            self._kept = self._features(args, kwargs)
+        with torch.no_grad(), _outputs_of(self._teacher, self._kept) as of_teacher:
+            expected = _run(self._teacher, args, kwargs, "teacher")
+        with _outputs_of(student, self._kept) as of_student:
+            found = _run(student, args, kwargs, "student")
+        loss = self._at_outputs(found, expected)
+        parts = [self._at_feature(path, of_student, of_teacher) for path in self._kept if path in of_teacher]
+        return loss + self.weight * torch.stack(parts).mean() if parts and self.weight else loss
+
+    def _at_outputs(self, found: Any, expected: Any) -> Tensor:
+        if callable(self.outputs):
+            return self.outputs(found, expected)
+        ours, theirs = _compared(found), _compared(expected)
+        if [tensor.shape for tensor in ours] != [tensor.shape for tensor in theirs] or not ours:
+            shapes = [[list(tensor.shape) for tensor in each] for each in (ours, theirs)]
+            raise CutError(
+                f"the student gives {shapes[0]} and the teacher {shapes[1]}: pass outputs=a function of both"
+            )
+        if not all(bool(torch.isfinite(tensor).all()) for tensor in theirs):
+            raise CutError("what the teacher gives for this batch is not finite: look at the batch and its weights")
+        way = self.outputs if self.outputs != "auto" else "kl" if _are_logits(expected) else "mse"
+        compare = self._divergence if way == "kl" else relative_error
+        return torch.stack([compare(one, other) for one, other in zip(ours, theirs, strict=True)]).mean()
+
+    def _divergence(self, found: Tensor, expected: Tensor) -> Tensor:
+        """KL over classes: the last dimension, or that behind the batch of images; averaged over all the others."""
+        dim = 1 if found.dim() >= 4 else -1
+        ours = F.log_softmax(found.float() / self.temperature, dim)
+        theirs = F.log_softmax(expected.float() / self.temperature, dim)
+        return F.kl_div(ours, theirs, reduction="none", log_target=True).sum(dim).mean() * self.temperature**2
+
+    def _at_feature(self, path: str, of_student: Mapping[str, Tensor], of_teacher: Mapping[str, Tensor]) -> Tensor:
+        assert self._kept is not None
+        expected = selected(of_teacher[path], self._kept[path])
+        found = of_student.get(path)
+        if found is None or found.shape != expected.shape:
+            gives = "nothing" if found is None else f"the shape {list(found.shape)}"
+            raise CutError(
+                f"{shown(path)!r} gives {gives} in the student and {list(expected.shape)} at the kept indices of the "
+                "teacher: is the student the model that the receipt is of, and not cut again since? "
+                "features=False leaves them out"
+            )
+        return relative_error(found, expected)
+
+    # -------------------------------------------------------------- features
+
+    def _features(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Positions]:
+        """The modules that are compared, each with what stays of its output."""
+        if self._edits is None or self._wanted is False:
+            return {}
+        try:
+            graph = trace(self._teacher, args, kwargs)
+        except TraceError as error:
+            raise CutError(f"the batch does not go through the teacher: {shown(str(error), 300)}") from error
+        axes = graph.free_axes(inputs=True, outputs=True)  # what `outputs=` of the cut model's trace had left free, too
+        keeps = keeps_of(axes, self._edits)
+        found = {}
+        for path in self._paths(graph):
+            node = first_output(graph, path)
+            if node is not None:
+                found[path] = positions_of(axes, keeps, node)
+        return found
+
+    def _paths(self, graph: DataflowGraph) -> list[str]:
+        if isinstance(self._wanted, bool):
+            return _evenly([path for path in _repeated(graph) if first_output(graph, path) is not None], MOST_FEATURES)
+        found: dict[str, None] = {}
+        for entry in self._wanted:
+            matching = [path for path in graph.modules if path and (path == entry or fnmatchcase(path, entry))]
+            if not matching:
+                raise UnknownPathError(f"no module {shown(entry)!r} runs: {nearest(entry, graph.modules)}")
+            found.update(dict.fromkeys(matching))
+        return list(found)
+
+    def __repr__(self) -> str:
+        inside = "" if self._kept is None else f", features of {len(self._kept)} modules"
+        return f"<Distillation from {shown(type(self._teacher).__name__)}: temperature {self.temperature:g}{inside}>"
+
+
+def relative_error(found: Tensor, expected: Tensor) -> Tensor:
+    """The mean squared difference relative to the variance of what is expected."""
+    expected = expected.float()
+    spread = expected.var(correction=0) if expected.numel() > 1 else expected.square().mean()
+    return (found.float() - expected).square().mean() / spread.clamp_min(1e-12)
+
+
+def first_output(graph: DataflowGraph, path: str) -> Any:
+    """The first tensor of floating-point numbers that a module gave; None where it ran more than once or gave none."""
+    calls = graph.modules[path].calls
+    if len(calls) != 1:
+        return None
+    return next((node for node in calls[0].outputs if node.dtype.is_floating_point), None)
+
+
+# ------------------------------------------------------------------- choices
+
+
+def _check(teacher: Any, receipt: Any, temperature: Any, weight: Any, outputs: Any) -> None:
+    if not isinstance(teacher, nn.Module):
+        raise CutError(f"the teacher is a {shown(type(teacher).__name__)}: pass the uncut nn.Module")
+    if receipt is not None and not isinstance(receipt, Receipt):
+        raise CutError(f"the receipt is a {shown(type(receipt).__name__)}: pass what plan.cut(model) gave")
+    if not (isinstance(temperature, int | float) and 0 < temperature < float("inf")):
+        raise CutError(f"temperature={shown(repr(temperature))}: give a number above 0")
+    if not (isinstance(weight, int | float) and 0 <= weight < float("inf")):
+        raise CutError(f"weight={shown(repr(weight))}: give a number of at least 0")
+    if not callable(outputs) and outputs not in ("auto", "kl", "mse"):
+        raise CutError(f"outputs={shown(repr(outputs))}: give 'auto', 'kl', 'mse' or a function of both outputs")
+    own = {name: tuple(tensor.shape) for name, tensor in teacher.state_dict(keep_vars=True).items()}
+    for edit in receipt.edits.tensors if receipt is not None else ():
+        known = [own[name] for name in edit.names if name in own]
+        if known and known[0] != edit.shape:
+            raise CutError(
+                f"the teacher's {shown(edit.names[0])!r} has the shape {list(known[0])}, and {list(edit.shape)} before "
+                "the cut: pass the uncut model that the receipt came from, as copy.deepcopy(model) before the cut"
+            )
+    if receipt is not None and not any(name in own for edit in receipt.edits.tensors for name in edit.names):
+        raise CutError("the teacher has none of the tensors that were cut: pass the model that the receipt came from")
+
+
+def _repeated(graph: DataflowGraph) -> list[str]:
+    """The modules with children that have a sibling of their class; else the model's children that have weights."""
+    paths = [path for path in graph.modules if path]
+    inner = {path.rpartition(".")[0] for path in paths}
+    kinds: dict[tuple[str, type], list[str]] = {}
+    for path in paths:
+        if path in inner:
+            kinds.setdefault((path.rpartition(".")[0], type(graph.modules[path].module)), []).append(path)
+    repeated = {path for alike in kinds.values() if len(alike) > 1 for path in alike}
+    below = [path for path in repeated if not any(path.startswith(f"{other}.") for other in repeated)]
+    if below:
+        return sorted(below, key=paths.index)
+    return [path for path in paths if "." not in path and graph.modules[path].params] or paths
+
+
+def _evenly(every: list[str], most: int) -> list[str]:
+    if len(every) <= most:
+        return every
+    step = (len(every) - 1) / (most - 1)
+    return [every[round(at * step)] for at in range(most)]
+
+
+def _compared(output: Any) -> list[Tensor]:
+    """The tensors of an output that are compared: the logits where it has such, else all floating-point ones."""
+    logits = getattr(output, "logits", None)
+    if isinstance(logits, Tensor):
+        return [logits]
+    return [tensor for _, tensor in tensors(output) if tensor.is_floating_point()]
+
+
+def _are_logits(output: Any) -> bool:
+    return isinstance(output, Tensor) or isinstance(getattr(output, "logits", None), Tensor)
+
+
+# --------------------------------------------------------------------- passes
+
+
+def _sharing_copy(teacher: nn.Module) -> nn.Module:
+    """The modules once more, on the same tensors and without their hooks, in eval mode."""
+    held = [*teacher.parameters(), *teacher.buffers()]
+    try:
+        shared = copy.deepcopy(teacher, {id(tensor): tensor for tensor in held})
+    except Exception as error:  # of the classes of what is in the model
+        raise CutError(
+            f"the teacher cannot be copied ({type(error).__name__}: {shown(str(error), 200)}): detach what it holds"
+        ) from error
+    for module in shared.modules():
+        for name in CALL_HOOKS:
+            module_state(module)[name] = OrderedDict()
+    return shared.eval()
+
+
+def _call_of(model: nn.Module, batch: Any) -> Call:
+    """What forward is called with; a target at the end of the batch is left aside."""
+    if isinstance(batch, Mapping):
+        return (), dict(batch)
+    if not isinstance(batch, tuple | list):
+        return (batch,), {}
+    inputs = batch[0] if len(batch) in (1, 2) else None
+    if isinstance(inputs, Mapping | tuple | list):
+        return _call_of(model, inputs)
+    parameters = inspect.signature(model.forward).parameters.values()
+    needed = sum(each.kind in _POSITIONAL and each.default is each.empty for each in parameters)
+    count = max(needed, 1)
+    return tuple(batch[:count] if len(batch) == count + 1 else batch), {}
+
+
+def _run(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], role: str) -> Any:
+    try:
+        return model(*args, **kwargs)
+    except Exception as error:
+        raise CutError(
+            f"the batch does not go through the {role}: {type(error).__name__}: {shown(str(error), 300)}; a batch is "
+            "what forward takes, or a pair of that and a target"
+        ) from error
+
+
+@contextmanager
+def _outputs_of(model: nn.Module, paths: Iterable[str]) -> Iterator[dict[str, Tensor]]:
+    """What these modules give while this thread runs the model; nothing is registered on them."""
+    every = dict(model.named_modules(remove_duplicate=False))
+    names = {id(every[path]): path for path in paths if path in every}
+    found: dict[str, Tensor] = {}
+    thread = threading.get_ident()
+
+    def take(module: nn.Module, _: Any, output: Any) -> None:
+        path = names.get(id(module))
+        if path is not None and threading.get_ident() == thread:
+            value = first_float(output)
+            if value is not None:
+                found[path] = value
+
+    if not names:
+        yield found
+        return
+    handle = nn.modules.module.register_module_forward_hook(take)
+    try:
+        yield found
+    finally:
+        handle.remove()

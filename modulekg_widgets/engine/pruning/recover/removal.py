@@ -1,0 +1,132 @@
+"""What a model gives without some indices of an axis: only what depends on them is computed anew."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+
+from modulekg_widgets.engine.axes.algebra import Term, atoms
+from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.cut_analysis import Keeps
+from modulekg_widgets.engine.errors import TraceError
+from modulekg_widgets.engine.pruning.plan.reference import MaskedReplay
+from modulekg_widgets.engine.torch_runtime.rng import ReproducibleDraws
+from modulekg_widgets.engine.torch_runtime.structure import with_leaves
+from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.execution import ForwardReplay
+
+Tensor = torch.Tensor
+
+
+class Pass(ForwardReplay):
+    """One pass of the recorded operators: every value as it came to be, and where in its memory it begins."""
+
+    def __init__(self, axes: Axes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.offsets: dict[DataNode, int] = {}
+        super().__init__(axes.graph, args, kwargs)
+        self.made = self.values_of_all()
+
+    def _take(self, node: DataNode, value: Tensor) -> None:
+        self.offsets[node] = int(value.storage_offset()) if value.layout is torch.strided else 0
+        super()._take(node, value)
+
+    @property
+    def output(self) -> Any:
+        """What the model gives, in the structure of its own output."""
+        return with_leaves(self.graph.result, DataNode, self.made.__getitem__)
+
+
+class Removal:
+    """What the outputs of a pass become when indices of an axis are zero wherever they are made.
+
+    Operators that go by all indices of a dimension, as the mean of a layer norm, leave out what is removed.
+    """
+
+    def __init__(self, axes: Axes, whole: Pass) -> None:
+        self.axes = axes
+        self.whole = whole
+        self._concerned: dict[Term, list[OperatorNode]] = {}
+
+    def output(self, keeps: Keeps) -> Any:
+        """What the model gives, in the structure of its own output."""
+        replay = _PartialReplay(self.axes, keeps, self.whole)
+        concerned = [self.concerned(atom) for atom in keeps]
+        operators = concerned[0] if len(concerned) == 1 else _in_order(concerned)
+        draws = any(torch.Tag.nondeterministic_seeded in operator.overload.tags for operator in operators)
+        seed = 0 if self.axes.graph.seed is None else self.axes.graph.seed
+        with ReproducibleDraws(seed) if draws else nullcontext(), torch.no_grad():
+            for operator in operators:
+                replay.perform(operator, operator)
+        return with_leaves(self.axes.graph.result, DataNode, replay.of)
+
+    def concerned(self, atom: Term) -> list[OperatorNode]:
+        """The operators whose results change when indices of an atom go, in order."""
+        if atom not in self._concerned:
+            dims = self.axes.inference.dims
+            changed: set[DataNode] = set()
+            found = []
+            for operator in self.axes.graph.operators:
+                made = any(atom in atoms(term) for node in operator.outputs for term in dims(node))
+                if made or not changed.isdisjoint(operator.inputs):
+                    found.append(operator)
+                    changed.update(operator.outputs)
+            self._concerned[atom] = found
+        return self._concerned[atom]
+
+
+def _in_order(parts: list[list[OperatorNode]]) -> list[OperatorNode]:
+    return sorted({operator for part in parts for operator in part}, key=lambda operator: operator.index)
+
+
+class _PartialReplay(MaskedReplay):
+    """Runs some of the operators; what none of them made is as it was in the whole pass."""
+
+    def __init__(self, axes: Axes, keeps: Keeps, whole: Pass) -> None:
+        self.axes = axes
+        self.keeps = keeps
+        self.kept = {}
+        self.values = {}
+        self.whole = whole
+        self.home = next((value.device for value in whole.made.values()), torch.device("cpu"))
+
+    def of(self, node: DataNode) -> Tensor:
+        value = self.values.get(node)
+        return self.whole.made[node] if value is None else value
+
+    def _value(self, node: DataNode) -> Tensor:
+        return self.of(node).clone() if node.is_table else self.of(node)
+
+    def _forget(self, operator: OperatorNode) -> None:
+        """Nothing: what the whole pass has made serves the next index too."""
+
+    def perform(self, operator: OperatorNode, call: OperatorNode) -> None:
+        versions = {node: node.previous for node in operator.outputs if node.previous is not None}
+        if any(previous not in self.values for previous in versions.values()):
+            self._own(list(versions.values()), operator)
+        super().perform(operator, call)
+        for node, previous in versions.items():
+            self.values[node] = self.values[previous]
+
+    def _own(self, sharing: list[DataNode], operator: OperatorNode) -> None:
+        """Memory of their own, in common as before, for values of the whole pass that an operator writes into."""
+        largest = max(sharing, key=DataNode.numel)
+        first = self.whole.offsets[largest]
+        memory = self.of(largest).clone()
+        if not _is_dense(memory) or self.of(largest).stride() != memory.stride():
+            raise TraceError(
+                f"{operator.where} writes into a part of a tensor, which cannot be repeated", self.axes.graph
+            )
+        for node in sharing:
+            value = self.of(node)
+            if value.stride() != node.stride:
+                raise TraceError(
+                    f"{operator.where} writes into a view whose memory lies otherwise now", self.axes.graph
+                )
+            self.values[node] = memory.as_strided(value.shape, value.stride(), self.whole.offsets[node] - first)
+
+
+def _is_dense(value: Tensor) -> bool:
+    """Whether its elements take all of its memory, each once."""
+    return value.numel() * value.itemsize == value.untyped_storage().nbytes()

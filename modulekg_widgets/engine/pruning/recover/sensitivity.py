@@ -1,0 +1,203 @@
+"""Sensitivity: how much a loss rises without each index of each axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from modulekg_widgets.engine.axes.algebra import Term
+from modulekg_widgets.engine.axes.axis import Axes, Axis
+from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
+from modulekg_widgets.engine.errors import CutError, TraceError, shown
+from modulekg_widgets.engine.pruning.importance.calibration import (
+    NO_TARGET,
+    Call,
+    check_batches,
+    inputs_and_target,
+    parameters_with_data,
+)
+from modulekg_widgets.engine.pruning.plan.choice import Choice
+from modulekg_widgets.engine.pruning.recover.removal import Pass, Removal
+from modulekg_widgets.engine.torch_runtime.inputs import input_tensors
+
+Vector = np.ndarray[Any, np.dtype[np.float64]]
+Loss = Callable[..., Any]
+MOST_NAMED = 12  # lines that a legend tells apart
+
+
+def sensitivity(
+    graph: DataflowGraph, batches: Iterable[Any], loss: Loss, axes: Iterable[Axis | str] | None = None
+) -> pd.DataFrame:
+    """How much a loss rises when each index of the axes is removed, one at a time; nothing is changed.
+
+    The loss is computed, not estimated: of the recorded pass only the operators that depend on the index run again.
+    The model runs in eval mode.
+
+    Parameters
+    ----------
+    graph : DataflowGraph
+        What `mk.trace` gave.
+    batches : iterable
+        Each is what the model takes, or a pair of that and a target. The time is that of about a third of a forward
+        pass an index and batch, so that few batches serve best.
+    loss : function
+        `loss(output, target)` or `loss(output)`, a mean over the samples.
+    axes : iterable of Axis or str, optional
+        Free axes or their names, by default all free ones.
+
+    Returns
+    -------
+    DataFrame
+        One row an index, with the columns `axis` (its name), `index` and `increase` (of the mean loss over batches,
+        below zero where the model is better without it). `mk.pruning.plot_sensitivity` draws it.
+
+    Raises
+    ------
+    CutError
+        For batches that do not fit or are none, and a loss that gives no finite number.
+    UnknownAxisError
+        For an axis that does not exist.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> batches = [(torch.randn(3, 4), torch.tensor([0, 1, 1]))]
+    >>> table = mk.pruning.sensitivity(mk.trace(model, torch.randn(3, 4)), batches, nn.functional.cross_entropy)
+    >>> list(table.columns), len(table)
+    (['axis', 'index', 'increase'], 8)
+    """
+    chosen = _chosen(graph, axes)
+    rises = {axis: np.zeros(axis.size) for axis in chosen}
+    count = 0
+    for own, call, target in _passes(graph, batches, loss):
+        count += 1
+        for axis, increase in _increases(own, chosen, call, target, loss):
+            rises[axis] += increase
+    if not count:
+        raise CutError("the batches are empty: pass a list or a DataLoader, for a generator gives its items once")
+    return pd.DataFrame({
+        "axis": np.repeat([axis.name for axis in chosen], [axis.size for axis in chosen]),
+        "index": np.concatenate([np.arange(axis.size) for axis in chosen]) if chosen else np.empty(0, dtype=np.int64),
+        "increase": np.concatenate([rises[axis] / count for axis in chosen]) if chosen else np.empty(0),
+    })  # fmt: skip
+
+
+def _chosen(graph: Any, wanted: Iterable[Axis | str] | None) -> list[Axis]:
+    if not isinstance(graph, DataflowGraph):
+        raise CutError(f"sensitivity is of a traced graph, got {shown(type(graph).__name__)}: pass mk.trace(…)")
+    parameters_with_data(graph, "sensitivity")
+    if wanted is None:
+        return list(graph.axes.free)
+    named = Choice(graph.axes, "index", None, None).named(wanted)
+    frozen = next((axis for axis in named if axis.frozen is not None), None)
+    if frozen is not None:
+        raise CutError(f"{shown(frozen.name)} cannot be cut: {shown(str(frozen.frozen), 300)}")
+    return named
+
+
+def _passes(graph: DataflowGraph, batches: Iterable[Any], loss: Loss) -> Iterator[tuple[DataflowGraph, Call, Any]]:
+    """Each batch with a graph of a pass in its shapes."""
+    check_batches(batches)
+    known: dict[object, DataflowGraph] = {} if graph.training else {_shapes(graph, graph.call): graph}
+    for batch in batches:
+        call, target = inputs_and_target(batch, graph, loss)
+        shapes = _shapes(graph, call)
+        if shapes not in known or known[shapes].data_dependent:
+            try:
+                known[shapes] = trace(graph.model, *call, training=False)
+            except TraceError as error:
+                name = shown(type(graph.model).__name__)
+                raise CutError(f"a batch does not go through {name}: {shown(str(error), 300)}") from error
+        yield known[shapes], call, target
+
+
+def _shapes(graph: DataflowGraph, call: Call) -> object:
+    try:
+        return tuple((name, tuple(tensor.shape), tensor.dtype) for name, tensor in input_tensors(graph.model, *call))
+    except TypeError as error:
+        raise CutError(f"a batch does not fit forward: {shown(str(error), 300)}") from error
+
+
+def _increases(
+    own: DataflowGraph, chosen: list[Axis], call: Call, target: Any, loss: Loss
+) -> Iterator[tuple[Axis, Vector]]:
+    axes: Axes = own.axes
+    try:
+        whole = Pass(axes, *call)
+    except TraceError as error:
+        raise CutError(f"a batch cannot be followed: {shown(str(error), 300)}") from error
+    before = _value(loss, whole.output, target)
+    removal = Removal(axes, whole)
+    same = Choice(axes, "index", None, None)
+    for axis in chosen:
+        found = np.zeros(axis.size)
+        terms: list[Term] = [each.term for each in same.named(axis) if each.size == axis.size]
+        for index in range(axis.size if terms else 0):
+            keeps = {term: np.arange(axis.size) != index for term in terms[:1]}
+            found[index] = _value(loss, removal.output(keeps), target) - before
+        yield axis, found
+
+
+def _value(loss: Loss, output: Any, target: Any) -> float:
+    given = () if target is NO_TARGET else (target,)
+    try:
+        with torch.no_grad():
+            value = float(loss(output, *given))
+    except Exception as error:  # whatever a user's function raises
+        raise CutError(f"the loss stopped: {type(error).__name__}: {shown(str(error), 300)}") from error
+    if not np.isfinite(value):
+        raise CutError(f"the loss is {value}: sensitivity needs a finite one; look at the batch and the weights")
+    return value
+
+
+def plot_sensitivity(table: pd.DataFrame, ax: Any = None) -> Any:
+    """Draw what each axis costs: the rise of the loss as more of its indices go, those that cost least first.
+
+    The rises of single indices are added up, which is an estimate of what they cost together.
+
+    Parameters
+    ----------
+    table : DataFrame
+        What `mk.pruning.sensitivity` gave.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw, by default a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        With one line an axis: the share of its indices that is gone, and the rise of the loss.
+
+    Raises
+    ------
+    CutError
+        For another table.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import modulekg_widgets as mk
+    >>> table = pd.DataFrame({"axis": ["0.out"] * 2, "index": [0, 1], "increase": [0.1, 0.3]})
+    >>> mk.pruning.plot_sensitivity(table).get_ylabel()
+    'rise of the loss'
+    """
+    from matplotlib.figure import Figure  # no backend: nothing but what the caller shows is drawn
+
+    missing = [name for name in ("axis", "index", "increase") if name not in getattr(table, "columns", ())]
+    if missing:
+        raise CutError(f"the table has no column {missing[0]!r}: pass what mk.pruning.sensitivity gave")
+    ax = Figure(layout="constrained").add_subplot() if ax is None else ax
+    for name, part in table.groupby("axis", sort=False)["increase"]:
+        rises = np.sort(part.to_numpy())
+        ax.plot(np.arange(len(rises) + 1) / len(rises), np.concatenate([[0.0], np.cumsum(rises)]), label=str(name))
+    ax.set_xlabel("share of the indices that is gone")
+    ax.set_ylabel("rise of the loss")
+    if table["axis"].nunique() <= MOST_NAMED:
+        ax.legend(fontsize="small")
+    return ax

@@ -1,0 +1,136 @@
+"""Distillation: outputs and features at the kept indices, without projections."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import modulekg_widgets as mk
+from modulekg_widgets.engine.errors import CutError, UnknownPathError
+
+
+class Blocks(nn.Module):
+    def __init__(self, width: int = 8) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, width, 3, padding=1)
+        self.blocks = nn.Sequential(
+            *[nn.Sequential(nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU()) for _ in range(3)]
+        )
+        self.head = nn.Linear(width, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.blocks(self.stem(x)).mean((2, 3)))
+
+
+def cut_pair(ratio: float = 0.5) -> tuple[nn.Module, nn.Module, mk.Receipt, torch.Tensor]:
+    torch.manual_seed(0)
+    model, x = Blocks().eval(), torch.randn(4, 3, 6, 6)
+    teacher = copy.deepcopy(model)
+    return teacher, model, mk.plan(mk.trace(model, x), ratio=ratio).cut(model), x
+
+
+def test_the_loss_is_the_divergence_and_the_features_at_the_kept_indices() -> None:
+    teacher, student, receipt, x = cut_pair()
+    loss = mk.pruning.Distillation(teacher, receipt, temperature=3.0, features="blocks.1", weight=0.5)(student, x)
+    with torch.no_grad():
+        ours, theirs = F.log_softmax(student(x) / 3, -1), F.log_softmax(teacher(x) / 3, -1)
+        outputs = 9 * (theirs.exp() * (theirs - ours)).sum(-1).mean()
+        kept = next(edit.kept[0] for edit in receipt.edits.tensors if "blocks.1.0.weight" in edit.names)
+        found = student.blocks[:2](student.stem(x))
+        expected = teacher.blocks[:2](teacher.stem(x))[:, kept.tolist()]
+        features = (found - expected).square().mean() / expected.var(correction=0)
+    assert float(loss.detach()) == pytest.approx(float(outputs + 0.5 * features), rel=1e-5)
+
+
+def test_repeated_modules_are_compared_by_default() -> None:
+    teacher, student, receipt, x = cut_pair()
+    distill = mk.pruning.Distillation(teacher, receipt)
+    distill(student, x)
+    assert "features of 3 modules" in repr(distill)
+    assert "features of 0 modules" in repr_after(mk.pruning.Distillation(teacher, receipt, features=False), student, x)
+
+
+def repr_after(distill: mk.pruning.Distillation, student: nn.Module, x: torch.Tensor) -> str:
+    distill(student, x)
+    return repr(distill)
+
+
+def test_a_model_that_was_cut_nowhere_that_matters_has_no_loss() -> None:
+    torch.manual_seed(0)
+    model, x = Blocks().eval(), torch.randn(4, 3, 6, 6)
+    with torch.no_grad():
+        model.blocks[2][0].weight[:, 3] = 0  # nobody reads index 3 of the axis before
+        model.blocks[1][1].weight[3] = 0
+    teacher = copy.deepcopy(model)
+    receipt = mk.plan(mk.trace(model, x), per_axis={("blocks.1.0.weight", 0): [3]}).cut(model)
+    assert float(mk.pruning.Distillation(teacher, receipt)(model, x).detach()) == pytest.approx(0, abs=1e-10)
+
+
+def test_training_with_it_brings_the_student_back_and_leaves_the_teacher_alone() -> None:
+    teacher, student, receipt, x = cut_pair(0.25)
+    before = {name: value.clone() for name, value in teacher.state_dict().items()}
+    modes = [module.training for module in teacher.train().modules()]
+    distill = mk.pruning.Distillation(teacher, receipt)
+    optimizer = torch.optim.Adam(student.parameters(), 1e-2)
+    losses = []
+    for _ in range(100):
+        optimizer.zero_grad()
+        loss = distill(student, (x, torch.zeros(4)))
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.4 * losses[0]
+    assert all(torch.equal(value, before[name]) for name, value in teacher.state_dict().items())
+    assert [module.training for module in teacher.modules()] == modes
+    assert all(parameter.grad is None for parameter in teacher.parameters())
+    assert not any(module._forward_hooks for module in (*student.modules(), *teacher.modules()))
+
+
+class Both(nn.Module):
+    """What a language model gives: a mapping with logits, from keywords."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.inner, self.head = nn.Embedding(11, 8), nn.Linear(8, 12), nn.Linear(12, 11)
+
+    def forward(self, ids: torch.Tensor, scale: float = 1.0) -> dict[str, torch.Tensor]:
+        hidden = torch.tanh(self.inner(self.embed(ids))) * scale
+        return {"logits": self.head(hidden), "hidden": hidden}
+
+
+def test_keywords_and_functions_of_both_outputs() -> None:
+    torch.manual_seed(0)
+    model, batch = Both(), {"ids": torch.randint(0, 11, (2, 5)), "scale": 0.5}
+    teacher = copy.deepcopy(model)
+    receipt = mk.plan(mk.trace(model, (), batch, outputs=["logits"]), ratio=0.5).cut(model)
+    distill = mk.pruning.Distillation(
+        teacher, receipt, features=["inner"], outputs=lambda ours, theirs: F.mse_loss(ours["logits"], theirs["logits"])
+    )
+    assert float(distill(model, batch).detach()) > 0
+    with pytest.raises(CutError, match="pass outputs="):
+        mk.pruning.Distillation(teacher, receipt)(model, batch)
+
+
+def test_bad_input_is_named_before_anything_runs() -> None:
+    teacher, student, receipt, x = cut_pair()
+    other = Blocks(6)
+    for wrong, words in [
+        (lambda: mk.pruning.Distillation(student, receipt), "uncut model that the receipt came from"),
+        (lambda: mk.pruning.Distillation(other, receipt), "uncut model that the receipt came from"),
+        (lambda: mk.pruning.Distillation(nn.Linear(2, 2), receipt), "none of the tensors"),
+        (lambda: mk.pruning.Distillation(teacher, "receipt"), "what plan.cut"),  # type: ignore[arg-type]
+        (lambda: mk.pruning.Distillation("teacher"), "nn.Module"),  # type: ignore[arg-type]
+        (lambda: mk.pruning.Distillation(teacher, receipt, temperature=0), "temperature"),
+        (lambda: mk.pruning.Distillation(teacher, receipt, outputs="cosine"), "outputs"),
+        (lambda: mk.pruning.Distillation(teacher, receipt)(student, torch.zeros(2, 4)), "does not go through"),
+        (lambda: mk.pruning.Distillation(teacher, receipt)(teacher, x), "kept indices"),
+        (lambda: mk.pruning.Distillation(teacher, receipt)(student, x * float("nan")), "not finite"),
+    ]:
+        with pytest.raises(CutError, match=words):
+            wrong()
+    with pytest.raises(UnknownPathError):
+        mk.pruning.Distillation(teacher, receipt, features="no.such")(student, x)

@@ -1,0 +1,163 @@
+"""Sensitivity is the true rise of the loss: compared with models from which each index is really cut."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import modulekg_widgets as mk
+from modulekg_widgets.engine.errors import CutError, UnknownAxisError
+
+
+class InPlace(nn.Module):
+    """Writes into values that others read: a view, a sum, an activation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.first = nn.Conv2d(3, 7, 3, padding=1), nn.Conv2d(7, 6, 3, padding=1)
+        self.second = nn.Conv2d(6, 6, 3, padding=1)
+        self.norm, self.head = nn.BatchNorm2d(6), nn.Linear(6, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.stem(x)
+        x[:, :, 1].add_(1.0)
+        x = self.first(x).relu_()
+        skip = x
+        x = self.norm(self.second(x))
+        x += skip
+        x[:, :, 0].mul_(0.5)
+        return self.head(F.relu(x, inplace=True).mean((2, 3)))
+
+
+class Attention(nn.Module):
+    """Two pre-norm blocks: a layer norm goes by all indices of the stream."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(5, 8) * 0.3)
+        self.into = nn.Linear(4, 8)
+        self.blocks = nn.ModuleList(nn.TransformerEncoderLayer(8, 2, 12, 0.1, batch_first=True, norm_first=True)
+                                    for _ in range(2))  # fmt: skip
+        self.norm, self.head = nn.LayerNorm(8), nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.into(x) + self.table
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x).mean(1))
+
+
+class Tagger(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.rnn, self.head = nn.Embedding(9, 6), nn.GRU(6, 7, batch_first=True), nn.Linear(7, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.rnn(self.embed(x))[0][:, -1])
+
+
+MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], torch.Tensor]]] = {
+    "writes in place": (InPlace, lambda: torch.randn(5, 3, 6, 6)),
+    "attention": (Attention, lambda: torch.randn(5, 5, 4)),
+    "recurrent": (Tagger, lambda: torch.randint(0, 9, (5, 6))),
+}
+
+
+def made(name: str) -> tuple[nn.Module, list[tuple[torch.Tensor, torch.Tensor]]]:
+    torch.manual_seed(0)
+    make, sample = MODELS[name]
+    model = make().eval()
+    for buffer in model.buffers():
+        if buffer.is_floating_point():
+            buffer.uniform_(0.5, 1.5)
+    return model, [(sample(), torch.randint(0, 4, (5,))) for _ in range(2)]
+
+
+def mean_loss(model: nn.Module, batches: list[tuple[torch.Tensor, torch.Tensor]]) -> float:
+    with torch.no_grad():
+        return float(np.mean([float(F.cross_entropy(model(x), y)) for x, y in batches]))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_rise_is_that_of_a_model_without_the_index(name: str) -> None:
+    model, batches = made(name)
+    graph = mk.trace(model, batches[0][0])
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    table = mk.pruning.sensitivity(graph, batches, F.cross_entropy)
+    assert list(table.columns) == ["axis", "index", "increase"]
+    assert len(table) == sum(axis.size for axis in graph.axes.free) > 10
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    whole = mean_loss(model, batches)
+    compared = 0
+    for _, (axis, index, increase) in table.iterrows():
+        try:
+            plan = mk.plan(graph, per_axis={axis: [index]})
+        except CutError:
+            continue  # the code demands that more goes with it
+        cut = copy.deepcopy(model)
+        plan.cut(cut)
+        if [len(each.dropped) for each in plan.axes] == [1]:
+            compared += 1
+            assert mean_loss(cut, batches) - whole == pytest.approx(increase, abs=2e-6), (axis, index)
+    assert compared > len(table) / 3
+
+
+def test_what_is_not_needed_costs_nothing_and_comes_last() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    with torch.no_grad():
+        model[2].weight[:, [2, 5]] = 0
+    table = mk.pruning.sensitivity(
+        mk.trace(model, torch.randn(6, 4)), [(torch.randn(6, 4), torch.randint(0, 3, (6,)))], F.cross_entropy
+    ).set_index("index")["increase"]
+    assert table[2] == table[5] == 0
+    assert (table.drop([2, 5]) != 0).all()
+
+
+def test_batches_of_other_sizes_and_a_loss_without_target() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.5), nn.Tanh(), nn.Linear(6, 3)).train()
+    graph = mk.trace(model, torch.randn(2, 4))
+    batches = [torch.randn(3, 4), torch.randn(7, 4)]
+    table = mk.pruning.sensitivity(graph, batches, lambda output: output.square().mean(), axes=["0.out"])
+    single = [mk.pruning.sensitivity(graph, [batch], lambda output: output.square().mean())["increase"]
+              for batch in batches]  # fmt: skip
+    assert table["increase"].to_numpy() == pytest.approx((single[0] + single[1]).to_numpy() / 2)
+    assert model.training
+
+
+def test_bad_input_is_named() -> None:
+    model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+    graph = mk.trace(model, torch.randn(2, 4))
+    good = [(torch.randn(2, 4), torch.zeros(2, dtype=torch.long))]
+    for batches, loss, words in [
+        ([], F.cross_entropy, "empty"),
+        ([(torch.randn(2, 5), good[0][1])], F.cross_entropy, "does not go through"),
+        (good, lambda output, target: math.nan, "finite"),
+        (good, lambda output, target: output.no_such_thing, "the loss stopped"),
+        (good[0][0], lambda output: output.mean(), "a tensor, whose items"),
+    ]:
+        with pytest.raises(CutError, match=words):
+            mk.pruning.sensitivity(graph, batches, loss)
+    with pytest.raises(UnknownAxisError):
+        mk.pruning.sensitivity(graph, good, F.cross_entropy, axes=["no.such.axis"])
+    with pytest.raises(CutError, match="traced graph"):
+        mk.pruning.sensitivity(model, good, F.cross_entropy)  # type: ignore[arg-type]
+
+
+def test_the_plot_has_a_line_for_each_axis() -> None:
+    table = pd.DataFrame({"axis": ["a", "a", "b"], "index": [0, 1, 0], "increase": [0.3, 0.1, 0.2]})
+    ax = mk.pruning.plot_sensitivity(table)
+    lines = {line.get_label(): line.get_xydata().tolist() for line in ax.get_lines()}
+    assert lines["a"] == [[0, 0], [0.5, 0.1], [1, pytest.approx(0.4)]]
+    assert lines["b"] == [[0, 0], [1, 0.2]]
+    with pytest.raises(CutError, match="increase"):
+        mk.pruning.plot_sensitivity(table.drop(columns="increase"))
