@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.identity.walk import walk
-from modulekg_widgets.engine.pruning.cut.edits import Edits, places
+from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.identity.walk import Walk, walk
+from modulekg_widgets.engine.pruning.cut.copies import CutCopy, CutDict, Target, naming
+from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, Place, TensorEdit, places
 from modulekg_widgets.engine.pruning.cut.optimizers import OptimizerState
 from modulekg_widgets.engine.pruning.cut.parts import (
+    ComputedTensor,
     EditedAttributes,
     EditedTensors,
     PlainTensors,
@@ -20,33 +26,88 @@ from modulekg_widgets.engine.pruning.cut.parts import (
 )
 from modulekg_widgets.engine.pruning.cut.receipt import Receipt
 from modulekg_widgets.engine.pruning.cut.transaction import commit
+from modulekg_widgets.engine.tracing.held import held_tensors
+
+Values = Mapping[str, NewValue]  # what tensors hold once they are cut, by name
 
 
-def cut(model: nn.Module, edits: Edits, optimizer: torch.optim.Optimizer | None = None) -> Receipt:
+class Copied(NamedTuple):
+    """A copy of the model that is cut alike."""
+
+    target: Target
+    values: Values
+
+
+def cut(
+    model: nn.Module,
+    edits: Edits,
+    optimizer: torch.optim.Optimizer | None = None,
+    values: Values | None = None,
+    copies: Sequence[Copied] = (),
+) -> Receipt:
     """Slice every tensor of `edits` in place, set the attributes, and cut the state of `optimizer` alike.
 
     Parameters and buffers stay the same objects, with their hooks, ties, gradients, dtype, device and memory format. A
     tensor in a plain attribute is replaced by its slices, also where it lies in a container, of which the model gets a
-    copy.
-    Raises `CutError` when the model or the optimizer does not fit; whatever is raised, all is as it was before.
+    copy. `values` are what parameters and buffers hold then, also such that keep their size; `copies` are cut alike.
+    Raises `CutError` when the model, the optimizer or a copy does not fit; whatever is raised, all is as it was before.
     """
     walked = walk(model)
+    found, computed, changed = _parts(walked, edits, values or {})
+    if optimizer is not None:
+        changed.append(OptimizerState(optimizer, {place.tensor: place.edit for place in found}))
+    modules = list(walked.modules)
+    for at, each in enumerate(copies):
+        with naming(at):
+            changed.append(_cut_copy(each, edits))
+        modules += walk(each.target.inner).modules if isinstance(each.target.inner, nn.Module) else []
+    receipt = Receipt(model, [*changed, Rest(walked, found, computed)], _title(found, edits, len(copies)), edits)
+    writes = [write for part in changed for write in part.cut()]  # complete before the first of them
+    return commit(writes, receipt, modules)
+
+
+def _cut_copy(copied: Copied, edits: Edits) -> CutCopy | CutDict:
+    inner, whole = copied.target
+    if not isinstance(inner, nn.Module):
+        return CutDict(inner, edits, copied.values)
+    found, computed, parts = _parts(walk(inner), edits, copied.values)
+    return CutCopy(inner, parts, whole, Rest(walk(whole), found, computed))
+
+
+def _parts(walked: Walk, edits: Edits, values: Values) -> tuple[list[Place], list[ComputedTensor], list[Any]]:
+    """The tensors that are edited, what is computed of them, and all that a cut changes in one model."""
     layers = flattened(walked, places(walked, edits))
-    found = places(walked, Edits((*edits.tensors, *moved_along(walked, layers, edits))))
+    whole = [*moved_along(walked, layers, edits), *_whole(walked, edits, values)]
+    known = {name: edit for edit in whole for name in edit.names}  # a weight may be moved and get a new value
+    found = places(walked, Edits((*edits.tensors, *dict.fromkeys(known.values()))))
     computed = computed_tensors(found)
     tables = [place for place in found if place.plain]
     attributes = EditedAttributes(walked, edits)
     changed = [
-        EditedTensors(place for place in found if place.tensor.grad_fn is None and not place.plain),
+        EditedTensors((place for place in found if place.tensor.grad_fn is None and not place.plain), values),
         *computed,
         attributes,
         PlainTensors(tables, attributes.copies),
         RecurrentWeights(layers),
     ]
-    if optimizer is not None:
-        changed.append(OptimizerState(optimizer, {place.tensor: place.edit for place in found}))
-    plain = f" ({len(tables)} in plain attributes, which no state_dict has)" if tables else ""
-    title = f"{len(found)} tensors{plain} and {len(edits.attributes)} attributes cut"
-    receipt = Receipt(model, [*changed, Rest(walked, found, computed)], title, edits)
-    writes = [write for part in changed for write in part.cut()]  # complete before the first of them
-    return commit(writes, receipt, walked.modules)
+    return found, computed, changed
+
+
+def _whole(walked: Walk, edits: Edits, values: Values) -> Iterable[TensorEdit]:
+    """Edits that keep all of the tensors that no edit cuts and that get another value."""
+    others = values.keys() - {name for edit in edits.tensors for name in edit.names}
+    names: dict[int, list[str]] = {}
+    tensors: dict[int, torch.Tensor] = {}
+    for held in held_tensors(walked, walked.places()) if others else ():
+        names.setdefault(id(held.tensor), []).append(held.name)
+        tensors[id(held.tensor)] = held.tensor
+    for key, every in names.items():
+        if not others.isdisjoint(every):
+            yield TensorEdit(tuple(every), tuple(tensors[key].shape), {})
+
+
+def _title(found: Sequence[Place], edits: Edits, copies: int) -> str:
+    tables = sum(bool(place.plain) for place in found)
+    plain = f" ({tables} in plain attributes, which no state_dict has)" if tables else ""
+    also = f", also in {copies} {'copy' if copies == 1 else 'copies'}" if copies else ""
+    return shown(f"{len(edits.tensors)} tensors{plain} and {len(edits.attributes)} attributes cut{also}")

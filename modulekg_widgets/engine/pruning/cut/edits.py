@@ -138,6 +138,13 @@ def _put(out: torch.Tensor, kept: list[tuple[int, Ints]], part: torch.Tensor) ->
     out.index_copy_(at, index, part)
 
 
+class NewValue(NamedTuple):
+    """What a tensor holds once it is cut, where that is more than the slices that stay."""
+
+    tensor: torch.Tensor
+    is_sum: bool = True  # of these slices and a correction, which a restore takes out; else it stands for itself
+
+
 @dataclass(frozen=True, slots=True)
 class Edits:
     """All that a cut changes."""

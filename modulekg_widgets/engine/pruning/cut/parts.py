@@ -13,7 +13,16 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.identity.walk import Walk
-from modulekg_widgets.engine.pruning.cut.edits import Edits, Place, Setting, TensorEdit, places, settings, slices
+from modulekg_widgets.engine.pruning.cut.edits import (
+    Edits,
+    NewValue,
+    Place,
+    Setting,
+    TensorEdit,
+    places,
+    settings,
+    slices,
+)
 from modulekg_widgets.engine.pruning.cut.snapshot import Snapshot
 from modulekg_widgets.engine.pruning.cut.tensors import CutTensor
 from modulekg_widgets.engine.pruning.cut.transaction import Write, entry
@@ -45,10 +54,12 @@ def _replaced(name: str) -> CutError:
 
 
 class EditedTensors:
-    """Parameters and buffers, cut in place."""
+    """Parameters and buffers, cut in place; `values` are what some of them hold then, by any of their names."""
 
-    def __init__(self, found: Iterable[Place]) -> None:
+    def __init__(self, found: Iterable[Place], values: Mapping[str, NewValue] | None = None) -> None:
         self._cuts = [(place, CutTensor.of(place.tensor, place.edit)) for place in found]
+        self._values = {id(place.tensor): (values or {})[name] for place, _ in self._cuts
+                        for name in place.edit.names if name in (values or {})}  # fmt: skip
         self._by_name = {name: (place, cut) for place, cut in self._cuts for name in place.edit.names}
         edits = Edits(tuple(place.edit for place, _ in self._cuts))
         slice_of = slices(edits, lambda name: self._by_name[name][1].before.data)
@@ -56,8 +67,9 @@ class EditedTensors:
 
     def cut(self) -> Iterator[Write]:
         for place, cut in self._cuts:
-            gain = self._gains.get(id(place.tensor))
-            yield cut.cut(place.tensor, None if gain is None else gain.clone())
+            new = self._values.get(id(place.tensor))
+            made = self._gains.get(id(place.tensor)) if new is None else new.tensor
+            yield cut.cut(place.tensor, None if made is None else made.clone(memory_format=torch.preserve_format))
 
     def undo(self, walked: Walk) -> Iterator[Write]:
         for place, cut, now in self._now(walked):
@@ -68,9 +80,19 @@ class EditedTensors:
     def restore(self, walked: Walk) -> Iterator[Write]:
         for place, cut, now in self._now(walked):
             if now is place.tensor:
-                yield cut.restore(now, self._gain_again(place, cut))
+                yield cut.restore(now, self._without_correction(place, cut))
             else:  # a buffer that its module has put another in place of
                 yield from _replace(place, place.edit.whole(now.data, cut.before.data))
+
+    def _without_correction(self, place: Place, cut: CutTensor) -> torch.Tensor | None:
+        """What stayed, less what the cut has added to it; None where it has added nothing."""
+        new = self._values.get(id(place.tensor))
+        if new is None:
+            return self._gain_again(place, cut)
+        now, before = place.tensor.data, place.edit.of(cut.before.data)
+        if torch.equal(now, new.tensor):  # not trained since: byte for byte what it was
+            return before
+        return now - (new.tensor - before) if new.is_sum else None
 
     def _gain_again(self, place: Place, cut: CutTensor) -> torch.Tensor | None:
         """What the gain of a normalised weight becomes when the direction is whole again; None for all others."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import nn
 
@@ -30,12 +30,19 @@ class Part(Protocol):
 class Receipt:
     """The way back from one cut, which serves once; cuts made on top of each other go back in reverse order.
 
-    What `plan.cut`, `plan.mask` and `mk.speedup` give.
+    What `plan.cut`, `plan.mask` and `mk.speedup` give. `str(receipt)` lists what was renewed and compensated.
 
     Attributes
     ----------
     edits : Edits
         What was cut: the positions that stay in every tensor, and the attributes that changed.
+    renewed : tuple of str
+        The running statistics that were renewed, and the counts beside them.
+    compensation : tuple
+        A row per layer that reads a cut axis, with `layer`, `axis`, `way` ("means", "least squares" or "least squares
+        with bias"), `before`, `after`, `kept` and `note`;
+        `pandas.DataFrame(receipt.compensation)` is a table of it. Errors are shares of the squared output of the
+        uncut layer, on data that was held out. The last row is the model's output.
 
     Examples
     --------
@@ -56,9 +63,13 @@ class Receipt:
     def __init__(self, model: nn.Module, parts: Sequence[Part], title: str, edits: Edits = NOTHING) -> None:
         self._model, self._parts, self._title = model, tuple(parts), title
         self.edits = edits
+        self.renewed: tuple[str, ...] = ()
+        self.compensation: tuple[Any, ...] = ()
 
     def undo(self) -> None:
-        """Make the model and the optimizer byte for byte as before the cut, whatever was trained since.
+        """Make the model, the optimizer and the copies byte for byte as before the cut, whatever was trained since.
+
+        Statistics and compensated weights are those of before, too.
 
         Raises
         ------
@@ -69,6 +80,9 @@ class Receipt:
 
     def restore(self) -> None:
         """Put the slices back that the cut removed; all else keeps what was trained since, and new gradients are zero.
+
+        Compensation is taken out of what stayed, for what it stands for is back. Statistics that were renewed, and not
+        trained since, are those of before; trained ones stay, those of the slices that come back are of before.
 
         Raises
         ------
@@ -83,6 +97,12 @@ class Receipt:
         walked = walk(self._model)
         writes = [write for part in self._parts for write in getattr(part, way)(walked)]
         return [*writes, attribute(self, "_parts", ())]
+
+    def __str__(self) -> str:
+        lines = [repr(self)]
+        if self.renewed:
+            lines.append(f"  statistics renewed: {shown(', '.join(self.renewed), 500)}")
+        return "\n".join([*lines, *(f"  {row}" for row in self.compensation)])
 
     def __repr__(self) -> str:
         state = "" if self._parts else ", spent"

@@ -100,7 +100,7 @@ class Calibration:
         """Run every batch without gradients, each inside of the context that `watch` makes; gives their number."""
 
         def use(batch: Any) -> None:
-            args, kwargs = self._prepared(batch if self.batches is None else _inputs(batch, self.graph))
+            args, kwargs = self._prepared(batch if self.batches is None else model_inputs(batch, self.graph.call))
             with torch.no_grad(), watch(self.stage):
                 self._output(self.stage.model, args, kwargs)
 
@@ -265,14 +265,14 @@ def inputs_and_target(batch: Any, graph: Dataflow, loss: Loss) -> tuple[Call, An
     if wanted is None:
         wanted = 2 if isinstance(batch, tuple | list) and len(batch) == 2 else 1
     if wanted < 2:
-        return _inputs(batch, graph), NO_TARGET
+        return model_inputs(batch, graph.call), NO_TARGET
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         found = f"{len(batch)} items" if isinstance(batch, tuple | list) else f"a {shown(type(batch).__name__)}"
         raise CutError(
             f"the loss takes an output and a target, so batches are pairs (inputs, target), got {found}; "
             "several inputs go as ((first, second), target)"
         )
-    return _call(batch[0], graph), batch[1]
+    return _call(batch[0], graph.call), batch[1]
 
 
 def _arguments_of(loss: Loss) -> int | None:
@@ -290,24 +290,24 @@ def _arguments_of(loss: Loss) -> int | None:
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def _inputs(batch: Any, graph: Dataflow) -> Call:
-    """What the model is called with; what a batch has beyond that is a target."""
-    positional = graph.call[0]
+def model_inputs(batch: Any, traced: Call) -> Call:
+    """What the model is called with, as the traced call had it; what a batch has beyond that is a target."""
+    positional = traced[0]
     count = len(positional)
     if not isinstance(batch, tuple | list) or not batch or not count:
-        return _call(batch, graph)
+        return _call(batch, traced)
     first_is_several = isinstance(batch[0], tuple | list)
     takes_a_list = count == 1 and isinstance(positional[0], tuple | list)
     if takes_a_list or count > 1:
         if first_is_several and len(batch) in (1, 2):
-            return _call(batch[0], graph)
-        return _call(batch[:-1] if len(batch) == count + 1 and not takes_a_list else batch, graph)
-    return _call(batch[0] if len(batch) in (1, 2) else batch, graph)
+            return _call(batch[0], traced)
+        return _call(batch[:-1] if len(batch) == count + 1 and not takes_a_list else batch, traced)
+    return _call(batch[0] if len(batch) in (1, 2) else batch, traced)
 
 
-def _call(inputs: Any, graph: Dataflow) -> Call:
+def _call(inputs: Any, traced: Call) -> Call:
     """The inputs as the traced call took them; its keywords that hold no tensors are passed on."""
-    positional, named = graph.call
+    positional, named = traced
     settings = {name: value for name, value in named.items() if next(tensors(value), None) is None}
     takes_a_mapping = len(positional) == 1 and isinstance(positional[0], Mapping)
     if isinstance(inputs, Mapping) and not takes_a_mapping:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
-from torch import nn
 
 from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.axes.axis import Axes
@@ -18,7 +16,8 @@ from modulekg_widgets.engine.operators.arguments import OperatorCall, missing_in
 from modulekg_widgets.engine.operators.recorded import Value, without_data
 from modulekg_widgets.engine.operators.signature import base_name
 from modulekg_widgets.engine.operators.traits import BEFORE_VIEWS, traits_of
-from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit, places, settings, slices
+from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit, places, slices
+from modulekg_widgets.engine.pruning.cut.staging import Slice, put_in_place
 from modulekg_widgets.engine.pruning.plan.asked_sizes import FailedCall, asked_by
 from modulekg_widgets.engine.pruning.plan.recorded_calls import is_same_call, numbers, results
 from modulekg_widgets.engine.pruning.plan.resized import resizing
@@ -27,15 +26,11 @@ from modulekg_widgets.engine.pruning.plan.surroundings import Surroundings
 from modulekg_widgets.engine.torch_runtime.hooks import Given
 from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.torch_runtime.private import (
-    BUFFERS,
-    FLAT_WEIGHTS,
-    PARAMETERS,
     disable_current_modes,
     schema_of,
 )
 from modulekg_widgets.engine.torch_runtime.structure import with_leaves
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
-from modulekg_widgets.engine.tracing.held import PARAMETER, held_tensors, put_tables
 from modulekg_widgets.engine.tracing.trace import META, REAL, trace_dataflow
 
 Tensor = torch.Tensor
@@ -151,9 +146,6 @@ def run_through(recorded: Dataflow, edits: Edits) -> Dataflow:
 # ------------------------------------------------------------- planned sizes
 
 
-Slice = Callable[[TensorEdit, Tensor], Tensor]
-
-
 def _slices(walk: Walk, edits: Edits, with_values: bool) -> Slice:
     """What stays of each tensor, or memory of that size."""
     if not with_values:
@@ -163,42 +155,10 @@ def _slices(walk: Walk, edits: Edits, with_values: bool) -> Slice:
     return lambda edit, tensor: slice_of(edit)
 
 
-def put_in_place(
-    walk: Walk, stage: Stage, edits: Edits, slice_of: Slice, others: Mapping[str, Tensor] | None = None
-) -> None:
-    """Give the modules what `slice_of` makes of the tensors that are edited, `others` by name, and the attributes."""
-    new: dict[int, Tensor] = {}
-    found = places(walk, edits)
-    for place in found:
-        new[id(place.tensor)] = stage.hold(place.tensor, _like(place.tensor, slice_of(place.edit, place.tensor)))
-    for held in list(held_tensors(walk, walk.places())) if new or others else ():
-        if id(held.tensor) not in new and others is not None:
-            new[id(held.tensor)] = stage.hold(held.tensor, _like(held.tensor, others[held.name]))
-        if id(held.tensor) in new:
-            held.state[PARAMETERS if held.kind == PARAMETER else BUFFERS][held.attribute] = new[id(held.tensor)]
-    put_tables(walk, {**(others or {}), **{each.name: new[id(each.tensor)] for place in found for each in place.plain}})
-    if any(FLAT_WEIGHTS in state for state in walk.states):
-        _replace_in_lists(walk, new)
-    for setting in settings(walk, edits):
-        setting.state[setting.name] = setting.after
-
-
-def _like(tensor: Tensor, value: Tensor) -> Tensor:
-    return nn.Parameter(value, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else value
-
-
 def _empty(edit: TensorEdit, tensor: Tensor) -> Tensor:
     """A tensor of the planned size, in memory that is not even written."""
     layout = sorted(range(tensor.dim()), key=lambda at: -tensor.stride(at))
     return torch.empty_permuted(edit.shape_after, layout, dtype=tensor.dtype, device=tensor.device)
-
-
-def _replace_in_lists(walk: Walk, new: Mapping[int, Tensor]) -> None:
-    """Recurrent layers list their own parameters once more."""
-    for state in walk.states:
-        for name, value in state.items():
-            if isinstance(value, list) and any(id(part) in new for part in value):
-                state[name] = [new.get(id(part), part) for part in value]
 
 
 # ------------------------------------------------------------------ lockstep

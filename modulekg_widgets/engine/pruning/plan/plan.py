@@ -32,6 +32,7 @@ from modulekg_widgets.engine.pruning.plan.pruning_plan import AxisCut, PruningPl
 from modulekg_widgets.engine.pruning.plan.repair import Repair, output_changes, scale_changes
 from modulekg_widgets.engine.pruning.plan.request import Importance, Request, check
 from modulekg_widgets.engine.pruning.plan.selection import Selection
+from modulekg_widgets.engine.pruning.recover.passes import TracedCall
 from modulekg_widgets.engine.tracing.flops import count_flops
 from modulekg_widgets.engine.tracing.trace import REAL
 
@@ -174,6 +175,7 @@ class _Planner:
             ),
             call=self._call(cuts),
             notes=tuple(self.notes),
+            traced=TracedCall.of(self.asked.call, self.asked.training),
             **self._sizes(attempt, rehearsal),
         )
 

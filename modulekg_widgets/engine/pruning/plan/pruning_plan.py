@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,8 +72,16 @@ class PruningPlan:
     macs: tuple[int, int]
     call: str = field(repr=False, compare=False)  # Python that makes this plan again
     notes: tuple[str, ...] = field(default=(), compare=False)  # what could not be verified, as sentences
+    traced: Any = field(default=None, repr=False, compare=False)  # how the model was called; None when read from a file
 
-    def cut(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> Any:
+    def cut(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer | None = None,
+        recalibrate: Iterable[Any] | None = None,
+        compensate: bool = False,
+        copies: Sequence[Any] = (),
+    ) -> Any:
         """Cut `model` in place, wholly or not at all.
 
         Parameters
@@ -82,22 +90,67 @@ class PruningPlan:
             The traced model or a copy of it.
         optimizer : torch.optim.Optimizer, optional
             Its state is cut alike.
+        recalibrate : iterable, optional
+            Batches from which the running statistics of all normalisations are renewed: means over batches, weighted
+            by their sizes, of means and unbiased variances, as `torch.optim.swa_utils.update_bn` computes them. A batch
+            is what the model takes (a tensor, a tuple of arguments, a dict of keywords), or a pair of that and a
+            target. Everything else is in eval mode, or as the trace set it. What the batches do not reach stays.
+        compensate : bool, default False
+            Whether each layer that reads a cut axis is fitted to its output before, by its bias (means) or its weight
+            (least squares), where that lowers the error on the part of the batches that is held out:
+            `receipt.compensation` has the errors. It takes about one pass of the batches per two such layers.
+        copies : sequence, optional
+            Averages of the model's weights that are cut alike: modules (as `AveragedModel` or a deepcopy) or
+            dictionaries of tensors by name.
 
         Returns
         -------
         Receipt
-            The way back.
+            The way back, for the optimizer, the statistics and the copies too.
 
         Raises
         ------
         CutError
-            When the model is not what the plan was made for; nothing has changed then.
+            When the model or a copy is not what the plan was made for, for batches that do not go through, are empty
+            or lead to statistics that are not finite; nothing has changed then.
         ModelInUseError
             When another thread runs or trains the model; nothing has changed then.
-        """
-        from modulekg_widgets.engine.pruning.cut.cut import cut
 
-        return cut(model, self.edits, optimizer)
+        Notes
+        -----
+        Batches run through a shadow of the model, which shares the memory of all that the cut leaves alone; it takes
+        the slices that stay, the buffers, and one batch. `compensate` and `copies` keep the batches of a generator.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from torch import nn
+        >>> import modulekg_widgets as mk
+        >>> _ = torch.manual_seed(0)
+        >>> model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)).eval()
+        >>> plan = mk.plan(mk.trace(model, torch.randn(2, 4)), ratio=0.5)
+        >>> receipt = plan.cut(model, recalibrate=[torch.randn(16, 4) for _ in range(4)])
+        >>> receipt.renewed
+        ('1.running_mean', '1.running_var', '1.num_batches_tracked')
+        >>> receipt.undo()
+        >>> model[1].num_batches_tracked.item()
+        0
+        """
+        from modulekg_widgets.engine.pruning.recover.passes import TracedCall
+        from modulekg_widgets.engine.pruning.recover.recovery import cut_and_recover
+
+        traced = TracedCall.of_signature(model) if self.traced is None else self.traced
+        return cut_and_recover(model, self.edits, optimizer, traced, self._axis_names, recalibrate, compensate, copies)
+
+    @property
+    def _axis_names(self) -> dict[tuple[str, int], str]:
+        """The axes that are cut, by the parameter and the dimension that they run along."""
+        found: dict[tuple[str, int], list[str]] = {}
+        for axis in self.axes:
+            for member in axis.members:
+                name, _, dim = member.removesuffix("]").rpartition("[")
+                found.setdefault((name, int(dim) if dim.isdecimal() else 0), []).append(axis.name)
+        return {place: " × ".join(names) for place, names in found.items()}
 
     def mask(self, model: nn.Module) -> Any:
         """Set what would go to zero where it is produced; sizes stay.

@@ -22,7 +22,8 @@ from modulekg_widgets.engine.operators.arguments import OperatorCall
 from modulekg_widgets.engine.operators.signature import signature_of
 from modulekg_widgets.engine.operators.traits import CHANNELS, LAST, LENGTH, traits_of
 from modulekg_widgets.engine.pruning.cut.edits import Edits, slices
-from modulekg_widgets.engine.pruning.plan.dry_run import ScaleChange, goes_by_root_of_size, put_in_place
+from modulekg_widgets.engine.pruning.cut.staging import put_in_place
+from modulekg_widgets.engine.pruning.plan.dry_run import ScaleChange, goes_by_root_of_size
 from modulekg_widgets.engine.pruning.plan.recorded_calls import computed_with, number_in
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS

@@ -1,0 +1,183 @@
+"""Copies of a model that are cut as it is: averages of its weights, as modules or as dictionaries of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.errors import CutError, nearest, shown
+from modulekg_widgets.engine.identity.walk import Walk, walk
+from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, places, settings, slices
+from modulekg_widgets.engine.pruning.cut.parts import Rest
+from modulekg_widgets.engine.pruning.cut.snapshot import Snapshot, described
+from modulekg_widgets.engine.pruning.cut.transaction import Write, entry
+from modulekg_widgets.engine.torch_runtime.private import MODULES
+from modulekg_widgets.engine.torch_runtime.state import module_state, registry, unwrapped
+from modulekg_widgets.engine.tracing.held import held_tensors
+
+WRAPPED = "module"  # where AveragedModel and the wrappers for several devices keep the model that they wrap
+
+
+@contextmanager
+def naming(at: int) -> Iterator[None]:
+    """Say in errors which of the copies it is that does not fit."""
+    try:
+        yield
+    except CutError as error:
+        raise CutError(f"copies[{at}] does not fit: {error}") from error
+
+
+class Target(NamedTuple):
+    """What is cut of one copy."""
+
+    inner: Any  # a module, or a dictionary
+    whole: Any  # the same, or what wraps it
+
+
+def checked_copies(walked: Walk, copies: Any, edits: Edits) -> list[Target]:
+    """The modules and dictionaries that are cut.
+
+    Raises `CutError` for anything else, and where two of them, or one and the model, share a tensor.
+    """
+    if isinstance(copies, nn.Module | Mapping) or not isinstance(copies, Sequence):
+        raise CutError(f"copies= is a {shown(type(copies).__name__)}: pass a list of them, as copies=[ema]")
+    names = {name for edit in edits.tensors for name in edit.names}
+    owners = {id(held.tensor): "the model" for held in held_tensors(walked, walked.places())}
+    found = []
+    for at, copy in enumerate(copies):
+        target = _target(copy, names, f"copies[{at}]")
+        with naming(at):
+            _check_fit(target, edits)
+        tensors = _tensors(target.inner, names)
+        for name, tensor in tensors.items():
+            if (other := owners.get(id(tensor))) is not None:
+                raise CutError(f"copies[{at}] has its {shown(name)!r} in common with {other}: pass an independent copy")
+        owners.update(dict.fromkeys(map(id, tensors.values()), f"copies[{at}]"))
+        found.append(target)
+    return found
+
+
+def _check_fit(target: Target, edits: Edits) -> None:
+    if isinstance(target.inner, nn.Module):
+        found = walk(target.inner)
+        places(found, edits)
+        settings(found, edits)
+    else:
+        CutDict(target.inner, edits, {})
+
+
+def _target(copy: Any, names: set[str], label: str) -> Target:
+    if isinstance(copy, nn.Module):
+        module = unwrapped(copy)
+        inner = registry(module_state(module), MODULES).get(WRAPPED)
+        if isinstance(inner, nn.Module) and names.isdisjoint(_tensors(module, names)):
+            return Target(unwrapped(inner), module)
+        return Target(module, module)
+    if not isinstance(copy, MutableMapping):
+        raise CutError(
+            f"{label} is a {shown(type(copy).__name__)}: pass a module, as AveragedModel or a deepcopy of the model, "
+            "or a dictionary of tensors by their names"
+        )
+    return Target(copy, copy)
+
+
+def _tensors(target: Any, names: set[str]) -> dict[str, torch.Tensor]:
+    """The tensors of a copy that are cut, by name."""
+    if isinstance(target, nn.Module):
+        found = walk(target)
+        return {held.name: held.tensor for held in held_tensors(found, found.places()) if held.name in names}
+    keys = ((key, str(key).removeprefix(f"{WRAPPED}.")) for key in target)
+    return {name: target[key] for key, name in keys if name in names and isinstance(target[key], torch.Tensor)}
+
+
+class CutCopy:
+    """A module that is cut as the model is: its parts, which go by its own modules, and what the cut leaves alone.
+
+    The latter is that of `whole`, which is the module or what wraps it.
+    """
+
+    def __init__(self, module: nn.Module, parts: Sequence[Any], whole: nn.Module, rest: Rest) -> None:
+        self._module, self._parts = module, parts
+        self._whole, self._rest = whole, rest
+
+    def cut(self) -> Iterator[Write]:
+        return (write for part in self._parts for write in part.cut())
+
+    def undo(self, walked: Walk) -> Iterator[Write]:
+        own = walk(self._module)
+        for part in self._parts:
+            yield from part.undo(own)
+        yield from self._rest.undo(walk(self._whole))
+
+    def restore(self, walked: Walk) -> Iterator[Write]:
+        own = walk(self._module)
+        return (write for part in self._parts for write in part.restore(own))
+
+
+class CutDict:
+    """A dictionary of tensors, some or all of those of the model: others take their places."""
+
+    def __init__(self, target: MutableMapping[Any, Any], edits: Edits, values: Mapping[str, NewValue]) -> None:
+        self._target = target
+        keys = {str(key).removeprefix(f"{WRAPPED}."): key for key in target}
+        self._edits = {keys[name]: edit for edit in edits.tensors for name in edit.names if name in keys}
+        missing = [edit.names[0] for edit in edits.tensors if edit.produced and not keys.keys() & set(edit.names)]
+        if missing or not self._edits:
+            what = missing[0] if missing else next((edit.names[0] for edit in edits.tensors), "")
+            raise CutError(f"it has no tensor {shown(what)!r}: {nearest(what, keys)}")
+        for key, edit in self._edits.items():
+            _check(str(key), target[key], edit.shape)
+        whole = {name: keys[name] for name in values if name in keys and keys[name] not in self._edits}
+        self._before: dict[Any, torch.Tensor] = {key: target[key] for key in (*self._edits, *whole.values())}
+        self._values = {keys[name]: value for name, value in values.items() if name in keys}
+        for key in whole.values():
+            _check(str(key), target[key], tuple(self._values[key].tensor.shape))
+        slice_of = slices(edits, lambda name: target[keys[name]])
+        self._parts = {id(edit): slice_of(edit) for edit in self._edits.values()}  # one for all names of a tied tensor
+        self._after = {key: self._made(key) for key in self._before}
+        self._snapshot = Snapshot()
+        # what is cut is replaced, and nothing writes to it any more
+        self._snapshot.keep("a copy", target, set(map(id, self._before.values())))
+
+    def _made(self, key: Any) -> torch.Tensor:
+        if key in self._values:
+            new = self._values[key].tensor
+            return new.to(self._before[key])
+        part = self._parts[id(self._edits[key])]
+        return part.requires_grad_(self._before[key].requires_grad) if part.is_floating_point() else part
+
+    def cut(self) -> Iterator[Write]:
+        return (entry(self._target, key, new) for key, new in self._after.items())
+
+    def undo(self, walked: Walk) -> Iterator[Write]:
+        self._now()
+        return self._snapshot.writes()
+
+    def restore(self, walked: Walk) -> Iterator[Write]:
+        """What went comes back; what stayed is as it is now, less what the cut has added to it."""
+        for key, now in self._now().items():
+            before, edit = self._before[key], self._edits.get(key)
+            part = before if edit is None else edit.of(before)
+            new = self._values.get(key)
+            stays = now.detach()
+            if new is not None and torch.equal(now, self._after[key]):
+                stays = part
+            elif new is not None and new.is_sum:
+                stays = now.detach() - (self._after[key] - part)
+            yield entry(self._target, key, stays if edit is None else edit.whole(stays, before.detach()))
+
+    def _now(self) -> dict[Any, torch.Tensor]:
+        for key, after in self._after.items():
+            _check(str(key), self._target.get(key), tuple(after.shape))
+        return {key: self._target[key] for key in self._after}
+
+
+def _check(name: str, tensor: Any, shape: tuple[int, ...]) -> None:
+    if not isinstance(tensor, torch.Tensor):
+        raise CutError(f"{shown(name)} is a {shown(type(tensor).__name__)}, not a tensor")
+    if tuple(tensor.shape) != shape:
+        raise CutError(f"{shown(name)} is {described(tensor)} where the shape {list(shape)} is expected")

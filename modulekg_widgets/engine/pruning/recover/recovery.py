@@ -1,0 +1,84 @@
+"""A cut with all that it may come with: statistics renewed, outputs compensated, copies cut alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.errors import CutError
+from modulekg_widgets.engine.identity.walk import walk
+from modulekg_widgets.engine.pruning.cut.copies import Target, checked_copies
+from modulekg_widgets.engine.pruning.cut.cut import Copied, cut
+from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue
+from modulekg_widgets.engine.pruning.cut.receipt import Receipt
+from modulekg_widgets.engine.pruning.recover.compensation import Compensated, compensated
+from modulekg_widgets.engine.pruning.recover.mixing import Correction
+from modulekg_widgets.engine.pruning.recover.passes import Batches, TracedCall, on_stage
+from modulekg_widgets.engine.pruning.recover.reference import parameters_of_model
+from modulekg_widgets.engine.pruning.recover.statistics import renewed
+
+Values = dict[str, NewValue]
+
+
+def cut_and_recover(
+    model: nn.Module,
+    edits: Edits,
+    optimizer: torch.optim.Optimizer | None,
+    traced: TracedCall,
+    axes: Mapping[Any, str],
+    recalibrate: Any = None,
+    compensate: bool = False,
+    copies: Any = (),
+) -> Receipt:
+    """Cut a model, all or nothing; what batches have to say is known before anything changes.
+
+    `axes` are the names of axes by parameter and dimension, for the report. Raises what `cut` raises, and `CutError`
+    for batches that do not fit.
+    """
+    targets = checked_copies(walk(model), copies, edits) if copies != () else []
+    if recalibrate is None:
+        if compensate:
+            raise CutError("compensate=True learns from batches: pass them as recalibrate=batches")
+        return cut(model, edits, optimizer, copies=[Copied(target, {}) for target in targets])
+    modules = [target for target in targets if isinstance(target.inner, nn.Module)]
+    batches = Batches(model, recalibrate, traced, once=not compensate and not modules)
+    training = bool(traced.training)
+    rows: tuple[Compensated, ...] = ()
+    corrections: list[Correction] = []
+    if compensate:
+        rows, corrections = compensated(model, edits, training, batches, axes)
+    values = _values(model, edits, training, batches, corrections)
+    copied = [Copied(each, _of_copy(each, edits, training, batches, corrections, values)) for each in targets]
+    receipt = cut(model, edits, optimizer, values, copied)
+    receipt.compensation, receipt.renewed = rows, tuple(name for name, new in values.items() if not new.is_sum)
+    return receipt
+
+
+def _values(
+    model: nn.Module, edits: Edits, training: bool, batches: Batches, corrections: Sequence[Correction]
+) -> Values:
+    """What the tensors of a model hold once it is cut."""
+    found = _corrected(parameters_of_model(model) if corrections else {}, corrections)
+    statistics = on_stage(model, edits, training, lambda stage: renewed(stage, batches), found)
+    return {**found, **statistics}
+
+
+def _corrected(full: Mapping[str, torch.Tensor], corrections: Sequence[Correction]) -> Values:
+    found: Values = {}
+    for correction in corrections:
+        found.update(correction.values(full))
+    return found
+
+
+def _of_copy(
+    target: Target, edits: Edits, training: bool, batches: Batches, corrections: Sequence[Correction], values: Values
+) -> Values:
+    """Of a copy: the same compensation of its own weights; statistics from its own passes, in a dictionary ours."""
+    if isinstance(target.inner, nn.Module):
+        return _values(target.inner, edits, training, batches, corrections)
+    full = {str(key).removeprefix("module."): tensor for key, tensor in target.inner.items()}
+    own = [each for each in corrections if each.needs() <= full.keys()]
+    return {**{name: new for name, new in values.items() if not new.is_sum}, **_corrected(full, own)}
