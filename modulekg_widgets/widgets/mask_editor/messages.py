@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from modulekg_widgets.engine.errors import CutError, ModuleKGError, shown
+from modulekg_widgets.engine.playback.steps import error_text
 from modulekg_widgets.engine.pruning.by_hand import CUT
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
 from modulekg_widgets.engine.views.payload import text
@@ -118,6 +119,9 @@ class MaskMessages:
         if in_main_thread():
             self._do(action, content)
         else:
+            editor = self._editor()
+            if editor is not None and editor.comm is not None:
+                editor.send({"type": "accepted", "action": action})  # its end may be far
             when_idle(lambda: self._do(action, content))
 
     def _do(self, action: str, content: dict[str, Any]) -> None:
@@ -130,6 +134,9 @@ class MaskMessages:
             editor.send({"type": "failed", "action": action, "text": text(str(error))})
         except KeyboardInterrupt:
             editor.send({"type": "failed", "action": action, "text": INTERRUPTED})
+        except Exception as error:
+            editor.send({"type": "failed", "action": action, "text": text(error_text(error))})
+            raise
         else:
             if done is not None:
                 editor.send({"type": "done", "action": action, "text": text(done)})

@@ -103,7 +103,8 @@ export class Scores {
 
   constructor(
     private readonly values: Float64Array,
-    private readonly sizes: readonly number[]
+    private readonly sizes: readonly number[],
+    readonly isComparable = false // from axis to axis, as they are
   ) {
     let start = 0;
     for (const size of sizes) {
@@ -130,10 +131,11 @@ export class Scores {
     return found;
   }
 
+  /** So that all axes can be ranked together. */
   normalised(axis: number): Float64Array {
     let found = this.relative.get(axis);
     if (!found) {
-      found = normalised(this.of(axis));
+      found = this.isComparable ? this.of(axis) : normalised(this.of(axis));
       this.relative.set(axis, found);
     }
     return found;
