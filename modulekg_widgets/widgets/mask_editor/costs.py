@@ -33,6 +33,7 @@ class EditorCosts(ModuleKGWidget):
     payload: Any
     _pruning: HandPruning
     _work: SlicedWork[Progress] | None = None
+    _is_told = True
     _is_awaited = False  # the importance is to be the sensitivity as soon as it is known
 
     @property
@@ -155,9 +156,12 @@ class EditorCosts(ModuleKGWidget):
 
     # --------------------------------------------------------- sensitivity
 
-    def _sense(self, is_awaited: bool = False) -> None:
-        """Compute what each index costs, between cells; a computation that goes on is gone on with."""
-        self._is_awaited = self._is_awaited or is_awaited
+    def _sense(self, is_awaited: bool = False, is_told: bool = True) -> None:
+        """Compute what each index costs, between cells; a computation that goes on is gone on with.
+
+        `is_told`: the page says when it has come to its end, also where it says what a cut has come to.
+        """
+        self._is_awaited, self._is_told = self._is_awaited or is_awaited, is_told
         if self._work is None:
             work: SlicedWork[Progress] = SlicedWork(
                 self._pruning.sensing(), lambda step: self._progress(work, step), lambda why: self._sensed(work, why)
@@ -183,7 +187,8 @@ class EditorCosts(ModuleKGWidget):
             self._show_scores(None)
         elif is_awaited:
             self.set_state({"importance": SENSITIVITY})
-        self.send({"type": "done", "action": "sense", "text": "Sensitivity: computed"})
+        if self._is_told:
+            self.send({"type": "done", "action": "sense", "text": "Sensitivity: computed"})
 
     def _cancel(self) -> None:
         """Let the computation end; from any thread, and so beside a cell that it waits for."""

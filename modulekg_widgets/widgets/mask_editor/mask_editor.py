@@ -321,7 +321,7 @@ class MaskEditor(EditorCosts):
             self._show_increases()
             self._show_draft()
         if is_slow:
-            self._sense(is_awaited=True)
+            self._sense(is_awaited=True, is_told=False)
         if plan is not None:
             self._check()
         for graph in self.graphs:

@@ -17,7 +17,7 @@ export interface AxisCost {
   readonly mean: number; // of all its indices, of one alone
 }
 
-const STEPS = 95; // up to a ratio of 0.95: what little is left beyond costs so much that the rest would be flat
+const STEPS = 90; // up to a ratio of 0.9: what little is left beyond costs so much that the rest would be flat
 
 /** What goes from an axis costs; null where it is not known. */
 export function axisCost(data: PlanData, axis: number): AxisCost | null {

@@ -62,11 +62,10 @@ export class EstimateView {
   private fill(): void {
     this.compute.dataset.mkgNeedsKernel = this.cancel.dataset.mkgNeedsKernel = "";
     this.bar.setAttribute("aria-label", "Sensitivity: indices that are done");
-    const text = el("div", "mkg-mask-estimate-text");
-    text.append(this.figure, this.source);
-    const work = el("div", "mkg-mask-group");
-    work.append(this.bar, this.cancel, this.compute);
-    this.host.append(this.ratio.element, this.curve.element, text, work);
+    const [text, work] = [el("div", "mkg-mask-estimate-text"), el("div", "mkg-mask-group")];
+    work.append(this.source, this.bar, this.cancel, this.compute);
+    text.append(this.figure, work);
+    this.host.append(this.ratio.element, this.curve.element, text);
   }
 
   private readonly draw = (): void => {

@@ -7,7 +7,7 @@ import type { Point } from "./estimate";
 import { riseText, shareText } from "./words";
 
 const [WIDTH, HEIGHT] = [260, 64];
-const [LEFT, RIGHT, TOP, BOTTOM] = [34, 6, 6, 14]; // around the line
+const [LEFT, RIGHT, TOP, BOTTOM] = [40, 6, 6, 14]; // around the line
 const PAGE = 10; // steps
 
 export interface CurveOwner {
@@ -23,8 +23,8 @@ export class LossCurve {
   private readonly zero = svg("line", { class: "mkg-mask-curve-zero" });
   private readonly here = svg("circle", { class: "mkg-mask-curve-here", r: 4 });
   private readonly under = svg("circle", { class: "mkg-mask-curve-under", r: 3 });
-  private readonly least = label("end", LEFT - 4);
-  private readonly most = label("end", LEFT - 4);
+  private readonly least = label("end", LEFT - 7);
+  private readonly most = label("end", LEFT - 7);
   private points: readonly Point[] = [];
   private low = 0;
   private high = 1;

@@ -75,7 +75,7 @@ export class Row {
     this.cost.hidden = found === null;
     if (!found) return;
     const each = `one of its indices alone ${riseText(found.mean)} on average`;
-    const text = found.gone ? `loss ${riseText(found.rise)}` : `${riseText(found.mean)} each`;
+    const text = found.gone ? `loss ${riseText(found.rise)}` : `${riseText(found.mean)} an index`;
     if (this.cost.textContent !== text) this.cost.textContent = text;
     const all = `the ${exactNumber(found.gone)} that go ${riseText(found.rise)}, ${riseText(found.rise / found.gone)} each`;
     this.cost.title = `Estimated rise of the loss: ${found.gone ? `${all}; ` : ""}${each}`;
