@@ -106,10 +106,11 @@ describe("the curve", () => {
     const { find, session, channel, store } = await shown(OFFERS, null);
     const [compute, cancel] = [".mkg-mask-sense", ".mkg-mask-sense-cancel"].map(name => find<HTMLButtonElement>(name));
     expect([compute.textContent, compute.hidden, cancel.hidden]).toEqual(["Compute", false, true]);
+    compute.focus();
     compute.click();
     session.setCosts(OFFERS, { done: 5, total: 40 }, {});
     await settle(40);
-    expect([compute.hidden, cancel.hidden]).toEqual([true, false]);
+    expect([compute.hidden, cancel.hidden, document.activeElement === cancel]).toEqual([true, false, true]);
     expect(find(".mkg-mask-estimate-figure").textContent).toBe("Sensitivity: 5 of 40");
     const bar = find<HTMLProgressElement>(".mkg-mask-sense-progress");
     expect([bar.hidden, bar.value, bar.max]).toEqual([false, 5, 40]);
@@ -119,6 +120,7 @@ describe("the curve", () => {
     session.setIncreases(scoresOf(RISES, 8));
     await settle(40);
     expect([compute.textContent, compute.hidden, cancel.hidden]).toEqual(["Renew", false, true]);
+    expect(document.activeElement).toBe(compute);
     session.setCosts(OFFERS, { done: 5, total: 40 }, {});
     store.set("connected", false); // a saved notebook may say that it is being computed
     await settle(40);
@@ -220,11 +222,12 @@ describe("recalibration", () => {
     expect(store.get("recalibrating")).toBe(false);
     store.set("stage", "cut");
     expect(again.hidden).toBe(false);
+    again.focus();
     again.click();
     expect(channel.types()).toEqual(["recalibrate"]);
     session.receive({ type: "done", action: "recalibrate", text: "Recalibrated" });
     session.setCosts(OFFERS, {}, { recalibrated: true, evaluations: [] });
-    expect(again.hidden).toBe(true);
+    expect([again.hidden, document.activeElement === check]).toEqual([true, true]);
   });
 
   it("is in what is asked before a cut", async () => {

@@ -73,9 +73,11 @@ export class EstimateView {
     const { sensing, offers } = session;
     const connected = store.get("connected");
     const isRunning = sensing !== null && connected;
+    const hadFocus = this.compute.matches(":focus") || this.cancel.matches(":focus");
     this.bar.hidden = this.cancel.hidden = !isRunning;
     this.compute.hidden = isRunning || !offers.sensitivity;
     this.compute.disabled = this.cancel.disabled = !connected;
+    if (hadFocus) (isRunning ? this.cancel : this.compute).focus();
     this.compute.textContent = data.increases ? "Renew" : "Compute";
     if (sensing?.total) [this.bar.max, this.bar.value] = [sensing.total, sensing.done];
     else this.bar.removeAttribute("value");

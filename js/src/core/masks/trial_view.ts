@@ -88,7 +88,8 @@ export class TrialView {
     this.check.checked = store.get("recalibrating");
     this.check.disabled = !connected;
     const isPossible = store.get("stage") === "cut" && !session.trial.recalibrated;
-    this.recalibrate.hidden = !isPossible && !this.recalibrate.matches(":focus");
+    if (!isPossible && this.recalibrate.matches(":focus")) this.check.focus();
+    this.recalibrate.hidden = !isPossible;
     this.recalibrate.disabled = !connected;
     this.evaluate.disabled = !connected;
     for (const element of [this.recalibrate, this.evaluate])
