@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 from traitlets import Bool, Bytes, Dict, Unicode, observe, validate
 
 from modulekg_widgets.engine.errors import CutError
@@ -14,6 +13,9 @@ from modulekg_widgets.engine.views.mask_payload import offers_payload, trial_pay
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, in_main_thread
 from modulekg_widgets.widgets.shared.slices import SlicedWork
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 OF_KERNEL = frozenset({"increases", "comparable", "offers", "sensing", "trial"})
 
