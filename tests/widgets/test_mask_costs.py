@@ -21,7 +21,7 @@ HIDDEN, WIDE = "0.out", "3.out"
 HOSTILE = "<img src=x onerror=alert(1)>\u202e"
 
 
-def net() -> nn.Module:
+def net() -> nn.Sequential:
     torch.manual_seed(0)
     model = nn.Sequential(
         nn.Linear(4, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 20), nn.ReLU(), nn.Linear(20, 3)
@@ -37,21 +37,21 @@ def batches_of(count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
 BATCHES = batches_of(3)
 
 
-def loss_of(model: nn.Module) -> float:
+def loss_of(model: nn.Sequential) -> float:
     return float(torch.stack([F.cross_entropy(model(x), y) for x, y in BATCHES]).mean().detach())
 
 
-def bytes_of(model: nn.Module) -> dict[str, tuple[tuple[int, ...], bytes]]:
+def bytes_of(model: nn.Sequential) -> dict[str, tuple[tuple[int, ...], bytes]]:
     return {name: (tuple(t.shape), t.detach().numpy().tobytes()) for name, t in model.state_dict().items()}
 
 
 @pytest.fixture
-def model() -> nn.Module:
+def model() -> nn.Sequential:
     return net()
 
 
 @pytest.fixture
-def editor(model: nn.Module) -> Iterator[mk.MaskEditor]:
+def editor(model: nn.Sequential) -> Iterator[mk.MaskEditor]:
     made = mk.MaskEditor(model, X, batches=BATCHES, loss=F.cross_entropy, evaluate=loss_of)
     yield made
     made.close()
@@ -99,7 +99,7 @@ def by_axis(editor: mk.MaskEditor, content: bytes) -> dict[str, np.ndarray]:
 # ----------------------------------------------------------------- sensitivity
 
 
-def test_without_data_nothing_is_offered_and_nothing_is_new(model: nn.Module) -> None:
+def test_without_data_nothing_is_offered_and_nothing_is_new(model: nn.Sequential) -> None:
     editor = mk.MaskEditor(model, X)
     assert editor.offers == {"sensitivity": False, "recalibrate": False, "evaluate": False, "batches": None}
     assert "sensitivity" not in editor.payload["importances"]
@@ -166,7 +166,7 @@ def test_what_is_chosen_last_counts(editor: mk.MaskEditor, page: Page, loop: Loo
 
 
 def test_a_model_that_changes_meanwhile_is_no_basis(
-    editor: mk.MaskEditor, page: Page, loop: Loop, model: nn.Module
+    editor: mk.MaskEditor, page: Page, loop: Loop, model: nn.Sequential
 ) -> None:
     page.say({"type": "sense"})
     loop.turn()
@@ -178,7 +178,7 @@ def test_a_model_that_changes_meanwhile_is_no_basis(
 
 
 def test_it_is_known_until_the_model_changes_and_again_when_that_is_undone(
-    editor: mk.MaskEditor, model: nn.Module, monkeypatch: pytest.MonkeyPatch
+    editor: mk.MaskEditor, model: nn.Sequential, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     editor.importance = "sensitivity"
     first = editor.increases
@@ -225,7 +225,9 @@ def test_after_a_cut_it_is_computed_anew_where_it_is_the_importance(editor: mk.M
     assert editor.scores
 
 
-def test_a_loss_that_fails_is_told_and_the_importance_stays(model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loss_that_fails_is_told_and_the_importance_stays(
+    model: nn.Sequential, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def loss(output: Any, target: Any) -> Any:
         raise ValueError(HOSTILE)
 
@@ -249,7 +251,7 @@ def entries(editor: mk.MaskEditor) -> list[tuple[str, dict[str, float]]]:
 
 
 def test_a_cut_is_evaluated_before_after_and_recalibrated_and_undone_whole(
-    editor: mk.MaskEditor, model: nn.Module
+    editor: mk.MaskEditor, model: nn.Sequential
 ) -> None:
     original, before = bytes_of(model), loss_of(model)
     editor.plan = mk.plan(editor.graph, ratio=0.5)
@@ -274,7 +276,7 @@ def test_a_cut_is_evaluated_before_after_and_recalibrated_and_undone_whole(
     assert not editor.trial["recalibrated"]
 
 
-def test_a_cut_is_recalibrated_afterwards_by_button(editor: mk.MaskEditor, page: Page, model: nn.Module) -> None:
+def test_a_cut_is_recalibrated_afterwards_by_button(editor: mk.MaskEditor, page: Page, model: nn.Sequential) -> None:
     original = bytes_of(model)
     editor.recalibrating = False
     editor.plan = mk.plan(editor.graph, ratio=0.5)
@@ -296,7 +298,7 @@ def test_a_cut_is_recalibrated_afterwards_by_button(editor: mk.MaskEditor, page:
     assert bytes_of(model) == original
 
 
-def test_recalibration_takes_back_no_training(editor: mk.MaskEditor, page: Page, model: nn.Module) -> None:
+def test_recalibration_takes_back_no_training(editor: mk.MaskEditor, page: Page, model: nn.Sequential) -> None:
     (answer,) = page.say({"type": "recalibrate"})
     assert "follows a cut" in answer["text"]
     editor.recalibrating = False
@@ -314,7 +316,7 @@ def test_recalibration_takes_back_no_training(editor: mk.MaskEditor, page: Page,
     assert [state for state, _ in entries(editor)] == ["uncut", "cut", "later"]
 
 
-def test_batches_that_do_not_fit_leave_the_model_uncut(model: nn.Module) -> None:
+def test_batches_that_do_not_fit_leave_the_model_uncut(model: nn.Sequential) -> None:
     for evaluate in (None, loss_of):
         editor = mk.MaskEditor(model, X, batches=[torch.zeros(16, 5)], evaluate=evaluate)
         before = bytes_of(model)
@@ -334,10 +336,10 @@ def test_batches_that_do_not_fit_leave_the_model_uncut(model: nn.Module) -> None
         assert bytes_of(model) == before
 
 
-def test_the_function_gets_a_model_in_eval_mode_without_gradients(model: nn.Module) -> None:
+def test_the_function_gets_a_model_in_eval_mode_without_gradients(model: nn.Sequential) -> None:
     seen = []
 
-    def evaluate(model: nn.Module) -> dict[str, Any]:
+    def evaluate(model: nn.Sequential) -> dict[str, Any]:
         seen.append((model.training, model[1].training, torch.is_grad_enabled()))
         return {"a": torch.tensor([0.5]), "b": np.float32(2), "c": 3, "d": float("nan"), HOSTILE: float("inf")}
 
@@ -365,7 +367,7 @@ def test_the_function_gets_a_model_in_eval_mode_without_gradients(model: nn.Modu
     ],
 )
 def test_an_error_of_the_function_is_text_and_no_cut_fails_by_it(
-    model: nn.Module, evaluate: Any, said: str, monkeypatch: pytest.MonkeyPatch
+    model: nn.Sequential, evaluate: Any, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     editor = mk.MaskEditor(model, X, evaluate=evaluate)
     page = Page(editor, monkeypatch)
@@ -382,15 +384,16 @@ def test_an_error_of_the_function_is_text_and_no_cut_fails_by_it(
     assert model[0].weight.shape == (11, 4)
 
 
-def test_what_is_no_data_is_refused_with_what_to_pass(model: nn.Module) -> None:
-    for given, said in (
+def test_what_is_no_data_is_refused_with_what_to_pass(model: nn.Sequential) -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({"loss": F.cross_entropy}, "pass batches= too"),
         ({"batches": BATCHES, "loss": 3}, "loss= is a function"),
         ({"evaluate": "accuracy"}, "evaluate= is a function"),
         ({"batches": 7}, "pass a list or a DataLoader"),
         ({"batches": (pair for pair in BATCHES)}, "a generator gives its items once"),
         ({"batches": BATCHES[0]}, "one batch"),
-    ):
+    ]
+    for given, said in wrong:
         with pytest.raises(CutError, match=said):
             mk.MaskEditor(model, X, **given)
     with pytest.raises(UnknownKeywordError, match="evaluate"):

@@ -82,9 +82,10 @@ export class EstimateView {
     if (sensing?.total) [this.bar.max, this.bar.value] = [sensing.total, sensing.done];
     else this.bar.removeAttribute("value");
     this.curve.element.hidden = !data.increases || !data.scores;
-    const [figure, source] = data.increases ? this.known() : ["", UNKNOWN];
-    const text = isRunning ? progressText(sensing.done, sensing.total) : figure;
-    if (this.figure.textContent !== text) this.figure.textContent = text;
+    const [figure, source] = data.increases ? this.known() : [[], UNKNOWN];
+    const lines = isRunning ? [progressText(sensing.done, sensing.total)] : figure;
+    if (this.figure.textContent !== lines.join(" "))
+      this.figure.replaceChildren(...lines.flatMap((line, at) => [at ? " " : "", el("span", "", line)]));
     const from = isRunning && !data.increases ? "" : source;
     if (this.source.textContent === from) return;
     this.source.textContent = from;
@@ -92,7 +93,7 @@ export class EstimateView {
   };
 
   /** The line anew where it has become another one, and the words for where the draft stands. */
-  private known(): [figure: string, source: string] {
+  private known(): [figure: readonly string[], source: string] {
     const { session, data, store } = this.scene;
     const here = present(data);
     if (data.scores) {
@@ -108,7 +109,7 @@ export class EstimateView {
     const { batches } = session.offers;
     const on = batches === null ? "your batches" : batches === 1 ? "1 batch" : `${exactNumber(batches)} batches`;
     return [
-      `Estimate: loss ${riseText(here.rise)} at ${shareText(here.left)} of the FLOPs`,
+      [`Estimate: loss ${riseText(here.rise)}`, `at ${shareText(here.left)} of the FLOPs`],
       `The sum of what each index costs alone (sensitivity, ${on})`
     ];
   }
