@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from browser.axe import THEMES, assert_accessible, set_theme
 from browser.fixtures import in_shared_page
 from browser.masks import KERNEL, ROOT, MasksPage
 from browser.page import VIEWPORT, NotebookPage
@@ -183,6 +184,23 @@ def test_what_a_function_of_the_user_raises_is_text(notebook: NotebookPage) -> N
     masks.find(".mkg-mask-recalibrate").wait_for(state="hidden")
     masks.button("undo-model").click()
     notebook.wait_for_value("list(model[0][0].weight.shape)", [12, 1, 3, 3])
+
+
+@in_shared_page
+def test_nothing_serious_stands_in_the_way_in_either_theme(notebook: NotebookPage) -> None:
+    notebook.page.set_viewport_size({"width": 1280, "height": 1800})  # so high that nothing is clipped
+    try:
+        masks = MasksPage.show(notebook, TRAINED, SHOW)
+        notebook.execute("editor.importance = 'sensitivity'")
+        notebook.execute("editor.plan = mk.plan(editor.graph, per_axis={'0.0.out': [1, 2]})")
+        notebook.execute("editor.cut()")
+        masks.find(".mkg-mask-found-values").wait_for()
+        masks.find(".mkg-mask-curve").wait_for(state="visible")
+        notebook.execute("editor.axis = '1.0.out'")
+        assert_accessible(notebook, "mask editor with costs")
+    finally:
+        set_theme(notebook, THEMES[0])
+        notebook.page.set_viewport_size(VIEWPORT)
 
 
 @in_shared_page
