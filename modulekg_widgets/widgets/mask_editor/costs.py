@@ -137,9 +137,10 @@ class EditorCosts(ModuleKGWidget):
     @observe("importance")
     def _show_scores(self, change: Any) -> None:
         name, self._is_awaited = self.importance, False
-        if self._pruning.is_comparable(name):
-            self._show_increases()
-        self.comparable, self.scores = self._pruning.is_comparable(name), self._pruning.scores(name)
+        scores, is_comparable = self._pruning.scores(name), self._pruning.is_comparable(name)
+        if is_comparable:
+            self.increases = scores
+        self.comparable, self.scores = is_comparable, scores
 
     def _is_later(self, name: Any) -> bool:
         """Whether an importance that a page has chosen is taken later: it runs the model, or has to be computed."""
@@ -161,7 +162,7 @@ class EditorCosts(ModuleKGWidget):
     def _sense(self, is_awaited: bool = False, is_told: bool = True) -> None:
         """Compute what each index costs, between cells; a computation that goes on is gone on with.
 
-        `is_told`: the page says when it has come to its end, also where it says what a cut has come to.
+        `is_told`: the page says when it has come to its end; after a cut it goes on saying what that has come to.
         """
         self._is_awaited, self._is_told = self._is_awaited or is_awaited, is_told
         if self._work is None:
