@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import math
 import re
 from typing import Any
 
@@ -10,7 +12,8 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.pruning.by_hand import HandPruning
-from modulekg_widgets.engine.views.mask_payload import mask_payload
+from modulekg_widgets.engine.pruning.user_data import UserData
+from modulekg_widgets.engine.views.mask_payload import mask_payload, offers_payload, trial_payload
 
 _LINE = r"[\w./-]+\.py:\d+"
 CASES = [("local", 0.25), ("local", 0.5), ("local", 0.99), ("global", 0.3), ("global", 0.6)]
@@ -84,4 +87,23 @@ def _golden(model: nn.Module, x: torch.Tensor) -> dict[str, Any]:
         )
         assert plan.params == tuple(cases[-1]["params"])
         assert plan.flops == tuple(cases[-1]["flops"])
-    return {"payload": payload, "scores": list(draft.scores("random")), "cases": cases}
+    return {"payload": payload, "scores": list(draft.scores("random")), "cases": cases, "costs": _costs(model, x)}
+
+
+def _costs(model: nn.Module, x: torch.Tensor) -> dict[str, Any]:
+    """What data of the user allow, and what they have said of a model that was cut and recalibrated."""
+    found = iter([{"right": 0.75, "lost": math.inf}, ValueError("no data"), 0.5])
+
+    def evaluate(_: nn.Module) -> Any:
+        value = next(found)
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    model = copy.deepcopy(model)
+    pruning = HandPruning(model, x, None, None, UserData([x, x], torch.sum, evaluate))
+    pruning.draft.take(mk.plan(pruning.draft.graph, ratio=0.5))
+    plan = pruning.draft.plan()
+    assert plan is not None
+    pruning.cut(plan, recalibrate=True)
+    return {"offers": offers_payload(pruning), "trial": trial_payload(pruning)}

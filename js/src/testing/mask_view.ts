@@ -1,6 +1,7 @@
 // The mask editor on a page of jsdom, and what hands do there.
 
 import { createMaskEditor, type MaskEditor } from "../core/masks/editor";
+import type { Session } from "../core/masks/session";
 import { type EditorState, EditorStore } from "../core/masks/state";
 import { type AxisSample, openSession, THREE } from "./masks";
 
@@ -11,10 +12,16 @@ class FakePointerEvent extends MouseEvent {
 
 let mounted: MaskEditor | undefined;
 
-export function mount(axes: readonly AxisSample[] = THREE, state: Partial<EditorState> = {}, more = {}) {
+export function mount(
+  axes: readonly AxisSample[] = THREE,
+  state: Partial<EditorState> = {},
+  more = {},
+  prepare: (session: Session) => void = () => {}
+) {
   const host = document.createElement("div");
   document.body.append(host);
   const { channel, session } = openSession(axes, more);
+  prepare(session);
   const store = new EditorStore({ importance: "l1", ...state });
   mounted = createMaskEditor(host, session, store);
   const find = <T extends HTMLElement = HTMLElement>(selector: string) => host.querySelector<T>(selector) as T;

@@ -8,7 +8,7 @@ import { Session } from "../core/masks/session";
 import { type EditorState, EditorStore } from "../core/masks/state";
 import { isObject } from "../core/shared/schema";
 import { modelDefaults, otherModels } from "./_base";
-import { areTexts, type Binding, BoundView, isCount, isText, isTextOrNull, oneOf } from "./bound_view";
+import { areTexts, type Binding, BoundView, isCount, isFlag, isText, isTextOrNull, oneOf } from "./bound_view";
 
 /** A copy: what is saved or sent does not change under the hands of whoever does it. */
 const copied = {
@@ -23,7 +23,8 @@ export class MaskEditorModel extends DOMWidgetModel {
     ...DOMWidgetModel.serializers,
     graphs: otherModels,
     draft: { serialize: (value: unknown): unknown => value }, // it has bytes, which are nobody else's
-    scores: copied
+    scores: copied,
+    increases: copied
   };
 
   // set in initialize(), which the base class calls before field initializers would run
@@ -37,6 +38,12 @@ export class MaskEditorModel extends DOMWidgetModel {
       payload: {},
       draft: {},
       scores: new DataView(new ArrayBuffer(0)),
+      increases: new DataView(new ArrayBuffer(0)),
+      comparable: false,
+      offers: {},
+      sensing: {},
+      trial: {},
+      recalibrating: false,
       importance: "",
       scope: "local",
       locked: [],
@@ -69,6 +76,7 @@ export class MaskEditorModel extends DOMWidgetModel {
       () => this.session.data,
       () => counts(this.get("uncut"))
     );
+    this.readCosts();
     this.reload();
     this.session.setReport(this.get("report"));
     this.session.setLocked(texts(this.get("locked")));
@@ -79,9 +87,14 @@ export class MaskEditorModel extends DOMWidgetModel {
       // what is set while the kernel's value is being set would be sent twice
       if (this.session.setDraft(this.get("draft"))) void Promise.resolve().then(() => this.session.settle());
     });
-    this.on("change:scores", () => {
-      if (!this.hasChanged("payload")) this.session.setScores(this.get("scores"));
+    for (const trait of ["scores", "comparable"])
+      this.on(`change:${trait}`, () => {
+        if (!this.hasChanged("payload")) this.session.setScores(this.get("scores"), this.isComparable);
+      });
+    this.on("change:increases", () => {
+      if (!this.hasChanged("payload")) this.session.setIncreases(this.get("increases"));
     });
+    for (const trait of ["offers", "sensing", "trial"]) this.on(`change:${trait}`, () => this.readCosts());
     this.on("change:report", () => this.session.setReport(this.get("report")));
     this.on("change:locked", () => this.session.setLocked(texts(this.get("locked"))));
     this.on("change:graphs change:uncut", () => this.link.follow(this.graphs()));
@@ -103,11 +116,20 @@ export class MaskEditorModel extends DOMWidgetModel {
     return draft ? ({ ...state, draft } as never) : state;
   }
 
+  private get isComparable(): boolean {
+    return this.get("comparable") === true;
+  }
+
+  private readCosts(): void {
+    this.session.setCosts(this.get("offers"), this.get("sensing"), this.get("trial"));
+  }
+
   private reload(drawn: unknown = this.get("draft")): void {
     const { revision } = (drawn ?? {}) as { revision?: unknown };
     // a notebook that an earlier version has saved has all bits in a trait of their own
     const own = drawn !== null && revision === undefined ? this.get("dropped") : drawn;
-    this.session.load(this.get("payload"), own, this.get("scores"), revision);
+    this.session.load(this.get("payload"), own, this.get("scores"), revision, this.isComparable);
+    this.session.setIncreases(this.get("increases"));
     this.link.follow(this.graphs());
   }
 
@@ -135,6 +157,7 @@ const BINDINGS: readonly Binding<EditorState>[] = [
   { key: "scope", trait: "scope", delay: 60, isValid: oneOf("local", "global") },
   { key: "locked", trait: "locked", delay: 60, isValid: areTexts },
   { key: "axis", trait: "axis", delay: 20, isValid: isTextOrNull },
+  { key: "recalibrating", trait: "recalibrating", delay: 0, isValid: isFlag },
   { key: "path", trait: "path", delay: 0, isValid: isText },
   { key: "selected", trait: "selected", delay: null, isValid: isTextOrNull },
   { key: "stage", trait: "stage", delay: null, isValid: oneOf("", "masked", "cut") },

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
+import numpy as np
+import pandas as pd
+from tqdm.auto import tqdm
+
 from modulekg_widgets.engine.axes.graph import trace
-from modulekg_widgets.engine.errors import CutError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import CutError, UnknownAxisError, UnknownNameError, nearest, shown
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
+from modulekg_widgets.engine.identity.weights import weight_fingerprint
 from modulekg_widgets.engine.pruning.importance.importance import criteria
 from modulekg_widgets.engine.pruning.plan.draft import Draft
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
+from modulekg_widgets.engine.pruning.user_data import RECALIBRATED, UNCUT, Evaluation, Evaluations, Progress, UserData
 
 MASKED, CUT = "masked", "cut"
+SENSITIVITY = "sensitivity"  # an importance that takes long
+MOST_SENSED = 4  # tables that are kept: a cut that is undone has its own again
 
 
 class Operation(NamedTuple):
@@ -21,21 +30,39 @@ class Operation(NamedTuple):
     stage: str
     receipt: Any
     plan: PruningPlan
+    weights: str = ""  # a digest of them afterwards, where recalibration may follow
+    recalibrated: bool = False
+    evaluations: int = 0  # how many there were before
+
+
+class Sensed(NamedTuple):
+    """What each index costs."""
+
+    table: pd.DataFrame
+    increases: bytes  # the same as float64 of all axes in turn, NaN where there is none
 
 
 class HandPruning:
     """A model and the draft for it; the model changes by `mask`, `cut` and `undo` alone."""
 
-    def __init__(self, model: Any, args: Any, kwargs: Mapping[str, Any] | None, optimizer: Any) -> None:
+    def __init__(
+        self, model: Any, args: Any, kwargs: Mapping[str, Any] | None, optimizer: Any, data: UserData | None = None
+    ) -> None:
         self.model, self.args, self.kwargs = model, args, kwargs
+        self.data = UserData() if data is None else data
         self.title = hierarchy(model).root.class_name
         self.draft = Draft(trace(model, args, kwargs))
         self.generation = 1  # how often the model has been traced: each time its axes may be others
         self.importances: dict[str, Any] = {name: name for name in criteria}
+        if self.data.has_sensitivity:
+            self.importances[SENSITIVITY] = SENSITIVITY
         self._optimizer = optimizer
         self._operations: list[Operation] = []
         self._uncut: dict[str, int] = {}
         self._scores: tuple[str, bytes] = ("", b"")  # of the importance of that name
+        self._sensed: dict[str, Sensed] = {}  # by a digest of the weights
+        self._unmasked = ""  # that digest of the model without its mask
+        self._evaluations = Evaluations()
 
     # ----------------------------------------------------------- the model
 
@@ -61,6 +88,8 @@ class HandPruning:
 
     def mask(self, plan: PruningPlan) -> None:
         """Set what goes to zero; what the mask before had set is put back."""
+        if self.stage != MASKED:
+            self._unmasked = self._digest() if self._sensed else ""
         before = self.last if self.stage == MASKED else None
         if before is not None:
             before.receipt.restore()
@@ -72,11 +101,66 @@ class HandPruning:
                 self._mask(before.plan)
             raise
 
-    def cut(self, plan: PruningPlan) -> None:
-        """Cut the model, and the optimizer's state along."""
+    def cut(self, plan: PruningPlan, recalibrate: bool = False) -> None:
+        """Cut the model, and the optimizer's state along; with `recalibrate` its statistics are those of the batches.
+
+        Where there is a function that evaluates, it says what the model was worth before, after, and recalibrated.
+        Raises `CutError` before anything has changed.
+        """
         before = self._uncut or _own_params(self.model)
-        self._operations.append(Operation(CUT, plan.cut(self.model, self._optimizer), plan))
+        if self.data.evaluate is None:
+            self._cut(plan, recalibrate)
+        else:
+            if not self._evaluations.knows(self._digest()):
+                self.evaluate()
+            self._cut(plan, False)
+            self.evaluate()
+            if recalibrate:
+                self._recalibrate_or_undo()
         self._uncut = before
+
+    def recalibrate(self) -> None:
+        """Renew the statistics of the model that was cut last; to undo the cut takes this back too.
+
+        Raises `CutError` where no cut was last, and when the weights are not as it left them.
+        """
+        last = self.last
+        if last is None or last.stage != CUT:
+            raise CutError("recalibration follows a cut, and none was last: cut first")
+        batches = self._batches
+        if self._digest() != last.weights:
+            raise CutError(
+                "the weights have changed since the cut, by training perhaps, which a recalibration would take back"
+            )
+        last.receipt.undo()
+        try:
+            receipt = last.plan.cut(self.model, self._optimizer, recalibrate=batches)
+        except BaseException:
+            self._operations[-1] = last._replace(receipt=last.plan.cut(self.model, self._optimizer))
+            raise
+        self._operations[-1] = last._replace(receipt=receipt, recalibrated=True, weights=self._digest())
+        if self.data.evaluate is not None:
+            self.evaluate()
+
+    def _recalibrate_or_undo(self) -> None:
+        try:
+            self.recalibrate()
+        except CutError:
+            self.undo()
+            raise
+
+    def _cut(self, plan: PruningPlan, recalibrate: bool) -> None:
+        more = {"recalibrate": self._batches} if recalibrate else {}
+        receipt = plan.cut(self.model, self._optimizer, **more)
+        weights = "" if self.data.batches is None else self._digest()
+        count = len(self._evaluations.entries)
+        self._operations.append(Operation(CUT, receipt, plan, weights, recalibrate, count))
+
+    @property
+    def _batches(self) -> Any:
+        if self.data.batches is None:
+            raise CutError("recalibration renews statistics from batches: pass batches=, a list or a DataLoader")
+        return self.data.batches
 
     def undo(self) -> Operation:
         """Make the model byte for byte as before the last operation, which is returned.
@@ -87,6 +171,7 @@ class HandPruning:
             raise CutError("there is nothing to undo: neither mask() nor cut() has changed the model")
         self.last.receipt.undo()
         undone = self._operations.pop()
+        self._evaluations.forget(undone.evaluations)
         if not any(operation.stage == CUT for operation in self._operations):
             self._uncut = {}
         return undone
@@ -99,7 +184,64 @@ class HandPruning:
         self.generation += 1
 
     def _mask(self, plan: PruningPlan) -> None:
-        self._operations.append(Operation(MASKED, plan.mask(self.model), plan))
+        count = len(self._evaluations.entries)
+        self._operations.append(Operation(MASKED, plan.mask(self.model), plan, evaluations=count))
+
+    # ---------------------------------------------------------- evaluation
+
+    @property
+    def evaluations(self) -> list[Evaluation]:
+        """What the user's function found, from the model as it was first to the model as it is."""
+        return self._evaluations.entries
+
+    @property
+    def is_recalibrated(self) -> bool:
+        """Whether the last operation is a cut whose statistics were renewed."""
+        return self.last is not None and self.last.recalibrated
+
+    def evaluate(self) -> Evaluation:
+        """What the user's function finds of the model as it is; an error of that function is found too."""
+        values, error = self.data.evaluated(self.model)
+        state = RECALIBRATED if self.is_recalibrated else self.stage or UNCUT
+        self._evaluations.add(state, self._digest(), values, error)
+        return self.evaluations[-1]
+
+    def _digest(self) -> str:
+        return weight_fingerprint(self.model).hexdigest
+
+    # --------------------------------------------------------- sensitivity
+
+    @property
+    def sensed(self) -> Sensed | None:
+        """What each index of the model as it is costs, masks aside; None where that is not known yet."""
+        return self._sensed.get(self._sensed_weights()) if self._sensed else None
+
+    def takes_long(self, name: Any) -> bool:
+        """Whether an importance has to be computed for long before it can rank."""
+        return isinstance(name, str) and self.is_comparable(name) and self.sensed is None
+
+    def sensing(self) -> Iterator[Progress]:
+        """Compute what each index costs a step at a time; `sensed` has it when the steps have come to an end."""
+        draft, weights = self.draft, self._sensed_weights()
+        table = yield from self.data.sensitivity(draft.graph)
+        if draft is not self.draft or weights != self._sensed_weights():
+            raise CutError("the model has changed while its sensitivity was computed: compute it again")
+        self._sensed[weights] = Sensed(table, _increases(table, draft))
+        while len(self._sensed) > MOST_SENSED:
+            del self._sensed[next(iter(self._sensed))]
+
+    def _sensed_weights(self) -> str:
+        return (self.stage == MASKED and self._unmasked) or self._digest()
+
+    def _sense(self) -> Sensed:
+        """As `sensing`, at once."""
+        found = self.sensed
+        if found is None:
+            with tqdm(desc=SENSITIVITY, unit="index", delay=2, leave=False) as bar:
+                for done, bar.total in self.sensing():
+                    bar.update(done - bar.n)
+            found = self._sensed[self._sensed_weights()]
+        return found
 
     # ---------------------------------------------------------- importance
 
@@ -125,11 +267,29 @@ class HandPruning:
 
     def scores(self, name: str) -> bytes:
         """How important each index is; raises `UnknownNameError`, and `CutError` where this importance cannot rank."""
+        if self.is_comparable(name):
+            return self._sense().increases
         if self._scores[0] != name:
             if name not in self.importances:
                 raise UnknownNameError(f"there is no importance {shown(name)!r}: {nearest(name, self.importances)}")
             self._scores = (name, self.draft.scores(self.importances[name]))
         return self._scores[1]
+
+    def is_comparable(self, name: str) -> bool:
+        """Whether the scores of an importance have one unit on all axes, so that they rank together as they are."""
+        own = self.importances.get(name)
+        return isinstance(own, str) and own == SENSITIVITY and self.data.has_sensitivity
+
+
+def _increases(table: pd.DataFrame, draft: Draft) -> bytes:
+    """The increases of a table for all axes of a draft in turn: float64, NaN where there is none."""
+    found = [np.full(axis.size, np.nan) for axis in draft.axes]
+    for name, part in table.groupby("axis", sort=False)["increase"]:
+        with suppress(UnknownAxisError):  # of a pass that is not all of the draft's
+            number = draft.number(str(name))
+            if len(part) == len(found[number]) and draft.axes[number].frozen is None:
+                found[number] = part.to_numpy(dtype=np.float64)
+    return b"".join(part.astype("<f8").tobytes() for part in found)
 
 
 def _own_params(model: Any) -> dict[str, int]:

@@ -64,6 +64,32 @@ def drawn_payload(draft: Draft) -> dict[str, Any]:
     return {"revision": revision, "axes": list(drawn), "bits": b"".join(drawn.values())}
 
 
+def offers_payload(pruning: HandPruning) -> dict[str, Any]:
+    """What the user's data allow, which the page then offers."""
+    data = pruning.data
+    return {
+        "sensitivity": data.has_sensitivity,
+        "recalibrate": data.batches is not None,
+        "evaluate": data.evaluate is not None,
+        "batches": data.count,
+    }
+
+
+def trial_payload(pruning: HandPruning) -> dict[str, Any]:
+    """What the user's function has found, and whether the last cut is recalibrated."""
+    return {
+        "recalibrated": pruning.is_recalibrated,
+        "evaluations": [
+            {
+                "state": entry.state,
+                "values": [[text(name), number(value)] for name, value in entry.values.items()],
+                "error": text(entry.error),
+            }
+            for entry in pruning.evaluations
+        ],
+    }
+
+
 def report_payload(revision: int, report: Report, axes: Iterable[Axis]) -> dict[str, Any]:
     """What a dry run came to."""
     before, after = report.sizes

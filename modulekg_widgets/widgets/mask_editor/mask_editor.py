@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ipywidgets import widget_serialization
-from traitlets import Bytes, Dict, Int, List, TraitError, Unicode, observe, validate
+from traitlets import Bytes, Dict, Int, List, TraitError, Unicode, validate
 
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import CutError, ModuleKGError, UnknownNameError, UnknownPathError, nearest, shown
@@ -17,24 +17,22 @@ from modulekg_widgets.engine.pruning.plan.draft import Draft
 from modulekg_widgets.engine.pruning.plan.plan_file import load_plan
 from modulekg_widgets.engine.pruning.plan.plan_folder import PlanFolder
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
+from modulekg_widgets.engine.pruning.user_data import UserData
 from modulekg_widgets.engine.views.mask_payload import drawn_payload, failed_report, mask_payload, report_payload
 from modulekg_widgets.engine.views.payload import number, text
 from modulekg_widgets.engine.views.pictures.masks import svg
+from modulekg_widgets.widgets.mask_editor.costs import OF_KERNEL, EditorCosts
 from modulekg_widgets.widgets.mask_editor.messages import MaskMessages, checked_plan
-from modulekg_widgets.widgets.shared.base import (
-    ModuleKGWidget,
-    check_keywords,
-    in_main_thread,
-    when_idle,
-)
+from modulekg_widgets.widgets.shared.base import check_keywords, when_idle
 
 SCOPES = ("local", "global")
 KEYWORDS = (
     "args", "kwargs", "optimizer", "plan", "importance", "scope", "locked", "axis", "selected", "path", "folder",
+    "batches", "loss", "evaluate",
 )  # fmt: skip
 
 
-class MaskEditor(ModuleKGWidget):
+class MaskEditor(EditorCosts):
     """Which indices of each axis of a model go: brush them out, see what it saves, mask or cut: `MaskEditor(model, x)`.
 
     The model is traced; it changes by `mask`, `cut` and `undo` alone.
@@ -56,6 +54,15 @@ class MaskEditor(ModuleKGWidget):
     folder : str or Path, optional
         The page writes and reads plans below it alone, by names that end in .json. Without it that is the folder of an
         absolute `path`, or else the working folder.
+    batches : iterable, optional
+        A list or a DataLoader of what the model takes, or of pairs of that and a target. A cut can renew the running
+        statistics from them. Few serve best: `sensitivity` takes about a third of a forward pass an index and batch.
+    loss : callable, optional
+        `loss(output, target)` or `loss(output)`, a mean. With it "sensitivity" is one of the importances, and the page
+        shows what a ratio costs, as an estimate.
+    evaluate : callable, optional
+        `evaluate(model)` gives a number, or a dict of numbers, with the model in eval mode and without gradients. It is
+        called before and after each cut and when the page asks for it; its errors are shown as text.
     layout : ipywidgets.Layout or dict, optional
         Size and margins in the page.
     **unknown
@@ -78,13 +85,17 @@ class MaskEditor(ModuleKGWidget):
         The dotted path of a module.
     path : str
         The file that the page offers.
+    recalibrating : bool
+        Whether a cut renews the running statistics from the batches; from the start where there are some.
+    sensitivity : DataFrame or None
+        What `mk.pruning.sensitivity` gives, once it has been computed for the model as it is.
 
     Raises
     ------
     TraceError
         Where the forward pass fails.
     CutError
-        For a plan of another model, and for an importance that cannot rank.
+        For a plan of another model, an importance that cannot rank, and batches, losses and functions that are none.
     UnknownKeywordError, UnknownAxisError, UnknownNameError, UnknownPathError
         For a name that there is not; the message has the nearest one.
 
@@ -106,7 +117,7 @@ class MaskEditor(ModuleKGWidget):
     Linear(in_features=4, out_features=8, bias=True)
     """
 
-    of_kernel = frozenset({"payload", "draft", "scores", "report", "stage", "operations", "uncut", "graphs"})
+    of_kernel = OF_KERNEL | {"payload", "draft", "scores", "report", "stage", "operations", "uncut", "graphs"}
     _model_name = Unicode("MaskEditorModel").tag(sync=True)
     _view_name = Unicode("MaskEditorView").tag(sync=True)
 
@@ -114,12 +125,10 @@ class MaskEditor(ModuleKGWidget):
     draft = Dict().tag(sync=True)  # what goes; the page sets it too, see messages.py
     dropped = Bytes()  # the same, all bits
     revision = Int(0)  # of the draft
-    scores = Bytes().tag(sync=True)
     report = Dict().tag(sync=True)
     stage = Unicode("").tag(sync=True)
     operations = Int(0).tag(sync=True)
     uncut = Dict().tag(sync=True)  # parameters of each module before the first cut: linked graphs are colored by them
-    importance = Unicode("l1").tag(sync=True, to_json=lambda v, w: text(v))
     scope = Unicode("local").tag(sync=True)
     locked = List(Unicode()).tag(sync=True, to_json=lambda v, w: [text(name) for name in v])
     axis = Unicode(None, allow_none=True).tag(sync=True, to_json=lambda v, w: None if v is None else text(v))
@@ -142,11 +151,14 @@ class MaskEditor(ModuleKGWidget):
         selected: str | None = None,
         path: str | Path = "plan.modulekg.json",
         folder: str | Path | None = None,
+        batches: Iterable[Any] | None = None,
+        loss: Callable[..., Any] | None = None,
+        evaluate: Callable[[Any], Any] | None = None,
         layout: Any = None,
         **unknown: Any,
     ) -> None:
         check_keywords("MaskEditor", unknown, KEYWORDS)
-        self._pruning = HandPruning(model, args, kwargs, optimizer)
+        self._pruning = HandPruning(model, args, kwargs, optimizer, UserData(batches, loss, evaluate))
         self._plans = PlanFolder(Path(path).parent if folder is None and Path(path).is_absolute() else folder)
         self._messages = MaskMessages(self)
         self._showing = threading.RLock()
@@ -156,6 +168,7 @@ class MaskEditor(ModuleKGWidget):
         super().__init__(
             payload=mask_payload(self._pruning),
             **self._drawn(),
+            **self._cost_state(),
             importance=name,
             scope=scope,
             locked=[locked] if isinstance(locked, str) else list(locked),
@@ -198,12 +211,22 @@ class MaskEditor(ModuleKGWidget):
 
     def mask(self) -> None:
         """Set what goes to zero in the model; what an earlier mask had set is put back. `undo` takes it back."""
-        self._pruning.mask(self._wanted())
+        plan = self._wanted()
+        self._give_up("the model is masked now")
+        self._pruning.mask(plan)
         self._show_stage()
 
     def cut(self) -> None:
-        """Cut the model, and the optimizer's state along; the editor goes on with the smaller model."""
-        self._pruning.cut(self._wanted())
+        """Cut the model, and the optimizer's state along; the editor goes on with the smaller model.
+
+        Where there is a function that evaluates, the page shows what it finds before, after, and recalibrated.
+        """
+        plan = self._wanted()
+        self._give_up("the model is cut now")
+        try:
+            self._pruning.cut(plan, self.recalibrating)
+        finally:
+            self._show_trial()
         self._show_stage()
         self._start_anew()
 
@@ -212,6 +235,7 @@ class MaskEditor(ModuleKGWidget):
 
         Raises `CutError` where there was none, or when the model is not as that left it.
         """
+        self._give_up("the model is changed now")
         undone = self._pruning.undo()
         self._show_stage()
         if undone.stage == CUT:
@@ -258,27 +282,9 @@ class MaskEditor(ModuleKGWidget):
         else:
             self.plan = load_plan(self._plans.path(self.path) if path is None else path)
 
-    def rank_by(self, importance: Any) -> None:
-        """Shade and choose by another importance, which the page offers from then on.
-
-        Parameters
-        ----------
-        importance : str or callable
-            A registered name, a criterion, or a function of a group.
-
-        Raises
-        ------
-        CutError
-            Where it cannot rank the indices of this model.
-        UnknownNameError
-            For a name that is not registered.
-        """
-        name = self._pruning.rank(importance)
-        self.payload = {**self.payload, "importances": [text(each) for each in self._pruning.importances]}
-        self.importance, self.scores = name, self._pruning.scores(name)
-
     def close(self) -> None:
         """Remove the widget with its links and let go of the model, its trace and what could be undone."""
+        self._cancel()
         vars(self).pop("_pruning", None)
         super().close()
 
@@ -305,13 +311,17 @@ class MaskEditor(ModuleKGWidget):
         """Trace the model as it has become, and show it here and in the graphs that are linked."""
         pruning = self._pruning
         pruning.trace_again(plan)
-        scores = pruning.scores(self.importance)
+        is_slow = pruning.takes_long(self.importance)
+        scores = b"" if is_slow else pruning.scores(self.importance)
         known = {axis.name for axis in pruning.draft.axes}
         with self.hold_sync():
             self.locked = [name for name in self.locked if name in known]
             self.axis = self.axis if self.axis in known else None
             self.payload, self.scores, self.report = mask_payload(pruning), scores, {}
+            self._show_increases()
             self._show_draft()
+        if is_slow:
+            self._sense(is_awaited=True, is_told=False)
         if plan is not None:
             self._check()
         for graph in self.graphs:
@@ -332,6 +342,7 @@ class MaskEditor(ModuleKGWidget):
 
     def _show_stage(self) -> None:
         self.stage, self.operations = self._pruning.stage, self._pruning.operations
+        self._show_trial()
         self.uncut = {text(path): number(count) for path, count in self._pruning.uncut.items()}
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
@@ -339,9 +350,9 @@ class MaskEditor(ModuleKGWidget):
         wanted = dict(sync_data)
         if "draft" in wanted:
             self._messages.draw(wanted.pop("draft"))
-        if "importance" in wanted and not in_main_thread():  # beside a running cell: some importances run the model
+        if "importance" in wanted and self._is_later(wanted["importance"]):
             name = wanted.pop("importance")
-            when_idle(lambda: self.set_state({"importance": name}))
+            when_idle(lambda: self._choose(name))
         try:
             if "path" in wanted:
                 self._messages.choose(wanted["path"])
@@ -349,17 +360,6 @@ class MaskEditor(ModuleKGWidget):
         except (ModuleKGError, TraitError) as error:
             self.send_state([name for name in wanted if name in self.keys])
             self.send({"type": "failed", "action": "set", "text": text(str(error))})
-
-    # ---------------------------------------------------------- importance
-
-    @validate("importance")
-    def _check_importance(self, proposal: Any) -> str:
-        self._pruning.scores(proposal["value"])  # or it raises
-        return proposal["value"]
-
-    @observe("importance")
-    def _show_scores(self, change: Any) -> None:
-        self.scores = self._pruning.scores(self.importance)
 
     # -------------------------------------------------------------- checks
 

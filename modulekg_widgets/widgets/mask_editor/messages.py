@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from modulekg_widgets.engine.errors import CutError, ModuleKGError, shown
+from modulekg_widgets.engine.playback.steps import error_text
 from modulekg_widgets.engine.pruning.by_hand import CUT
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.widgets.pages.answers import Answer, answers
 from modulekg_widgets.widgets.shared.base import WidgetValueError, in_main_thread, when_idle
+from modulekg_widgets.widgets.shared.slices import INTERRUPTED
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.pruning.by_hand import HandPruning
@@ -43,6 +45,10 @@ class Editor(Protocol):
     def mask(self) -> None: ...
     def cut(self) -> None: ...
     def undo(self) -> None: ...
+    def recalibrate(self) -> None: ...
+    def _sense(self) -> None: ...
+    def _evaluated(self) -> Any: ...
+    def _cancel(self) -> None: ...
     def _check(self) -> Any: ...
     def _wanted(self) -> PruningPlan: ...
     def _show_draft(self, by: str = "", revision: int = -1) -> None: ...
@@ -64,9 +70,10 @@ class MaskMessages:
         self._editor = weakref.ref(editor)
         self._by, self._since, self._until = "", -1, -1  # the page that alone has drawn between two revisions
         self.path: str | None = None  # the file that a page has chosen last
-        self._actions = {
+        self._actions: dict[str, Callable[[Editor, dict[str, Any]], str | None]] = {
             "check": self._check, "mask": self._mask, "cut": self._cut,
-            "undo": self._undo, "save": self._save, "load": self._load,
+            "undo": self._undo, "save": self._save, "load": self._load, "sense": self._sense,
+            "evaluate": self._evaluate, "recalibrate": self._recalibrate,
         }  # fmt: skip
 
     def draw(self, value: Any) -> None:
@@ -105,11 +112,16 @@ class MaskMessages:
     def heard(self, _widget: Any, content: Any, buffers: Any) -> None:
         """Do what one message asks for; what runs or changes the model waits until no cell runs."""
         action = content.get("type") if isinstance(content, dict) else None
+        if action == "cancel":
+            self._cancel()  # at once: what is cancelled may wait for a cell
         if not isinstance(action, str) or action not in self._actions:
             return
         if in_main_thread():
             self._do(action, content)
         else:
+            editor = self._editor()
+            if editor is not None and editor.comm is not None:
+                editor.send({"type": "accepted", "action": action})  # its end may be far
             when_idle(lambda: self._do(action, content))
 
     def _do(self, action: str, content: dict[str, Any]) -> None:
@@ -117,11 +129,17 @@ class MaskMessages:
         if editor is None or editor.comm is None:
             return
         try:
-            done = self._actions[action](editor, content)
+            done: str | None = self._actions[action](editor, content)
         except ModuleKGError as error:
             editor.send({"type": "failed", "action": action, "text": text(str(error))})
+        except KeyboardInterrupt:
+            editor.send({"type": "failed", "action": action, "text": INTERRUPTED})
+        except Exception as error:
+            editor.send({"type": "failed", "action": action, "text": text(error_text(error))})
+            raise
         else:
-            editor.send({"type": "done", "action": action, "text": text(done)})
+            if done is not None:
+                editor.send({"type": "done", "action": action, "text": text(done)})
 
     def _check(self, editor: Editor, content: dict[str, Any]) -> str:
         with contextlib.suppress(CutError):  # the report has it
@@ -141,6 +159,22 @@ class MaskMessages:
         editor.undo()
         sizes = f": parameters {last.plan.params[1]:,} → {last.plan.params[0]:,}" if last and last.stage == CUT else ""
         return f"Undone: the model is as it was before it was {last.stage if last else ''}{sizes}"
+
+    def _evaluate(self, editor: Editor, content: dict[str, Any]) -> str:
+        editor._evaluated()
+        return ""  # it stands beside the button
+
+    def _recalibrate(self, editor: Editor, content: dict[str, Any]) -> str:
+        editor.recalibrate()
+        return "Recalibrated: the running statistics are those of the batches"
+
+    def _sense(self, editor: Editor, content: dict[str, Any]) -> None:
+        editor._sense()  # says itself when it has come to an end
+
+    def _cancel(self) -> None:
+        editor = self._editor()
+        if editor is not None and editor.comm is not None:
+            editor._cancel()
 
     def _save(self, editor: Editor, content: dict[str, Any]) -> str:
         path = editor._plans.checked(content.get("path"))

@@ -129,16 +129,21 @@ def in_main_thread() -> bool:
 
 def when_idle(act: Callable[[], None]) -> None:
     """Call `act` in the main thread once no cell runs; at once where there is no kernel."""
-    try:
-        from IPython.core.getipython import get_ipython
-
-        loop = get_ipython().kernel.io_loop  # type: ignore[union-attr]
-    except (ImportError, AttributeError):
-        loop = None
+    loop = main_loop()
     if loop is None:
         act()
     else:
         loop.add_callback(act)
+
+
+def main_loop() -> Any:
+    """The loop in which the kernel runs cells; None where there is no kernel."""
+    try:
+        from IPython.core.getipython import get_ipython
+
+        return get_ipython().kernel.io_loop  # type: ignore[union-attr]
+    except (ImportError, AttributeError):
+        return None
 
 
 def _hear_beside_cells(comm: Any) -> None:

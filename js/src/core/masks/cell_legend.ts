@@ -13,6 +13,10 @@ const SCALES = {
   local: ["each row on its own scale", "From the 1st to the 99th percentile of the scores of the row"],
   global: ["all rows on one scale", "From the 1st to the 99th percentile of all scores, each divided by its row's mean"]
 } as const;
+const AS_THEY_ARE = [
+  "all rows on one scale",
+  "From the 1st to the 99th percentile of all scores, as they are"
+] as const;
 
 export class CellLegend {
   private readonly disposers = new Disposers();
@@ -59,7 +63,8 @@ export class CellLegend {
   private readonly draw = (): void => {
     const { store, data } = this.scene;
     if (data.draft.isOpen) return; // a new entry may take another line: nothing moves under a hand that brushes
-    const [scale, how] = SCALES[store.get("scope")];
+    const scope = store.get("scope");
+    const [scale, how] = scope === "global" && data.scores?.isComparable ? AS_THEY_ARE : SCALES[scope];
     this.scale.replaceChildren("(", nameSpan("", store.get("importance")), `, ${scale})`);
     this.scale.title = `${how}; what lies beyond has the color of the end`;
     for (const entry of this.entries) entry.draw(this.scene);

@@ -45,7 +45,7 @@ export class CutDialog {
   }
 
   private box(): HTMLElement {
-    const { data, session } = this.scene;
+    const { data, session, store } = this.scene;
     const { indices, axes } = data.dropped();
     const report = session.isReportCurrent && !session.report?.error ? session.report : null;
     const [heading, text] = [`mkg-mask-ask-${++dialogs}`, `mkg-mask-says-${dialogs}`];
@@ -59,6 +59,8 @@ export class CutDialog {
     const body = el("div", "mkg-mask-dialog-body");
     body.id = text;
     body.append(this.sizes(report), el("p", "", noteOf(report !== null)));
+    if (session.offers.recalibrate && store.get("recalibrating"))
+      body.append(el("p", "", "Then its running statistics are renewed from the batches."));
     body.append(el("p", "", "The model is changed in place. “Undo cut” makes it what it was before."));
     const buttons = el("div", "mkg-mask-dialog-buttons");
     buttons.append(this.cancel, this.confirm);

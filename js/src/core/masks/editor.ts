@@ -1,5 +1,6 @@
 // The whole editor: toolbar, actions with their outcome, counters, legend and rows around one session and one view.
 
+import "../../../style/mask_costs.css";
 import "../../../style/mask_editor.css";
 import "../../../style/mask_rows.css";
 import { Disposers, el, keepKeys } from "../shared/dom";
@@ -9,6 +10,7 @@ import { Actions } from "./actions";
 import { CellLegend } from "./cell_legend";
 import { CellTip } from "./cell_tip";
 import { CounterLine } from "./counter_line";
+import { EstimateView } from "./estimate_view";
 import { Frames } from "./frames";
 import type { PlanData } from "./plan_data";
 import { ReportView } from "./report_view";
@@ -18,6 +20,7 @@ import type { Session } from "./session";
 import type { EditorStore } from "./state";
 import { MaskStatus } from "./status_line";
 import { MaskToolbar } from "./toolbar";
+import { TrialView } from "./trial_view";
 
 export interface MaskEditor {
   dispose(): void;
@@ -83,13 +86,15 @@ class Editor implements MaskEditor {
     private readonly store: EditorStore
   ) {
     const [toolbar, actions, counters, legend, rows] = Array.from({ length: 5 }, () => el("div"));
-    const [report, status] = [el("div"), el("div")];
+    const [report, status, estimate, trial] = Array.from({ length: 4 }, () => el("div"));
     const outcome = el("div", "mkg-mask-outcome");
     outcome.append(report, status);
     // all that is said stands in one block, which is in view while the rows scroll, and of a height of its own: nothing
     // moves under a hand that brushes
     const head = el("div", "mkg-mask-head");
-    head.append(toolbar, actions, counters, legend);
+    const costs = el("div", "mkg-mask-costs");
+    costs.append(estimate, trial);
+    head.append(toolbar, actions, costs, counters, legend);
     host.replaceChildren(head, rows);
     const tip = new CellTip(host);
     const scene = new Scene(host, session, data, store, this.frames, tip);
@@ -111,7 +116,9 @@ class Editor implements MaskEditor {
       new CounterLine(counters, scene),
       new Actions(actions, scene, outcome),
       new ReportView(report, scene, show),
-      new MaskStatus(status, scene)
+      new MaskStatus(status, scene),
+      new EstimateView(estimate, scene, this.toolbar.ratio),
+      new TrialView(trial, scene)
     ];
     for (const part of parts) this.disposers.add(() => part.dispose());
     this.listen();

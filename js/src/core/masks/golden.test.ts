@@ -4,6 +4,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
+import { readOffers, readTrial } from "./costs";
 import { type PlanData, readPlan } from "./plan_data";
 import { goneByRatio, type Scope } from "./ratio";
 
@@ -21,6 +22,7 @@ interface Golden {
   readonly payload: unknown;
   readonly scores: readonly number[];
   readonly cases: readonly Case[];
+  readonly costs: { readonly offers: unknown; readonly trial: unknown };
 }
 
 const folder = join(dirname(fileURLToPath(import.meta.url)), "../../../../tests/widgets/golden_masks");
@@ -61,6 +63,18 @@ describe.each(files)("%s", file => {
     for (const unit of ["params", "flops", "bytes"] as const) {
       expect([totals[unit].before, totals[unit].after]).toEqual(wanted[unit]);
     }
+  });
+
+  it("reads what data of the user say", () => {
+    const { offers, trial } = golden.costs;
+    expect(readOffers(offers)).toEqual({ sensitivity: true, recalibrate: true, evaluate: true, batches: 2 });
+    const { recalibrated, evaluations } = readTrial(trial);
+    expect(recalibrated).toBe(true);
+    expect(evaluations.map(({ state, values, error }) => [state, Object.fromEntries(values), error])).toEqual([
+      ["uncut", { right: 0.75, lost: Infinity }, ""],
+      ["cut", {}, "evaluate stopped: ValueError: no data"],
+      ["recalibrated", { evaluate: 0.5 }, ""]
+    ]);
   });
 
   it("reads the bits that Python packed", () => {

@@ -14,17 +14,19 @@ export class PlanData {
   readonly counters: Counters;
   readonly byName: ReadonlyMap<string, number>;
   scores: Scores | null = null; // none until the kernel has them
+  increases: Scores | null = null; // of the loss without each index, where they are known
 
   constructor(
     readonly payload: MaskPayload,
     drawn: unknown,
     scores: unknown,
-    history = new History()
+    history = new History(),
+    isComparable = false
   ) {
     this.history = history;
     const { size, name } = payload.axes;
     this.byName = new Map(name.map((text, axis) => [text, axis]));
-    this.setScores(scores);
+    this.setScores(scores, isComparable);
     const bits = unpacked(drawn, new BitTable(size));
     this.draft = new Draft(size, bits, axis => this.scores?.order(axis)[size[axis] - 1] ?? 0);
     this.counters = new Counters(payload);
@@ -36,13 +38,22 @@ export class PlanData {
     return this.payload.axes;
   }
 
-  setScores(raw: unknown): void {
+  setScores(raw: unknown, isComparable = false): void {
+    this.scores = this.numbers(raw, isComparable);
+  }
+
+  setIncreases(raw: unknown): void {
+    this.increases = this.numbers(raw, true);
+  }
+
+  /** One for each index of all axes; null where there are none. */
+  private numbers(raw: unknown, isComparable: boolean): Scores | null {
     const { size, weights } = this.payload.axes;
     const values = readScores(
       raw,
       size.reduce((total, own) => total + own, 0)
     );
-    this.scores = values && new Scores(values, size, weights);
+    return values && new Scores(values, size, weights, isComparable);
   }
 
   isFree(axis: number): boolean {
@@ -67,17 +78,22 @@ export class PlanData {
 }
 
 /** Raises `PayloadError`; bits that do not fit are taken as none. */
-export function readPlan(payload: unknown, drawn: unknown, scores: unknown): PlanData {
-  return new PlanData(readMasks(payload), drawn, scores);
+export function readPlan(payload: unknown, drawn: unknown, scores: unknown, isComparable = false): PlanData {
+  return new PlanData(readMasks(payload), drawn, scores, undefined, isComparable);
 }
 
 /** The same axes under another payload: draft and history go on. Raises `PayloadError`; null for other axes. */
-export function renewedPlan(former: PlanData, payload: unknown, scores: unknown): PlanData | null {
+export function renewedPlan(
+  former: PlanData,
+  payload: unknown,
+  scores: unknown,
+  isComparable = false
+): PlanData | null {
   const fresh = readMasks(payload);
   const { name, size } = fresh.axes;
   const isSame = name.join("\n") === former.axes.name.join("\n") && size.join() === former.axes.size.join();
   if (!isSame) return null;
-  const renewed = new PlanData(fresh, former.draft.bits, scores, former.history);
+  const renewed = new PlanData(fresh, former.draft.bits, scores, former.history, isComparable);
   renewed.draft.confirm(former.draft.known);
   return renewed;
 }

@@ -43,6 +43,21 @@ export class RatioControl {
     this.element.remove();
   }
 
+  get value(): number {
+    return Number(this.slider.value);
+  }
+
+  get isPossible(): boolean {
+    return !this.slider.disabled;
+  }
+
+  /** As one gesture. */
+  set(ratio: number): void {
+    if (!this.isPossible) return;
+    this.preview(ratio);
+    this.scene.session.commit();
+  }
+
   /** Within a gesture; the field follows the slider. */
   private preview(ratio: number): void {
     const { session, store } = this.scene;
@@ -58,8 +73,7 @@ export class RatioControl {
     const isWrong = this.field.value.trim() === "" || !(ratio >= 0 && ratio < 1);
     this.field.setAttribute("aria-invalid", String(isWrong));
     if (isWrong) return;
-    this.preview(ratio);
-    this.scene.session.commit();
+    this.set(ratio);
   }
 
   private enable(): void {

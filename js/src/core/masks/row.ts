@@ -2,10 +2,12 @@
 
 import { button, Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
 import { counted, exactNumber } from "../shared/format";
+import { axisCost } from "./estimate";
 import { maskIcon } from "./mask_icons";
 import type { Member } from "./payload";
 import type { Scene } from "./scene";
 import { Strip, type StripOwner } from "./strip";
+import { riseText } from "./words";
 
 const MOST_IN_TITLE = 6;
 const MOST_LISTED = 300;
@@ -16,6 +18,7 @@ export class Row {
   private readonly disposers = new Disposers();
   private readonly info = el("div", "mkg-mask-info");
   private readonly count = el("span", "mkg-mask-count");
+  private readonly cost = el("span", "mkg-mask-cost");
   private readonly lock = button("mkg-icon-button mkg-mask-lock", "");
   private readonly slider = el("input", "mkg-mask-slider");
   private readonly name: string;
@@ -62,8 +65,21 @@ export class Row {
     const dropped = String(size - kept);
     if (this.slider.value !== dropped) this.slider.value = dropped;
     setAttribute(this.slider, "aria-valuetext", `${exactNumber(size - kept)} of ${exactNumber(size)} go`);
+    this.drawCost();
     this.strip?.draw();
   };
+
+  /** What the axis costs: what goes from it, or where nothing does, one of its indices. */
+  private drawCost(): void {
+    const found = axisCost(this.scene.data, this.axis);
+    this.cost.hidden = found === null;
+    if (!found) return;
+    const each = `one of its indices alone ${riseText(found.mean)} on average`;
+    const text = found.gone ? `loss ${riseText(found.rise)}` : `${riseText(found.mean)} an index`;
+    if (this.cost.textContent !== text) this.cost.textContent = text;
+    const all = `the ${exactNumber(found.gone)} that go ${riseText(found.rise)}, ${riseText(found.rise / found.gone)} each`;
+    this.cost.title = `Estimated rise of the loss: ${found.gone ? `${all}; ` : ""}${each}`;
+  }
 
   private head(): void {
     const { axes } = this.scene.data;
@@ -74,7 +90,7 @@ export class Row {
     const line = el("div", "mkg-mask-line");
     line.append(name);
     if (role !== null) line.append(nameSpan("mkg-mask-role", role));
-    if (!this.strip) line.append(this.count);
+    line.append(this.strip ? this.cost : this.count);
     this.info.append(line);
   }
 

@@ -209,7 +209,7 @@ export class RowList implements StripOwner {
     const { scene } = this;
     this.disposers.add(
       scene.data.draft.onChange(axes => this.changed(axes)),
-      scene.session.events.on("report", () => this.drawAll()),
+      scene.session.events.on(["report", "increases"], () => this.drawAll()),
       scene.store.on("query", () => this.filter()),
       scene.store.on("axis", () => this.follow()),
       scene.store.on("selected", () => this.markSelected()),

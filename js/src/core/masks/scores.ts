@@ -104,7 +104,8 @@ export class Scores {
   constructor(
     private readonly values: Float64Array,
     private readonly sizes: readonly number[],
-    private readonly weights: readonly number[] = [] // of each axis: what an index does to them adds up
+    private readonly weights: readonly number[] = [], // of each axis: what an index does to them adds up
+    readonly isComparable = false // from axis to axis, as they are
   ) {
     let start = 0;
     for (const size of sizes) {
@@ -131,10 +132,11 @@ export class Scores {
     return found;
   }
 
+  /** So that all axes can be ranked together. */
   normalised(axis: number): Float64Array {
     let found = this.relative.get(axis);
     if (!found) {
-      found = normalised(this.of(axis));
+      found = this.isComparable ? this.of(axis) : normalised(this.of(axis));
       this.relative.set(axis, found);
     }
     return found;
@@ -149,7 +151,7 @@ export class Scores {
     const owner = new Uint32Array(count);
     let start = 0;
     axes.forEach((axis, place) => {
-      const weight = this.weights[axis] ?? 1;
+      const weight = this.isComparable ? 1 : (this.weights[axis] ?? 1);
       every.set(
         this.normalised(axis).map(value => value * weight),
         start

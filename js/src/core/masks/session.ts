@@ -2,6 +2,16 @@
 
 import { PayloadError } from "../shared/schema";
 import { Checker } from "./checker";
+import {
+  NO_OFFERS,
+  NO_TRIAL,
+  type Offers,
+  readOffers,
+  readSensing,
+  readTrial,
+  type Sensing,
+  type Trial
+} from "./costs";
 import { type Drawing, packed, readKnown } from "./drawing";
 import { SessionEvents } from "./events";
 import { type Step, stepOf } from "./history";
@@ -9,8 +19,8 @@ import { type PlanData, readPlan, renewedPlan } from "./plan_data";
 import { goneByRatio, type Scope } from "./ratio";
 import { readReport, type Report } from "./report";
 
-export type Action = "mask" | "cut" | "undo" | "save" | "load";
-export type SessionEvent = "data" | "scores" | "status" | "report" | "history";
+export type Action = "mask" | "cut" | "undo" | "save" | "load" | "recalibrate" | "evaluate";
+export type SessionEvent = "data" | "scores" | "increases" | "costs" | "status" | "report" | "history";
 
 /** The way to the kernel: ordered and reliable. */
 export interface Channel {
@@ -31,6 +41,9 @@ export class Session {
   data: PlanData | null = null;
   problem = ""; // why there is no data; "" before any has come
   report: Report | null = null;
+  offers: Offers = NO_OFFERS;
+  sensing: Sensing | null = null;
+  trial: Trial = NO_TRIAL;
   action: Action | null = null; // what the kernel was asked to do and has not done yet
   notice = "";
   isRefused = false; // the notice says what could not be done
@@ -38,6 +51,7 @@ export class Session {
   private readonly checker: Checker;
   private page = newName();
   private revision = 0; // of the draft that the kernel has, as far as it is known here
+  private isAccepted = false; // the kernel will say when the action has come to its end
   private asked: Record<string, unknown> | null = null; // an action, until the kernel has the draft that it is for
   private locked: ReadonlySet<string> = new Set();
   private patience?: ReturnType<typeof setTimeout>;
@@ -57,15 +71,15 @@ export class Session {
   // ------------------------------------------------------------ from outside
 
   /** `drawn` null: as it is, where the axes are the same. */
-  load(payload: unknown, drawn: unknown, scores: unknown, revision: unknown): void {
+  load(payload: unknown, drawn: unknown, scores: unknown, revision: unknown, isComparable = false): void {
     const former = drawn === null ? this.data : null;
     this.checker.stop();
     this.data = null;
     this.problem = "";
     try {
       const isEmpty = typeof payload !== "object" || payload === null || Object.keys(payload).length === 0;
-      const renewed = isEmpty || !former ? null : renewedPlan(former, payload, scores);
-      if (!isEmpty) this.data = renewed ?? readPlan(payload, drawn, scores);
+      const renewed = isEmpty || !former ? null : renewedPlan(former, payload, scores, isComparable);
+      if (!isEmpty) this.data = renewed ?? readPlan(payload, drawn, scores, isComparable);
       if (!renewed) [this.revision, this.page] = [Number(revision) || 0, newName()];
       if (!renewed && this.asked) this.asked = this.action = null;
     } catch (error) {
@@ -74,9 +88,19 @@ export class Session {
     this.events.tell("data");
   }
 
-  setScores(raw: unknown): void {
-    this.data?.setScores(raw);
+  setScores(raw: unknown, isComparable = false): void {
+    this.data?.setScores(raw, isComparable);
     this.events.tell("scores");
+  }
+
+  setIncreases(raw: unknown): void {
+    this.data?.setIncreases(raw);
+    this.events.tell("increases");
+  }
+
+  setCosts(offers: unknown, sensing: unknown, trial: unknown): void {
+    [this.offers, this.sensing, this.trial] = [readOffers(offers), readSensing(sensing), readTrial(trial)];
+    this.events.tell("costs");
   }
 
   setLocked(names: readonly string[]): void {
@@ -116,6 +140,7 @@ export class Session {
     const message = content as Record<string, unknown> | null;
     const text = typeof message?.text === "string" ? message.text : "";
     if (message?.type === "failed" && message.action === "draw") this.refused(message.by, text);
+    else if (message?.type === "accepted") this.isAccepted ||= message.action === this.action;
     else if (message?.type === "done" || message?.type === "failed")
       this.ended(message.action, text, message.type === "failed");
   }
@@ -272,6 +297,7 @@ export class Session {
     if (this.action || !this.channel.isLive || !this.data) return;
     this.commit();
     this.action = action;
+    this.isAccepted = false;
     this.notice = "";
     this.asked = { type: action, ...more };
     this.ask();
@@ -283,8 +309,13 @@ export class Session {
     const { asked, action } = this;
     if (!asked || !this.data?.draft.isKnown) return;
     this.asked = null;
-    const isOpen = () => this.action === action;
+    const isOpen = () => this.action === action && !this.isAccepted;
     this.channel.send(asked, () => this.soonAfter(isOpen, () => this.ended(action, "")));
+  }
+
+  /** Starts or ends the computation of the sensitivity. */
+  sense(isWanted: boolean): void {
+    if (this.channel.isLive) this.channel.send({ type: isWanted ? "sense" : "cancel" });
   }
 
   private askForCheck(): boolean {

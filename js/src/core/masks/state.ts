@@ -13,6 +13,7 @@ export interface EditorState {
   selected: string | null; // dotted path of a module
   stage: Stage;
   operations: number; // that can be taken back in the kernel
+  recalibrating: boolean; // a cut renews running statistics
   path: string; // file that a plan is saved to
   // The rest stays in the browser.
   query: string;
@@ -28,6 +29,7 @@ export function initialEditorState(): EditorState {
     selected: null,
     stage: "",
     operations: 0,
+    recalibrating: false,
     path: "plan.modulekg.json",
     query: "",
     connected: true

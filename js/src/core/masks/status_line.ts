@@ -11,7 +11,9 @@ const WAITING: Readonly<Record<Action, string>> = {
   cut: "Waiting for the kernel to cut the model…",
   undo: "Waiting for the kernel to undo…",
   save: "Waiting for the kernel to save the plan…",
-  load: "Waiting for the kernel to load the plan…"
+  load: "Waiting for the kernel to load the plan…",
+  recalibrate: "Waiting for the kernel to recalibrate the model…",
+  evaluate: "Waiting for the kernel to evaluate the model…"
 };
 
 export class MaskStatus {

@@ -8,6 +8,7 @@ import { type CellLayout, cellLayout, corner } from "./cell_layout";
 import { CellPainter, LOOKS } from "./cell_paint";
 import type { Scene } from "./scene";
 import { type Leap, movedBy } from "./strip_keys";
+import { riseText } from "./words";
 
 export interface StripOwner {
   /** The cursor leaves for the next row, at this column. */
@@ -234,12 +235,14 @@ export class Strip implements BrushTarget {
 
   /** "index 12 of 64, importance 0.83, goes" */
   private sentence(index: number): string {
-    const { scores, axes } = this.scene.data;
+    const { scores, increases, axes } = this.scene.data;
     const score = scores?.at(this.axis, index);
+    const rise = increases?.at(this.axis, index);
     const look = this.looks[index];
     return [
       `index ${index} of ${axes.size[this.axis]}`,
       score === undefined ? "" : `importance ${shortNumber(score)}`,
+      rise === undefined || Number.isNaN(rise) ? "" : `loss without it ${riseText(rise)}`,
       this.goes(index) ? "goes" : "stays",
       look & LOOKS.kept ? "the dry run keeps it" : look & LOOKS.taken ? "the dry run takes it" : ""
     ]

@@ -15,6 +15,7 @@ const SCOPES: readonly [Scope, string][] = [
 ];
 
 export class MaskToolbar {
+  readonly ratio: RatioControl;
   private readonly disposers = new Disposers();
   private readonly importance = el("select", "mkg-mask-importance");
   private readonly scope = el("select", "mkg-mask-scope");
@@ -39,12 +40,12 @@ export class MaskToolbar {
     this.scope.setAttribute("aria-label", "Ranked on");
     this.importance.append(...this.importances(data.payload.importances));
     this.scope.append(...SCOPES.map(([value, text]) => option(value, text)));
-    const ratio = new RatioControl(scene);
-    this.disposers.add(() => ratio.dispose());
+    this.ratio = new RatioControl(scene);
+    this.disposers.add(() => this.ratio.dispose());
     host.append(
       field("Importance", this.importance),
       field("Ranked on", this.scope),
-      ratio.element,
+      this.ratio.element,
       this.steps(),
       this.searchBox()
     );

@@ -30,3 +30,13 @@ export function changeText(before: number, after: number): string {
   const text = Math.abs(share) < 0.05 ? "< 0.1" : Math.abs(share).toFixed(1);
   return `${share < 0 ? "−" : "+"}${text} %`;
 }
+
+/** "+0.0123", "−0.004", "±0". */
+export function riseText(rise: number): string {
+  const text = shortNumber(rise);
+  return rise > 0 ? `+${text}` : rise === 0 ? `±${text}` : text;
+}
+
+export function shareText(share: number): string {
+  return `${(100 * share).toFixed(1)} %`;
+}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sized
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,6 @@ from modulekg_widgets.engine.pruning.plan.choice import Choice
 from modulekg_widgets.engine.pruning.sensitivity.removal import Pass, Removal
 from modulekg_widgets.engine.torch_runtime.inputs import input_tensors
 
-Vector = np.ndarray[Any, np.dtype[np.float64]]
 Loss = Callable[..., Any]
 MOST_NAMED = 12  # lines that a legend tells apart
 
@@ -73,13 +72,33 @@ def sensitivity(
     >>> list(table.columns), len(table)
     (['axis', 'index', 'increase'], 8)
     """
+    steps = sensitivity_steps(graph, batches, loss, axes)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+def sensitivity_steps(
+    graph: DataflowGraph, batches: Iterable[Any], loss: Loss, axes: Iterable[Axis | str] | None = None
+) -> Generator[tuple[int, int | None], None, pd.DataFrame]:
+    """The same a step at a time, so that other work can go on in between; gives the table at the end.
+
+    A step removes one index in one batch: after each comes how many are done, and of how many, None where the batches
+    have no length.
+    """
     chosen = _chosen(graph, axes)
     rises = {axis: np.zeros(axis.size) for axis in chosen}
-    count = 0
+    size = sum(axis.size for axis in chosen)
+    total = size * len(batches) if isinstance(batches, Sized) else None
+    count = done = 0
     for own, call, target in _passes(graph, batches, loss):
         count += 1
-        for axis, increase in _increases(own, chosen, call, target, loss):
-            rises[axis] += increase
+        for axis, index, increase in _increases(own, chosen, call, target, loss):
+            rises[axis][index] += increase
+            done += 1
+            yield done, total
     if not count:
         raise CutError("the batches are empty: pass a list or a DataLoader, for a generator gives its items once")
     return pd.DataFrame({
@@ -127,7 +146,7 @@ def _shapes(graph: DataflowGraph, call: Call) -> object:
 
 def _increases(
     own: DataflowGraph, chosen: list[Axis], call: Call, target: Any, loss: Loss
-) -> Iterator[tuple[Axis, Vector]]:
+) -> Iterator[tuple[Axis, int, float]]:
     axes: Axes = own.axes
     try:
         whole = Pass(axes, *call)
@@ -137,12 +156,10 @@ def _increases(
     removal = Removal(axes, whole)
     same = Choice(axes, "index", None, None)
     for axis in chosen:
-        found = np.zeros(axis.size)
         terms: list[Term] = [each.term for each in same.named(axis) if each.size == axis.size]
-        for index in range(axis.size if terms else 0):
+        for index in range(axis.size):
             keeps = {term: np.arange(axis.size) != index for term in terms[:1]}
-            found[index] = _value(loss, removal.output(keeps), target) - before
-        yield axis, found
+            yield axis, index, _value(loss, removal.output(keeps), target) - before if keeps else 0.0
 
 
 def _value(loss: Loss, output: Any, target: Any) -> float:

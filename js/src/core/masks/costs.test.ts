@@ -1,0 +1,38 @@
+import { describe, expect, it } from "vitest";
+import { NO_OFFERS, NO_TRIAL, readOffers, readSensing, readTrial } from "./costs";
+
+describe("what the kernel says of the user's data", () => {
+  it("is read", () => {
+    const offers = { sensitivity: true, recalibrate: true, evaluate: false, batches: 4 };
+    expect(readOffers(offers)).toEqual(offers);
+    expect(readSensing({ done: 3, total: 12 })).toEqual({ done: 3, total: 12 });
+    expect(readSensing({ done: 3, total: null })).toEqual({ done: 3, total: null });
+    const values = [
+      ["a", 0.5],
+      ["b", "NaN"],
+      ["c", "-Infinity"]
+    ];
+    const { recalibrated, evaluations } = readTrial({
+      recalibrated: true,
+      evaluations: [{ state: "cut", values, error: "" }]
+    });
+    expect(recalibrated).toBe(true);
+    expect([...evaluations[0].values]).toEqual([
+      ["a", 0.5],
+      ["b", NaN],
+      ["c", -Infinity]
+    ]);
+  });
+
+  it.each([undefined, null, 3, "text", [], {}, { done: "1", evaluations: {}, sensitivity: 1, batches: -1 }])(
+    "is none where it is %j, as of an older notebook",
+    raw => {
+      expect([readOffers(raw), readSensing(raw), readTrial(raw)]).toEqual([NO_OFFERS, null, NO_TRIAL]);
+    }
+  );
+
+  it("has only entries that can be shown", () => {
+    const raw = { evaluations: [3, { values: [] }, { state: "cut", values: [["a"], [1, 2], 7, ["b", {}]], error: 9 }] };
+    expect(readTrial(raw).evaluations).toEqual([{ state: "cut", values: new Map(), error: "" }]);
+  });
+});

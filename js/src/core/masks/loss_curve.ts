@@ -1,0 +1,166 @@
+// The estimated rise of the loss against the FLOPs left: a line to look along, and to click or to walk on with keys.
+
+import { Disposers, el, listen, setAttribute, svg } from "../shared/dom";
+import { shortNumber } from "../shared/format";
+import type { CellTip } from "./cell_tip";
+import type { Point } from "./estimate";
+import { riseText, shareText } from "./words";
+
+const [WIDTH, HEIGHT] = [260, 64];
+const [LEFT, RIGHT, TOP, BOTTOM] = [40, 6, 6, 14]; // around the line
+const PAGE = 10; // steps
+
+export interface CurveOwner {
+  readonly ratio: number;
+  /** Every change is a gesture of its own. */
+  choose(ratio: number): void;
+}
+
+export class LossCurve {
+  readonly element = el("div", "mkg-mask-curve");
+  private readonly disposers = new Disposers();
+  private readonly line = svg("path", { class: "mkg-mask-curve-line" });
+  private readonly zero = svg("line", { class: "mkg-mask-curve-zero" });
+  private readonly here = svg("circle", { class: "mkg-mask-curve-here", r: 4 });
+  private readonly under = svg("circle", { class: "mkg-mask-curve-under", r: 3 });
+  private readonly least = label("end", LEFT - 7);
+  private readonly most = label("end", LEFT - 7);
+  private points: readonly Point[] = [];
+  private low = 0;
+  private high = 1;
+
+  constructor(
+    private readonly owner: CurveOwner,
+    private readonly tip: CellTip
+  ) {
+    const picture = svg("svg", {
+      width: WIDTH,
+      height: HEIGHT,
+      viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+      "aria-hidden": "true"
+    });
+    const [all, none] = [label("start", LEFT), label("end", WIDTH - RIGHT)];
+    all.textContent = "100 % of the FLOPs left";
+    none.textContent = "0 %";
+    for (const text of [all, none]) text.setAttribute("y", String(HEIGHT - 2));
+    picture.append(this.zero, this.line, this.under, this.here, this.least, this.most, all, none);
+    const { element } = this;
+    element.tabIndex = 0;
+    element.setAttribute("role", "slider");
+    element.setAttribute("aria-label", "Ratio on the curve of the estimated loss against the FLOPs left");
+    element.setAttribute("aria-valuemin", "0");
+    element.append(picture);
+    this.under.style.display = "none";
+    this.disposers.add(
+      listen(element, "pointermove", event => this.hover(event)),
+      listen(element, "pointerleave", () => this.leave()),
+      listen(element, "click", event => this.click(event)),
+      listen(element, "keydown", event => this.key(event))
+    );
+  }
+
+  dispose(): void {
+    this.leave();
+    this.disposers.dispose();
+    this.element.remove();
+  }
+
+  /** The line: a point for each ratio from 0 on, in equal steps. */
+  draw(points: readonly Point[]): void {
+    this.points = points;
+    const rises = points.map(({ rise }) => rise);
+    [this.low, this.high] = [Math.min(0, ...rises), Math.max(0, ...rises)];
+    if (this.high === this.low) this.high = this.low + 1;
+    const path = points.map(({ left, rise }, at) => `${at ? "L" : "M"}${this.x(left)} ${this.y(rise)}`);
+    setAttribute(this.line, "d", path.join(""));
+    for (const [name, value] of Object.entries({ x1: LEFT, x2: WIDTH - RIGHT, y1: this.y(0), y2: this.y(0) }))
+      setAttribute(this.zero, name, value);
+    for (const [text, value] of [
+      [this.most, this.high],
+      [this.least, 0]
+    ] as const) {
+      text.textContent = value ? riseText(value) : "0";
+      setAttribute(text, "y", this.y(value) + 4);
+    }
+    setAttribute(this.element, "aria-valuemax", points[points.length - 1]?.ratio ?? 0);
+  }
+
+  /** Where the draft stands, which need not be on the line. */
+  mark({ left, rise }: Omit<Point, "ratio">): void {
+    setAttribute(this.here, "cx", this.x(left));
+    setAttribute(this.here, "cy", this.y(Math.min(this.high, Math.max(this.low, rise))));
+    const { ratio } = this.owner;
+    setAttribute(this.element, "aria-valuenow", ratio);
+    setAttribute(this.element, "aria-valuetext", sentence({ ratio, left, rise }));
+  }
+
+  private x(left: number): number {
+    return round(LEFT + (1 - left) * (WIDTH - LEFT - RIGHT));
+  }
+
+  private y(rise: number): number {
+    return round(TOP + ((this.high - rise) / (this.high - this.low)) * (HEIGHT - TOP - BOTTOM));
+  }
+
+  /** The point whose FLOPs are nearest to the pointer. */
+  private at(event: MouseEvent): Point | undefined {
+    const { left } = this.element.getBoundingClientRect();
+    const place = event.clientX - left;
+    const distance = (point: Point) => Math.abs(this.x(point.left) - place);
+    return this.points.reduce<Point | undefined>(
+      (best, point) => (best && distance(best) <= distance(point) ? best : point),
+      undefined
+    );
+  }
+
+  private hover(event: PointerEvent): void {
+    const point = this.at(event);
+    if (!point) return;
+    this.under.style.display = "";
+    setAttribute(this.under, "cx", this.x(point.left));
+    setAttribute(this.under, "cy", this.y(point.rise));
+    this.tip.show(event.clientX, event.clientY, sentence(point));
+  }
+
+  private leave(): void {
+    this.under.style.display = "none";
+    this.tip.hide();
+  }
+
+  private click(event: MouseEvent): void {
+    const point = this.at(event);
+    if (point) this.owner.choose(point.ratio);
+  }
+
+  private key(event: KeyboardEvent): void {
+    const last = this.points.length - 1;
+    const now = Math.round(this.owner.ratio * 100);
+    const steps: Record<string, number> = {
+      ArrowRight: now + 1,
+      ArrowUp: now + 1,
+      ArrowLeft: now - 1,
+      ArrowDown: now - 1,
+      PageUp: now + PAGE,
+      PageDown: now - PAGE,
+      Home: 0,
+      End: last
+    };
+    const to = steps[event.key];
+    if (to === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const point = this.points[Math.max(0, Math.min(last, to))];
+    if (point) this.owner.choose(point.ratio);
+  }
+}
+
+/** "ratio 0.3: 61.2 % of the FLOPs left, estimated loss +0.12" */
+function sentence({ ratio, left, rise }: Point): string {
+  return `ratio ${shortNumber(ratio)}: ${shareText(left)} of the FLOPs left, estimated loss ${riseText(rise)}`;
+}
+
+function label(anchor: "start" | "end", x: number): SVGTextElement {
+  return svg("text", { class: "mkg-mask-curve-label", "text-anchor": anchor, x });
+}
+
+const round = (value: number): number => Math.round(10 * value) / 10;

@@ -1,0 +1,212 @@
+"""What an editor knows from data of the user: what each index costs, and what a function of the user's finds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from traitlets import Bool, Bytes, Dict, Unicode, observe, validate
+
+from modulekg_widgets.engine.errors import CutError
+from modulekg_widgets.engine.pruning.by_hand import SENSITIVITY, HandPruning
+from modulekg_widgets.engine.pruning.user_data import Evaluation, Progress
+from modulekg_widgets.engine.views.mask_payload import offers_payload, trial_payload
+from modulekg_widgets.engine.views.payload import text
+from modulekg_widgets.widgets.shared.base import ModuleKGWidget, in_main_thread
+from modulekg_widgets.widgets.shared.slices import SlicedWork
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+OF_KERNEL = frozenset({"increases", "comparable", "offers", "sensing", "trial"})
+
+
+class EditorCosts(ModuleKGWidget):
+    """The part of a mask editor that stands on batches, a loss and a function that evaluates."""
+
+    increases = Bytes().tag(sync=True)  # of the loss, without each index: float64 of all axes in turn; or nothing
+    comparable = Bool(False).tag(sync=True)  # whether scores of different axes have one unit
+    offers = Dict().tag(sync=True)
+    sensing = Dict().tag(sync=True)  # how far the computation of `increases` has come, while it goes on
+    trial = Dict().tag(sync=True)
+    recalibrating = Bool(False).tag(sync=True)
+    importance = Unicode("l1").tag(sync=True, to_json=lambda v, w: text(v))
+    scores = Bytes().tag(sync=True)
+
+    payload: Any
+    _pruning: HandPruning
+    _work: SlicedWork[Progress] | None = None
+    _is_told = True
+    _is_awaited = False  # the importance is to be the sensitivity as soon as it is known
+
+    @property
+    def sensitivity(self) -> pd.DataFrame | None:
+        """What each index costs: `axis`, `index`, `increase` of the loss without it; None until it is computed.
+
+        It is computed where "sensitivity" is chosen as the importance, in the page or by `editor.importance`, and
+        known for the model as it is: training and cuts make it unknown, until they are undone.
+        """
+        found = self._pruning.sensed
+        return None if found is None else found.table.copy()
+
+    def rank_by(self, importance: Any) -> None:
+        """Shade and choose by another importance, which the page offers from then on.
+
+        Parameters
+        ----------
+        importance : str or callable
+            A registered name, a criterion, or a function of a group.
+
+        Raises
+        ------
+        CutError
+            Where it cannot rank the indices of this model.
+        UnknownNameError
+            For a name that is not registered.
+        """
+        name = self._pruning.rank(importance)
+        self.payload = {**self.payload, "importances": [text(each) for each in self._pruning.importances]}
+        self.importance, self.scores = name, self._pruning.scores(name)
+
+    def evaluate(self) -> dict[str, float]:
+        """What the function passed as `evaluate` finds of the model as it is, which the page shows as well.
+
+        The model is in eval mode for that, and gradients are off.
+
+        Returns
+        -------
+        dict
+            Numbers by name.
+
+        Raises
+        ------
+        CutError
+            Where no function was passed, and where it fails.
+        """
+        found = self._evaluated()
+        if found.error:
+            raise CutError(found.error)
+        return dict(found.values)
+
+    def recalibrate(self) -> None:
+        """Renew the running statistics of the model that was cut last from the batches; `undo` takes both back.
+
+        Raises
+        ------
+        CutError
+            Where no cut was last or the model was trained since, without batches, and for batches that do not fit.
+        """
+        try:
+            self._pruning.recalibrate()
+        finally:
+            self._show_trial()
+
+    def _cost_state(self) -> dict[str, Any]:
+        """These traits at the start."""
+        pruning = self._pruning
+        return {
+            "offers": offers_payload(pruning),
+            "trial": trial_payload(pruning),
+            "recalibrating": pruning.data.batches is not None,
+        }
+
+    def _evaluated(self) -> Evaluation:
+        found = self._pruning.evaluate()
+        self._show_trial()
+        return found
+
+    def _show_trial(self) -> None:
+        self.trial = trial_payload(self._pruning)
+
+    def _show_increases(self) -> None:
+        found = self._pruning.sensed
+        self.increases = b"" if found is None else found.increases
+
+    @validate("recalibrating")
+    def _check_recalibrating(self, proposal: Any) -> bool:
+        if proposal["value"] and self._pruning.data.batches is None:
+            raise CutError("recalibration renews statistics from batches: MaskEditor(model, args, batches=…)")
+        return proposal["value"]
+
+    # ---------------------------------------------------------- importance
+
+    @validate("importance")
+    def _check_importance(self, proposal: Any) -> str:
+        self._pruning.scores(proposal["value"])  # or it raises
+        return proposal["value"]
+
+    @observe("importance")
+    def _show_scores(self, change: Any) -> None:
+        name, self._is_awaited = self.importance, False
+        scores, is_comparable = self._pruning.scores(name), self._pruning.is_comparable(name)
+        if is_comparable:
+            self.increases = scores
+        self.comparable, self.scores = is_comparable, scores
+
+    def _is_later(self, name: Any) -> bool:
+        """Whether an importance that a page has chosen is taken later: it runs the model, or has to be computed."""
+        is_later = not in_main_thread() or self._pruning.takes_long(name)  # not in the main thread: beside a cell
+        if not is_later:
+            self._is_awaited = False  # the last choice counts
+        return is_later
+
+    def _choose(self, name: Any) -> None:
+        if self.comm is None:
+            return
+        if self._pruning.takes_long(name):
+            self._sense(is_awaited=True)
+        else:
+            self.set_state({"importance": name})
+
+    # --------------------------------------------------------- sensitivity
+
+    def _sense(self, is_awaited: bool = False, is_told: bool = True) -> None:
+        """Compute what each index costs, between cells; a computation that goes on is gone on with.
+
+        `is_told`: the page says when it has come to its end; after a cut it goes on saying what that has come to.
+        """
+        self._is_awaited, self._is_told = self._is_awaited or is_awaited, is_told
+        if self._work is None:
+            work: SlicedWork[Progress] = SlicedWork(
+                self._pruning.sensing(), lambda step: self._progress(work, step), lambda why: self._sensed(work, why)
+            )
+            self._work, self.sensing = work, {"done": 0, "total": None}
+            work.start()
+
+    def _progress(self, work: SlicedWork[Progress], step: Progress) -> None:
+        if work is self._work:
+            self.sensing = {"done": step[0], "total": step[1]}
+
+    def _sensed(self, work: SlicedWork[Progress], why: str) -> None:
+        """The computation has come to an end, well or, as `why` says, not."""
+        if work is not self._work or self.comm is None:
+            return
+        if why:
+            self._give_up(why)
+            return
+        is_awaited, self._work, self._is_awaited = self._is_awaited, None, False
+        self.sensing = {}
+        self._show_increases()
+        if is_awaited and self.importance == SENSITIVITY:
+            self._show_scores(None)
+        elif is_awaited:
+            self.set_state({"importance": SENSITIVITY})
+        if self._is_told:
+            self.send({"type": "done", "action": "sense", "text": "Sensitivity: computed"})
+
+    def _cancel(self) -> None:
+        """Let the computation end; from any thread, and so beside a cell that it waits for."""
+        if self._work is not None:
+            self._work.cancel()
+            self.sensing = {}
+
+    def _give_up(self, why: str) -> None:
+        """Compute no further; an importance that cannot be had any more is left."""
+        work, self._work, self._is_awaited = self._work, None, False
+        if work is None:
+            return
+        work.cancel()
+        self.sensing = {}
+        if self._pruning.takes_long(self.importance):
+            self.importance = next(name for name in self._pruning.importances if not self._pruning.takes_long(name))
+        self.send_state("importance")  # a page may have chosen what does not come
+        self.send({"type": "failed", "action": "sense", "text": text(f"Sensitivity: {why}")})
