@@ -18,7 +18,7 @@ from torch import nn
 from benchmarks.quality import ours
 from benchmarks.quality.flops import flops
 from benchmarks.quality.nets import TASKS
-from benchmarks.quality.peer import Peer, PeerFailure
+from benchmarks.quality.peer import Peer, PeerError
 from benchmarks.quality.task import Task
 from benchmarks.quality.trained import trained
 from benchmarks.quality.training import has_batch_norm, tuned
@@ -101,7 +101,7 @@ class Bench:
             start = time.process_time()
             try:
                 scores = self._scores(cell, task, model)
-            except (ModuleKGError, PeerFailure) as error:
+            except (ModuleKGError, PeerError) as error:
                 return Result(cell, uncut, refusal=str(error)[:200], seconds=time.process_time() - start)
             return Result(cell, uncut, seconds=time.process_time() - start, **scores)
 

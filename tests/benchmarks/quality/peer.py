@@ -30,7 +30,7 @@ CLOSE = 0.005  # of the uncut FLOPs
 MOST_STEPS = 14
 
 
-class PeerFailure(Exception):
+class PeerError(Exception):
     """The peer has left a net that does not run, or stopped itself."""
 
 
@@ -64,7 +64,7 @@ class Peer:
                 low, high = (ratio, high) if share > left else (low, ratio)
             ratio = (low + high) / 2
         if best is None:
-            raise PeerFailure(f"{type(failure).__name__}: {failure}") from failure
+            raise PeerError(f"{type(failure).__name__}: {failure}") from failure
         self.ratios[task.name, scope, left] = best[1]
         return best[2], recalibrate(best[2], batches)
 

@@ -34,7 +34,8 @@ def trained(task: Task, seed: int, folder: Path = CACHE) -> nn.Module:
 
 def _digest(task: Task) -> str:
     """Of the code that makes the net: another script gives another file."""
-    sources = [inspect.getsource(module) for module in (inspect.getmodule(type(task)), training, attention) if module]
+    makers = (inspect.getmodule(type(task)), attention, training.drawn, training.fit)
+    sources = [inspect.getsource(maker) for maker in makers if maker]
     return hashlib.sha256("".join(sources).encode()).hexdigest()[:12]
 
 

@@ -1,4 +1,4 @@
-"""(b) A vision transformer on mnist1d: digits drawn as signals of 40 values, by the generator in the wheel of that name."""
+"""(b) A vision transformer on mnist1d: digits as signals of 40 values, by the generator in the wheel of that name."""
 
 from __future__ import annotations
 
