@@ -15,12 +15,12 @@ from benchmarks.quality.training import recalibrate
 from modulekg_widgets.engine.pruning.importance.importance import criteria
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
 
-DEFAULT = "default"  # what mk.plan takes when nothing is said
+DEFAULT = str(inspect.signature(mk.plan).parameters["importance"].default)
 
 
 def importances() -> list[str]:
     """All that can be asked for."""
-    return [DEFAULT, *map(str, criteria)]
+    return list(map(str, criteria))
 
 
 def cut(
@@ -42,8 +42,6 @@ def cut(
 
 def _importance(name: str, pairs: list[Any], task: Task) -> dict[str, Any]:
     """What `mk.plan` is given: a registered criterion, with data where it takes them."""
-    if name == DEFAULT:
-        return {}
     entry = criteria[name]
     wanted = inspect.signature(entry).parameters if inspect.isclass(entry) else {}
     given = {key: value for key, value in {"batches": pairs, "loss": task.loss}.items() if key in wanted}

@@ -15,18 +15,18 @@ from benchmarks.quality.flops import flops
 from benchmarks.quality.task import Batch, Task
 from benchmarks.quality.training import call, recalibrate
 
-DEFAULT = "default"
 IMPORTANCES: dict[str, Callable[[], Any]] = {
-    DEFAULT: tp.importance.MagnitudeImportance,
     "l1": lambda: tp.importance.MagnitudeImportance(p=1),
-    "l2": lambda: tp.importance.MagnitudeImportance(p=2),
+    "l2": tp.importance.MagnitudeImportance,
     "taylor": tp.importance.TaylorImportance,
     "bn_scale": tp.importance.BNScaleImportance,
     "lamp": tp.importance.LAMPImportance,
     "fpgm": tp.importance.FPGMImportance,
     "random": tp.importance.RandomImportance,
 }
+DEFAULT = "l2"  # what MagnitudeImportance is when nothing is said
 CLOSE = 0.005  # of the uncut FLOPs
+FAR = 0.05  # that is no result
 MOST_STEPS = 14
 
 
@@ -65,6 +65,8 @@ class Peer:
             ratio = (low + high) / 2
         if best is None:
             raise PeerError(f"{type(failure).__name__}: {failure}") from failure
+        if best[0] > FAR:
+            raise PeerError(f"{failure}" if failure else f"no ratio leaves {left:g} of the FLOPs")
         self.ratios[task.name, scope, left] = best[1]
         return best[2], recalibrate(best[2], batches)
 

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.quality import ours, peer
-from benchmarks.quality.measure import OURS, SIDES, Bench, Cell, Result
+from benchmarks.quality.measure import OURS, PEER, SIDES, Bench, Cell, Result
 from benchmarks.quality.nets import TASKS
 
 LEFT = (0.7, 0.5, 0.3)
 SCOPES = ("local", "global")
-IMPORTANCES = ("default", "l1", "l2", "taylor")
+IMPORTANCES = ("default", "l1", "l2", "taylor")  # the default is one of the others, or one more
+DEFAULTS = {OURS: ours.DEFAULT, PEER: peer.DEFAULT}
 log = logging.getLogger(__name__)
 
 
@@ -35,11 +36,13 @@ class Asked:
     def cells(self) -> Iterator[Cell]:
         """The first seed of everything comes before the second of anything."""
         text = json.dumps(dict(self.options), sort_keys=True)
-        for seed, net, left, scope, importance, side in itertools.product(
-            range(self.seeds), self.nets, self.left, self.scopes, self.importances, self.sides
+        known = {OURS: ours.importances(), PEER: list(peer.IMPORTANCES)}
+        for seed, net, left, scope, side in itertools.product(
+            range(self.seeds), self.nets, self.left, self.scopes, self.sides
         ):
-            if importance in (ours.importances() if side == OURS else peer.IMPORTANCES):
-                yield Cell(net, seed, side, importance, scope, left, text if side == OURS else "{}")
+            for name in dict.fromkeys(DEFAULTS[side] if name == "default" else name for name in self.importances):
+                if name in known[side]:
+                    yield Cell(net, seed, side, name, scope, left, text if side == OURS else "{}")
 
 
 def run(asked: Asked, file: Path, bench: Bench) -> list[Result]:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.quality import ours, peer
 from benchmarks.quality.measure import OURS, PEER, Result
 from benchmarks.quality.nets import TASKS
 
@@ -99,7 +100,7 @@ def _row(key: tuple[Any, ...], group: Sequence[Result]) -> Row:
     return Row(*key, left, scores, refusals[0] if refusals else "")
 
 
-def verdicts(found: Iterable[Row], importance: tuple[str, str] = ("default", "default")) -> Iterator[Verdict]:
+def verdicts(found: Iterable[Row], importance: tuple[str, str] = (ours.DEFAULT, peer.DEFAULT)) -> Iterator[Verdict]:
     """Ours of the first importance against the peer's of the second, wherever both have been measured."""
     sides = {(row.net, row.left, row.scope, row.side, row.importance): row for row in found if row.options == "{}"}
     for (net, left, scope, side, name), row in sides.items():
@@ -158,7 +159,7 @@ def _standing(found: Sequence[Row]) -> str:
     for measure in MEASURES:
         words = [verdict.word for verdict in seen if verdict.measure == measure]
         lines.append(f"| {TITLES[measure]} | {' | '.join(str(words.count(word)) for word in (AHEAD, LEVEL, BEHIND))} |")
-    refused = [row for row in found if row.refusal and row.importance == "default"]
+    refused = [row for row in found if row.refusal and row.importance in (ours.DEFAULT, peer.DEFAULT)]
     lines += ["", *(f"- refused: {row.net} at {row.left:g}, {row.scope}, {row.side}: {row.refusal}" for row in refused)]
     for verdict in seen:
         if verdict.word == BEHIND:
