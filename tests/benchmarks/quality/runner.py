@@ -54,7 +54,8 @@ def run(asked: Asked, file: Path, bench: Bench) -> list[Result]:
         if cell.key not in done:
             result = bench.measured(cell)
             with file.open("a", encoding="utf-8") as lines:
-                lines.write(f"{result.written()}\n")
+                # a line starts with its end too: a run may have been stopped in the middle of the last one
+                lines.write(f"\n{result.written()}\n")
             done[cell.key] = result
             log.info("%s of %s: %s", number, len(cells), shown(result))
     return [done[cell.key] for cell in cells]
@@ -63,7 +64,7 @@ def run(asked: Asked, file: Path, bench: Bench) -> list[Result]:
 def read(file: Path) -> Iterator[Result]:
     """What a file holds; a last line that was cut short is no result."""
     if file.exists():
-        for line in file.read_text("utf-8").splitlines():
+        for line in filter(None, file.read_text("utf-8").splitlines()):
             try:
                 yield Result.read(line)
             except (json.JSONDecodeError, TypeError):

