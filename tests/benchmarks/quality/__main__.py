@@ -32,7 +32,8 @@ def main(arguments: list[str]) -> None:
     file = options.results or options.cache / "results.jsonl"
     if options.fresh:
         file.unlink(missing_ok=True)
-    results = runner.run(asked, file, Bench(options.cache, tune=not options.no_tuning))
+    bench = None if options.measured else Bench(options.cache, tune=not options.no_tuning)
+    results = runner.run(asked, file, bench)
     print(table.document(results))
     if options.write:
         table.write(results, options.write)
@@ -55,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cache", type=Path, default=CACHE, help="trained nets [~/.cache/modulekg-quality]")
     parser.add_argument("--results", type=Path, help="a line per cell: the run goes on there [CACHE/results.jsonl]")
     parser.add_argument("--fresh", action="store_true", help="forget the results that are there")
+    parser.add_argument("--measured", action="store_true", help="show what is measured already, and nothing else")
     parser.add_argument("--write", type=Path, help="the table as markdown, and as JSON beside it")
     return parser
 

@@ -86,11 +86,12 @@ def _pruned(
     for name, gradient in gradients.items():
         found.get_parameter(name).grad = None if gradient is None else gradient.clone()
     setup = task.peer_setup(found)
+    example: Any = task.example
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         pruner = tp.pruner.BasePruner(
             found,
-            task.example if len(task.example) > 1 else task.example[0],
+            example if len(example) > 1 else example[0],
             importance=IMPORTANCES[importance](),
             global_pruning=scope == "global",
             pruning_ratio=ratio,

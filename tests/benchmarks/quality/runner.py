@@ -45,20 +45,20 @@ class Asked:
                     yield Cell(net, seed, side, name, scope, left, text if side == OURS else "{}")
 
 
-def run(asked: Asked, file: Path, bench: Bench) -> list[Result]:
-    """The results of all cells, in order; each is kept as soon as it is there."""
+def run(asked: Asked, file: Path, bench: Bench | None) -> list[Result]:
+    """The results of all cells, in order; each is kept as soon as it is there. Without a bench, those that are."""
     done = {result.cell.key: result for result in read(file)}
     file.parent.mkdir(parents=True, exist_ok=True)
     cells = list(asked.cells())
     for number, cell in enumerate(cells, 1):
-        if cell.key not in done:
+        if cell.key not in done and bench is not None:
             result = bench.measured(cell)
             with file.open("a", encoding="utf-8") as lines:
                 # a line starts with its end too: a run may have been stopped in the middle of the last one
                 lines.write(f"\n{result.written()}\n")
             done[cell.key] = result
             log.info("%s of %s: %s", number, len(cells), shown(result))
-    return [done[cell.key] for cell in cells]
+    return [done[cell.key] for cell in cells if cell.key in done]
 
 
 def read(file: Path) -> Iterator[Result]:

@@ -97,7 +97,9 @@ def _row(key: tuple[Any, ...], group: Sequence[Result]) -> Row:
         if values:
             scores[measure] = Spread.of(values)
     left = Spread.of([result.left for result in done]) if done else None
-    return Row(*key, left, scores, refusals[0] if refusals else "")
+    net, share, scope, side, importance, options = key
+    refusal = refusals[0] if refusals else ""
+    return Row(net, share, scope, side, importance, options, left, scores, refusal)
 
 
 def verdicts(found: Iterable[Row], importance: tuple[str, str] = (ours.DEFAULT, peer.DEFAULT)) -> Iterator[Verdict]:
@@ -106,9 +108,11 @@ def verdicts(found: Iterable[Row], importance: tuple[str, str] = (ours.DEFAULT, 
     for (net, left, scope, side, name), row in sides.items():
         other = sides.get((net, left, scope, PEER, importance[1]))
         if side != OURS or name != importance[0] or other is None:
-            continue
+            continue  # of the other side, of another importance, or with nothing to compare with
         sign = -1 if TASKS[net].less_is_better else 1
-        for measure in row.scores.keys() & other.scores.keys():
+        for measure in MEASURES:
+            if measure not in row.scores or measure not in other.scores:
+                continue
             mine, theirs = row.scores[measure], other.scores[measure]
             deviation = math.sqrt((mine.deviation**2 + theirs.deviation**2) / 2)
             yield Verdict(net, left, scope, measure, sign * (mine.mean - theirs.mean), deviation)
