@@ -36,7 +36,7 @@ class PeerError(Exception):
 
 @dataclass
 class Peer:
-    """Cuts copies of nets; remembers ratios, for axes of one size and one ratio lose as many FLOPs on every seed."""
+    """Cuts copies of nets; remembers ratios of scope "local", where sizes follow from nothing else."""
 
     ratios: dict[Any, float] = field(default_factory=dict)
 
@@ -49,7 +49,7 @@ class Peer:
         best: tuple[float, float, nn.Module] | None = None
         failure: Exception | None = None
         low, high = 0.0, 1.0
-        ratio = self.ratios.get((task.name, scope, left), 0.5)
+        ratio = self.ratios.get((task.name, left), 0.5) if scope == "local" else 0.5
         for _ in range(MOST_STEPS):
             try:
                 found = _pruned(task, model, gradients, importance, scope, ratio)
@@ -67,7 +67,8 @@ class Peer:
             raise PeerError(f"{type(failure).__name__}: {failure}") from failure
         if best[0] > FAR:
             raise PeerError(f"{failure}" if failure else f"no ratio leaves {left:g} of the FLOPs")
-        self.ratios[task.name, scope, left] = best[1]
+        if scope == "local":
+            self.ratios[task.name, left] = best[1]
         return best[2], recalibrate(best[2], batches)
 
 
