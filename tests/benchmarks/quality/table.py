@@ -158,7 +158,7 @@ def _standing(found: Sequence[Row]) -> str:
     lines = [
         "## Our default against the peer's default",
         "",
-        "*Level*: the means differ by no more than one standard deviation over the seeds, which is none for one seed.",
+        "*Level*: the means differ by no more than one standard deviation over the seeds; it is 0 for one seed.",
         "",
         "| | ahead | level | behind |",
         "|---|---|---|---|",
