@@ -1,0 +1,48 @@
+"""Our side: a copy of the net, cut by `mk.plan` to a share of its FLOPs."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+import modulekg_widgets as mk
+from benchmarks.quality.task import Batch, Task
+from benchmarks.quality.training import recalibrate
+from modulekg_widgets.engine.pruning.importance.importance import criteria
+from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
+
+DEFAULT = str(inspect.signature(mk.plan).parameters["importance"].default)
+
+
+def importances() -> list[str]:
+    """All that can be asked for."""
+    return list(map(str, criteria))
+
+
+def cut(
+    task: Task, model: nn.Module, batches: Sequence[Batch], importance: str, options: Mapping[str, Any]
+) -> tuple[nn.Module, nn.Module]:
+    """The net as the cut leaves it, and with batch-norm statistics renewed; `options` are those of `mk.plan`."""
+    pairs = [tuple(batch) for batch in batches]
+    graph = mk.trace(model, task.example)
+    plan = mk.plan(graph, **_importance(importance, pairs, task), **options)
+    one_shot = copy.deepcopy(model)
+    plan.cut(one_shot)
+    if "recalibrate" not in inspect.signature(PruningPlan.cut).parameters:
+        return one_shot, recalibrate(one_shot, batches)
+    renewed: Any = copy.deepcopy(model)
+    again: Any = plan
+    again.cut(renewed, recalibrate=[batch.inputs for batch in batches])
+    return one_shot, renewed
+
+
+def _importance(name: str, pairs: list[Any], task: Task) -> dict[str, Any]:
+    """What `mk.plan` is given: a registered criterion, with data where it takes them."""
+    entry = criteria[name]
+    wanted = inspect.signature(entry).parameters if inspect.isclass(entry) else {}
+    given = {key: value for key, value in {"batches": pairs, "loss": task.loss}.items() if key in wanted}
+    return {"importance": entry(**given) if given else name}

