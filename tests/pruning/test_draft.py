@@ -146,17 +146,25 @@ def test_the_report_says_what_the_dry_run_left(attention: Draft) -> None:
     assert report.kept == {attention.number("head_dim"): [stays]}
     assert report.taken == {}
     (change,) = report.plan.changes
-    assert str(change).startswith("head_dim keeps 7 of 8: aten::view")
-    assert change.axes == ("head_dim",)
+    assert str(change).startswith("head_dim keeps 7 of 8, tied to stem.hidden: aten::view")
+    assert change.axes == ("head_dim", "stem.hidden")
     assert report.sizes[1].params == report.plan.params[1]
     assert attention.dropped == {"stem.hidden": [0, 1, 2], "head_dim": [4, 6]}  # the draft is the user's
 
 
+def test_of_a_draft_that_cannot_run_as_it_is_goes_what_can(attention: Draft) -> None:
+    attention.set({"stem.hidden": [0, 1, 2, 3, 4], "head_dim": [0]})  # 19 are no whole number of heads
+    report = attention.report()
+    assert report is not None
+    assert {cut.name: cut.dropped for cut in report.plan.axes} == {"stem.hidden": (0, 1, 2), "head_dim": (0,)}
+    assert report.kept == {attention.number("stem.hidden"): [3, 4]}
+
+
 def test_a_draft_that_cannot_run_raises_with_the_line_and_stays(attention: Draft) -> None:
-    attention.set({"stem.hidden": [0, 1, 2, 3, 4], "head_dim": [0]})
+    attention.set({"stem.hidden": [0]})
     with pytest.raises(CutError, match=r"had to stay whole.*aten::view"):
         attention.report()
-    assert attention.dropped == {"stem.hidden": [0, 1, 2, 3, 4], "head_dim": [0]}
+    assert attention.dropped == {"stem.hidden": [0]}
 
 
 def test_scores_are_of_all_axes_in_turn(draft: Draft) -> None:
