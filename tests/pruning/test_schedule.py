@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.optim.swa_utils import AveragedModel, update_bn
 
 import modulekg_widgets as mk
 from axes.checks import seeded
@@ -165,6 +166,21 @@ def test_options_of_the_plan_are_passed_on() -> None:
         schedule.cut(model, (image(),), 1, ratio=0.5)
     with pytest.raises(CutError, match="which step"):
         schedule.cut(model, (image(),))
+
+
+def test_what_a_cut_can_be_given_is_passed_on() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)).eval()
+    average, batches = AveragedModel(model), [torch.randn(16, 4) + 3, torch.randn(16, 4)]
+    schedule = mk.PruningSchedule(steps=2, end=0.5, shape="linear")
+    receipt = schedule.cut(model, batches[0], 1, recalibrate=batches, copies=[average])
+    assert receipt is not None
+    assert average.module.get_parameter("0.weight").shape == (4, 4)
+    renewed = copy.deepcopy(model)
+    update_bn(batches, renewed)
+    assert torch.allclose(model.get_buffer("1.running_mean"), renewed.get_buffer("1.running_mean"), atol=1e-6)
+    schedule.undo()
+    assert model.get_parameter("0.weight").shape == average.module.get_parameter("0.weight").shape == (8, 4)
 
 
 def test_a_common_ranking_that_rounds_to_nothing_waits() -> None:

@@ -54,6 +54,12 @@ def test_without_data_nothing_is_offered_and_nothing_is_new(model: nn.Sequential
     assert editor.trial == {"recalibrated": False, "evaluations": []}
 
 
+def test_a_workbench_hands_them_to_its_editor(model: nn.Sequential) -> None:
+    bench = mk.Workbench(model, X, batches=BATCHES, loss=F.cross_entropy, evaluate=loss_of)
+    assert bench.editor.offers == {"sensitivity": True, "recalibrate": True, "evaluate": True, "batches": len(BATCHES)}
+    bench.close()
+
+
 def test_sensitivity_is_computed_where_it_is_chosen_and_is_the_table_of_the_engine(editor: mk.MaskEditor) -> None:
     assert editor.payload["importances"][-1] == "sensitivity"
     assert editor.sensitivity is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ipywidgets import widget_serialization
@@ -17,7 +17,7 @@ from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
 from modulekg_widgets.widgets.shared.pair_links import PrunedShare
 
-KEYWORDS = ("args", "kwargs", "monitor", "kg", "optimizer", "split")
+KEYWORDS = ("args", "kwargs", "monitor", "kg", "optimizer", "batches", "loss", "evaluate", "split")
 PARTS = ("graph", "editor", "panel", "explorer")
 SPLIT = {"rows": 0.5, "columns": 0.6}  # the share of the graph above, and of the editor beside the panel
 LEAST = 0.1
@@ -38,6 +38,9 @@ class Workbench(ModuleKGWidget):
         What a `KnowledgeExplorer` shows; without it there is none.
     optimizer : torch.optim.Optimizer, optional
         Its state is cut along.
+    batches, loss, evaluate
+        Of the editor: data for sensitivity and new statistics, and a function that judges the model, as in
+        `mk.MaskEditor`.
     split : dict, optional
         What the attribute starts with.
     layout : ipywidgets.Layout or dict, optional
@@ -88,6 +91,9 @@ class Workbench(ModuleKGWidget):
         *,
         kg: Any = None,
         optimizer: Any = None,
+        batches: Iterable[Any] | None = None,
+        loss: Callable[..., Any] | None = None,
+        evaluate: Callable[[Any], Any] | None = None,
         split: Mapping[str, float] | None = None,
         layout: Any = None,
         **unknown: Any,
@@ -95,7 +101,9 @@ class Workbench(ModuleKGWidget):
         check_keywords("Workbench", unknown, KEYWORDS)
         parts: dict[str, Any] = {}
         try:
-            parts["editor"] = MaskEditor(model, args, kwargs, optimizer=optimizer)
+            parts["editor"] = MaskEditor(
+                model, args, kwargs, optimizer=optimizer, batches=batches, loss=loss, evaluate=evaluate
+            )
             parts["graph"] = ModelGraph(model, args, kwargs)
             parts["panel"] = None if monitor is None else MetricPanel(monitor)
             parts["explorer"] = None if kg is None else KnowledgeExplorer(kg)

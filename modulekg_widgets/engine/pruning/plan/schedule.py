@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -152,6 +152,9 @@ class PruningSchedule:
         *,
         kwargs: Mapping[str, Any] | None = None,
         optimizer: torch.optim.Optimizer | None = None,
+        recalibrate: Iterable[Any] | None = None,
+        compensate: bool = False,
+        copies: Sequence[Any] = (),
         **options: Any,
     ) -> Any:
         """Trace `model(*args, **kwargs)` again and cut it to the ratio of `step`.
@@ -168,6 +171,9 @@ class PruningSchedule:
             What forward takes by name.
         optimizer : torch.optim.Optimizer, optional
             Its state is cut alike.
+        recalibrate, compensate, copies
+            As in `plan.cut`: batches that renew running statistics, whether outputs are compensated with them, and
+            averages of the weights that are cut alike.
         **options : Any
             Those of `mk.plan`, as `importance` and `scope`.
 
@@ -195,7 +201,7 @@ class PruningSchedule:
         plan = self._plan(graph, wanted, sizes, options)
         receipt = None
         if plan is not None:
-            receipt = plan.cut(model, optimizer=optimizer)
+            receipt = plan.cut(model, optimizer, recalibrate, compensate, copies)
             self.receipts.append(receipt)
             self._before.append(self.done)
         self.done, self._sizes = max(wanted, self.done), sizes
