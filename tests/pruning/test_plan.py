@@ -138,6 +138,17 @@ def test_a_common_ranking_takes_more_where_less_is_lost(scope: str) -> None:
     assert not set(plan.axes[0].dropped) & {0, 1, 2, 3}
 
 
+def test_a_common_ranking_takes_no_axis_first_whose_indices_matter_alike() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 40), nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 2))
+    with torch.no_grad():
+        for layer in (model[0], model[2], model[4]):
+            layer.weight.fill_(1.0).mul_(1 + 0.1 * torch.rand_like(layer.weight))
+    stays = left(mk.plan(mk.trace(model, torch.randn(1, 4)), ratio=0.5, scope="global"))
+    assert sum(stays.values()) == 40
+    assert all(10 <= count <= 30 for count in stays.values())  # of 40: half of all, so three quarters of one at most
+
+
 def test_a_common_ranking_takes_no_axis_altogether() -> None:
     model = nn.Sequential(nn.Linear(4, 20), nn.ReLU(), nn.Linear(20, 20), nn.ReLU(), nn.Linear(20, 2))
     nn.init.zeros_(model[0].weight)

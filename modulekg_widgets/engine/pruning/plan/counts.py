@@ -17,6 +17,8 @@ Scores = Mapping[Term, NDArray[np.float64]]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 LOCAL = "local"
+MOST_OF_ONE = 1.5  # times the share that goes of all axes; of 1.2 … 2 what serves a ResNet, a ViT and an LSTM
+WEAK = 0.5  # of the mean score of an axis: what is below may go beyond that
 SCOPES = (LOCAL, "global", "isomorphic")
 
 
@@ -33,8 +35,8 @@ def rounded(count: int, size: int, step: int) -> int:
 class Counts:
     """The numbers of indices that may stay of some axes, and what a ratio leaves.
 
-    `scores`: of every axis, comparable with one another unless the scope is "local". Arrays go by the places of
-    `chosen`.
+    `scores`: of every axis, comparable with one another unless the scope is "local"; `is_fair`: no axis may lose much
+    more than others. Arrays go by the places of `chosen`.
     """
 
     def __init__(
@@ -44,8 +46,10 @@ class Counts:
         scope: str = LOCAL,
         steps: Mapping[Term, int] | None = None,
         limits: Limits | None = None,
+        is_fair: bool = True,
     ) -> None:
         limits = limits or Limits()
+        self._is_fair = is_fair
         terms = [axis.term for axis in chosen]
         self.chosen = list(chosen)
         self.scores = [scores[term] for term in terms] if scope != LOCAL else []
@@ -55,6 +59,7 @@ class Counts:
         most = np.array([limits.most.get(term, term.size) for term in terms], dtype=np.int64)
         self.most: Ints = np.where(most < self.sizes, most // self.steps * self.steps, self.sizes)
         self._is_local = scope == LOCAL
+        self._weak: Ints = np.array([_weak(own) for own in self.scores], dtype=np.int64)
         self._ranked = [self._ranking(group) for group in self._groups(scope)]
         self._bottom = self.least()
 
@@ -78,9 +83,21 @@ class Counts:
 
     def least(self, ratio: float = 0.0) -> Ints:
         """How many indices stay at least when so large a share of them goes."""
-        usual = 1 if self._is_local else np.ceil(self.sizes * min(FLOOR, max(0.0, 1 - ratio)) - 1e-9)
+        usual = 1 if self._is_local else self._least_by_rank(ratio)
         least = np.where(self._floors > 0, self._floors, np.maximum(usual, 1)).astype(np.int64)
         return np.minimum(self._up(least), self.most)
+
+    def _least_by_rank(self, ratio: float) -> Ints:
+        """What a common ranking leaves of each axis where this share of all indices goes.
+
+        The scores within an axis often differ less than those of two axes, so that all of one would go before any of
+        the other: measured on trained nets, an LSTM lost the dimensions of its embedding and nothing else.
+        """
+        tenth = np.ceil(self.sizes * min(FLOOR, max(0.0, 1 - ratio)) - 1e-9)
+        if not self._is_fair:
+            return tenth.astype(np.int64)
+        fair = np.floor(self.sizes * (1 - MOST_OF_ONE * ratio) + 1e-9)
+        return np.maximum(tenth, np.minimum(fair, self.sizes - self._weak)).astype(np.int64)
 
     def above(self, count: int, at: int) -> int:
         """The next larger number of indices of an axis, or the same."""
@@ -130,6 +147,11 @@ class Counts:
         going = np.flatnonzero((rank >= forced[owner]) & (rank < able[owner]))
         left = max(0, math.floor(len(rank) * ratio + 1e-9) - int(forced.sum()))
         return sizes - forced - np.bincount(owner[going[:left]], minlength=len(group))
+
+
+def _weak(scores: Floats) -> int:
+    """How many indices of an axis matter clearly less than the others."""
+    return int((scores < WEAK * np.abs(scores).mean()).sum()) if len(scores) else 0
 
 
 def _kind(axis: Axis) -> frozenset[tuple[str, str, int]]:

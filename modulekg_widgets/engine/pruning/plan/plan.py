@@ -87,8 +87,10 @@ def plan(
     floor, ceiling : float, int or mapping, optional
         How much stays at least and at most of each axis that `ratio` or `target` takes from: a share (a float of
         0 … 1) or a number of indices (an int), of every axis or `{axis, layer or (parameter, dim): …}`. One index
-        always stays; where the scope is not "local" a tenth does, unless `floor` says otherwise. Corrections that the
-        code demands may keep an axis whole in spite of a ceiling; `plan.changes` tells.
+        always stays; where the scope is not "local" a tenth does, unless `floor` says otherwise, and an axis loses no
+        more than one and a half times the share that goes of all, but for indices below half of its mean score
+        (with `per` it may).
+        Corrections that the code demands may keep an axis whole in spite of a ceiling; `plan.changes` tells.
     per : {"flops", "params", "macs", "bytes"}, optional
         Rank by score for each FLOP, parameter … that removing an index saves at first, and not by scores in relation
         to the mean of their axis: what is asked for is taken where it costs least. For a scope other than "local".
@@ -213,7 +215,7 @@ class _Planner:
     def counts(self) -> Counts:
         """What a ratio leaves of the chosen axes."""
         scores = {} if self.request.scope == LOCAL else self._comparable
-        return Counts(self.chosen, scores, self.request.scope, self.steps, self.limits)
+        return Counts(self.chosen, scores, self.request.scope, self.steps, self.limits, self.request.per is None)
 
     @cached_property
     def steps(self) -> dict[Any, int]:
