@@ -15,6 +15,10 @@ const AXES: Record<string, number[][]> = {
   signs: [
     [-1, 2, -3, 4],
     [0.1, 0.2, 0.3, 0.2, 0.1]
+  ],
+  narrow: [
+    [1, 1, 1, 1, 1, 1, 1, 1],
+    [8, 8, 8, 8, 8, 8, 8, 24]
   ]
 };
 
@@ -76,7 +80,8 @@ const CASES: Case[] = [
       [0, 1, 4]
     ]
   ],
-  ["signs", "global", 0, [[], []]]
+  ["signs", "global", 0, [[], []]],
+  ["narrow", "global", 0.25, [[0], [0, 1, 2]]] // not four of the second
 ];
 
 describe("a ratio", () => {

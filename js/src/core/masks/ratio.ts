@@ -5,6 +5,7 @@ import type { Scores } from "./scores";
 export type Scope = "local" | "global";
 
 const FLOOR = 0.1; // of what an axis has: a common ranking takes no layer away altogether
+const MOST_OF_ONE = 1.5; // times the share that goes of all axes
 const SLACK = 1e-9; // 0.29 * 100 is a little less than 29
 
 /** How many of `size` indices a ratio takes; never more than it says, and never all. */
@@ -12,11 +13,19 @@ export function gone(size: number, ratio: number): number {
   return Math.min(size - 1, Math.floor(size * ratio + SLACK));
 }
 
-/** How many indices of each axis go when the lowest scores of all axes go. */
-export function goneByRank(sizes: readonly number[], owners: Uint32Array, ratio: number): number[] {
+/** How many indices of each axis go when the lowest scores of all axes go; `weak` says how many may go in any case. */
+export function goneByRank(
+  sizes: readonly number[],
+  owners: Uint32Array,
+  ratio: number,
+  weak: readonly number[]
+): number[] {
   let left = Math.floor(owners.length * ratio + SLACK);
   const stay = [...sizes];
-  const least = sizes.map(size => Math.max(1, Math.ceil(size * Math.min(FLOOR, 1 - ratio))));
+  const least = sizes.map((size, axis) => {
+    const fair = Math.floor(size * (1 - MOST_OF_ONE * ratio) + SLACK);
+    return Math.max(1, Math.ceil(size * Math.min(FLOOR, 1 - ratio) - SLACK), Math.min(fair, size - weak[axis]));
+  });
   for (let at = 0; at < owners.length && left > 0; at += 1) {
     const axis = owners[at];
     if (stay[axis] > least[axis]) {
@@ -36,5 +45,7 @@ export function goneByRatio(
   scores: Scores
 ): number[] {
   const own = axes.map(axis => sizes[axis]);
-  return scope === "local" ? own.map(size => gone(size, ratio)) : goneByRank(own, scores.owners(axes), ratio);
+  if (scope === "local") return own.map(size => gone(size, ratio));
+  const weak = axes.map(axis => scores.weak(axis));
+  return goneByRank(own, scores.owners(axes), ratio, weak);
 }

@@ -65,9 +65,16 @@ function distribute(keys: Uint32Array, shift: number, from: Uint32Array, to: Uin
 
 /** The values divided by the mean of their sizes, as numpy's mean sums them; all zeros stay so. */
 export function normalised(values: Float64Array): Float64Array {
-  const mean = values.length ? pairwiseSum(values.map(Math.abs), 0, values.length) / values.length : 0;
-  return mean === 0 ? values.slice() : values.map(value => value / mean);
+  const size = mean(values);
+  return size === 0 ? values.slice() : values.map(value => value / size);
 }
+
+/** Of their sizes. */
+function mean(values: Float64Array): number {
+  return values.length ? pairwiseSum(values.map(Math.abs), 0, values.length) / values.length : 0;
+}
+
+const WEAK = 0.5; // of the mean: the share of an axis that may go does not bound what is below
 
 // numpy's order of additions: another one would end in other last digits, and so in other ties
 const BLOCK = 128;
@@ -140,6 +147,12 @@ export class Scores {
       this.relative.set(axis, found);
     }
     return found;
+  }
+
+  /** How many indices of an axis matter clearly less than the others. */
+  weak(axis: number): number {
+    const least = WEAK * mean(this.of(axis));
+    return this.of(axis).filter(score => score < least).length;
   }
 
   /** To which of `axes` (a place in the list) each index belongs, over all of them, the least important first. */
