@@ -46,6 +46,6 @@ export function goneByRatio(
 ): number[] {
   const own = axes.map(axis => sizes[axis]);
   if (scope === "local") return own.map(size => gone(size, ratio));
-  const weak = axes.map(axis => scores.weak(axis));
+  const weak = axes.map(axis => (scores.isComparable ? sizes[axis] : scores.weak(axis))); // one unit tells all
   return goneByRank(own, scores.owners(axes), ratio, weak);
 }
