@@ -52,9 +52,9 @@ class Gates:
 
         With as many as an axis has indices, each of them is alone in one.
         """
-        parts = [torch.randperm(atom.size, generator=generator) % count for atom in self.index_sums.atoms]
-        classes = torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
-        signs = 2.0 * torch.randint(0, 2, (self.size,), generator=generator) - 1
+        parts = [torch.randperm(atom.size, generator=generator, device="cpu") % count for atom in self.index_sums.atoms]
+        classes = torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64, device="cpu")
+        signs = 2.0 * torch.randint(0, 2, (self.size,), generator=generator, device="cpu") - 1
         for number in range(int(classes.max()) + 1 if len(classes) else 0):
             yield signs * (classes == number)
 
@@ -65,10 +65,12 @@ class Gates:
 
     def _factors(self, axes: Axes, atom: Term, node: DataNode, at: int) -> Tensor:
         """Per position of a dimension the place of its factor, where it has none the one behind all."""
-        places = torch.full((node.shape[at],), self.size)
+        places = torch.full((node.shape[at],), self.size, device="cpu")
         positions = torch.from_numpy(positions_of(axes.inference.dims(node)[at], atom))
         start = self.index_sums.starts[atom]
-        places[positions.reshape(-1)] = torch.arange(start, start + atom.size).repeat_interleave(positions.shape[1])
+        places[positions.reshape(-1)] = torch.arange(start, start + atom.size, device="cpu").repeat_interleave(
+            positions.shape[1]
+        )
         return places
 
 

@@ -55,7 +55,9 @@ class Pairs:
         lacking = across.clone()
         lacking[:, self._kept] -= products
         ridge = RIDGE * float(products.diagonal().mean()) or 1.0
-        factor, failed = torch.linalg.cholesky_ex(products + ridge * torch.eye(len(products)).to(products))
+        factor, failed = torch.linalg.cholesky_ex(
+            products + ridge * torch.eye(len(products), dtype=products.dtype, device=products.device)
+        )
         added = torch.zeros_like(lacking) if bool(failed) else torch.cholesky_solve(lacking, factor)
         constant = torch.zeros_like(self._before)
         if centred:

@@ -108,7 +108,7 @@ class Batches:
             raise CutError(
                 "compensate=True holds out a part of the data, and there is one batch of one sample: pass more batches"
             )
-        places = torch.arange(count)
+        places = torch.arange(count, device="cpu")
         held = places % HELD_OUT == HELD_OUT - 1 if count >= HELD_OUT else places == count - 1
 
         def part(chosen: Tensor) -> Call:
