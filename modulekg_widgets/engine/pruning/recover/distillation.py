@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,6 +17,7 @@ from torch.nn import functional as F
 from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
 from modulekg_widgets.engine.errors import CutError, TraceError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.pruning.cut.receipt import Receipt
+from modulekg_widgets.engine.pruning.importance.calibration import model_inputs
 from modulekg_widgets.engine.pruning.recover.kept_positions import (
     Positions,
     first_float,
@@ -25,14 +25,13 @@ from modulekg_widgets.engine.pruning.recover.kept_positions import (
     positions_of,
     selected,
 )
+from modulekg_widgets.engine.pruning.recover.passes import TracedCall
 from modulekg_widgets.engine.torch_runtime.private import CALL_HOOKS
 from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.torch_runtime.structure import tensors
 
 Tensor = torch.Tensor
-Call = tuple[tuple[Any, ...], dict[str, Any]]
 MOST_FEATURES = 24  # modules that are compared unless the user names them
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class Distillation:
@@ -100,6 +99,8 @@ class Distillation:
         )
         self._edits = None if receipt is None else receipt.edits
         self._teacher = _sharing_copy(teacher)
+        wanted = TracedCall.of_signature(teacher)
+        self._call = (wanted.args, wanted.kwargs)  # how batches are read
         self._kept: dict[str, Positions] | None = None  # per module that is compared
 
     # ------------------------------------------------------------------ loss
@@ -125,7 +126,7 @@ class Distillation:
         CutError
             For a batch that does not fit, a teacher whose output is not finite, and a student that gives other shapes.
         """
-        args, kwargs = _call_of(self._teacher, batch)
+        args, kwargs = model_inputs(batch, self._call)
         if self._kept is None:
             self._kept = self._features(args, kwargs)
         with torch.no_grad(), _outputs_of(self._teacher, self._kept) as of_teacher:
@@ -297,21 +298,6 @@ def _sharing_copy(teacher: nn.Module) -> nn.Module:
         for name in CALL_HOOKS:
             module_state(module)[name] = OrderedDict()
     return shared.eval()
-
-
-def _call_of(model: nn.Module, batch: Any) -> Call:
-    """What forward is called with; a target at the end of the batch is left aside."""
-    if isinstance(batch, Mapping):
-        return (), dict(batch)
-    if not isinstance(batch, tuple | list):
-        return (batch,), {}
-    inputs = batch[0] if len(batch) in (1, 2) else None
-    if isinstance(inputs, Mapping | tuple | list):
-        return _call_of(model, inputs)
-    parameters = inspect.signature(model.forward).parameters.values()
-    needed = sum(each.kind in _POSITIONAL and each.default is each.empty for each in parameters)
-    count = max(needed, 1)
-    return tuple(batch[:count] if len(batch) == count + 1 else batch), {}
 
 
 def _run(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], role: str) -> Any:
