@@ -28,6 +28,7 @@ def main(arguments: list[str]) -> None:
         options.side,
         options.seeds,
         json.loads(options.plan),
+        not options.no_ways,
     )
     file = options.results or options.cache / "results.jsonl"
     if options.fresh:
@@ -53,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=3, help="how many, from 0 [3]")
     parser.add_argument("--plan", default="{}", help="more arguments of mk.plan, as JSON")
     parser.add_argument("--no-tuning", action="store_true", help="much faster")
+    parser.add_argument("--no-ways", action="store_true", help="without the table of group lasso and schedule")
     parser.add_argument("--cache", type=Path, default=CACHE, help="trained nets [~/.cache/modulekg-quality]")
     parser.add_argument("--results", type=Path, help="a line per cell: the run goes on there [CACHE/results.jsonl]")
     parser.add_argument("--fresh", action="store_true", help="forget the results that are there")

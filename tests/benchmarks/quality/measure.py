@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmarks.quality import ours
+from benchmarks.quality import ours, ways
 from benchmarks.quality.flops import flops
 from benchmarks.quality.nets import TASKS
 from benchmarks.quality.peer import Peer, PeerError
@@ -108,6 +108,8 @@ class Bench:
     def _scores(self, cell: Cell, task: Task, model: nn.Module) -> dict[str, Any]:
         batches = task.calibration(cell.seed)
         torch.manual_seed(cell.seed)
+        if cell.side == ways.WAYS:
+            return ways.measured(task, model, cell.seed, cell.left, ways.EVERY[cell.importance], batches)
         if cell.side == OURS:
             options = {"target": {"flops": cell.left}, "scope": cell.scope, **json.loads(cell.options)}
             cut, renewed = ours.cut(task, model, batches, cell.importance, options)

