@@ -152,15 +152,15 @@ def test_sensitivity_leaves_cells_their_turn_and_can_be_cancelled(notebook: Note
     masks.find(".mkg-mask-importance").select_option("sensitivity")
     masks.find(".mkg-mask-sense-cancel").wait_for(state="visible")
     notebook.wait_for_value("0 < editor.sensing['done'] < editor.sensing['total']", True)
-    assert notebook.value("[editor.importance, editor.sensitivity]") == ["l1", None]  # a cell has its turn
+    assert notebook.value("[editor.importance, editor.sensitivity]") == ["l2", None]  # a cell has its turn
     wait_for_text(masks, ".mkg-mask-estimate-figure", f"of {2 * INDICES}")
     # also while a cell runs
     notebook.page.evaluate(f"() => {{ void {KERNEL}.requestExecute({{ code: 'import time; time.sleep(2)' }}); }}")
     masks.find(".mkg-mask-sense-cancel").click()
     masks.find(".mkg-mask-sense-cancel").wait_for(state="hidden", timeout=1500)
     wait_for_text(masks, ".mkg-status-text", "Sensitivity: it was cancelled")
-    notebook.wait_for(f"() => document.querySelector('{ROOT} .mkg-mask-importance').value === 'l1'")
-    assert notebook.value("[editor.importance, editor.sensitivity, editor.sensing]") == ["l1", None, {}]
+    notebook.wait_for(f"() => document.querySelector('{ROOT} .mkg-mask-importance').value === 'l2'")
+    assert notebook.value("[editor.importance, editor.sensitivity, editor.sensing]") == ["l2", None, {}]
 
 
 @in_shared_page

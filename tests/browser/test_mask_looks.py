@@ -105,7 +105,7 @@ def test_more_ink_is_more_important_in_both_themes(notebook: NotebookPage) -> No
     notebook.execute(RANKED)
     ranked = notebook.value("ranked")
     legend = " ".join(masks.find(".mkg-mask-legend").inner_text().split())
-    assert "one cell = one index of the axis least most important (l1, each row on its own scale)" in legend
+    assert "one cell = one index of the axis least most important (l2, each row on its own scale)" in legend
     try:
         for theme, is_more_ink_darker in (("JupyterLab Light", True), ("JupyterLab Dark", False)):
             notebook.command("apputils:change-theme", theme=theme)

@@ -126,6 +126,30 @@ def test_compensation_reaches_the_copies_too() -> None:
         torch.testing.assert_close(state["head.weight"], model.head.weight.detach() * 1.5)
 
 
+class Tied(nn.Module):
+    """A layer under two names, which a dictionary has both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into, self.first = nn.Linear(4, 12), nn.Linear(12, 6)
+        self.again = self.first
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.first(self.into(x).relu())
+
+
+def test_a_dictionary_has_what_is_compensated_under_every_name() -> None:
+    torch.manual_seed(0)
+    model, batches = Tied(), [torch.randn(64, 4) for _ in range(4)]
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    plan = mk.plan(mk.trace(model, batches[0]), ratio=0.5)
+    receipt = plan.cut(model, recalibrate=batches, compensate=True, copies=[state])
+    assert receipt.compensation[0].way == "least squares with bias"
+    assert receipt.compensation[0].kept
+    for name, value in model.state_dict().items():
+        assert torch.equal(state[name], value), name
+
+
 # ------------------------------------------------------------------ refused
 
 

@@ -115,6 +115,23 @@ def test_keywords_and_functions_of_both_outputs() -> None:
         mk.pruning.Distillation(teacher, receipt)(model, batch)
 
 
+@pytest.mark.parametrize("squeezes", [False, True])
+def test_one_number_a_sample_is_no_distribution(squeezes: bool) -> None:
+    """Over a single class each distribution is the same, and over the samples there is none."""
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(4, 12), nn.ReLU(), nn.Linear(12, 1)), torch.randn(6, 4)
+    if squeezes:
+        model.append(nn.Flatten(0))
+    teacher = copy.deepcopy(model)
+    receipt = mk.plan(mk.trace(model, x), ratio=0.5).cut(model)
+    loss = mk.pruning.Distillation(teacher, receipt, features=False)(model, x)
+    expected = teacher(x).detach()
+    wanted = (model(x) - expected).square().mean() / expected.var(correction=0)
+    assert float(loss.detach()) == pytest.approx(float(wanted.detach()), rel=1e-5)
+    with pytest.raises(CutError, match="pass outputs='mse'"):
+        mk.pruning.Distillation(teacher, receipt, outputs="kl")(model, x)
+
+
 def test_bad_input_is_named_before_anything_runs() -> None:
     teacher, student, receipt, x = cut_pair()
     other = Blocks(6)
@@ -126,6 +143,10 @@ def test_bad_input_is_named_before_anything_runs() -> None:
         (lambda: mk.pruning.Distillation("teacher"), "nn.Module"),  # type: ignore[arg-type]
         (lambda: mk.pruning.Distillation(teacher, receipt, temperature=0), "temperature"),
         (lambda: mk.pruning.Distillation(teacher, receipt, outputs="cosine"), "outputs"),
+        (lambda: mk.pruning.Distillation(teacher, receipt, features=None), "features=None"),  # type: ignore[arg-type]
+        (lambda: mk.pruning.Distillation(teacher, receipt, features=[2]), "paths of modules"),  # type: ignore[list-item]
+        (lambda: mk.pruning.Distillation(teacher, receipt, outputs=torch.sub)(student, x), "the shape"),
+        (lambda: mk.pruning.Distillation(teacher, receipt)(student, x[:0]), "no samples"),
         (lambda: mk.pruning.Distillation(teacher, receipt)(student, torch.zeros(2, 4)), "does not go through"),
         (lambda: mk.pruning.Distillation(teacher, receipt)(teacher, x), "kept indices"),
         (lambda: mk.pruning.Distillation(teacher, receipt)(student, x * float("nan")), "not finite"),

@@ -168,7 +168,7 @@ def test_a_draft_that_cannot_run_raises_with_the_line_and_stays(attention: Draft
 
 
 def test_scores_are_of_all_axes_in_turn(draft: Draft) -> None:
-    found = np.frombuffer(draft.scores("l1"), "<f8")
+    found = np.frombuffer(draft.scores("l2"), "<f8")
     assert len(found) == sum(axis.size for axis in draft.axes)
     start = 0
     for axis in draft.axes:

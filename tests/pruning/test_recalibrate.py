@@ -227,6 +227,18 @@ def test_batches_come_in_every_form(batches: Any, tmp_path: Path) -> None:
     assert torch.equal(model.norm.running_mean, loaded.norm.running_mean)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("how", [{}, {"compensate": True}])
+def test_a_loader_may_fill_the_same_memory_anew(how: dict[str, Any]) -> None:
+    batches = data(8, 2, 6, 6)
+    memory = torch.empty_like(batches[0])
+    expected, found = trained()[0], trained()[0]
+    plan = plan_of(expected, batches[0])
+    plan.cut(expected, recalibrate=batches, **how)
+    plan.cut(found, recalibrate=(memory.copy_(batch) for batch in batches), **how)
+    for name, value in expected.state_dict().items():
+        assert torch.equal(found.state_dict()[name], value), name
+
+
 def test_the_model_is_untouched_while_the_batches_run() -> None:
     model, optimizer = trained()
     plan = plan_of(model, *data(4, 2, 6, 6, count=1))
@@ -294,6 +306,7 @@ REFUSED = {
     "not a number": ([GOOD[0], GOOD[1] * float("nan")], "'?norm.running_mean'? is not finite"),
     "infinite": ([GOOD[1] / 0.0], "is not finite"),
     "meta": ([GOOD[0].to("meta")], "on the meta device"),
+    "no samples": ([GOOD[0], GOOD[1][:0]], "batch 1 has no samples"),
     "one batch": (GOOD[0], "batches is a tensor"),
     "a number": (3, "recalibrate= is a int"),
     "too small": ([torch.randn(1, 2, 1, 1)], "one value per channel"),

@@ -134,6 +134,22 @@ def test_batches_of_other_sizes_and_a_loss_without_target() -> None:
     assert model.training
 
 
+def test_the_model_runs_in_eval_mode_whatever_mode_it_was_traced_in() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Dropout(0.5), nn.ReLU(), nn.Linear(6, 3)).train()
+    model(torch.randn(9, 4) * 3 + 1)  # so that the statistics are not those of the batches
+    batches = [(torch.randn(5, 4), torch.randint(0, 3, (5,)))]
+    in_train_mode = mk.pruning.sensitivity(mk.trace(model, torch.randn(5, 4)), batches, F.cross_entropy)
+    model.eval()
+    in_eval_mode = mk.pruning.sensitivity(mk.trace(model, torch.randn(5, 4)), batches, F.cross_entropy)
+    pd.testing.assert_frame_equal(in_train_mode, in_eval_mode)
+    zeroed = copy.deepcopy(model)
+    with torch.no_grad():
+        zeroed[4].weight[:, 2] = 0
+    expected = mean_loss(zeroed, batches) - mean_loss(model, batches)
+    assert in_eval_mode["increase"][2] == pytest.approx(expected, abs=2e-6)
+
+
 def test_bad_input_is_named() -> None:
     model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
     graph = mk.trace(model, torch.randn(2, 4))
@@ -144,6 +160,9 @@ def test_bad_input_is_named() -> None:
         (good, lambda output, target: math.nan, "finite"),
         (good, lambda output, target: output.no_such_thing, "the loss stopped"),
         (good[0][0], lambda output: output.mean(), "a tensor, whose items"),
+        (5, F.cross_entropy, "batches= is a int"),
+        (None, F.cross_entropy, "batches= is a NoneType"),
+        ([({"no_such_input": 1}, good[0][1])], F.cross_entropy, "does not fit forward"),
     ]:
         with pytest.raises(CutError, match=words):
             mk.pruning.sensitivity(graph, batches, loss)

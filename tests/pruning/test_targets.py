@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torchvision
@@ -13,6 +14,8 @@ import modulekg_widgets as mk
 from axes import transformers_models
 from modulekg_widgets.engine.errors import UnknownAxisError
 from modulekg_widgets.engine.pruning.plan import size_formula, size_terms
+from modulekg_widgets.engine.pruning.plan.selection import Selection
+from modulekg_widgets.engine.pruning.plan.size_constraints import SizeConstraint, solved
 
 NEAR = 0.01  # of the model
 UNITS = ("flops", "params", "macs", "bytes")
@@ -106,6 +109,84 @@ def test_the_sizes_that_a_plan_names_are_those_of_the_cut_model(unit: str) -> No
     assert -0.05 < off(plan, {unit: 0.5})[unit] <= NEAR
 
 
+@pytest.fixture(scope="module")
+def swin() -> mk.DataflowGraph:
+    return traced("swin_t")
+
+
+@pytest.mark.parametrize("round_to", [None, 8])
+@pytest.mark.parametrize("unit", ["flops", "params"])
+def test_a_search_goes_on_while_it_learns(swin: mk.DataflowGraph, unit: str, round_to: int | None) -> None:
+    """Few indices left: one layer after the other shows that its width is that of the stream."""
+    plan = mk.plan(swin, target={unit: 0.3}, scope="global", round_to=round_to)
+    assert -NEAR <= off(plan, {unit: 0.3})[unit] <= 0
+    assert not plan.notes
+    widths = [len(stay) for edit in plan.edits.tensors for stay in edit.kept.values()]
+    assert all(width % (round_to or 1) == 0 for width in widths)
+
+
+class Wide(nn.Module):
+    """Code that wants two layers of one width."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 36), nn.Linear(4, 36)
+        self.head, self.other = nn.Linear(36, 3), nn.Linear(36, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        one, two = self.first(x), self.second(x)
+        if one.shape[1] != two.shape[1]:
+            raise ValueError("two widths")
+        return self.head(one.relu()) + self.other(two.relu())
+
+
+def test_tied_sizes_are_multiples() -> None:
+    graph = mk.trace(Wide().eval(), torch.randn(2, 4))
+    first, second = (graph.axes[name, 0].term for name in ("first.weight", "second.weight"))
+    orders = {term: np.arange(36) for term in (first, second)}
+    tie = SizeConstraint(first, second)
+    for wanted, rounded in [((20, 23), (24, 24)), ((35, 34), (36, 36)), ((9, 2), (8, 8))]:
+        counts = dict(zip((first, second), wanted, strict=True))
+        selection = Selection(orders, counts, steps={first: 8, second: 4}, least={second: 5})
+        found = solved(selection, [tie], counts)
+        assert found is not None
+        assert tuple(found.counts[term] for term in (first, second)) == rounded
+    fixed = SizeConstraint(first, None, 20)
+    assert solved(Selection(orders, {first: 30, second: 30}, steps={first: 8}), [fixed], {first: 30}) is None
+
+
+@pytest.mark.parametrize("unit", ["flops", "macs"])
+def test_the_formula_follows_heads_in_another_pass(unit: str) -> None:
+    graph = traced("wav2vec2")  # its widest pass has other operators than the one that is counted
+    for share in (0.8, 0.5, 0.3):
+        assert abs(off(mk.plan(graph, target={unit: share}), {unit: share})[unit]) < NEAR
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [("gpt2", {"params": 0.8}), ("bert", {"flops": 0.8}), ("t5", {"flops": 0.8}), ("vit", {"bytes": 0.8})],
+)
+def test_large_steps_are_put_together(name: str, target: dict[str, float]) -> None:
+    """A step of the stream takes a fifth of the model: the steps of many other axes take its place."""
+    plan = mk.plan(traced(name), target=target, round_to=8)
+    assert max(map(abs, off(plan, target).values())) <= NEAR
+    assert not plan.notes
+
+
+def test_steps_go_down_in_a_common_ranking() -> None:
+    plan = mk.plan(traced("llama"), target={"params": 0.5}, scope="global", round_to=8)
+    assert abs(off(plan, {"params": 0.5})["params"]) <= NEAR
+
+
+def test_what_keeps_a_plan_from_its_target_is_noted() -> None:
+    graph = traced("gpt_neox")
+    plan = mk.plan(graph, target={"params": 0.3}, round_to=8)
+    assert off(plan, {"params": 0.3})["params"] < -NEAR
+    assert "round_to=8" in plan.notes[-1]
+    assert "not met within 1 %" in str(plan)
+    assert not mk.plan(graph, target={"params": 0.3}).notes
+
+
 def test_a_target_goes_by_whole_heads() -> None:
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(64, 8, 96, batch_first=True)
@@ -150,6 +231,14 @@ def test_several_targets_are_met_together(
 ) -> None:
     plan = mk.plan(resnet18, target=target, **how)
     assert all(-NEAR < value <= 0 for value in off(plan, target).values())
+
+
+def test_the_nearest_of_two_targets_spends_tied_axes_together() -> None:
+    """FLOPs and parameters of a ViT go together; most parameters are left where only the stream and its heads go."""
+    graph = mk.trace(torchvision.models.vit_b_16(weights=None).eval(), torch.randn(1, 3, 224, 224))
+    with pytest.raises(mk.ModuleKGError, match="cannot be reached together") as caught:
+        mk.plan(graph, target={"flops": 0.5, "params": 0.52})
+    assert float(str(caught.value).rpartition(" ")[2]) >= 0.497
 
 
 def test_targets_that_exclude_each_other_are_named_with_the_nearest(resnet18: mk.DataflowGraph) -> None:
@@ -254,6 +343,28 @@ def test_a_target_above_the_model_takes_nothing(net: mk.DataflowGraph) -> None:
 
 
 # ------------------------------------------------------------ what it costs
+
+
+class Unequal(nn.Module):
+    """Two axes: an index of the residual stream is worth four of the last layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.block = nn.Conv2d(3, 12, 3, padding=1), nn.Conv2d(12, 12, 3, padding=1)
+        self.last, self.head = nn.Conv2d(12, 16, 3), nn.Linear(16, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.stem(x).relu()
+        x = x + self.block(x).relu()
+        return self.head(self.last(x).relu().mean((2, 3)))
+
+
+@pytest.mark.parametrize("share", [0.7, 0.5])
+def test_a_large_step_of_one_axis_is_made_up_for_by_many_of_another(share: float) -> None:
+    torch.manual_seed(0)
+    graph = mk.trace(Unequal(), torch.randn(1, 3, 8, 8))
+    plan = mk.plan(graph, target={"flops": share}, scope="global", per="params")
+    assert plan.flops[1] / plan.flops[0] == pytest.approx(share, abs=0.01)
 
 
 def test_scores_per_flop_spend_a_target_where_it_costs_least() -> None:

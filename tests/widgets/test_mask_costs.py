@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,30 +13,8 @@ from torch.nn import functional as F
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import CutError
-from widgets.mask_data import BATCHES, HIDDEN, HOSTILE, WIDE, Loop, X, loss_of, net
+from widgets.mask_data import BATCHES, HIDDEN, HOSTILE, WIDE, Loop, X, loss_of
 from widgets.mask_page import Page
-
-
-@pytest.fixture
-def model() -> nn.Sequential:
-    return net()
-
-
-@pytest.fixture
-def editor(model: nn.Sequential) -> Iterator[mk.MaskEditor]:
-    made = mk.MaskEditor(model, X, batches=BATCHES, loss=F.cross_entropy, evaluate=loss_of)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def page(editor: mk.MaskEditor, monkeypatch: pytest.MonkeyPatch) -> Page:
-    return Page(editor, monkeypatch)
-
-
-@pytest.fixture
-def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
-    return Loop(monkeypatch)
 
 
 def by_axis(editor: mk.MaskEditor, content: bytes) -> dict[str, np.ndarray]:
@@ -80,11 +57,11 @@ def test_sensitivity_is_computed_where_it_is_chosen_and_is_the_table_of_the_engi
 
 def test_a_page_gets_it_in_slices_and_cells_have_their_turn(editor: mk.MaskEditor, page: Page, loop: Loop) -> None:
     editor.set_state({"importance": "sensitivity"})
-    assert (editor.importance, editor.increases) == ("l1", b"")
+    assert (editor.importance, editor.increases) == ("l2", b"")
     loop.turn()
     loop.turn()
     loop.turn()
-    assert editor.importance == "l1"
+    assert editor.importance == "l2"
     assert 0 < editor.sensing["done"] < editor.sensing["total"] == 32 * len(BATCHES)
     editor.axis = WIDE  # a cell
     loop.run()
@@ -101,12 +78,12 @@ def test_it_can_be_cancelled_beside_a_running_cell(editor: mk.MaskEditor, page: 
     thread.join()
     assert editor.sensing == {}  # the page sees it at once
     loop.run()
-    assert (editor.importance, editor.increases, editor.sensitivity) == ("l1", b"", None)
+    assert (editor.importance, editor.increases, editor.sensitivity) == ("l2", b"", None)
     assert page.heard[-1][0] == {"type": "failed", "action": "sense", "text": "Sensitivity: it was cancelled"}
     page.say({"type": "cancel"})  # nothing goes on
     page.say({"type": "sense"})
     loop.run()
-    assert (editor.importance, len(editor.increases)) == ("l1", len(editor.scores))  # computed, not chosen
+    assert (editor.importance, len(editor.increases)) == ("l2", len(editor.scores))  # computed, not chosen
 
 
 def test_what_is_chosen_last_counts(editor: mk.MaskEditor, page: Page, loop: Loop) -> None:
@@ -187,10 +164,10 @@ def test_a_loss_that_fails_is_told_and_the_importance_stays(
     editor = mk.MaskEditor(model, X, batches=BATCHES, loss=loss)
     page = Page(editor, monkeypatch)
     editor.set_state({"importance": "sensitivity"})
-    assert (editor.importance, editor.sensing) == ("l1", {})
+    assert (editor.importance, editor.sensing) == ("l2", {})
     said = page.heard[-1][0]
     assert (said["type"], said["action"]) == ("failed", "sense")
     assert "the loss stopped: ValueError: <img" in said["text"]
     with pytest.raises(CutError, match="the loss stopped"):
         editor.importance = "sensitivity"
-    assert editor.importance == "l1"
+    assert editor.importance == "l2"

@@ -267,7 +267,7 @@ def test_beside_a_running_cell_the_draft_changes_and_the_model_waits(
     thread.start()
     thread.join()
     assert editor._draft.dropped == {HIDDEN: [0, 1, 2]}
-    assert (editor.axis, editor.importance, editor.report) == (WIDE, "l1", {})
+    assert (editor.axis, editor.importance, editor.report) == (WIDE, "l2", {})
     assert bytes_of(model) == original
     for act in waiting:
         act()

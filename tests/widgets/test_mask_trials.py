@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,28 +15,6 @@ import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import CutError, UnknownKeywordError
 from widgets.mask_data import BATCHES, HIDDEN, HOSTILE, Loop, X, bytes_of, loss_of, net
 from widgets.mask_page import Page
-
-
-@pytest.fixture
-def model() -> nn.Sequential:
-    return net()
-
-
-@pytest.fixture
-def editor(model: nn.Sequential) -> Iterator[mk.MaskEditor]:
-    made = mk.MaskEditor(model, X, batches=BATCHES, loss=F.cross_entropy, evaluate=loss_of)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def page(editor: mk.MaskEditor, monkeypatch: pytest.MonkeyPatch) -> Page:
-    return Page(editor, monkeypatch)
-
-
-@pytest.fixture
-def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
-    return Loop(monkeypatch)
 
 
 def entries(editor: mk.MaskEditor) -> list[tuple[str, dict[str, float]]]:
@@ -108,6 +85,54 @@ def test_recalibration_takes_back_no_training(editor: mk.MaskEditor, page: Page,
     assert [state for state, _ in entries(editor)] == ["uncut", "cut", "later"]
     editor.evaluate()  # of the same weights once
     assert [state for state, _ in entries(editor)] == ["uncut", "cut", "later"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_recalibration_changes_statistics_and_nothing_else(model: nn.Sequential, fails: bool) -> None:
+    """Gradients, options of the optimizer and its state of after the cut are no part of it, well or not."""
+    original = bytes_of(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    editor = mk.MaskEditor(model, X, optimizer=optimizer, batches=[torch.zeros(16, 5)] if fails else BATCHES)
+    editor.recalibrating = False
+    editor.plan = mk.plan(editor.graph, ratio=0.5)
+    editor.cut()
+    F.cross_entropy(model(BATCHES[0][0]), BATCHES[0][1]).backward()
+    optimizer.param_groups[0]["lr"] = 0.01
+    optimizer.state[model[0].weight]["momentum_buffer"] = torch.ones_like(model[0].weight)
+    gradients = [parameter.grad for parameter in model.parameters()]
+    if fails:
+        with pytest.raises(CutError, match="does not go through"):
+            editor.recalibrate()
+    else:
+        editor.recalibrate()
+    assert editor.trial["recalibrated"] is not fails
+    assert all(each.grad is one for each, one in zip(model.parameters(), gradients, strict=True))
+    assert optimizer.param_groups[0]["lr"] == 0.01
+    assert optimizer.state[model[0].weight]["momentum_buffer"].eq(1).all()
+    editor.undo()
+    assert bytes_of(model) == original
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_an_interrupted_evaluation_leaves_the_model_uncut(model: nn.Sequential, at: int) -> None:
+    """A cut with all that it comes with is done wholly or not at all."""
+    calls = []
+
+    def slow(model: nn.Module) -> float:
+        calls.append(model)
+        if len(calls) == at:
+            raise KeyboardInterrupt
+        return 1.0
+
+    editor = mk.MaskEditor(model, X, batches=BATCHES, evaluate=slow)
+    editor.plan = mk.plan(editor.graph, ratio=0.5)
+    before = bytes_of(model)
+    with pytest.raises(KeyboardInterrupt):
+        editor.cut()
+    assert bytes_of(model) == before
+    assert (editor.stage, editor.operations) == ("", 0)
+    editor.cut()
+    assert editor.stage == "cut"
 
 
 def test_batches_that_do_not_fit_leave_the_model_uncut(model: nn.Sequential) -> None:

@@ -17,6 +17,8 @@ from modulekg_widgets.engine.identity.weights import weight_fingerprint
 from modulekg_widgets.engine.pruning.importance.importance import criteria
 from modulekg_widgets.engine.pruning.plan.draft import Draft
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
+from modulekg_widgets.engine.pruning.recover.passes import TracedCall
+from modulekg_widgets.engine.pruning.recover.recovery import recalibrate as renew_statistics
 from modulekg_widgets.engine.pruning.user_data import RECALIBRATED, UNCUT, Evaluation, Evaluations, Progress, UserData
 
 MASKED, CUT = "masked", "cut"
@@ -114,9 +116,13 @@ class HandPruning:
             if not self._evaluations.knows(self._digest()):
                 self.evaluate()
             self._cut(plan, False)
-            self.evaluate()
-            if recalibrate:
-                self._recalibrate_or_undo()
+            try:
+                self.evaluate()
+                if recalibrate:
+                    self.recalibrate()
+            except BaseException:  # batches that do not fit, or an interrupt of what may take long
+                self.undo()
+                raise
         self._uncut = before
 
     def recalibrate(self) -> None:
@@ -132,22 +138,12 @@ class HandPruning:
             raise CutError(
                 "the weights have changed since the cut, by training perhaps, which a recalibration would take back"
             )
-        last.receipt.undo()
-        try:
-            receipt = last.plan.cut(self.model, self._optimizer, recalibrate=batches)
-        except BaseException:
-            self._operations[-1] = last._replace(receipt=last.plan.cut(self.model, self._optimizer))
-            raise
-        self._operations[-1] = last._replace(receipt=receipt, recalibrated=True, weights=self._digest())
+        graph = self.draft.graph
+        # the receipt of the cut takes back what was written since, too
+        renew_statistics(self.model, last.plan.traced or TracedCall.of(graph.call, graph.training), batches)
+        self._operations[-1] = last._replace(recalibrated=True, weights=self._digest())
         if self.data.evaluate is not None:
             self.evaluate()
-
-    def _recalibrate_or_undo(self) -> None:
-        try:
-            self.recalibrate()
-        except CutError:
-            self.undo()
-            raise
 
     def _cut(self, plan: PruningPlan, recalibrate: bool) -> None:
         more = {"recalibrate": self._batches} if recalibrate else {}

@@ -29,7 +29,7 @@ class EditorCosts(ModuleKGWidget):
     sensing = Dict().tag(sync=True)  # how far the computation of `increases` has come, while it goes on
     trial = Dict().tag(sync=True)
     recalibrating = Bool(False).tag(sync=True)
-    importance = Unicode("l1").tag(sync=True, to_json=lambda v, w: text(v))
+    importance = Unicode("l2").tag(sync=True, to_json=lambda v, w: text(v))
     scores = Bytes().tag(sync=True)
 
     payload: Any

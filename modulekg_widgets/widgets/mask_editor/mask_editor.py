@@ -144,7 +144,7 @@ class MaskEditor(EditorCosts):
         *,
         optimizer: Any = None,
         plan: PruningPlan | None = None,
-        importance: Any = "l1",
+        importance: Any = "l2",
         scope: str = "local",
         locked: Sequence[str] = (),
         axis: str | None = None,

@@ -74,6 +74,13 @@ def check_batches(batches: Any) -> None:
             raise CutError(f"batches is a pair of tensors of {len(inputs)} items, inputs and target: {ONE_BATCH}")
 
 
+def check_samples(call: Call, which: str) -> None:
+    """Raise `CutError` for a call whose tensors are all empty: some operators take it and say nothing."""
+    sizes = [tensor.numel() for _, tensor in tensors(call)]
+    if sizes and not any(sizes):
+        raise CutError(f"{which} has no samples: leave it out, or let the loader drop it")
+
+
 def is_one_pair(batches: Any) -> bool:
     """Whether what was given as batches may have been meant as one of them."""
     return isinstance(batches, tuple | list) and len(batches) == 2 and isinstance(batches[0], Tensor)

@@ -202,26 +202,32 @@ class Corrections:
     # ------------------------------------------------------ size constraints
 
     def constrained(
-        self, attempt: Attempt, mismatch: Mismatch, constraints: Iterable[SizeConstraint]
+        self, attempt: Attempt, mismatch: Mismatch, constraints: Iterable[SizeConstraint], may_hold: bool = False
     ) -> Iterator[Attempt]:
-        """The nearest sizes with which a size constraint holds as well as those found before."""
+        """The nearest sizes with which a size constraint holds as well as those found before.
+
+        `may_hold`: also where it holds already, as a search over other sizes has to know of it.
+        """
         for constraint in constraints:
-            selection = solved(attempt.selection, (*attempt.constraints, *attempt.shared, constraint), attempt.wanted)
-            if selection is not None and selection.counts != attempt.selection.counts:
-                yield replace(
-                    attempt,
-                    selection=selection,
-                    constraints=(*attempt.constraints, constraint),
-                    changes=(
-                        *attempt.changes,
-                        Change(
-                            CONSTRAINT,
-                            self.described(constraint, selection),
-                            mismatch.where,
-                            self._names([constraint.left, *([constraint.right] if constraint.right else [])]),
-                        ),
-                    ),
-                )
+            if not constraint.holds(attempt.selection):
+                every = (*attempt.constraints, *attempt.shared, constraint)
+                selection = solved(attempt.selection, every, attempt.wanted)
+                if selection is not None:
+                    yield self._with_sizes(attempt, mismatch, constraint, selection)
+            elif may_hold and constraint not in attempt.constraints:
+                yield self._with_sizes(attempt, mismatch, constraint, attempt.selection)
+
+    def _with_sizes(
+        self, attempt: Attempt, mismatch: Mismatch, constraint: SizeConstraint, selection: Selection
+    ) -> Attempt:
+        terms = [constraint.left, *([constraint.right] if constraint.right else [])]
+        change = Change(CONSTRAINT, self.described(constraint, selection), mismatch.where, self._names(terms))
+        return replace(
+            attempt,
+            selection=selection,
+            constraints=(*attempt.constraints, constraint),
+            changes=(*attempt.changes, change),
+        )
 
     def _equal_parts(self, mismatch: Mismatch) -> Iterator[SizeConstraint]:
         """What one operator takes apart into parts of one size, such as halves, stays so."""

@@ -36,7 +36,8 @@ class Counts:
     """The numbers of indices that may stay of some axes, and what a ratio leaves.
 
     `scores`: of every axis, comparable with one another unless the scope is "local"; `is_fair`: no axis may lose much
-    more than others. Arrays go by the places of `chosen`.
+    more than others; `paces`: where the scope is "local", the powers to which axes keep what a ratio leaves, else all
+    lose the same share. Arrays go by the places of `chosen`.
     """
 
     def __init__(
@@ -47,8 +48,10 @@ class Counts:
         steps: Mapping[Term, int] | None = None,
         limits: Limits | None = None,
         is_fair: bool = True,
+        paces: Floats | None = None,
     ) -> None:
         limits = limits or Limits()
+        self._paces = paces
         self._is_fair = is_fair
         terms = [axis.term for axis in chosen]
         self.chosen = list(chosen)
@@ -61,12 +64,13 @@ class Counts:
         self._is_local = scope == LOCAL
         self._weak: Ints = np.array([_weak(own) for own in self.scores], dtype=np.int64)
         self._ranked = [self._ranking(group) for group in self._groups(scope)]
-        self._bottom = self.least()
 
     def of(self, ratio: float, tilt: Floats | float = 0.0) -> Ints:
         """How many stay; `tilt` is added to the ratio of each axis, or lowers its scores in a common ranking."""
         if self._is_local:
             share = np.clip(ratio + tilt, 0.0, 1.0)
+            if self._paces is not None:
+                share = 1 - (1 - share) ** self._paces
             stay = self.sizes - np.minimum(self.sizes - 1, np.floor(self.sizes * share + 1e-9).astype(np.int64))
         else:
             stay = self.sizes.copy()
@@ -104,11 +108,16 @@ class Counts:
         step = int(self.steps[at])
         return int(min((count // step + 1) * step, self.most[at]))
 
-    def below(self, count: int, at: int) -> int:
-        """The next smaller number of indices of an axis, or the same."""
+    def below(self, count: int, at: int, least: int) -> int:
+        """The next smaller number of indices of an axis that is not below `least`, or the same."""
         step = int(self.steps[at])
         fewer = (-(-count // step) - 1) * step
-        return fewer if fewer >= self._bottom[at] else count
+        return fewer if fewer >= least else count
+
+    def least_with(self, stay: Ints) -> Ints:
+        """How many indices stay at least where the share that goes of all is that of a choice."""
+        whole = int(self.sizes.sum())
+        return self.least(1 - int(stay.sum()) / whole if whole else 0.0)
 
     def _up(self, stay: Ints) -> Ints:
         return np.minimum(self.sizes, -(-stay // self.steps) * self.steps)

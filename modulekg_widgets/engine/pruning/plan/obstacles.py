@@ -13,6 +13,7 @@ from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.pruning.plan.attempt import CONSTRAINT, WHOLE, Change
 from modulekg_widgets.engine.pruning.plan.counts import Floats
 from modulekg_widgets.engine.pruning.plan.request import Request
+from modulekg_widgets.engine.pruning.plan.search import MEETS
 from modulekg_widgets.engine.pruning.plan.size_formula import SizeFormula
 from modulekg_widgets.engine.pruning.plan.targeted import Tried
 
@@ -52,6 +53,21 @@ def out_of_bounds(request: Request, formula: SizeFormula, goals: Floats, nearest
         f"target={_target(request)} cannot be reached together: with {others}, at most {size} are left; the nearest "
         f"is {unit!r}: {nearest.left[missed] / max(formula.before[missed], 1.0):.3g}"
     )
+
+
+def not_nearer(request: Request, formula: SizeFormula, goals: Floats, found: Tried) -> list[str]:
+    """The notes of a plan of which a size is further from its goal than a plan by single indices would leave it."""
+    names = ("round_to", "only", "keep", "floor", "ceiling", "per_axis", "cuts")
+    ways = [f"{name}={shown(repr(getattr(request, name)), 80)}" for name in names if getattr(request, name) is not None]
+    if request.granularity != "index":
+        ways.append(f"granularity={request.granularity!r}")
+    if request.scope != "local" and request.floor is None:
+        ways.append(f"what scope={request.scope!r} leaves of each axis")
+    ways += _kept([each for each in found.attempt.changes if each.kind in (WHOLE, CONSTRAINT)])
+    left = [_size(found.left[at], formula, int(at)) for at in np.flatnonzero(np.abs(found.gaps) > MEETS)]
+    why = "; ".join(ways) or "the steps of single indices"
+    note = f"target={_target(request)} is not met within 1 %: {' and '.join(left)} are left; in the way: {why}"
+    return [note] if left else []
 
 
 def _options(request: Request, now: float, unit: str, least: Least) -> list[str]:

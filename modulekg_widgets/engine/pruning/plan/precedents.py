@@ -46,8 +46,8 @@ class Precedents:
         if spot is not None and places and len(places) == len(terms):
             self._known.setdefault(spot, {})[Precedent(kind, tuple(places), times)] = None
 
-    def of(self, attempt: Attempt, mismatch: Mismatch) -> Iterator[Attempt]:
-        """The attempts with the same corrections, in the module at work."""
+    def of(self, attempt: Attempt, mismatch: Mismatch, may_hold: bool = False) -> Iterator[Attempt]:
+        """The attempts with the same corrections, in the module at work; `may_hold` as of `constrained`."""
         spot = self._spot(mismatch)
         for kind, places, times in reversed(self._known.get(spot, {})) if spot is not None else ():
             terms = [term for place in places if (term := term_at(self.axes, _home(mismatch), place)) is not None]
@@ -60,14 +60,14 @@ class Precedents:
                     if rest:
                         continue
                 constraint = SizeConstraint(terms[0], other, times)
-                yield from self.corrections.constrained(attempt, mismatch, [constraint])
+                yield from self.corrections.constrained(attempt, mismatch, [constraint], may_hold)
             elif all(self._is_cut(attempt, term) for term in terms):
                 yield self.corrections.spared(attempt, [find(term) for term in terms], mismatch)
 
     def everywhere(self, attempt: Attempt, mismatch: Mismatch) -> Attempt:
         """The attempt with what helped at one place at all places of the same code that need it as well."""
         for here in self._alike(mismatch):
-            trial = next(self.of(attempt, here), None)
+            trial = next(self.of(attempt, here, may_hold=True), None)
             if trial is None or (trial.changes[-1].kind == WHOLE and not self._stops(attempt, here)):
                 continue
             attempt = trial

@@ -51,7 +51,7 @@ class PruningPlan:
     call : str
         Python that makes this plan again.
     notes : tuple of str
-        What could not be verified, as sentences.
+        What could not be verified, or a target that steps cannot meet, as sentences.
     bytes : tuple of int, optional
         Bytes of parameters and buffers; None in a plan from a file of an earlier version.
 
@@ -73,7 +73,7 @@ class PruningPlan:
     flops: tuple[int, int]
     macs: tuple[int, int]
     call: str = field(repr=False, compare=False)  # Python that makes this plan again
-    notes: tuple[str, ...] = field(default=(), compare=False)  # what could not be verified, as sentences
+    notes: tuple[str, ...] = field(default=(), compare=False)  # what could not be verified or met, as sentences
     bytes: tuple[int, int] | None = None  # None where the plan is from a file that has none
     traced: Any = field(default=None, repr=False, compare=False)  # how the model was called; None when read from a file
 

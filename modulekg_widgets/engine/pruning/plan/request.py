@@ -26,7 +26,7 @@ class Request:
     target: Mapping[str, float] | None = None
     per_axis: Mapping[Any, Any] | None = None
     cuts: Sequence[Cut] | None = None
-    importance: Importance = "l1"
+    importance: Importance = "l2"
     scope: str = "local"
     only: Any = None
     keep: Any = None

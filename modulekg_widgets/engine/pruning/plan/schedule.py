@@ -231,7 +231,7 @@ class PruningSchedule:
         try:
             return plan(graph, ratio=less / now, **options)
         except CutError:
-            found = score(graph.axes, [axis.term for axis in chosen], options.get("importance", "l1"))
+            found = score(graph.axes, [axis.term for axis in chosen], options.get("importance", "l2"))
             counts = Counts(chosen, normalised(graph.axes, found), scope, steps)
             if (counts.of(less / now) == counts.sizes).all():
                 return None  # all of it goes in rounding

@@ -17,8 +17,11 @@ MEETS = 0.01  # of the model, between what was asked for and what is left
 CLOSE = 0.0005  # of the model: not worth another step
 ENOUGH = 0.002  # of the model: not worth another kind of step, or another dry run
 MOST_EXCHANGES = 30
-FEWER = (1, 2, 3)  # steps that one axis gives for one that another gets
+FEWER = 3  # steps at most that one axis gives for one that another gets
+ALTOGETHER = 64  # such choices at least: where axes are few, one step may be worth many of another
 AT_ONCE = 512  # choices
+MOST_STRAYING = 12  # steps away, where none comes nearer
+AT_HAND = 24  # choices of which each goes on
 
 Settle = Callable[[Ints], Ints]  # what stays of the chosen axes, (choices, chosen), to that of all, (choices, axes)
 
@@ -29,6 +32,14 @@ class Ground:
 
     settle: Settle
     movers: Sequence[Ints]  # places among the chosen axes
+
+
+@dataclass(frozen=True)
+class _RatioRule:
+    """How a ratio becomes numbers of indices."""
+
+    tilt: Floats | float = 0.0  # what each axis gives beyond the common ratio
+    held: Ints | None = None  # what stays of some axes whatever the ratio; -1 for the others
 
 
 class Search:
@@ -47,19 +58,53 @@ class Search:
         found = (goals - sizes) / np.maximum(self.formula.before, 1.0)
         return found if stay.ndim > 1 else found[0]
 
+    def by_ratio(self, goals: Floats, ground: Ground) -> Ints | None:
+        """What stays of the chosen axes by the ratio that the goals need; None where even the largest leaves more."""
+        bracket = self._ratios(goals, ground, _RatioRule())
+        return None if bracket is None else self._by(bracket[1], _RatioRule())
+
     def nearest(self, goals: Floats, ground: Ground) -> Ints | None:
         """What stays of the chosen axes; None where even the largest ratio leaves more."""
         whole = self.counts.of(0.0)
         if (self.gaps(whole, goals, ground) >= 0).all():
             return whole
-        tilt: Floats | float = 0.0
-        bracket = self._ratios(goals, ground, tilt)
+        bracket = self._ratios(goals, ground, way := _RatioRule())
         if bracket is None:
             return None
         if len(goals) > 1:
-            tilt = self._tilt(goals, ground, self.counts.of(bracket[1]))
-            bracket = self._ratios(goals, ground, tilt) or bracket
-        more, stay = (self.counts.of(ratio, tilt) for ratio in bracket)
+            way = _RatioRule(self._tilt(goals, ground, self._by(bracket[1], way)))
+            bracket = self._ratios(goals, ground, way) or bracket
+        found = self._filled(bracket, goals, ground, way)
+        if self.gaps(found, goals, ground).max() <= MEETS:
+            return found
+        other = self._with_large_steps_held(self._by(bracket[0], way), found, goals, ground, way)
+        if other is not None and self.gaps(other, goals, ground).max() < self.gaps(found, goals, ground).max():
+            found = other
+        return self._wandered(found, goals, ground)
+
+    def _with_large_steps_held(
+        self, more: Ints, found: Ints, goals: Floats, ground: Ground, way: _RatioRule
+    ) -> Ints | None:
+        """Where one step takes a good part of what is missing: what the others have to give without that step."""
+        now = self.gaps(found, goals, ground)
+        steps = [self.all_stepped(found, replace(ground, movers=[mover]), (1, -1)) for mover in ground.movers]
+        is_coarse = [np.abs(self.gaps(own, goals, ground) - now).max() > now.max() / 3 for own in steps]
+        coarse = [mover for mover, is_so in zip(ground.movers, is_coarse, strict=True) if is_so]
+        fine = [mover for mover, is_so in zip(ground.movers, is_coarse, strict=True) if not is_so]
+        if not coarse or not fine:
+            return None
+        held = np.full(len(found), -1)
+        held[np.concatenate(coarse)] = more[np.concatenate(coarse)]
+        way = replace(way, held=held)
+        bracket = self._ratios(goals, ground, way)
+        if bracket is None:
+            return None
+        other = self._filled(bracket, goals, replace(ground, movers=fine), way)
+        return other if (self.gaps(other, goals, ground) >= 0).all() else None
+
+    def _filled(self, bracket: tuple[float, float], goals: Floats, ground: Ground, way: _RatioRule) -> Ints:
+        """What the larger of two ratios leaves, and what the goals have room for beyond that."""
+        more, stay = (self._by(ratio, way) for ratio in bracket)
         for movers in (self._plain(ground), list(ground.movers)):
             stay = self._given_back(stay, more, goals, replace(ground, movers=movers), 0.0)
             stay = self._given_back(stay, self.counts.most, goals, replace(ground, movers=movers), CLOSE)
@@ -73,15 +118,20 @@ class Search:
 
     # --------------------------------------------------------------- ratios
 
-    def _ratios(self, goals: Floats, ground: Ground, tilt: Floats | float) -> tuple[float, float] | None:
+    def _by(self, ratio: float, way: _RatioRule) -> Ints:
+        """What a ratio leaves."""
+        stay = self.counts.of(ratio, way.tilt)
+        return stay if way.held is None else np.where(way.held < 0, stay, way.held)
+
+    def _ratios(self, goals: Floats, ground: Ground, way: _RatioRule) -> tuple[float, float] | None:
         """Two ratios next to each other of which the larger one leaves no more than the goals."""
-        reach = float(np.max(np.abs(tilt), initial=0.0))
+        reach = float(np.max(np.abs(way.tilt), initial=0.0))
         low, high = -reach, 1.0 + reach
-        if (self.gaps(self.counts.of(high, tilt), goals, ground) < 0).any():
+        if (self.gaps(self._by(high, way), goals, ground) < 0).any():
             return None
         for _ in range(HALVINGS):
             ratio = (low + high) / 2
-            if (self.gaps(self.counts.of(ratio, tilt), goals, ground) >= 0).all():
+            if (self.gaps(self._by(ratio, way), goals, ground) >= 0).all():
                 high = ratio
             else:
                 low = ratio
@@ -97,24 +147,27 @@ class Search:
         first, other = int(np.argmin(gaps)), int(np.argmax(gaps))
         numbers = [axis.number for axis in self.counts.chosen]
         one, two = (self.formula.savings(numbers, self.formula.units[at]) for at in (first, other))
+        for mover in ground.movers:  # what is tied can only go together
+            if len(mover) > 1:
+                one[mover], two[mover] = one[mover].sum(), two[mover].sum()
         lean = (one - two) / np.maximum(one + two, 1e-12)
         lean = lean - np.median(lean)
         largest = float(np.max(np.abs(lean), initial=0.0))
         if first == other or largest < 1e-9:
             return 0.0
         low, high = -STEEPEST, STEEPEST
-        best, found = float(gaps.max()), 0.0 * lean
+        best, found = float(np.ptp(gaps)), 0.0 * lean
         for _ in range(TILTS):
             if best <= CLOSE:
                 break
             middle = (low + high) / 2
             tilt = lean / largest * middle / (1 - abs(middle))
-            bracket = self._ratios(goals, ground, tilt)
+            bracket = self._ratios(goals, ground, _RatioRule(tilt))
             if bracket is None:
                 break
-            gaps = self.gaps(self.counts.of(bracket[1], tilt), goals, ground)
-            if gaps.max() < best:
-                best, found = float(gaps.max()), tilt
+            gaps = self.gaps(self._by(bracket[1], _RatioRule(tilt)), goals, ground)
+            if np.ptp(gaps) < best:  # what the first goal has room for, others will get back
+                best, found = float(np.ptp(gaps)), tilt
             if gaps[first] <= gaps[other]:
                 low = middle
             else:
@@ -128,7 +181,7 @@ class Search:
         while (self.gaps(stay, goals, ground).min() > until) and (stay < most).any():
             before = stay
             for mover in sorted(ground.movers, key=lambda mover: -self._worth(stay, mover)):
-                trial = self._stepped(stay, mover, 1)
+                trial = self._stepped(stay, mover, 1, stay)
                 if (trial > most).any() or (trial == stay).all():
                     continue
                 gaps = self.gaps(trial, goals, ground)
@@ -157,10 +210,43 @@ class Search:
             return trials[int(np.argmin(off))] if now.max() > MEETS >= off.min() else stay
         return stay
 
+    def _wandered(self, stay: Ints, goals: Floats, ground: Ground) -> Ints:
+        """What is near enough with a few steps more; else the nearest that is below.
+
+        Where steps are large, as those of few multiples, no two of them may come nearer, and three or four do: from the
+        best of all that was seen every step goes on, whether it comes nearer or not.
+        """
+        nearest, least = stay, float(self.gaps(stay, goals, ground).max())
+        if least <= MEETS:
+            return stay
+        seen = {row.tobytes() for row in ground.settle(stay[None])}
+        best: Ints = stay[None]
+        for _ in range(MOST_STRAYING):
+            trials = np.concatenate([self.all_stepped(each, ground, (1, -1)) for each in best])
+            fresh: dict[bytes, Ints] = {}
+            for trial, row in zip(trials, ground.settle(trials), strict=True):
+                fresh.setdefault(row.tobytes(), trial)
+            trials = np.array([trial for key, trial in fresh.items() if key not in seen])
+            seen.update(fresh)
+            if not len(trials):
+                break
+            gaps = self.gaps(trials, goals, ground)
+            off = np.abs(gaps).max(axis=1)
+            below = np.where((gaps >= 0).all(axis=1), off, np.inf)
+            if below.min() < least:
+                nearest, least = trials[int(np.argmin(below))], float(below.min())
+            if least <= MEETS:
+                return nearest
+            if off.min() <= MEETS:
+                return trials[int(np.argmin(off))]
+            best = trials[np.argsort(off, kind="stable")[:AT_HAND]]
+        return nearest
+
     def _exchanges(self, stay: Ints, now: Floats, goals: Floats, ground: Ground) -> Ints:
         """Every step up, and those for some steps down that come nearest if what they change adds up."""
         ups = self.all_stepped(stay, ground, (1,))
-        downs = self.all_stepped(stay, ground, tuple(-times for times in FEWER))
+        most = max(FEWER, ALTOGETHER // max(len(ground.movers), 1))
+        downs = self.all_stepped(stay, ground, range(-1, -most - 1, -1))
         if len(ups) < 2 or len(downs) < 2:
             return ups
         more, less = (self.gaps(trials, goals, ground) - now for trials in (ups, downs))
@@ -172,15 +258,19 @@ class Search:
 
     def all_stepped(self, stay: Ints, ground: Ground, steps: Sequence[int]) -> Ints:
         """What stays and, in rows below, what stays with each of the axes in turn so many steps further."""
-        every = [self._stepped(stay, mover, times) for mover in ground.movers for times in steps]
+        least = self.counts.least_with(stay)
+        every = [self._stepped(stay, mover, times, least) for mover in ground.movers for times in steps]
         return np.array([stay, *(each for each in every if (each != stay).any())])
 
-    def _stepped(self, stay: Ints, mover: Ints, steps: int) -> Ints:
+    def _stepped(self, stay: Ints, mover: Ints, steps: int, least: Ints) -> Ints:
         """With an axis some steps further, and with axes that are tied as far in proportion."""
         stepped = stay.copy()
         first = int(mover[0])
+
+        def go(count: int, at: int) -> int:
+            return self.counts.above(count, at) if steps > 0 else self.counts.below(count, at, int(least[at]))
+
         for _ in range(abs(steps)):
-            go = self.counts.above if steps > 0 else self.counts.below
             moved = go(int(stepped[first]), first)
             share = abs(moved - int(stepped[first])) / int(self.counts.sizes[first])
             stepped[first] = moved

@@ -23,6 +23,7 @@ class Selection:
     orders: Mapping[Term, Ints]  # the indices of each axis that may be cut, the first to go first
     counts: Mapping[Term, int]  # how many stay
     least: Mapping[Term, int] = field(default_factory=dict)  # how many must stay, where the user names those that go
+    steps: Mapping[Term, int] = field(default_factory=dict)  # what the counts are multiples of, unless all stay
     pinned: Mapping[Term, str] = field(default_factory=dict)  # axes that had to stay whole, and why
 
     @cached_property

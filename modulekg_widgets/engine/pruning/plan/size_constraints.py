@@ -22,6 +22,12 @@ class SizeConstraint:
     right: Term | None
     times: int = 1
 
+    def holds(self, selection: Selection) -> bool:
+        """Whether the sizes of a selection meet it."""
+        if self.right is None:
+            return selection.size(self.left) == self.times
+        return selection.size(self.left) * self.times == selection.size(self.right)
+
 
 Form = tuple[float, dict[Term, float]]  # a constant, and how often each axis's count comes in
 
@@ -62,7 +68,7 @@ def solved(selection: Selection, constraints: Sequence[SizeConstraint], wanted: 
     atoms = list(dict.fromkeys(atom for counts, _ in rows for atom in counts))
     if not atoms:
         return selection if all(value == 0 for _, value in rows) else None
-    found = _nearest(atoms, rows, [wanted[atom] for atom in atoms], [selection.least.get(atom, 1) for atom in atoms])
+    found = _nearest(atoms, rows, [wanted[atom] for atom in atoms], selection)
     if found is None:
         return None
     changed = selection
@@ -73,37 +79,42 @@ def solved(selection: Selection, constraints: Sequence[SizeConstraint], wanted: 
 
 
 def _nearest(
-    atoms: Sequence[Term], rows: Sequence[tuple[dict[Term, float], float]], wanted: Sequence[int], least: Sequence[int]
+    atoms: Sequence[Term], rows: Sequence[tuple[dict[Term, float], float]], wanted: Sequence[int], selection: Selection
 ) -> list[int] | None:
-    """Counts from `least` to each axis's size that satisfy the rows, as near to `wanted` as these allow.
+    """Counts from the least to each axis's size that satisfy the rows, as near to `wanted` as these allow.
 
-    A mixed-integer linear programme over the counts and how far each lies from what is wanted, relative to its size.
+    A mixed-integer linear programme. Its variables are how many steps of each axis stay, whether what is left of the
+    size beyond the last whole step stays too, and how far each count lies from what is wanted, relative to its size.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp  # a third of a second, which no first picture waits for
 
     count = len(atoms)
     place = {atom: at for at, atom in enumerate(atoms)}
-    equal = np.zeros((len(rows), 2 * count))
+    equal = np.zeros((len(rows), count))
     for row, (counts, _) in enumerate(rows):
         for atom, times in counts.items():
             equal[row, place[atom]] = times
     values = np.array([value for _, value in rows], dtype=float)
-    identity = np.eye(count)
     goal = np.asarray(wanted, dtype=float)
     sizes = np.array([atom.size for atom in atoms], dtype=float)
-    lower = np.concatenate([np.asarray(least, dtype=float), np.zeros(count)])
-    upper = np.concatenate([sizes, np.full(count, np.inf)])
+    steps = np.array([selection.steps.get(atom, 1) for atom in atoms], dtype=float)
+    least = np.array([selection.least.get(atom, 1) for atom in atoms], dtype=float)
+    most, rest = np.divmod(sizes, steps)
+    identity, nothing = np.eye(count), np.zeros((count, count))
+    counted = np.hstack([np.diag(steps), np.diag(rest)])  # from the variables to the counts
     limits: Any = [  # SciPy's annotations know single numbers only
-        (equal, values, values),
-        (np.hstack([identity, -identity]), -np.inf, goal),
-        (np.hstack([identity, identity]), goal, np.inf),
+        (np.hstack([equal @ counted, np.zeros((len(rows), count))]), values, values),
+        (np.hstack([counted, -identity]), -np.inf, goal),
+        (np.hstack([counted, identity]), goal, np.inf),
+        (np.hstack([counted, nothing]), least, sizes),
+        (np.hstack([identity, -np.diag(most), nothing]), 0, np.inf),  # the rest stays where all steps do
     ]
-    bounds: Any = (lower, upper)
+    bounds: Any = (np.zeros(3 * count), np.concatenate([most, rest > 0, np.full(count, np.inf)]))
     found = milp(
-        c=np.concatenate([np.zeros(count), 1 / sizes]),
+        c=np.concatenate([np.zeros(2 * count), 1 / sizes]),
         constraints=[LinearConstraint(*limit) for limit in limits],
-        integrality=np.concatenate([np.ones(count), np.zeros(count)]),
+        integrality=np.concatenate([np.ones(2 * count), np.zeros(count)]),
         bounds=Bounds(*bounds),
         options={"time_limit": SECONDS},
     )
-    return None if found.x is None else [round(value) for value in found.x[:count]]
+    return None if found.x is None else np.rint(counted @ np.rint(found.x[: 2 * count])).astype(int).tolist()

@@ -109,7 +109,7 @@ def written_sizes(axes: Axes, counted: Axes | None = None, with_costs: bool = Tr
     own = _SizeWriter(axes, {axis.term: axis.number for axis in axes.free})
     registered = [node for node in dict.fromkeys(axes.graph.state.values()) if node.is_parameter or node.is_buffer]
     tensors = [_tensor(node, own, table) for node in registered]
-    other = own if counted is None or counted is axes else _SizeWriter(counted, _numbers(counted, axes))
+    other = own if counted is None or counted is axes else _SizeWriter(counted, _same(counted, axes))
     costs: dict[tuple[int, ...], float] = defaultdict(float)
     macs: dict[tuple[int, ...], float] = defaultdict(float)
     others: list[OtherCost] = []
@@ -143,10 +143,10 @@ class _Expressions:
 
 
 class _SizeWriter:
-    """Writes the dimensions of a traced pass as expressions; an atom that is not in `numbers` is a constant."""
+    """Writes the dimensions of a traced pass as expressions; an atom that is not in `written` is a constant."""
 
-    def __init__(self, axes: Axes, numbers: Mapping[Term, int]) -> None:
-        self.axes, self._numbers = axes, numbers
+    def __init__(self, axes: Axes, written: Mapping[Term, Expression]) -> None:
+        self.axes, self._atoms = axes, written
         self._written: dict[Term, Expression] = {}
 
     def dims(self, node: DataNode) -> list[Expression]:
@@ -160,7 +160,7 @@ class _SizeWriter:
 
     def _write(self, term: Term) -> Expression:
         if term.kind == ATOM:
-            return self._numbers.get(term, -term.size)
+            return self._atoms.get(term, -term.size)
         parts = [self.expression(part) for part in flat(term)]
         constants = [-part for part in parts if isinstance(part, int) and part < 0]
         varying = [part for part in parts if not (isinstance(part, int) and part < 0)]
@@ -172,14 +172,26 @@ class _SizeWriter:
         return kept[0] if len(kept) == 1 else (TIMES if is_product else SUM, *kept)
 
 
-def _numbers(counted: Axes, axes: Axes) -> dict[Term, int]:
-    """The atoms of another pass over the same model by the numbers of the axes that they are, where they are one."""
-    found: dict[Term, int] = {}
-    for axis in counted:
-        node, dim = axis.places[0]
-        inside = [axes.of(find(axes.term(node.label, dim)))]
-        if axis.term is find(counted.term(node.label, dim)) and inside[0] in axes and inside[0].frozen is None:
-            found[axis.term] = inside[0].number
+def _same(counted: Axes, axes: Axes) -> dict[Term, Expression]:
+    """The atoms of another pass over the same model as expressions in the axes, by the parameters that they lie on."""
+    writer = _SizeWriter(axes, {axis.term: axis.number for axis in axes.free})
+    found: dict[Term, Expression] = {}
+    waiting = [
+        (counted.term(node.label, dim), axes.term(node.label, dim))
+        for axis in counted
+        for node, dim in axis.places
+        if node.label in axes.graph.state
+    ]
+    while waiting:
+        own, other = (find(term) for term in waiting.pop())
+        if own.kind == ATOM:
+            expression = writer.expression(other)
+            if not _is_constant(expression):
+                found.setdefault(own, expression)
+        elif own.kind == other.kind:
+            parts = list(zip(flat(own), flat(other), strict=False))
+            if len(flat(own)) == len(flat(other)) and all(one.size == two.size for one, two in parts):
+                waiting += parts
     return found
 
 

@@ -105,7 +105,10 @@ class Targeting:
         """The best of some rounds of search and dry run, each with what the earlier ones have found."""
         goals, best, went_further = self.goals, None, False
         for _ in range(MOST_ROUNDS):
-            stay = self.search.nearest(goals, self._ground(known))
+            # what the code demands shows where all axes give alike; sizes that differ much may run into nothing else
+            is_look = known is None and len(goals) > 1
+            search = self.search.by_ratio if is_look else self.search.nearest
+            stay = search(goals, self._ground(known))
             now = None if stay is None else self._run(stay, known)
             if now is None:
                 if went_further or (best is not None and best.gaps.min() >= -MEETS):
@@ -120,7 +123,8 @@ class Targeting:
             is_as_planned = known is now.attempt or (
                 now.attempt.wanted == now.attempt.selection.counts and (expected == now.left).all()
             )
-            if is_as_planned or now.miss <= ENOUGH or not is_better:
+            has_learnt = _learnt(now.attempt) > _learnt(known)
+            if now.miss <= ENOUGH or not (is_look or (is_better and not is_as_planned) or has_learnt):
                 break
             known = now.attempt
             goals = self.goals + (expected - now.left)
@@ -230,3 +234,8 @@ class Targeting:
         pinned = known.selection.pinned if known is not None else {}
         free = [sorted(at for at in group if self.search.counts.chosen[at].term not in pinned) for group in groups]
         return [np.array(group) for group in free if group]
+
+
+def _learnt(known: Attempt | None) -> int:
+    """How many corrections of sizes an attempt has got."""
+    return 0 if known is None else len(known.constraints) + len(known.shared) + len(known.selection.pinned)

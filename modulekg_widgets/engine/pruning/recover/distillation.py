@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
 from modulekg_widgets.engine.errors import CutError, TraceError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.pruning.cut.receipt import Receipt
-from modulekg_widgets.engine.pruning.importance.calibration import model_inputs
+from modulekg_widgets.engine.pruning.importance.calibration import check_samples, model_inputs
 from modulekg_widgets.engine.pruning.recover.kept_positions import (
     Positions,
     first_float,
@@ -39,9 +39,9 @@ class Distillation:
 
     The sum of two parts. The outputs: KL(teacher ‖ student) of logits at a temperature T, times T² (Hinton et al. 2015,
     "Distilling the Knowledge in a Neural Network"), averaged over all distributions; where the model gives no logits,
-    as hidden states, the mean squared difference relative to the teacher's variance. The features: the same relative
-    difference between what modules give in both, where the teacher's values are those at the indices that the cut kept,
-    so that no projection has to be learnt.
+    as hidden states or one number a sample, the mean squared difference relative to the teacher's variance. The
+    features: the same relative difference between what modules give in both, where the teacher's values are those at
+    the indices that the cut kept, so that no projection has to be learnt.
 
     Parameters
     ----------
@@ -58,7 +58,8 @@ class Distillation:
     weight : float, default 1.0
         What the part of the features is multiplied with.
     outputs : {"auto", "kl", "mse"} or function, default "auto"
-        How outputs are compared; a function takes (student's output, teacher's output) and gives one number.
+        How outputs are compared; a function takes (student's output, teacher's output) and gives a tensor of one
+        number. A model whose only tensor has no classes, as that of an autoencoder, needs "mse".
 
     Raises
     ------
@@ -94,9 +95,7 @@ class Distillation:
         self.temperature = float(temperature)
         self.weight = float(weight)
         self.outputs = outputs
-        self._wanted = (
-            [features] if isinstance(features, str) else features if isinstance(features, bool) else [*features]
-        )
+        self._wanted = _paths_wanted(features)
         self._edits = None if receipt is None else receipt.edits
         self._teacher = _sharing_copy(teacher)
         wanted = TracedCall.of_signature(teacher)
@@ -126,7 +125,8 @@ class Distillation:
         CutError
             For a batch that does not fit, a teacher whose output is not finite, and a student that gives other shapes.
         """
-        args, kwargs = model_inputs(batch, self._call)
+        args, kwargs = call = model_inputs(batch, self._call)
+        check_samples(call, "the batch")
         if self._kept is None:
             self._kept = self._features(args, kwargs)
         with torch.no_grad(), _outputs_of(self._teacher, self._kept) as of_teacher:
@@ -139,7 +139,7 @@ class Distillation:
 
     def _at_outputs(self, found: Any, expected: Any) -> Tensor:
         if callable(self.outputs):
-            return self.outputs(found, expected)
+            return _one_number(self.outputs(found, expected))
         ours, theirs = _compared(found), _compared(expected)
         if [tensor.shape for tensor in ours] != [tensor.shape for tensor in theirs] or not ours:
             shapes = [[list(tensor.shape) for tensor in each] for each in (ours, theirs)]
@@ -148,13 +148,19 @@ class Distillation:
             )
         if not all(bool(torch.isfinite(tensor).all()) for tensor in theirs):
             raise CutError("what the teacher gives for this batch is not finite: look at the batch and its weights")
-        way = self.outputs if self.outputs != "auto" else "kl" if _are_logits(expected) else "mse"
+        have_classes = all(_has_classes(tensor) for tensor in theirs)
+        if self.outputs == "kl" and not have_classes:
+            raise CutError(
+                f"outputs='kl' compares distributions over classes, and the teacher gives "
+                f"{[list(tensor.shape) for tensor in theirs]}, one class or none: pass outputs='mse'"
+            )
+        way = self.outputs if self.outputs != "auto" else "kl" if _are_logits(expected) and have_classes else "mse"
         compare = self._divergence if way == "kl" else relative_error
         return torch.stack([compare(one, other) for one, other in zip(ours, theirs, strict=True)]).mean()
 
     def _divergence(self, found: Tensor, expected: Tensor) -> Tensor:
-        """KL over classes: the last dimension, or that behind the batch of images; averaged over all the others."""
-        dim = 1 if found.dim() >= 4 else -1
+        """KL over classes, averaged over all else."""
+        dim = _class_dim(found)
         ours = F.log_softmax(found.float() / self.temperature, dim)
         theirs = F.log_softmax(expected.float() / self.temperature, dim)
         return F.kl_div(ours, theirs, reduction="none", log_target=True).sum(dim).mean() * self.temperature**2
@@ -195,10 +201,11 @@ class Distillation:
         if isinstance(self._wanted, bool):
             return _evenly([path for path in _repeated(graph) if first_output(graph, path) is not None], MOST_FEATURES)
         found: dict[str, None] = {}
+        known = [path for path in graph.modules if path]
         for entry in self._wanted:
-            matching = [path for path in graph.modules if path and (path == entry or fnmatchcase(path, entry))]
+            matching = [path for path in known if path == entry or fnmatchcase(path, entry)]
             if not matching:
-                raise UnknownPathError(f"no module {shown(entry)!r} runs: {nearest(entry, graph.modules)}")
+                raise UnknownPathError(f"no module {shown(entry)!r} runs: {nearest(entry, known)}")
             found.update(dict.fromkeys(matching))
         return list(found)
 
@@ -212,6 +219,24 @@ def relative_error(found: Tensor, expected: Tensor) -> Tensor:
     expected = expected.float()
     spread = expected.var(correction=0) if expected.numel() > 1 else expected.square().mean()
     return (found.float() - expected).square().mean() / spread.clamp_min(1e-12)
+
+
+def _class_dim(logits: Tensor) -> int:
+    """The last dimension, or that behind the batch of images."""
+    return 1 if logits.dim() >= 4 else -1
+
+
+def _has_classes(output: Tensor) -> bool:
+    """Whether there is something to choose from: over a single class, or over the samples, no distribution is meant."""
+    return output.dim() > 1 and output.shape[_class_dim(output)] > 1
+
+
+def _one_number(value: Any) -> Tensor:
+    """What the user's function gave, as a scalar."""
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        found = f"the shape {list(value.shape)}" if isinstance(value, Tensor) else f"a {shown(type(value).__name__)}"
+        raise CutError(f"outputs= gave {found}: return a tensor of one number, as a mean")
+    return value.reshape(())
 
 
 def first_output(graph: DataflowGraph, path: str) -> Any:
@@ -246,6 +271,17 @@ def _check(teacher: Any, receipt: Any, temperature: Any, weight: Any, outputs: A
             )
     if receipt is not None and not any(name in own for edit in receipt.edits.tensors for name in edit.names):
         raise CutError("the teacher has none of the tensors that were cut: pass the model that the receipt came from")
+
+
+def _paths_wanted(features: Any) -> bool | list[str]:
+    """What was passed as `features`, as a list where it names modules."""
+    if isinstance(features, bool):
+        return features
+    every = [features] if isinstance(features, str) or not isinstance(features, Iterable) else list(features)
+    wrong = next((each for each in every if not isinstance(each, str)), None)
+    if wrong is not None or features is None:
+        raise CutError(f"features={shown(repr(features))}: give paths of modules, True for some or False for none")
+    return every
 
 
 def _repeated(graph: DataflowGraph) -> list[str]:

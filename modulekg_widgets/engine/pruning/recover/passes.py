@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,6 +19,7 @@ from modulekg_widgets.engine.pruning.cut.staging import put_in_place
 from modulekg_widgets.engine.pruning.importance.calibration import (
     ONE_BATCH,
     check_batches,
+    check_samples,
     is_one_pair,
     model_inputs,
 )
@@ -77,7 +78,7 @@ class Batches:
         every = {tensor.device for tensor in _state(walk(model)).values()}
         self._device = next(iter(every)) if len(every) == 1 else None
         once = once and not isinstance(given, Iterator)  # a pass may have to begin anew
-        self._kept: list[Call] | None = None if once else list(self._read())
+        self._kept: list[Call] | None = None if once else [self._own(call) for call in self._read()]
         self._numbers = {id(call): number for number, call in enumerate(self._kept or ())}
 
     def __iter__(self) -> Iterator[Call]:
@@ -92,9 +93,16 @@ class Batches:
                 raise CutError(
                     f"batch {count - 1} is on the meta device and has no data: pass batches with real inputs"
                 )
+            check_samples(call, f"batch {count - 1}")
             yield call
         if not count:
             raise CutError("the batches are empty: pass a list or a DataLoader, for a generator gives its items once")
+
+    def _own(self, call: Call) -> Call:
+        """A batch to keep: a loader may fill the same memory anew for each, the items of a sequence stay."""
+        if isinstance(self._given, Sequence):
+            return call
+        return with_tensors(call, lambda tensor: tensor.detach().clone())
 
     def split(self) -> tuple[list[Call], list[Call]]:
         """Those to learn from, and those held out; of a single batch some of the samples."""

@@ -19,6 +19,7 @@ from modulekg_widgets.engine.pruning.recover.mixing import Correction
 from modulekg_widgets.engine.pruning.recover.passes import Batches, TracedCall, on_stage
 from modulekg_widgets.engine.pruning.recover.reference import parameters_of_model
 from modulekg_widgets.engine.pruning.recover.statistics import renewed
+from modulekg_widgets.engine.tracing.held import held_tensors
 
 Values = dict[str, NewValue]
 
@@ -51,10 +52,19 @@ def cut_and_recover(
     if compensate:
         rows, corrections = compensated(model, edits, training, batches, axes)
     values = _values(model, edits, training, batches, corrections)
-    copied = [Copied(each, _of_copy(each, edits, training, batches, corrections, values)) for each in targets]
+    ties = _names_in_common(model)
+    copied = [Copied(each, _of_copy(each, edits, training, batches, corrections, values, ties)) for each in targets]
     receipt = cut(model, edits, optimizer, values, copied)
     receipt.compensation, receipt.renewed = rows, tuple(name for name, new in values.items() if not new.is_sum)
     return receipt
+
+
+def recalibrate(model: nn.Module, traced: TracedCall, batches: Any) -> Receipt:
+    """Renew the running statistics of a model as it is, all or nothing.
+
+    Raises `CutError` for batches that do not fit.
+    """
+    return cut_and_recover(model, Edits(()), None, traced, {}, batches)
 
 
 def _values(
@@ -73,12 +83,28 @@ def _corrected(full: Mapping[str, torch.Tensor], corrections: Sequence[Correctio
     return found
 
 
+def _names_in_common(model: nn.Module) -> dict[str, list[str]]:
+    """By the name of each parameter and buffer all names of that tensor."""
+    walked = walk(model)
+    names: dict[int, list[str]] = {}
+    for held in held_tensors(walked, walked.places()):
+        names.setdefault(id(held.tensor), []).append(held.name)
+    return {name: every for every in names.values() for name in every}
+
+
 def _of_copy(
-    target: Target, edits: Edits, training: bool, batches: Batches, corrections: Sequence[Correction], values: Values
+    target: Target,
+    edits: Edits,
+    training: bool,
+    batches: Batches,
+    corrections: Sequence[Correction],
+    values: Values,
+    ties: Mapping[str, Sequence[str]],
 ) -> Values:
     """Of a copy: the same compensation of its own weights; statistics from its own passes, in a dictionary ours."""
     if isinstance(target.inner, nn.Module):
         return _values(target.inner, edits, training, batches, corrections)
     full = {str(key).removeprefix("module."): tensor for key, tensor in target.inner.items()}
     own = [each for each in corrections if each.needs() <= full.keys()]
-    return {**{name: new for name, new in values.items() if not new.is_sum}, **_corrected(full, own)}
+    found = {**{name: new for name, new in values.items() if not new.is_sum}, **_corrected(full, own)}
+    return {other: new for name, new in found.items() for other in ties[name]}  # a dictionary has a tied one twice

@@ -124,7 +124,10 @@ def _chosen(graph: Any, wanted: Iterable[Axis | str] | None) -> list[Axis]:
 def _passes(graph: DataflowGraph, batches: Iterable[Any], loss: Loss) -> Iterator[tuple[DataflowGraph, Call, Any]]:
     """Each batch with a graph of a pass in its shapes."""
     check_batches(batches)
-    known: dict[object, DataflowGraph] = {} if graph.training else {_shapes(graph, graph.call): graph}
+    if not isinstance(batches, Iterable):
+        raise CutError(f"batches= is a {shown(type(batches).__name__)}: pass a list of batches or a DataLoader")
+    # one that left the mode to the model may be of a pass in train mode
+    known: dict[object, DataflowGraph] = {_shapes(graph, graph.call): graph} if graph.training is False else {}
     for batch in batches:
         call, target = inputs_and_target(batch, graph, loss)
         shapes = _shapes(graph, call)
@@ -140,7 +143,7 @@ def _passes(graph: DataflowGraph, batches: Iterable[Any], loss: Loss) -> Iterato
 def _shapes(graph: DataflowGraph, call: Call) -> object:
     try:
         return tuple((name, tuple(tensor.shape), tensor.dtype) for name, tensor in input_tensors(graph.model, *call))
-    except TypeError as error:
+    except (TypeError, TraceError) as error:
         raise CutError(f"a batch does not fit forward: {shown(str(error), 300)}") from error
 
 

@@ -1,0 +1,83 @@
+"""What a target takes of each axis where the scope is "local": less of those that many weights make or read."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import modulekg_widgets as mk
+from modulekg_widgets.engine.pruning.importance.scoring import local_paces
+from modulekg_widgets.engine.pruning.importance.votes import weights_along
+
+WIDTH, HIDDEN, DEPTH = 64, 128, 4
+
+
+class Stream(nn.Module):
+    """Blocks that all read and write one stream."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into = nn.Linear(8, WIDTH)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.Linear(WIDTH, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, WIDTH)) for _ in range(DEPTH)
+        )
+        self.out = nn.Linear(WIDTH, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.into(x)
+        for block in self.blocks:
+            x = x + block(x)
+        return self.out(x)
+
+
+@pytest.fixture
+def graph() -> mk.DataflowGraph:
+    torch.manual_seed(0)
+    return mk.trace(Stream(), torch.randn(2, 8))
+
+
+def left(plan: object) -> dict[str, float]:
+    return {axis.name: axis.left / axis.size for axis in plan.axes}  # type: ignore[attr-defined]
+
+
+class TestLocalTargets:
+    def test_a_target_takes_less_of_the_stream(self, graph: mk.DataflowGraph) -> None:
+        plan = mk.plan(graph, target={"flops": 0.4})
+        stream, *inside = sorted(left(plan).values(), reverse=True)
+        assert len(inside) == DEPTH
+        weights = weights_along(graph.axes)
+        most = max(weights[axis.term] for axis in graph.axes.free)
+        assert most == 2 * DEPTH + 2
+        for share in inside:
+            # what stays is whole indices, and steps of one index meet the target
+            assert stream == pytest.approx(share ** (2 / most) ** 0.5, abs=0.03)
+        before, after = plan.flops
+        assert after / before == pytest.approx(0.4, abs=0.01)
+
+    def test_a_ratio_takes_the_same_of_every_axis(self, graph: mk.DataflowGraph) -> None:
+        assert set(left(mk.plan(graph, ratio=0.5)).values()) == {0.5}
+
+    def test_a_target_takes_the_same_where_two_weights_run_along_every_axis(self) -> None:
+        model = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4))
+        graph = mk.trace(model, torch.randn(2, 8))
+        assert local_paces(graph.axes, graph.axes.free).tolist() == [1.0, 1.0]
+        first, second = left(mk.plan(graph, target={"flops": 0.5})).values()
+        assert first == pytest.approx(second, abs=1 / 64)
+
+    @pytest.mark.parametrize("share", [0.9, 0.1, 0.02])
+    def test_targets_far_off_are_met_as_well(self, graph: mk.DataflowGraph, share: float) -> None:
+        before, after = mk.plan(graph, target={"flops": share}).flops
+        assert after / before == pytest.approx(share, abs=0.01)
+
+    def test_every_axis_is_ranked_alone(self, graph: mk.DataflowGraph) -> None:
+        found = mk.plan(graph, target={"params": 0.5})
+        again = mk.plan(graph, per_axis={axis.name: 1 - axis.left / axis.size for axis in found.axes})
+        assert [axis.dropped for axis in found.axes] == [axis.dropped for axis in again.axes]
+
+    def test_l2_is_the_default(self, graph: mk.DataflowGraph) -> None:
+        assert inspect.signature(mk.plan).parameters["importance"].default == "l2"
+        found, named = mk.plan(graph, ratio=0.5), mk.plan(graph, ratio=0.5, importance="l2")
+        assert [axis.dropped for axis in found.axes] == [axis.dropped for axis in named.axes]
