@@ -12,10 +12,10 @@ from torch import nn
 
 import modulekg_widgets as mk
 from axes import transformers_models
-from modulekg_widgets.engine.errors import UnknownAxisError
 from modulekg_widgets.engine.pruning.plan import size_formula, size_terms
 from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.pruning.plan.size_constraints import SizeConstraint, solved
+from pruning.target_samples import Net, left, three_layers
 
 NEAR = 0.01  # of the model
 UNITS = ("flops", "params", "macs", "bytes")
@@ -34,24 +34,15 @@ def resnet18() -> mk.DataflowGraph:
     return traced("resnet18")
 
 
-class Net(nn.Module):
-    """Three layers of different widths, of which the middle one is normalised."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = nn.Conv2d(3, 16, 3, padding=1)
-        self.norm = nn.BatchNorm2d(16)
-        self.second = nn.Conv2d(16, 24, 3, padding=1)
-        self.head = nn.Linear(24 * 16, 5)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(self.second(self.norm(self.first(x)).relu()).relu().flatten(1))
-
-
 @pytest.fixture
 def net() -> mk.DataflowGraph:
     torch.manual_seed(0)
     return mk.trace(Net().eval(), torch.randn(1, 3, 4, 4))
+
+
+@pytest.fixture
+def net() -> mk.DataflowGraph:
+    return three_layers()
 
 
 def off(plan: mk.PruningPlan, target: dict[str, float]) -> dict[str, float]:
@@ -61,10 +52,6 @@ def off(plan: mk.PruningPlan, target: dict[str, float]) -> dict[str, float]:
         before, after = getattr(plan, unit)
         found[unit] = after / before - (wanted if wanted < 1 else wanted / before)
     return found
-
-
-def left(plan: mk.PruningPlan) -> dict[str, int]:
-    return {axis.name: axis.left for axis in plan.axes}
 
 
 @pytest.mark.parametrize("round_to", [None, 8])
@@ -247,65 +234,6 @@ def test_targets_that_exclude_each_other_are_named_with_the_nearest(resnet18: mk
     nearest = float(str(caught.value).rpartition(" ")[2])
     plan = mk.plan(resnet18, target={"flops": nearest - 0.005, "params": 0.1})
     assert all(abs(value) < NEAR for value in off(plan, {"flops": nearest - 0.005, "params": 0.1}).values())
-
-
-# --------------------------------------------------------- floors and ceilings
-
-
-@pytest.mark.parametrize("how", [{"ratio": 0.7}, {"target": {"params": 0.45}}, {"ratio": 0.7, "scope": "global"}])
-def test_floor_and_ceiling_hold(net: mk.DataflowGraph, how: dict[str, Any]) -> None:
-    plan = mk.plan(net, floor={"second": 0.5}, ceiling={"first": 6}, **how)
-    assert left(plan)["second.out"] >= 12
-    assert left(plan)["first.out"] <= 6
-    every = mk.plan(net, floor=5, ceiling=0.75, **how)
-    assert all(5 <= axis.left <= 0.75 * axis.size for axis in every.axes)
-    assert len(every.axes) == 2
-
-
-def test_a_floor_takes_the_place_of_the_usual_tenth() -> None:
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 40), nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 2))
-    with torch.no_grad():
-        for tensor in (model[0].weight, model[0].bias):
-            tensor[1:] *= 1e-4
-        model[2].weight[:, 1:] *= 1e-4
-    graph = mk.trace(model, torch.randn(1, 4))
-    assert left(mk.plan(graph, ratio=0.48, scope="global"))["0.out"] == 4
-    assert left(mk.plan(graph, ratio=0.48, scope="global", floor=1))["0.out"] < 4
-    assert left(mk.plan(graph, ratio=0.48, scope="global", floor=0.5))["0.out"] == 20
-
-
-def test_floor_and_ceiling_keep_multiples(net: mk.DataflowGraph) -> None:
-    plan = mk.plan(net, ratio=0.9, floor=5, round_to=4)
-    assert left(plan) == {"first.out": 8, "second.out": 8}
-    assert left(mk.plan(net, ratio=0.1, ceiling=11, round_to=4)) == {"first.out": 8, "second.out": 8}
-
-
-@pytest.mark.parametrize(
-    ("how", "says"),
-    [
-        ({"ratio": 0.5, "floor": 0.6, "ceiling": 0.5}, "floor asks for 10 at least, and ceiling for 8 at most"),
-        ({"ratio": 0.5, "floor": 7, "ceiling": 7, "round_to": 4}, "multiples of 4"),
-        ({"ratio": 0.5, "floor": 1.5}, "floor=1.5"),
-        ({"ratio": 0.5, "floor": True}, "floor=True"),
-        ({"ratio": 0.5, "ceiling": 0}, "ceiling=0"),
-        ({"ratio": 0.5, "ceiling": {"first": -1}}, r"ceiling\['first'\]=-1"),
-        ({"ratio": 0.5, "ceiling": {"head": 0.5}}, "cuts no axis of 'head'"),
-        ({"ratio": 0.5, "ceiling": {"first": 4}, "keep": "first"}, "cuts no axis of 'first'"),
-        ({"per_axis": {"first": 0.75}, "floor": 0.5}, "per_axis or cuts leaves 4 of the 16"),
-        ({"ratio": 0.5, "per": "flops"}, "scope='global'"),
-        ({"ratio": 0.5, "per": "flop", "scope": "global"}, "did you mean 'flops'"),
-    ],
-)
-def test_limits_that_make_no_sense(net: mk.DataflowGraph, how: dict[str, Any], says: str) -> None:
-    with pytest.raises(mk.ModuleKGError, match=says):
-        mk.plan(net, **how)
-
-
-@pytest.mark.parametrize("limit", ["floor", "ceiling"])
-def test_a_limit_of_an_axis_that_does_not_exist(net: mk.DataflowGraph, limit: str) -> None:
-    with pytest.raises(UnknownAxisError, match="did you mean 'first"):
-        mk.plan(net, ratio=0.5, **{limit: {"frist": 0.5}})
 
 
 # ------------------------------------------------------- what cannot be reached
