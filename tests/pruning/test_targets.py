@@ -36,12 +36,6 @@ def resnet18() -> mk.DataflowGraph:
 
 @pytest.fixture
 def net() -> mk.DataflowGraph:
-    torch.manual_seed(0)
-    return mk.trace(Net().eval(), torch.randn(1, 3, 4, 4))
-
-
-@pytest.fixture
-def net() -> mk.DataflowGraph:
     return three_layers()
 
 

@@ -89,7 +89,7 @@ class Bench:
     def net(self, name: str, seed: int) -> tuple[Task, nn.Module, float]:
         """The task, the trained net and its score."""
         if (name, seed) not in self.nets:
-            task = TASKS[name]()
+            task = TASKS[name](seed)
             model = trained(task, seed, self.cache)
             self.nets[name, seed] = task, model, task.score(model)
         return self.nets[name, seed]

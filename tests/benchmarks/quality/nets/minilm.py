@@ -85,14 +85,22 @@ def _embedded(model: nn.Module, texts: list[str]) -> Tensor:
 
 
 @cache
-def _answers() -> Tensor:
+def _texts(seed: int) -> tuple[list[str], list[str]]:
+    """Those of the test, and all others."""
+    texts = docstrings()
+    order = torch.randperm(len(texts), generator=torch.Generator().manual_seed(seed)).tolist()
+    return [texts[index] for index in order[:TEST]], [texts[index] for index in order[TEST:]]
+
+
+@cache
+def _answers(seed: int) -> Tensor:
     """The cosines of the uncut model on the test."""
-    return cosines(_embedded(_uncut(), docstrings()[:TEST]))
+    return cosines(_embedded(_uncut(), _texts(seed)[0]))
 
 
 def _training_texts(number: int, seed: int) -> list[str]:
     """A batch of texts, another one for each number."""
-    pool = docstrings()[TEST:]
+    pool = _texts(seed)[1]
     generator = torch.Generator().manual_seed(1000 * seed + number)
     return [pool[index] for index in torch.randperm(len(pool), generator=generator)[:SIZE].tolist()]
 
@@ -145,8 +153,8 @@ class MiniLM(Task):
         from scipy.stats import spearmanr
 
         above = torch.ones(TEST, TEST).triu(1).bool()
-        found = cosines(_embedded(model, docstrings()[:TEST]))
-        correlation: Any = spearmanr(found[above].numpy(), _answers()[above].numpy())
+        found = cosines(_embedded(model, _texts(self.seed)[0]))
+        correlation: Any = spearmanr(found[above].numpy(), _answers(self.seed)[above].numpy())
         return 100.0 * float(correlation.statistic)
 
     def peer_setup(self, model: nn.Module) -> PeerSetup:
