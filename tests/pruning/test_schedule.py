@@ -91,6 +91,9 @@ def test_cuts_are_due_every_so_often_and_at_the_end() -> None:
         ({"steps": 3, "end": 1.0}, CutError, "0 ≤ start ≤ end < 1"),
         ({"steps": 3, "shape": "cubik"}, UnknownNameError, "did you mean 'cubic'"),
         ({"steps": 3, "shape": 3}, UnknownNameError, "or pass a function"),
+        ({"steps": 3, "target": {"flop": 0.5}}, CutError, "give what shall be left"),
+        ({"steps": 3, "target": {"flops": 0.5, "params": 0.6}}, CutError, "follows one size"),
+        ({"steps": 3, "end": 0.7, "target": {"flops": 0.5}}, CutError, "leave them out"),
     ],
 )
 def test_what_is_no_schedule_is_refused(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -203,6 +206,56 @@ def test_the_least_important_go() -> None:
     expected = model.first.weight.detach()[kept].clone()
     PruningSchedule(1, 0.0, 0.2).cut(model, (image(),), 0, only="first")
     assert torch.equal(model.first.weight, expected)
+
+
+# ------------------------------------------------------------------ targets
+
+
+@pytest.mark.parametrize("shape", ["cubic", "linear", "constant", "exponential", lambda way: way**2])
+@pytest.mark.parametrize("scope", ["local", "global"])
+def test_a_target_is_reached_step_by_step(shape: Any, scope: str) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 90), nn.ReLU(), nn.Linear(90, 70), nn.ReLU(), nn.Linear(70, 3))
+    x = torch.randn(2, 6)
+    whole = int(mk.trace(model, x).flops())
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    schedule = PruningSchedule(6, shape=shape, target={"flops": 0.3})
+    shares = []
+    for step in range(6):
+        if schedule.due(step):
+            schedule.cut(model, x, step, optimizer=optimizer, scope=scope)
+        shares.append(int(mk.trace(model, x).flops()) / whole)
+        assert shares[-1] == pytest.approx(schedule.left(step)["flops"], abs=0.01)
+    assert shares == sorted(shares, reverse=True)
+    assert shares[-1] == pytest.approx(0.3, abs=0.01)
+    schedule.undo()
+    assert int(mk.trace(model, x).flops()) == whole
+
+
+def test_a_number_as_target_goes_on_after_a_load() -> None:
+    model = seeded(Small)
+    whole = float(mk.trace(model, (image(),)).flops())
+    target = {"flops": 0.5 * whole}
+    schedule = PruningSchedule(5, shape="linear", target=target)
+    assert schedule.cut(model, (image(),), 2) is not None
+    assert schedule.left(2)["flops"] == pytest.approx(0.75)
+    resumed = PruningSchedule(5, shape="linear", target=target)
+    resumed.load_state_dict(json.loads(json.dumps(schedule.state_dict())))
+    assert not resumed.due(2)
+    resumed.cut(model, (image(),), 4)
+    assert float(mk.trace(model, (image(),)).flops()) == pytest.approx(0.5 * whole, abs=0.04 * whole)  # an index is 3 %
+
+
+def test_a_target_has_no_ratios() -> None:
+    schedule = PruningSchedule(5, shape="linear", first=2, target={"flops": 0.5})
+    assert [schedule.left(step) for step in (0, 2, 4, 9)] == [{"flops": share} for share in (1.0, 1.0, 0.75, 0.5)]
+    assert PruningSchedule(5).left(3) == {}
+    with pytest.raises(CutError, match=r"schedule.left\(3\)"):
+        schedule.ratio(3)
+    model = seeded(Small)
+    assert schedule.cut(model, (image(),), 2) is None  # nothing goes yet
+    assert not schedule.due(2)
+    assert vars(eval(repr(schedule)))["target"] == {"flops": 0.5}
 
 
 # ---------------------------------------------------------------- the way back

@@ -22,7 +22,6 @@ NETS = ("digits-resnet", "mnist1d-vit")
 LEFT = (0.5, 0.3)
 SCOPE = "global"
 PASSES = 2  # times the steps that tuning has
-HALVINGS = 12
 
 
 @dataclass
@@ -34,10 +33,12 @@ class Run:
     optimizer: torch.optim.Optimizer
     left: float
     steps: int
+    whole: int  # FLOPs of the uncut net
 
     def cut(self) -> None:
-        """To the share of FLOPs that shall be left."""
-        options = {"target": {"flops": self.left}, "scope": SCOPE}
+        """To the share of the uncut FLOPs that shall be left."""
+        share = self.left * self.whole / flops(self.model, self.task.example)
+        options = {"target": {"flops": share}, "scope": SCOPE}
         ours.planned(self.task, self.model, options).cut(self.model, self.optimizer)
 
 
@@ -67,10 +68,13 @@ def schedule(cuts: int, shape: str) -> Way:
     def way(run: Run) -> tuple[Callable[[int], Any], Penalty]:
         every = max(1, run.steps // 2 // cuts)
         # in its first step nothing has gone
-        plan = mk.PruningSchedule(cuts * every + 1, end=_ratio(run), shape=shape, every=every)
+        plan = mk.PruningSchedule(cuts * every + 1, shape=shape, every=every, target={"flops": run.left})
+        last = cuts * every
 
         def before(step: int) -> None:
-            if plan.due(step):
+            if step == last:
+                run.cut()  # as the other ways do, to what torch counts
+            elif plan.due(step):
                 plan.cut(run.model, run.task.example, step, optimizer=run.optimizer, scope=SCOPE)
 
         return before, lambda step: None
@@ -85,18 +89,6 @@ EVERY: dict[str, Way] = {
 }
 
 
-def _ratio(run: Run) -> float:
-    """The ratio after which the share of the FLOPs is left of the net as it is."""
-    graph, whole = mk.trace(run.model, run.task.example), flops(run.model, run.task.example)
-    low, high = 0.0, 1.0
-    for _ in range(HALVINGS):
-        ratio = (low + high) / 2
-        found = copy.deepcopy(run.model)
-        mk.plan(graph, ratio=ratio, scope=SCOPE).cut(found)
-        low, high = (ratio, high) if flops(found, run.task.example) / whole > run.left else (low, ratio)
-    return high
-
-
 def measured(
     task: Task, model: nn.Module, seed: int, left: float, way: Way, batches: Sequence[Batch]
 ) -> dict[str, Any]:
@@ -106,7 +98,7 @@ def measured(
     steps = PASSES * task.tune_steps
     optimizer = torch.optim.AdamW(found.parameters(), lr=task.tune_rate, weight_decay=0.01)
     rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=task.tune_rate, total_steps=steps, pct_start=WARM_UP)
-    before, penalty = way(Run(task, found, optimizer, left, steps))
+    before, penalty = way(Run(task, found, optimizer, left, steps, flops(model, task.example)))
     data = itertools.chain.from_iterable(task.tuning(seed + 1000 * number) for number in range(PASSES))
     for step, (inputs, target) in enumerate(data):
         found.eval()

@@ -77,13 +77,18 @@ def check(graph: Any, request: Request) -> None:
         raise UnknownNameError(f"per={shown(str(request.per))!r}: {nearest(str(request.per), TARGETS)}")
     if request.per is not None and request.scope == LOCAL:
         raise CutError(f"per={request.per!r} ranks the indices of several axes: pass scope='global' or 'isomorphic'")
-    if request.target is not None and not _is_target(request.target):
-        raise CutError(
-            f"target={shown(repr(request.target))}: give what shall be left of {', '.join(TARGETS)}, as "
-            "{'params': 0.5} or {'flops': 1e9, 'params': 0.6}"
-        )
+    check_target(request.target)
     check_limit("floor", request.floor)
     check_limit("ceiling", request.ceiling)
+
+
+def check_target(target: Any) -> None:
+    """Raise `CutError` for a target that is none."""
+    if target is not None and not _is_target(target):
+        raise CutError(
+            f"target={shown(repr(target))}: give what shall be left of {', '.join(TARGETS)}, as "
+            "{'params': 0.5} or {'flops': 1e9, 'params': 0.6}"
+        )
 
 
 def _is_target(target: Any) -> bool:

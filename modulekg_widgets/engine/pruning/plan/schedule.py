@@ -13,6 +13,9 @@ from modulekg_widgets.engine.errors import CutError, UnknownKeywordError, Unknow
 from modulekg_widgets.engine.pruning.importance.scoring import normalised, score
 from modulekg_widgets.engine.pruning.plan.choice import Choice
 from modulekg_widgets.engine.pruning.plan.counts import Counts, gone, rounded
+from modulekg_widgets.engine.pruning.plan.plan import plan as make_plan
+from modulekg_widgets.engine.pruning.plan.request import check_target
+from modulekg_widgets.engine.pruning.plan.size_formula import SizeFormula
 
 Shape = Callable[[float], float]  # from 0 … 1 of the steps to 0 … 1 of the way between the ratios
 SHAPES = ("cubic", "linear", "constant", "exponential")
@@ -22,7 +25,8 @@ _SET_HERE = ("ratio", "target", "per_axis", "cuts", "floor", "ceiling")
 class PruningSchedule:
     """How the share of indices that are gone grows over the steps of a training, from `start` to `end`.
 
-    The ratios are of the sizes before the first cut. The schedule begins at step `first` and is at `end` in step
+    The ratios are of the sizes before the first cut; with a `target`, a size as the FLOPs falls instead, from that
+    of the model at the first cut to what the target leaves. The schedule begins at step `first` and is at `end` in step
     `first + steps - 1`, the last of `range(steps)`; in between it cuts every `every` steps.
 
     Parameters
@@ -39,6 +43,9 @@ class PruningSchedule:
         The step at which it begins.
     every : int, default 1
         How many steps lie between two cuts.
+    target : mapping, optional
+        What shall be left of one size at the end, as `{"flops": 0.5}` in `mk.plan`; it takes the place of `start` and
+        `end`.
 
     Raises
     ------
@@ -75,10 +82,16 @@ class PruningSchedule:
         *,
         first: int = 0,
         every: int = 1,
+        target: Mapping[str, float] | None = None,
     ) -> None:
         for name, value, least in (("steps", steps, 1), ("first", first, 0), ("every", every, 1)):
             if not isinstance(value, int) or value < least:
                 raise CutError(f"{name}={shown(repr(value))}: give a whole number of at least {least}")
+        check_target(target)
+        if target is not None and len(target) > 1:
+            raise CutError(f"target={shown(repr(target))}: a schedule follows one size, mk.plan meets several at once")
+        if target is not None and (start, end) != (0.0, 0.5):
+            raise CutError(f"start={start}, end={end}: the target says what is left at the end, leave them out")
         if not 0 <= start <= end < 1:
             raise CutError(f"start={start}, end={end}: give shares of the indices with 0 ≤ start ≤ end < 1")
         if not callable(shape) and shape not in SHAPES:
@@ -89,10 +102,12 @@ class PruningSchedule:
         self.shape = shape
         self.first = first
         self.every = every
-        self.done = 0.0  # the ratio that the model has been brought to
+        self.target = None if target is None else dict(target)
+        self.done = 0.0  # the ratio that the model has been brought to; of the way, where a target is the end of it
         self.receipts: list[Any] = []  # of the cuts made here, in order
         self._before: list[float] = []  # what `done` was before each of them
         self._sizes: dict[str, int] = {}  # of the axes before the first cut
+        self._whole: dict[str, float] = {}  # of the model before the first cut, by unit of the target
 
     # --------------------------------------------------------------- ratios
 
@@ -112,16 +127,59 @@ class PruningSchedule:
         Raises
         ------
         CutError
-            When a function as shape gives something that is no share.
+            When a function as shape gives something that is no share; where a target takes the place of ratios.
         """
+        if self.target is not None:
+            raise CutError(f"a target leaves the ratios open: schedule.left({step}) says what is left of the sizes")
         if step < self.first:
             return 0.0
-        way = min(1.0, (step - self.first) / (self.steps - 1)) if self.steps > 1 else 1.0
         if self.shape == "exponential":
-            return 1 - (1 - self.start) * ((1 - self.end) / (1 - self.start)) ** way
-        found = self.start + (self.end - self.start) * _progress(self.shape, way)
+            return 1 - (1 - self.start) * ((1 - self.end) / (1 - self.start)) ** self._way(step)
+        found = self.start + (self.end - self.start) * _progress(self.shape, self._way(step))
         if not 0 <= found < 1:
             raise CutError(f"the shape gives the ratio {found} at step {step}: it maps 0 … 1 to 0 … 1")
+        return found
+
+    def left(self, step: int) -> dict[str, float]:
+        """What shall be left after a step of the size that the target names, as a share of it before the first cut.
+
+        Parameters
+        ----------
+        step : int
+            A step of the training.
+
+        Returns
+        -------
+        dict
+            By unit, 0 … 1; empty without a target. A target above 1, a number, is a share from the first cut on.
+
+        Raises
+        ------
+        CutError
+            When a function as shape gives something that is no share.
+        """
+        return self._left(step, self._whole)
+
+    def _left(self, step: int, whole: Mapping[str, float]) -> dict[str, float]:
+        reached, left = self._reached(step), {}
+        for unit, wanted in (self.target or {}).items():
+            share = wanted if wanted < 1 else min(1.0, wanted / whole.get(unit, wanted))
+            left[unit] = share**reached if self.shape == "exponential" else 1 - (1 - share) * reached
+        return left
+
+    def _way(self, step: int) -> float:
+        """The share of the steps that lie behind, 0 … 1."""
+        return min(1.0, max(0, step - self.first) / (self.steps - 1)) if self.steps > 1 else 1.0
+
+    def _reached(self, step: int) -> float:
+        """What `done` is after a step: the ratio, or with a target the share of the way to it."""
+        if self.target is None:
+            return self.ratio(step)
+        if step < self.first:
+            return 0.0
+        found = self._way(step) if self.shape == "exponential" else _progress(self.shape, self._way(step))
+        if not 0 <= found <= 1:
+            raise CutError(f"the shape gives {found} at step {step}: it maps 0 … 1 to 0 … 1")
         return found
 
     def due(self, step: int) -> bool:
@@ -140,7 +198,7 @@ class PruningSchedule:
         last = self.first + self.steps - 1
         if step < self.first or (step < last and (step - self.first) % self.every):
             return False
-        return self.ratio(step) > self.done + 1e-12
+        return self._reached(step) > self.done + 1e-12
 
     # ----------------------------------------------------------------- cuts
 
@@ -157,7 +215,7 @@ class PruningSchedule:
         copies: Sequence[Any] = (),
         **options: Any,
     ) -> Any:
-        """Trace `model(*args, **kwargs)` again and cut it to the ratio of `step`.
+        """Trace `model(*args, **kwargs)` again and cut it to the ratio of `step`, or to what the target leaves then.
 
         Parameters
         ----------
@@ -195,22 +253,34 @@ class PruningSchedule:
         taken = [name for name in _SET_HERE if name in options]
         if taken:
             raise UnknownKeywordError(f"{taken[0]} is what the schedule sets: leave it out, or call mk.plan yourself")
-        wanted = self.ratio(step)
+        wanted = self._reached(step)
         graph = trace(model, args, kwargs)
         sizes = {**{axis.name: axis.size for axis in graph.axes}, **self._sizes}
-        plan = self._plan(graph, wanted, sizes, options)
+        now = self._counted(graph)
+        whole = self._whole or now
+        if self.target is None:
+            plan = self._plan(graph, wanted, sizes, options)
+        else:
+            goals = {unit: share * whole[unit] for unit, share in self._left(step, whole).items()}
+            target = {unit: goal for unit, goal in goals.items() if goal < now[unit]}
+            plan = make_plan(graph, target=target, **options) if target else None
         receipt = None
         if plan is not None:
             receipt = plan.cut(model, optimizer, recalibrate, compensate, copies)
             self.receipts.append(receipt)
             self._before.append(self.done)
-        self.done, self._sizes = max(wanted, self.done), sizes
+        self.done, self._sizes, self._whole = max(wanted, self.done), sizes, whole
         return receipt
+
+    def _counted(self, graph: DataflowGraph) -> dict[str, float]:
+        """The sizes of a model that the target names."""
+        if self.target is None:
+            return {}
+        formula = SizeFormula(graph.axes, graph.axes, list(self.target))
+        return dict(zip(formula.units, formula.before.tolist(), strict=True))
 
     def _plan(self, graph: DataflowGraph, wanted: float, sizes: Mapping[str, int], options: dict[str, Any]) -> Any:
         """The plan after which `wanted` of the original indices are gone; None when that takes no index."""
-        from modulekg_widgets.engine.pruning.plan.plan import plan
-
         choice = Choice(graph.axes, options.get("granularity", "index"), options.get("only"), options.get("keep"))
         chosen = choice.independent()
         steps = choice.steps(chosen, options.get("round_to"))
@@ -223,13 +293,13 @@ class PruningSchedule:
                 if left < axis.size:
                     ratios[axis.name] = (axis.size - left) / axis.size
             rest = {name: value for name, value in options.items() if name not in ("only", "keep")}
-            return plan(graph, per_axis=ratios, **rest) if ratios else None
+            return make_plan(graph, per_axis=ratios, **rest) if ratios else None
         now, before = sum(axis.size for axis in chosen), sum(sizes[axis.name] for axis in chosen)
         less = now - (before - int(before * wanted + 1e-9))
         if less <= 0:
             return None
         try:
-            return plan(graph, ratio=less / now, **options)
+            return make_plan(graph, ratio=less / now, **options)
         except CutError:
             found = score(graph.axes, [axis.term for axis in chosen], options.get("importance", "l2"))
             counts = Counts(chosen, normalised(graph.axes, found), scope, steps)
@@ -248,7 +318,7 @@ class PruningSchedule:
 
     def state_dict(self) -> dict[str, Any]:
         """How far the schedule has come, in plain values; receipts are not in it."""
-        return {"version": 1, "done": self.done, "sizes": dict(self._sizes)}
+        return {"version": 1, "done": self.done, "sizes": dict(self._sizes), "whole": dict(self._whole)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from where `state_dict` was taken, with the model as it was cut then.
@@ -267,13 +337,12 @@ class PruningSchedule:
             raise CutError("this is no state of a PruningSchedule: pass what its state_dict() gave")
         self.done = float(state["done"])
         self._sizes = {str(name): int(size) for name, size in state["sizes"].items()}
+        self._whole = {str(unit): float(size) for unit, size in state.get("whole", {}).items()}
         self.receipts, self._before = [], []
 
     def __repr__(self) -> str:
-        extra = "".join(
-            f", {name}={value}" for name, value, usual in (("first", self.first, 0), ("every", self.every, 1))
-            if value != usual
-        )  # fmt: skip
+        given = (("first", self.first, 0), ("every", self.every, 1), ("target", self.target, None))
+        extra = "".join(f", {name}={value}" for name, value, usual in given if value != usual)
         return f"PruningSchedule({self.steps}, {self.start}, {self.end}, {self.shape!r}{extra})"
 
 
