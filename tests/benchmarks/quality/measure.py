@@ -50,7 +50,8 @@ class Result:
     uncut: float
     left: float = 1.0  # share of the FLOPs
     one_shot: float | None = None
-    recalibrated: float | None = None  # None where the net has no batch norm and the cut does no more
+    recalibrated: float | None = None  # None where the net has no batch norm
+    compensated: float | None = None  # recalibrated, with outputs fitted: the peer has nothing of the kind
     tuned: float | None = None
     refusal: str = ""
     seconds: float = 0.0  # of one core
@@ -112,12 +113,14 @@ class Bench:
             return ways.measured(task, model, cell.seed, cell.left, ways.EVERY[cell.importance], batches)
         if cell.side == OURS:
             options = {"target": {"flops": cell.left}, "scope": cell.scope, **json.loads(cell.options)}
-            cut, renewed = ours.cut(task, model, batches, cell.importance, options)
+            cut, renewed, fitted = ours.cut(task, model, batches, cell.importance, options)
         else:
             cut, renewed = self.peer.cut(task, model, batches, cell.importance, cell.scope, cell.left)
+            fitted = None
         return {
             "left": flops(cut, task.example) / flops(model, task.example),
             "one_shot": task.score(cut),
             "recalibrated": task.score(renewed) if has_batch_norm(model) else None,
+            "compensated": None if fitted is None else task.score(fitted),
             "tuned": task.score(tuned(task, renewed, cell.seed, batches)) if self.tune else None,
         }

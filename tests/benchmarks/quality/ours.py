@@ -12,7 +12,6 @@ from torch import nn
 import modulekg_widgets as mk
 from benchmarks.quality.flops import flops
 from benchmarks.quality.task import Batch, Task
-from benchmarks.quality.training import recalibrate
 from modulekg_widgets.engine.pruning.importance.importance import criteria
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
 
@@ -28,18 +27,19 @@ def importances() -> list[str]:
 
 def cut(
     task: Task, model: nn.Module, batches: Sequence[Batch], importance: str, options: Mapping[str, Any]
-) -> tuple[nn.Module, nn.Module]:
-    """The net as the cut leaves it, and with batch-norm statistics renewed; `options` are those of `mk.plan`."""
+) -> tuple[nn.Module, nn.Module, nn.Module]:
+    """The net as the cut leaves it, with batch-norm statistics renewed, and with its outputs fitted as well.
+
+    `options` are those of `mk.plan`.
+    """
     pairs = [tuple(batch) for batch in batches]
     plan = planned(task, model, {**_importance(importance, pairs, task), **options})
-    one_shot = copy.deepcopy(model)
+    inputs = [batch.inputs for batch in batches]
+    one_shot, renewed, fitted = (copy.deepcopy(model) for _ in range(3))
     plan.cut(one_shot)
-    if "recalibrate" not in inspect.signature(PruningPlan.cut).parameters:
-        return one_shot, recalibrate(one_shot, batches)
-    renewed: Any = copy.deepcopy(model)
-    again: Any = plan
-    again.cut(renewed, recalibrate=[batch.inputs for batch in batches])
-    return one_shot, renewed
+    plan.cut(renewed, recalibrate=inputs)
+    plan.cut(fitted, recalibrate=inputs, compensate=True)
+    return one_shot, renewed, fitted
 
 
 def planned(task: Task, model: nn.Module, options: Mapping[str, Any]) -> PruningPlan:

@@ -18,6 +18,7 @@ LEFT = (0.7, 0.5, 0.3)
 SCOPES = ("local", "global")
 IMPORTANCES = ("default", "l1", "l2", "taylor")  # the default is one of the others, or one more
 DEFAULTS = {OURS: ours.DEFAULT, PEER: peer.DEFAULT}
+PER_FLOP = json.dumps({"per": "flops"})
 log = logging.getLogger(__name__)
 
 
@@ -44,6 +45,8 @@ class Asked:
             for name in dict.fromkeys(DEFAULTS[side] if name == "default" else name for name in self.importances):
                 if name in known[side]:
                     yield Cell(net, seed, side, name, scope, left, text if side == OURS else "{}")
+            if (side, scope) == (OURS, "global") and text == "{}":
+                yield Cell(net, seed, side, DEFAULTS[side], scope, left, PER_FLOP)
         yield from self._ways()
 
     def _ways(self) -> Iterator[Cell]:

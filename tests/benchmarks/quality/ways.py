@@ -38,8 +38,9 @@ class Run:
     def cut(self) -> None:
         """To the share of the uncut FLOPs that shall be left."""
         share = self.left * self.whole / flops(self.model, self.task.example)
-        options = {"target": {"flops": share}, "scope": SCOPE}
-        ours.planned(self.task, self.model, options).cut(self.model, self.optimizer)
+        if share < 1 - ours.MEETS:
+            options = {"target": {"flops": share}, "scope": SCOPE}
+            ours.planned(self.task, self.model, options).cut(self.model, self.optimizer)
 
 
 Penalty = Callable[[int], Any]  # what is added to the loss at a step, None for nothing
