@@ -16,7 +16,7 @@ from modulekg_widgets.engine.pruning.plan.request import Request
 from modulekg_widgets.engine.pruning.plan.selection import Ints
 
 
-class Given(NamedTuple):
+class GivenAxis(NamedTuple):
     """How many indices stay of an axis that the user names, and which go first."""
 
     left: int
@@ -51,20 +51,20 @@ class NamedAxes:
         return Choice(self.axes, self.choice.granularity, free, None).independent()
 
 
-def given_by(request: Request, named: NamedAxes) -> dict[Term, Given]:
+def given_by(request: Request, named: NamedAxes) -> dict[Term, GivenAxis]:
     """What `cuts` and `per_axis` say; raises `CutError` for what cannot go."""
-    found: dict[Term, Given] = {}
+    found: dict[Term, GivenAxis] = {}
     for term, indices in dropped_by_cuts(named.axes, request.cuts or ()).items():
-        found[term] = Given(_left(named.axes.of(term), len(indices)), np.asarray(indices))
+        found[term] = GivenAxis(_left(named.axes.of(term), len(indices)), np.asarray(indices))
     for name, wanted in (request.per_axis or {}).items():
         for axis in named.free(name):
             if isinstance(wanted, float | int):
                 if not 0 <= wanted < 1:
                     raise CutError(f"per_axis[{shown(str(name))!r}]={wanted}: give a share of 0 … 1 or indices")
-                found[axis.term] = Given(axis.size - gone(axis.size, wanted), np.empty(0, dtype=np.int64))
+                found[axis.term] = GivenAxis(axis.size - gone(axis.size, wanted), np.empty(0, dtype=np.int64))
             else:
                 drop = np.flatnonzero(position_flags(wanted, axis.size, f"axis {shown(axis.name)}"))
-                found[axis.term] = Given(_left(axis, len(drop)), drop)
+                found[axis.term] = GivenAxis(_left(axis, len(drop)), drop)
     return found
 
 

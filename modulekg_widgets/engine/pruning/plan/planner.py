@@ -25,7 +25,7 @@ from modulekg_widgets.engine.pruning.plan.obstacles import not_nearer, out_of_bo
 from modulekg_widgets.engine.pruning.plan.outcome import Outcome
 from modulekg_widgets.engine.pruning.plan.planned_sizes import PlannedSizes
 from modulekg_widgets.engine.pruning.plan.pruning_plan import AxisCut, PruningPlan
-from modulekg_widgets.engine.pruning.plan.ranking import Ranking
+from modulekg_widgets.engine.pruning.plan.ranking import IndexRanking
 from modulekg_widgets.engine.pruning.plan.repair import Repair, output_changes, scale_changes
 from modulekg_widgets.engine.pruning.plan.request import Request, check
 from modulekg_widgets.engine.pruning.plan.search import MEETS, Search
@@ -110,9 +110,9 @@ class Planner:
         return Selection(orders, counts, {**self.limits.least, **least}, steps)
 
     @cached_property
-    def ranking(self) -> Ranking:
+    def ranking(self) -> IndexRanking:
         """Which indices go first."""
-        return Ranking(self.axes, self.request, self.independent, self.given, self.sizes.formula)
+        return IndexRanking(self.axes, self.request, self.independent, self.given, self.sizes.formula)
 
     @cached_property
     def counts(self) -> Counts:

@@ -11,12 +11,12 @@ from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.pruning.importance.scoring import normalised, score
 from modulekg_widgets.engine.pruning.plan.counts import Ints, Scores
-from modulekg_widgets.engine.pruning.plan.given import Given
+from modulekg_widgets.engine.pruning.plan.given import GivenAxis
 from modulekg_widgets.engine.pruning.plan.request import Request
 from modulekg_widgets.engine.pruning.plan.size_formula import SizeFormula
 
 
-class Ranking:
+class IndexRanking:
     """The importance of the indices that a request may take, computed where it is asked for.
 
     `independent`: the axes of a ratio; `given`: those that the user names; `formula` makes one for a unit.
@@ -27,7 +27,7 @@ class Ranking:
         axes: Axes,
         request: Request,
         independent: Sequence[Axis],
-        given: Mapping[Term, Given],
+        given: Mapping[Term, GivenAxis],
         formula: Callable[[list[str]], SizeFormula],
     ) -> None:
         self.axes = axes
