@@ -25,11 +25,12 @@ def plan(
     scope: str = "local",
     only: Any = None,
     keep: Any = None,
-    granularity: str = "index",
+    granularity: str | None = None,
     round_to: int | None = None,
     floor: Limit | None = None,
     ceiling: Limit | None = None,
     per: str | None = None,
+    layers: str = "free",
 ) -> PruningPlan:
     """What to drop from a traced model, tried in a dry run; nothing is changed.
 
@@ -63,8 +64,8 @@ def plan(
     only, keep : str, module, class, Axis or list of these, optional
         Axes, layers, modules or parameters, with wildcards; `only` takes no axis that a layer elsewhere puts out as
         well.
-    granularity : {"index", "head", "group"}, default "index"
-        What goes where axes multiply.
+    granularity : {"index", "head", "group"}, optional
+        What goes where axes multiply: single indices, or with `layers="uniform"` whole heads and groups, unless said.
     round_to : int, optional
         The sizes left are multiples of it.
     floor, ceiling : float, int or mapping, optional
@@ -77,6 +78,10 @@ def plan(
     per : {"flops", "params", "macs", "bytes"}, optional
         Rank by score for each FLOP, parameter … that removing an index saves at first, and not by scores in relation
         to the mean of their axis: what is asked for is taken where it costs least. For a scope other than "local".
+    layers : {"free", "uniform"}, default "free"
+        "uniform" keeps repeated layers of one size, as most configurations can say no other: of all layers of one
+        class and shape as many indices go, of each its own least important. Where the model holds a configuration
+        without a size of heads, they keep their share of the hidden size. What may not go in one of them stays in all.
 
     Returns
     -------
@@ -120,5 +125,6 @@ def plan(
         floor,
         ceiling,
         per,
+        layers,
     )
     return Planner(graph, request).plan()
