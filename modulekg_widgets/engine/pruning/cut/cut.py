@@ -86,8 +86,8 @@ def _cut_for_good(changed: Sequence[Any], receipt: Receipt, modules: Sequence[nn
             write.put(write.after)
     except BaseException as error:
         raise CutError(
-            f"the cut stopped midway ({type(error).__name__}: {shown(str(error), 200)}), and undo=False keeps nothing to "
-            "go back to: load the model again"
+            f"the cut stopped midway ({type(error).__name__}: {shown(str(error), 200)}), and undo=False keeps nothing "
+            "to go back to: load the model again"
         ) from error
     return receipt
 
