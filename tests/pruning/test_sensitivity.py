@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import copy
+import io
 import math
 import random
 import warnings
 from collections.abc import Callable
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from matplotlib.figure import Figure
 from torch import nn
 from torch.nn import functional as F
 
@@ -221,6 +224,13 @@ def test_the_plot_has_a_line_for_each_axis() -> None:
     lines = {line.get_label(): line.get_xydata().tolist() for line in ax.get_lines()}
     assert lines["a"] == [[0, 0], [0.5, 0.1], [1, pytest.approx(0.4)]]
     assert lines["b"] == [[0, 0], [1, 0.2]]
+    assert plt.gcf() is ax.figure  # so that a notebook shows it
+    plt.close(ax.figure)
+    own = Figure().add_subplot()
+    any_text = table.replace({"a": "_stem.out", "b": r"$\frac$.out"})
+    assert mk.pruning.plot_sensitivity(any_text, own) is own
+    own.figure.savefig(io.BytesIO())
+    assert [text.get_text() for text in own.get_legend().get_texts()] == ["_stem.out", r"$\frac$.out"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert not mk.pruning.plot_sensitivity(table[:0]).get_lines()

@@ -197,7 +197,7 @@ def plot_sensitivity(table: pd.DataFrame, ax: Any = None) -> Any:
     table : DataFrame
         What `mk.pruning.sensitivity` gave.
     ax : matplotlib.axes.Axes, optional
-        Where to draw, by default a new figure.
+        Where to draw, by default a new figure of pyplot.
 
     Returns
     -------
@@ -217,17 +217,22 @@ def plot_sensitivity(table: pd.DataFrame, ax: Any = None) -> Any:
     >>> mk.pruning.plot_sensitivity(table).get_ylabel()
     'rise of the loss'
     """
-    from matplotlib.figure import Figure  # no backend: nothing but what the caller shows is drawn
+    from matplotlib import pyplot  # whose figures a notebook shows by itself
 
     missing = [name for name in ("axis", "index", "increase") if name not in getattr(table, "columns", ())]
     if missing:
         raise CutError(f"the table has no column {missing[0]!r}: pass what mk.pruning.sensitivity gave")
-    ax = Figure(layout="constrained").add_subplot() if ax is None else ax
+    ax = pyplot.figure(layout="constrained").add_subplot() if ax is None else ax
+    lines = []
     for name, part in table.groupby("axis", sort=False)["increase"]:
         rises = np.sort(part.to_numpy())
-        ax.plot(np.arange(len(rises) + 1) / len(rises), np.concatenate([[0.0], np.cumsum(rises)]), label=str(name))
+        costs = np.concatenate([[0.0], np.cumsum(rises)])
+        lines += ax.plot(np.arange(len(rises) + 1) / len(rises), costs, label=str(name))
     ax.set_xlabel("share of the indices that is gone")
     ax.set_ylabel("rise of the loss")
-    if 0 < table["axis"].nunique() <= MOST_NAMED:
-        ax.legend(fontsize="small")
+    if 0 < len(lines) <= MOST_NAMED:
+        beside = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0), "borderaxespad": 0.0}
+        legend = ax.legend(lines, [" "] * len(lines), fontsize="small", **beside)
+        for text, line in zip(legend.get_texts(), lines, strict=True):
+            text.set(text=line.get_label(), parse_math=False)  # names are any text, also such as begin with "_"
     return ax
