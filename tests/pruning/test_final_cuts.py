@@ -96,5 +96,5 @@ def test_what_stops_midway_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         return whole(edit, tensor)
 
     monkeypatch.setattr(TensorEdit, "of", of)
-    with pytest.raises(CutError, match="midway.*MemoryError.*load the model again"):
+    with pytest.raises(CutError, match=r"midway.*MemoryError.*load the model again"):
         plan.cut(model, undo=False)
