@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 GRANULARITIES = {"index": (), "head": ("heads", "kv_heads", "v_heads"), "group": ("groups",)}
 WHOLE = tuple(role for roles in GRANULARITIES.values() for role in roles)  # heads of every kind, and groups
+INNER = {"head_dim", "rot", "pair"}
 OUTER = {role for roles in GRANULARITIES.values() for role in roles} | {"group"}
 
 
@@ -117,24 +119,35 @@ class Choice:
 
     # ---------------------------------------------------------- independent
 
+    @property
+    def outer(self) -> tuple[str, ...]:
+        """The roles of axes that go first where axes multiply."""
+        return WHOLE if self.granularity is None else GRANULARITIES[self.granularity]
+
     def able(self) -> list[Axis]:
-        """The allowed axes that a parameter makes."""
-        return [axis for axis in self.allowed if self._is_learnt(axis)]
+        """The allowed axes that a parameter makes; without a granularity none that lies inside of heads."""
+        return [axis for axis in self.allowed if self._is_learnt(axis) and not self._is_spared(axis)]
+
+    def _is_spared(self, axis: Axis) -> bool:
+        """Whether an axis would change what a head is, as its rotary part, where whole heads go."""
+        if self.granularity is not None or axis.role not in INNER:
+            return False
+        beside = (atom for node, _ in axis.places for term in self.axes.inference.dims(node) for atom in atoms(term))
+        return any(self.axes.of(atom).role in OUTER for atom in beside if atom.size > 1)
 
     def independent(self, proportions: Proportions = NONE, whole: Container[Term] = ()) -> list[Axis]:
         """The allowed axes of which no two multiply one dimension; those that the granularity asks for come first.
 
         Axes that go together are taken together or not at all, those in `whole` never.
         """
-        wanted = WHOLE if self.granularity is None else GRANULARITIES[self.granularity]
+        wanted = self.outer
         able = [axis for axis in self.able() if axis.term not in whole]
         mass = {axis: self._mass(axis) for axis in able}
         rank = sorted(able, key=lambda a: (_preference(a.role, wanted), -mass[a], a.number))
-        crossing = self._crossing()
         taken: set[Term] = set()
         for axis in rank:
             every = proportions.all_with([axis.term])
-            crossed = set().union(*(crossing.get(term, ()) for term in every))
+            crossed = set().union(*(self._crossing.get(term, ()) for term in every))
             if crossed.isdisjoint(taken | set(every)):
                 taken.update(every)
         return [axis for axis in self.axes if axis.term in taken]
@@ -148,6 +161,7 @@ class Choice:
         nodes = {node for node, _ in axis.places if node.is_parameter}
         return sum(node.numel() for node in nodes)
 
+    @cached_property
     def _crossing(self) -> dict[Term, set[Term]]:
         """Per atom those with which it multiplies a dimension of a parameter or buffer."""
         found: dict[Term, set[Term]] = {}

@@ -80,8 +80,9 @@ def plan(
         to the mean of their axis: what is asked for is taken where it costs least. For a scope other than "local".
     layers : {"free", "uniform"}, default "free"
         "uniform" keeps repeated layers of one size, as most configurations can say no other: of all layers of one
-        class and shape as many indices go, of each its own least important. Where the model holds a configuration
-        without a size of heads, they keep their share of the hidden size. What may not go in one of them stays in all.
+        class and shape as many indices go, of each its own least important, and whole heads or groups of them. What
+        the configuration of the model has one number for keeps one size as well; where it has none for the size of a
+        head, heads keep their share of what they read. What may not go in one place stays in all.
 
     Returns
     -------
