@@ -214,3 +214,18 @@ def test_what_is_cut_is_what_the_configuration_can_say(name: str, how: dict[str,
     assert {key: value.shape for key, value in built.state_dict().items()} == {
         key: value.shape for key, value in model.state_dict().items()
     }
+
+
+# the streams of CLIP are outputs; Falcon's heads are of one key, so that its rotary part alone could go
+STAYS = {"clip": ("heads", "hidden", "head_dim"), "falcon": ("heads", "rot", "head_dim")}
+
+
+@pytest.mark.parametrize(("name", "parts"), STAYS.items(), ids=STAYS)
+def test_what_a_configuration_could_not_say_stays(name: str, parts: tuple[str, ...]) -> None:
+    model, inputs = transformers_models.build(name)
+    graph = mk.trace(model, (), inputs)
+    plan = mk.plan(graph, ratio=0.5, layers="uniform")
+    assert plan.axes
+    assert not any(axis.name.endswith(parts) for axis in plan.axes)
+    freely = mk.plan(graph, ratio=0.5)
+    assert any(axis.name.endswith(parts) for axis in freely.axes)
