@@ -229,3 +229,13 @@ def test_what_a_configuration_could_not_say_stays(name: str, parts: tuple[str, .
     assert not any(axis.name.endswith(parts) for axis in plan.axes)
     freely = mk.plan(graph, ratio=0.5)
     assert any(axis.name.endswith(parts) for axis in freely.axes)
+
+
+@pytest.mark.parametrize(("name", "is_free"), [("llama", True), ("qwen3", True), ("bert", False), ("gpt2", False)])
+def test_heads_are_free_where_the_configuration_has_their_size(name: str, is_free: bool) -> None:
+    model, inputs = transformers_models.build(name)
+    planner = Planner(mk.trace(model, (), inputs), Request(ratio=0.5, layers="uniform"))
+    heads = next(axis for axis in planner.chosen if axis.name.endswith("heads"))
+    together = planner.layers.proportions.all_with([heads.term])
+    assert is_free == all(term.size == heads.size for term in together)
+    assert len(together) > 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from itertools import permutations
@@ -12,6 +13,7 @@ from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Term, atoms, fin
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.pruning.cut.edits import is_plain_object
 from modulekg_widgets.engine.pruning.plan.attribute_sizes import attributes_of
+from modulekg_widgets.engine.pruning.plan.choice import OUTER
 from modulekg_widgets.engine.torch_runtime.state import module_state
 
 MOST_DEPTH = 3  # of configurations in configurations
@@ -38,9 +40,12 @@ def counted_together(axes: Axes, outer: Sequence[str]) -> Iterator[tuple[Term, T
 def _heads(axes: Axes, term: Term, size: int, parts: Container[int], outer: Sequence[str]) -> Iterator[Term]:
     """The heads in a dimension of which heads and what lies in one make up `size`, and none of `parts` is of that."""
     for product in _products(term):
-        every = [atom for atom in atoms(product) if atom.size > 1]
-        heads = [atom for atom in every if axes.of(atom).role in outer]
-        if product.size == size and heads and every[-1] is not heads[0] and every[-1].size not in parts:
+        if product.size != size:
+            continue
+        every = [(atom, axes.of(atom).role) for atom in atoms(product) if atom.size > 1]
+        heads = [atom for atom, role in every if role in outer]
+        part = size // math.prod(atom.size for atom, role in every if role in OUTER)
+        if heads and part > 1 and part not in parts:
             yield heads[0]
 
 
