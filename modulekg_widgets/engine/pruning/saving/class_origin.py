@@ -39,7 +39,6 @@ class ClassOrigin:
 
     root: Node
     classes: Mapping[str, Any]  # what each path in it names
-    library: str = LIBRARY
 
     def document(self) -> dict[str, Any]:
         return {"library": LIBRARY, "root": self.root}

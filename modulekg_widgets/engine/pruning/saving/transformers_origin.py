@@ -37,7 +37,6 @@ class TransformersOrigin:
     config: Mapping[str, Any]
     kernels: Mapping[str, str]  # the implementations of attention and experts, which no configuration file has
     generation: Mapping[str, Any] | None = None  # the document of what `generate` goes by
-    library: str = LIBRARY
 
     def document(self) -> dict[str, Any]:
         return {"library": LIBRARY, "class": _name_of(self.cls), "kernels": dict(self.kernels)}
@@ -55,7 +54,7 @@ class TransformersOrigin:
         return model
 
 
-def transformers_origin(model: nn.Module, cuts: Sequence[SavedCut]) -> TransformersOrigin | None:
+def transformers_origin(model: Any, cuts: Sequence[SavedCut]) -> TransformersOrigin | None:
     """The origin of a model of the library, None for any other; `cuts` are those that have been made."""
     library = sys.modules.get(LIBRARY)
     cls = nominal_class(model)
@@ -78,7 +77,7 @@ def transformers_origin(model: nn.Module, cuts: Sequence[SavedCut]) -> Transform
     )  # fmt: skip
 
 
-def _config_before(model: nn.Module, cuts: Sequence[SavedCut]) -> dict[str, Any]:
+def _config_before(model: Any, cuts: Sequence[SavedCut]) -> dict[str, Any]:
     """What cuts have changed in the configuration of the whole model, as it was."""
     walked = walk(model)
     states = {path: walked.states[index] for path, index in walked.places()}
