@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import combinations, islice
 from typing import Any, NamedTuple
 
 import torch
@@ -21,6 +22,8 @@ from modulekg_widgets.engine.pruning.saving.twins import SIZES, Anatomy, differe
 
 MOST_STEPS = 16  # keys that change, one after the other
 MOST_TRIED = 40  # values in a step
+MOST_PAIRS = 60  # of values together
+SHAPES = ("size", "dimensions", "length", "class", "tied")
 NUMBER = re.compile(r"\.\d+\.")
 Place = tuple[Any, ...]  # the keys and positions that lead to a value
 Change = Mapping[Place, Any]
@@ -60,21 +63,36 @@ def fitting_config(origin: TransformersOrigin, wanted: Anatomy, value_of: Callab
 
 
 def _search(origin: TransformersOrigin, step: _Step, wanted: Anatomy) -> _Step:
-    """The configuration that comes nearest, one change after the other."""
+    """The configuration that comes nearest, one change or two together after the other.
+
+    No change may spoil a shape that was right: it would look like progress, as smaller heads do where fewer are wanted.
+    """
     for _ in range(MOST_STEPS):
         if not step.others:
             break
-        best = step
-        for change in _proposals(step, wanted):
-            tried = _tried(origin, _with(step.config, change), wanted)
-            if tried is not None and len(tried.others) < len(best.others):
-                best = tried
-                if not best.others:
-                    break
+        singles = list(_proposals(step, wanted))
+        best = _best(origin, step, singles, wanted)
+        if best is step:
+            pairs = ({**one, **other} for one, other in combinations(singles, 2) if one.keys().isdisjoint(other))
+            best = _best(origin, step, islice(pairs, MOST_PAIRS), wanted)
         if best is step:
             break
         step = best
     return step
+
+
+def _best(origin: TransformersOrigin, step: _Step, changes: Iterable[Change], wanted: Anatomy) -> _Step:
+    """The step that leaves the fewest differences, or the one before."""
+    best, wrong = step, set(step.others)
+    for change in changes:
+        tried = _tried(origin, _with(step.config, change), wanted)
+        if tried is None or len(tried.others) >= len(best.others):
+            continue
+        if not any(key[0] in SHAPES and key not in wrong for key in tried.others):
+            best = tried
+            if not best.others:
+                break
+    return best
 
 
 def _tried(origin: TransformersOrigin, config: Mapping[str, Any], wanted: Anatomy) -> _Step | None:
@@ -135,6 +153,10 @@ def _scaled(value: Any, now: int, new: int) -> Iterator[Any]:
         yield new
     elif type(value) is int and value > 1 and value * new % now == 0:
         yield value * new // now
+        if value * now % new == 0:
+            yield value * now // new  # how many there are of what has another size
+    elif type(value) is int and value > 1 and value * now % new == 0:
+        yield value * now // new
     elif type(value) is float:
         yield value * new / now
     elif isinstance(value, list) and len(value) == now > new:
