@@ -27,7 +27,7 @@ class Sized(nn.Module):
 
     def __init__(self, width: int, depth: int = 2, *, bias: bool = True) -> None:
         super().__init__()
-        self.width, self.depth = width, depth
+        self.width, self.depth, self.bias = width, depth, bias
         self.start = nn.Linear(4, width, bias=bias)
         self.layers = nn.ModuleList(nn.Linear(width, width, bias=bias) for _ in range(depth))
         self.head = nn.Linear(width, 3)

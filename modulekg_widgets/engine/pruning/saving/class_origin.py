@@ -72,6 +72,7 @@ def class_origins(model: nn.Module, cuts: Sequence[SavedCut], arguments: Any, bu
         return
     before = before_cuts(cuts)
     refusal: ModelFolderError | None = None
+    known = False
     for guess in (_recorded, _none):
         classes: dict[str, Any] = {}
         try:
@@ -80,7 +81,8 @@ def class_origins(model: nn.Module, cuts: Sequence[SavedCut], arguments: Any, bu
             refusal = refusal or error
             continue
         yield ClassOrigin(node, classes)
-    if refusal is not None:
+        known = True
+    if refusal is not None and not known:
         raise refusal
 
 

@@ -115,12 +115,12 @@ def _proposals(step: _Step, wanted: Anatomy) -> Iterator[Change]:
     together = {place: clear[value] for place, value in leaves if type(value) is int and value in clear}
     if len(together) > 1:
         yield together
-    known: set[tuple[Place, Any]] = set()
+    known: set[tuple[Place, str]] = set()
     for pair in pairs:
         for place, value in leaves:
             for new in _scaled(value, *pair):
-                if (place, new) not in known and len(known) < MOST_TRIED:
-                    known.add((place, new))
+                if (place, str(new)) not in known and len(known) < MOST_TRIED:
+                    known.add((place, str(new)))
                     yield {place: new}
 
 
@@ -148,15 +148,13 @@ def _leaves(document: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
 
 
 def _scaled(value: Any, now: int, new: int) -> Iterator[Any]:
-    """What a value may become where a size that it says, or that is a multiple of it, becomes another."""
+    """What a value may become where a size becomes another that it says, a part of it, or how many parts it has."""
     if value is None or value == now:
         yield new
-    elif type(value) is int and value > 1 and value * new % now == 0:
-        yield value * new // now
-        if value * now % new == 0:
-            yield value * now // new  # how many there are of what has another size
-    elif type(value) is int and value > 1 and value * now % new == 0:
-        yield value * now // new
+    if type(value) is int and value > 1:
+        for times, of in ((new, now), (now, new)):
+            if value * times % of == 0:
+                yield value * times // of
     elif type(value) is float:
         yield value * new / now
     elif isinstance(value, list) and len(value) == now > new:

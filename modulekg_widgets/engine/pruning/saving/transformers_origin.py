@@ -14,6 +14,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import MissingPackageError, ModelFolderError, shown
 from modulekg_widgets.engine.identity.walk import nominal_class, walk
+from modulekg_widgets.engine.pruning.cut.notes import KEY
 from modulekg_widgets.engine.pruning.saving.origin import SavedCut, Trusted, before_cuts, fresh, path_of
 
 LIBRARY = "transformers"
@@ -63,7 +64,7 @@ def transformers_origin(model: Any, cuts: Sequence[SavedCut]) -> TransformersOri
     document = json.loads(model.config.to_json_string(use_diff=False))
     for key, before in _config_before(model, cuts).items():
         document[key] = before
-    for key in ("_name_or_path", "transformers_version", *KERNELS):
+    for key in ("_name_or_path", "transformers_version", KEY, *KERNELS):
         document.pop(key, None)
     document["architectures"] = [cls.__name__]
     parameter = next((each for each in model.parameters() if each.is_floating_point()), None)
