@@ -22,7 +22,7 @@ from modulekg_widgets.engine.pruning.saving.twins import SIZES, Anatomy, differe
 
 MOST_STEPS = 16  # keys that change, one after the other
 MOST_TRIED = 40  # values in a step
-MOST_PAIRED = 8  # changes that are tried two by two
+MOST_PAIRED = 10  # changes that are tried two by two
 SHAPES = ("size", "dimensions", "length", "class", "tied")
 NUMBER = re.compile(r"\.\d+\.")
 Place = tuple[Any, ...]  # the keys and positions that lead to a value
@@ -73,8 +73,7 @@ def _search(origin: TransformersOrigin, step: _TriedConfig, wanted: Anatomy) -> 
         near: list[tuple[int, Change]] = []  # what leads elsewhere, but not nearer
         best = _first_nearer(origin, step, _proposals(step, wanted), wanted, near)
         if best is None:
-            few = [change for _, change in sorted(near, key=lambda each: each[0])[:MOST_PAIRED]]
-            pairs = ({**one, **other} for one, other in combinations(few, 2) if one.keys().isdisjoint(other))
+            pairs = ({**one, **other} for one, other in combinations(_best_of_each(near), 2))
             best = _first_nearer(origin, step, chain(pairs, _proposals(step, wanted, left_open=True)), wanted, [])
         if best is None:
             break
@@ -97,6 +96,15 @@ def _first_nearer(
         if tried is not None and set(tried.others) != set(step.others):
             near.append((len(tried.others), change))
     return None
+
+
+def _best_of_each(near: Iterable[tuple[int, Change]]) -> list[Change]:
+    """The best values of the places that one may have to change together with another."""
+    found: dict[Place, Change] = {}
+    for _, change in sorted(near, key=lambda each: each[0]):
+        if len(change) == 1:
+            found.setdefault(next(iter(change)), change)
+    return list(found.values())[:MOST_PAIRED]
 
 
 def _is_nearer(tried: _TriedConfig, step: _TriedConfig) -> bool:

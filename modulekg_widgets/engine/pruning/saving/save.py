@@ -28,7 +28,14 @@ from modulekg_widgets.engine.pruning.saving.origin import Origin, SavedCut
 from modulekg_widgets.engine.pruning.saving.origins import origins_of
 from modulekg_widgets.engine.pruning.saving.tensor_file import ToWrite, write_tensors
 from modulekg_widgets.engine.pruning.saving.transformers_origin import TransformersOrigin
-from modulekg_widgets.engine.pruning.saving.twins import Anatomy, can_be_set, described, different, dotted
+from modulekg_widgets.engine.pruning.saving.twins import (
+    Anatomy,
+    can_be_set,
+    described,
+    different,
+    dotted,
+    is_left_by_forward,
+)
 from modulekg_widgets.engine.torch_runtime.state import unwrapped
 
 
@@ -149,7 +156,7 @@ def _compare(found: Anatomy, twin: nn.Module) -> dict[str, Any]:
     anew = Anatomy.of(twin)
     others = different(found.facts, anew.facts)
     attributes = {key: found.facts[key] for key in others if can_be_set(key, found.facts, anew.facts)}
-    others = [key for key in others if key not in attributes]
+    others = [key for key in others if key not in attributes and not is_left_by_forward(key, anew.facts)]
     if others:
         more = f", and {len(others) - 1} more differences" if len(others) > 1 else ""
         raise ModelFolderError(

@@ -129,6 +129,11 @@ def can_be_set(key: tuple[Any, ...], one: Facts, other: Facts) -> bool:
     return key[0] == "attribute" and all(type(facts.get(key, ())) in PLAIN for facts in (one, other))
 
 
+def is_left_by_forward(key: tuple[Any, ...], anew: Facts) -> bool:
+    """Whether an attribute is there since the model ran: one that was just built does without it."""
+    return key[0] == "attribute" and key not in anew
+
+
 def dotted(key: tuple[Any, ...]) -> str:
     """The path of an attribute."""
     return ".".join(part for part in key[1:] if part)
