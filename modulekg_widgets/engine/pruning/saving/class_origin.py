@@ -39,7 +39,6 @@ class ClassOrigin:
 
     root: Node
     classes: Mapping[str, Any]  # what each path in it names
-    library: str = LIBRARY
 
     def document(self) -> dict[str, Any]:
         return {"library": LIBRARY, "root": self.root}
@@ -73,6 +72,7 @@ def class_origins(model: nn.Module, cuts: Sequence[SavedCut], arguments: Any, bu
         return
     before = before_cuts(cuts)
     refusal: ModelFolderError | None = None
+    known = False
     for guess in (_recorded, _none):
         classes: dict[str, Any] = {}
         try:
@@ -81,7 +81,8 @@ def class_origins(model: nn.Module, cuts: Sequence[SavedCut], arguments: Any, bu
             refusal = refusal or error
             continue
         yield ClassOrigin(node, classes)
-    if refusal is not None:
+        known = True
+    if refusal is not None and not known:
         raise refusal
 
 

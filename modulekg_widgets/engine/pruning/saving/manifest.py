@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,8 +61,10 @@ def read_manifest(folder: str) -> Manifest:
         document.get("cuts"),
         document.get("tied"),
     )
-    if not (isinstance(origin, dict) and _are_texts(files, list) and _are_texts(tied, dict) and _is_count(cuts)):
-        raise ModelFolderError(f"{MANIFEST} lacks what it should say, or says something else: save the model again")
+    if not isinstance(origin, dict) or not isinstance(files, list) or not isinstance(tied, dict):
+        raise _incomplete()
+    if not isinstance(cuts, int) or not 0 <= cuts <= MOST_CUTS or not _are_texts((*files, *tied.values())):
+        raise _incomplete()
     known = {TENSOR_FILE, EXTRA_FILE, CONFIG_FILE, GENERATION_FILE, MANIFEST, *map(plan_file, range(cuts))}
     other = next((name for name in files if name not in known), None)
     if other is not None:
@@ -70,10 +72,9 @@ def read_manifest(folder: str) -> Manifest:
     return Manifest(origin, frozenset(files), cuts, tied)
 
 
-def _are_texts(value: Any, kind: type) -> bool:
-    every = value.values() if isinstance(value, dict) else value
-    return isinstance(value, kind) and all(isinstance(each, str) for each in every)
+def _incomplete() -> ModelFolderError:
+    return ModelFolderError(f"{MANIFEST} lacks what it should say, or says something else: save the model again")
 
 
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= MOST_CUTS
+def _are_texts(values: Iterable[Any]) -> bool:
+    return all(isinstance(each, str) for each in values)

@@ -23,8 +23,6 @@ class SavedCut(NamedTuple):
 class Origin(Protocol):
     """How a model is built anew, as it was before its cuts."""
 
-    library: str
-
     def document(self) -> dict[str, Any]:
         """What the manifest tells of it, as JSON."""
         ...

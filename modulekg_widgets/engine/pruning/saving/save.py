@@ -72,7 +72,7 @@ def save(
     fit = Fit(None, "its class and the plan build it")
     if isinstance(origin, TransformersOrigin):
         values = _values(found, cuts[0].edits if whole else None)
-        fit = fitting_config(origin, Anatomy.of(twin), values, cuts)
+        fit = fitting_config(origin, Anatomy.of(twin), values)
     if fit.origin is not None:
         origin, cuts_in_folder = fit.origin, ()
     else:

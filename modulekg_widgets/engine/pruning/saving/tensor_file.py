@@ -78,7 +78,8 @@ def _bytes(each: ToWrite) -> memoryview:
 
 def _memory(tensor: torch.Tensor) -> memoryview:
     """The bytes of a contiguous tensor on the CPU."""
-    return memoryview(tensor.reshape(-1).view(torch.uint8).numpy())
+    flat: Any = tensor.reshape(-1).view(torch.uint8).numpy()
+    return memoryview(flat)
 
 
 class TensorFile:
@@ -109,10 +110,11 @@ def open_tensors(path: PATHLIKE) -> Iterator[TensorFile]:
     except (OSError, ValueError) as error:
         reason = shown(getattr(error, "strerror", None) or str(error))
         raise ModelFolderError(f"{shown(name)} cannot be read ({reason}): save the model again") from error
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(handle)
+        raise ModelFolderError(f"{shown(name)} is no ordinary file: save the model again")
     with os.fdopen(handle, "rb") as file:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise ModelFolderError(f"{shown(name)} is no ordinary file")
         try:
             yield TensorFile(file, *_header(file, found.st_size))
         except _WrongHeaderError as error:

@@ -26,7 +26,6 @@ class TimmOrigin:
 
     architecture: str
     arguments: Mapping[str, Any]
-    library: str = LIBRARY
 
     def document(self) -> dict[str, Any]:
         return {"library": LIBRARY, "architecture": self.architecture, "arguments": dict(self.arguments)}

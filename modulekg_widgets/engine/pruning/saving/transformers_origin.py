@@ -14,6 +14,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import MissingPackageError, ModelFolderError, shown
 from modulekg_widgets.engine.identity.walk import nominal_class, walk
+from modulekg_widgets.engine.pruning.cut.notes import KEY
 from modulekg_widgets.engine.pruning.saving.origin import SavedCut, Trusted, before_cuts, fresh, path_of
 
 LIBRARY = "transformers"
@@ -37,7 +38,6 @@ class TransformersOrigin:
     config: Mapping[str, Any]
     kernels: Mapping[str, str]  # the implementations of attention and experts, which no configuration file has
     generation: Mapping[str, Any] | None = None  # the document of what `generate` goes by
-    library: str = LIBRARY
 
     def document(self) -> dict[str, Any]:
         return {"library": LIBRARY, "class": _name_of(self.cls), "kernels": dict(self.kernels)}
@@ -55,7 +55,7 @@ class TransformersOrigin:
         return model
 
 
-def transformers_origin(model: nn.Module, cuts: Sequence[SavedCut]) -> TransformersOrigin | None:
+def transformers_origin(model: Any, cuts: Sequence[SavedCut]) -> TransformersOrigin | None:
     """The origin of a model of the library, None for any other; `cuts` are those that have been made."""
     library = sys.modules.get(LIBRARY)
     cls = nominal_class(model)
@@ -64,7 +64,7 @@ def transformers_origin(model: nn.Module, cuts: Sequence[SavedCut]) -> Transform
     document = json.loads(model.config.to_json_string(use_diff=False))
     for key, before in _config_before(model, cuts).items():
         document[key] = before
-    for key in ("_name_or_path", "transformers_version", *KERNELS):
+    for key in ("_name_or_path", "transformers_version", KEY, *KERNELS):
         document.pop(key, None)
     document["architectures"] = [cls.__name__]
     parameter = next((each for each in model.parameters() if each.is_floating_point()), None)
@@ -78,7 +78,7 @@ def transformers_origin(model: nn.Module, cuts: Sequence[SavedCut]) -> Transform
     )  # fmt: skip
 
 
-def _config_before(model: nn.Module, cuts: Sequence[SavedCut]) -> dict[str, Any]:
+def _config_before(model: Any, cuts: Sequence[SavedCut]) -> dict[str, Any]:
     """What cuts have changed in the configuration of the whole model, as it was."""
     walked = walk(model)
     states = {path: walked.states[index] for path, index in walked.places()}

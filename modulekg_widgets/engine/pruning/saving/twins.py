@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
@@ -13,12 +13,13 @@ from torch import nn
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.identity.walk import Walk, is_structure, nominal_class, walk
 from modulekg_widgets.engine.torch_runtime.instances import PLAIN
-from modulekg_widgets.engine.torch_runtime.private import VOLATILE_BUFFERS
+from modulekg_widgets.engine.torch_runtime.private import MODULES, VOLATILE_BUFFERS
 from modulekg_widgets.engine.torch_runtime.written import names_read, reached
 from modulekg_widgets.engine.tracing.held import ATTRIBUTE, BUFFER, HeldTensor, held_tensors, plain_tensors
 
 Facts = dict[tuple[Any, ...], Any]  # what is compared: by kind, path and name
 CONFIG = "config"  # where models of transformers keep what they were built from
+SIZES = ("size", "attribute", "length")  # the kinds of facts that a size can be
 _NOTHING = object()
 
 
@@ -51,6 +52,10 @@ class Anatomy:
         """The names of the tensors that a state_dict has not."""
         return frozenset(held.name for held in self.held if is_unsaved(held))
 
+    @property
+    def _classes(self) -> frozenset[type]:
+        return frozenset(map(type, self.walked.modules))
+
     @cached_property
     def facts(self) -> Facts:
         """All that has to be equal for two models to compute the same with equal tensors."""
@@ -61,11 +66,12 @@ class Anatomy:
                 continue
             found["dimensions", held.name] = held.tensor.dim()
             found.update({("size", held.name, at): size for at, size in enumerate(held.tensor.shape)})
-        classes = {type(module) for module in self.walked.modules}
-        read = names_read(reached(classes))
+        read = _read_by(self._classes, "")
         for path, index in self.walked.places():
             cls = nominal_class(self.walked.modules[index])
             found["class", path] = f"{cls.__module__}.{cls.__qualname__}"
+            if issubclass(cls, nn.ModuleList):
+                found["length", path] = len(self.walked.states[index][MODULES])
             own = cls.__module__.partition(".")[0] == "torch"  # whose code is not looked into
             for name, value in self.walked.states[index].items():
                 if is_structure(name) and (own or name in read) and _is_plain(value):
@@ -75,10 +81,15 @@ class Anatomy:
     @cached_property
     def config_read(self) -> Mapping[str, Any]:
         """What code reads of the configuration while it runs, by key."""
-        classes = {type(module) for module in self.walked.modules}
         config = getattr(self.model, CONFIG, None)
-        keys = names_read(reached(classes), CONFIG)
+        keys = _read_by(self._classes, CONFIG)
         return {key: _comparable(value) for key in keys if _is_plain(value := getattr(config, key, None))}
+
+
+@lru_cache(maxsize=64)
+def _read_by(classes: frozenset[type], of: str) -> frozenset[str]:
+    """The names that the code of classes reads while it runs, of whatever object or of one alone."""
+    return names_read(reached(classes), of)
 
 
 def is_unsaved(held: HeldTensor) -> bool:
