@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import combinations, islice
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import torch
@@ -22,7 +22,7 @@ from modulekg_widgets.engine.pruning.saving.twins import SIZES, Anatomy, differe
 
 MOST_STEPS = 16  # keys that change, one after the other
 MOST_TRIED = 40  # values in a step
-MOST_PAIRS = 60  # of values together
+MOST_PAIRED = 8  # changes that are tried two by two
 SHAPES = ("size", "dimensions", "length", "class", "tied")
 NUMBER = re.compile(r"\.\d+\.")
 Place = tuple[Any, ...]  # the keys and positions that lead to a value
@@ -36,7 +36,7 @@ class Fit(NamedTuple):
     reason: str
 
 
-class _Step(NamedTuple):
+class _TriedConfig(NamedTuple):
     """A configuration on the way, and what the model that it builds differs in."""
 
     config: Mapping[str, Any]
@@ -52,7 +52,7 @@ def fitting_config(origin: TransformersOrigin, wanted: Anatomy, value_of: Callab
     unlike = _unlike_layers(start.anatomy, wanted)
     if unlike:
         return Fit(None, f"the layers differ, which no configuration says: {shown(unlike)}")
-    found = _search(origin, start, wanted)
+    found = _search(origin, start, wanted) if start.others else start
     if found.others:
         return Fit(None, f"no key of the configuration says {_named(found.others[0])}")
     reason = _read_differently(found.anatomy, wanted) or _computed_differently(found.anatomy, wanted, value_of)
@@ -62,52 +62,59 @@ def fitting_config(origin: TransformersOrigin, wanted: Anatomy, value_of: Callab
     return Fit(origin.with_config(found.config), f"changed in the configuration: {changed}")
 
 
-def _search(origin: TransformersOrigin, step: _Step, wanted: Anatomy) -> _Step:
-    """The configuration that comes nearest, one change or two together after the other.
+def _search(origin: TransformersOrigin, step: _TriedConfig, wanted: Anatomy) -> _TriedConfig:
+    """The configuration that comes nearest, by one change or two together after the other.
 
     No change may spoil a shape that was right: it would look like progress, as smaller heads do where fewer are wanted.
     """
     for _ in range(MOST_STEPS):
-        if not step.others:
-            break
-        singles = list(_proposals(step, wanted))
-        best = _best(origin, step, singles, wanted)
-        if best is step:
-            pairs = ({**one, **other} for one, other in combinations(singles, 2) if one.keys().isdisjoint(other))
-            best = _best(origin, step, islice(pairs, MOST_PAIRS), wanted)
-        if best is step:
+        singles = _nearest(origin, step, _proposals(step, wanted), wanted)
+        best = next((tried for tried, _ in singles if _is_nearer(tried, step)), None)
+        if best is None:
+            few = [change for _, change in singles[:MOST_PAIRED]]
+            pairs = ({**one, **other} for one, other in combinations(few, 2) if one.keys().isdisjoint(other))
+            best = next((tried for tried, _ in _nearest(origin, step, pairs, wanted) if _is_nearer(tried, step)), None)
+        if best is None:
             break
         step = best
+        if not step.others:
+            break
     return step
 
 
-def _best(origin: TransformersOrigin, step: _Step, changes: Iterable[Change], wanted: Anatomy) -> _Step:
-    """The step that leaves the fewest differences, or the one before."""
-    best, wrong = step, set(step.others)
+def _nearest(
+    origin: TransformersOrigin, step: _TriedConfig, changes: Iterable[Change], wanted: Anatomy
+) -> list[tuple[_TriedConfig, Change]]:
+    """What the changes lead to, the fewest differences first; one without any ends it."""
+    found: list[tuple[_TriedConfig, Change]] = []
     for change in changes:
         tried = _tried(origin, _with(step.config, change), wanted)
-        if tried is None or len(tried.others) >= len(best.others):
-            continue
-        if not any(key[0] in SHAPES and key not in wrong for key in tried.others):
-            best = tried
-            if not best.others:
+        if tried is not None and set(tried.others) != set(step.others):
+            found.append((tried, change))
+            if not tried.others:
                 break
-    return best
+    return sorted(found, key=lambda each: len(each[0].others))
 
 
-def _tried(origin: TransformersOrigin, config: Mapping[str, Any], wanted: Anatomy) -> _Step | None:
+def _is_nearer(tried: _TriedConfig, step: _TriedConfig) -> bool:
+    wrong = set(step.others)
+    spoilt = any(key[0] in SHAPES and key not in wrong for key in tried.others)
+    return not spoilt and len(tried.others) < len(step.others)
+
+
+def _tried(origin: TransformersOrigin, config: Mapping[str, Any], wanted: Anatomy) -> _TriedConfig | None:
     """What a configuration leads to; None where the library refuses it."""
     try:
         anatomy = Anatomy.of(built_empty(origin.with_config(config).build))
     except Exception:  # noqa: BLE001 - of the library, whatever it checks
         return None
-    return _Step(config, anatomy, different(wanted.facts, anatomy.facts))
+    return _TriedConfig(config, anatomy, different(wanted.facts, anatomy.facts))
 
 
 # --------------------------------------------------------------- proposals
 
 
-def _proposals(step: _Step, wanted: Anatomy) -> Iterator[Change]:
+def _proposals(step: _TriedConfig, wanted: Anatomy) -> Iterator[Change]:
     """Changes that may bring the configuration nearer: all that are clear at once, then one at a time."""
     pairs = _pairs(step, wanted)
     leaves = list(_leaves(step.config))
@@ -124,7 +131,7 @@ def _proposals(step: _Step, wanted: Anatomy) -> Iterator[Change]:
                     yield {place: new}
 
 
-def _pairs(step: _Step, wanted: Anatomy) -> list[tuple[int, int]]:
+def _pairs(step: _TriedConfig, wanted: Anatomy) -> list[tuple[int, int]]:
     """The sizes that are and those that should be, the most frequent first."""
     found: Counter[tuple[int, int]] = Counter()
     for key in step.others:

@@ -19,7 +19,7 @@ from modulekg_widgets.engine.pruning.saving.manifest import EXTRA_FILE, TENSOR_F
 from modulekg_widgets.engine.pruning.saving.origin import Origin, Trusted
 from modulekg_widgets.engine.pruning.saving.origins import read_origin
 from modulekg_widgets.engine.pruning.saving.tensor_file import Stored, TensorFile, open_tensors
-from modulekg_widgets.engine.pruning.saving.twins import Anatomy
+from modulekg_widgets.engine.pruning.saving.twins import Anatomy, set_attributes
 from modulekg_widgets.engine.torch_runtime.look import Stage
 
 Replay = Callable[[bytes, nn.Module], object]  # cuts a model by the text of a plan
@@ -42,6 +42,7 @@ def load(folder: Any, classes: Sequence[Any], replay: Replay) -> nn.Module:
         model = _empty(origin, plans, replay, [each for file in files for each in file.stored.values()])
         found = Anatomy.of(model)
         sources = _sources(found, files, manifest)
+        set_attributes(found, manifest.attributes)
         values = {name: file.read(name) for name, file in sources.items()}
     return _filled(found, values)
 

@@ -29,10 +29,17 @@ class Manifest:
     files: frozenset[str]
     cuts: int
     tied: Mapping[str, str]  # by each further name of a tensor its first
+    attributes: Mapping[str, Any]  # numbers, texts and flags that the model has set since it was built
 
 
 def manifest_of(
-    origin: Origin, files: Sequence[str], cuts: int, plain: bool, reason: str, first_names: Mapping[str, str]
+    origin: Origin,
+    files: Sequence[str],
+    cuts: int,
+    plain: bool,
+    reason: str,
+    first_names: Mapping[str, str],
+    attributes: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The document of a manifest."""
     return {
@@ -44,6 +51,7 @@ def manifest_of(
         "from_pretrained": plain,
         "reason": reason,
         "tied": {name: first for name, first in first_names.items() if name != first},
+        "attributes": dict(attributes),
     }
 
 
@@ -61,15 +69,18 @@ def read_manifest(folder: str) -> Manifest:
         document.get("cuts"),
         document.get("tied"),
     )
+    attributes = document.get("attributes", {})
     if not isinstance(origin, dict) or not isinstance(files, list) or not isinstance(tied, dict):
         raise _incomplete()
-    if not isinstance(cuts, int) or not 0 <= cuts <= MOST_CUTS or not _are_texts((*files, *tied.values())):
+    if not isinstance(attributes, dict) or not isinstance(cuts, int) or not 0 <= cuts <= MOST_CUTS:
+        raise _incomplete()
+    if not _are_texts((*files, *tied.values())):
         raise _incomplete()
     known = {TENSOR_FILE, EXTRA_FILE, CONFIG_FILE, GENERATION_FILE, MANIFEST, *map(plan_file, range(cuts))}
     other = next((name for name in files if name not in known), None)
     if other is not None:
         raise ModelFolderError(f"{MANIFEST} names the file {shown(repr(other))}, which is none of a saved model")
-    return Manifest(origin, frozenset(files), cuts, tied)
+    return Manifest(origin, frozenset(files), cuts, tied, attributes)
 
 
 def _incomplete() -> ModelFolderError:

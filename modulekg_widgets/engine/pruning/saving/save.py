@@ -28,7 +28,7 @@ from modulekg_widgets.engine.pruning.saving.origin import Origin, SavedCut
 from modulekg_widgets.engine.pruning.saving.origins import origins_of
 from modulekg_widgets.engine.pruning.saving.tensor_file import ToWrite, write_tensors
 from modulekg_widgets.engine.pruning.saving.transformers_origin import TransformersOrigin
-from modulekg_widgets.engine.pruning.saving.twins import Anatomy, described, different
+from modulekg_widgets.engine.pruning.saving.twins import Anatomy, can_be_set, described, different, dotted
 from modulekg_widgets.engine.torch_runtime.state import unwrapped
 
 
@@ -68,9 +68,12 @@ def save(
     whole = len(cuts) == 1 and _is_whole(model, cuts[0].edits)
     found = Anatomy.of(model)
     _check_savable(found)
-    origin, twin = _built_anew(origins_of(model, () if whole else cuts, arguments, builder), cuts, found, whole)
+    origins = origins_of(model, () if whole else cuts, arguments, builder)
+    origin, twin, attributes = _built_anew(origins, cuts, found, whole)
     fit = Fit(None, "its class and the plan build it")
-    if isinstance(origin, TransformersOrigin):
+    if attributes:
+        fit = Fit(None, f"{next(iter(attributes))} is not as it is built")
+    elif isinstance(origin, TransformersOrigin):
         values = _values(found, cuts[0].edits if whole else None)
         fit = fitting_config(origin, Anatomy.of(twin), values)
     if fit.origin is not None:
@@ -79,7 +82,7 @@ def save(
         cuts_in_folder = cuts
     files = _files(found, origin, cuts_in_folder, cuts[0].edits if whole else None)
     content = manifest_of(
-        origin, list(files), len(cuts_in_folder), fit.origin is not None, fit.reason, found.first_names
+        origin, list(files), len(cuts_in_folder), fit.origin is not None, fit.reason, found.first_names, attributes
     )
     files[MANIFEST] = _json(content)
     write_folder(target, files)
@@ -106,12 +109,15 @@ def _check_savable(found: Anatomy) -> None:
 
 def _built_anew(
     origins: Iterable[Origin], cuts: Sequence[SavedCut], found: Anatomy, whole: bool
-) -> tuple[Origin, nn.Module]:
-    """The first origin that leads to this model, and what it leads to; raises `ModelFolderError` where none does."""
+) -> tuple[Origin, nn.Module, dict[str, Any]]:
+    """The first origin that leads to this model, what it leads to, and the attributes that are others in the model.
+
+    Raises `ModelFolderError` where none does.
+    """
     refusal: ModelFolderError | None = None
     for origin in origins:
         try:
-            return origin, _twin(origin, cuts, found, whole)
+            return origin, *_twin(origin, cuts, found, whole)
         except ModelFolderError as error:
             refusal = refusal or error
         except Exception as error:  # noqa: BLE001 - of the code that builds it
@@ -123,11 +129,10 @@ def _built_anew(
     raise refusal
 
 
-def _twin(origin: Origin, cuts: Sequence[SavedCut], found: Anatomy, whole: bool) -> nn.Module:
+def _twin(origin: Origin, cuts: Sequence[SavedCut], found: Anatomy, whole: bool) -> tuple[nn.Module, dict[str, Any]]:
     """The model built anew and cut, without weights; raises `ModelFolderError` where it is another one."""
     twin = built_empty(origin.build)
-    if whole:
-        _compare(found, twin)
+    attributes = _compare(found, twin) if whole else {}
     try:
         for cut in cuts:
             cut.apply(twin)
@@ -136,14 +141,15 @@ def _twin(origin: Origin, cuts: Sequence[SavedCut], found: Anatomy, whole: bool)
             f"{shown(type(found.model).__name__)}, built anew, cannot be cut as this model was ({error}): "
             "where it was cut several times, pass all receipts in turn, mk.save_model(model, folder, [first, second])"
         ) from error
-    if not whole:
-        _compare(found, twin)
-    return twin
+    return twin, attributes if whole else _compare(found, twin)
 
 
-def _compare(found: Anatomy, twin: nn.Module) -> None:
+def _compare(found: Anatomy, twin: nn.Module) -> dict[str, Any]:
+    """The attributes that the model has set since it was built; raises `ModelFolderError` for any other difference."""
     anew = Anatomy.of(twin)
     others = different(found.facts, anew.facts)
+    attributes = {key: found.facts[key] for key in others if can_be_set(key, found.facts, anew.facts)}
+    others = [key for key in others if key not in attributes]
     if others:
         more = f", and {len(others) - 1} more differences" if len(others) > 1 else ""
         raise ModelFolderError(
@@ -151,6 +157,7 @@ def _compare(found: Anatomy, twin: nn.Module) -> None:
             f"{described(others[0], found.facts, anew.facts)}{more}. Where the model was cut, pass the receipts of all "
             "cuts; where it was built with other arguments, pass arguments={…}; undo what changed it otherwise"
         )
+    return {dotted(key): value for key, value in attributes.items()}
 
 
 def _values(found: Anatomy, edits: Edits | None) -> Callable[[str], torch.Tensor]:

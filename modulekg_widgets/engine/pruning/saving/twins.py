@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.errors import ModelFolderError, shown
 from modulekg_widgets.engine.identity.walk import Walk, is_structure, nominal_class, walk
 from modulekg_widgets.engine.torch_runtime.instances import PLAIN
 from modulekg_widgets.engine.torch_runtime.private import MODULES, VOLATILE_BUFFERS
@@ -122,6 +122,27 @@ def different(one: Facts, other: Facts) -> list[tuple[Any, ...]]:
 
 def _equal(one: Any, other: Any) -> bool:
     return one is other or (type(one) is type(other) and one == other) or (one != one and other != other)
+
+
+def can_be_set(key: tuple[Any, ...], one: Facts, other: Facts) -> bool:
+    """Whether two models differ in an attribute alone that is a number, text or flag of both: it may be set."""
+    return key[0] == "attribute" and all(type(facts.get(key, ())) in PLAIN for facts in (one, other))
+
+
+def dotted(key: tuple[Any, ...]) -> str:
+    """The path of an attribute."""
+    return ".".join(part for part in key[1:] if part)
+
+
+def set_attributes(found: Anatomy, attributes: Mapping[str, Any]) -> None:
+    """Set attributes that a model has; raises `ModelFolderError` for others."""
+    keys = {dotted(key): key for key in found.facts if key[0] == "attribute"}
+    states = {path: found.walked.states[index] for path, index in found.walked.places()}
+    for name, value in attributes.items():
+        key = keys.get(name)
+        if key is None or not can_be_set(key, found.facts, {key: value}):
+            raise ModelFolderError(f"the folder sets {shown(name)}, which is no number, text or flag of the model")
+        states[key[1]][key[2]] = value
 
 
 def described(key: tuple[Any, ...], one: Facts, other: Facts) -> str:
