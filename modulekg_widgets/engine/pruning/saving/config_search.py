@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any, NamedTuple
 
 import torch
@@ -68,32 +68,35 @@ def _search(origin: TransformersOrigin, step: _TriedConfig, wanted: Anatomy) -> 
     No change may spoil a shape that was right: it would look like progress, as smaller heads do where fewer are wanted.
     """
     for _ in range(MOST_STEPS):
-        singles = _nearest(origin, step, _proposals(step, wanted), wanted)
-        best = next((tried for tried, _ in singles if _is_nearer(tried, step)), None)
+        if not step.others:
+            break
+        near: list[tuple[int, Change]] = []  # what leads elsewhere, but not nearer
+        best = _first_nearer(origin, step, _proposals(step, wanted), wanted, near)
         if best is None:
-            few = [change for _, change in singles[:MOST_PAIRED]]
+            few = [change for _, change in sorted(near, key=lambda each: each[0])[:MOST_PAIRED]]
             pairs = ({**one, **other} for one, other in combinations(few, 2) if one.keys().isdisjoint(other))
-            best = next((tried for tried, _ in _nearest(origin, step, pairs, wanted) if _is_nearer(tried, step)), None)
+            best = _first_nearer(origin, step, chain(pairs, _proposals(step, wanted, left_open=True)), wanted, [])
         if best is None:
             break
         step = best
-        if not step.others:
-            break
     return step
 
 
-def _nearest(
-    origin: TransformersOrigin, step: _TriedConfig, changes: Iterable[Change], wanted: Anatomy
-) -> list[tuple[_TriedConfig, Change]]:
-    """What the changes lead to, the fewest differences first; one without any ends it."""
-    found: list[tuple[_TriedConfig, Change]] = []
+def _first_nearer(
+    origin: TransformersOrigin,
+    step: _TriedConfig,
+    changes: Iterable[Change],
+    wanted: Anatomy,
+    near: list[tuple[int, Change]],
+) -> _TriedConfig | None:
+    """The first change that leads nearer; into `near` those that lead elsewhere, with how many differences are left."""
     for change in changes:
         tried = _tried(origin, _with(step.config, change), wanted)
+        if tried is not None and _is_nearer(tried, step):
+            return tried
         if tried is not None and set(tried.others) != set(step.others):
-            found.append((tried, change))
-            if not tried.others:
-                break
-    return sorted(found, key=lambda each: len(each[0].others))
+            near.append((len(tried.others), change))
+    return None
 
 
 def _is_nearer(tried: _TriedConfig, step: _TriedConfig) -> bool:
@@ -114,10 +117,13 @@ def _tried(origin: TransformersOrigin, config: Mapping[str, Any], wanted: Anatom
 # --------------------------------------------------------------- proposals
 
 
-def _proposals(step: _TriedConfig, wanted: Anatomy) -> Iterator[Change]:
-    """Changes that may bring the configuration nearer: all that are clear at once, then one at a time."""
+def _proposals(step: _TriedConfig, wanted: Anatomy, left_open: bool = False) -> Iterator[Change]:
+    """Changes that may bring the configuration nearer: all that are clear at once, then one at a time.
+
+    With `left_open` those of keys that have no value yet, and of no others.
+    """
     pairs = _pairs(step, wanted)
-    leaves = list(_leaves(step.config))
+    leaves = [leaf for leaf in _leaves(step.config) if (leaf[1] is None) is left_open]
     clear = {now: new for now, new in pairs if sum(now == other for other, _ in pairs) == 1}
     together = {place: clear[value] for place, value in leaves if type(value) is int and value in clear}
     if len(together) > 1:
