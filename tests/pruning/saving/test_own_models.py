@@ -149,3 +149,9 @@ def test_a_spent_receipt_and_a_mask_save_nothing(tmp_path: Path) -> None:
             each.save_pretrained(tmp_path / "it")
     mk.save_model(model, tmp_path / "it")
     assert torch.equal(mk.load_pretrained(tmp_path / "it")(x), model(x))
+
+
+def test_a_cut_that_keeps_nothing_is_saved_too(tmp_path: Path) -> None:
+    model, x = own_models.Plain().eval(), torch.rand(1, 3, 8, 8)
+    mk.plan(mk.trace(model, x), ratio=0.5).cut(model, undo=False).save_pretrained(tmp_path / "it")
+    assert torch.equal(mk.load_pretrained(tmp_path / "it")(x), model(x))

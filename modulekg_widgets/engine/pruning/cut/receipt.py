@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, shown
@@ -125,6 +126,16 @@ class Receipt:
         """
         commit(self._writes("restore"), None, walk(self._model).modules)
 
+    def before(self) -> dict[str, torch.Tensor]:
+        """What the parameters and buffers that were cut held before, by all of their names; none once it is spent.
+
+        Returns
+        -------
+        dict
+            The tensors that the way back needs: look at them, and do not write into them.
+        """
+        return {name: tensor for part in self._parts for name, tensor in getattr(part, "before", dict)().items()}
+
     def _writes(self, way: str) -> list[Write]:
         if not self._parts:
             raise CutError(f"{self!r} served already: a receipt undoes its {self._done} once")
@@ -141,3 +152,17 @@ class Receipt:
     def __repr__(self) -> str:
         state = "" if self._parts else ", spent"
         return f"<{type(self).__name__}: {shown(self._title)}{state}>"
+
+
+class FinalReceipt(Receipt):
+    """What was cut with `undo=False`: nothing is kept to go back to, and both `undo` and `restore` raise `CutError`."""
+
+    @property
+    def is_spent(self) -> bool:
+        return False
+
+    def _writes(self, way: str) -> list[Write]:
+        raise CutError(f"there is no {way} after a cut with undo=False, which keeps nothing: load the model again")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {shown(self._title)}, for good>"
