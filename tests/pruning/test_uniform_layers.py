@@ -203,7 +203,7 @@ def test_what_is_cut_is_what_the_configuration_can_say(name: str, how: dict[str,
     plan = mk.plan(mk.trace(model, (), inputs), **how, layers="uniform")
     plan.cut(model)
     left = {axis.name: axis.left for axis in plan.axes}
-    config = copy.deepcopy(model.config)
+    config: Any = copy.deepcopy(model.config)
     for attribute, axis in SAID[name].items():
         if axis in left:
             setattr(config, attribute, left[axis])
