@@ -21,7 +21,6 @@ from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 GRANULARITIES = {"index": (), "head": ("heads", "kv_heads", "v_heads"), "group": ("groups",)}
 WHOLE = tuple(role for roles in GRANULARITIES.values() for role in roles)  # heads of every kind, and groups
-INNER = {"head_dim", "rot", "pair"}
 OUTER = {role for roles in GRANULARITIES.values() for role in roles} | {"group"}
 
 
@@ -192,6 +191,9 @@ class Choice:
                 if atom in steps:
                     steps[atom] = math.lcm(steps[atom], round_to // math.gcd(round_to, times))
         return steps
+
+
+INNER = {"head_dim", "rot", "pair"}  # what a head is made of
 
 
 def dimensions_read(axes: Axes, layers: Iterable[Layer]) -> set[tuple[DataNode, int]]:
