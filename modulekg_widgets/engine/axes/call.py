@@ -16,6 +16,7 @@ from modulekg_widgets.engine.axes.algebra import (
     reordered,
     total,
 )
+from modulekg_widgets.engine.axes.chosen_indices import INDICES, ChosenIndices
 from modulekg_widgets.engine.axes.index_buffers import IndexBuffers
 from modulekg_widgets.engine.operators.arguments import OperatorCall
 from modulekg_widgets.engine.registry import Registry
@@ -30,7 +31,7 @@ class Call(OperatorCall):
     Of a user's operator that is like another one it reads as a call of that one, which is what its rule knows.
     """
 
-    __slots__ = ("_algebra", "_dims", "_indices", "_roles")
+    __slots__ = ("_algebra", "_dims", "_indices", "_roles", "chosen", "followed")
 
     def __init__(
         self,
@@ -39,8 +40,11 @@ class Call(OperatorCall):
         dims: Callable[[DataNode], Dims],
         roles: dict[Term, str],
         indices: IndexBuffers | None = None,
+        chosen: ChosenIndices | None = None,
     ) -> None:
         super().__init__(operator)
+        self.chosen = ChosenIndices() if chosen is None else chosen
+        self.followed: set[DataNode] = set()  # the values that hold indices of an axis, of which the rule takes care
         self._algebra = algebra
         self._dims = dims
         self._roles = roles
@@ -133,6 +137,35 @@ class Call(OperatorCall):
         self.unify(self.axes(buffer)[0], chosen)
         self._indices.note(buffer, self.operator, term, self._algebra)
         return chosen
+
+    def choose(self, node: DataNode, term: Term, count: int = 1) -> None:
+        """State that the numbers in a result are indices of `term`, `count` of which are taken at once."""
+        if count > 1:
+            self.chosen.take(term, count, self._algebra.reason(f"{count} indices are taken at once"))
+        if self.is_read(node):
+            self.chosen.note(node, term)
+
+    def chosen_axis(self, node: Any, kind: str = INDICES) -> Term | None:
+        """The axis whose indices a value holds; the rule that asks takes care of it where there is one."""
+        axis = self.chosen.axis_of(node, kind) if isinstance(node, DataNode) else None
+        if axis is not None:
+            self.followed.add(node)
+        return axis
+
+    def look_up(self, term: Term, places: Any) -> bool:
+        """Whether `places` holds indices of an axis; then `term`, from which they pick, is that axis."""
+        axis = self.chosen_axis(places)
+        if axis is None:
+            return False
+        if axis.size < term.size:  # what lies behind its last index is never picked
+            term, rest = self.parts(term, axis.size, term.size - axis.size)
+            self.freeze(rest, "beyond the indices that can be chosen")
+        self.unify(term, axis)
+        return True
+
+    def restate(self, node: DataNode, at: int, term: Term) -> None:
+        """State anew what a dimension of a value is, of which no other operator knows."""
+        self._dims(node)[at] = term
 
     def role(self, term: Term, role: str) -> None:
         """Say what an axis is for, as `heads`; the first role of an atom stays."""

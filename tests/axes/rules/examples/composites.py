@@ -114,7 +114,7 @@ LAYERS = [
     function("PReLU", "a b c, b -> a b c", F.prelu, x(2, 3, 5), x(3)),
     function("GLU", "a (b+b) -> a b", F.glu, x(2, 6)),
     function("maxout", "a (b c) -> a b", lambda a: a.view(2, 3, 5).max(-1).values, x(2, 15)),
-    shapes_only(function("gumbel softmax", "a . -> a .", lambda a: F.gumbel_softmax(a, hard=True), x(2, 3))),
+    shapes_only(function("gumbel softmax", "a b -> a b", lambda a: F.gumbel_softmax(a, hard=True), x(2, 3))),
 ]
 
 _POOLS: list[tuple[str, Callable[[Tensor], Any]]] = [
