@@ -19,10 +19,12 @@ from modulekg_widgets.engine.axes.algebra import (
 from modulekg_widgets.engine.axes.chosen_indices import INDICES, ChosenIndices
 from modulekg_widgets.engine.axes.index_buffers import IndexBuffers
 from modulekg_widgets.engine.operators.arguments import OperatorCall
+from modulekg_widgets.engine.operators.traits import traits_of
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
 Dims = list[Term]
+MOST_BETWEEN = 6  # operators, between a number that Python reads and its use on the same line
 
 
 class Call(OperatorCall):
@@ -157,11 +159,42 @@ class Call(OperatorCall):
         axis = self.chosen_axis(places)
         if axis is None:
             return False
-        if axis.size < term.size:  # what lies behind its last index is never picked
-            term, rest = self.parts(term, axis.size, term.size - axis.size)
-            self.freeze(rest, "beyond the indices that can be chosen")
-        self.unify(term, axis)
+        self.meet_choice(term, axis)
         return True
+
+    def select_next(self, node: DataNode) -> bool:
+        """Whether Python reads a chosen index for the next call on the line alone: to select by it, or to look at it.
+
+        That is what `weight[index]` does; a permutation has yet to prove that it is the same number.
+        """
+        axis = self.chosen.axis_of(node)
+        following = self.operator.graph.operators[self.operator.index + 1 :][:MOST_BETWEEN]
+        on_line = [each for each in following if each.source == self.operator.source]
+        if axis is None or node.numel() != 1 or not on_line:
+            return False
+        if traits_of(on_line[0].overload).selects and on_line[0] is following[0]:
+            self.chosen.selected[on_line[0]] = axis
+        elif not self._is_range_of_one_hot(node, on_line):
+            return False
+        self.followed.add(node)
+        self.chosen.read.setdefault(axis, self.operator)
+        return True
+
+    def _is_range_of_one_hot(self, node: DataNode, on_line: Sequence[OperatorNode]) -> bool:
+        """Whether what is read is the least or largest index, to see that it fits a one-hot vector."""
+        made = node.producer
+        return (
+            made is not None and made.name == "aten::aminmax" and any(each.name == "aten::scatter_" for each in on_line)
+        )
+
+    def meet_choice(self, term: Term, axis: Term) -> None:
+        """State that `term` is an axis from which indices are chosen; what either has beyond the other is never met."""
+        size = min(axis.size, term.size)
+        first, *beyond = self.parts(term, size, term.size - size) if term.size > size else [term]
+        other, *_ = self.parts(axis, size, axis.size - size) if axis.size > size else [axis]
+        for rest in beyond:
+            self.freeze(rest, "beyond the indices that can be chosen")
+        self.unify(first, other)
 
     def restate(self, node: DataNode, at: int, term: Term) -> None:
         """State anew what a dimension of a value is, of which no other operator knows."""

@@ -44,6 +44,8 @@ class ChosenIndices:
     def __init__(self) -> None:
         self.meanings: dict[DataNode, Meaning] = {}
         self.least: dict[Term, LeastCount] = {}
+        self.selected: dict[OperatorNode, Term] = {}  # the calls that select by a chosen index which Python has read
+        self.read: dict[Term, OperatorNode] = {}  # the axes whose indices Python reads, each with the first reader
         self._sorted_rows: list[tuple[Term, Term]] = []  # a dimension of rows, and the axis by whose indices they lie
         self._shortlists: list[tuple[Term, int]] = []  # an axis of which only so many indices are chosen at first
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from modulekg_widgets.engine.axes.algebra import ONE, Term, find
+from modulekg_widgets.engine.axes.algebra import ONE, PRODUCT, Term, find, flat
 from modulekg_widgets.engine.axes.call import Call, Dims, rule
 from modulekg_widgets.engine.axes.chosen_indices import EXPERTS
 from modulekg_widgets.engine.axes.index_buffers import source
@@ -291,7 +291,16 @@ def equal(call: Call) -> Dims:
                 _runs_along(call, every, axis)
                 dims = call.axes(places)
                 return [*dims[:at], axis, *dims[at:][1:]]
+    else:
+        _compare_with(call, call["self"], other)
     return broadcast(call, *(call.axes(node) for node in call.inputs))
+
+
+def _compare_with(call: Call, places: DataNode, number: object) -> None:
+    """Chosen indices beside a number that is none of them, as what stands for no choice."""
+    axis = call.chosen.axis_of(places)
+    if axis is not None and isinstance(number, int) and number >= flat(axis)[0].size and find(axis).kind != PRODUCT:
+        call.followed.add(places)
 
 
 def _all_in_turn(node: DataNode) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from modulekg_widgets.engine.axes.algebra import ONE, SUM, Term, find, flat
 from modulekg_widgets.engine.axes.call import Call, Dims, rule
+from modulekg_widgets.engine.axes.chosen_indices import EXPERTS
 from modulekg_widgets.engine.operators.traits import CAT, PAD, SELECT, SLICE, SPLIT, UNBIND
 
 
@@ -107,7 +108,13 @@ def select(call: Call) -> Dims:
     """One index, chosen by the code: the part that holds it may not change."""
     dims = call.axes(call["self"])
     at = call["dim"] % len(dims)
-    _fix_index(call, dims[at], call["index"] % dims[at].size)
+    axis = call.chosen.selected.get(call.operator)
+    if axis is None:
+        _fix_index(call, dims[at], call["index"] % dims[at].size)
+    else:
+        call.meet_choice(dims[at], axis)
+        if len(dims) == 3 and at == 0:
+            call.role(dims[at], EXPERTS)
     return [*dims[:at], *dims[at + 1 :]]
 
 

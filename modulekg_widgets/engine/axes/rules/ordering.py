@@ -128,7 +128,10 @@ def counted(call: Call) -> list[Dims]:
       "aten::_histogramdd_bin_edges", "aten::_histogramdd_from_bin_tensors", "aten::_histogramdd_from_bin_cts",
       "aten::argwhere", "aten::multinomial")  # fmt: skip
 def chosen_by_data(call: Call) -> list[Dims]:
-    """How many there are, or which, depends on the data and on the order."""
+    """How many there are, or which, depends on the data and on the order; where a row is set is a choice of an index."""
+    if call.name == "nonzero" and call["self"].dim() == 1:
+        call.choose(call.output, call.axes(call["self"])[0])
+        return [call.frozen_all(call.output.shape, "chosen by the data")]
     for node in call.inputs:
         call.freeze_all(call.axes(node), "chosen by the data")
     return [call.frozen_all(node.shape, "chosen by the data") for node in call.results]
@@ -137,7 +140,9 @@ def chosen_by_data(call: Call) -> list[Dims]:
 @rule("aten::_local_scalar_dense", "aten::equal", "aten::allclose", "aten::is_nonzero", "aten::_assert_async",
       "aten::_assert_tensor_metadata", "aten::_functional_assert_async")  # fmt: skip
 def asked_by_python(call: Call) -> list[Dims]:
-    """Python reads one figure; whatever made it has had its say."""
+    """Python reads one figure; whatever made it has had its say, but for an index that the next call selects by."""
+    if call.name == "_local_scalar_dense" and call.select_next(call.inputs[0]):
+        return []
     for node in call.inputs:
         call.freeze_all(call.axes(node), "read by Python code")
     return [call.frozen_all(node.shape, "read by Python code") for node in call.results]
