@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, shown
@@ -90,6 +91,16 @@ class Receipt:
             Before anything changes, when the receipt is spent or the model is not as the cut left it.
         """
         commit(self._writes("restore"), None, walk(self._model).modules)
+
+    def before(self) -> dict[str, torch.Tensor]:
+        """What the parameters and buffers that were cut held before, by all of their names; none once it is spent.
+
+        Returns
+        -------
+        dict
+            The tensors that the way back needs: look at them, and do not write into them.
+        """
+        return {name: tensor for part in self._parts for name, tensor in getattr(part, "before", dict)().items()}
 
     def _writes(self, way: str) -> list[Write]:
         if not self._parts:
