@@ -128,7 +128,7 @@ def counted(call: Call) -> list[Dims]:
       "aten::_histogramdd_bin_edges", "aten::_histogramdd_from_bin_tensors", "aten::_histogramdd_from_bin_cts",
       "aten::argwhere", "aten::multinomial")  # fmt: skip
 def chosen_by_data(call: Call) -> list[Dims]:
-    """How many there are, or which, depends on the data and on the order; where a row is set is a choice of an index."""
+    """How many there are, or which, depends on the data and on the order; where a row is set is a chosen index."""
     if call.name == "nonzero" and call["self"].dim() == 1:
         call.choose(call.output, call.axes(call["self"])[0])
         return [call.frozen_all(call.output.shape, "chosen by the data")]
