@@ -43,7 +43,7 @@ def in_double(model: nn.Module) -> nn.Module:
 @pytest.mark.parametrize("name", expert_models.CASES)
 def test_experts_are_a_free_axis_with_a_name(name: str) -> None:
     model, _, graph, found = traced(name)
-    assert len(found) == (1 if name.startswith("deepseek") else 2)
+    assert len(found) == (1 if name.endswith("one group") else 2)  # per layer, or in one layer groups and their experts
     for axis in found:
         assert "expert" in axis.name
         members = {(member.name.rpartition(".")[2], member.dim) for member in axis.members}
@@ -56,12 +56,16 @@ def test_experts_are_a_free_axis_with_a_name(name: str) -> None:
     assert report.bipartitions == 4
 
 
-@pytest.mark.parametrize("name", expert_models.CASES)
-def test_a_cut_equals_a_router_that_cannot_choose_the_experts(name: str) -> None:
-    model, inputs, graph, found = traced(name)
-    axis = found[-1]
+@pytest.mark.parametrize(
+    ("name", "implementation", "at"),
+    [*((name, "grouped_mm", -1) for name in expert_models.CASES), ("deepseek_v3", "grouped_mm", 0),
+     *((name, "eager", -1) for name in ("mixtral", "gpt_oss", "deepseek_v3")), ("olmoe", "batched_mm", 0)],
+)  # fmt: skip
+def test_a_cut_equals_a_router_that_cannot_choose_the_experts(name: str, implementation: str, at: int) -> None:
+    model, inputs, graph, found = traced(name, implementation)
+    axis = found[at]
     router = axis.name.rpartition(".")[0]
-    dropped = [0, axis.size - 1]
+    dropped = [0, axis.size - 1][: axis.size - (axis.least.count if axis.least else 1)]
     gone = axis.indices(f"{router}.weight", 0)[dropped].reshape(-1).tolist()
     plan = mk.plan(graph, per_axis={axis.name: dropped})
     before = copy.deepcopy(model.state_dict())
@@ -124,8 +128,9 @@ def test_as_many_experts_stay_as_are_chosen_at_once() -> None:
 
 
 def test_grouped_routing_loses_groups_and_keeps_those_that_are_chosen() -> None:
-    model, inputs, graph, (axis,) = traced("deepseek_v3")
+    model, inputs, graph, (axis, inside) = traced("deepseek_v3")
     assert (axis.name, axis.size) == ("model.layers.1.mlp.gate.expert_groups", 4)
+    assert (inside.name, inside.size, inside.least and inside.least.count) == ("model.layers.1.mlp.gate.experts", 3, 2)
     with pytest.raises(CutError, match="2 at least must stay"):
         mk.plan(graph, per_axis={axis.name: [0, 1, 2]})
     mk.plan(graph, per_axis={axis.name: [0, 2]}).cut(model)
@@ -140,6 +145,82 @@ def test_a_target_of_parameters_is_met_by_experts() -> None:
     before, after = plan.params
     assert 0.6 < after / before < 0.81
     assert plan.flops[1] > 0.9 * plan.flops[0]  # each token goes through as many experts as before
+
+
+def test_whole_experts_go_and_nothing_inside_of_them() -> None:
+    _, _, graph, found = traced("mixtral")
+    plan = mk.plan(graph, ratio=0.5, only="*experts*", granularity="expert")
+    assert [cut.name for cut in plan.axes] == [axis.name for axis in found]
+    every = {cut.name for cut in mk.plan(graph, ratio=0.5, granularity="expert").axes}
+    assert every > {axis.name for axis in found}
+    assert not any("experts.down_proj" in name or "experts.gate_up" in name for name in every)
+    inside = {cut.name for cut in mk.plan(graph, ratio=0.5, only="*experts*").axes}
+    assert inside > {axis.name for axis in found}  # by default an expert loses width as well
+
+
+def usage_by_hand(model: nn.Module, inputs: dict[str, torch.Tensor], layer: int) -> torch.Tensor:
+    """Per expert of a Mixtral layer the sum of the lengths of what it adds to its tokens."""
+    block, heard = model.model.layers[layer].mlp, []
+    hook = block.experts.register_forward_hook(lambda module, args, output: heard.append(args))
+    model(**inputs)
+    hook.remove()
+    ((x, chosen, shares),) = heard
+    sums = torch.zeros(len(block.gate.weight))
+    for token, experts, weights in zip(x, chosen, shares, strict=True):
+        for expert, weight in zip(experts, weights, strict=True):
+            gate, up = (block.experts.gate_up_proj[expert] @ token).chunk(2)
+            sums[expert] += (weight * (block.experts.down_proj[expert] @ (nn.functional.silu(gate) * up))).norm()
+    return sums
+
+
+@torch.no_grad()
+def test_usage_is_how_often_and_how_much() -> None:
+    model, inputs, graph, found = traced("mixtral")
+    batches = [
+        {"input_ids": torch.randint(0, 60, (3, 5), generator=torch.Generator().manual_seed(at))} for at in (1, 2)
+    ]
+    expected = sum(usage_by_hand(model, batch, 1) for batch in batches)
+    before = copy.deepcopy(model.state_dict())
+    hooks = [len(module._forward_hooks) for module in model.modules()]
+    scores = mk.pruning.ExpertUsage(batches).scores(graph.axes, [axis.term for axis in graph.axes.free])
+    assert set(scores) == {axis.term for axis in graph.axes.free}
+    assert torch.allclose(torch.from_numpy(scores[found[1].term]).float(), expected, rtol=1e-4)
+    assert [len(module._forward_hooks) for module in model.modules()] == hooks
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    plan = mk.plan(graph, per_axis={found[1].name: 0.5}, importance=mk.pruning.ExpertUsage(batches))
+    assert set(plan.axes[0].dropped) == set(expected.argsort()[:3].tolist())
+    assert mk.plan(graph, per_axis={found[1].name: 0.5}, importance="expert_usage").axes[0].left == 3
+
+
+@torch.no_grad()
+def test_usage_of_experts_in_groups_is_that_of_all_groups() -> None:
+    _, _, graph, (groups, inside) = traced("deepseek_v3")
+    scores = mk.pruning.ExpertUsage().scores(graph.axes, [groups.term, inside.term])
+    assert scores[groups.term].shape == (4,)
+    assert scores[inside.term].shape == (3,)
+    assert scores[groups.term].sum() == pytest.approx(scores[inside.term].sum())
+
+
+class ListOfExperts(nn.Module):
+    """Experts as modules of a list, called by their number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Linear(4, 3)
+        self.experts = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        best = self.gate(x).softmax(-1).max(-1)
+        out = torch.zeros_like(x)
+        for number in best.indices.unique():
+            rows = torch.where(best.indices == number)[0]
+            out[rows] = self.experts[number](x[rows]) * best.values[rows, None]
+        return out
+
+
+def test_a_list_of_experts_stays_whole_with_a_reason() -> None:
+    graph = mk.trace(ListOfExperts(), torch.randn(9, 4))
+    assert "its indices are chosen by data, and this does not follow them" in (graph.axes["gate.out"].frozen or "")
 
 
 class Choosing(nn.Module):

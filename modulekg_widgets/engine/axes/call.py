@@ -167,9 +167,11 @@ class Call(OperatorCall):
 
         That is what `weight[index]` does; a permutation has yet to prove that it is the same number.
         """
-        axis = self.chosen.axis_of(node)
-        following = self.operator.graph.operators[self.operator.index + 1 :][:MOST_BETWEEN]
-        on_line = [each for each in following if each.source == self.operator.source]
+        axis, operator = self.chosen.axis_of(node), self.operator
+        if not isinstance(operator, OperatorNode):
+            return False
+        following = operator.graph.operators[operator.index + 1 :][:MOST_BETWEEN]
+        on_line = [each for each in following if each.source == operator.source]
         if axis is None or node.numel() != 1 or not on_line:
             return False
         if traits_of(on_line[0].overload).selects and on_line[0] is following[0]:
@@ -177,7 +179,7 @@ class Call(OperatorCall):
         elif not self._is_range_of_one_hot(node, on_line):
             return False
         self.followed.add(node)
-        self.chosen.read.setdefault(axis, self.operator)
+        self.chosen.read.setdefault(axis, operator)
         return True
 
     def _is_range_of_one_hot(self, node: DataNode, on_line: Sequence[OperatorNode]) -> bool:

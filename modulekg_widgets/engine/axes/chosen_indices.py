@@ -10,15 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Algebra, Reason, Term, find, flat
+from modulekg_widgets.engine.operators.recorded import RecordedCall
 from modulekg_widgets.engine.operators.signature import base_name
 from modulekg_widgets.engine.operators.traits import traits_of
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
 INDICES = "indices"  # each value is an index of the axis
 COUNTS = "counts"  # one value per index: how often it was chosen
+EXPERT_GROUPS = "expert_groups"  # the role of an outer factor of experts
 EXPERTS = "experts"  # the role of an axis from which the data choose the weights that they meet
 ENDS = "ends"  # one value per index: where its rows end, of rows sorted by index
+MARKS = "marks"  # the same at all indices but at the chosen ones
 LEFT_OUT = "its indices are chosen by data, and this does not follow them"
+READ = "Python reads which index was chosen, as to take a module of a list: a cut does not shorten lists of modules"
 _NEW_VALUES = ("constant_pad_nd", "pad", "cat", "concat", "concatenate")  # they move elements, and add others
 
 
@@ -44,7 +48,7 @@ class ChosenIndices:
     def __init__(self) -> None:
         self.meanings: dict[DataNode, Meaning] = {}
         self.least: dict[Term, LeastCount] = {}
-        self.selected: dict[OperatorNode, Term] = {}  # the calls that select by a chosen index which Python has read
+        self.selected: dict[RecordedCall, Term] = {}  # the calls that select by a chosen index which Python has read
         self.read: dict[Term, OperatorNode] = {}  # the axes whose indices Python reads, each with the first reader
         self._sorted_rows: list[tuple[Term, Term]] = []  # a dimension of rows, and the axis by whose indices they lie
         self._shortlists: list[tuple[Term, int]] = []  # an axis of which only so many indices are chosen at first
@@ -70,12 +74,12 @@ class ChosenIndices:
         if meaning.kind == INDICES or traits.keeps_indices:
             self.meanings.update(dict.fromkeys(operator.outputs, meaning))
             return True
-        return meaning.kind == COUNTS
+        return meaning.kind in (COUNTS, MARKS)
 
     def freeze(self, node: DataNode, algebra: Algebra, text: str | Reason) -> None:
         """Freeze the axis of which a value holds indices, or ends."""
         meaning = self.meanings.get(node)
-        if meaning is not None and meaning.kind != COUNTS:
+        if meaning is not None and meaning.kind not in (COUNTS, MARKS):
             algebra.freeze(meaning.axis, text)
 
     # ------------------------------------------------------------ rows

@@ -25,7 +25,7 @@ from modulekg_widgets.engine.axes.algebra import (
     total,
 )
 from modulekg_widgets.engine.axes.call import Call, Dims, Rule, rules
-from modulekg_widgets.engine.axes.chosen_indices import LEFT_OUT, ChosenIndices
+from modulekg_widgets.engine.axes.chosen_indices import LEFT_OUT, READ, ChosenIndices
 from modulekg_widgets.engine.axes.index_buffers import IndexBuffers
 from modulekg_widgets.engine.axes.liveness import live_operators
 from modulekg_widgets.engine.axes.triangles import merge_triangles
@@ -155,7 +155,8 @@ class Inference:
         """Freeze the axes whose indices an operator reads, where neither its rule nor what it moves follows them."""
         for node in operator.inputs:
             if node in self.chosen.meanings and node not in followed and not self.chosen.carry(operator):
-                self.chosen.freeze(node, self.algebra, LEFT_OUT)
+                is_read = operator.name == "aten::_local_scalar_dense"
+                self.chosen.freeze(node, self.algebra, READ if is_read else LEFT_OUT)
 
     def _rule(self, operator: OperatorNode) -> Rule | None:
         overload = operator.overload

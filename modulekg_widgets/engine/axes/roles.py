@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, SUM, Term, atoms, find, flat
 from modulekg_widgets.engine.axes.attention import Attention
+from modulekg_widgets.engine.axes.chosen_indices import EXPERT_GROUPS, EXPERTS
 from modulekg_widgets.engine.axes.layers import Layers, owner_and_attribute
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
@@ -36,7 +37,8 @@ def ruled_roles(roles: Mapping[Term, str]) -> Iterator[tuple[Term, Role]]:
         *outer, inner = flat(term)
         yield inner, Role(text, None, text)
         for group in outer if find(term).kind == PRODUCT else ():
-            yield group, Role(f"{text.removesuffix('s')}_groups", None, f"{text.removesuffix('s')}_groups")
+            name = EXPERT_GROUPS if text == EXPERTS else text
+            yield group, Role(name, None, name)
 
 
 def attention_roles(every: Iterable[Attention]) -> dict[Term, Role]:

@@ -8,7 +8,7 @@ import torch
 
 from modulekg_widgets.engine.axes.algebra import ONE, PRODUCT, Term, find, flat
 from modulekg_widgets.engine.axes.call import Call, Dims, rule
-from modulekg_widgets.engine.axes.chosen_indices import EXPERTS
+from modulekg_widgets.engine.axes.chosen_indices import EXPERTS, MARKS
 from modulekg_widgets.engine.axes.index_buffers import source
 from modulekg_widgets.engine.axes.rules.elementwise import broadcast
 from modulekg_widgets.engine.operators.arguments import OperatorCall
@@ -242,6 +242,9 @@ def scatter(call: Call) -> Dims:
             _look_up(call, term, call["index"])
         else:
             _meet(call, term, place)
+    axis = call.chosen.axis_of(call["index"])
+    if axis is not None and not isinstance(source, DataNode):
+        call.chosen.note(call.output, axis, MARKS)
     return dims
 
 

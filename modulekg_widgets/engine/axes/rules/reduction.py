@@ -22,8 +22,9 @@ def reduce(call: Call) -> list[Dims]:
     dims = call.axes(call.inputs[0])
     gone = reduced(call, len(dims))
     axis = call.chosen_axis(call.inputs[0]) if call.name == "aminmax" else None
-    for node in call.results if axis is not None else ():
-        call.chosen.note(node, axis)
+    if axis is not None:
+        for node in call.results:
+            call.chosen.note(node, axis)
     if call.name in _WITH_INDEX and len(call.results) > 1:
         _choose(call, call.results[1], [dims[at] for at in gone])
     return [_kept(dims, gone, node.dim()) for node in call.results]

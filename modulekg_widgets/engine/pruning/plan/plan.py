@@ -85,8 +85,8 @@ def plan(
     only, keep : str, module, class, Axis or list of these, optional
         Axes, layers, modules or parameters, with wildcards; `only` takes no axis that a layer elsewhere puts out as
         well.
-    granularity : {"index", "head", "group"}, default "index"
-        What goes where axes multiply.
+    granularity : {"index", "head", "group", "expert"}, default "index"
+        What goes where axes multiply; "expert": whole experts, and nothing inside of them.
     round_to : int, optional
         The sizes left are multiples of it.
     floor, ceiling : float, int or mapping, optional
