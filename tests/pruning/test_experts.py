@@ -175,7 +175,7 @@ def usage_by_hand(model: nn.Module, inputs: dict[str, torch.Tensor], layer: int)
 
 @torch.no_grad()
 def test_usage_is_how_often_and_how_much() -> None:
-    model, inputs, graph, found = traced("mixtral")
+    model, _, graph, found = traced("mixtral")
     batches = [
         {"input_ids": torch.randint(0, 60, (3, 5), generator=torch.Generator().manual_seed(at))} for at in (1, 2)
     ]

@@ -162,8 +162,8 @@ class Choice:
         for experts in self.allowed:
             if experts.role == EXPERTS:
                 own = {node for node, _ in experts.places}
-                yield experts.term, {axis.term for axis in self.allowed
-                                     if axis is not experts and own.issuperset(node for node, _ in axis.places)}  # fmt: skip
+                within = (axis for axis in self.allowed if own.issuperset(node for node, _ in axis.places))
+                yield experts.term, {axis.term for axis in within if axis is not experts}
 
     def _terms(self) -> Iterator[Term]:
         for node in dict.fromkeys(node for places in self.axes.places.values() for node, _ in places):
