@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.algebra import atoms
 from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.axes.chosen_indices import ENDS
+from modulekg_widgets.engine.axes.chosen_indices import ENDS, ChosenIndices
 from modulekg_widgets.engine.axes.cut_analysis import Keeps
 from modulekg_widgets.engine.axes.expression import kept
 from modulekg_widgets.engine.axes.precision import In, State, cast, rescaled
@@ -152,7 +152,6 @@ class MaskedReplay:
     def __init__(self, axes: Axes, keeps: Keeps, state: State, dtype: torch.dtype) -> None:
         self.axes = axes
         self.keeps = keeps
-        self.chosen = axes.inference.chosen
         self.kept: dict[DataNode, Kept] = {}
         self.values: dict[DataNode, Tensor] = {}
         self.home = next((value.device for value in state.values()), torch.device("cpu"))
@@ -171,6 +170,10 @@ class MaskedReplay:
                 assert node.tensor is not None
                 value = torch.zeros(node.shape, device="cpu") if node.tensor.is_meta else node.tensor.detach().clone()
                 self.values[node] = cast(value, dtype)
+
+    @property
+    def chosen(self) -> ChosenIndices:
+        return self.axes.inference.chosen
 
     def perform(self, operator: OperatorNode, call: OperatorNode) -> None:
         """Run an operator, by a call that may differ in its numbers, and set what goes to zero in what it made."""
