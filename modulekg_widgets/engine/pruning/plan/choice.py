@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -16,18 +16,21 @@ from modulekg_widgets.engine.axes.chosen_indices import EXPERT_GROUPS, EXPERTS
 from modulekg_widgets.engine.axes.cut_analysis import Cut, Keeps, resolve
 from modulekg_widgets.engine.axes.layers import Layer, Layers
 from modulekg_widgets.engine.errors import CutError, UnknownAxisError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.pruning.plan.proportions import NONE, Proportions
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 EXPERT = "expert"
 GRANULARITIES = {"index": (), "head": ("heads", "kv_heads", "v_heads"), "group": ("groups",), EXPERT: (EXPERTS,)}
-OUTER = {role for name, roles in GRANULARITIES.items() for role in roles if name != EXPERT} | {"group", EXPERT_GROUPS}
+# heads of every kind, and groups
+WHOLE = tuple(role for name, roles in GRANULARITIES.items() for role in roles if name != EXPERT)
+OUTER = {*WHOLE, "group", EXPERT_GROUPS}
 
 
 class Choice:
-    """The axes of a model that a plan may cut."""
+    """The axes of a model that a plan may cut; without a granularity whole heads and groups go where axes multiply."""
 
-    def __init__(self, axes: Axes, granularity: str, only: Any, keep: Any) -> None:
-        if granularity not in GRANULARITIES:
+    def __init__(self, axes: Axes, granularity: str | None, only: Any, keep: Any) -> None:
+        if granularity is not None and granularity not in GRANULARITIES:
             raise UnknownNameError(
                 f"granularity={shown(str(granularity))!r}: {nearest(str(granularity), GRANULARITIES)}"
             )
@@ -119,17 +122,26 @@ class Choice:
 
     # ---------------------------------------------------------- independent
 
-    def independent(self) -> list[Axis]:
-        """The allowed axes of which no two multiply one dimension; those that the granularity asks for come first."""
-        wanted = GRANULARITIES[self.granularity]
-        able = [axis for axis in self.allowed if self._is_learnt(axis)]
+    def able(self) -> list[Axis]:
+        """The allowed axes that a parameter makes."""
+        return [axis for axis in self.allowed if self._is_learnt(axis)]
+
+    def independent(self, proportions: Proportions = NONE, whole: Container[Term] = ()) -> list[Axis]:
+        """The allowed axes of which no two multiply one dimension; those that the granularity asks for come first.
+
+        Axes that go together are taken together or not at all, those in `whole` never.
+        """
+        wanted = WHOLE if self.granularity is None else GRANULARITIES[self.granularity]
+        able = [axis for axis in self.able() if axis.term not in whole]
         mass = {axis: self._mass(axis) for axis in able}
         rank = sorted(able, key=lambda a: (_preference(a.role, wanted), -mass[a], a.number))
         crossing = self._crossing()
         taken: set[Term] = set()
         for axis in rank:
-            if taken.isdisjoint(crossing.get(axis.term, ())):
-                taken.add(axis.term)
+            every = proportions.all_with([axis.term])
+            crossed = set().union(*(crossing.get(term, ()) for term in every))
+            if crossed.isdisjoint(taken | set(every)):
+                taken.update(every)
         return [axis for axis in self.axes if axis.term in taken]
 
     def _is_learnt(self, axis: Axis) -> bool:
