@@ -238,6 +238,11 @@ class Choosing(nn.Module):
         if self.way == "best":
             return torch.bmm(x[:, None], self.weight[chances.argmax(-1)])[:, 0] * chances.amax(-1, keepdim=True)
         top = chances.topk(2, -1)
+        if self.way == "one after the other":
+            first = chances.argmax(-1, keepdim=True)
+            second = chances.scatter(-1, first, -1.0).argmax(-1, keepdim=True)
+            both = torch.cat([first, second], -1)
+            return torch.einsum("nd,nkdf,nk->nf", x, self.weight[both], chances.gather(-1, both))
         if self.way == "index_select":
             chosen = self.weight.index_select(0, top.indices.reshape(-1)).unflatten(0, (-1, 2))
             return torch.einsum("nd,nkdf,nk->nf", x, chosen, top.values)
@@ -256,7 +261,7 @@ class Choosing(nn.Module):
         return top.indices + 0 * x[:, :2]
 
 
-@pytest.mark.parametrize("way", ["best", "index_select", "mask", "one_hot", "embedding"])
+@pytest.mark.parametrize("way", ["best", "one after the other", "index_select", "mask", "one_hot", "embedding"])
 def test_hand_made_choices(way: str) -> None:
     torch.manual_seed(0)
     model, x = Choosing(way).double(), torch.randn(7, 4).double()
