@@ -13,15 +13,18 @@ from torch import nn
 
 from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Term, atoms, find, flat
 from modulekg_widgets.engine.axes.axis import Axes, Axis
+from modulekg_widgets.engine.axes.chosen_indices import EXPERT_GROUPS, EXPERTS
 from modulekg_widgets.engine.axes.cut_analysis import Cut, Keeps, resolve
 from modulekg_widgets.engine.axes.layers import Layer, Layers
 from modulekg_widgets.engine.errors import CutError, UnknownAxisError, UnknownNameError, nearest, shown
 from modulekg_widgets.engine.pruning.plan.proportions import NONE, Proportions
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
-GRANULARITIES = {"index": (), "head": ("heads", "kv_heads", "v_heads"), "group": ("groups",)}
-WHOLE = tuple(role for roles in GRANULARITIES.values() for role in roles)  # heads of every kind, and groups
-OUTER = {role for roles in GRANULARITIES.values() for role in roles} | {"group"}
+EXPERT = "expert"
+GRANULARITIES = {"index": (), "head": ("heads", "kv_heads", "v_heads"), "group": ("groups",), EXPERT: (EXPERTS,)}
+# heads of every kind, and groups
+WHOLE = tuple(role for name, roles in GRANULARITIES.items() for role in roles if name != EXPERT)
+OUTER = {*WHOLE, "group", EXPERT_GROUPS}
 
 
 class Choice:
@@ -53,6 +56,8 @@ class Choice:
         paths = [path for entry in modules for path in self._paths(entry)]
         outside = [layer.out for layer in self.layers if not any(_is_below(layer.label, path) for path in paths)]
         shared = {self.axes.of(atom) for term in outside for atom in atoms(term)}
+        shared -= {axis for entry in entries if isinstance(entry, str) for axis in self.axes
+                   if fnmatchcase(axis.name, entry)}  # fmt: skip
         return {axis for entry, own in chosen.items() for axis in own if entry not in modules or axis not in shared}
 
     def _paths(self, entry: Any) -> list[str]:
@@ -171,7 +176,19 @@ class Choice:
                     others = set().union(*inside[:at], *inside[at + 1 :])
                     for atom in own:
                         found.setdefault(atom, set()).update(others)
+        if self.granularity == EXPERT:
+            for experts, inside in self._inside_of_experts():
+                for atom in inside:
+                    found.setdefault(atom, set()).add(experts)
         return found
+
+    def _inside_of_experts(self) -> Iterator[tuple[Term, set[Term]]]:
+        """Each axis of experts that may be cut, and the axes that are nowhere but inside of them."""
+        for experts in self.allowed:
+            if experts.role == EXPERTS:
+                own = {node for node, _ in experts.places}
+                within = (axis for axis in self.allowed if own.issuperset(node for node, _ in axis.places))
+                yield experts.term, {axis.term for axis in within if axis is not experts}
 
     def _terms(self) -> Iterator[Term]:
         for node in dict.fromkeys(node for places in self.axes.places.values() for node, _ in places):

@@ -64,8 +64,9 @@ def plan(
     only, keep : str, module, class, Axis or list of these, optional
         Axes, layers, modules or parameters, with wildcards; `only` takes no axis that a layer elsewhere puts out as
         well.
-    granularity : {"index", "head", "group"}, optional
-        What goes where axes multiply: single indices, or with `layers="uniform"` whole heads and groups, unless said.
+    granularity : {"index", "head", "group", "expert"}, optional
+        What goes where axes multiply: single indices, or with `layers="uniform"` whole heads and groups, unless said;
+        "expert": whole experts, and nothing inside of them.
     round_to : int, optional
         The sizes left are multiples of it.
     floor, ceiling : float, int or mapping, optional
