@@ -180,7 +180,7 @@ class EditedAttributes:
         every = settings(walked, edits)
         self._settings = [setting for setting in every if setting.holder is None]
         self._before = [setting.state[setting.name] for setting in self._settings]
-        self._after = Edits((), {name: (after, before) for name, (before, after) in edits.attributes.items()})
+        self._after = Edits((), {name: (after, before) for name, (before, after) in edits.settings.items()})
         self._swaps = _swaps(walked, [setting for setting in every if setting.holder is not None])
         self.copies = {id(old): new for _, _, old, new in self._swaps}  # of the plain objects, by their identity
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -15,6 +15,7 @@ from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.axes.proved import prove
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.keywords import called_as
+from modulekg_widgets.engine.pruning.blocks.planning import plan_without
 from modulekg_widgets.engine.pruning.importance.scoring import local_paces, normalised, score
 from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, Attempt
 from modulekg_widgets.engine.pruning.plan.choice import Choice, dropped_by_cuts
@@ -52,10 +53,12 @@ def plan(
     floor: Limit | None = None,
     ceiling: Limit | None = None,
     per: str | None = None,
+    blocks: float | Sequence[str] | None = None,
 ) -> PruningPlan:
     """What to drop from a traced model, tried in a dry run; nothing is changed.
 
-    At least one of `ratio`, `target`, `per_axis` and `cuts` says what goes; `ratio` and `target` exclude each other.
+    At least one of `ratio`, `target`, `per_axis`, `cuts` and `blocks` says what goes; `ratio` and `target` exclude each
+    other.
 
     Parameters
     ----------
@@ -99,6 +102,10 @@ def plan(
     per : {"flops", "params", "macs", "bytes"}, optional
         Rank by score for each FLOP, parameter … that removing an index saves at first, and not by scores in relation
         to the mean of their axis: what is asked for is taken where it costs least. For a scope other than "local".
+    blocks : int, float or list of str, optional
+        How many residual blocks go as a whole, which share of them, or which, by the paths that `graph.blocks()` lists.
+        A number and a share are of those blocks that are in no other, the least important first. They go before
+        anything else: a ratio is of what is left, a share in `target` of the whole model.
 
     Returns
     -------
@@ -142,7 +149,12 @@ def plan(
         floor,
         ceiling,
         per,
+        blocks if blocks is None or isinstance(blocks, float | int | str) else list(blocks),
     )
+    return plan_without(graph, request, _plan_of_widths)
+
+
+def _plan_of_widths(graph: DataflowGraph, request: Request) -> PruningPlan:
     return _Planner(graph, request).plan()
 
 
