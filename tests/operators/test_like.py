@@ -15,7 +15,7 @@ from axes.checks import seeded
 from modulekg_widgets.engine.pruning.importance.votes import gains
 from modulekg_widgets.engine.pruning.nni.conflicts import conflicts, fix_conflicts
 from modulekg_widgets.engine.pruning.plan.attempt import Attempt
-from modulekg_widgets.engine.pruning.plan.plan import _Planner
+from modulekg_widgets.engine.pruning.plan.planner import Planner
 from modulekg_widgets.engine.pruning.plan.reference import agrees, disagreement
 from modulekg_widgets.engine.pruning.plan.request import Request
 from operators.own_operators import OWN, Own, Through, defined, dense, parameter, rows
@@ -92,8 +92,8 @@ def test_the_masked_reference_is_that_of_the_other(own: Own) -> None:
         return
     errors = []
     for graph in graphs:
-        planner = _Planner(graph, Request(ratio=own.ratio))
-        selection = planner._selection(own.ratio)
+        planner = Planner(graph, Request(ratio=own.ratio))
+        selection = planner.selection(own.ratio)
         attempt, rehearsal = planner.repair.mended(Attempt(selection, selection.counts))
         assert attempt.selection.changed
         masks, edits = attempt.selection.keeps(), planner.repair.edits(attempt)

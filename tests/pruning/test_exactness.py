@@ -18,7 +18,7 @@ from axes.random_models import SIZE, Builder, builders
 from axes.zoo import family, float_models, zoo_case
 from modulekg_widgets.engine.axes.precision import rescaled
 from modulekg_widgets.engine.pruning.plan.attempt import Attempt
-from modulekg_widgets.engine.pruning.plan.plan import _Planner
+from modulekg_widgets.engine.pruning.plan.planner import Planner
 from modulekg_widgets.engine.pruning.plan.reference import disagreement
 from modulekg_widgets.engine.pruning.plan.request import Request
 from pruning.battery import differs, state_of
@@ -32,8 +32,8 @@ TRANSFORMERS = ("llama", "bert", "segformer", "t5")
 
 def error_of(graph: mk.DataflowGraph, **how: Any) -> float:
     """How far a plan's cut lies from the masked original."""
-    planner = _Planner(graph, Request(**how))
-    selection = planner._selection(how.get("ratio", 0.0))
+    planner = Planner(graph, Request(**how))
+    selection = planner.selection(how.get("ratio", 0.0))
     attempt, rehearsal = planner.repair.mended(Attempt(selection, selection.counts))
     assert attempt.selection.changed
     return disagreement(planner.axes, attempt.selection.keeps(), planner.repair.edits(attempt), rehearsal.scales)
@@ -143,8 +143,8 @@ def test_a_thousand_random_models(builder: Builder) -> None:
 
 def test_the_oracle_sees_one_wrong_position() -> None:
     model, args = zoo_case("resnet18")
-    planner = _Planner(mk.trace(model, args), Request(ratio=0.5))
-    selection = planner._selection(0.5)
+    planner = Planner(mk.trace(model, args), Request(ratio=0.5))
+    selection = planner.selection(0.5)
     edits = planner.repair.edits(Attempt(selection, selection.counts))
     assert disagreement(planner.axes, selection.keeps(), edits) < 1e-9
     edit = next(edit for edit in edits.tensors if edit.names[0] == "layer2.0.conv2.weight")

@@ -12,7 +12,7 @@ from torch import nn
 import modulekg_widgets as mk
 from modulekg_widgets.engine.axes.precision import In
 from modulekg_widgets.engine.pruning.plan.modes import widest
-from modulekg_widgets.engine.pruning.plan.plan import _Planner
+from modulekg_widgets.engine.pruning.plan.planner import Planner
 from modulekg_widgets.engine.pruning.plan.reference import disagreement
 from modulekg_widgets.engine.pruning.plan.repair import Attempt
 from modulekg_widgets.engine.pruning.plan.request import Request
@@ -93,10 +93,10 @@ def test_a_plan_on_the_train_pass_is_tried_on_the_same_way() -> None:
     model, x = model_and_input()
     graph = mk.trace(model.eval(), x)
     before = torch.get_rng_state()
-    planner = _Planner(graph, Request(ratio=0.5))
+    planner = Planner(graph, Request(ratio=0.5))
     assert planner.graph.training
     assert planner.graph.seed is not None
-    selection = planner._selection(0.5)
+    selection = planner.selection(0.5)
     attempt, rehearsal = planner.repair.mended(Attempt(selection, selection.counts))
     assert rehearsal.explained  # the dry run went all of the way that was recorded
     edits = planner.repair.edits(attempt)

@@ -60,9 +60,9 @@ def planned(task: Task, model: nn.Module, options: Mapping[str, Any]) -> Pruning
         plan.cut(cut)
         miss = flops(cut, task.example) / whole - wanted
         tried.append((abs(miss), len(tried), plan))
-        if abs(miss) <= MEETS:
-            break
         share -= miss
+        if abs(miss) <= MEETS or share >= 1:
+            break
     return min(tried)[-1]
 
 

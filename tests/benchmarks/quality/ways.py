@@ -16,6 +16,7 @@ from benchmarks.quality import ours
 from benchmarks.quality.flops import flops
 from benchmarks.quality.task import Batch, Task
 from benchmarks.quality.training import WARM_UP, call, has_batch_norm, recalibrate
+from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
 
 WAYS = "ways"  # the side that cells of these have
 NETS = ("digits-resnet", "mnist1d-vit")
@@ -39,8 +40,15 @@ class Run:
         """To the share of the uncut FLOPs that shall be left."""
         share = self.left * self.whole / flops(self.model, self.task.example)
         if share < 1 - ours.MEETS:
-            options = {"target": {"flops": share}, "scope": SCOPE}
-            ours.planned(self.task, self.model, options).cut(self.model, self.optimizer)
+            self._planned(share).cut(self.model, self.optimizer)
+
+    def own_share(self) -> float:
+        """What our own count says of the net that has the share by torch's."""
+        before, after = self._planned(self.left).flops
+        return after / before
+
+    def _planned(self, share: float) -> PruningPlan:
+        return ours.planned(self.task, self.model, {"target": {"flops": share}, "scope": SCOPE})
 
 
 Penalty = Callable[[int], Any]  # what is added to the loss at a step, None for nothing
@@ -51,14 +59,14 @@ def one_shot(run: Run) -> tuple[Callable[[int], Any], Penalty]:
     return (lambda step: run.cut() if step == 0 else None), (lambda step: None)
 
 
-def lasso(weight: float | None) -> Way:
-    """A group lasso during the first half, then the cut."""
+def lasso(weight: float | None, part: float = 0.25) -> Way:
+    """A group lasso during the first part of the steps, then the cut."""
 
     def way(run: Run) -> tuple[Callable[[int], Any], Penalty]:
         given = {} if weight is None else {"weight": weight}
         penalty = mk.pruning.GroupLasso(mk.trace(run.model, run.task.example), **given)
-        half = run.steps // 2
-        return (lambda step: run.cut() if step == half else None), (lambda step: penalty() if step < half else None)
+        at = int(run.steps * part)
+        return (lambda step: run.cut() if step == at else None), (lambda step: penalty() if step < at else None)
 
     return way
 
@@ -69,7 +77,7 @@ def schedule(cuts: int, shape: str) -> Way:
     def way(run: Run) -> tuple[Callable[[int], Any], Penalty]:
         every = max(1, run.steps // 2 // cuts)
         # in its first step nothing has gone
-        plan = mk.PruningSchedule(cuts * every + 1, shape=shape, every=every, target={"flops": run.left})
+        plan = mk.PruningSchedule(cuts * every + 1, shape=shape, every=every, target={"flops": run.own_share()})
         last = cuts * every
 
         def before(step: int) -> None:

@@ -1,1 +1,1 @@
-"""Whole residual blocks in plans: `planning` takes those out that `choice` names, by the scores of `scoring`."""
+"""Whole residual blocks that a plan takes: `choice` by the scores of `scoring`, and `removal_file` for plan files."""

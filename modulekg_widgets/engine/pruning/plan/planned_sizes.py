@@ -1,0 +1,53 @@
+"""How large a model is before and after a plan: counted on what a dry run did, or by formula for a search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from modulekg_widgets.engine.axes.graph import DataflowGraph
+from modulekg_widgets.engine.pruning.plan.attempt import Attempt
+from modulekg_widgets.engine.pruning.plan.counts import Ints
+from modulekg_widgets.engine.pruning.plan.dry_run import Rehearsal, planned_operators, run_through
+from modulekg_widgets.engine.pruning.plan.repair import Repair
+from modulekg_widgets.engine.pruning.plan.selection import Selection
+from modulekg_widgets.engine.pruning.plan.size_formula import SizeFormula
+from modulekg_widgets.engine.tracing.flops import count_flops
+from modulekg_widgets.engine.tracing.trace import REAL
+
+
+class PlannedSizes:
+    """Counts what plans leave; `asked` is the pass that was traced, `graph` the one that the plan is made on."""
+
+    def __init__(self, asked: DataflowGraph, graph: DataflowGraph, repair: Repair) -> None:
+        self.asked = asked
+        self.graph = graph
+        self.axes = graph.axes
+        self.repair = repair
+        # random draws may have led the pass that was asked for another way
+        self._counted = graph if asked.traced_on == REAL else asked
+
+    def of(self, attempt: Attempt, rehearsal: Rehearsal) -> dict[str, tuple[int, int]]:
+        """Parameters, bytes, FLOPs and multiply-adds, before and after."""
+        if self.asked.traced_on == REAL:
+            operators = planned_operators(self.axes, attempt.selection)  # a run would count what other data lead to
+        elif self.graph is self.asked and rehearsal.graph is not None:
+            operators = rehearsal.graph.operators
+        else:
+            operators = run_through(self.asked, self.repair.edits(attempt)).operators
+        before, after = self._counted.flops(), count_flops(operators)
+        return {
+            "params": self.repair.outcome.parameters(attempt.selection),
+            "bytes": self.repair.outcome.bytes(attempt.selection),
+            "flops": (int(before), int(after)),
+            "macs": (before.macs, after.macs),
+        }
+
+    def formula(self, units: Iterable[str]) -> SizeFormula:
+        """The sizes in these units, for many choices at once."""
+        return SizeFormula(self.axes, self._counted.axes, list(units))
+
+    def counts(self, selection: Selection) -> Ints:
+        """What stays of every axis, by its number, as a formula takes it."""
+        return np.array([selection.counts.get(axis.term, axis.size) for axis in self.axes], dtype=np.int64)

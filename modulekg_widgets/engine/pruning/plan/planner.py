@@ -1,0 +1,200 @@
+"""How a plan is made: what a request chooses, corrected until a dry run goes as planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from modulekg_widgets.engine.axes.algebra import Term
+from modulekg_widgets.engine.axes.axis import Axis
+from modulekg_widgets.engine.axes.graph import DataflowGraph
+from modulekg_widgets.engine.axes.proved import prove
+from modulekg_widgets.engine.errors import CutError
+from modulekg_widgets.engine.pruning.importance.scoring import local_paces
+from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, Attempt
+from modulekg_widgets.engine.pruning.plan.choice import Choice
+from modulekg_widgets.engine.pruning.plan.counts import LOCAL, Counts, Ints, rounded
+from modulekg_widgets.engine.pruning.plan.dry_run import Rehearsal
+from modulekg_widgets.engine.pruning.plan.given import NamedAxes, given_by
+from modulekg_widgets.engine.pruning.plan.limits import Limits, limits_of
+from modulekg_widgets.engine.pruning.plan.modes import widest
+from modulekg_widgets.engine.pruning.plan.obstacles import not_nearer, out_of_bounds, out_of_reach
+from modulekg_widgets.engine.pruning.plan.outcome import Outcome
+from modulekg_widgets.engine.pruning.plan.planned_sizes import PlannedSizes
+from modulekg_widgets.engine.pruning.plan.pruning_plan import AxisCut, PruningPlan
+from modulekg_widgets.engine.pruning.plan.ranking import IndexRanking
+from modulekg_widgets.engine.pruning.plan.repair import Repair, output_changes, scale_changes
+from modulekg_widgets.engine.pruning.plan.request import Request, check
+from modulekg_widgets.engine.pruning.plan.search import MEETS, Search
+from modulekg_widgets.engine.pruning.plan.selection import Selection
+from modulekg_widgets.engine.pruning.plan.targeted import Targeting
+from modulekg_widgets.engine.pruning.recover.passes import TracedCall
+
+
+class Planner:
+    """Makes one plan; its parts are computed where they are asked for."""
+
+    def __init__(self, graph: DataflowGraph, request: Request) -> None:
+        check(graph, request)
+        self.asked = graph
+        self.graph = widest(graph)
+        self.request = request
+        self.axes = self.graph.axes
+        self.notes = prove(self.axes)
+        self.choice = Choice(self.axes, request.granularity, request.only, request.keep)
+        self.outcome = Outcome(self.axes)
+        self.repair = Repair(self.axes, self.outcome)
+        self.sizes = PlannedSizes(graph, self.graph, self.repair)
+        self.named = NamedAxes(graph.axes, self.choice)
+        self.given = given_by(request, self.named)
+
+    def plan(self) -> PruningPlan:
+        if self.request.target is not None:
+            return self._to_target(self.request.target)
+        return self._with_ratio(self.request.ratio or 0.0)
+
+    def _with_ratio(self, ratio: float) -> PruningPlan:
+        selection = self.selection(ratio)
+        if not selection.changed:
+            raise CutError(self._nothing(ratio))
+        attempt, rehearsal = self.repair.proved(Attempt(selection, selection.counts))
+        self._not_empty(attempt)
+        return self._made(attempt, rehearsal)
+
+    def _not_empty(self, attempt: Attempt) -> None:
+        if not attempt.selection.changed:
+            stayed = [change for change in self.repair.changes(attempt) if change.kind != ATTRIBUTE]
+            reasons = "; ".join(str(change) for change in stayed[:3])
+            raise CutError(f"every axis that was to be cut had to stay whole: {reasons}")
+
+    def _made(self, attempt: Attempt, rehearsal: Rehearsal) -> PruningPlan:
+        selection = attempt.selection
+        found = []
+        for term, count in selection.changed.items():
+            axis = self.axes.of(term)
+            dropped = tuple(sorted(selection.orders[term][: term.size - count].tolist()))
+            found.append((axis.number, AxisCut(axis.name, axis.size, dropped, _members(axis))))
+        cuts = tuple(cut for _, cut in sorted(found, key=lambda entry: entry[0]))
+        return PruningPlan(
+            axes=cuts,
+            edits=self.repair.edits(attempt),
+            changes=(
+                *self.repair.changes(attempt),
+                *scale_changes(rehearsal.scales),
+                *output_changes(self.axes, selection),
+            ),
+            call=self.request.call({cut.name: list(cut.dropped) for cut in cuts}),
+            notes=tuple(self.notes),
+            traced=TracedCall.of(self.asked.call, self.asked.training),
+            **self.sizes.of(attempt, rehearsal),
+        )
+
+    # ------------------------------------------------------------ selection
+
+    def selection(self, ratio: float) -> Selection:
+        """What the request says, before any dry run."""
+        return self.selection_of(self.counts.of(ratio))
+
+    def selection_of(self, stay: Ints) -> Selection:
+        """So many indices of each chosen axis, and what is given."""
+        counts = {axis.term: int(count) for axis, count in zip(self.chosen, stay, strict=True)}
+        for term, (count, first) in self.given.items():
+            counts[term] = rounded(count, term.size, 1 if len(first) else self.steps.get(term, 1))
+        orders = {term: self.ranking.order(term) for term in counts}
+        # where the user says which indices go, a size constraint may leave some of them, and takes no others
+        least = {term: count for term, (count, first) in self.given.items() if len(first)}
+        steps = {term: step for term, step in self.steps.items() if step > 1 and term not in least}
+        return Selection(orders, counts, {**self.limits.least, **least}, steps)
+
+    @cached_property
+    def ranking(self) -> IndexRanking:
+        """Which indices go first."""
+        return IndexRanking(self.axes, self.request, self.independent, self.given, self.sizes.formula)
+
+    @cached_property
+    def counts(self) -> Counts:
+        """What a ratio leaves of the chosen axes."""
+        request = self.request
+        scores = {} if request.scope == LOCAL else self.ranking.comparable
+        # a ratio is what each axis loses; a target is spent where it costs least
+        paces = local_paces(self.axes, self.chosen) if request.target is not None else None
+        return Counts(self.chosen, scores, request.scope, self.steps, self.limits, request.per is None, paces)
+
+    @cached_property
+    def steps(self) -> dict[Term, int]:
+        """What the numbers of indices are multiples of."""
+        return self.choice.steps([*self.chosen, *(self.axes.of(term) for term in self.given)], self.request.round_to)
+
+    @cached_property
+    def limits(self) -> Limits:
+        """The user's, which what is given must keep as well."""
+        given = [self.axes.of(term) for term in self.given]
+        limits = limits_of(
+            self.request.floor, self.request.ceiling, [*self.chosen, *given], self.named.every, self.steps
+        )
+        for axis in given:
+            limits.check(axis, self.given[axis.term].left, "per_axis or cuts")
+        return limits
+
+    @cached_property
+    def chosen(self) -> list[Axis]:
+        """The axes that a ratio is for: those that nothing else was said of."""
+        return [axis for axis in self.independent if axis.term not in self.given]
+
+    @cached_property
+    def independent(self) -> list[Axis]:
+        """The axes that may be cut together, where a ratio asks for it."""
+        return self.choice.independent() if self._ratio_wanted() else []
+
+    def _ratio_wanted(self) -> bool:
+        ratio = self.request.ratio or (self.request.ratio is not None and self.request.ceiling is not None)
+        return bool(ratio) or self.request.target is not None
+
+    # --------------------------------------------------------------- target
+
+    def _to_target(self, target: Mapping[str, float]) -> PruningPlan:
+        """The plan that leaves what was asked for, as near as steps of single indices come."""
+        formula = self.sizes.formula(target)
+        before = dict(zip(formula.units, formula.before.tolist(), strict=True))
+        goals = np.array([wanted * before[unit] if wanted < 1 else wanted for unit, wanted in target.items()])
+        for unit, goal in zip(target, goals, strict=True):
+            if goal >= before[unit]:
+                raise CutError(f"target={dict(target)} takes nothing: the model has {before[unit]:,.0f} {unit}")
+        if not self.chosen and not self.given:
+            raise CutError(self._nothing(0.0))
+        scores = self.ranking.comparable
+        search = Search(self.counts, formula, [scores[axis.term] for axis in self.chosen])
+        targeting = Targeting(search, self.repair, self.selection_of, self.sizes.of, goals)
+        found = targeting.found()
+        if found is None or found.gaps.min() < -MEETS:
+            nearest = found or targeting.nearest or targeting.smallest()
+            raise CutError(out_of_reach(self.request, self.axes, formula, goals, nearest, self._least)) from (
+                targeting.failed
+            )
+        missed = targeting.missed(found)
+        if missed is not None:
+            raise CutError(out_of_bounds(self.request, formula, goals, found, missed))
+        self._not_empty(found.attempt)
+        self.notes = [*self.notes, *not_nearer(self.request, formula, goals, found)]
+        return self._made(found.attempt, found.rehearsal)
+
+    def _least(self, request: Request, units: Iterable[str]) -> dict[str, float]:
+        """What a request leaves at least, if nothing but its own options is in the way."""
+        other = Planner(self.asked, replace(request, scope=LOCAL, per=None))
+        formula = other.sizes.formula(units)
+        stay = other.sizes.counts(other.selection(1.0))
+        return dict(zip(formula.units, formula.sizes(stay).tolist(), strict=True))
+
+    def _nothing(self, ratio: float) -> str:
+        if not self.axes.free:
+            return "no axis of the model is free: graph.axes lists them with the reasons"
+        if self._ratio_wanted() and not self.choice.allowed:
+            return "only=… and keep=… leave no axis that may be cut: graph.axes.free lists those that could be"
+        return f"a ratio of {ratio:g} takes no index of any axis: pass a larger one"
+
+
+def _members(axis: Axis) -> tuple[str, ...]:
+    return tuple(f"{node.label}[{dim}]" for node, dim in axis.places)
