@@ -132,6 +132,31 @@ def test_one_number_a_sample_is_no_distribution(squeezes: bool) -> None:
         mk.pruning.Distillation(teacher, receipt, outputs="kl")(model, x)
 
 
+def test_a_teacher_of_the_same_shapes_is_known_by_its_weights() -> None:
+    """Indices of another training are other features; an average, a lower precision or more training are none."""
+
+    def made(seed: int) -> nn.Module:
+        torch.manual_seed(seed)
+        return nn.Sequential(nn.Linear(16, 64), nn.LayerNorm(64), nn.ReLU(), nn.Linear(64, 3)).eval()
+
+    student, x = made(0), torch.randn(6, 16)
+    teacher = copy.deepcopy(student)
+    receipt = mk.plan(mk.trace(student, x), ratio=0.5).cut(student)
+    for other in (made(1), made(2)):
+        with pytest.raises(CutError, match=r"nor near them.*features=False"):
+            mk.pruning.Distillation(other, receipt)
+        assert mk.pruning.Distillation(other, receipt, features=False)(student, x) > 0
+    trained = copy.deepcopy(teacher)
+    with torch.no_grad():
+        for parameter in trained.parameters():
+            parameter += torch.randn_like(parameter) * parameter.std(correction=0)  # as far from it as it is long
+    for known in (teacher, copy.deepcopy(teacher).half(), trained):
+        mk.pruning.Distillation(known, receipt)
+    mk.pruning.Distillation(trained.float(), receipt)(student, x).backward()
+    receipt.undo()
+    mk.pruning.Distillation(made(1), receipt)  # what it was is no longer known
+
+
 def test_bad_input_is_named_before_anything_runs() -> None:
     teacher, student, receipt, x = cut_pair()
     other = Blocks(6)
@@ -149,6 +174,7 @@ def test_bad_input_is_named_before_anything_runs() -> None:
         (lambda: mk.pruning.Distillation(teacher, receipt)(student, x[:0]), "no samples"),
         (lambda: mk.pruning.Distillation(teacher, receipt)(student, torch.zeros(2, 4)), "does not go through"),
         (lambda: mk.pruning.Distillation(teacher, receipt)(teacher, x), "kept indices"),
+        (lambda: mk.pruning.Distillation(teacher, receipt)("student", x), "the student is a str"),  # type: ignore[arg-type]
         (lambda: mk.pruning.Distillation(teacher, receipt)(student, x * float("nan")), "not finite"),
     ]:
         with pytest.raises(CutError, match=words):

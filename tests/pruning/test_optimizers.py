@@ -226,6 +226,8 @@ def test_lbfgs_and_things_that_are_no_optimizer_are_refused() -> None:
         cut(model, small_edits(model), optimizer)
     with pytest.raises(mk.ModuleKGError, match="optimizer= is a Small"):
         cut(model, small_edits(model), model)  # type: ignore[arg-type]
+    with pytest.raises(mk.ModuleKGError, match="optimizer= is SGD, which trains no parameter of this model"):
+        cut(model, small_edits(model), torch.optim.SGD(trained(LBFGS)[0].parameters()))
     assert state_of(model, optimizer) == before
     # one that trains what is not cut is no hindrance
     other = LBFGS([model.head.bias])

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import copy
+import io
 import math
+import random
+import warnings
 from collections.abc import Callable
+from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from matplotlib.figure import Figure
 from torch import nn
 from torch.nn import functional as F
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import CutError, UnknownAxisError
+from modulekg_widgets.engine.torch_runtime.rng import equal_states
 
 
 class InPlace(nn.Module):
@@ -157,8 +164,12 @@ def test_bad_input_is_named() -> None:
     for batches, loss, words in [
         ([], F.cross_entropy, "empty"),
         ([(torch.randn(2, 5), good[0][1])], F.cross_entropy, "does not go through"),
-        (good, lambda output, target: math.nan, "finite"),
-        (good, lambda output, target: output.no_such_thing, "the loss stopped"),
+        (good, lambda output, target: math.nan, "the loss of batch 0 is nan: look for"),
+        ([*good, (good[0][0] * math.nan, good[0][1])], F.cross_entropy, "the loss of batch 1 is nan: look for"),
+        ([*good, (good[0][0][:0], good[0][1][:0])], F.cross_entropy, "batch 1 has no samples"),
+        (good, lambda output, target: output, r"the shape \[2, 3\]: return one number"),
+        (good, lambda output, target: "one", "gave a str: return one number"),
+        (good, lambda output, target: output.no_such_thing, r"the loss stopped on the output of batch 0.*target\)"),
         (good[0][0], lambda output: output.mean(), "a tensor, whose items"),
         (5, F.cross_entropy, "batches= is a int"),
         (None, F.cross_entropy, "batches= is a NoneType"),
@@ -172,11 +183,56 @@ def test_bad_input_is_named() -> None:
         mk.pruning.sensitivity(model, good, F.cross_entropy)  # type: ignore[arg-type]
 
 
+def test_a_loader_that_shuffles_leaves_the_random_numbers_of_the_process_alone() -> None:
+    """A training that somebody looks at goes on with the same batches; the look sees those that would come now."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3)).eval()
+    x, y = torch.randn(12, 4), torch.randint(0, 3, (12,))
+    seen: list[torch.Tensor] = []
+
+    class Noted(torch.utils.data.TensorDataset):
+        def __getitem__(self, index: int) -> tuple[torch.Tensor, ...]:
+            seen.append(x[index] + random.random() + float(np.random.rand()))  # as an augmentation draws
+            return super().__getitem__(index)
+
+    graph, loader = mk.trace(model, x), torch.utils.data.DataLoader(Noted(x, y), batch_size=4, shuffle=True)
+    plan = mk.plan(graph, ratio=0.5)
+    states = [torch.get_rng_state(), random.getstate(), np.random.get_state()]
+    looks: list[tuple[Callable[[], Any], bool]] = [
+        (lambda: mk.pruning.sensitivity(graph, loader, F.cross_entropy, axes=["0.out"]), True),
+        (lambda: plan.cut(model, recalibrate=loader, compensate=True).undo(), True),
+        (
+            lambda: mk.plan(graph, ratio=0.5, importance=mk.pruning.Taylor(loader, F.cross_entropy)),
+            False,
+        ),  # its own seed
+    ]
+    for look, sees_the_next in looks:
+        seen.clear()
+        look()
+        first = torch.stack(seen[:12])
+        assert all(map(equal_states, [torch.get_rng_state(), random.getstate(), np.random.get_state()], states))
+        seen.clear()
+        list(loader)
+        assert torch.equal(first, torch.stack(seen)) == sees_the_next
+        for write, state in zip([torch.set_rng_state, random.setstate, np.random.set_state], states, strict=True):
+            write(state)
+
+
 def test_the_plot_has_a_line_for_each_axis() -> None:
     table = pd.DataFrame({"axis": ["a", "a", "b"], "index": [0, 1, 0], "increase": [0.3, 0.1, 0.2]})
     ax = mk.pruning.plot_sensitivity(table)
     lines = {line.get_label(): line.get_xydata().tolist() for line in ax.get_lines()}
     assert lines["a"] == [[0, 0], [0.5, 0.1], [1, pytest.approx(0.4)]]
     assert lines["b"] == [[0, 0], [1, 0.2]]
+    assert plt.gcf() is ax.figure  # so that a notebook shows it
+    plt.close(ax.figure)
+    own = Figure().add_subplot()
+    any_text = table.replace({"a": "_stem.out", "b": r"$\frac$.out"})
+    assert mk.pruning.plot_sensitivity(any_text, own) is own
+    own.figure.savefig(io.BytesIO())
+    assert [text.get_text() for text in own.get_legend().get_texts()] == ["_stem.out", r"$\frac$.out"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not mk.pruning.plot_sensitivity(table[:0]).get_lines()
     with pytest.raises(CutError, match="increase"):
         mk.pruning.plot_sensitivity(table.drop(columns="increase"))

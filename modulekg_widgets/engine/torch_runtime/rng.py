@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -19,6 +19,7 @@ from modulekg_widgets.engine.torch_runtime.private import (
     schema_of,
 )
 
+T = TypeVar("T")
 State = tuple[Callable[[], Any], Callable[[Any], object]]  # how to read it, and how to write it
 Seed = int | dict[torch.device, torch.Tensor] | None
 APART = 1_000_003  # between the seeds of one pass and those of the next
@@ -183,6 +184,27 @@ def process_rng_kept() -> Iterator[None]:
     finally:
         for write, state in before:
             write(state)
+
+
+def drawn_apart(items: Iterable[T]) -> Iterator[T]:
+    """The items, as of a loader that shuffles: what is drawn to make them leaves the process's generators as they were.
+
+    They are those that would come now; each goes on where the one before has come to, whatever was drawn in between.
+    """
+    own: list[tuple[Callable[[Any], object], Any]] = []
+    end: Any = object()
+    every = None
+    while True:
+        with process_rng_kept():
+            for write, state in own:
+                write(state)
+            every = iter(items) if every is None else every
+            item = next(every, end)
+            states = [(torch.get_rng_state, torch.set_rng_state), *python_generators()]
+            own = [(write, read()) for read, write in states]
+        if item is end:
+            return
+        yield item
 
 
 class PythonGenerators:

@@ -146,7 +146,7 @@ def _ways(found: Sequence[Row]) -> str:
         "## The same steps of training, spent otherwise",
         "",
         f"Our default with `scope={ways.SCOPE!r}`; {ways.PASSES} × the steps of *tuned* in all, at its rate.",
-        "*One cut*: at the start. *GroupLasso*: its penalty with its default weight in the first half, then the cut.",
+        "*One cut*: at the start. *GroupLasso*: its penalty with its default weight in the first tenth, then the cut.",
         "*PruningSchedule*: cuts spread over the first half, with those FLOPs as its target.",
         "",
         "| net | FLOPs asked | by | FLOPs left | after the last step |",

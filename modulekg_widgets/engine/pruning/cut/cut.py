@@ -56,7 +56,8 @@ def cut(
     walked = walk(model)
     found, computed, changed = _parts(walked, edits, values or {})
     if optimizer is not None:
-        changed.append(OptimizerState(optimizer, {place.tensor: place.edit for place in found}))
+        of_model = [held.tensor for held in held_tensors(walked, walked.places())]
+        changed.append(OptimizerState(optimizer, {place.tensor: place.edit for place in found}, of_model))
     modules = list(walked.modules)
     for at, each in enumerate(copies):
         with naming(at):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -29,11 +29,19 @@ class Follower(NamedTuple):
 
 
 class OptimizerState:
-    """The state of one optimizer around a cut; groups, learning rates and step counts are left alone."""
+    """The state of one optimizer around a cut; groups, learning rates and step counts are left alone.
 
-    def __init__(self, optimizer: torch.optim.Optimizer, edits: Mapping[torch.Tensor, TensorEdit]) -> None:
+    `of_model` are the tensors of the model, of which it has to train one.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        edits: Mapping[torch.Tensor, TensorEdit],
+        of_model: Iterable[torch.Tensor],
+    ) -> None:
         self._optimizer, self._edits = optimizer, edits
-        self._check_kind()
+        self._check_kind(of_model)
         self._state, self._groups = optimizer.state, optimizer.param_groups
         self._cut: dict[tuple[int, Any], Follower] = {}  # by the id of the parameter, and the key
         self._kept: dict[tuple[int, Any], list[torch.Size]] = {}  # what does not follow, and its sizes
@@ -47,11 +55,15 @@ class OptimizerState:
         # what is cut is replaced, and nothing writes to it any more
         self._snapshot.keep("the state of the optimizer", self._state, {id(each.tensor) for each in followers})
 
-    def _check_kind(self) -> None:
+    def _check_kind(self, of_model: Iterable[torch.Tensor]) -> None:
         kind = shown(type(self._optimizer).__name__)
         if not all(isinstance(getattr(self._optimizer, name, None), dict | list) for name in ("state", "param_groups")):
             raise CutError(f"optimizer= is a {kind}: pass the torch.optim.Optimizer that trains the model")
         held = {id(parameter) for group in self._optimizer.param_groups for parameter in group["params"]}
+        if held.isdisjoint(map(id, of_model)):
+            raise CutError(
+                f"optimizer= is {kind}, which trains no parameter of this model: pass the one that does, or none"
+            )
         if isinstance(self._optimizer, torch.optim.LBFGS) and any(id(parameter) in held for parameter in self._edits):
             raise CutError(f"{kind} lays all parameters end to end in its state, which cannot be cut: make a new one")
 

@@ -84,6 +84,10 @@ class EditedTensors:
             else:  # a buffer that its module has put another in place of
                 yield from _replace(place, place.edit.whole(now.data, cut.before.data))
 
+    def before(self) -> dict[str, torch.Tensor]:
+        """What the tensors held, by name."""
+        return {name: cut.before.data for name, (_, cut) in self._by_name.items()}
+
     def _without_correction(self, place: Place, cut: CutTensor) -> torch.Tensor | None:
         """What stayed, less what the cut has added to it; None where it has added nothing."""
         new = self._values.get(id(place.tensor))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, shown
@@ -94,6 +95,16 @@ class Receipt:
     def _walked(self) -> Walk:
         """The model, with the modules that the cut removed at the paths that they had."""
         return walk(self._model, {at: own for part in self._parts for at, own in getattr(part, "children", {}).items()})
+
+    def before(self) -> dict[str, torch.Tensor]:
+        """What the parameters and buffers that were cut held before, by all of their names; none once it is spent.
+
+        Returns
+        -------
+        dict
+            The tensors that the way back needs: look at them, and do not write into them.
+        """
+        return {name: tensor for part in self._parts for name, tensor in getattr(part, "before", dict)().items()}
 
     def _writes(self, way: str) -> list[Write]:
         if not self._parts:

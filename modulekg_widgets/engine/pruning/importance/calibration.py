@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -102,6 +103,7 @@ class Calibration:
         self.batches = batches
         self.training = graph.training if training is None else training
         self.seed = seed
+        self._which = "a batch"  # that goes through the model now
 
     # ------------------------------------------------------------- passes
 
@@ -202,6 +204,7 @@ class Calibration:
         self.stage = stage
         set_mode(stage.states, self.training)
         for batch in [self.graph.call] if self.batches is None else self.batches:
+            self._which = "what the trace was called with" if self.batches is None else f"batch {count}"
             try:
                 with torch.inference_mode(False), PlainAttention():
                     use(batch)
@@ -239,7 +242,7 @@ class Calibration:
                     f"the loss stopped on the output of {self._name}: {type(error).__name__}: "
                     f"{shown(str(error), 300)}; it is called as loss(output{', target' if given else ''})"
                 ) from error
-        return checked_loss(value)
+        return checked_loss(value, self._which)
 
     def _leaf(self, copy: Tensor) -> Tensor:
         return self.stage.hold(copy, copy.detach().requires_grad_(_is_smooth(copy)))
@@ -251,12 +254,13 @@ class Calibration:
             raise
         except Exception as error:
             raise CutError(
-                f"a batch does not go through {self._name}: {type(error).__name__}: {shown(str(error), 300)}; a batch "
-                "is what the model takes, or a pair of that and a target"
+                f"{self._which} does not go through {self._name}: {type(error).__name__}: "
+                f"{shown(str(error), 300)}; a batch is what the model takes, or a pair of that and a target"
             ) from error
 
     def _prepared(self, call: Call) -> Call:
         """Copies of the tensors, for forward may write into its inputs, on the device of the model."""
+        check_samples(call, self._which)
         devices = {tensor.device for tensor in live_parameters(self.graph).values()}
         device = next(iter(devices)) if len(devices) == 1 else None
 
@@ -280,14 +284,29 @@ def _paired(leaves: Mapping[DataNode, Tensor], found: Iterable[Tensor | None]) -
     }
 
 
-def checked_loss(value: Any) -> Tensor:
+def checked_loss(value: Any, which: str) -> Tensor:
+    """What a loss gave for a batch, as a scalar that depends on the parameters; raises `CutError` for all else."""
     if not isinstance(value, Tensor):
         raise CutError(f"the loss gave a {shown(type(value).__name__)}: return a tensor of one number")
-    if value.numel() != 1:
-        raise CutError(f"the loss gave the shape {list(value.shape)}: return one number, as its mean")
+    finite_loss(value, which)
     if not value.requires_grad:
         raise CutError("the loss does not depend on the parameters: compute it from the output, without detach")
     return value.sum()
+
+
+def finite_loss(value: Any, which: str) -> float:
+    """What a loss gave for a batch, as a number; raises `CutError` for what is none, or not finite."""
+    if isinstance(value, Tensor) and value.numel() != 1:
+        raise CutError(f"the loss gave the shape {list(value.shape)}: return one number, as its mean")
+    try:
+        found = float(value.detach() if isinstance(value, Tensor) else value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise CutError(f"the loss gave a {shown(type(value).__name__)}: return one number, as its mean") from error
+    if not math.isfinite(found):
+        raise CutError(
+            f"the loss of {which} is {found}: look for NaN or infinity in its inputs, its target and the weights"
+        )
+    return found
 
 
 # ------------------------------------------------------------------ batches

@@ -26,6 +26,7 @@ from modulekg_widgets.engine.pruning.recover.kept_positions import (
     selected,
 )
 from modulekg_widgets.engine.pruning.recover.passes import TracedCall
+from modulekg_widgets.engine.pruning.recover.teacher import check_teacher
 from modulekg_widgets.engine.torch_runtime.private import CALL_HOOKS
 from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.torch_runtime.structure import tensors
@@ -64,7 +65,8 @@ class Distillation:
     Raises
     ------
     CutError
-        For a teacher that the receipt is not of, and numbers that make no loss.
+        For a teacher that the receipt is not of, by its shapes or, where features are compared, by its weights; and
+        for numbers that make no loss.
 
     Examples
     --------
@@ -96,6 +98,8 @@ class Distillation:
         self.weight = float(weight)
         self.outputs = outputs
         self._wanted = _paths_wanted(features)
+        if receipt is not None:
+            check_teacher(teacher, receipt, compares_features=self._wanted is not False)
         self._edits = None if receipt is None else receipt.edits
         self._teacher = _sharing_copy(teacher)
         wanted = TracedCall.of_signature(teacher)
@@ -125,6 +129,8 @@ class Distillation:
         CutError
             For a batch that does not fit, a teacher whose output is not finite, and a student that gives other shapes.
         """
+        if not isinstance(student, nn.Module):
+            raise CutError(f"the student is a {shown(type(student).__name__)}: pass distill(the cut model, batch)")
         args, kwargs = call = model_inputs(batch, self._call)
         check_samples(call, "the batch")
         if self._kept is None:
@@ -261,16 +267,6 @@ def _check(teacher: Any, receipt: Any, temperature: Any, weight: Any, outputs: A
         raise CutError(f"weight={shown(repr(weight))}: give a number of at least 0")
     if not callable(outputs) and outputs not in ("auto", "kl", "mse"):
         raise CutError(f"outputs={shown(repr(outputs))}: give 'auto', 'kl', 'mse' or a function of both outputs")
-    own = {name: tuple(tensor.shape) for name, tensor in teacher.state_dict(keep_vars=True).items()}
-    for edit in receipt.edits.tensors if receipt is not None else ():
-        known = [own[name] for name in edit.names if name in own]
-        if known and known[0] != edit.shape:
-            raise CutError(
-                f"the teacher's {shown(edit.names[0])!r} has the shape {list(known[0])}, and {list(edit.shape)} before "
-                "the cut: pass the uncut model that the receipt came from, as copy.deepcopy(model) before the cut"
-            )
-    if receipt is not None and not any(name in own for edit in receipt.edits.tensors for name in edit.names):
-        raise CutError("the teacher has none of the tensors that were cut: pass the model that the receipt came from")
 
 
 def _paths_wanted(features: Any) -> bool | list[str]:

@@ -26,6 +26,7 @@ from modulekg_widgets.engine.pruning.importance.calibration import (
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode, disable_current_modes
+from modulekg_widgets.engine.torch_runtime.rng import drawn_apart
 from modulekg_widgets.engine.torch_runtime.shadow import ALL, LOOSE
 from modulekg_widgets.engine.torch_runtime.state import registered_tensors, set_mode
 from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
@@ -147,7 +148,7 @@ class Batches:
 
 def _outside_of_modes(given: Iterable[Any]) -> Iterator[Any]:
     """The items, made by code of the user's that may well use the model."""
-    every = iter(given)
+    every = drawn_apart(given)
     end = object()
     while True:
         with disable_current_modes():

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from tqdm.auto import tqdm
 
 from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axes, Axis
@@ -17,14 +18,18 @@ from modulekg_widgets.engine.pruning.importance.calibration import (
     NO_TARGET,
     Call,
     check_batches,
+    check_samples,
+    finite_loss,
     inputs_and_target,
     parameters_with_data,
 )
 from modulekg_widgets.engine.pruning.plan.choice import Choice
 from modulekg_widgets.engine.pruning.sensitivity.removal import Pass, Removal
 from modulekg_widgets.engine.torch_runtime.inputs import input_tensors
+from modulekg_widgets.engine.torch_runtime.rng import drawn_apart
 
 Loss = Callable[..., Any]
+Steps = Generator[tuple[int, int | None], None, pd.DataFrame]  # after each how many are done, and of how many
 MOST_NAMED = 12  # lines that a legend tells apart
 
 
@@ -73,16 +78,18 @@ def sensitivity(
     (['axis', 'index', 'increase'], 8)
     """
     steps = sensitivity_steps(graph, batches, loss, axes)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
+    with tqdm(desc="sensitivity", unit="index", delay=2, leave=False) as bar:
+        while True:
+            try:
+                done, bar.total = next(steps)
+            except StopIteration as end:
+                return end.value
+            bar.update(done - bar.n)
 
 
 def sensitivity_steps(
     graph: DataflowGraph, batches: Iterable[Any], loss: Loss, axes: Iterable[Axis | str] | None = None
-) -> Generator[tuple[int, int | None], None, pd.DataFrame]:
+) -> Steps:
     """The same a step at a time, so that other work can go on in between; gives the table at the end.
 
     A step removes one index in one batch: after each comes how many are done, and of how many, None where the batches
@@ -95,7 +102,7 @@ def sensitivity_steps(
     count = done = 0
     for own, call, target in _passes(graph, batches, loss):
         count += 1
-        for axis, index, increase in _increases(own, chosen, call, target, loss):
+        for axis, index, increase in _increases(own, chosen, call, target, loss, f"batch {count - 1}"):
             rises[axis][index] += increase
             done += 1
             yield done, total
@@ -128,15 +135,16 @@ def _passes(graph: DataflowGraph, batches: Iterable[Any], loss: Loss) -> Iterato
         raise CutError(f"batches= is a {shown(type(batches).__name__)}: pass a list of batches or a DataLoader")
     # one that left the mode to the model may be of a pass in train mode
     known: dict[object, DataflowGraph] = {_shapes(graph, graph.call): graph} if graph.training is False else {}
-    for batch in batches:
+    for number, batch in enumerate(drawn_apart(batches)):
         call, target = inputs_and_target(batch, graph, loss)
+        check_samples(call, f"batch {number}")
         shapes = _shapes(graph, call)
         if shapes not in known or known[shapes].data_dependent:
             try:
                 known[shapes] = trace(graph.model, *call, training=False)
             except TraceError as error:
                 name = shown(type(graph.model).__name__)
-                raise CutError(f"a batch does not go through {name}: {shown(str(error), 300)}") from error
+                raise CutError(f"batch {number} does not go through {name}: {shown(str(error), 300)}") from error
         yield known[shapes], call, target
 
 
@@ -148,33 +156,35 @@ def _shapes(graph: DataflowGraph, call: Call) -> object:
 
 
 def _increases(
-    own: DataflowGraph, chosen: list[Axis], call: Call, target: Any, loss: Loss
+    own: DataflowGraph, chosen: list[Axis], call: Call, target: Any, loss: Loss, which: str
 ) -> Iterator[tuple[Axis, int, float]]:
     axes: Axes = own.axes
     try:
         whole = Pass(axes, *call)
     except TraceError as error:
-        raise CutError(f"a batch cannot be followed: {shown(str(error), 300)}") from error
-    before = _value(loss, whole.output, target)
+        raise CutError(f"{which} cannot be followed: {shown(str(error), 300)}") from error
+    before = _value(loss, whole.output, target, which)
     removal = Removal(axes, whole)
     same = Choice(axes, "index", None, None)
     for axis in chosen:
         terms: list[Term] = [each.term for each in same.named(axis) if each.size == axis.size]
         for index in range(axis.size):
             keeps = {term: np.arange(axis.size) != index for term in terms[:1]}
-            yield axis, index, _value(loss, removal.output(keeps), target) - before if keeps else 0.0
+            without = f"{which} without index {index} of {shown(axis.name)}"
+            yield axis, index, _value(loss, removal.output(keeps), target, without) - before if keeps else 0.0
 
 
-def _value(loss: Loss, output: Any, target: Any) -> float:
+def _value(loss: Loss, output: Any, target: Any, which: str) -> float:
     given = () if target is NO_TARGET else (target,)
     try:
         with torch.no_grad():
-            value = float(loss(output, *given))
+            value = loss(output, *given)
     except Exception as error:  # whatever a user's function raises
-        raise CutError(f"the loss stopped: {type(error).__name__}: {shown(str(error), 300)}") from error
-    if not np.isfinite(value):
-        raise CutError(f"the loss is {value}: sensitivity needs a finite one; look at the batch and the weights")
-    return value
+        raise CutError(
+            f"the loss stopped on the output of {which}: {type(error).__name__}: {shown(str(error), 300)}; it is "
+            f"called as loss(output{', target' if given else ''})"
+        ) from error
+    return finite_loss(value, which)
 
 
 def plot_sensitivity(table: pd.DataFrame, ax: Any = None) -> Any:
@@ -187,7 +197,7 @@ def plot_sensitivity(table: pd.DataFrame, ax: Any = None) -> Any:
     table : DataFrame
         What `mk.pruning.sensitivity` gave.
     ax : matplotlib.axes.Axes, optional
-        Where to draw, by default a new figure.
+        Where to draw, by default a new figure of pyplot.
 
     Returns
     -------
@@ -207,17 +217,22 @@ def plot_sensitivity(table: pd.DataFrame, ax: Any = None) -> Any:
     >>> mk.pruning.plot_sensitivity(table).get_ylabel()
     'rise of the loss'
     """
-    from matplotlib.figure import Figure  # no backend: nothing but what the caller shows is drawn
+    from matplotlib import pyplot  # whose figures a notebook shows by itself
 
     missing = [name for name in ("axis", "index", "increase") if name not in getattr(table, "columns", ())]
     if missing:
         raise CutError(f"the table has no column {missing[0]!r}: pass what mk.pruning.sensitivity gave")
-    ax = Figure(layout="constrained").add_subplot() if ax is None else ax
+    ax = pyplot.figure(layout="constrained").add_subplot() if ax is None else ax
+    lines = []
     for name, part in table.groupby("axis", sort=False)["increase"]:
         rises = np.sort(part.to_numpy())
-        ax.plot(np.arange(len(rises) + 1) / len(rises), np.concatenate([[0.0], np.cumsum(rises)]), label=str(name))
+        costs = np.concatenate([[0.0], np.cumsum(rises)])
+        lines += ax.plot(np.arange(len(rises) + 1) / len(rises), costs, label=str(name))
     ax.set_xlabel("share of the indices that is gone")
     ax.set_ylabel("rise of the loss")
-    if table["axis"].nunique() <= MOST_NAMED:
-        ax.legend(fontsize="small")
+    if 0 < len(lines) <= MOST_NAMED:
+        beside = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0), "borderaxespad": 0.0}
+        legend = ax.legend(lines, [" "] * len(lines), fontsize="small", **beside)
+        for text, line in zip(legend.get_texts(), lines, strict=True):
+            text.set(text=line.get_label(), parse_math=False)  # names are any text, also such as begin with "_"
     return ax
