@@ -64,12 +64,12 @@ class Walk(Paths):
         return new
 
 
-def walk(model: nn.Module, children: Mapping[int, Mapping[str, Any]] | None = None) -> Walk:
+def walk(model: nn.Module, instead: Mapping[int, Mapping[str, Any]] | None = None) -> Walk:
     """Walk `model` once, each module object once; raises `NotAModuleError` or `BrokenModuleError` naming the path.
 
-    `children`: those that some modules, by their identity, count as having instead of their own.
+    `instead`: the children that some modules, by their identity, count as having instead of their own.
     """
-    instead = children or {}
+    instead = instead or {}
     root = unwrapped(_checked_root(model))
     out = Walk()
     modules, states, names, parents = out.modules, out.states, out.names, out.parents

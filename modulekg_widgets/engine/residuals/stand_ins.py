@@ -54,9 +54,9 @@ class _Removed(nn.Module):
             return None
         if result == OUTPUT:
             return output
-        kind, *parts = result
+        kind, parts = result[0], result[1:]
         if kind == ARGUMENT:
-            return Argument(*parts).of(args, kwargs)
+            return Argument(parts[0], parts[1]).of(args, kwargs)
         return (tuple if kind == TUPLE else list)(self._filled(part, output, args, kwargs) for part in parts)
 
 

@@ -88,6 +88,7 @@ class Planner:
             ),
             call=self.request.call({cut.name: list(cut.dropped) for cut in cuts}),
             notes=tuple(self.notes),
+            blocks=(),
             traced=TracedCall.of(self.asked.call, self.asked.training),
             **self.sizes.of(attempt, rehearsal),
         )

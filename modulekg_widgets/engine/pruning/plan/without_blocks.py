@@ -53,7 +53,7 @@ def _alone(graph: DataflowGraph, left: DataflowGraph) -> PruningPlan:
     """A plan that takes nothing but the blocks."""
     sizes = {unit: (size, size) for unit, size in _sizes(left).items()}
     traced = TracedCall.of(graph.call, graph.training)
-    return PruningPlan((), Edits((), {}, left.removal), (), call="", traced=traced, **sizes)
+    return PruningPlan((), Edits((), {}, left.removal), (), call="", notes=(), blocks=(), traced=traced, **sizes)
 
 
 def _others(request: Request, before: Sizes, after: Sizes) -> Request | None:
