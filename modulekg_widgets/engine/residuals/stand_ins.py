@@ -54,10 +54,10 @@ class _Removed(nn.Module):
             return None
         if result == OUTPUT:
             return output
-        kind, parts = result[0], result[1:]
-        if kind == ARGUMENT:
-            return Argument(parts[0], parts[1]).of(args, kwargs)
-        return (tuple if kind == TUPLE else list)(self._filled(part, output, args, kwargs) for part in parts)
+        parts: tuple[Any, ...] = result[1:] if isinstance(result, tuple) else ()
+        if result[0] == ARGUMENT:
+            return Argument(*parts).of(args, kwargs)
+        return (tuple if result[0] == TUPLE else list)(self._filled(part, output, args, kwargs) for part in parts)
 
 
 class Unchanged(_Removed):
