@@ -7,7 +7,7 @@ import io
 import math
 import random
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -216,6 +216,23 @@ def test_a_loader_that_shuffles_leaves_the_random_numbers_of_the_process_alone()
         assert torch.equal(first, torch.stack(seen)) == sees_the_next
         for write, state in zip([torch.set_rng_state, random.setstate, np.random.set_state], states, strict=True):
             write(state)
+
+
+def test_a_loader_over_a_stream_has_no_length() -> None:
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+            draws = torch.Generator().manual_seed(0)
+            return ((torch.randn(4, generator=draws), torch.tensor(at % 3)) for at in range(8))
+
+    model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3)).eval()
+    graph, loader = mk.trace(model, torch.randn(2, 4)), torch.utils.data.DataLoader(Stream(), batch_size=4)
+    found, expected = (mk.pruning.sensitivity(graph, batches, F.cross_entropy) for batches in (loader, list(loader)))
+    pd.testing.assert_frame_equal(found, expected)
+    editor = mk.MaskEditor(model, torch.randn(2, 4), batches=loader, loss=F.cross_entropy)
+    editor.importance = "sensitivity"
+    assert (len(editor.sensitivity), editor.offers["batches"]) == (6, None)
+    importance = mk.pruning.Taylor(loader, F.cross_entropy)
+    mk.plan(graph, ratio=0.5, importance=importance).cut(model, recalibrate=loader, compensate=True).undo()
 
 
 def test_the_plot_has_a_line_for_each_axis() -> None:

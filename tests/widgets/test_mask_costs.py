@@ -167,7 +167,7 @@ def test_a_loss_that_fails_is_told_and_the_importance_stays(
     assert (editor.importance, editor.sensing) == ("l2", {})
     said = page.heard[-1][0]
     assert (said["type"], said["action"]) == ("failed", "sense")
-    assert "the loss stopped: ValueError: <img" in said["text"]
+    assert "the loss stopped on the output of batch 0: ValueError: <img" in said["text"]
     with pytest.raises(CutError, match="the loss stopped"):
         editor.importance = "sensitivity"
     assert editor.importance == "l2"

@@ -211,6 +211,7 @@ def test_what_is_no_data_is_refused_with_what_to_pass(model: nn.Sequential) -> N
         ({"batches": 7}, "pass a list or a DataLoader"),
         ({"batches": (pair for pair in BATCHES)}, "a generator gives its items once"),
         ({"batches": BATCHES[0]}, "one batch"),
+        ({"batches": []}, "batches= is empty"),
     ]
     for given, said in wrong:
         with pytest.raises(CutError, match=said):
@@ -220,6 +221,8 @@ def test_what_is_no_data_is_refused_with_what_to_pass(model: nn.Sequential) -> N
     editor = mk.MaskEditor(model, X)
     with pytest.raises(CutError, match="batches="):
         editor.recalibrating = True
+    with pytest.raises(CutError, match="pass batches= and loss="):
+        editor.importance = "sensitivity"
     with pytest.raises(CutError, match="evaluate="):
         editor.evaluate()
 

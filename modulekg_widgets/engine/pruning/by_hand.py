@@ -267,6 +267,8 @@ class HandPruning:
             return self._sense().increases
         if self._scores[0] != name:
             if name not in self.importances:
+                if name == SENSITIVITY:
+                    raise CutError("sensitivity is of a loss on batches: pass batches= and loss= to the editor")
                 raise UnknownNameError(f"there is no importance {shown(name)!r}: {nearest(name, self.importances)}")
             self._scores = (name, self.draft.scores(self.importances[name]))
         return self._scores[1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from torch import nn
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.identity.walk import walk
-from modulekg_widgets.engine.pruning.importance.calibration import check_batches
+from modulekg_widgets.engine.pruning.importance.calibration import check_batches, length_of
 from modulekg_widgets.engine.pruning.sensitivity.sensitivity import sensitivity_steps
 from modulekg_widgets.engine.torch_runtime.state import set_mode
 
@@ -59,6 +59,8 @@ class UserData:
             raise CutError(
                 "batches= is read more than once, and a generator gives its items once: pass a list or a DataLoader"
             )
+        if self.count == 0:
+            raise CutError("batches= is empty: pass a list of batches, or a DataLoader that has some")
 
     @property
     def has_sensitivity(self) -> bool:
@@ -68,7 +70,7 @@ class UserData:
     @property
     def count(self) -> int | None:
         """How many batches there are; None where nobody knows."""
-        return len(self.batches) if isinstance(self.batches, Sized) else None
+        return None if self.batches is None else length_of(self.batches)
 
     def sensitivity(self, graph: DataflowGraph) -> Generator[Progress, None, pd.DataFrame]:
         """The steps to the table of `mk.pruning.sensitivity`."""

@@ -88,6 +88,9 @@ describe("the curve", () => {
     });
     expect(seen).toEqual(["0.1", "0.11", "0.12", "0.11", "0.9", "0.9", "0", "0"]);
     expect(dropped(session)).toEqual([[], [], []]);
+    const space = new KeyboardEvent("keydown", { key: " ", cancelable: true });
+    curve.dispatchEvent(space);
+    expect([space.defaultPrevented, ratio()]).toEqual([true, "0"]); // the page does not scroll
   });
 
   it("is drawn anew by another importance, and goes with its numbers", async () => {

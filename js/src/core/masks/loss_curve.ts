@@ -146,6 +146,7 @@ export class LossCurve {
       End: last
     };
     const to = steps[event.key];
+    if (event.key === " ") event.preventDefault(); // which would scroll the curve out of sight
     if (to === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     event.stopPropagation();

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.pruning.cut.copies import CutCopy, CutDict, Target, naming
 from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, Place, TensorEdit, places
@@ -24,7 +24,7 @@ from modulekg_widgets.engine.pruning.cut.parts import (
     flattened,
     moved_along,
 )
-from modulekg_widgets.engine.pruning.cut.receipt import Receipt
+from modulekg_widgets.engine.pruning.cut.receipt import FinalReceipt, Receipt
 from modulekg_widgets.engine.pruning.cut.removed import RemovedModules
 from modulekg_widgets.engine.pruning.cut.transaction import commit
 from modulekg_widgets.engine.tracing.held import held_tensors
@@ -45,6 +45,7 @@ def cut(
     optimizer: torch.optim.Optimizer | None = None,
     values: Values | None = None,
     copies: Sequence[Copied] = (),
+    undo: bool = True,
 ) -> Receipt:
     """Slice every tensor of `edits` in place, set the attributes, and cut the state of `optimizer` alike.
 
@@ -52,6 +53,8 @@ def cut(
     tensor in a plain attribute is replaced by its slices, also where it lies in a container, of which the model gets a
     copy. `values` are what parameters and buffers hold then, also such that keep their size; `copies` are cut alike.
     Raises `CutError` when the model, the optimizer or a copy does not fit; whatever is raised, all is as it was before.
+    Without `undo` nothing is kept of what goes, and of the weights one at a time is in memory twice: what stops that
+    midway, as memory that runs out, is told from what does not fit.
     """
     walked = walk(model)
     found, computed, changed = _parts(walked, edits, values or {})
@@ -63,9 +66,32 @@ def cut(
         with naming(at):
             changed.append(_cut_copy(each, edits))
         modules += walk(each.target.inner).modules if isinstance(each.target.inner, nn.Module) else []
-    receipt = Receipt(model, [*changed, Rest(walked, found, computed)], _title(found, edits, len(copies)), edits)
+    title = _title(found, edits, len(copies))
+    if not undo:
+        return _cut_for_good(changed, FinalReceipt(model, (), title, edits), modules)
+    receipt = Receipt(model, [*changed, Rest(walked, found, computed)], title, edits)
     writes = [write for part in changed for write in part.cut()]  # complete before the first of them
     return commit(writes, receipt, modules)
+
+
+def _cut_for_good(changed: Sequence[Any], receipt: Receipt, modules: Sequence[nn.Module]) -> Receipt:
+    """Cut what is small all or nothing, then the weights one by one."""
+    weights = [part for part in changed if isinstance(part, EditedTensors)]
+    last = [part for part in changed if isinstance(part, RecurrentWeights)]
+    commit([write for part in changed if part not in (*weights, *last) for write in part.cut()], None, modules)
+    try:
+        for part in weights:
+            for write in part.one_by_one():
+                write.put(write.after)
+                del write  # and with it what was there
+        for write in (write for part in last for write in part.cut()):
+            write.put(write.after)
+    except BaseException as error:
+        raise CutError(
+            f"the cut stopped midway ({type(error).__name__}: {shown(str(error), 200)}), and undo=False keeps nothing "
+            "to go back to: load the model again"
+        ) from error
+    return receipt
 
 
 def _cut_copy(copied: Copied, edits: Edits) -> CutCopy | CutDict:

@@ -66,10 +66,21 @@ class EditedTensors:
         self._gains = {id(place.tensor): slice_of(place.edit) for place, _ in self._cuts if place.edit.gain_of}
 
     def cut(self) -> Iterator[Write]:
-        for place, cut in self._cuts:
-            new = self._values.get(id(place.tensor))
-            made = self._gains.get(id(place.tensor)) if new is None else new.tensor
-            yield cut.cut(place.tensor, None if made is None else made.clone(memory_format=torch.preserve_format))
+        return (self._write(place, cut) for place, cut in self._cuts)
+
+    def _write(self, place: Place, cut: CutTensor) -> Write:
+        new = self._values.get(id(place.tensor))
+        made = self._gains.get(id(place.tensor)) if new is None else new.tensor
+        return cut.cut(place.tensor, None if made is None else made.clone(memory_format=torch.preserve_format))
+
+    def one_by_one(self) -> Iterator[Write]:
+        """What `cut` gives, made one at a time: what was there is let go before the next is sliced."""
+        for place, _ in self._cuts:  # whoever lets go must hold nothing by name
+            for name in place.edit.names:
+                self._by_name.pop(name, None)
+        waiting, self._cuts = self._cuts[::-1], []
+        while waiting:
+            yield self._write(*waiting.pop())
 
     def undo(self, walked: Walk) -> Iterator[Write]:
         for place, cut, now in self._now(walked):

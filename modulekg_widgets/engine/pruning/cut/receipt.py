@@ -122,3 +122,13 @@ class Receipt:
     def __repr__(self) -> str:
         state = "" if self._parts else ", spent"
         return f"<{type(self).__name__}: {shown(self._title)}{state}>"
+
+
+class FinalReceipt(Receipt):
+    """What was cut with `undo=False`: nothing is kept to go back to, and both `undo` and `restore` raise `CutError`."""
+
+    def _writes(self, way: str) -> list[Write]:
+        raise CutError(f"there is no {way} after a cut with undo=False, which keeps nothing: load the model again")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {shown(self._title)}, for good>"

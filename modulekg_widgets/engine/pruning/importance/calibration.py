@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -73,6 +73,14 @@ def check_batches(batches: Any) -> None:
         alike = (inputs.dim(), inputs.is_floating_point()) == (target.dim(), target.is_floating_point())
         if not alike and inputs.dim() and target.dim() and len(inputs) == len(target):
             raise CutError(f"batches is a pair of tensors of {len(inputs)} items, inputs and target: {ONE_BATCH}")
+
+
+def length_of(batches: Iterable[Any]) -> int | None:
+    """How many batches there are; None where nobody knows, as of a loader over a stream."""
+    try:
+        return len(batches) if isinstance(batches, Sized) else None
+    except TypeError:  # a DataLoader has a length, but not of any data
+        return None
 
 
 def check_samples(call: Call, which: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -15,17 +15,19 @@ from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.axes.cut_analysis import Cut, Keeps, resolve
 from modulekg_widgets.engine.axes.layers import Layer, Layers
 from modulekg_widgets.engine.errors import CutError, UnknownAxisError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.pruning.plan.proportions import NONE, Proportions
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 GRANULARITIES = {"index": (), "head": ("heads", "kv_heads", "v_heads"), "group": ("groups",)}
+WHOLE = tuple(role for roles in GRANULARITIES.values() for role in roles)  # heads of every kind, and groups
 OUTER = {role for roles in GRANULARITIES.values() for role in roles} | {"group"}
 
 
 class Choice:
-    """The axes of a model that a plan may cut."""
+    """The axes of a model that a plan may cut; without a granularity whole heads and groups go where axes multiply."""
 
-    def __init__(self, axes: Axes, granularity: str, only: Any, keep: Any) -> None:
-        if granularity not in GRANULARITIES:
+    def __init__(self, axes: Axes, granularity: str | None, only: Any, keep: Any) -> None:
+        if granularity is not None and granularity not in GRANULARITIES:
             raise UnknownNameError(
                 f"granularity={shown(str(granularity))!r}: {nearest(str(granularity), GRANULARITIES)}"
             )
@@ -115,17 +117,26 @@ class Choice:
 
     # ---------------------------------------------------------- independent
 
-    def independent(self) -> list[Axis]:
-        """The allowed axes of which no two multiply one dimension; those that the granularity asks for come first."""
-        wanted = GRANULARITIES[self.granularity]
-        able = [axis for axis in self.allowed if self._is_learnt(axis)]
+    def able(self) -> list[Axis]:
+        """The allowed axes that a parameter makes."""
+        return [axis for axis in self.allowed if self._is_learnt(axis)]
+
+    def independent(self, proportions: Proportions = NONE, whole: Container[Term] = ()) -> list[Axis]:
+        """The allowed axes of which no two multiply one dimension; those that the granularity asks for come first.
+
+        Axes that go together are taken together or not at all, those in `whole` never.
+        """
+        wanted = WHOLE if self.granularity is None else GRANULARITIES[self.granularity]
+        able = [axis for axis in self.able() if axis.term not in whole]
         mass = {axis: self._mass(axis) for axis in able}
         rank = sorted(able, key=lambda a: (_preference(a.role, wanted), -mass[a], a.number))
         crossing = self._crossing()
         taken: set[Term] = set()
         for axis in rank:
-            if taken.isdisjoint(crossing.get(axis.term, ())):
-                taken.add(axis.term)
+            every = proportions.all_with([axis.term])
+            crossed = set().union(*(crossing.get(term, ()) for term in every))
+            if crossed.isdisjoint(taken | set(every)):
+                taken.update(every)
         return [axis for axis in self.axes if axis.term in taken]
 
     def _is_learnt(self, axis: Axis) -> bool:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.pruning.plan.limits import FLOOR, Limits
+from modulekg_widgets.engine.pruning.plan.proportions import NONE, Proportions, Together
 from modulekg_widgets.engine.tracing.dataflow import split_name
 
 Scores = Mapping[Term, NDArray[np.float64]]
@@ -37,7 +38,8 @@ class Counts:
 
     `scores`: of every axis, comparable with one another unless the scope is "local"; `is_fair`: no axis may lose much
     more than others; `paces`: where the scope is "local", the powers to which axes keep what a ratio leaves, else all
-    lose the same share. Arrays go by the places of `chosen`.
+    lose the same share; `proportions`: which lose the same in any case, within `steps` and `limits` that know of it.
+    Arrays go by the places of `chosen`.
     """
 
     def __init__(
@@ -49,11 +51,14 @@ class Counts:
         limits: Limits | None = None,
         is_fair: bool = True,
         paces: Floats | None = None,
+        proportions: Proportions = NONE,
     ) -> None:
         limits = limits or Limits()
-        self._paces = paces
-        self._is_fair = is_fair
         terms = [axis.term for axis in chosen]
+        self.proportions = proportions
+        self.together = Together(proportions, terms)
+        self._paces = None if paces is None else self.together.mean(paces)
+        self._is_fair = is_fair
         self.chosen = list(chosen)
         self.scores = [scores[term] for term in terms] if scope != LOCAL else []
         self.sizes: Ints = np.array([axis.size for axis in chosen], dtype=np.int64)
@@ -68,7 +73,7 @@ class Counts:
     def of(self, ratio: float, tilt: Floats | float = 0.0) -> Ints:
         """How many stay; `tilt` is added to the ratio of each axis, or lowers its scores in a common ranking."""
         if self._is_local:
-            share = np.clip(ratio + tilt, 0.0, 1.0)
+            share = np.clip(ratio + self._common(tilt), 0.0, 1.0)
             if self._paces is not None:
                 share = 1 - (1 - share) ** self._paces
             stay = self.sizes - np.minimum(self.sizes - 1, np.floor(self.sizes * share + 1e-9).astype(np.int64))
@@ -76,20 +81,24 @@ class Counts:
             stay = self.sizes.copy()
             for group, order, owner in self._ranked:
                 if np.any(tilt):
-                    order, owner = self._ordered(group, np.exp(-np.asarray(tilt)[group]))
+                    order, owner = self._ordered(group, np.exp(-np.asarray(self._common(tilt))[group]))
                 stay[group] = self._by_rank(group, order, owner, min(max(ratio, 0.0), 1.0))
         return self.allowed(stay, ratio)
 
     def allowed(self, stay: Ints, ratio: float = 0.0) -> Ints:
         """The next numbers of indices that steps and limits allow."""
-        wanted = np.maximum(stay, self.least(ratio))
+        wanted = np.maximum(self.together.whole(stay), self.least(ratio))
         return np.minimum(self._up(wanted), self.most)
 
     def least(self, ratio: float = 0.0) -> Ints:
         """How many indices stay at least when so large a share of them goes."""
         usual = 1 if self._is_local else self._least_by_rank(ratio)
         least = np.where(self._floors > 0, self._floors, np.maximum(usual, 1)).astype(np.int64)
-        return np.minimum(self._up(least), self.most)
+        return np.minimum(self._up(self.together.largest(least)), self.most)
+
+    def _common(self, tilt: Floats | float) -> Floats | float:
+        """What axes that go together give beyond the ratio."""
+        return self.together.mean(tilt) if isinstance(tilt, np.ndarray) else tilt
 
     def _least_by_rank(self, ratio: float) -> Ints:
         """What a common ranking leaves of each axis where this share of all indices goes.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from modulekg_widgets.engine.axes.cut_analysis import position_flags
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.plan.choice import Choice, dropped_by_cuts
 from modulekg_widgets.engine.pruning.plan.counts import gone
+from modulekg_widgets.engine.pruning.plan.repeated import UniformLayers
 from modulekg_widgets.engine.pruning.plan.request import Request
 from modulekg_widgets.engine.pruning.plan.selection import Ints
 
@@ -65,6 +67,26 @@ def given_by(request: Request, named: NamedAxes) -> dict[Term, GivenAxis]:
             else:
                 drop = np.flatnonzero(position_flags(wanted, axis.size, f"axis {shown(axis.name)}"))
                 found[axis.term] = GivenAxis(_left(axis, len(drop)), drop)
+    return found
+
+
+def alike(given: Mapping[Term, GivenAxis], layers: UniformLayers, axes: Axes) -> dict[Term, GivenAxis]:
+    """What is given of an axis for all that go with it.
+
+    Raises `CutError` where one of them has to stay whole, or two shall lose different shares.
+    """
+    found: dict[Term, GivenAxis] = {}
+    for term, own in given.items():
+        if term in layers.whole and own.left < term.size:
+            raise CutError(f"per_axis or cuts take from {shown(axes.of(term).name)}: {layers.whole[term]}")
+        for other, left in layers.proportions.with_count(term, own.left).items():
+            stays = given.get(other, GivenAxis(left, np.empty(0, dtype=np.int64)))
+            if stays.left != left:
+                raise CutError(
+                    f"layers='uniform' keeps {shown(axes.of(term).name)} and {shown(axes.of(other).name)} alike, of "
+                    f"which {own.left} and {stays.left} shall stay: name one of them, or let as many stay"
+                )
+            found[other] = stays
     return found
 
 

@@ -12,7 +12,7 @@ from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.pruning.plan.attempt import CONSTRAINT, WHOLE, Change
 from modulekg_widgets.engine.pruning.plan.counts import Floats
-from modulekg_widgets.engine.pruning.plan.request import Request
+from modulekg_widgets.engine.pruning.plan.request import FREE, Request
 from modulekg_widgets.engine.pruning.plan.search import MEETS
 from modulekg_widgets.engine.pruning.plan.size_formula import SizeFormula
 from modulekg_widgets.engine.pruning.plan.targeted import Tried
@@ -59,8 +59,10 @@ def not_nearer(request: Request, formula: SizeFormula, goals: Floats, found: Tri
     """The notes of a plan of which a size is further from its goal than a plan by single indices would leave it."""
     names = ("round_to", "only", "keep", "floor", "ceiling", "per_axis", "cuts")
     ways = [f"{name}={shown(repr(getattr(request, name)), 80)}" for name in names if getattr(request, name) is not None]
-    if request.granularity != "index":
+    if request.granularity not in (None, "index"):
         ways.append(f"granularity={request.granularity!r}")
+    if request.layers != FREE:
+        ways.append(f"layers={request.layers!r}")
     if request.scope != "local" and request.floor is None:
         ways.append(f"what scope={request.scope!r} leaves of each axis")
     ways += _kept([each for each in found.attempt.changes if each.kind in (WHOLE, CONSTRAINT)])
@@ -77,8 +79,10 @@ def _options(request: Request, now: float, unit: str, least: Least) -> list[str]
         if getattr(request, name) is not None:
             text = f"{name}={shown(repr(getattr(request, name)), 80)}"
             without.append((text, replace(request, **{name: None})))
-    if request.granularity != "index":
+    if request.granularity not in (None, "index"):
         without.append((f"granularity={request.granularity!r}", replace(request, granularity="index")))
+    if request.layers != FREE:
+        without.append((f"layers={request.layers!r}", replace(request, layers=FREE)))
     return [text for text, other in without if least(other, [unit])[unit] < now - 0.5]
 
 

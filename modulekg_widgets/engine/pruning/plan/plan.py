@@ -26,12 +26,13 @@ def plan(
     scope: str = "local",
     only: Any = None,
     keep: Any = None,
-    granularity: str = "index",
+    granularity: str | None = None,
     round_to: int | None = None,
     floor: Limit | None = None,
     ceiling: Limit | None = None,
     per: str | None = None,
     blocks: float | Sequence[str] | None = None,
+    layers: str = "free",
 ) -> PruningPlan:
     """What to drop from a traced model, tried in a dry run; nothing is changed.
 
@@ -66,8 +67,8 @@ def plan(
     only, keep : str, module, class, Axis or list of these, optional
         Axes, layers, modules or parameters, with wildcards; `only` takes no axis that a layer elsewhere puts out as
         well.
-    granularity : {"index", "head", "group"}, default "index"
-        What goes where axes multiply.
+    granularity : {"index", "head", "group"}, optional
+        What goes where axes multiply: single indices, or with `layers="uniform"` whole heads and groups, unless said.
     round_to : int, optional
         The sizes left are multiples of it.
     floor, ceiling : float, int or mapping, optional
@@ -84,6 +85,10 @@ def plan(
         How many residual blocks go as a whole, which share of them, or which, by the paths that `graph.blocks()` lists.
         A number and a share are of those blocks that are in no other, the least important first; a share takes one at
         least. They go before anything else: a ratio is of what is left, a share in `target` of the whole model.
+    layers : {"free", "uniform"}, default "free"
+        "uniform" keeps repeated layers of one size, as most configurations can say no other: of all layers of one
+        class and shape as many indices go, of each its own least important. Where the model holds a configuration
+        without a size of heads, they keep their share of the hidden size. What may not go in one of them stays in all.
 
     Returns
     -------
@@ -128,5 +133,6 @@ def plan(
         ceiling,
         per,
         blocks if blocks is None or isinstance(blocks, float | int | str) else list(blocks),
+        layers,
     )
     return plan_without(graph, request, lambda left, others: Planner(left, others).plan())

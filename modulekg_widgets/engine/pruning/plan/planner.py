@@ -18,7 +18,7 @@ from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, Attempt
 from modulekg_widgets.engine.pruning.plan.choice import Choice
 from modulekg_widgets.engine.pruning.plan.counts import LOCAL, Counts, Ints, rounded
 from modulekg_widgets.engine.pruning.plan.dry_run import Rehearsal
-from modulekg_widgets.engine.pruning.plan.given import NamedAxes, given_by
+from modulekg_widgets.engine.pruning.plan.given import NamedAxes, alike, given_by
 from modulekg_widgets.engine.pruning.plan.limits import Limits, limits_of
 from modulekg_widgets.engine.pruning.plan.modes import widest
 from modulekg_widgets.engine.pruning.plan.obstacles import not_nearer, out_of_bounds, out_of_reach
@@ -27,7 +27,8 @@ from modulekg_widgets.engine.pruning.plan.planned_sizes import PlannedSizes
 from modulekg_widgets.engine.pruning.plan.pruning_plan import AxisCut, PruningPlan
 from modulekg_widgets.engine.pruning.plan.ranking import IndexRanking
 from modulekg_widgets.engine.pruning.plan.repair import Repair, output_changes, scale_changes
-from modulekg_widgets.engine.pruning.plan.request import Request, check
+from modulekg_widgets.engine.pruning.plan.repeated import UniformLayers, uniform_layers
+from modulekg_widgets.engine.pruning.plan.request import UNIFORM, Request, check
 from modulekg_widgets.engine.pruning.plan.search import MEETS, Search
 from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.pruning.plan.targeted import Targeting
@@ -44,12 +45,15 @@ class Planner:
         self.request = request
         self.axes = self.graph.axes
         self.notes = prove(self.axes)
-        self.choice = Choice(self.axes, request.granularity, request.only, request.keep)
+        self.choice = Choice(self.axes, request.granularity_wanted, request.only, request.keep)
         self.outcome = Outcome(self.axes)
         self.repair = Repair(self.axes, self.outcome)
         self.sizes = PlannedSizes(graph, self.graph, self.repair)
         self.named = NamedAxes(graph.axes, self.choice)
-        self.given = given_by(request, self.named)
+        self.layers = UniformLayers()
+        if request.layers == UNIFORM:
+            self.layers = uniform_layers(self.axes, {axis.term for axis in self.choice.able()})
+        self.given = alike(given_by(request, self.named), self.layers, self.axes)
 
     def plan(self) -> PruningPlan:
         if self.request.target is not None:
@@ -87,7 +91,7 @@ class Planner:
                 *output_changes(self.axes, selection),
             ),
             call=self.request.call({cut.name: list(cut.dropped) for cut in cuts}),
-            notes=tuple(self.notes),
+            notes=(*self.notes, *self.layers.notes),
             blocks=(),
             traced=TracedCall.of(self.asked.call, self.asked.training),
             **self.sizes.of(attempt, rehearsal),
@@ -102,13 +106,20 @@ class Planner:
     def selection_of(self, stay: Ints) -> Selection:
         """So many indices of each chosen axis, and what is given."""
         counts = {axis.term: int(count) for axis, count in zip(self.chosen, stay, strict=True)}
-        for term, (count, first) in self.given.items():
-            counts[term] = rounded(count, term.size, 1 if len(first) else self.steps.get(term, 1))
+        exact = self._exact
+        for term, given in self.given.items():
+            counts[term] = given.left if term in exact else rounded(given.left, term.size, self.steps.get(term, 1))
         orders = {term: self.ranking.order(term) for term in counts}
         # where the user says which indices go, a size constraint may leave some of them, and takes no others
-        least = {term: count for term, (count, first) in self.given.items() if len(first)}
+        least = {term: self.given[term].left for term in exact}
         steps = {term: step for term, step in self.steps.items() if step > 1 and term not in least}
-        return Selection(orders, counts, {**self.limits.least, **least}, steps)
+        proportions = self.layers.proportions.among(counts)
+        return Selection(orders, counts, {**self.limits.least, **least}, steps, proportions=proportions)
+
+    @cached_property
+    def _exact(self) -> list[Term]:
+        """The axes of which the user says how many stay by the indices that go, whatever they are multiples of."""
+        return self.layers.proportions.all_with(term for term, given in self.given.items() if len(given.first))
 
     @cached_property
     def ranking(self) -> IndexRanking:
@@ -122,12 +133,14 @@ class Planner:
         scores = {} if request.scope == LOCAL else self.ranking.comparable
         # a ratio is what each axis loses; a target is spent where it costs least
         paces = local_paces(self.axes, self.chosen) if request.target is not None else None
-        return Counts(self.chosen, scores, request.scope, self.steps, self.limits, request.per is None, paces)
+        together = self.layers.proportions
+        return Counts(self.chosen, scores, request.scope, self.steps, self.limits, request.per is None, paces, together)
 
     @cached_property
     def steps(self) -> dict[Term, int]:
         """What the numbers of indices are multiples of."""
-        return self.choice.steps([*self.chosen, *(self.axes.of(term) for term in self.given)], self.request.round_to)
+        every = [*self.chosen, *(self.axes.of(term) for term in self.given)]
+        return self.layers.proportions.steps(self.choice.steps(every, self.request.round_to))
 
     @cached_property
     def limits(self) -> Limits:
@@ -136,6 +149,7 @@ class Planner:
         limits = limits_of(
             self.request.floor, self.request.ceiling, [*self.chosen, *given], self.named.every, self.steps
         )
+        limits = self.layers.proportions.limits(limits, self.steps, lambda term: self.axes.of(term).name)
         for axis in given:
             limits.check(axis, self.given[axis.term].left, "per_axis or cuts")
         return limits
@@ -148,7 +162,7 @@ class Planner:
     @cached_property
     def independent(self) -> list[Axis]:
         """The axes that may be cut together, where a ratio asks for it."""
-        return self.choice.independent() if self._ratio_wanted() else []
+        return self.choice.independent(self.layers.proportions, self.layers.whole) if self._ratio_wanted() else []
 
     def _ratio_wanted(self) -> bool:
         ratio = self.request.ratio or (self.request.ratio is not None and self.request.ceiling is not None)
@@ -194,6 +208,8 @@ class Planner:
             return "no axis of the model is free: graph.axes lists them with the reasons"
         if self._ratio_wanted() and not self.choice.allowed:
             return "only=… and keep=… leave no axis that may be cut: graph.axes.free lists those that could be"
+        if self.layers.whole and not self.chosen:
+            return self.layers.notes[0]
         return f"a ratio of {ratio:g} takes no index of any axis: pass a larger one"
 
 

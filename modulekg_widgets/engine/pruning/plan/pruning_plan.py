@@ -87,6 +87,7 @@ class PruningPlan:
         recalibrate: Iterable[Any] | None = None,
         compensate: bool = False,
         copies: Sequence[Any] = (),
+        undo: bool = True,
     ) -> Any:
         """Cut `model` in place, wholly or not at all.
 
@@ -108,6 +109,10 @@ class PruningPlan:
         copies : sequence, optional
             Averages of the model's weights that are cut alike: modules (as `AveragedModel` or a deepcopy) or
             dictionaries of tensors by name.
+        undo : bool, default True
+            Whether the receipt can undo and restore. Without, nothing is kept of what goes: weights are sliced one by
+            one, and memory falls from the first on. It is then all or nothing but for what stops it between two
+            weights, as memory that runs out, which raises a `CutError` that says so.
 
         Returns
         -------
@@ -146,7 +151,9 @@ class PruningPlan:
         from modulekg_widgets.engine.pruning.recover.recovery import cut_and_recover
 
         traced = TracedCall.of_signature(model) if self.traced is None else self.traced
-        return cut_and_recover(model, self.edits, optimizer, traced, self._axis_names, recalibrate, compensate, copies)
+        return cut_and_recover(
+            model, self.edits, optimizer, traced, self._axis_names, recalibrate, compensate, copies, undo
+        )
 
     @property
     def _axis_names(self) -> dict[tuple[str, int], str]:

@@ -15,6 +15,7 @@ from modulekg_widgets.engine.pruning.plan.counts import LOCAL, SCOPES
 from modulekg_widgets.engine.pruning.plan.limits import Limit, check_limit
 
 Importance = str | Callable[..., Any] | object
+FREE, UNIFORM = "free", "uniform"
 TARGETS = ("params", "flops", "macs", "bytes")
 
 
@@ -30,12 +31,18 @@ class Request:
     scope: str = "local"
     only: Any = None
     keep: Any = None
-    granularity: str = "index"
+    granularity: str | None = None
     round_to: int | None = None
     floor: Limit | None = None
     ceiling: Limit | None = None
     per: str | None = None
     blocks: float | Sequence[str] | None = None
+    layers: str = FREE
+
+    @property
+    def granularity_wanted(self) -> str | None:
+        """The granularity, else single indices; None for whole heads and groups, as configurations count them."""
+        return self.granularity or (None if self.layers == UNIFORM else "index")
 
     def call(self, dropped: Mapping[str, list[int]], blocks: Sequence[str] = ()) -> str:
         """Python that makes the plan again: the request where text can say it, else the indices and blocks that go."""
@@ -74,6 +81,9 @@ def check(graph: Any, request: Request) -> None:
         raise CutError(f"ratio={shown(repr(request.ratio))}: give the share of indices that goes, from 0 to below 1")
     if request.scope not in SCOPES:
         raise UnknownNameError(f"scope={shown(str(request.scope))!r}: {nearest(str(request.scope), SCOPES)}")
+    if request.layers not in (FREE, UNIFORM):
+        ways = nearest(str(request.layers), (FREE, UNIFORM))
+        raise UnknownNameError(f"layers={shown(str(request.layers))!r}: {ways}")
     if request.per is not None and request.per not in TARGETS:
         raise UnknownNameError(f"per={shown(str(request.per))!r}: {nearest(str(request.per), TARGETS)}")
     if request.per is not None and request.scope == LOCAL:

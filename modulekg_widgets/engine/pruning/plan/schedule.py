@@ -14,7 +14,7 @@ from modulekg_widgets.engine.pruning.importance.scoring import normalised, score
 from modulekg_widgets.engine.pruning.plan.choice import Choice
 from modulekg_widgets.engine.pruning.plan.counts import Counts, gone, rounded
 from modulekg_widgets.engine.pruning.plan.plan import plan as make_plan
-from modulekg_widgets.engine.pruning.plan.request import check_target
+from modulekg_widgets.engine.pruning.plan.request import FREE, Request, check_target
 from modulekg_widgets.engine.pruning.plan.size_formula import SizeFormula
 
 Shape = Callable[[float], float]  # from 0 … 1 of the steps to 0 … 1 of the way between the ratios
@@ -281,7 +281,8 @@ class PruningSchedule:
 
     def _plan(self, graph: DataflowGraph, wanted: float, sizes: Mapping[str, int], options: dict[str, Any]) -> Any:
         """The plan after which `wanted` of the original indices are gone; None when that takes no index."""
-        choice = Choice(graph.axes, options.get("granularity", "index"), options.get("only"), options.get("keep"))
+        asked = Request(granularity=options.get("granularity"), layers=options.get("layers", FREE))
+        choice = Choice(graph.axes, asked.granularity_wanted, options.get("only"), options.get("keep"))
         chosen = choice.independent()
         steps = choice.steps(chosen, options.get("round_to"))
         scope = options.get("scope", "local")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from modulekg_widgets.engine.axes.algebra import Term, atoms, find
 from modulekg_widgets.engine.axes.cut_analysis import Keeps
 from modulekg_widgets.engine.axes.expression import remaining
+from modulekg_widgets.engine.pruning.plan.proportions import NONE, Proportions
 
 Ints = NDArray[np.int64]
 
@@ -25,6 +26,7 @@ class Selection:
     least: Mapping[Term, int] = field(default_factory=dict)  # how many must stay, where the user names those that go
     steps: Mapping[Term, int] = field(default_factory=dict)  # what the counts are multiples of, unless all stay
     pinned: Mapping[Term, str] = field(default_factory=dict)  # axes that had to stay whole, and why
+    proportions: Proportions = NONE  # axes that lose the same share
 
     @cached_property
     def changed(self) -> dict[Term, int]:
@@ -60,11 +62,12 @@ class Selection:
         return [atom for atom in dict.fromkeys(atoms(find(term))) if atom in self.changed]
 
     def with_count(self, atom: Term, count: int) -> Selection:
-        """The same with another number of indices for one axis."""
-        return replace(self, counts={**self.counts, atom: count})
+        """The same with another number of indices for one axis, and as many in proportion for those that go with it."""
+        return replace(self, counts={**self.counts, **self.proportions.with_count(atom, count)})
 
     def pin(self, every: list[Term], reason: str) -> Selection:
-        """The same with these axes kept whole."""
+        """The same with these axes kept whole, and those that go with them."""
+        every = self.proportions.all_with(every)
         return replace(
             self,
             counts={**self.counts, **{atom: atom.size for atom in every}},

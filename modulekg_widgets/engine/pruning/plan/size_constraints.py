@@ -37,7 +37,8 @@ def size_form(term: Term, selection: Selection) -> Form:
     term = find(term)
     if term.kind == ATOM:
         if term in selection.counts and term not in selection.pinned:
-            return 0.0, {term: 1.0}
+            smallest, times = selection.proportions.counted_by(term)
+            return 0.0, {smallest: float(times)}
         return float(selection.counts.get(term, term.size)), {}
     forms = [size_form(part, selection) for part in flat(term)]
     if term.kind == SUM:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from modulekg_widgets.engine.axes.algebra import atoms
+from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, Attempt
 from modulekg_widgets.engine.pruning.plan.counts import Floats, Ints
@@ -217,7 +217,7 @@ class Targeting:
             return np.where(settled[key] < 0, row, settled[key])
 
         apart = {*pinned, *(int(at) for mover in tied for at in mover)}
-        alone = [np.array([at]) for at in range(len(counts.chosen)) if at not in apart]
+        alone = [mover for mover in counts.together.movers if apart.isdisjoint(mover.tolist())]
         return Ground(settle, [*alone, *tied])
 
     def _tied(self, known: Attempt | None) -> list[Ints]:
@@ -225,7 +225,7 @@ class Targeting:
         groups: list[set[int]] = []
         for constraint in (*known.constraints, *known.shared) if known is not None else ():
             terms = [constraint.left, *([constraint.right] if constraint.right is not None else [])]
-            own = {self.places[atom] for term in terms for atom in atoms(term) if atom in self.places}
+            own = {self.places[atom] for term in terms for atom in self._with(term) if atom in self.places}
             for group in [group for group in groups if group & own]:
                 groups.remove(group)
                 own |= group
@@ -234,6 +234,10 @@ class Targeting:
         pinned = known.selection.pinned if known is not None else {}
         free = [sorted(at for at in group if self.search.counts.chosen[at].term not in pinned) for group in groups]
         return [np.array(group) for group in free if group]
+
+    def _with(self, term: Term) -> list[Term]:
+        """The axes in a dimension, and those that go with them."""
+        return self.search.counts.proportions.all_with(atoms(term))
 
 
 def _learnt(known: Attempt | None) -> int:

@@ -33,6 +33,7 @@ def cut_and_recover(
     recalibrate: Any = None,
     compensate: bool = False,
     copies: Any = (),
+    undo: bool = True,
 ) -> Receipt:
     """Cut a model, all or nothing; what batches have to say is known before anything changes.
 
@@ -43,7 +44,7 @@ def cut_and_recover(
     if recalibrate is None:
         if compensate:
             raise CutError("compensate=True learns from batches: pass them as recalibrate=batches")
-        return cut(model, edits, optimizer, copies=[Copied(target, {}) for target in targets])
+        return cut(model, edits, optimizer, copies=[Copied(target, {}) for target in targets], undo=undo)
     modules = [target for target in targets if isinstance(target.inner, nn.Module)]
     batches = Batches(model, recalibrate, traced, once=not compensate and not modules)
     training = bool(traced.training)
@@ -54,7 +55,7 @@ def cut_and_recover(
     values = _values(model, edits, training, batches, corrections)
     ties = _names_in_common(model)
     copied = [Copied(each, _of_copy(each, edits, training, batches, corrections, values, ties)) for each in targets]
-    receipt = cut(model, edits, optimizer, values, copied)
+    receipt = cut(model, edits, optimizer, values, copied, undo)
     receipt.compensation, receipt.renewed = rows, tuple(name for name, new in values.items() if not new.is_sum)
     return receipt
 

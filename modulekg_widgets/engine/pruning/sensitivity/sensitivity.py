@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sized
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from modulekg_widgets.engine.pruning.importance.calibration import (
     check_samples,
     finite_loss,
     inputs_and_target,
+    length_of,
     parameters_with_data,
 )
 from modulekg_widgets.engine.pruning.plan.choice import Choice
@@ -98,7 +99,8 @@ def sensitivity_steps(
     chosen = _chosen(graph, axes)
     rises = {axis: np.zeros(axis.size) for axis in chosen}
     size = sum(axis.size for axis in chosen)
-    total = size * len(batches) if isinstance(batches, Sized) else None
+    length = length_of(batches)
+    total = None if length is None else size * length
     count = done = 0
     for own, call, target in _passes(graph, batches, loss):
         count += 1

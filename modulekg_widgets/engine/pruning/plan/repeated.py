@@ -1,0 +1,146 @@
+"""The axes that play one role in repeated layers: in modules of one class with tensors of the same shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from torch import nn
+
+from modulekg_widgets.engine.axes.algebra import Term, atoms
+from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.pruning.plan.proportions import NONE, Proportion, Proportions
+
+Shapes = dict[str, tuple[int, ...]]  # of the tensors below a module, by their names there
+CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+
+
+def repeated_axes(axes: Axes) -> list[tuple[Term, ...]]:
+    """Groups of axes, each with those at the same place of modules that repeat one another.
+
+    Layers repeat one another where they have one class and, as far as both have a tensor, one shape of it: a first
+    layer may hold a table more. Of modules without any below them, as linear ones, only neighbours in a list count.
+    """
+    found = _Groups()
+    for paths, is_leaf in _alike(axes):
+        for other in paths[1:]:
+            for one, two in _pairs(axes, paths[0], other):
+                if not is_leaf or (one.frozen is None and two.frozen is None):
+                    found.join(one, two)
+    order = {axis.term: axis.number for axis in axes}
+    return [tuple(sorted(group, key=order.__getitem__)) for group in found.every() if len(group) > 1]
+
+
+@dataclass(frozen=True)
+class UniformLayers:
+    """What goes together where repeated layers keep one size, and what stays whole for that, with the reasons."""
+
+    proportions: Proportions = NONE
+    whole: Mapping[Term, str] = field(default_factory=dict)
+
+    @property
+    def notes(self) -> list[str]:
+        """The reasons, each once."""
+        return list(dict.fromkeys(self.whole.values()))
+
+
+def uniform_layers(axes: Axes, able: set[Term]) -> UniformLayers:
+    """The axes of repeated layers, of those `able` to go: what may not go in one layer stays whole in the others."""
+    found: list[Proportion] = []
+    whole: dict[Term, str] = {}
+    for terms in repeated_axes(axes):
+        stay = [term for term in terms if term not in able]
+        if not stay:
+            found.append(Proportion(terms))
+        elif len(stay) < len(terms):
+            whole.update(dict.fromkeys(terms, _reason(axes, next(term for term in terms if term in able), stay[0])))
+    return UniformLayers(Proportions(tuple(found)), whole)
+
+
+def _reason(axes: Axes, one: Term, stays: Term) -> str:
+    why = axes.of(stays).frozen or "only=… and keep=… spare it"
+    return (
+        f"layers='uniform': {shown(axes.of(one).name)} and its like stay whole, as {shown(axes.of(stays).name)} does: "
+        f"{shown(why, 300)}"
+    )
+
+
+def _alike(axes: Axes) -> Iterator[tuple[list[str], bool]]:
+    """The paths of modules that repeat one another, and whether these are single layers."""
+    kinds: dict[tuple[object, ...], list[tuple[Shapes, list[str]]]] = {}
+    shapes = _shapes_below(axes)
+    for path, node in axes.graph.modules.items():
+        own = shapes.get(path)
+        if not path or not own:
+            continue
+        is_leaf = all("." not in name for name in own)
+        parent, _, name = path.rpartition(".")
+        if (is_leaf or isinstance(node.module, CONTAINERS)) and not name.isdecimal():
+            continue
+        place = (parent,) if is_leaf or isinstance(node.module, CONTAINERS) else ()
+        groups = kinds.setdefault((type(node.module), is_leaf, *place), [])
+        group = next((group for group in groups if _agree(group[0], own)), None)
+        if group is None:
+            groups.append((own, [path]))
+        else:
+            group[1].append(path)
+    for (_, is_leaf, *_), groups in kinds.items():
+        for _, paths in groups:
+            if len(paths) > 1:
+                yield paths, bool(is_leaf)
+
+
+def _shapes_below(axes: Axes) -> dict[str, Shapes]:
+    """Of every module the shapes of all tensors in it and below."""
+    found: dict[str, Shapes] = {}
+    for name, node in axes.graph.state.items():
+        parts = name.split(".")
+        for depth in range(len(parts)):
+            found.setdefault(".".join(parts[:depth]), {})[".".join(parts[depth:])] = tuple(node.shape)
+    return found
+
+
+def _agree(one: Shapes, two: Shapes) -> bool:
+    """Whether the one has all that the other has, of the same shapes."""
+    fewer, more = sorted((one, two), key=len)
+    return all(more.get(name) == shape for name, shape in fewer.items())
+
+
+def _pairs(axes: Axes, one: str, two: str) -> Iterator[tuple[Term, Term]]:
+    """The axes at the same places of two modules."""
+    state = axes.graph.state
+    for name, node in state.items():
+        if not name.startswith(f"{one}."):
+            continue
+        other = state.get(two + name[len(one) :])
+        if other is None or other is node:
+            continue
+        for left, right in zip(axes.inference.dims(node), axes.inference.dims(other), strict=True):
+            yield from _matched(_varying(left), _varying(right))
+
+
+def _varying(term: Term) -> list[Term]:
+    return [atom for atom in atoms(term) if atom.size > 1]
+
+
+def _matched(one: Sequence[Term], two: Sequence[Term]) -> Iterator[tuple[Term, Term]]:
+    """The axes of two dimensions one by one, where both are made of as many of the same sizes."""
+    if [atom.size for atom in one] == [atom.size for atom in two]:
+        yield from ((left, right) for left, right in zip(one, two, strict=True) if left is not right)
+
+
+class _Groups:
+    """Sets of axes that are joined pair by pair."""
+
+    def __init__(self) -> None:
+        self._group: dict[Term, list[Term]] = {}
+
+    def join(self, one: Term, two: Term) -> None:
+        left, right = (self._group.setdefault(each, [each]) for each in (one, two))
+        if left is not right:
+            left += right
+            self._group.update(dict.fromkeys(right, left))
+
+    def every(self) -> list[list[Term]]:
+        return list({id(group): group for group in self._group.values()}.values())
