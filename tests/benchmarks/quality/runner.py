@@ -19,6 +19,7 @@ SCOPES = ("local", "global")
 IMPORTANCES = ("default", "l1", "l2", "taylor")  # the default is one of the others, or one more
 DEFAULTS = {OURS: ours.DEFAULT, PEER: peer.DEFAULT}
 PER_FLOP = json.dumps({"per": "flops"})
+BY_LOSS = "taylor"  # a share of a loss can be weighed against FLOPs, a length of weights cannot
 log = logging.getLogger(__name__)
 
 
@@ -46,7 +47,7 @@ class Asked:
                 if name in known[side]:
                     yield Cell(net, seed, side, name, scope, left, text if side == OURS else "{}")
             if (side, scope) == (OURS, "global") and text == "{}":
-                yield Cell(net, seed, side, DEFAULTS[side], scope, left, PER_FLOP)
+                yield Cell(net, seed, side, BY_LOSS, scope, left, PER_FLOP)
         yield from self._ways()
 
     def _ways(self) -> Iterator[Cell]:

@@ -108,4 +108,4 @@ def _target(request: Request) -> str:
 
 def _size(value: float, formula: SizeFormula, at: int) -> str:
     share = value / max(float(formula.before[at]), 1.0)
-    return f"{value:,.0f} {NAMES[formula.units[at]]} ({100 * share:.3g} % of the model's)"
+    return f"{value:,.0f} {NAMES[formula.units[at]]} ({share:.3g} of the model's)"
