@@ -1,4 +1,4 @@
-"""ResidualBlock influence: how far what comes out of a residual block points away from what went in."""
+"""Block influence: how far what comes out of a residual block points away from what went in."""
 
 from __future__ import annotations
 
