@@ -25,15 +25,16 @@ ALLOWED = {
     "operators": GROUND | {"torch_runtime"},
     "identity": GROUND | {"torch_runtime"},
     "tracing": GROUND | {"torch_runtime", "operators", "identity"},
-    "axes": GROUND | {"torch_runtime", "operators", "identity", "tracing"},
+    "residuals": GROUND | {"torch_runtime", "operators", "identity", "tracing"},
+    "axes": GROUND | {"torch_runtime", "operators", "identity", "tracing", "residuals"},
     "playback": GROUND | {"torch_runtime", "identity", "tracing"},
-    "pruning": GROUND | {"torch_runtime", "operators", "identity", "tracing", "axes"},
+    "pruning": GROUND | {"torch_runtime", "operators", "identity", "tracing", "residuals", "axes"},
     "knowledge": GROUND | {"torch_runtime", "operators", "identity", "tracing", "axes"},
     "rewriting": GROUND | {"torch_runtime", "operators", "identity", "tracing", "axes"},
     "monitoring": GROUND | {"torch_runtime", "identity"},
     "views": GROUND
-    | {"torch_runtime", "operators", "identity", "tracing", "axes", "playback", "pruning", "knowledge", "rewriting"}
-    | {"monitoring"},
+    | {"torch_runtime", "operators", "identity", "tracing", "residuals", "axes", "playback", "pruning", "knowledge"}
+    | {"rewriting", "monitoring"},
 }
 WIDGET_LIBRARIES = {"ipywidgets", "traitlets", "ipycytoscape", "IPython", "comm", "ipykernel"}
 

@@ -87,7 +87,8 @@ def document(tmp_path: Path) -> dict[str, Any]:
     ("path", "value", "says"),
     [
         ("format", "other", "its format is 'other', not 'modulekg-plan'"),
-        ("version", 2, "its version is 2, this release reads 1"),
+        ("version", 2, "blocks is no list"),
+        ("version", 3, "its version is 3, this release reads 1 and 2"),
         ("version", True, "its version is True"),
         ("version", 1.0, "its version is 1.0"),
         ("params", [1], "params is a list of 1, not a list of 2"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
@@ -26,11 +26,15 @@ from modulekg_widgets.engine.axes.verify import TOLERANCE, Verification, verify
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.operators.recorded import Unknown
+from modulekg_widgets.engine.residuals.table import block_table
 from modulekg_widgets.engine.torch_runtime.parallel import inside
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.execution import fill_values
 from modulekg_widgets.engine.tracing.outputs import wanted_outputs
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class ProvableAxes(Axes):
@@ -133,6 +137,28 @@ class DataflowGraph(Dataflow):
         (0, 2)
         """
         return ProvableAxes(self, free_inputs=inputs, free_outputs=outputs)
+
+    def blocks(self) -> pd.DataFrame:
+        """The residual blocks x + f(x) that can go, so that x goes on as it is.
+
+        A block is a module of the kind as a whole, such as a layer of a transformer or a block of a ResNet, or a module
+        that is the branch f of a sum, such as an attention or an MLP; layers and their branches are both listed.
+        Of blocks that are alike, one is tried on tensors without data.
+
+        Returns
+        -------
+        DataFrame
+            A row for each, in the order of the pass, with its `path`, its parameters as `params` and its `flops`, both
+            with those of a normalisation that serves it alone.
+
+        Examples
+        --------
+        >>> import torch, torchvision, modulekg_widgets as mk
+        >>> graph = mk.trace(torchvision.models.resnet18(), torch.zeros(1, 3, 64, 64))
+        >>> list(graph.blocks()["path"])
+        ['layer1.0', 'layer1.1', 'layer2.1', 'layer3.1', 'layer4.1']
+        """
+        return block_table(self)
 
     @property
     def unknown(self) -> list[Unknown]:

@@ -23,6 +23,7 @@ from modulekg_widgets.engine.axes.inference import holds_values
 from modulekg_widgets.engine.axes.precision import BatchNormByHand, In, State, cast, rescaled
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, shown
 from modulekg_widgets.engine.identity.walk import walk
+from modulekg_widgets.engine.residuals.trial import apply as apply_removal
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.rng import seeded
 from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
@@ -30,7 +31,7 @@ from modulekg_widgets.engine.torch_runtime.state import set_mode
 from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_tensors
 from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
 from modulekg_widgets.engine.tracing.dataflow import DataNode
-from modulekg_widgets.engine.tracing.held import ATTRIBUTE, put_tables
+from modulekg_widgets.engine.tracing.held import ATTRIBUTE, held_tensors, put_tables
 
 log = logging.getLogger("modulekg_widgets")
 Tensor = torch.Tensor
@@ -299,6 +300,9 @@ class _Proof:
             named = {name: held[node.label] for name, node in self.graph.state.items()}
             put_tables(walked.with_modules(stage.modules), named)
             registered = {name: value for name, value in named.items() if self.graph.state[name].kind != ATTRIBUTE}
+            if self.graph.removal:
+                apply_removal(walked.with_modules(stage.modules), self.graph.removal)
+                registered = _named_anew(stage, self.nodes, held)
             with torch.set_grad_enabled(keep_graph), PlainAttention(), In(self.dtype):
                 given = (stage.model, registered, args, kwargs)
                 return torch.func.functional_call(*given, tie_weights=False, strict=False), held
@@ -313,6 +317,14 @@ class _Proof:
                 f"{type(error).__name__}: {shown(str(error), 300)}"
             ) from error
         return [tensor for _, tensor in tensors(output)], held
+
+
+def _named_anew(stage: Stage, nodes: Sequence[DataNode], held: State) -> State:
+    """The tensors by the names that they have in a model that has lost modules."""
+    values = {id(stage.of(node.tensor)): held[node.label] for node in nodes}
+    walked = walk(stage.model)
+    every = held_tensors(walked, walked.places())
+    return {each.name: values[id(each.tensor)] for each in every if id(each.tensor) in values}
 
 
 def _member_names(axis: Axis) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -64,8 +64,12 @@ class Walk(Paths):
         return new
 
 
-def walk(model: nn.Module) -> Walk:
-    """Walk `model` once, each module object once; raises `NotAModuleError` or `BrokenModuleError` naming the path."""
+def walk(model: nn.Module, instead: Mapping[int, Mapping[str, Any]] | None = None) -> Walk:
+    """Walk `model` once, each module object once; raises `NotAModuleError` or `BrokenModuleError` naming the path.
+
+    `instead`: the children that some modules, by their identity, count as having instead of their own.
+    """
+    instead = instead or {}
     root = unwrapped(_checked_root(model))
     out = Walk()
     modules, states, names, parents = out.modules, out.states, out.names, out.parents
@@ -97,7 +101,7 @@ def walk(model: nn.Module) -> Walk:
             names.append(name)
             parents.append(parent)
             count += 1
-            slots = state.get(MODULES)
+            slots = instead.get(key) or state.get(MODULES)
             if slots and type(child) in ordinary:
                 inside = out.children[count - 1] = []
                 stack.append((count - 1, inside, iter(list(slots.items()))))
@@ -109,7 +113,8 @@ def walk(model: nn.Module) -> Walk:
     if not all(issubclass(kind, str) for kind in set(map(type, names))):
         raise _named_oddly(out)
     for parent in out.irregular:
-        entries = list(states[parent][MODULES].items())
+        slots = instead.get(id(modules[parent])) or states[parent][MODULES]
+        entries = list(slots.items())
         out.irregular[parent] = [(n, None if c is None else index_of[id(unwrapped(c))]) for n, c in entries]
     return out
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from modulekg_widgets.engine.pruning.blocks.influence import BlockInfluence
 from modulekg_widgets.engine.pruning.cut.tensors import cut_tensor, uncut_tensor, unzero_tensor, zero_tensor
 from modulekg_widgets.engine.pruning.importance.activations import Activation
 from modulekg_widgets.engine.pruning.importance.criteria import FPGM, L1, L2, BNScale, Random
@@ -20,6 +21,7 @@ __all__ = [
     "L2",
     "Activation",
     "BNScale",
+    "BlockInfluence",
     "Distillation",
     "ExpertUsage",
     "GroupLasso",

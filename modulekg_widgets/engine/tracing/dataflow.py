@@ -160,6 +160,7 @@ class ModuleCall:
     outputs: list[DataNode] = field(default_factory=list)
     end: int | None = None  # None while it runs
     result: Any = None  # what it gave, with nodes in the tensors' places; None where it is no plain structure
+    places: list[int | str] = field(default_factory=list)  # of each input: its argument's position or keyword
 
 
 class ModuleNode:
@@ -273,6 +274,7 @@ class Dataflow:
         self.call: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})  # what forward was called with
         self.training: bool | None = None  # the mode that was set for the trace, None for the model's own
         self.seed: int | None = None  # of the random numbers that forward drew, None for the process's own
+        self.removal: Any = None  # the modules without which the model was called, None for a call as it is
         self.error: Exception | None = None  # why the forward pass stopped; the graph ends there
         self.attempt: OperatorNode | None = None  # the last call that was made, recorded if it went through
         self.data_dependent: list[Unknown] = []  # calls that turned tensor data into Python values

@@ -330,8 +330,9 @@ class Recorder(TorchDispatchMode):
             if given is not None:
                 alike = self.stand_in if self.stand_in is not None and not self.on_meta else None
                 return given if alike is None else Given(with_tensors(given.output, alike))
-        found = [self.node(tensor) for _, tensor in tensors(args)] if args else []
-        call = ModuleCall(path, len(self.graph.operators), found)
+        given = [(at, tensor) for at, value in enumerate(args) for _, tensor in tensors(value)]
+        found = [self.node(tensor) for _, tensor in given]
+        call = ModuleCall(path, len(self.graph.operators), found, places=[at for at, _ in given])
         self._scope.append(path)
         self._calls.append(call)
         if id(module) in self._paths:  # others are no part of the model, their operators are their caller's
@@ -346,7 +347,9 @@ class Recorder(TorchDispatchMode):
         call = self._calls.pop()
         call.end = len(self.graph.operators)
         if kwargs:
-            call.inputs.extend(_before(self.node(tensor), call.start) for _, tensor in tensors(kwargs))
+            named = [(name, tensor) for name, value in kwargs.items() for _, tensor in tensors(value)]
+            call.inputs.extend(_before(self.node(tensor), call.start) for _, tensor in named)
+            call.places.extend(name for name, _ in named)
         call.outputs = [self.node(tensor) for _, tensor in tensors(output)]
         call.result = with_tensors(output, self.node) if is_plain(output, Tensor) else None
 

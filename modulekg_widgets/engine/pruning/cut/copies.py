@@ -112,24 +112,24 @@ class CutCopy:
     def __init__(self, module: nn.Module, parts: Sequence[Any], whole: nn.Module, rest: Rest) -> None:
         self._module, self._parts = module, parts
         self._whole, self._rest = whole, rest
+        self.children = {at: own for part in parts for at, own in getattr(part, "children", {}).items()}
 
     def cut(self) -> Iterator[Write]:
         return (write for part in self._parts for write in part.cut())
 
     def undo(self, walked: Walk) -> Iterator[Write]:
-        own = self._again()
+        own = self._own()
         for part in self._parts:
             yield from part.undo(own)
-        yield from self._rest.undo(walk(self._whole))
+        yield from self._rest.undo(walk(self._whole, self.children))
 
     def restore(self, walked: Walk) -> Iterator[Write]:
-        own = self._again()
+        own = self._own()
         return (write for part in self._parts for write in part.restore(own))
 
-    def _again(self) -> Walk:
-        """The module as it is by now."""
+    def _own(self) -> Walk:
         refuse_resizing(self._whole)
-        return walk(self._module)
+        return walk(self._module, self.children)
 
 
 class CutDict:
@@ -137,6 +137,8 @@ class CutDict:
 
     def __init__(self, target: MutableMapping[Any, Any], edits: Edits, values: Mapping[str, NewValue]) -> None:
         self._target = target
+        if edits.removal:
+            raise CutError("modules are removed, and a dictionary has none: pass the copy as a module, as a deepcopy")
         keys = {str(key).removeprefix(f"{WRAPPED}."): key for key in target}
         self._edits = {keys[name]: edit for edit in edits.tensors for name in edit.names if name in keys}
         missing = [edit.names[0] for edit in edits.tensors if edit.produced and not keys.keys() & set(edit.names)]

@@ -25,6 +25,7 @@ from modulekg_widgets.engine.pruning.cut.parts import (
     moved_along,
 )
 from modulekg_widgets.engine.pruning.cut.receipt import FinalReceipt, Receipt
+from modulekg_widgets.engine.pruning.cut.removed import RemovedModules
 from modulekg_widgets.engine.pruning.cut.transaction import commit
 from modulekg_widgets.engine.tracing.held import held_tensors
 
@@ -116,6 +117,7 @@ def _parts(walked: Walk, edits: Edits, values: Values) -> tuple[list[Place], lis
         attributes,
         PlainTensors(tables, attributes.copies),
         RecurrentWeights(layers),
+        RemovedModules(walked, edits.removal),
     ]
     return found, computed, changed
 
@@ -137,4 +139,5 @@ def _title(found: Sequence[Place], edits: Edits, copies: int) -> str:
     tables = sum(bool(place.plain) for place in found)
     plain = f" ({tables} in plain attributes, which no state_dict has)" if tables else ""
     also = f", also in {copies} {'copy' if copies == 1 else 'copies'}" if copies else ""
-    return shown(f"{len(edits.tensors)} tensors{plain} and {len(edits.attributes)} attributes cut{also}")
+    modules = f", {len(edits.removal.modules)} modules removed" if edits.removal else ""
+    return shown(f"{len(edits.tensors)} tensors{plain} and {len(edits.settings)} attributes cut{modules}{also}")

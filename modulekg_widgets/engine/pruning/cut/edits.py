@@ -14,6 +14,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, nearest, shown
 from modulekg_widgets.engine.identity.walk import Walk, walk
+from modulekg_widgets.engine.residuals.removal import NOTHING_REMOVED, ModuleRemoval
 from modulekg_widgets.engine.torch_runtime.tensor_copies import in_plain_memory
 from modulekg_widgets.engine.tracing.held import ATTRIBUTE, HeldTensor, held_named
 
@@ -153,6 +154,12 @@ class Edits:
     attributes: dict[str, tuple[Whole, Whole]] = field(
         default_factory=dict, hash=False
     )  # "conv1.out_channels" → before, after
+    removal: ModuleRemoval = NOTHING_REMOVED  # whole modules that go; every name is that of before
+
+    @property
+    def settings(self) -> dict[str, tuple[Any, Any]]:
+        """All attributes that change, those included that follow the removed modules."""
+        return {**self.attributes, **self.removal.attributes}
 
 
 def slices(edits: Edits, value_of: Callable[[str], torch.Tensor]) -> Callable[[TensorEdit], torch.Tensor]:
@@ -248,9 +255,9 @@ def settings(model: nn.Module | Walk, edits: Edits) -> list[Setting]:
     """
     walked = model if isinstance(model, Walk) else walk(model)
     states = {path: walked.states[index] for path, index in walked.places()}
-    found = [_setting(states, name, before, after) for name, (before, after) in edits.attributes.items()]
+    found = [_setting(states, name, before, after) for name, (before, after) in edits.settings.items()]
     becomes: dict[tuple[int, str], Whole] = {}  # a shared module has its attributes under several names
-    for setting, name in zip(found, edits.attributes, strict=True):
+    for setting, name in zip(found, edits.settings, strict=True):
         if becomes.setdefault((id(setting.state), setting.name), setting.after) != setting.after:
             raise CutError(f"{shown(name)} is one attribute under several names, which differ in the plan: plan again")
     return found

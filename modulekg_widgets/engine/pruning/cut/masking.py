@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import nn
 
+from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.pruning.cut.edits import Edits, Place, TensorEdit, places
 from modulekg_widgets.engine.pruning.cut.parts import places_again
@@ -33,6 +34,9 @@ def mask(model: nn.Module, edits: Edits) -> MaskReceipt:
 
     Raises `CutError` when the model does not fit; whatever is raised, all is as it was before.
     """
+    if edits.removal:
+        names = ", ".join(shown(each.path) for each in edits.removal.modules[:3])
+        raise CutError(f"a mask sets slices of weights to zero, and {names} would go as a whole: use plan.cut(model)")
     walked = walk(inside(model))
     refuse_sharded(walked)
     zeroed = ZeroedTensors(_produced(places(walked, edits)))

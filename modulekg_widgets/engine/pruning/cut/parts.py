@@ -196,8 +196,9 @@ class EditedAttributes:
         every = settings(walked, edits)
         self._settings = [setting for setting in every if setting.holder is None]
         self._before = [setting.state[setting.name] for setting in self._settings]
-        self._after = Edits((), {name: (after, before) for name, (before, after) in edits.attributes.items()})
-        noted = list(configurations(walked)) if any(edit.shape != edit.shape_after for edit in edits.tensors) else []
+        self._after = Edits((), {name: (after, before) for name, (before, after) in edits.settings.items()})
+        resized = edits.removal or any(edit.shape != edit.shape_after for edit in edits.tensors)
+        noted = list(configurations(walked)) if resized else []
         self._swaps = _swaps(walked, [setting for setting in every if setting.holder is not None], noted)
         self.copies = {id(old): new for _, _, old, new in self._swaps}  # of the plain objects, by their identity
 

@@ -113,7 +113,7 @@ class Receipt:
         CutError
             Before anything changes, when the receipt is spent or the model is not as the cut left it.
         """
-        commit(self._writes("undo"), None, walk(self._model).modules)
+        commit(self._writes("undo"), None, self._walked().modules)
 
     def restore(self) -> None:
         """Put the slices back that the cut removed; all else keeps what was trained since, and new gradients are zero.
@@ -126,7 +126,11 @@ class Receipt:
         CutError
             Before anything changes, when the receipt is spent or the model is not as the cut left it.
         """
-        commit(self._writes("restore"), None, walk(self._model).modules)
+        commit(self._writes("restore"), None, self._walked().modules)
+
+    def _walked(self) -> Walk:
+        """The model, with the modules that the cut removed at the paths that they had."""
+        return walk(self._model, {at: own for part in self._parts for at, own in getattr(part, "children", {}).items()})
 
     def before(self) -> dict[str, torch.Tensor]:
         """What the parameters and buffers that were cut held before, by all of their names; none once it is spent.
@@ -141,8 +145,8 @@ class Receipt:
     def _writes(self, way: str) -> list[Write]:
         if not self._parts:
             raise CutError(f"{self!r} served already: a receipt undoes its {self._done} once")
-        walked = walk(self._model)
-        if self._resizes and self.edits.tensors:
+        walked = self._walked()
+        if self._resizes and (self.edits.tensors or self.edits.removal):
             refuse_resizing(walked)
         writes = [write for part in self._parts for write in getattr(part, way)(walked)]
         return [*writes, attribute(self, "_parts", ())]

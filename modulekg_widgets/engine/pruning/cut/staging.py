@@ -9,6 +9,7 @@ from torch import nn
 
 from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit, places, settings
+from modulekg_widgets.engine.residuals.removal import remove
 from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, FLAT_WEIGHTS, PARAMETERS
 from modulekg_widgets.engine.tracing.held import PARAMETER, held_tensors, put_tables
@@ -35,6 +36,7 @@ def put_in_place(
         _replace_in_lists(walk, new)
     for setting in settings(walk, edits):
         setting.state[setting.name] = setting.after
+    remove(walk, edits.removal)
 
 
 def _like(tensor: Tensor, value: Tensor) -> Tensor:

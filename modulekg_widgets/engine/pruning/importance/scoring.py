@@ -32,7 +32,7 @@ def score(axes: Axes, terms: Sequence[Term], importance: Any) -> dict[Term, Vect
     composite = next((term for term in every if term.kind != ATOM), None)
     if composite is not None:
         raise CutError(f"{composite!r} is made of several axes: pass the atoms, as [axis.term for axis in graph.axes]")
-    criterion = _criterion(importance)
+    criterion = criterion_of(importance)
     name = _name_of(importance)
     try:
         found = criterion.scores(axes, every)
@@ -88,7 +88,8 @@ class _ByGroup(Criterion):
             raise CutError(f"importance {self._name} stopped {where}: {_message(error)}") from error
 
 
-def _criterion(importance: Any) -> Criterion:
+def criterion_of(importance: Any) -> Criterion:
+    """The criterion behind a name, a class or a function; raises `CutError` for anything else."""
     entry = criteria[importance] if isinstance(importance, str) else importance
     if isinstance(entry, Criterion):
         return entry

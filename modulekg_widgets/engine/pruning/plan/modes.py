@@ -6,9 +6,11 @@ import logging
 
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import ModuleKGError
+from modulekg_widgets.engine.residuals.removal import NOTHING_REMOVED
+from modulekg_widgets.engine.residuals.trial import traced_again
 from modulekg_widgets.engine.torch_runtime.rng import is_drawn
 from modulekg_widgets.engine.tracing.outputs import Wanted, output_names
-from modulekg_widgets.engine.tracing.trace import REAL, trace_dataflow
+from modulekg_widgets.engine.tracing.trace import REAL
 
 SEEDS = 8  # a model that leaves layers out at random shows all of them sooner or later
 log = logging.getLogger("modulekg_widgets")
@@ -28,7 +30,7 @@ def widest(graph: DataflowGraph) -> DataflowGraph:
     found = graph
     for seed in range(SEEDS):
         try:
-            wider = trace_dataflow(graph.model, *graph.call, training=training, make=DataflowGraph, seed=seed)
+            wider = traced_again(graph, graph.removal or NOTHING_REMOVED, training, seed)
         except ModuleKGError as error:
             # a detector wants targets, batch normalisation more than one value: then the traced pass is all there is
             log.debug("no pass from seed %d: %s", seed, error)

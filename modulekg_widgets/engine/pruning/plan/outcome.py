@@ -20,6 +20,7 @@ from modulekg_widgets.engine.operators.traits import LENGTH, traits_of
 from modulekg_widgets.engine.pruning.cut.edits import Edits, Ints, TensorEdit, Whole
 from modulekg_widgets.engine.pruning.plan.choice import dimensions_read
 from modulekg_widgets.engine.pruning.plan.selection import Selection
+from modulekg_widgets.engine.residuals.removal import NOTHING_REMOVED
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 
@@ -65,7 +66,8 @@ class Outcome:
         for buffer, term in self.axes.inference.indices.picked_from.items():
             if any(atom in keeps for atom in atoms(term)):
                 tensors[buffer] = self._renumbered(buffer, keeps, np.flatnonzero(kept(term, keeps)))
-        return Edits(tuple(tensors.values()), {**changed_attributes(self.axes, selection.changed), **attributes})
+        changed = {**changed_attributes(self.axes, selection.changed), **attributes}
+        return Edits(tuple(tensors.values()), changed, self.axes.graph.removal or NOTHING_REMOVED)
 
     def _renumbered(self, buffer: DataNode, keeps: Keeps, stay: Ints) -> TensorEdit:
         """A buffer of indices without those that go, the others numbered as they lie then."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from modulekg_widgets.engine.axes.cut_analysis import Cut
@@ -12,6 +12,7 @@ from modulekg_widgets.engine.pruning.plan.limits import Limit
 from modulekg_widgets.engine.pruning.plan.planner import Planner
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.plan.request import Importance, Request
+from modulekg_widgets.engine.pruning.plan.without_blocks import plan_without
 
 
 @called_as("mk.plan")
@@ -30,11 +31,13 @@ def plan(
     floor: Limit | None = None,
     ceiling: Limit | None = None,
     per: str | None = None,
+    blocks: float | Sequence[str] | None = None,
     layers: str = "free",
 ) -> PruningPlan:
     """What to drop from a traced model, tried in a dry run; nothing is changed.
 
-    At least one of `ratio`, `target`, `per_axis` and `cuts` says what goes; `ratio` and `target` exclude each other.
+    At least one of `ratio`, `target`, `per_axis`, `cuts` and `blocks` says what goes; `ratio` and `target` exclude each
+    other.
 
     Parameters
     ----------
@@ -79,6 +82,10 @@ def plan(
     per : {"flops", "params", "macs", "bytes"}, optional
         Rank by score for each FLOP, parameter … that removing an index saves at first, and not by scores in relation
         to the mean of their axis: what is asked for is taken where it costs least. For a scope other than "local".
+    blocks : int, float or list of str, optional
+        How many residual blocks go as a whole, which share of them, or which, by the paths that `graph.blocks()` lists.
+        A number and a share are of those blocks that are in no other, the least important first; a share takes one at
+        least. They go before anything else: a ratio is of what is left, a share in `target` of the whole model.
     layers : {"free", "uniform"}, default "free"
         "uniform" keeps repeated layers of one size, as most configurations can say no other: of all layers of one
         class and shape as many indices go, of each its own least important, and whole heads or groups of them. What
@@ -127,6 +134,7 @@ def plan(
         floor,
         ceiling,
         per,
+        blocks if blocks is None or isinstance(blocks, float | int | str) else list(blocks),
         layers,
     )
-    return Planner(graph, request).plan()
+    return plan_without(graph, request, lambda left, others: Planner(left, others).plan())

@@ -10,10 +10,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from modulekg_widgets.engine.errors import PlanFileError, shown
+from modulekg_widgets.engine.pruning.blocks.removal_file import removal_read
 from modulekg_widgets.engine.pruning.cut.edits import Edits, Ints, TensorEdit, Whole
 from modulekg_widgets.engine.pruning.plan.attempt import Change
-from modulekg_widgets.engine.pruning.plan.plan_writing import FORMAT, VERSION, checked_path
+from modulekg_widgets.engine.pruning.plan.plan_writing import FORMAT, VERSION, WITH_BLOCKS, checked_path
 from modulekg_widgets.engine.pruning.plan.pruning_plan import AxisCut, PruningPlan
+from modulekg_widgets.engine.residuals.removal import NOTHING_REMOVED
 from modulekg_widgets.engine.safe_files import parse_json, read_whole
 
 LARGEST_FILE = 64 << 20  # bytes; the plan of a model of billions of parameters has a third of it
@@ -88,8 +90,8 @@ class _PlanReader:
         known, version = self.document.get("format"), self.document.get("version")
         if known != FORMAT:
             raise PlanFileError(f"its format is {_described(known)}, not {FORMAT!r}")
-        if type(version) is not int or version != VERSION:
-            raise PlanFileError(f"its version is {_described(version)}, this release reads {VERSION}")
+        if type(version) is not int or version not in (VERSION, WITH_BLOCKS):
+            raise PlanFileError(f"its version is {_described(version)}, this release reads {VERSION} and {WITH_BLOCKS}")
 
     def plan(self, call: str) -> PruningPlan:
         self.positions = self._each("positions", lambda value: _ascending(value, "positions"))
@@ -98,15 +100,17 @@ class _PlanReader:
         if len(set(names)) != len(names):
             raise PlanFileError("a tensor is listed twice")
         _check_gains(tensors)
+        has_blocks = self.document["version"] == WITH_BLOCKS
+        blocks, removal = removal_read(self.document) if has_blocks else ((), NOTHING_REMOVED)
         attributes = {
             name: _change(name, pair) for name, pair in _mapping(self._get("attributes"), "attributes").items()
         }
         return PruningPlan(
             tuple(self._each("axes", _axis)),
-            Edits(tuple(tensors), attributes),
+            Edits(tuple(tensors), attributes, removal),
             tuple(self._each("changes", _correction)),
             self._pair("params"), self._pair("flops"), self._pair("macs"), call,
-            bytes=self._pair("bytes") if "bytes" in self.document else None,
+            bytes=self._pair("bytes") if "bytes" in self.document else None, blocks=blocks,
         )  # fmt: skip
 
     def _get(self, name: str) -> Any:

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from modulekg_widgets.engine.errors import PlanFileError, shown
+from modulekg_widgets.engine.pruning.blocks.removal_file import removal_written
 from modulekg_widgets.engine.pruning.cut.edits import Ints, Whole
 from modulekg_widgets.engine.safe_files import replacing
 
 FORMAT, VERSION = "modulekg-plan", 1
+WITH_BLOCKS = 2  # of a plan that removes modules, which a reader of the first would leave out without a word
 
 
 def save_plan(plan: Any, path: str | os.PathLike[str]) -> None:
@@ -53,7 +55,7 @@ def _document(plan: Any) -> dict[str, Any]:
     ]
     return {
         "format": FORMAT,
-        "version": VERSION,
+        "version": WITH_BLOCKS if plan.edits.removal else VERSION,
         "params": plan.params,
         "flops": plan.flops,
         "macs": plan.macs,
@@ -66,6 +68,7 @@ def _document(plan: Any) -> dict[str, Any]:
         "attributes": {name: list(map(_plain, values)) for name, values in plan.edits.attributes.items()},
         "tensors": tensors,
         "positions": list(positions),
+        **(removal_written(plan.blocks, plan.edits.removal) if plan.edits.removal else {}),
     }
 
 

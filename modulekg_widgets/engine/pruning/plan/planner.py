@@ -94,6 +94,7 @@ class Planner:
             ),
             call=self.request.call({cut.name: list(cut.dropped) for cut in cuts}),
             notes=(*self.notes, *self.layers.notes),
+            blocks=(),
             traced=TracedCall.of(self.asked.call, self.asked.training),
             **self.sizes.of(attempt, rehearsal),
         )

@@ -52,6 +52,8 @@ class PruningPlan:
         Python that makes this plan again.
     notes : tuple of str
         What could not be verified, or a target that steps cannot meet, as sentences.
+    blocks : tuple of str
+        The paths of the residual blocks that go as a whole; the other names are those that the model has before.
     bytes : tuple of int, optional
         Bytes of parameters and buffers; None in a plan from a file of an earlier version.
 
@@ -75,6 +77,7 @@ class PruningPlan:
     call: str = field(repr=False, compare=False)  # Python that makes this plan again
     notes: tuple[str, ...] = field(default=(), compare=False)  # what could not be verified or met, as sentences
     bytes: tuple[int, int] | None = None  # None where the plan is from a file that has none
+    blocks: tuple[str, ...] = ()  # the paths of whole blocks that go
     traced: Any = field(default=None, repr=False, compare=False)  # how the model was called; None when read from a file
 
     def cut(
@@ -239,6 +242,8 @@ class PruningPlan:
         rows = [(shown(axis.name), axis) for axis in self.axes[:ROWS]]
         width = max([len(name) for name, _ in rows], default=4)
         lines = [self.summary, ""]
+        lines += [f"  without {shown(path)}" for path in self.blocks[:ROWS]]
+        lines += [f"  … and {len(self.blocks) - ROWS} more blocks"] if len(self.blocks) > ROWS else []
         lines += [
             f"  {name:<{width}} {axis.size:>6} → {axis.left:<6} {shown(_few(axis.members), 300)}" for name, axis in rows
         ]
@@ -257,7 +262,8 @@ class PruningPlan:
     @property
     def summary(self) -> str:
         """One line: parameters and FLOPs before and after."""
-        return f"parameters {_change(*self.params)}, FLOPs {_change(*self.flops)}, {len(self.axes)} axes"
+        blocks = f", {len(self.blocks)} blocks" if self.blocks else ""
+        return f"parameters {_change(*self.params)}, FLOPs {_change(*self.flops)}, {len(self.axes)} axes{blocks}"
 
     def _repr_html_(self) -> str:
         rows = "".join(
@@ -270,7 +276,8 @@ class PruningPlan:
         changes = "".join(f"<li>{html.escape(str(change))}</li>" for change in self.changes[:ROWS])
         listed = f"<p>corrections that the dry run asked for</p><ul>{changes}</ul>" if changes else ""
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
-        return f"<p>{html.escape(self.summary)}</p><table>{head}{rows}</table>{more}{listed}{notes}"
+        gone = f"<p>without {html.escape(_few(self.blocks))}</p>" if self.blocks else ""
+        return f"<p>{html.escape(self.summary)}</p>{gone}<table>{head}{rows}</table>{more}{listed}{notes}"
 
 
 def _few(members: Iterable[str]) -> str:

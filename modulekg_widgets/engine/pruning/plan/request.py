@@ -36,6 +36,7 @@ class Request:
     floor: Limit | None = None
     ceiling: Limit | None = None
     per: str | None = None
+    blocks: float | Sequence[str] | None = None
     layers: str = FREE
 
     @property
@@ -43,13 +44,13 @@ class Request:
         """The granularity, else single indices; None for whole heads and groups, as configurations count them."""
         return self.granularity or (None if self.layers == UNIFORM else "index")
 
-    def call(self, dropped: Mapping[str, list[int]]) -> str:
-        """Python that makes the plan again: the request where text can say it, else the indices that are dropped."""
+    def call(self, dropped: Mapping[str, list[int]], blocks: Sequence[str] = ()) -> str:
+        """Python that makes the plan again: the request where text can say it, else the indices and blocks that go."""
         defaults = Request()
         given = {name: value for name in Request.__dataclass_fields__
                  if (value := getattr(self, name)) != getattr(defaults, name)}  # fmt: skip
         if not all(_is_literal(value) for value in given.values()):
-            given = {"per_axis": dict(dropped)}
+            given = {name: what for name, what in (("per_axis", dict(dropped)), ("blocks", list(blocks))) if what}
         return f"mk.plan(graph, {', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
 
@@ -71,9 +72,9 @@ def check(graph: Any, request: Request) -> None:
         raise CutError(f"a plan is made for a traced graph, got {shown(type(graph).__name__)}: {what}")
     if graph.error is not None:
         raise CutError("the graph ends where its forward pass stopped: trace with inputs that go through")
-    wanted = [name for name in ("ratio", "target", "per_axis", "cuts") if getattr(request, name) is not None]
+    wanted = [name for name in ("ratio", "target", "per_axis", "cuts", "blocks") if getattr(request, name) is not None]
     if not wanted:
-        raise CutError("nothing to cut: pass ratio=0.5, target={'params': 0.5}, per_axis={…} or cuts=[…]")
+        raise CutError("nothing to cut: pass ratio=0.5, target={'params': 0.5}, per_axis={…}, cuts=[…] or blocks=4")
     if "ratio" in wanted and "target" in wanted:
         raise CutError("ratio and target exclude each other: the target finds the ratio")
     if request.ratio is not None and not (isinstance(request.ratio, float | int) and 0 <= request.ratio < 1):

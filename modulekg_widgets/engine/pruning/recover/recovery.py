@@ -42,7 +42,7 @@ def cut_and_recover(
     `axes` are the names of axes by parameter and dimension, for the report. Raises what `cut` raises, and `CutError`
     for batches that do not fit.
     """
-    if edits.tensors:
+    if edits.tensors or edits.removal:
         refuse_resizing(model)  # before batches run
     model = inside(model)
     targets = checked_copies(walk(model), copies, edits) if copies != () else []

@@ -61,7 +61,7 @@ def before_cuts(cuts: Sequence[SavedCut]) -> dict[str, Whole]:
     """The attributes that cuts change, with what they were before the first of them."""
     found: dict[str, Whole] = {}
     for cut in cuts:
-        for path, (before, _) in cut.edits.attributes.items():
+        for path, (before, _) in cut.edits.settings.items():
             found.setdefault(path, before)
     return found
 

@@ -1,0 +1,60 @@
+"""Which blocks a request takes: those that it names, or the least important."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modulekg_widgets.engine.errors import CutError, UnknownPathError, nearest, shown
+from modulekg_widgets.engine.pruning.blocks.scoring import block_scores
+from modulekg_widgets.engine.residuals.blocks import ResidualBlock, outermost
+from modulekg_widgets.engine.residuals.removal import without_inner
+from modulekg_widgets.engine.residuals.table import residual_blocks
+from modulekg_widgets.engine.tracing.dataflow import Dataflow
+
+_FORMS = 'pass a number, as blocks=4, a share, as blocks=0.25, or paths of graph.blocks(), as blocks=["layers.3"]'
+
+
+def chosen_blocks(graph: Dataflow, wanted: Any, importance: Any) -> list[ResidualBlock]:
+    """The blocks in the order of the pass.
+
+    Raises `CutError` for what names no number of blocks, `UnknownPathError` for a path of none.
+    """
+    known = residual_blocks(graph)
+    if isinstance(wanted, list | tuple):
+        return _named(graph, known, wanted)
+    if isinstance(wanted, bool) or not isinstance(wanted, float | int):
+        raise CutError(f"blocks={shown(repr(wanted))}: {_FORMS}")
+    every = outermost(known)
+    if not every:
+        raise CutError("the model has no residual block that can go: graph.blocks() is empty")
+    count = _count(wanted, len(every))
+    scores = block_scores(graph, every, importance)
+    first = {block.path for block in sorted(every, key=lambda block: scores[block.path])[:count]}
+    return [block for block in every if block.path in first]
+
+
+def _count(wanted: float | int, of: int) -> int:
+    """How many blocks go; a share takes one at least, and no more than it says."""
+    if isinstance(wanted, int):
+        if not 1 <= wanted <= of:
+            raise CutError(f"blocks={wanted}: the model has {of} blocks that can go, which graph.blocks() lists")
+        return wanted
+    if not 0 < wanted < 1:
+        raise CutError(f"blocks={wanted}: give a share between 0 and 1, or a whole number of blocks")
+    return max(1, int(of * wanted + 1e-9))
+
+
+def _named(graph: Dataflow, known: list[ResidualBlock], wanted: Any) -> list[ResidualBlock]:
+    by_path = {block.path: block for block in known}
+    for path in wanted:
+        if not isinstance(path, str):
+            raise CutError(f"blocks has {shown(repr(path))} in it: {_FORMS}")
+        if path not in by_path:
+            what = "is no residual block that can go" if path in graph.modules else "is no module"
+            raise UnknownPathError(
+                f"blocks: {shown(path)!r} {what}: {nearest(path, by_path)}; graph.blocks() lists all"
+            )
+    if not wanted:
+        raise CutError(f"blocks is empty: {_FORMS}")
+    kept = set(without_inner(wanted))
+    return [block for block in known if block.path in kept]

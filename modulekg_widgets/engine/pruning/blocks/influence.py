@@ -1,0 +1,191 @@
+"""Block influence: how far what comes out of a residual block points away from what went in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+
+from modulekg_widgets.engine.axes.algebra import Term
+from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.pruning.importance.calibration import Calibration, check_batches, parameters_with_data
+from modulekg_widgets.engine.pruning.importance.importance import Criterion
+from modulekg_widgets.engine.pruning.importance.scoring import score
+from modulekg_widgets.engine.residuals.additions import origin
+from modulekg_widgets.engine.residuals.blocks import ResidualBlock
+from modulekg_widgets.engine.torch_runtime.hooks import hearing_calls
+from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.torch_runtime.structure import tensors
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
+
+Tensor = torch.Tensor
+
+
+class BlockInfluence(Criterion):
+    """1 - the cosine between what goes into a residual block and what comes out, the addition included.
+
+    It is the mean over all tokens of all batches; a feature map of three and more dimensions counts as one vector.
+    Source: Men et al. 2024, "ShortGPT: Layers in Large Language Models are More Redundant Than You Expect".
+
+    Parameters
+    ----------
+    batches : iterable, optional
+        Each is what the model takes, or a pair of that and a target; without them what the trace was called with.
+    widths : str, Criterion or function, default "l2"
+        The importance of single indices, where a plan takes some of what is left.
+    training : bool, optional
+        The mode of the passes, by default that of the trace.
+
+    Examples
+    --------
+    >>> import torch, torchvision, modulekg_widgets as mk
+    >>> _ = torch.manual_seed(0)
+    >>> graph = mk.trace(torchvision.models.resnet18().eval(), torch.zeros(1, 3, 64, 64))
+    >>> plan = mk.plan(graph, blocks=2, importance=mk.pruning.BlockInfluence([torch.randn(2, 3, 64, 64)]))
+    >>> len(plan.blocks)
+    2
+    """
+
+    def __init__(
+        self, batches: Iterable[Any] | None = None, widths: Any = "l2", *, training: bool | None = None
+    ) -> None:
+        check_batches(batches)
+        self.batches = batches
+        self.widths = widths
+        self.training = training
+
+    def scores(self, axes: Axes, terms: Sequence[Term]) -> Mapping[Term, Any]:
+        return score(axes, terms, self.widths)
+
+    def block_scores(self, graph: Dataflow, blocks: Sequence[ResidualBlock]) -> dict[str, float]:
+        """The influence of blocks on batches.
+
+        Parameters
+        ----------
+        graph : Dataflow
+            The traced model.
+        blocks : sequence of ResidualBlock
+            Some of its blocks.
+
+        Returns
+        -------
+        dict
+            The influence, 0 … 2, by the path of each block.
+
+        Raises
+        ------
+        CutError
+            Where no module gets or gives what goes through a block, no batch reaches it, or the weights have no data.
+
+        Examples
+        --------
+        >>> import torch, torchvision, modulekg_widgets as mk
+        >>> from modulekg_widgets.engine.residuals.table import residual_blocks
+        >>> graph = mk.trace(torchvision.models.resnet18().eval(), torch.zeros(1, 3, 64, 64))
+        >>> influence = mk.pruning.BlockInfluence([torch.randn(2, 3, 64, 64)])
+        >>> sorted(influence.block_scores(graph, residual_blocks(graph)[:2]))
+        ['layer1.0', 'layer1.1']
+        """
+        parameters_with_data(graph, "block influence")
+        ends = [_Ends(_tap(graph, block.source, block), _tap(graph, block.result, block)) for block in blocks]
+        listener = _TapReader(graph, {tap for end in ends for tap in end})
+        sums, counts = [0.0] * len(blocks), [0] * len(blocks)
+
+        @contextmanager
+        def watch(stage: Stage) -> Iterator[None]:
+            with listener.listening(stage):
+                yield
+            for at, end in enumerate(ends):
+                if end.before in listener.values and end.after in listener.values:
+                    cosines = _cosines(listener.values[end.before], listener.values[end.after])
+                    sums[at] += float((1 - cosines).sum())
+                    counts[at] += cosines.numel()
+            listener.values.clear()
+
+        Calibration(graph, self.batches, self.training).values(watch)
+        missing = next((block.path for block, count in zip(blocks, counts, strict=True) if not count), None)
+        if missing is not None:
+            raise CutError(f"no batch went through the block {shown(missing)!r}: pass batches that reach it")
+        return {block.path: sums[at] / counts[at] for at, block in enumerate(blocks)}
+
+
+def _cosines(before: Tensor, after: Tensor) -> Tensor:
+    start = -1 if before.dim() <= 3 else 1
+    before, after = (each.double().flatten(start) if start == 1 else each.double() for each in (before, after))
+    return torch.nn.functional.cosine_similarity(before, after.reshape(before.shape), dim=-1)
+
+
+class Tap(NamedTuple):
+    """Where a value can be heard: the call of a module, and the tensor among those that it gives or gets."""
+
+    path: str
+    number: int  # of the call
+    is_output: bool
+    at: int
+
+
+class _Ends(NamedTuple):
+    before: Tap
+    after: Tap
+
+
+def _tap(graph: Dataflow, node: DataNode, block: ResidualBlock) -> Tap:
+    """The first place where a value, or a view of it, is heard."""
+    wanted = origin(node)
+    for path, module in graph.modules.items():
+        if path != module.path:
+            continue
+        for number, call in enumerate(module.calls):
+            for is_output, nodes in ((True, call.outputs), (False, call.inputs)):
+                for at, each in enumerate(nodes):
+                    if each is node or origin(each) is wanted:
+                        return Tap(path, number, is_output, at)
+    raise CutError(f"no module gets or gives what goes through the block {shown(block.path)!r}: name the blocks")
+
+
+class _TapReader:
+    """Keeps the values at some taps during one pass."""
+
+    def __init__(self, graph: Dataflow, taps: set[Tap]) -> None:
+        self.graph = graph
+        self.values: dict[Tap, Tensor] = {}
+        self._wanted: dict[tuple[str, int], list[Tap]] = {}
+        for tap in taps:
+            self._wanted.setdefault((tap.path, tap.number), []).append(tap)
+
+    @contextmanager
+    def listening(self, stage: Stage) -> Iterator[None]:
+        """Hear of the calls of a stage's modules."""
+        paths = {tap[0] for tap in self._wanted}
+        self._paths = {id(stage.of(self.graph.modules[path].module)): path for path in paths}
+        self._numbers = dict.fromkeys(paths, 0)
+        self._open: list[tuple[Any, int]] = []
+        with hearing_calls(stage.copies, self._entered, self._left):
+            yield
+
+    def _entered(self, module: Any, args: Any) -> None:
+        path = self._paths.get(id(module))
+        if path is None:
+            return
+        number = self._numbers[path]
+        self._numbers[path] += 1
+        self._open.append((module, number))
+        self._keep(path, number, False, tensors(args))  # now, for it may be written
+
+    def _left(self, module: Any, args: Any, kwargs: Any, output: Any = None) -> None:
+        path = self._paths.get(id(module))
+        if path is None or not self._open:
+            return
+        _, number = self._open.pop()
+        self._keep(path, number, False, [*tensors(args), *tensors(kwargs)])
+        self._keep(path, number, True, tensors(output))
+
+    def _keep(self, path: str, number: int, is_output: bool, found: Iterable[tuple[str, Tensor]]) -> None:
+        wanted = [tap for tap in self._wanted.get((path, number), ()) if tap.is_output == is_output]
+        every = [tensor for _, tensor in found] if wanted else []
+        for tap in wanted:
+            if tap.at < len(every) and tap not in self.values:
+                self.values[tap] = every[tap.at].detach().clone()

@@ -1,0 +1,83 @@
+"""Plans with blocks: these go first, and what else is asked for is planned on the model that is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from modulekg_widgets.engine.axes.graph import DataflowGraph
+from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.pruning.blocks.choice import chosen_blocks
+from modulekg_widgets.engine.pruning.cut.edits import Edits
+from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
+from modulekg_widgets.engine.pruning.plan.request import Request, check
+from modulekg_widgets.engine.pruning.recover.passes import TracedCall
+from modulekg_widgets.engine.residuals.blocks import ResidualBlock
+from modulekg_widgets.engine.residuals.trial import removals, tried
+from modulekg_widgets.engine.tracing.dataflow import DataNode
+
+Sizes = dict[str, int]
+Rest = Callable[[DataflowGraph, Request], PruningPlan]
+
+
+def plan_without(graph: DataflowGraph, request: Request, rest: Rest) -> PruningPlan:
+    """The plan of a request; `rest` plans what is asked for beside blocks.
+
+    Raises `CutError` where the model does not run without the blocks.
+    """
+    if request.blocks is None:
+        return rest(graph, request)
+    check(graph, request)
+    blocks = chosen_blocks(graph, request.blocks, request.importance)
+    left = _left(graph, blocks)
+    before = _sizes(graph)
+    others = _others(request, before, _sizes(left))
+    plan = _alone(graph, left) if others is None else rest(left, others)
+    paths = tuple(block.path for block in blocks)
+    pairs = {unit: (size, getattr(plan, unit)[1]) for unit, size in before.items()}
+    call = request.call({cut.name: list(cut.dropped) for cut in plan.axes}, paths)
+    return replace(plan, blocks=paths, call=call, **pairs)
+
+
+def _left(graph: DataflowGraph, blocks: Sequence[ResidualBlock]) -> DataflowGraph:
+    """The pass without the blocks."""
+    for removal in removals(graph, blocks):
+        found = tried(graph, blocks, removal)
+        if found is not None:
+            return found
+    names = ", ".join(shown(block.path) for block in blocks[:8])
+    raise CutError(f"forward does not run without {names} together: take fewer of them, or others of graph.blocks()")
+
+
+def _alone(graph: DataflowGraph, left: DataflowGraph) -> PruningPlan:
+    """A plan that takes nothing but the blocks."""
+    sizes = {unit: (size, size) for unit, size in _sizes(left).items()}
+    traced = TracedCall.of(graph.call, graph.training)
+    return PruningPlan((), Edits((), {}, left.removal), (), call="", notes=(), blocks=(), traced=traced, **sizes)
+
+
+def _others(request: Request, before: Sizes, after: Sizes) -> Request | None:
+    """What is left to ask for of a model without the blocks; None where nothing is.
+
+    A share of a target is of the whole model.
+    """
+    target = None
+    if request.target is not None:
+        goals = {unit: wanted * before[unit] if wanted < 1 and unit in before else wanted
+                 for unit, wanted in request.target.items()}  # fmt: skip
+        target = {unit: goal for unit, goal in goals.items() if unit not in after or goal < after[unit]} or None
+    others = replace(request, blocks=None, target=target)
+    asked = (others.ratio, others.target, others.per_axis, others.cuts)
+    return None if all(each is None for each in asked) else others
+
+
+def _sizes(graph: DataflowGraph) -> Sizes:
+    """Parameters, bytes, FLOPs and multiply-adds of a pass."""
+    held: list[DataNode] = list(dict.fromkeys(graph.state.values()))
+    flops = graph.flops()
+    return {
+        "params": sum(node.numel() for node in held if node.is_parameter),
+        "bytes": sum(node.nbytes for node in held if node.is_parameter or node.is_buffer),
+        "flops": int(flops),
+        "macs": flops.macs,
+    }

@@ -1,0 +1,281 @@
+"""Residual blocks as modules: those that are `x + f(x)` as a whole, and those that are the branch `f` of a sum."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from modulekg_widgets.engine.operators.arguments import OperatorCall
+from modulekg_widgets.engine.operators.traits import traits_of
+from modulekg_widgets.engine.residuals.additions import (
+    Addition,
+    additions,
+    between,
+    birth,
+    is_settled,
+    keeps_zero,
+    origin,
+    settles,
+)
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, ModuleCall, OperatorNode
+from modulekg_widgets.engine.tracing.flops import count_flops
+
+Branch = tuple[DataNode, int]  # the result of an addition, and which of its branches
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResidualBlock:
+    """A module that can go from `x + f(x)`: all of it, or f alone."""
+
+    path: str
+    call: ModuleCall
+    is_branch: bool  # f alone: what stands for the module gives zeros, and the addition stays
+    source: DataNode  # x
+    result: DataNode  # x + f(x)
+    output: DataNode  # what the module gives
+    branches: frozenset[Branch] = field(repr=False)
+    beside: tuple[str, ...] = ()  # modules that serve f alone and give what they get, as a normalisation before it
+    given: int = -1  # of a branch: the input of the module that has the shape of its output
+    before: tuple[tuple[ModuleCall, int], ...] = ()  # modules of f that let an input through, so that it has
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The paths of all that goes."""
+        return (self.path, *(call.path for call, _ in self.before), *self.beside)
+
+
+def candidates(graph: Dataflow) -> list[ResidualBlock]:
+    """The blocks that the data flow shows, in the order of the pass; whether forward runs without them is not tried."""
+    search = _Search(graph)
+    whole = _without_stacks(graph, list(search.whole()))
+    taken = {block.branches for block in whole}
+    branches = [block for block in search.branches() if block.branches not in taken]
+    return sorted([*whole, *branches], key=lambda block: (block.call.start, block.is_branch, -(block.call.end or 0)))
+
+
+def is_inside(path: str, outer: str) -> bool:
+    """Whether a path leads into the module at another one."""
+    return path.startswith(f"{outer}.")
+
+
+def outermost(blocks: Iterable[ResidualBlock]) -> list[ResidualBlock]:
+    """Those that are in no other."""
+    every = list(blocks)
+    paths = {block.path for block in every}
+    return [block for block in every if not any(is_inside(block.path, path) for path in paths)]
+
+
+def parameters_of(graph: Dataflow, paths: Iterable[str]) -> list[DataNode]:
+    """The parameters that only modules at these paths, and below, have."""
+    roots = tuple(paths)
+
+    def goes(name: str) -> bool:
+        return any(name.startswith(f"{root}.") for root in roots)
+
+    every = dict.fromkeys(graph.state.values())
+    return [node for node in every if node.is_parameter and all(map(goes, node.names))]
+
+
+def flops_of(graph: Dataflow, block: ResidualBlock) -> int:
+    """What the modules of a block cost."""
+    operators = [operator for path in block.modules for operator in graph.modules[path].operators]
+    return int(count_flops(operators))
+
+
+def _without_stacks(graph: Dataflow, blocks: list[ResidualBlock]) -> list[ResidualBlock]:
+    """Without modules that are several blocks of one class in a row, and those that are one block and nothing else."""
+    found = []
+    for block in blocks:
+        inside = outermost(other for other in blocks if is_inside(other.path, block.path))
+        classes = Counter(type(graph.modules[other.path].module) for other in inside)
+        is_stack = any(count > 1 for count in classes.values())
+        is_wrapper = any(other.branches == block.branches for other in inside)
+        if not is_stack and not is_wrapper:
+            found.append(block)
+    return found
+
+
+class _Search:
+    def __init__(self, graph: Dataflow) -> None:
+        self.graph = graph
+        self.additions = additions(graph)
+        self.counted = set(graph.counted)
+        once = [node for node in dict.fromkeys(graph.modules.values()) if len(node.calls) == 1 and node.path]
+        self.calls = [node.calls[0] for node in once if node.calls[0].end is not None]
+
+    # ---------------------------------------------------------------- whole
+
+    def whole(self) -> Iterator[ResidualBlock]:
+        for call in self.calls:
+            inputs = {origin(node): node for node in call.inputs}
+            for output in dict.fromkeys(call.outputs):
+                found = self._source(output, call)
+                if found is None or found[0] not in inputs or inputs[found[0]].shape != output.shape:
+                    continue
+                if not self._escapes(call, {output, origin(output)}):
+                    source, branches = found
+                    yield ResidualBlock(call.path, call, False, inputs[source], output, output, frozenset(branches))
+                    break
+
+    def _source(self, output: DataNode, call: ModuleCall) -> tuple[DataNode, set[Branch]] | None:
+        """What an output of a module is when all branches in it are zeros, and these."""
+        branches: set[Branch] = set()
+        functions: list[OperatorNode] = []
+        node = origin(output)
+        while birth(node) >= call.start:
+            addition = self.additions.get(node)
+            if addition is not None:
+                branches |= {(addition.result, at) for at in range(len(addition.branches))}
+                node = addition.skip
+            elif node.producer is not None and settles(node.producer):
+                functions.append(node.producer)
+                node = origin(OperatorCall(node.producer).inputs[0])
+            else:
+                return None
+        if not branches or not all(is_settled(node, function) for function in functions):
+            return None
+        return node, branches
+
+    def _escapes(self, call: ModuleCall, allowed: set[DataNode]) -> bool:
+        """Whether something else that a call computes is used behind it."""
+        assert call.end is not None
+        for operator in self.graph.operators[call.start : call.end]:
+            for node in operator.outputs:
+                if node in allowed:
+                    continue
+                if node in self.counted or any(reader.index >= call.end for reader in node.consumers):
+                    return True
+        return False
+
+    # ------------------------------------------------------------- branches
+
+    def branches(self) -> Iterator[ResidualBlock]:
+        for addition in self.additions.values():
+            for at, branch in enumerate(addition.branches):
+                block = self._branch(addition, at, branch)
+                if block is not None:
+                    yield block
+
+    def _branch(self, addition: Addition, at: int, branch: DataNode) -> ResidualBlock | None:
+        operators, _ = between(addition.skip, [branch])
+        ends = sorted(self._ends(addition, branch, operators), key=lambda end: end[0].start - (end[0].end or 0))
+        for call, output in ends:
+            way = self._way(addition, call, output, operators)
+            if way is not None:
+                beside = self._beside(addition, call, operators, [other.path for other, _ in way[1:]])
+                return ResidualBlock(
+                    call.path, call, True, addition.skip, addition.result, output,
+                    frozenset([(addition.result, at)]), tuple(beside), way[0][1], tuple(way[1:]),
+                )  # fmt: skip
+        return None
+
+    def _way(
+        self, addition: Addition, call: ModuleCall, output: DataNode, operators: set[OperatorNode]
+    ) -> list[tuple[ModuleCall, int]] | None:
+        """The module and others before it, each with the input that comes of the one before, so that x reaches it.
+
+        None where it gets nothing of the shape that it gives, even when those before it give what they get.
+        """
+        fed = alike(call, output)
+        own = [at for at in fed if call.inputs[at] is addition.skip or call.inputs[at].producer in operators]
+        if fed:
+            return [(call, (own or fed)[0])]
+        for at, node in enumerate(call.inputs):
+            for earlier in _element_by_element(node, operators):
+                for before in self._calls_that_give.get(earlier, ()):
+                    if self._serves(before, addition, call, operators) and (others := alike(before, output)):
+                        return [(call, at), (before, others[0])]
+        return None
+
+    def _serves(self, call: ModuleCall, addition: Addition, block: ModuleCall, operators: set[OperatorNode]) -> bool:
+        """Whether a module works for a branch alone, before the module of a block."""
+        assert call.end is not None
+        inside = self.graph.operators[call.start : call.end]
+        allowed = {node for node in call.outputs if operators.issuperset(node.consumers) and node not in self.counted}
+        return (
+            birth(addition.skip) < call.start < call.end <= block.start
+            and any(operator in operators for operator in inside)
+            and not self._escapes(call, allowed)
+        )
+
+    def _ends(
+        self, addition: Addition, branch: DataNode, operators: set[OperatorNode]
+    ) -> Iterator[tuple[ModuleCall, DataNode]]:
+        """The modules of a branch whose zeros would make it zeros, with what they give."""
+        since, node = birth(addition.skip), branch
+        users = operators | addition.operators
+        while True:
+            if not users.issuperset(node.consumers) or node in self.counted or birth(node) <= since:
+                return
+            for call in self._calls_that_give.get(node, ()):
+                if call.start > since and not self._escapes(call, {node}) and not _holds(call, addition):
+                    yield call, node
+            producer = node.producer
+            if producer is None:
+                return
+            inputs = [each for each in producer.inputs if birth(each) > since]
+            if not inputs or not keeps_zero(producer, inputs[0]):
+                return
+            node = inputs[0]
+
+    @cached_property
+    def _calls_that_give(self) -> dict[DataNode, list[ModuleCall]]:
+        found: dict[DataNode, list[ModuleCall]] = {}
+        for call in self.calls:
+            assert call.end is not None
+            if call.start < call.end:
+                for node in dict.fromkeys(call.outputs):
+                    found.setdefault(node, []).append(call)
+        return found
+
+    def _beside(
+        self, addition: Addition, block: ModuleCall, operators: set[OperatorNode], others: list[str]
+    ) -> Iterator[str]:
+        """The outermost modules that serve a branch alone and give one tensor in the shape of one that they get."""
+        assert block.end is not None
+        since, chosen = birth(addition.skip), [block.path, *others]
+        for call in self.calls:
+            assert call.end is not None
+            if call.start <= since or call.end <= call.start or call.end > addition.last:
+                continue
+            if any(is_inside(call.path, path) or is_inside(path, call.path) or call.path == path for path in chosen):
+                continue
+            inside = self.graph.operators[call.start : call.end]
+            if not operators.issuperset(inside) or (call.start < block.end and block.start < call.end):
+                continue
+            output = call.outputs[0] if len(call.outputs) == 1 and call.result is call.outputs[0] else None
+            if output is None or not alike(call, output) or self._escapes(call, {output}):
+                continue
+            if operators.issuperset(output.consumers) or _adds_alone(output, addition):
+                chosen.append(call.path)
+                yield call.path
+
+
+def _element_by_element(node: DataNode, operators: set[OperatorNode]) -> Iterator[DataNode]:
+    """A value and those before it whose shapes it follows."""
+    while True:
+        yield node
+        producer = node.producer
+        if producer is None or producer not in operators:
+            return
+        inputs = [each for each in producer.inputs if each.shape == node.shape and each.producer in operators]
+        is_simple = traits_of(producer.overload).pointwise or producer.inputs == inputs
+        if not inputs or not is_simple:
+            return
+        node = inputs[0]
+
+
+def _adds_alone(output: DataNode, addition: Addition) -> bool:
+    return addition.operators.issuperset(output.consumers)
+
+
+def _holds(call: ModuleCall, addition: Addition) -> bool:
+    assert call.end is not None
+    return any(call.start <= operator.index < call.end for operator in addition.operators)
+
+
+def alike(call: ModuleCall, output: DataNode) -> list[int]:
+    """The inputs of a call, by their numbers, of the shape and kind of an output."""
+    return [at for at, node in enumerate(call.inputs) if (node.shape, node.dtype) == (output.shape, output.dtype)]

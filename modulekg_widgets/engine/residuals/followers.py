@@ -1,0 +1,136 @@
+"""The attributes that follow when modules leave a container: their own numbers in it, and counts in configurations.
+
+A number of a module's own is an attribute that each module of the container has, with its place there as value, as the
+`layer_idx` by which a cache knows an attention. That an attribute of a configuration is the count is shown by building
+the module that holds both, on meta tensors, from a copy of the configuration with one layer less.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.identity.walk import Walk, walk
+from modulekg_widgets.engine.torch_runtime.private import MODULES
+from modulekg_widgets.engine.torch_runtime.state import module_state
+
+log = logging.getLogger("modulekg_widgets")
+Attributes = dict[str, tuple[Any, Any]]  # by path, before → after
+
+
+def followers(model: nn.Module, paths: Iterable[str]) -> Attributes:
+    """What changes when the modules at these paths leave their containers."""
+    walked = walk(model)
+    places = dict(walked.places())
+    gone: dict[str, set[str]] = {}
+    for path in paths:
+        container, _, name = path.rpartition(".")
+        gone.setdefault(container, set()).add(name)
+    found: Attributes = {}
+    for container, names in gone.items():
+        children = walked.states[places[container]][MODULES]
+        if list(children) == [str(at) for at in range(len(children))]:
+            numbers = {int(name) for name in names}
+            found.update(_own_numbers(walked, places, container, len(children), numbers))
+            _add_counts(found, walked, places, container, len(children), numbers)
+    return found
+
+
+# ------------------------------------------------------------- own numbers
+
+
+def _own_numbers(walked: Walk, places: Mapping[str, int], container: str, count: int, gone: set[int]) -> Attributes:
+    """The attributes that say at which place of the container a module is."""
+    prefix = f"{container}." if container else ""
+    known: dict[tuple[str, str], dict[int, Any]] = {}
+    for path, index in places.items():
+        number, _, below = path[len(prefix) :].partition(".")
+        if not path.startswith(prefix) or not number.isdecimal() or int(number) >= count:
+            continue
+        for name, value in walked.states[index].items():
+            if type(value) is int:
+                known.setdefault((below, name), {})[int(number)] = value
+    found: Attributes = {}
+    for (below, name), values in known.items():
+        if len(values) < 2 or any(value != number for number, value in values.items()):
+            continue
+        for number in values.keys() - gone:
+            after = number - sum(other < number for other in gone)
+            if after != number:
+                found[".".join(filter(None, (container, str(number), below, name)))] = (number, after)
+    return found
+
+
+# ------------------------------------------------------------------ counts
+
+
+def _add_counts(
+    found: Attributes, walked: Walk, places: Mapping[str, int], container: str, count: int, gone: set[int]
+) -> None:
+    """Enter the counts and the lists by layer of the configuration that the container was made from."""
+    for owner, name, config in _configurations(walked, places, container):
+        start = f"{owner}.{name}" if owner else name
+        relative = container[len(owner) + 1 :] if owner else container
+        module = walked.modules[places[owner]]
+        known = {attribute: after for attribute, (_, after) in _edits_of(found, start).items()}
+        lists = {
+            attribute: [part for at, part in enumerate(value) if at not in gone]
+            for attribute, value in vars(config).items()
+            if type(value) is list and len(value) == count and all(type(part) in (str, bool) for part in value)
+        }
+        for attribute, after in _possible_counts(vars(config), known, count, count - len(gone)):
+            if _length(type(module), config, {**known, **lists, attribute: after}, relative) == count - len(gone):
+                found[f"{start}.{attribute}"] = (vars(config)[attribute], after)
+                found.update({f"{start}.{other}": (vars(config)[other], left) for other, left in lists.items()})
+                return
+
+
+def _edits_of(found: Attributes, start: str) -> Attributes:
+    return {path[len(start) + 1 :]: pair for path, pair in found.items() if path.rpartition(".")[0] == start}
+
+
+def _configurations(walked: Walk, places: Mapping[str, int], container: str) -> Iterator[tuple[str, str, Any]]:
+    """The plain objects that modules around the container hold and are made from, the innermost first."""
+    path = container
+    while path:
+        path = path.rpartition(".")[0]
+        for name, value in walked.states[places[path]].items():
+            if name != MODULES and type(getattr(value, "__dict__", None)) is dict and not _is_code(value):
+                yield path, name, value
+
+
+def _is_code(value: Any) -> bool:
+    return isinstance(value, nn.Module | torch.Tensor | type) or callable(value)
+
+
+def _possible_counts(values: dict[str, Any], known: dict[str, Any], before: int, after: int) -> Iterator[Any]:
+    """The attributes that may be the count, with what they would become."""
+    for attribute, value in values.items():
+        if type(value) is int and value == before and attribute not in known:
+            yield attribute, after
+    for attribute, value in values.items():
+        now = known.get(attribute, value)
+        if type(value) in (list, tuple) and all(type(part) is int for part in value):
+            for at, part in enumerate(value):
+                if part == before and now[at] == before:
+                    yield attribute, type(value)([*now[:at], after, *now[at + 1 :]])
+
+
+def _length(cls: type, config: Any, changed: dict[str, Any], container: str) -> int | None:
+    """How many modules the container has in a module made from the changed configuration; None where none is made."""
+    try:
+        new = copy.deepcopy(config)
+        vars(new).update(changed)
+        with torch.random.fork_rng(devices=[]), torch.device("meta"):
+            made = cls(new)
+        for name in container.split("."):
+            made = module_state(made)[MODULES][name]
+        return len(module_state(made)[MODULES])
+    except Exception as error:  # noqa: BLE001 - code of the user's, for sizes that it may not take
+        log.debug("%s cannot be made from a changed configuration: %s", cls.__name__, error)
+        return None

@@ -1,0 +1,100 @@
+"""Modules that go from a model: out of their container, or with something in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from modulekg_widgets.engine.errors import CutError, nearest, shown
+from modulekg_widgets.engine.identity.walk import Walk
+from modulekg_widgets.engine.residuals.stand_ins import StandIn
+from modulekg_widgets.engine.torch_runtime.private import MODULES
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedModule:
+    """One module that goes; without a stand-in it goes from its container, and those behind it move up."""
+
+    path: str
+    stand_in: StandIn | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleRemoval:
+    """What goes, by the paths that it has before, and the attributes that follow, as counts of layers."""
+
+    modules: tuple[RemovedModule, ...] = ()
+    attributes: dict[str, tuple[Any, Any]] = field(default_factory=dict, hash=False)  # before → after
+
+    def __bool__(self) -> bool:
+        return bool(self.modules)
+
+    def takes(self, path: str) -> bool:
+        """Whether a module goes, on its own or within another one."""
+        return any(path == each.path or path.startswith(f"{each.path}.") for each in self.modules)
+
+
+NOTHING_REMOVED = ModuleRemoval()
+
+
+class Children(NamedTuple):
+    """What a module has as children, before and after."""
+
+    state: dict[str, Any]
+    before: dict[str, nn.Module | None]
+    after: dict[str, nn.Module | None]
+
+
+def is_container(module: nn.Module) -> bool:
+    """Whether a module is nothing but its children, so that one of them can go."""
+    return isinstance(module, nn.ModuleList | nn.ModuleDict | nn.Sequential)
+
+
+def children_after(walked: Walk, removal: ModuleRemoval) -> list[Children]:
+    """The children of the modules that lose some, or get stand-ins.
+
+    Raises `CutError` where the model is not what the removal is made for.
+    """
+    places = dict(walked.places())
+    states = {path: walked.states[index] for path, index in places.items()}
+    changed: dict[str, dict[str, RemovedModule]] = {}
+    for each in removal.modules:
+        parent, _, name = each.path.rpartition(".")
+        children = states.get(parent, {}).get(MODULES, {})
+        if not isinstance(children.get(name), nn.Module):
+            raise CutError(
+                f"the model has no module {shown(each.path)!r}: {nearest(each.path, places)}; plan for this model"
+            )
+        if each.stand_in is None and not is_container(walked.modules[places[parent]]):
+            raise CutError(f"{shown(each.path)} is in no container that it could leave: plan for this model")
+        changed.setdefault(parent, {})[name] = each
+    return [_changed(states[parent], gone) for parent, gone in changed.items()]
+
+
+def _changed(state: dict[str, Any], gone: Mapping[str, RemovedModule]) -> Children:
+    before = dict(state[MODULES])
+    after: dict[str, nn.Module | None] = {}
+    are_numbers = list(before) == [str(at) for at in range(len(before))]
+    for name, module in before.items():
+        removed = gone.get(name)
+        if removed is not None and removed.stand_in is None:
+            continue
+        kept = removed.stand_in.module(module) if removed and removed.stand_in and module is not None else module
+        after[str(len(after)) if are_numbers else name] = kept
+    return Children(state, before, after)
+
+
+def remove(walked: Walk, removal: ModuleRemoval) -> None:
+    """Take the modules out of those of a look, which stand for the model's; attributes are not touched."""
+    for state, _, after in children_after(walked, removal):
+        state[MODULES].clear()
+        state[MODULES].update(after)
+
+
+def without_inner(paths: Iterable[str]) -> list[str]:
+    """The paths without those that lead into another one."""
+    every = list(dict.fromkeys(paths))
+    return [path for path in every if not any(path.startswith(f"{other}.") for other in every)]

@@ -1,0 +1,174 @@
+"""A pass without some blocks: whether the model runs, and does all that it did but for what went."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+from modulekg_widgets.engine.errors import CutError, TraceError
+from modulekg_widgets.engine.identity.walk import Walk
+from modulekg_widgets.engine.operators.arguments import OperatorCall
+from modulekg_widgets.engine.residuals.blocks import ResidualBlock, alike
+from modulekg_widgets.engine.residuals.followers import followers
+from modulekg_widgets.engine.residuals.removal import ModuleRemoval, RemovedModule, is_container, remove
+from modulekg_widgets.engine.residuals.stand_ins import ARGUMENT, LIST, OUTPUT, TUPLE, Argument, Result, StandIn
+from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, ModuleCall, OperatorNode
+from modulekg_widgets.engine.tracing.trace import FAKE, META, REAL, trace_dataflow
+
+log = logging.getLogger("modulekg_widgets")
+Graph = TypeVar("Graph", bound=Dataflow)
+
+
+def stand_in(block: ResidualBlock) -> StandIn | None:
+    """What could stand for a block's own module; None where its result is more than code here can make."""
+    if block.is_branch:
+        return _standing_in(block.call, block.given, block.output, gives_zeros=True)
+    at = next(at for at, node in enumerate(block.call.inputs) if node is block.source)
+    return _standing_in(block.call, at, block.output, gives_zeros=False)
+
+
+def _standing_in(call: ModuleCall, at: int, output: DataNode, gives_zeros: bool) -> StandIn | None:
+    result = _result(call.result, output, call)
+    return None if result is False else StandIn(gives_zeros, _argument(call, at), result)
+
+
+def _argument(call: ModuleCall, at: int) -> Argument:
+    place = call.places[at]
+    return Argument(place, None) if isinstance(place, int) else Argument(None, place)
+
+
+def _result(value: Any, output: DataNode, call: ModuleCall) -> Result | Any:
+    """The structure of a result with the output in it; False where it holds more than tensors and None."""
+    if value is output:
+        return OUTPUT
+    if isinstance(value, DataNode):
+        at = next((at for at, node in enumerate(call.inputs) if node is value), None)
+        if at is None:
+            return None
+        argument = _argument(call, at)
+        return (ARGUMENT, argument.position, argument.keyword)
+    if type(value) in (tuple, list):
+        parts = [_result(part, output, call) for part in value]
+        return False if any(part is False for part in parts) else (TUPLE if type(value) is tuple else LIST, *parts)
+    return None if value is None else False
+
+
+def _leaves_its_container(graph: Dataflow, block: ResidualBlock) -> bool:
+    parent = block.path.rpartition(".")[0]
+    return not block.is_branch and parent in graph.modules and is_container(graph.modules[parent].module)
+
+
+def removals(graph: Dataflow, blocks: Sequence[ResidualBlock]) -> Iterable[ModuleRemoval]:
+    """The ways in which blocks can go, the best first: out of their containers, else with something in their place."""
+    if any(_leaves_its_container(graph, block) for block in blocks):
+        first = _removal(graph, blocks, leaving=True)
+        if first is not None:
+            yield first
+    last = _removal(graph, blocks, leaving=False)
+    if last is not None:
+        yield last
+
+
+def _removal(graph: Dataflow, blocks: Sequence[ResidualBlock], leaving: bool) -> ModuleRemoval | None:
+    gone: list[RemovedModule] = []
+    left = []
+    for block in blocks:
+        if leaving and _leaves_its_container(graph, block):
+            gone.append(RemovedModule(block.path))
+            left.append(block.path)
+            continue
+        made = [(block.path, stand_in(block))]
+        for call, at in block.before:
+            made.append((call.path, _standing_in(call, at, call.outputs[0], gives_zeros=False)))
+        if any(each is None for _, each in made):
+            return None
+        gone += [RemovedModule(path, each) for path, each in made]
+        for path in block.beside:
+            call = graph.modules[path].calls[0]
+            gone.append(RemovedModule(path, StandIn(False, _argument(call, alike(call, call.outputs[0])[0]))))
+    return ModuleRemoval(tuple(gone), followers(graph.model, left))
+
+
+def without(graph: Graph, removal: ModuleRemoval) -> Graph:
+    """The traced call without some modules; paths and names are those that the model has now.
+
+    Raises `CutError` or `TraceError` where it does not run.
+    """
+
+    found = traced_again(graph, removal, graph.training, graph.seed, (graph.traced_on,))
+    found.wanted = graph.wanted
+    return found
+
+
+def traced_again(
+    graph: Graph,
+    removal: ModuleRemoval,
+    training: bool | None,
+    seed: int | None,
+    ways: Sequence[str] = (META, FAKE, REAL),
+) -> Graph:
+    """The call of a graph, in another mode or on another way, without some modules."""
+
+    def prepare(walked: Walk, stage: Stage) -> None:
+        apply(walked, removal)
+
+    found = trace_dataflow(
+        graph.model, *graph.call, training=training, make=type(graph), ways=ways, prepare=prepare if removal else None,
+        seed=seed,
+    )  # fmt: skip
+    found.removal = removal or None
+    gone = [name for name in found.state if removal.takes(name.rpartition(".")[0])]
+    for name in gone:
+        if all(removal.takes(other.rpartition(".")[0]) for other in found.state[name].names):
+            del found.state[name]
+    return found
+
+
+def apply(walked: Walk, removal: ModuleRemoval) -> None:
+    """Remove modules from those of a look and set the attributes that follow."""
+    states = {path: walked.states[index] for path, index in walked.places()}
+    for path, (_, after) in removal.attributes.items():
+        owner, _, name = path.rpartition(".")
+        state = states.get(owner)
+        if state is None:
+            owner, _, holder = owner.rpartition(".")
+            state = vars(states[owner][holder])
+        state[name] = after
+    remove(walked, removal)
+
+
+def tried(graph: Graph, blocks: Sequence[ResidualBlock], removal: ModuleRemoval) -> Graph | None:
+    """The pass without the blocks; None where it is not what it was but for the operators of the blocks."""
+    try:
+        found = without(graph, removal)
+    except (CutError, TraceError, KeyError, AttributeError) as error:
+        log.debug("the model does not run without %s: %s", [block.path for block in blocks], error)
+        return None
+    before, after = ([node.shape for node in each.counted] for each in (graph, found))
+    if graph.traced_on != REAL and (before != after or not _is_the_rest(graph, found, removal)):
+        return None
+    return found
+
+
+def _is_the_rest(graph: Dataflow, found: Dataflow, removal: ModuleRemoval) -> bool:
+    gone: set[int] = set()
+    zeros = 0
+    for each in removal.modules:
+        call = graph.modules[each.path].calls[0]
+        gone.update(range(call.start, call.end or call.start))
+        zeros += each.stand_in is not None and each.stand_in.gives_zeros
+    expected = Counter(_signature(operator) for operator in graph.operators if operator.index not in gone)
+    now = Counter(_signature(operator) for operator in found.operators)
+    more = now - expected
+    made = sum(count for (name, _), count in more.items() if name == "zeros_like")
+    # a cache that has less in it is read less often, and of a tensor that nobody reads no operator is needed
+    return made == zeros and more.total() == zeros and all(not names for _, names in expected - now)
+
+
+def _signature(operator: OperatorNode) -> tuple[str, tuple[str, ...]]:
+    """What an operator is and which tensors of the model it reads."""
+    held = tuple(node.label for node in operator.inputs if node.is_parameter or node.is_buffer)
+    return OperatorCall(operator).name, held
