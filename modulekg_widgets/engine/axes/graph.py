@@ -27,6 +27,7 @@ from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.operators.recorded import Unknown
 from modulekg_widgets.engine.residuals.table import block_table
+from modulekg_widgets.engine.torch_runtime.parallel import inside
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.execution import fill_values
 from modulekg_widgets.engine.tracing.outputs import wanted_outputs
@@ -344,6 +345,13 @@ def trace(
     >>> mk.trace(torch.nn.Linear(3, 4), torch.zeros(1, 3))
     <DataflowGraph of Linear: 2 operators, 5 values, 1 modules, on meta>
     """
+    return whole_trace(inside(model), args, kwargs, outputs, training)
+
+
+def whole_trace(
+    model: nn.Module, args: Any, kwargs: Any, outputs: Any = None, training: bool | None = None
+) -> DataflowGraph:
+    """The trace of a model, what wraps it for several devices included: that is not run, and is part of every name."""
     wanted = wanted_outputs(outputs)
     graph = trace_dataflow(model, args, kwargs, training=training, make=DataflowGraph)
     graph.wanted = wanted

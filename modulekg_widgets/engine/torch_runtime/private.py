@@ -50,6 +50,7 @@ LEFT_BY_WRAPPERS = frozenset({
     COMPILED_CALL, "_is_torch_compile", "_ddp_params_and_buffers_to_ignore", "_is_fsdp_managed_module",
     "_fsdp_use_orig_params", "_sync_gradients", "_state_dict_type", "_state_dict_config", "_distribute_module_applied",
 })  # fmt: skip
+SHARDED_FLAT = "_fsdp_flattened"  # set on a parameter that is part of a flat one, which is sharded
 ConvNd = nn.modules.conv._ConvNd  # all convolutions
 AnyNorm = nn.modules.batchnorm._NormBase  # batch and instance norms
 BatchNorm = nn.modules.batchnorm._BatchNorm  # batch norms of any dimension

@@ -16,6 +16,7 @@ from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.torch_runtime.hooks import Given
 from modulekg_widgets.engine.torch_runtime.inputs import call_arguments, input_tensors, list_hint
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
+from modulekg_widgets.engine.torch_runtime.parallel import inside, is_replicated, sharding_of
 from modulekg_widgets.engine.torch_runtime.private import FAKE_TENSOR_LOGGER, FakeTensorMode
 from modulekg_widgets.engine.torch_runtime.shadow import ALL, SHARED
 from modulekg_widgets.engine.torch_runtime.state import registered_tensors, set_mode, unwrapped
@@ -63,8 +64,10 @@ def trace_dataflow(
     places = walk(model)
     model = unwrapped(model)
     check_initialised(places)
+    check_whole(places)
+    alone = inside(model)  # a wrapper for several devices would talk to them
     call = call_arguments(args, kwargs)
-    labels = input_tensors(model, *call)
+    labels = input_tensors(alone, *call)
     on_meta = any(t.is_meta for state in places.states for t in registered_tensors(state).values())
     error: TraceError | None = None
     ways = (META,) if on_meta else ways
@@ -81,7 +84,7 @@ def trace_dataflow(
                 stage.replaces = True
                 prepare(copied, stage)
             try:
-                _run(graph, places, copied, stage, labels, mode, mode == ways[-1], watch, instead, around, left)
+                _run(graph, places, copied, stage, labels, mode, mode == ways[-1], watch, instead, around, left, alone)
             except ModuleKGError:
                 raise
             except Exception as caught:
@@ -116,6 +119,7 @@ def _run(
     instead: Callable[[str], Given | None] | None,
     around: AbstractContextManager[Any] | None,
     left: Leftovers,
+    alone: nn.Module,
 ) -> None:
     """Fill the graph by the call of the staged model."""
     graph.modules = _modules(graph, places)
@@ -135,7 +139,7 @@ def _run(
     args, kwargs = with_tensors(stage.held, recorder.seen)
     try:
         with world, around or nullcontext(), recording(recorder):
-            output = call_model(stage.model, args, kwargs)
+            output = call_model(stage.of(alone), args, kwargs)
         recorder.drop_caches()
         found = dict.fromkeys(recorder.node(tensor) for _, tensor in tensors(output))
         graph.outputs = list(found)
@@ -207,6 +211,29 @@ def check_initialised(walk: Walk) -> None:
                 raise UninitializedModuleError(
                     f"{shown(where)!r} has no shape yet: run one forward pass of the lazy module, then trace"
                 )
+
+
+def check_whole(walk: Walk) -> None:
+    """Raise `TraceError` for a model that several processes have to run together."""
+    for index, module in enumerate(walk.modules):
+        where = repr(shown(walk.path(index))) if walk.path(index) else "the model"
+        if (kind := sharding_of(module)) is not None:
+            raise TraceError(
+                f"{where} is sharded ({kind}), and runs in all of its processes together: trace the model before it is "
+                "sharded, or another instance of it, which may be on the meta device"
+            )
+        if is_replicated(module) and not is_around(walk, index):
+            raise TraceError(
+                f"{where} is a {shown(type(module).__name__)} inside of a model, and runs in all of its processes "
+                "together: trace the model before that part is wrapped"
+            )
+
+
+def is_around(walk: Walk, index: int) -> bool:
+    """Whether a wrapper stands around the whole model."""
+    module, model = walk.modules[index], walk.modules[0]
+    within = inside(model)
+    return module is not within and all(inside(each) is within for each in (module, model))
 
 
 # ------------------------------------------------------------------- errors

@@ -32,10 +32,10 @@ def add_trace(payload: dict[str, Any], hierarchy: Hierarchy, model: Any, args: A
 
     An error of the forward pass is news to show, and not an error of the widget.
     """
-    from modulekg_widgets.engine.axes.graph import trace
+    from modulekg_widgets.engine.axes.graph import whole_trace
 
     try:
-        graph: Any = trace(model, args, kwargs)
+        graph: Any = whole_trace(model, args, kwargs)
     except ModuleKGError as error:
         payload["error"] = text(str(error))
         graph = getattr(error, "graph", None)

@@ -13,6 +13,7 @@ from modulekg_widgets.engine.errors import CutError, nearest, shown
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, places, settings, slices
 from modulekg_widgets.engine.pruning.cut.parts import Rest
+from modulekg_widgets.engine.pruning.cut.replicas import refuse_resizing, refuse_sharded_values
 from modulekg_widgets.engine.pruning.cut.snapshot import Snapshot, described
 from modulekg_widgets.engine.pruning.cut.transaction import Write, entry
 from modulekg_widgets.engine.torch_runtime.private import MODULES
@@ -51,6 +52,7 @@ def checked_copies(walked: Walk, copies: Any, edits: Edits) -> list[Target]:
     for at, copy in enumerate(copies):
         target = _target(copy, names, f"copies[{at}]")
         with naming(at):
+            _check_alone(copy)
             _check_fit(target, edits)
         tensors = _tensors(target.inner, names)
         for name, tensor in tensors.items():
@@ -59,6 +61,13 @@ def checked_copies(walked: Walk, copies: Any, edits: Edits) -> list[Target]:
         owners.update(dict.fromkeys(map(id, tensors.values()), f"copies[{at}]"))
         found.append(target)
     return found
+
+
+def _check_alone(copy: Any) -> None:
+    if isinstance(copy, nn.Module):
+        refuse_resizing(copy)
+    else:
+        refuse_sharded_values(copy)
 
 
 def _check_fit(target: Target, edits: Edits) -> None:
@@ -119,6 +128,7 @@ class CutCopy:
         return (write for part in self._parts for write in part.restore(own))
 
     def _own(self) -> Walk:
+        refuse_resizing(self._whole)
         return walk(self._module, self.children)
 
 

@@ -12,8 +12,10 @@ from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.pruning.cut.edits import Edits, Place, TensorEdit, places
 from modulekg_widgets.engine.pruning.cut.parts import places_again
 from modulekg_widgets.engine.pruning.cut.receipt import Receipt
+from modulekg_widgets.engine.pruning.cut.replicas import refuse_sharded
 from modulekg_widgets.engine.pruning.cut.tensors import ZeroedTensor
 from modulekg_widgets.engine.pruning.cut.transaction import Write, commit
+from modulekg_widgets.engine.torch_runtime.parallel import inside
 
 
 class MaskReceipt(Receipt):
@@ -24,6 +26,7 @@ class MaskReceipt(Receipt):
     """
 
     _done = "mask"
+    _resizes = False
 
 
 def mask(model: nn.Module, edits: Edits) -> MaskReceipt:
@@ -34,9 +37,10 @@ def mask(model: nn.Module, edits: Edits) -> MaskReceipt:
     if edits.removal:
         names = ", ".join(shown(each.path) for each in edits.removal.modules[:3])
         raise CutError(f"a mask sets slices of weights to zero, and {names} would go as a whole: use plan.cut(model)")
-    walked = walk(model)
+    walked = walk(inside(model))
+    refuse_sharded(walked)
     zeroed = ZeroedTensors(_produced(places(walked, edits)))
-    receipt = MaskReceipt(model, [zeroed], f"{len(zeroed)} parameters masked")
+    receipt = MaskReceipt(walked.modules[0], [zeroed], f"{len(zeroed)} parameters masked")
     return commit(list(zeroed.zero()), receipt, walked.modules)
 
 

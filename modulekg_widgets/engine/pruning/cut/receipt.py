@@ -11,6 +11,7 @@ from torch import nn
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.pruning.cut.edits import Edits
+from modulekg_widgets.engine.pruning.cut.replicas import refuse_resizing
 from modulekg_widgets.engine.pruning.cut.transaction import Write, attribute, commit
 
 NOTHING = Edits(())
@@ -60,6 +61,7 @@ class Receipt:
     """
 
     _done = "cut"
+    _resizes = True
 
     def __init__(self, model: nn.Module, parts: Sequence[Part], title: str, edits: Edits = NOTHING) -> None:
         self._model, self._parts, self._title = model, tuple(parts), title
@@ -144,6 +146,8 @@ class Receipt:
         if not self._parts:
             raise CutError(f"{self!r} served already: a receipt undoes its {self._done} once")
         walked = self._walked()
+        if self._resizes and (self.edits.tensors or self.edits.removal):
+            refuse_resizing(walked)
         writes = [write for part in self._parts for write in getattr(part, way)(walked)]
         return [*writes, attribute(self, "_parts", ())]
 

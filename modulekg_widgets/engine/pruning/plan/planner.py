@@ -13,6 +13,7 @@ from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.axes.proved import prove
 from modulekg_widgets.engine.errors import CutError
+from modulekg_widgets.engine.pruning.cut.replicas import refuse_sharded
 from modulekg_widgets.engine.pruning.importance.scoring import local_paces
 from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, Attempt
 from modulekg_widgets.engine.pruning.plan.choice import Choice
@@ -40,6 +41,7 @@ class Planner:
 
     def __init__(self, graph: DataflowGraph, request: Request) -> None:
         check(graph, request)
+        refuse_sharded(graph.model)  # scores and sizes are of whole tensors
         self.asked = graph
         self.graph = widest(graph)
         self.request = request

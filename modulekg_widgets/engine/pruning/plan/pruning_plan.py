@@ -122,8 +122,9 @@ class PruningPlan:
         Raises
         ------
         CutError
-            When the model or a copy is not what the plan was made for, for batches that do not go through, are empty
-            or lead to statistics that are not finite; nothing has changed then.
+            When the model or a copy is not what the plan was made for, is sharded or held by a live
+            DistributedDataParallel, for batches that do not go through, are empty or lead to statistics that are not
+            finite; nothing has changed then.
         ModelInUseError
             When another thread runs or trains the model; nothing has changed then.
 

@@ -14,11 +14,13 @@ from modulekg_widgets.engine.pruning.cut.copies import Target, checked_copies
 from modulekg_widgets.engine.pruning.cut.cut import Copied, cut
 from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue
 from modulekg_widgets.engine.pruning.cut.receipt import Receipt
+from modulekg_widgets.engine.pruning.cut.replicas import refuse_resizing
 from modulekg_widgets.engine.pruning.recover.compensation import Compensated, compensated
 from modulekg_widgets.engine.pruning.recover.mixing import Correction
 from modulekg_widgets.engine.pruning.recover.passes import Batches, TracedCall, on_stage
 from modulekg_widgets.engine.pruning.recover.reference import parameters_of_model
 from modulekg_widgets.engine.pruning.recover.statistics import renewed
+from modulekg_widgets.engine.torch_runtime.parallel import inside
 from modulekg_widgets.engine.tracing.held import held_tensors
 
 Values = dict[str, NewValue]
@@ -40,6 +42,9 @@ def cut_and_recover(
     `axes` are the names of axes by parameter and dimension, for the report. Raises what `cut` raises, and `CutError`
     for batches that do not fit.
     """
+    if edits.tensors or edits.removal:
+        refuse_resizing(model)  # before batches run
+    model = inside(model)
     targets = checked_copies(walk(model), copies, edits) if copies != () else []
     if recalibrate is None:
         if compensate:

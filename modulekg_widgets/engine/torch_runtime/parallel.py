@@ -1,0 +1,93 @@
+"""Models that several devices or processes train together: what wraps them, and what holds their parameters.
+
+Looking asks nothing of the other processes and registers nothing.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from modulekg_widgets.engine.torch_runtime.private import MODULES, SHARDED_FLAT
+from modulekg_widgets.engine.torch_runtime.state import module_state, registered_tensors, registry, unwrapped
+
+DDP = DistributedDataParallel.__name__
+DEVICES = (nn.DataParallel, DistributedDataParallel)  # each keeps the model that it wraps as `module`
+
+
+def inside(model: nn.Module) -> nn.Module:
+    """The module behind DataParallel, DistributedDataParallel and `torch.compile`, or the module itself."""
+    while True:
+        model = unwrapped(model)
+        inner = registry(module_state(model), MODULES).get("module") if issubclass(type(model), DEVICES) else None
+        if not isinstance(inner, nn.Module):
+            return model
+        model = inner
+
+
+def is_replicated(module: nn.Module) -> bool:
+    """Whether a module is the wrapper that sums the gradients of several processes."""
+    return issubclass(type(module), DistributedDataParallel)
+
+
+def sharding_of(module: nn.Module) -> str | None:
+    """What keeps but a part of this module's own tensors in each process; None where all of them are whole."""
+    cls = type(module)
+    if issubclass(cls, _loaded("torch.distributed.fsdp", "FullyShardedDataParallel")):
+        return "FullyShardedDataParallel"
+    if issubclass(cls, _loaded("torch.distributed.fsdp", "FSDPModule")):
+        return "fully_shard"
+    found = (sharding_of_tensor(tensor) for tensor in registered_tensors(module_state(module)).values())
+    return next(filter(None, found), None)
+
+
+def sharding_of_tensor(tensor: torch.Tensor) -> str | None:
+    """What keeps but a part of this tensor in each process, or None."""
+    if issubclass(type(tensor), _loaded("torch.distributed.tensor", "DTensor")):
+        return "DTensor"
+    # without a look at __dict__, for this is a part of one flat tensor: writing to it would write to the others
+    return "FullyShardedDataParallel" if getattr(tensor, SHARDED_FLAT, False) is True else None
+
+
+def _loaded(module: str, name: str) -> tuple[type, ...]:
+    """A class of a part of torch, once somebody has loaded that part."""
+    found = getattr(sys.modules.get(module), name, None)
+    return (found,) if isinstance(found, type) else ()
+
+
+def is_held_by_replicas(tensors: Iterable[torch.Tensor]) -> bool:
+    """Whether a DistributedDataParallel lives that reduces the gradients of one of these parameters.
+
+    The tensors do not tell, so that the objects of the process are gone through once, where torch.distributed runs;
+    wrappers that nobody has any more are dropped first. After `gc.freeze()` those from before it are not found.
+    """
+    keys = {id(tensor) for tensor in tensors}
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()) or not _holds(keys):
+        return False
+    gc.collect()  # a wrapper refers to itself, and would outlive its name
+    return _holds(keys)
+
+
+def _holds(keys: set[int]) -> bool:
+    return any(id(parameter) in keys for wrapper in _wrappers() for parameter in _parameters(wrapper))
+
+
+def _wrappers() -> list[Any]:
+    kinds: set[type] = set()
+    new: list[type] = [DistributedDataParallel]
+    while new:
+        kinds.update(new)
+        new = [kind for known in new for kind in type.__subclasses__(known)]
+    objects = gc.get_objects()
+    return [each for each, kind in zip(objects, map(type, objects), strict=True) if kind in kinds]
+
+
+def _parameters(wrapper: nn.Module) -> Iterator[nn.Parameter]:
+    inner = registry(vars(wrapper), MODULES).get("module")
+    return inner.parameters() if isinstance(inner, nn.Module) else iter(())
