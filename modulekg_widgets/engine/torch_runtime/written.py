@@ -110,7 +110,19 @@ def methods_of(cls: type, past: type) -> Iterator[FunctionType]:
     for base in cls.__mro__:
         if not issubclass(past, base):
             for name, member in vars(base).items():
-                yield from _functions(member) if name not in _APART else ()
+                for function in _functions(member) if name not in _APART else ():
+                    yield from _decorated(function)
+
+
+def _decorated(function: FunctionType) -> Iterator[FunctionType]:
+    """A function, and those that it was made around."""
+    waiting, entered = [function], set()
+    while waiting:
+        each = waiting.pop()
+        if id(each) not in entered:
+            entered.add(id(each))
+            yield each
+            waiting += [inner for cell in each.__closure__ or () for inner in _in_cell(cell)]
 
 
 @functools.lru_cache(maxsize=8192)
