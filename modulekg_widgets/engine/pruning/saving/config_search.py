@@ -96,23 +96,24 @@ def _first_nearer(
             return tried
         if tried is not None and set(tried.others) != set(step.others):
             near.append((len(tried.others), change))
-            named = _named_alike(change, tried, wanted)
-            more = _tried(origin, _with(step.config, named), wanted) if named else None
-            if more is not None and _is_nearer(more, step):
-                return more
+            for named in _named_alike(change, tried, wanted):
+                more = _tried(origin, _with(step.config, named), wanted)
+                if more is not None and _is_nearer(more, step):
+                    return more
     return None
 
 
-def _named_alike(change: Change, tried: _TriedConfig, wanted: Anatomy) -> Change:
-    """The change with the attributes that it spoils as keys of their names: what is computed may also be said."""
+def _named_alike(change: Change, tried: _TriedConfig, wanted: Anatomy) -> Iterator[Change]:
+    """The change with an attribute that it spoils as a key of that name: what is computed may also be said."""
     place = next(iter(change))
     home: Any = tried.config
     for key in place[:-1]:
         home = home[key]
-    spoilt = {key[2]: wanted.facts[key] for key in tried.others if key[0] == "attribute" and key in wanted.facts}
-    said = {name: value for name, value in spoilt.items() if type(value) is int and isinstance(home, Mapping)
-            and home.get(name) is None}  # fmt: skip
-    return {**change, **{(*place[:-1], name): value for name, value in said.items()}} if said else {}
+    if isinstance(home, Mapping):
+        spoilt = {key[2]: wanted.facts.get(key) for key in tried.others if key[0] == "attribute"}
+        for name, value in spoilt.items():
+            if type(value) is int and home.get(name) is None:
+                yield {**change, (*place[:-1], name): value}
 
 
 def _best_of_each(near: Iterable[tuple[int, Change]]) -> list[Change]:
