@@ -97,22 +97,44 @@ def reached(
         waiting += [inner for cell in function.__closure__ or () for inner in _in_cell(cell)]
 
 
-def names_read(functions: Iterable[FunctionType], of: str = "") -> frozenset[str]:
-    """The names of attributes and globals in the code of functions; with `of` those that follow this name alone."""
+def names_read(functions: Iterable[FunctionType], of: str = "", but: str = "") -> frozenset[str]:
+    """The names of attributes and globals in the code of functions: those of one object alone, or of all but one."""
     names: set[str] = set()
     for function in functions:
-        names |= _names_of(function.__code__, of)
+        names |= _names_of(function.__code__, of, but)
     return frozenset(names)
 
 
-@functools.lru_cache(maxsize=4096)
-def _names_of(code: CodeType, of: str) -> frozenset[str]:
-    inner = [_names_of(part, of) for part in code.co_consts if isinstance(part, CodeType)]
-    if not of:
+def methods_of(cls: type, past: type) -> Iterator[FunctionType]:
+    """The methods of a class and its bases up to `past`, but for those that make, copy and show an instance."""
+    for base in cls.__mro__:
+        if not issubclass(past, base):
+            for name, member in vars(base).items():
+                for function in _functions(member) if name not in _APART else ():
+                    yield from _decorated(function)
+
+
+def _decorated(function: FunctionType) -> Iterator[FunctionType]:
+    """A function, and those that it was made around."""
+    waiting, entered = [function], set()
+    while waiting:
+        each = waiting.pop()
+        if id(each) not in entered:
+            entered.add(id(each))
+            yield each
+            waiting += [inner for cell in each.__closure__ or () for inner in _in_cell(cell)]
+
+
+@functools.lru_cache(maxsize=8192)
+def _names_of(code: CodeType, of: str, but: str) -> frozenset[str]:
+    inner = [_names_of(part, of, but) for part in code.co_consts if isinstance(part, CodeType)]
+    if not of and not but:
         return frozenset(code.co_names).union(*inner)
-    steps = list(dis.get_instructions(code))
-    pairs = itertools.pairwise(steps)
-    own = {new.argval for old, new in pairs if old.argval == of and new.opname in ("LOAD_ATTR", "LOAD_METHOD")}
+    own = {
+        new.argval
+        for old, new in itertools.pairwise(dis.get_instructions(code))
+        if new.opname in ("LOAD_ATTR", "LOAD_METHOD") and (old.argval == of if of else old.argval != but)
+    }
     return frozenset(own).union(*inner)
 
 

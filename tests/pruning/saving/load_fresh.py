@@ -20,6 +20,15 @@ def same(model: torch.nn.Module, asked: dict[str, Any]) -> bool:
     return len(found) == len(expected) and all(map(_same, found, expected))
 
 
+def alike(theirs: torch.nn.Module, ours: torch.nn.Module, asked: dict[str, Any]) -> bool:
+    """Whether the library has loaded every bit; where it puts them in memory may change the last one of a sum."""
+    one, other = theirs.state_dict(), ours.state_dict()
+    if one.keys() != other.keys() or not all(_same(one[name], other[name]) for name in one):
+        return False
+    pairs = zip(outputs(theirs, asked["args"], asked["kwargs"]), asked["outputs"], strict=True)
+    return all(torch.allclose(mine, wanted, rtol=1e-6, atol=1e-7, equal_nan=True) for mine, wanted in pairs)
+
+
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Bit by bit, NaN included."""
     alike = one.dtype == other.dtype and one.shape == other.shape
@@ -38,7 +47,7 @@ def answer(place: Path) -> dict[str, Any]:
             import transformers
 
             cls = getattr(transformers, manifest["origin"]["class"])
-            found["plain"] = same(cls.from_pretrained(folder).eval(), asked)
+            found["plain"] = alike(cls.from_pretrained(folder).eval(), model, asked)
     except Exception as error:  # noqa: BLE001 - told to the test
         found["error"] = f"{type(error).__name__}: {error}"
     return found

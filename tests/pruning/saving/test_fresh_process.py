@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from axes import transformers_models
 from pruning.saving.fresh import answers, ask
 
 nightly = pytest.mark.nightly
-IN_CI = ("llama", "gpt2", "t5", "mixtral", "mamba", "swin", "gemma2", "clip")
+IN_CI = ("llama", "gpt2", "bert", "mixtral", "t5", "mamba", "gemma2", "funnel")
+PLAIN_IN_CI = {"llama", "gpt2", "bert"}
+LEAST_PLAIN = 28  # of all, where repeated layers keep one size
 TIMM_IN_CI = ("resnet10t", "vit_tiny_patch16_224", "swin_tiny_patch4_window7_224")
 TIMM = (
     *TIMM_IN_CI, "mobilenetv3_small_050", "convnext_atto", "efficientnet_b0", "regnetx_002", "deit_tiny_patch16_224",
@@ -27,8 +30,9 @@ def saved(model: nn.Module, args: Any, kwargs: Any, place: Path, **how: Any) -> 
     """Cut and save a model beside what it gives; whether its library can load it by itself."""
     graph = mk.trace(model, args, kwargs)
     receipt = mk.plan(graph, **{"ratio": 0.5, **how}).cut(model)
+    plain = receipt.save_pretrained(place / "folder").plain
     ask(model, args, kwargs, place)
-    return receipt.save_pretrained(place / "folder").plain
+    return plain
 
 
 def check(places: list[Path]) -> None:
@@ -38,22 +42,39 @@ def check(places: list[Path]) -> None:
     assert all(each.get("plain", True) for each in found.values()), found
 
 
-def test_some_transformers(tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
-    for name in IN_CI:
+UNIFORM = {"layers": "uniform"}
+WAYS = [pytest.param({}, id="free"), pytest.param(UNIFORM, id="uniform")]
+
+
+def save_transformers(names: Iterable[str], place: Path, **how: Any) -> list[str]:
+    """The names of those that the library loads by itself."""
+    plain = []
+    for name in names:
         model, kwargs = transformers_models.build(name)
-        saved(model, (), kwargs, tmp_path / name)
-    check([tmp_path / name for name in IN_CI])
+        if saved(model, (), kwargs, place / name, **how):
+            plain.append(name)
+    return plain
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_some_transformers(tmp_path: Path, how: dict[str, Any]) -> None:
+    pytest.importorskip("transformers")
+    names = IN_CI[:4] if how else IN_CI[4:]
+    plain = save_transformers(names, tmp_path, **how)
+    assert set(plain) >= (PLAIN_IN_CI if how else set())
+    check([tmp_path / name for name in names])
 
 
 @nightly
-@pytest.mark.timeout(1800)
-def test_all_transformers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.timeout(3600)
+def test_all_transformers(tmp_path: Path, how: dict[str, Any]) -> None:
     pytest.importorskip("transformers")
-    for name in transformers_models.CASES:
-        model, kwargs = transformers_models.build(name)
-        saved(model, (), kwargs, tmp_path / name)
-    check([tmp_path / name for name in transformers_models.CASES])
+    names = list(transformers_models.CASES)
+    plain = save_transformers(names, tmp_path, **how)
+    print(f"{len(plain)} of {len(names)} by from_pretrained with {how}: {', '.join(plain)}")
+    assert len(plain) >= (LEAST_PLAIN if how else 0)
+    check([tmp_path / name for name in names])
 
 
 def save_timm(name: str, place: Path) -> None:

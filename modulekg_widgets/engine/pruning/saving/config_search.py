@@ -74,7 +74,8 @@ def _search(origin: TransformersOrigin, step: _TriedConfig, wanted: Anatomy) -> 
         best = _first_nearer(origin, step, _proposals(step, wanted), wanted, near)
         if best is None:
             pairs = ({**one, **other} for one, other in combinations(_best_of_each(near), 2))
-            best = _first_nearer(origin, step, chain(pairs, _proposals(step, wanted, left_open=True)), wanted, [])
+            others = chain(pairs, _without_some(step, wanted), _proposals(step, wanted, left_open=True))
+            best = _first_nearer(origin, step, others, wanted, [])
         if best is None:
             break
         step = best
@@ -95,7 +96,24 @@ def _first_nearer(
             return tried
         if tried is not None and set(tried.others) != set(step.others):
             near.append((len(tried.others), change))
+            for named in _named_alike(change, tried, wanted):
+                more = _tried(origin, _with(step.config, named), wanted)
+                if more is not None and _is_nearer(more, step):
+                    return more
     return None
+
+
+def _named_alike(change: Change, tried: _TriedConfig, wanted: Anatomy) -> Iterator[Change]:
+    """The change with an attribute that it spoils as a key of that name: what is computed may also be said."""
+    place = next(iter(change))
+    home: Any = tried.config
+    for key in place[:-1]:
+        home = home[key]
+    if isinstance(home, Mapping):
+        spoilt = {key[2]: wanted.facts.get(key) for key in tried.others if key[0] == "attribute"}
+        for name, value in spoilt.items():
+            if type(value) is int and home.get(name) is None:
+                yield {**change, (*place[:-1], name): value}
 
 
 def _best_of_each(near: Iterable[tuple[int, Change]]) -> list[Change]:
@@ -143,6 +161,15 @@ def _proposals(step: _TriedConfig, wanted: Anatomy, left_open: bool = False) -> 
                 if (place, str(new)) not in known and len(known) < MOST_TRIED:
                     known.add((place, str(new)))
                     yield {place: new}
+
+
+def _without_some(step: _TriedConfig, wanted: Anatomy) -> Iterator[Change]:
+    """All that is clear at once, but for one, two or three: equal sizes may be of different things."""
+    together = next(_proposals(step, wanted), {})
+    if 2 < len(together) <= MOST_PAIRED:
+        for count in (1, 2, 3):
+            for left_out in combinations(together, count):
+                yield {place: new for place, new in together.items() if place not in left_out}
 
 
 def _pairs(step: _TriedConfig, wanted: Anatomy) -> list[tuple[int, int]]:

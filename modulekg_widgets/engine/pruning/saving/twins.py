@@ -14,11 +14,12 @@ from modulekg_widgets.engine.errors import ModelFolderError, shown
 from modulekg_widgets.engine.identity.walk import Walk, is_structure, nominal_class, walk
 from modulekg_widgets.engine.torch_runtime.instances import PLAIN
 from modulekg_widgets.engine.torch_runtime.private import MODULES, VOLATILE_BUFFERS
-from modulekg_widgets.engine.torch_runtime.written import names_read, reached
+from modulekg_widgets.engine.torch_runtime.written import methods_of, names_read, reached
 from modulekg_widgets.engine.tracing.held import ATTRIBUTE, BUFFER, HeldTensor, held_tensors, plain_tensors
 
 Facts = dict[tuple[Any, ...], Any]  # what is compared: by kind, path and name
 CONFIG = "config"  # where models of transformers keep what they were built from
+SELF = "self"
 SIZES = ("size", "attribute", "length")  # the kinds of facts that a size can be
 _NOTHING = object()
 
@@ -66,15 +67,15 @@ class Anatomy:
                 continue
             found["dimensions", held.name] = held.tensor.dim()
             found.update({("size", held.name, at): size for at, size in enumerate(held.tensor.shape)})
-        read = _read_by(self._classes, "")
+        read = _attributes_read(self._classes)
         for path, index in self.walked.places():
             cls = nominal_class(self.walked.modules[index])
             found["class", path] = f"{cls.__module__}.{cls.__qualname__}"
             if issubclass(cls, nn.ModuleList):
                 found["length", path] = len(self.walked.states[index][MODULES])
-            own = cls.__module__.partition(".")[0] == "torch"  # whose code is not looked into
+            names = read[type(self.walked.modules[index])]
             for name, value in self.walked.states[index].items():
-                if is_structure(name) and (own or name in read) and _is_plain(value):
+                if is_structure(name) and name in names and _is_plain(value):
                     found["attribute", path, name] = _comparable(value)
         return found
 
@@ -82,14 +83,33 @@ class Anatomy:
     def config_read(self) -> Mapping[str, Any]:
         """What code reads of the configuration while it runs, by key."""
         config = getattr(self.model, CONFIG, None)
-        keys = _read_by(self._classes, CONFIG)
+        keys = _keys_read(self._classes)
         return {key: _comparable(value) for key in keys if _is_plain(value := getattr(config, key, None))}
 
 
 @lru_cache(maxsize=64)
-def _read_by(classes: frozenset[type], of: str) -> frozenset[str]:
-    """The names that the code of classes reads while it runs, of whatever object or of one alone."""
-    return names_read(reached(classes), of)
+def _attributes_read(classes: frozenset[type]) -> dict[type, frozenset[str]]:
+    """By class of modules the attributes that some code reads while the model runs."""
+    functions = list(reached(classes))
+    entered = {function.__code__ for function in functions}
+    anywhere = names_read(functions, but=SELF)
+    return {
+        cls: anywhere | names_read(
+            (each for each in methods_of(cls, nn.Module) if is_of_torch(cls) or each.__code__ in entered), of=SELF
+        )
+        for cls in classes
+    }  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _keys_read(classes: frozenset[type]) -> frozenset[str]:
+    """The keys of configurations that some code reads while the model runs."""
+    return names_read(reached(classes), of=CONFIG)
+
+
+def is_of_torch(cls: type) -> bool:
+    """Whether a class is torch's, whose code no walk from forward enters."""
+    return cls.__module__.partition(".")[0] == "torch"
 
 
 def is_unsaved(held: HeldTensor) -> bool:
