@@ -23,6 +23,8 @@ from modulekg_widgets.engine.monitoring.sinks.recording import load_recording as
 from modulekg_widgets.engine.plugins import plugins as plugins
 from modulekg_widgets.engine.pruning import pruning as pruning
 from modulekg_widgets.engine.pruning.importance.importance import importance as importance
+from modulekg_widgets.engine.pruning.loading import load_pretrained as load_pretrained
+from modulekg_widgets.engine.pruning.loading import save_model as save_model
 from modulekg_widgets.engine.pruning.nni.speedup import speedup as speedup
 from modulekg_widgets.engine.pruning.plan.plan import plan as plan
 from modulekg_widgets.engine.pruning.plan.plan_file import load_plan as load_plan

@@ -67,6 +67,10 @@ class PlanFileError(ModuleKGError, ValueError):
     """A file that is not the plan that it should be."""
 
 
+class ModelFolderError(ModuleKGError, ValueError):
+    """A folder that is not the saved model that it should be, or a model that cannot be saved."""
+
+
 class RecordingError(ModuleKGError, ValueError):
     """A file that is no recorded run, or cannot be written; the message names the file, the line and what was found."""
 

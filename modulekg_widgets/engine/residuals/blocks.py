@@ -26,7 +26,7 @@ Branch = tuple[DataNode, int]  # the result of an addition, and which of its bra
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Block:
+class ResidualBlock:
     """A module that can go from `x + f(x)`: all of it, or f alone."""
 
     path: str
@@ -46,7 +46,7 @@ class Block:
         return (self.path, *(call.path for call, _ in self.before), *self.beside)
 
 
-def candidates(graph: Dataflow) -> list[Block]:
+def candidates(graph: Dataflow) -> list[ResidualBlock]:
     """The blocks that the data flow shows, in the order of the pass; whether forward runs without them is not tried."""
     search = _Search(graph)
     whole = _without_stacks(graph, list(search.whole()))
@@ -60,7 +60,7 @@ def is_inside(path: str, outer: str) -> bool:
     return path.startswith(f"{outer}.")
 
 
-def outermost(blocks: Iterable[Block]) -> list[Block]:
+def outermost(blocks: Iterable[ResidualBlock]) -> list[ResidualBlock]:
     """Those that are in no other."""
     every = list(blocks)
     paths = {block.path for block in every}
@@ -78,13 +78,13 @@ def parameters_of(graph: Dataflow, paths: Iterable[str]) -> list[DataNode]:
     return [node for node in every if node.is_parameter and all(map(goes, node.names))]
 
 
-def flops_of(graph: Dataflow, block: Block) -> int:
+def flops_of(graph: Dataflow, block: ResidualBlock) -> int:
     """What the modules of a block cost."""
     operators = [operator for path in block.modules for operator in graph.modules[path].operators]
     return int(count_flops(operators))
 
 
-def _without_stacks(graph: Dataflow, blocks: list[Block]) -> list[Block]:
+def _without_stacks(graph: Dataflow, blocks: list[ResidualBlock]) -> list[ResidualBlock]:
     """Without modules that are several blocks of one class in a row, and those that are one block and nothing else."""
     found = []
     for block in blocks:
@@ -107,7 +107,7 @@ class _Search:
 
     # ---------------------------------------------------------------- whole
 
-    def whole(self) -> Iterator[Block]:
+    def whole(self) -> Iterator[ResidualBlock]:
         for call in self.calls:
             inputs = {origin(node): node for node in call.inputs}
             for output in dict.fromkeys(call.outputs):
@@ -116,7 +116,7 @@ class _Search:
                     continue
                 if not self._escapes(call, {output, origin(output)}):
                     source, branches = found
-                    yield Block(call.path, call, False, inputs[source], output, output, frozenset(branches))
+                    yield ResidualBlock(call.path, call, False, inputs[source], output, output, frozenset(branches))
                     break
 
     def _source(self, output: DataNode, call: ModuleCall) -> tuple[DataNode, set[Branch]] | None:
@@ -151,21 +151,21 @@ class _Search:
 
     # ------------------------------------------------------------- branches
 
-    def branches(self) -> Iterator[Block]:
+    def branches(self) -> Iterator[ResidualBlock]:
         for addition in self.additions.values():
             for at, branch in enumerate(addition.branches):
                 block = self._branch(addition, at, branch)
                 if block is not None:
                     yield block
 
-    def _branch(self, addition: Addition, at: int, branch: DataNode) -> Block | None:
+    def _branch(self, addition: Addition, at: int, branch: DataNode) -> ResidualBlock | None:
         operators, _ = between(addition.skip, [branch])
         ends = sorted(self._ends(addition, branch, operators), key=lambda end: end[0].start - (end[0].end or 0))
         for call, output in ends:
             way = self._way(addition, call, output, operators)
             if way is not None:
                 beside = self._beside(addition, call, operators, [other.path for other, _ in way[1:]])
-                return Block(
+                return ResidualBlock(
                     call.path, call, True, addition.skip, addition.result, output,
                     frozenset([(addition.result, at)]), tuple(beside), way[0][1], tuple(way[1:]),
                 )  # fmt: skip

@@ -23,7 +23,7 @@ class RemovedModule:
 
 
 @dataclass(frozen=True, slots=True)
-class Removal:
+class ModuleRemoval:
     """What goes, by the paths that it has before, and the attributes that follow, as counts of layers."""
 
     modules: tuple[RemovedModule, ...] = ()
@@ -37,7 +37,7 @@ class Removal:
         return any(path == each.path or path.startswith(f"{each.path}.") for each in self.modules)
 
 
-NOTHING_REMOVED = Removal()
+NOTHING_REMOVED = ModuleRemoval()
 
 
 class Children(NamedTuple):
@@ -53,7 +53,7 @@ def is_container(module: nn.Module) -> bool:
     return isinstance(module, nn.ModuleList | nn.ModuleDict | nn.Sequential)
 
 
-def children_after(walked: Walk, removal: Removal) -> list[Children]:
+def children_after(walked: Walk, removal: ModuleRemoval) -> list[Children]:
     """The children of the modules that lose some, or get stand-ins.
 
     Raises `CutError` where the model is not what the removal is made for.
@@ -87,7 +87,7 @@ def _changed(state: dict[str, Any], gone: Mapping[str, RemovedModule]) -> Childr
     return Children(state, before, after)
 
 
-def remove(walked: Walk, removal: Removal) -> None:
+def remove(walked: Walk, removal: ModuleRemoval) -> None:
     """Take the modules out of those of a look, which stand for the model's; attributes are not touched."""
     for state, _, after in children_after(walked, removal):
         state[MODULES].clear()

@@ -7,17 +7,17 @@ import weakref
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
-from modulekg_widgets.engine.residuals.blocks import Block, candidates, flops_of, parameters_of
+from modulekg_widgets.engine.residuals.blocks import ResidualBlock, candidates, flops_of, parameters_of
 from modulekg_widgets.engine.residuals.trial import removals, tried
 from modulekg_widgets.engine.tracing.dataflow import Dataflow
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_known: weakref.WeakKeyDictionary[Dataflow, list[Block]] = weakref.WeakKeyDictionary()
+_known: weakref.WeakKeyDictionary[Dataflow, list[ResidualBlock]] = weakref.WeakKeyDictionary()
 
 
-def residual_blocks(graph: Dataflow) -> list[Block]:
+def residual_blocks(graph: Dataflow) -> list[ResidualBlock]:
     """The blocks without which the model runs, in the order of the pass; one of each kind is tried."""
     if graph not in _known:
         kinds: dict[Hashable, bool] = {}
@@ -32,7 +32,7 @@ def residual_blocks(graph: Dataflow) -> list[Block]:
     return _known[graph]
 
 
-def _kind(graph: Dataflow, block: Block) -> Hashable:
+def _kind(graph: Dataflow, block: ResidualBlock) -> Hashable:
     """What makes blocks alike: the same operators on the same shapes at the same place of their container."""
     numberless = re.sub(r"\d+", "*", block.path)
     assert block.call.end is not None

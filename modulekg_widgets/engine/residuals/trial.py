@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from modulekg_widgets.engine.errors import CutError, TraceError
 from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.operators.arguments import OperatorCall
-from modulekg_widgets.engine.residuals.blocks import Block, alike
+from modulekg_widgets.engine.residuals.blocks import ResidualBlock, alike
 from modulekg_widgets.engine.residuals.followers import followers
-from modulekg_widgets.engine.residuals.removal import Removal, RemovedModule, is_container, remove
+from modulekg_widgets.engine.residuals.removal import ModuleRemoval, RemovedModule, is_container, remove
 from modulekg_widgets.engine.residuals.stand_ins import ARGUMENT, LIST, OUTPUT, TUPLE, Argument, Result, StandIn
 from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, ModuleCall, OperatorNode
@@ -22,7 +22,7 @@ log = logging.getLogger("modulekg_widgets")
 Graph = TypeVar("Graph", bound=Dataflow)
 
 
-def stand_in(block: Block) -> StandIn | None:
+def stand_in(block: ResidualBlock) -> StandIn | None:
     """What could stand for a block's own module; None where its result is more than code here can make."""
     if block.is_branch:
         return _standing_in(block.call, block.given, block.output, gives_zeros=True)
@@ -56,12 +56,12 @@ def _result(value: Any, output: DataNode, call: ModuleCall) -> Result | Any:
     return None if value is None else False
 
 
-def _leaves_its_container(graph: Dataflow, block: Block) -> bool:
+def _leaves_its_container(graph: Dataflow, block: ResidualBlock) -> bool:
     parent = block.path.rpartition(".")[0]
     return not block.is_branch and parent in graph.modules and is_container(graph.modules[parent].module)
 
 
-def removals(graph: Dataflow, blocks: Sequence[Block]) -> Iterable[Removal]:
+def removals(graph: Dataflow, blocks: Sequence[ResidualBlock]) -> Iterable[ModuleRemoval]:
     """The ways in which blocks can go, the best first: out of their containers, else with something in their place."""
     if any(_leaves_its_container(graph, block) for block in blocks):
         first = _removal(graph, blocks, leaving=True)
@@ -72,7 +72,7 @@ def removals(graph: Dataflow, blocks: Sequence[Block]) -> Iterable[Removal]:
         yield last
 
 
-def _removal(graph: Dataflow, blocks: Sequence[Block], leaving: bool) -> Removal | None:
+def _removal(graph: Dataflow, blocks: Sequence[ResidualBlock], leaving: bool) -> ModuleRemoval | None:
     gone: list[RemovedModule] = []
     left = []
     for block in blocks:
@@ -89,10 +89,10 @@ def _removal(graph: Dataflow, blocks: Sequence[Block], leaving: bool) -> Removal
         for path in block.beside:
             call = graph.modules[path].calls[0]
             gone.append(RemovedModule(path, StandIn(False, _argument(call, alike(call, call.outputs[0])[0]))))
-    return Removal(tuple(gone), followers(graph.model, left))
+    return ModuleRemoval(tuple(gone), followers(graph.model, left))
 
 
-def without(graph: Graph, removal: Removal) -> Graph:
+def without(graph: Graph, removal: ModuleRemoval) -> Graph:
     """The traced call without some modules; paths and names are those that the model has now.
 
     Raises `CutError` or `TraceError` where it does not run.
@@ -104,7 +104,11 @@ def without(graph: Graph, removal: Removal) -> Graph:
 
 
 def traced_again(
-    graph: Graph, removal: Removal, training: bool | None, seed: int | None, ways: Sequence[str] = (META, FAKE, REAL)
+    graph: Graph,
+    removal: ModuleRemoval,
+    training: bool | None,
+    seed: int | None,
+    ways: Sequence[str] = (META, FAKE, REAL),
 ) -> Graph:
     """The call of a graph, in another mode or on another way, without some modules."""
 
@@ -123,7 +127,7 @@ def traced_again(
     return found
 
 
-def apply(walked: Walk, removal: Removal) -> None:
+def apply(walked: Walk, removal: ModuleRemoval) -> None:
     """Remove modules from those of a look and set the attributes that follow."""
     states = {path: walked.states[index] for path, index in walked.places()}
     for path, (_, after) in removal.attributes.items():
@@ -136,7 +140,7 @@ def apply(walked: Walk, removal: Removal) -> None:
     remove(walked, removal)
 
 
-def tried(graph: Graph, blocks: Sequence[Block], removal: Removal) -> Graph | None:
+def tried(graph: Graph, blocks: Sequence[ResidualBlock], removal: ModuleRemoval) -> Graph | None:
     """The pass without the blocks; None where it is not what it was but for the operators of the blocks."""
     try:
         found = without(graph, removal)
@@ -149,7 +153,7 @@ def tried(graph: Graph, blocks: Sequence[Block], removal: Removal) -> Graph | No
     return found
 
 
-def _is_the_rest(graph: Dataflow, found: Dataflow, removal: Removal) -> bool:
+def _is_the_rest(graph: Dataflow, found: Dataflow, removal: ModuleRemoval) -> bool:
     gone: set[int] = set()
     zeros = 0
     for each in removal.modules:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import itertools
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -54,37 +55,65 @@ def written_by(classes: Iterable[type], functions: Iterable[Any] = (), bystander
     whose methods may be called too; where these set attributes by computed names, it is their own. Methods are told
     apart by their names alone.
     """
-    methods: dict[str, list[FunctionType]] = defaultdict(list)
-    stored: set[str] = set()
-    aside: set[int] = set()
     holders = _bases(classes)
+    aside: set[int] = set()
+    stored: set[str] = set()
     for cls in {**holders, **_bases(bystanders)}:
         for name, member in vars(cls).items():
-            own = list(_functions(member))
-            methods[name] += own
-            aside.update(() if cls in holders else map(id, own))
+            aside.update(() if cls in holders else map(id, _functions(member)))
             if isinstance(member, functools.cached_property):
                 stored.add(name)
+    filled: set[str] = set()
+    sets_any = False
+    for function in reached(classes, functions, bystanders):
+        facts = _facts(function.__code__)
+        stored |= facts.stored
+        filled |= facts.names if facts.fills else frozenset()
+        sets_any = sets_any or (facts.sets and id(function) not in aside)
+    return Written(frozenset(stored), frozenset(filled), sets_any)
+
+
+def reached(
+    classes: Iterable[type], functions: Iterable[Any] = (), bystanders: Iterable[type] = ()
+) -> Iterator[FunctionType]:
+    """The methods of these classes that a forward pass may call, and what is called from there, but for torch's."""
+    methods: dict[str, list[FunctionType]] = defaultdict(list)
+    for cls in {**_bases(classes), **_bases(bystanders)}:
+        for name, member in vars(cls).items():
+            methods[name] += _functions(member)
     begin = [name for name in methods if name not in _APART and (name in _BEGINNINGS or name.startswith("__"))]
     waiting = [function for name in begin for function in methods[name]]
     waiting += [function for each in functions for function in _functions(each)]
     entered: set[int] = set()
-    filled: set[str] = set()
-    sets_any = False
     while waiting:
         function = waiting.pop()
         if id(function) in entered or not _is_read(function.__module__):
             continue
         entered.add(id(function))
-        facts = _facts(function.__code__)
-        stored |= facts.stored
-        filled |= facts.names if facts.fills else frozenset()
-        sets_any = sets_any or (facts.sets and id(function) not in aside)
-        for name in facts.names - _APART:
+        yield function
+        for name in _facts(function.__code__).names - _APART:
             waiting += methods.get(name, ())
             waiting += _functions(function.__globals__.get(name))
         waiting += [inner for cell in function.__closure__ or () for inner in _in_cell(cell)]
-    return Written(frozenset(stored), frozenset(filled), sets_any)
+
+
+def names_read(functions: Iterable[FunctionType], of: str = "") -> frozenset[str]:
+    """The names of attributes and globals in the code of functions; with `of` those that follow this name alone."""
+    names: set[str] = set()
+    for function in functions:
+        names |= _names_of(function.__code__, of)
+    return frozenset(names)
+
+
+@functools.lru_cache(maxsize=4096)
+def _names_of(code: CodeType, of: str) -> frozenset[str]:
+    inner = [_names_of(part, of) for part in code.co_consts if isinstance(part, CodeType)]
+    if not of:
+        return frozenset(code.co_names).union(*inner)
+    steps = list(dis.get_instructions(code))
+    pairs = itertools.pairwise(steps)
+    own = {new.argval for old, new in pairs if old.argval == of and new.opname in ("LOAD_ATTR", "LOAD_METHOD")}
+    return frozenset(own).union(*inner)
 
 
 def _bases(classes: Iterable[type]) -> dict[type, None]:

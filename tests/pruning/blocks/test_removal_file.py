@@ -8,11 +8,11 @@ import pytest
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.pruning.blocks.removal_file import removal_read, removal_written
-from modulekg_widgets.engine.residuals.removal import Removal, RemovedModule
+from modulekg_widgets.engine.residuals.removal import ModuleRemoval, RemovedModule
 from modulekg_widgets.engine.residuals.stand_ins import Argument, StandIn
 
 STAND_IN = StandIn(True, Argument(None, "x"), ("tuple", "output", None, ("argument", 1, None)))
-REMOVAL = Removal(
+REMOVAL = ModuleRemoval(
     (RemovedModule("layers.1"), RemovedModule("layers.2.f", STAND_IN)),
     {"config.depth": (3, 2), "config.kinds": (["a", "b"], ["a"]), "config.depths": ((2, 3), (2, 2))},
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 from modulekg_widgets.engine.errors import CutError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.pruning.blocks.scoring import block_scores
-from modulekg_widgets.engine.residuals.blocks import Block, outermost
+from modulekg_widgets.engine.residuals.blocks import ResidualBlock, outermost
 from modulekg_widgets.engine.residuals.removal import without_inner
 from modulekg_widgets.engine.residuals.table import residual_blocks
 from modulekg_widgets.engine.tracing.dataflow import Dataflow
@@ -14,7 +14,7 @@ from modulekg_widgets.engine.tracing.dataflow import Dataflow
 _FORMS = 'pass a number, as blocks=4, a share, as blocks=0.25, or paths of graph.blocks(), as blocks=["layers.3"]'
 
 
-def chosen_blocks(graph: Dataflow, wanted: Any, importance: Any) -> list[Block]:
+def chosen_blocks(graph: Dataflow, wanted: Any, importance: Any) -> list[ResidualBlock]:
     """The blocks in the order of the pass.
 
     Raises `CutError` for what names no number of blocks, `UnknownPathError` for a path of none.
@@ -44,7 +44,7 @@ def _count(wanted: float | int, of: int) -> int:
     return max(1, int(of * wanted + 1e-9))
 
 
-def _named(graph: Dataflow, known: list[Block], wanted: Any) -> list[Block]:
+def _named(graph: Dataflow, known: list[ResidualBlock], wanted: Any) -> list[ResidualBlock]:
     by_path = {block.path: block for block in known}
     for path in wanted:
         if not isinstance(path, str):

@@ -15,7 +15,7 @@ from modulekg_widgets.engine.pruning.importance.calibration import Calibration, 
 from modulekg_widgets.engine.pruning.importance.importance import Criterion
 from modulekg_widgets.engine.pruning.importance.scoring import score
 from modulekg_widgets.engine.residuals.additions import origin
-from modulekg_widgets.engine.residuals.blocks import Block
+from modulekg_widgets.engine.residuals.blocks import ResidualBlock
 from modulekg_widgets.engine.torch_runtime.hooks import hearing_calls
 from modulekg_widgets.engine.torch_runtime.look import Stage
 from modulekg_widgets.engine.torch_runtime.structure import tensors
@@ -60,11 +60,11 @@ class BlockInfluence(Criterion):
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Mapping[Term, Any]:
         return score(axes, terms, self.widths)
 
-    def block_scores(self, graph: Dataflow, blocks: Sequence[Block]) -> dict[str, float]:
+    def block_scores(self, graph: Dataflow, blocks: Sequence[ResidualBlock]) -> dict[str, float]:
         """The influence of each block, by its path; raises `CutError` where none of its ends is seen by any module."""
         parameters_with_data(graph, "block influence")
         ends = [_Ends(_tap(graph, block.source, block), _tap(graph, block.result, block)) for block in blocks]
-        listener = _Listener(graph, {tap for end in ends for tap in end})
+        listener = _TapReader(graph, {tap for end in ends for tap in end})
         sums, counts = [0.0] * len(blocks), [0] * len(blocks)
 
         @contextmanager
@@ -105,7 +105,7 @@ class _Ends(NamedTuple):
     after: Tap
 
 
-def _tap(graph: Dataflow, node: DataNode, block: Block) -> Tap:
+def _tap(graph: Dataflow, node: DataNode, block: ResidualBlock) -> Tap:
     """The first place where a value, or a view of it, is heard."""
     wanted = origin(node)
     for path, module in graph.modules.items():
@@ -119,7 +119,7 @@ def _tap(graph: Dataflow, node: DataNode, block: Block) -> Tap:
     raise CutError(f"no module gets or gives what goes through the block {shown(block.path)!r}: name the blocks")
 
 
-class _Listener:
+class _TapReader:
     """Keeps the values at some taps during one pass."""
 
     def __init__(self, graph: Dataflow, taps: set[Tap]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from modulekg_widgets.engine.errors import PlanFileError, shown
-from modulekg_widgets.engine.residuals.removal import Removal, RemovedModule
+from modulekg_widgets.engine.residuals.removal import ModuleRemoval, RemovedModule
 from modulekg_widgets.engine.residuals.stand_ins import ARGUMENT, LIST, OUTPUT, TUPLE, Argument, Result, StandIn
 
 LONGEST = 10_000  # of a name
@@ -15,7 +15,7 @@ MOST_PARTS = 1_000  # of one
 LARGEST = 1 << 40
 
 
-def removal_written(blocks: tuple[str, ...], removal: Removal) -> dict[str, Any]:
+def removal_written(blocks: tuple[str, ...], removal: ModuleRemoval) -> dict[str, Any]:
     """What a file has of removed modules beside the rest of a plan."""
     return {
         "blocks": list(blocks),
@@ -27,7 +27,7 @@ def removal_written(blocks: tuple[str, ...], removal: Removal) -> dict[str, Any]
     }
 
 
-def removal_read(document: Mapping[str, Any]) -> tuple[tuple[str, ...], Removal]:
+def removal_read(document: Mapping[str, Any]) -> tuple[tuple[str, ...], ModuleRemoval]:
     """The paths of the blocks, and what goes; raises `PlanFileError` for anything that is not as it is written."""
     blocks = tuple(_path(path) for path in _list(document.get("blocks"), "blocks"))
     modules = tuple(_module(entry) for entry in _list(document.get("removed"), "removed"))
@@ -36,7 +36,7 @@ def removal_read(document: Mapping[str, Any]) -> tuple[tuple[str, ...], Removal]
     followers = document.get("followers")
     if not isinstance(followers, dict):
         raise PlanFileError("followers are no object")
-    return blocks, Removal(modules, {_attribute(path): _pair(path, pair) for path, pair in followers.items()})
+    return blocks, ModuleRemoval(modules, {_attribute(path): _pair(path, pair) for path, pair in followers.items()})
 
 
 # ----------------------------------------------------------------- stand-ins

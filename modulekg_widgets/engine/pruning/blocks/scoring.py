@@ -14,13 +14,13 @@ from modulekg_widgets.engine.pruning.importance.calibration import Calibration, 
 from modulekg_widgets.engine.pruning.importance.criteria import L1, L2, Random
 from modulekg_widgets.engine.pruning.importance.loss_criteria import Taylor
 from modulekg_widgets.engine.pruning.importance.scoring import criterion_of
-from modulekg_widgets.engine.residuals.blocks import Block, parameters_of
+from modulekg_widgets.engine.residuals.blocks import ResidualBlock, parameters_of
 from modulekg_widgets.engine.tracing.dataflow import Dataflow
 
 Tensor = torch.Tensor
 
 
-def block_scores(graph: Dataflow, blocks: Sequence[Block], importance: Any) -> dict[str, float]:
+def block_scores(graph: Dataflow, blocks: Sequence[ResidualBlock], importance: Any) -> dict[str, float]:
     """How important each block is, larger for more, by its path.
 
     A criterion may have a method `block_scores(graph, blocks)`; of the built-in ones those know that are named below.
@@ -50,10 +50,10 @@ def _is_number(found: Any, path: str) -> bool:
     return isinstance(value, float | int | np.number) and math.isfinite(float(value))
 
 
-def _by_weights(of: Callable[[Tensor], Tensor]) -> Callable[[Any, Dataflow, Sequence[Block]], dict[str, float]]:
+def _by_weights(of: Callable[[Tensor], Tensor]) -> Callable[[Any, Dataflow, Sequence[ResidualBlock]], dict[str, float]]:
     """The mean over all weights of a block."""
 
-    def scores(criterion: Any, graph: Dataflow, blocks: Sequence[Block]) -> dict[str, float]:
+    def scores(criterion: Any, graph: Dataflow, blocks: Sequence[ResidualBlock]) -> dict[str, float]:
         live = parameters_with_data(graph, "importance")
         found = {}
         for block in blocks:
@@ -65,12 +65,12 @@ def _by_weights(of: Callable[[Tensor], Tensor]) -> Callable[[Any, Dataflow, Sequ
     return scores
 
 
-def _random(criterion: Any, graph: Dataflow, blocks: Sequence[Block]) -> dict[str, float]:
+def _random(criterion: Any, graph: Dataflow, blocks: Sequence[ResidualBlock]) -> dict[str, float]:
     draws = np.random.default_rng(criterion.seed).random(len(blocks))
     return {block.path: float(draw) for block, draw in zip(blocks, draws, strict=True)}
 
 
-def _first_order(criterion: Any, graph: Dataflow, blocks: Sequence[Block]) -> dict[str, float]:
+def _first_order(criterion: Any, graph: Dataflow, blocks: Sequence[ResidualBlock]) -> dict[str, float]:
     """The sum of |w·∂L/∂w| over all weights of a block, as of an index."""
     live = parameters_with_data(graph, "importance 'taylor'")
     sums = dict.fromkeys(live, 0.0)
@@ -92,7 +92,7 @@ def _first_order(criterion: Any, graph: Dataflow, blocks: Sequence[Block]) -> di
     return {block.path: sum(sums[node] for node in parameters_of(graph, block.modules)) / count for block in blocks}
 
 
-_KNOWN: dict[type, Callable[[Any, Dataflow, Sequence[Block]], dict[str, float]]] = {
+_KNOWN: dict[type, Callable[[Any, Dataflow, Sequence[ResidualBlock]], dict[str, float]]] = {
     L1: _by_weights(lambda weight: weight),
     L2: _by_weights(lambda weight: weight.square()),
     Random: _random,

@@ -14,7 +14,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, nearest, shown
 from modulekg_widgets.engine.identity.walk import Walk, walk
-from modulekg_widgets.engine.residuals.removal import NOTHING_REMOVED, Removal
+from modulekg_widgets.engine.residuals.removal import NOTHING_REMOVED, ModuleRemoval
 from modulekg_widgets.engine.torch_runtime.tensor_copies import in_plain_memory
 from modulekg_widgets.engine.tracing.held import ATTRIBUTE, HeldTensor, held_named
 
@@ -154,7 +154,7 @@ class Edits:
     attributes: dict[str, tuple[Whole, Whole]] = field(
         default_factory=dict, hash=False
     )  # "conv1.out_channels" → before, after
-    removal: Removal = NOTHING_REMOVED  # whole modules that go; every name is that of before
+    removal: ModuleRemoval = NOTHING_REMOVED  # whole modules that go; every name is that of before
 
     @property
     def settings(self) -> dict[str, tuple[Any, Any]]:

@@ -23,6 +23,7 @@ from modulekg_widgets.engine.pruning.cut.edits import (
     settings,
     slices,
 )
+from modulekg_widgets.engine.pruning.cut.notes import KEY, TEXT, CutNote, configurations
 from modulekg_widgets.engine.pruning.cut.snapshot import Snapshot
 from modulekg_widgets.engine.pruning.cut.tensors import CutTensor
 from modulekg_widgets.engine.pruning.cut.transaction import Write, entry
@@ -196,7 +197,9 @@ class EditedAttributes:
         self._settings = [setting for setting in every if setting.holder is None]
         self._before = [setting.state[setting.name] for setting in self._settings]
         self._after = Edits((), {name: (after, before) for name, (before, after) in edits.settings.items()})
-        self._swaps = _swaps(walked, [setting for setting in every if setting.holder is not None])
+        resized = edits.removal or any(edit.shape != edit.shape_after for edit in edits.tensors)
+        noted = list(configurations(walked)) if resized else []
+        self._swaps = _swaps(walked, [setting for setting in every if setting.holder is not None], noted)
         self.copies = {id(old): new for _, _, old, new in self._swaps}  # of the plain objects, by their identity
 
     def cut(self) -> Iterator[Write]:
@@ -250,9 +253,16 @@ class PlainTensors:
         return [place.tensor for place in places(walked, after)]
 
 
-def _swaps(walked: Walk, edited: Iterable[Setting]) -> list[tuple[dict[str, Any], str, Any, Any]]:
-    """Where modules hold the plain objects that are edited: state, attribute, the object, its copy with new sizes."""
+def _swaps(walked: Walk, edited: Iterable[Setting], noted: Iterable[Any]) -> list[tuple[dict[str, Any], str, Any, Any]]:
+    """Where modules hold the plain objects that are edited: state, attribute, the object, its copy with new sizes.
+
+    The copies of those that are `noted` say that they are of a cut model.
+    """
     copies: dict[int, tuple[Any, Any]] = {}
+    for old in noted:
+        if id(old) not in copies:
+            copies[id(old)] = old, _copied(old)
+            vars(copies[id(old)][1])[KEY] = CutNote(TEXT)
     for setting in edited:
         old = setting.holder
         if id(old) not in copies:

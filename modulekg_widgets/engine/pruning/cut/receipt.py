@@ -66,6 +66,40 @@ class Receipt:
         self.edits = edits
         self.renewed: tuple[str, ...] = ()
         self.compensation: tuple[Any, ...] = ()
+        self.plan: Any = None  # what was cut by, which knows how to save
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it has served."""
+        return not self._parts
+
+    def save_pretrained(self, folder: Any) -> Any:
+        """Save the cut model as safetensors and JSON; `mk.load_pretrained` reads it in another process.
+
+        Parameters
+        ----------
+        folder : str or path
+            A new or empty folder, or one that a model was saved in before.
+
+        Returns
+        -------
+        SavedModel
+            With `folder`, `plain` (whether the library's own `from_pretrained` loads it) and `reason`.
+
+        Raises
+        ------
+        CutError
+            When the receipt is spent, or of no cut by a plan.
+        ModelFolderError
+            For a model that is not built anew as it is, and for a folder that holds something else.
+
+        Notes
+        -----
+        `mk.save_model` saves what was cut several times, and what needs arguments to be built.
+        """
+        if self.is_spent or self.plan is None:
+            raise CutError(f"{self!r} is of no cut that stands: mk.save_model(model, folder) saves a model as it is")
+        return self.plan.save_pretrained(self._model, folder)
 
     def undo(self) -> None:
         """Make the model, the optimizer and the copies byte for byte as before the cut, whatever was trained since.
@@ -126,6 +160,10 @@ class Receipt:
 
 class FinalReceipt(Receipt):
     """What was cut with `undo=False`: nothing is kept to go back to, and both `undo` and `restore` raise `CutError`."""
+
+    @property
+    def is_spent(self) -> bool:
+        return False
 
     def _writes(self, way: str) -> list[Write]:
         raise CutError(f"there is no {way} after a cut with undo=False, which keeps nothing: load the model again")

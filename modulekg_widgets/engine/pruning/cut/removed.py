@@ -8,14 +8,14 @@ from typing import Any
 from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.pruning.cut.transaction import Write, contents
-from modulekg_widgets.engine.residuals.removal import Removal, children_after
+from modulekg_widgets.engine.residuals.removal import ModuleRemoval, children_after
 from modulekg_widgets.engine.torch_runtime.private import MODULES
 
 
 class RemovedModules:
     """The children of modules that lose some of them; the modules that go are kept for the way back."""
 
-    def __init__(self, walked: Walk, removal: Removal) -> None:
+    def __init__(self, walked: Walk, removal: ModuleRemoval) -> None:
         self._changed = children_after(walked, removal)
         owners = {id(state): id(module) for module, state in zip(walked.modules, walked.states, strict=True)}
         self.children: dict[int, dict[str, Any]] = {owners[id(each.state)]: each.before for each in self._changed}

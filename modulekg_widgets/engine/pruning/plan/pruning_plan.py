@@ -13,7 +13,7 @@ from torch import nn
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.pruning.cut.edits import Edits
 from modulekg_widgets.engine.pruning.plan.attempt import Change
-from modulekg_widgets.engine.pruning.plan.plan_writing import save_plan
+from modulekg_widgets.engine.pruning.plan.plan_writing import save_plan, text_of
 
 ROWS = 40
 
@@ -151,9 +151,11 @@ class PruningPlan:
         from modulekg_widgets.engine.pruning.recover.recovery import cut_and_recover
 
         traced = TracedCall.of_signature(model) if self.traced is None else self.traced
-        return cut_and_recover(
+        receipt = cut_and_recover(
             model, self.edits, optimizer, traced, self._axis_names, recalibrate, compensate, copies, undo
         )
+        receipt.plan = self
+        return receipt
 
     @property
     def _axis_names(self) -> dict[tuple[str, int], str]:
@@ -186,6 +188,38 @@ class PruningPlan:
         from modulekg_widgets.engine.pruning.cut.masking import mask
 
         return mask(model, self.edits)
+
+    def save_pretrained(self, model: nn.Module, folder: Any) -> Any:
+        """Save the cut model as safetensors and JSON; `mk.load_pretrained` reads it in another process.
+
+        Parameters
+        ----------
+        model : nn.Module
+            The model that was cut by this plan, or the whole one, which stays as it is: what stays of each tensor is
+            written in turn, and no second model comes into memory.
+        folder : str or path
+            A new or empty folder, or one that a model was saved in before.
+
+        Returns
+        -------
+        SavedModel
+            With `folder`, `plain` (whether the library's own `from_pretrained` loads it) and `reason`.
+
+        Raises
+        ------
+        ModelFolderError
+            For a model that is not built anew as it is, and for a folder that holds something else.
+        """
+        from modulekg_widgets.engine.pruning.saving.save import save
+
+        return save(model, folder, [self.saved_cut])
+
+    @property
+    def saved_cut(self) -> Any:
+        """What a folder keeps of the cut."""
+        from modulekg_widgets.engine.pruning.saving.origin import SavedCut
+
+        return SavedCut(self.edits, self.cut, text_of(self))
 
     def save(self, path: Any) -> None:
         """Write the plan as JSON; `mk.load_plan` reads it.

@@ -22,7 +22,7 @@ def repeated_axes(axes: Axes) -> list[tuple[Term, ...]]:
     Layers repeat one another where they have one class and, as far as both have a tensor, one shape of it: a first
     layer may hold a table more. Of modules without any below them, as linear ones, only neighbours in a list count.
     """
-    found = _Groups()
+    found = _JoinedTerms()
     for paths, is_leaf in _alike(axes):
         for other in paths[1:]:
             for one, two in _pairs(axes, paths[0], other):
@@ -130,7 +130,7 @@ def _matched(one: Sequence[Term], two: Sequence[Term]) -> Iterator[tuple[Term, T
         yield from ((left, right) for left, right in zip(one, two, strict=True) if left is not right)
 
 
-class _Groups:
+class _JoinedTerms:
     """Sets of axes that are joined pair by pair."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from modulekg_widgets.engine.pruning.cut.edits import Edits
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.plan.request import Request, check
 from modulekg_widgets.engine.pruning.recover.passes import TracedCall
-from modulekg_widgets.engine.residuals.blocks import Block
+from modulekg_widgets.engine.residuals.blocks import ResidualBlock
 from modulekg_widgets.engine.residuals.trial import removals, tried
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
@@ -39,7 +39,7 @@ def plan_without(graph: DataflowGraph, request: Request, rest: Rest) -> PruningP
     return replace(plan, blocks=paths, call=call, **pairs)
 
 
-def _left(graph: DataflowGraph, blocks: Sequence[Block]) -> DataflowGraph:
+def _left(graph: DataflowGraph, blocks: Sequence[ResidualBlock]) -> DataflowGraph:
     """The pass without the blocks."""
     for removal in removals(graph, blocks):
         found = tried(graph, blocks, removal)

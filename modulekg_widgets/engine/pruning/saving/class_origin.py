@@ -1,0 +1,225 @@
+"""Models of plain torch, built by their classes; containers of layers by the layers in them."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from types import FunctionType
+from typing import Any
+
+from torch import nn
+
+from modulekg_widgets.engine.errors import ModelFolderError, nearest, shown
+from modulekg_widgets.engine.identity.walk import nominal_class
+from modulekg_widgets.engine.pruning.cut.edits import Whole
+from modulekg_widgets.engine.pruning.saving.origin import SavedCut, Trusted, before_cuts, fresh, path_of
+from modulekg_widgets.engine.torch_runtime.private import MODULES, PARAMETERS
+from modulekg_widgets.engine.torch_runtime.state import module_state
+
+LIBRARY = "torch"
+CONTAINERS: dict[str, Callable[[Any], nn.Module]] = {
+    path_of(nn.Sequential): nn.Sequential,
+    path_of(nn.ModuleList): lambda children: nn.ModuleList(children.values()),
+    path_of(nn.ModuleDict): nn.ModuleDict,
+}
+LAYERS = "torch.nn.modules."  # where the classes are that need nobody's consent
+BY_PLACE = "positional"  # the arguments that were given without names
+DEEPEST = 100  # containers in each other
+Node = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ClassOrigin:
+    """A class with its arguments, or a container with those of its layers."""
+
+    root: Node
+    classes: Mapping[str, Any]  # what each path in it names
+
+    def document(self) -> dict[str, Any]:
+        return {"library": LIBRARY, "root": self.root}
+
+    def build(self) -> nn.Module:
+        model = self._built(self.root)
+        if not isinstance(model, nn.Module):
+            raise ModelFolderError(f"{shown(self.root['class'])} gave a {shown(type(model).__name__)}, no module")
+        return model
+
+    def _built(self, node: Node) -> Any:
+        if "children" in node:
+            children = OrderedDict((name, self._built(child)) for name, child in node["children"].items())
+            return CONTAINERS[node["class"]](children)
+        arguments = fresh(node["arguments"])
+        return self.classes[node["class"]](*arguments.pop(BY_PLACE, ()), **arguments)
+
+
+# ------------------------------------------------------------------ saving
+
+
+def class_origins(model: nn.Module, cuts: Sequence[SavedCut], arguments: Any, builder: Any) -> Iterator[ClassOrigin]:
+    """How a model may have been built, the likeliest first; raises `ModelFolderError` where nobody can tell."""
+    if arguments is not None or builder is not None:
+        made_by = nominal_class(model) if builder is None else builder
+        if not callable(made_by):
+            raise ModelFolderError(f"builder= is a {shown(type(made_by).__name__)}: pass the function that builds it")
+        yield ClassOrigin(
+            {"class": _importable(made_by), "arguments": checked_arguments(arguments)}, {path_of(made_by): made_by}
+        )
+        return
+    before = before_cuts(cuts)
+    refusal: ModelFolderError | None = None
+    known = False
+    for guess in (_recorded, _none):
+        classes: dict[str, Any] = {}
+        try:
+            node = _node(model, "", before, classes, guess)
+        except ModelFolderError as error:
+            refusal = refusal or error
+            continue
+        yield ClassOrigin(node, classes)
+        known = True
+    if refusal is not None and not known:
+        raise refusal
+
+
+def _node(
+    module: nn.Module, path: str, before: Mapping[str, Whole], classes: dict[str, Any], guess: Callable[..., Any]
+) -> dict[str, Any]:
+    """A module as what builds it."""
+    cls = nominal_class(module)
+    name = _importable(cls)
+    if name in CONTAINERS:
+        children = {
+            key: _node(child, f"{path}.{key}" if path else key, before, classes, guess)
+            for key, child in module_state(module)[MODULES].items() if child is not None
+        }  # fmt: skip
+        return {"class": name, "children": children}
+    classes[name] = cls
+    guess = _recorded if cls.__module__.startswith(LAYERS) else guess
+    return {"class": name, "arguments": guess(module, cls, path, before)}
+
+
+def _recorded(module: nn.Module, cls: type, path: str, before: Mapping[str, Whole]) -> dict[str, Any]:
+    """The arguments that the module keeps in attributes of their names."""
+    state = module_state(module)
+    found = {}
+    for name, parameter in inspect.signature(cls).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or name in ("device", "dtype"):
+            continue
+        place = f"{path}.{name}" if path else name
+        value = before.get(place, state.get(name, inspect.Parameter.empty))
+        if name in state[PARAMETERS]:
+            value = state[PARAMETERS][name] is not None  # as `bias`
+        if value is not inspect.Parameter.empty and _is_json(value):
+            found[name] = value
+        elif parameter.default is inspect.Parameter.empty:
+            raise _unknown(cls, name)
+    return found
+
+
+def _none(module: nn.Module, cls: type, path: str, before: Mapping[str, Whole]) -> dict[str, Any]:
+    needed = (name for name, each in inspect.signature(cls).parameters.items()
+              if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD))  # fmt: skip
+    if (name := next(needed, None)) is not None:
+        raise _unknown(cls, name)
+    return {}
+
+
+def _unknown(cls: type, name: str) -> ModelFolderError:
+    cls_name = shown(cls.__name__)
+    return ModelFolderError(
+        f"{cls_name} needs {shown(name)!r} to be built anew, which it does not keep: "
+        f"mk.save_model(model, folder, receipt, arguments={{{shown(name)!r}: …}}) says it, or builder= a function"
+    )
+
+
+def _importable(value: Any) -> str:
+    """The path of a class or function; raises `ModelFolderError` where no other process finds it there."""
+    path = path_of(value)
+    if _in_module(path) is not value:
+        raise ModelFolderError(
+            f"{shown(path)} cannot be found from another process: define it at the top of a module, or pass "
+            "builder= a function there that builds the model"
+        )
+    return path
+
+
+def _in_module(path: str) -> Any:
+    """What a path names in a module that is imported already."""
+    module, _, name = path.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = None if found is None else vars(found).get(part)
+    return found
+
+
+def checked_arguments(arguments: Any) -> dict[str, Any]:
+    """Arguments as JSON has them; raises `ModelFolderError` for others."""
+    given = {} if arguments is None else arguments
+    if isinstance(given, list | tuple):
+        given = {BY_PLACE: list(given)}
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given) or not _is_json(given):
+        raise ModelFolderError(
+            "arguments= are a dictionary by name, or a tuple, of numbers, texts, None, lists and dictionaries: JSON "
+            "has no others; for a model that needs others pass builder= a function that makes them"
+        )
+    return dict(given)
+
+
+def _is_json(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _is_json(part) for key, part in value.items())
+    if isinstance(value, list | tuple):
+        return all(_is_json(part) for part in value)
+    return value is None or type(value) in (bool, int, str) or (type(value) is float and abs(value) < float("inf"))
+
+
+# ----------------------------------------------------------------- loading
+
+
+def read_class_origin(manifest: Mapping[str, Any], trusted: Trusted) -> ClassOrigin:
+    """The origin that a folder tells of; raises `ModelFolderError` where it names what nobody has agreed to."""
+    classes: dict[str, Any] = {}
+    root = _read(manifest.get("root"), trusted, classes, 0)
+    return ClassOrigin(root, classes)
+
+
+def _read(node: Any, trusted: Trusted, classes: dict[str, Any], depth: int) -> Node:
+    path = node.get("class") if isinstance(node, dict) else None
+    if not isinstance(path, str) or depth > DEEPEST:
+        raise ModelFolderError("the manifest does not say what builds the model: save it again")
+    if path in CONTAINERS and node.keys() == {"class", "children"} and isinstance(node["children"], dict):
+        for child in node["children"].values():
+            _read(child, trusted, classes, depth + 1)
+        return node
+    arguments = node.get("arguments")
+    if node.keys() != {"class", "arguments"} or not isinstance(arguments, dict):
+        raise ModelFolderError(f"the manifest has no arguments for {shown(path)}: save the model again")
+    if not isinstance(arguments.get(BY_PLACE, []), list):
+        raise ModelFolderError(f"the manifest has no list of arguments for {shown(path)}: save the model again")
+    classes[path] = _agreed(path, trusted)
+    return node
+
+
+def _agreed(path: str, trusted: Trusted) -> Any:
+    """What a path names: given by the caller, a layer of torch, or a module class that is imported already."""
+    given = trusted.find(path)
+    if given is not None:
+        return given
+    module, _, name = path.partition(":")
+    if module.startswith(LAYERS) and module.removeprefix(LAYERS).isidentifier():
+        with suppress(ImportError):
+            import_module(module)
+    found = _in_module(path)
+    if isinstance(found, type) and issubclass(found, nn.Module) and path_of(found) == path:
+        return found
+    if isinstance(found, FunctionType):
+        raise ModelFolderError(f"the folder names the function {shown(path)}: pass classes=[{shown(name)}] to agree")
+    raise ModelFolderError(
+        f"the folder names {shown(path)}, which is no module class that has been imported: import it first, or pass "
+        f"classes=[…], if you know it; nothing is imported because a folder says so. {nearest(path, trusted.names)}"
+    )

@@ -1,0 +1,142 @@
+"""A folder written whole or not at all, and its files read within bounds."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import IO, Any
+
+from modulekg_widgets.engine.errors import ModelFolderError, shown
+from modulekg_widgets.engine.safe_files import parse_json, read_whole, replacing
+
+MANIFEST = "modulekg.json"
+LARGEST_JSON = 256 << 20  # bytes; plans of the largest models have a third of it
+MOST_PARTS = 1_000_000
+# weights and code that other loaders would take in the place of what was saved, or run
+RIVALS = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".h5", ".msgpack", ".py", ".pyc", ".so", ".safetensors",
+          ".safetensors.index.json", "adapter_config.json")  # fmt: skip
+Writer = Callable[[IO[bytes]], object]
+
+
+def checked_folder(folder: Any) -> str:
+    """The path of a folder, given as text or path; raises `ModelFolderError` for anything else."""
+    if not isinstance(folder, str | os.PathLike) or not isinstance(os.fspath(folder), str):
+        raise ModelFolderError(f"a model is saved in a folder, got a {shown(type(folder).__name__)}: pass its path")
+    path = os.fspath(folder)
+    if not path or "\0" in path:
+        raise ModelFolderError(f"{shown(path)!r} is no path of a folder")
+    return os.path.abspath(path)
+
+
+def write_folder(folder: str, files: Mapping[str, Writer]) -> None:
+    """Write a folder with these files; it appears as a whole, and one that a model was saved in before is replaced.
+
+    What others put there, as a tokenizer's files, stays. Raises `ModelFolderError` for a folder that holds anything
+    else, and where it cannot be written; what was there stays then.
+    """
+    _check_target(folder)
+    parent, name = os.path.split(folder)
+    scratch = os.path.join(parent, f"{name[:40]}.{secrets.token_hex(6)}.part")
+    try:
+        os.makedirs(parent, exist_ok=True)
+        os.mkdir(scratch)
+        for file_name, write in files.items():
+            with replacing(os.path.join(scratch, file_name)) as file:
+                write(file)
+        _put_in_place(scratch, folder, set(files))
+    except OSError as error:
+        reason = shown(error.strerror or str(error))
+        raise ModelFolderError(
+            f"{shown(folder)} cannot be written ({reason}): name a folder on a disk with room, where you may write"
+        ) from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _check_target(folder: str) -> None:
+    if os.path.islink(folder) or (os.path.lexists(folder) and not os.path.isdir(folder)):
+        raise ModelFolderError(f"{shown(folder)} is there, and no folder: name another one")
+    found = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    if found and MANIFEST not in found:
+        raise ModelFolderError(
+            f"{shown(folder)} is not empty ({shown(', '.join(found[:3]))}), and no model was saved there before: "
+            "name a new folder"
+        )
+
+
+def _put_in_place(scratch: str, folder: str, written: set[str]) -> None:
+    if not os.path.isdir(folder):
+        os.rename(scratch, folder)
+        return
+    old = f"{scratch}.old"
+    os.rename(folder, old)
+    try:
+        os.rename(scratch, folder)
+    except OSError:
+        os.rename(old, folder)
+        raise
+    saved = _saved_files(old)
+    for name in os.listdir(old):
+        if name not in written and name not in saved:
+            with suppress(OSError):
+                os.rename(os.path.join(old, name), os.path.join(folder, name))
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _saved_files(folder: str) -> set[str]:
+    """What an earlier save has written there."""
+    try:
+        files = read_json(folder, MANIFEST).get("files", [])
+    except (ModelFolderError, AttributeError):
+        return set()
+    return {name for name in files if isinstance(name, str)} if isinstance(files, list) else set()
+
+
+def read_bytes(folder: str, name: str) -> bytes:
+    """The content of a file of a folder; raises `ModelFolderError` where it is not there, too large, or a link."""
+    try:
+        return read_whole(os.path.join(folder, name), LARGEST_JSON, links=False)
+    except FileNotFoundError:
+        raise ModelFolderError(
+            f"{shown(folder)} has no {name}: it is no folder that a model was saved in, or not all of it; "
+            "save one with receipt.save_pretrained(folder)"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise ModelFolderError(f"{name} in {shown(folder)} cannot be read: {shown(str(error))}") from error
+
+
+def read_json(folder: str, name: str) -> Any:
+    """A document in a folder; raises `ModelFolderError` for anything else."""
+    content = read_bytes(folder, name)
+    try:
+        return parse_json(content, _NoJSONError, MOST_PARTS, unique=True, doubles=True)
+    except (ValueError, RecursionError) as error:
+        raise ModelFolderError(f"{name} in {shown(folder)} is no JSON: {shown(str(error))}") from error
+
+
+class _NoJSONError(ValueError):
+    """What is wrong with a document."""
+
+
+def check_rivals(folder: str, files: set[str]) -> None:
+    """Raise `ModelFolderError` where a folder holds weights or code that were not saved with the model."""
+    for name in sorted(os.listdir(folder)):
+        if name not in files and name.lower().endswith(RIVALS):
+            raise ModelFolderError(
+                f"{shown(folder)} holds {shown(name)}, weights or code that were not saved with the model: "
+                "nothing was loaded; take the file out"
+            )
+
+
+def check_exists(folder: str) -> None:
+    """Raise `ModelFolderError` where there is no such folder."""
+    if not os.path.isdir(folder):
+        raise ModelFolderError(f"there is no folder {shown(folder)}: nothing is looked for elsewhere, or downloaded")
+
+
+def exists(folder: str, name: str) -> bool:
+    """Whether a folder has a file of this name."""
+    return os.path.lexists(os.path.join(folder, name))

@@ -1,0 +1,102 @@
+"""Folders of others: named errors, nothing executed, nothing half loaded, nothing taken without bound."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import modulekg_widgets as mk
+from axes import transformers_models
+from pruning.saving.hostile_folders import CONFIGURED, EVERY, MARK, Spoil
+
+SECONDS = 20  # for a folder, on a machine under load
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A model of each library as it was saved."""
+    place = tmp_path_factory.mktemp("saved")
+    model: Any = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
+    mk.plan(mk.trace(model, torch.rand(1, 4)), ratio=0.5).cut(model).save_pretrained(place / "torch")
+    if "transformers" in sys.modules or pytest.importorskip("transformers"):
+        model, kwargs = transformers_models.build("llama")
+        mk.plan(mk.trace(model, (), kwargs), ratio=0.5).cut(model).save_pretrained(place / "transformers")
+    return {path.name: path for path in place.iterdir()}
+
+
+def refused(good: Path, tmp_path: Path, spoil: Spoil) -> str:
+    folder = tmp_path / "folder"
+    shutil.copytree(good, folder)
+    mk.load_pretrained(folder)
+    spoil(folder)
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    with pytest.raises(mk.ModuleKGError) as caught:
+        mk.load_pretrained(folder)
+    assert not (tmp_path / MARK).exists()
+    assert time.process_time() - start < SECONDS
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 700_000  # KB
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_spoilt_folder_is_refused(good: dict[str, Path], tmp_path: Path, name: str) -> None:
+    text = refused(good["torch"], tmp_path, EVERY[name])
+    assert text.isprintable()
+    assert len(text) < 2_000
+
+
+@pytest.mark.parametrize("name", CONFIGURED)
+def test_a_spoilt_configuration_is_refused(good: dict[str, Path], tmp_path: Path, name: str) -> None:
+    text = refused(good["transformers"], tmp_path, CONFIGURED[name])
+    assert len(text) < 2_000
+
+
+@pytest.mark.parametrize(
+    "path", ["os:system", "builtins:eval", "subprocess:Popen", "torch.nn.modules.linear:torch", "torch:load",
+             "torch.nn.modules.module:Module.load_state_dict", "torch.hub:load", "antigravity:x", ":", "a"]
+)  # fmt: skip
+def test_a_path_that_is_no_module_class_is_refused(good: dict[str, Path], tmp_path: Path, path: str) -> None:
+    def spoil(folder: Path) -> None:
+        text = (folder / "modulekg.json").read_text()
+        (folder / "modulekg.json").write_text(text.replace("torch.nn.modules.linear:Linear", path))
+
+    known = set(sys.modules)
+    refused(good["torch"], tmp_path, spoil)
+    assert "antigravity" not in set(sys.modules) - known
+
+
+@pytest.mark.parametrize("where", ["torch", "transformers"])
+def test_the_plan_of_another_model_is_refused(good: dict[str, Path], tmp_path: Path, where: str) -> None:
+    other = next(path for name, path in good.items() if name != where)
+    refused(good[where], tmp_path, lambda folder: shutil.copy(other / "plan-0.json", folder / "plan-0.json") and None)
+
+
+@pytest.mark.parametrize("where", ["torch", "transformers"])
+def test_the_tensors_of_another_model_are_refused(good: dict[str, Path], tmp_path: Path, where: str) -> None:
+    other = next(path for name, path in good.items() if name != where)
+    file = "model.safetensors"
+    refused(good[where], tmp_path, lambda folder: shutil.copy(other / file, folder / file) and None)
+
+
+def test_what_is_harmless_may_lie_beside(good: dict[str, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    shutil.copytree(good["transformers"], folder)
+    for name in ("README.md", "tokenizer.json", "vocab.txt", ".gitattributes"):
+        (folder / name).write_text("x")
+    assert mk.load_pretrained(folder) is not None
+
+
+@pytest.mark.parametrize("given", [None, 7, b"folder", "", "a\0b", ["x"]])
+def test_what_is_no_path_is_refused(given: Any) -> None:
+    with pytest.raises(mk.ModuleKGError):
+        mk.load_pretrained(given)
+    with pytest.raises(mk.ModuleKGError):
+        mk.save_model(nn.Linear(2, 2), given)
