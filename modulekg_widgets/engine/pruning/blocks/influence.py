@@ -61,7 +61,34 @@ class BlockInfluence(Criterion):
         return score(axes, terms, self.widths)
 
     def block_scores(self, graph: Dataflow, blocks: Sequence[ResidualBlock]) -> dict[str, float]:
-        """The influence of each block, by its path; raises `CutError` where none of its ends is seen by any module."""
+        """The influence of blocks on batches.
+
+        Parameters
+        ----------
+        graph : Dataflow
+            The traced model.
+        blocks : sequence of ResidualBlock
+            Some of its blocks.
+
+        Returns
+        -------
+        dict
+            The influence, 0 … 2, by the path of each block.
+
+        Raises
+        ------
+        CutError
+            Where no module gets or gives what goes through a block, no batch reaches it, or the weights have no data.
+
+        Examples
+        --------
+        >>> import torch, torchvision, modulekg_widgets as mk
+        >>> from modulekg_widgets.engine.residuals.table import residual_blocks
+        >>> graph = mk.trace(torchvision.models.resnet18().eval(), torch.zeros(1, 3, 64, 64))
+        >>> influence = mk.pruning.BlockInfluence([torch.randn(2, 3, 64, 64)])
+        >>> sorted(influence.block_scores(graph, residual_blocks(graph)[:2]))
+        ['layer1.0', 'layer1.1']
+        """
         parameters_with_data(graph, "block influence")
         ends = [_Ends(_tap(graph, block.source, block), _tap(graph, block.result, block)) for block in blocks]
         listener = _TapReader(graph, {tap for end in ends for tap in end})
