@@ -114,9 +114,11 @@ def rows(source: str) -> Iterator[tuple[str, int, str]]:
 
 
 def table() -> str:
-    lines = ["# Residual blocks", "", "Written by `(cd tests && python -m pruning.blocks.every_block --write)`: the blocks",
-             "that `graph.blocks()` finds. Every one was removed alone: the model ran, its output kept its shape, and",
-             "all came back by `receipt.undo()`. `*` stands for numbers."]  # fmt: skip
+    lines = ["# Residual blocks", "", "Written by `(cd tests && python -m pruning.blocks.every_block --write)`: what"]
+    lines += [
+        "`graph.blocks()` finds. Every one was removed alone: the model ran, its output kept its shape, and all came"
+    ]
+    lines += ["back by `receipt.undo()`. `*` stands for numbers."]
     for source in SOURCES:
         found = list(rows(source))
         total = sum(count for _, count, _ in found)

@@ -143,7 +143,10 @@ export class SidePanel {
   }
 
   private warnings(node: number): HTMLElement[] {
-    const lists = [["mkg-marks", this.h.marks(node)], ["mkg-block", this.h.blocks(node)]] as const;
+    const lists = [
+      ["mkg-marks", this.h.marks(node)],
+      ["mkg-block", this.h.blocks(node)]
+    ] as const;
     return lists.flatMap(([name, texts]) => {
       const list = el("ul", name);
       for (const text of texts) list.append(el("li", "", text));
