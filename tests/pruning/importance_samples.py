@@ -76,6 +76,7 @@ CRITERIA: dict[str, Callable[[], Any]] = {
     "random": lambda: "random",
     "activation": lambda: "activation",
     "activation over batches": lambda: Activation(pairs(), "std"),
+    "expert_usage": lambda: "expert_usage",
     "taylor": lambda: Taylor(pairs(), F.cross_entropy),
     "hessian": lambda: Hessian(pairs(), nn.CrossEntropyLoss()),
     "a function": lambda: lambda group: sum(member.tensor.abs().mean(1) for member in group.members),

@@ -169,3 +169,73 @@ def test_attention_of_encoder_and_decoder_is_one_layer() -> None:
     groups = [{graph.axes.of(term).name for term in group} for group in repeated_axes(graph.axes)]
     inside = "DenseReluDense.wi.out"
     assert any({f"encoder.block.0.layer.1.{inside}", f"decoder.block.1.layer.2.{inside}"} <= group for group in groups)
+
+
+# what the axes of an architecture are to its configuration
+SAID = {
+    "bert": {
+        "hidden_size": "bert.embeddings.word_embeddings.hidden",
+        "num_attention_heads": "bert.encoder.layer.0.attention.self.heads",
+        "intermediate_size": "bert.encoder.layer.1.intermediate.dense.out",
+    },
+    "gpt2": {
+        "n_embd": "transformer.wte.hidden",
+        "n_head": "transformer.h.0.attn.heads",
+        "n_inner": "transformer.h.0.mlp.c_fc.out",
+    },
+    "llama": {
+        "hidden_size": "model.embed_tokens.hidden",
+        "intermediate_size": "model.layers.0.mlp.gate_proj.out",
+        "num_key_value_heads": "model.layers.0.self_attn.kv_heads",
+    },
+    "t5": {
+        "d_model": "encoder.embed_tokens.hidden",
+        "d_ff": "decoder.block.1.layer.2.DenseReluDense.wi.out",
+        "num_heads": "decoder.block.0.layer.1.EncDecAttention.heads",
+    },
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+@pytest.mark.parametrize("how", [{"ratio": 0.3}, {"target": {"flops": 0.6}}], ids=["ratio", "target"])
+def test_what_is_cut_is_what_the_configuration_can_say(name: str, how: dict[str, Any]) -> None:
+    model, inputs = transformers_models.build(name)
+    plan = mk.plan(mk.trace(model, (), inputs), **how, layers="uniform")
+    plan.cut(model)
+    left = {axis.name: axis.left for axis in plan.axes}
+    config: Any = copy.deepcopy(model.config)
+    for attribute, axis in SAID[name].items():
+        if axis in left:
+            setattr(config, attribute, left[axis])
+    if "num_key_value_heads" in SAID[name]:
+        config.num_attention_heads = 2 * config.num_key_value_heads
+    with torch.device("meta"):
+        built = type(model)(config)
+    assert {key: value.shape for key, value in built.state_dict().items()} == {
+        key: value.shape for key, value in model.state_dict().items()
+    }
+
+
+# the streams of CLIP are outputs; Falcon's heads are of one key, so that its rotary part alone could go
+STAYS = {"clip": ("heads", "hidden", "head_dim"), "falcon": ("heads", "rot", "head_dim")}
+
+
+@pytest.mark.parametrize(("name", "parts"), STAYS.items(), ids=STAYS)
+def test_what_a_configuration_could_not_say_stays(name: str, parts: tuple[str, ...]) -> None:
+    model, inputs = transformers_models.build(name)
+    graph = mk.trace(model, (), inputs)
+    plan = mk.plan(graph, ratio=0.5, layers="uniform")
+    assert plan.axes
+    assert not any(axis.name.endswith(parts) for axis in plan.axes)
+    freely = mk.plan(graph, ratio=0.5)
+    assert any(axis.name.endswith(parts) for axis in freely.axes)
+
+
+@pytest.mark.parametrize(("name", "is_free"), [("llama", True), ("qwen3", True), ("bert", False), ("gpt2", False)])
+def test_heads_are_free_where_the_configuration_has_their_size(name: str, is_free: bool) -> None:
+    model, inputs = transformers_models.build(name)
+    planner = Planner(mk.trace(model, (), inputs), Request(ratio=0.5, layers="uniform"))
+    heads = next(axis for axis in planner.chosen if axis.name.endswith("heads"))
+    together = planner.layers.proportions.all_with([heads.term])
+    assert is_free == all(term.size == heads.size for term in together)
+    assert len(together) > 1

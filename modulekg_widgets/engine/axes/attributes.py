@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from modulekg_widgets.engine.adapters import AttributesOf, adapters
 from modulekg_widgets.engine.adapters import __name__ as adapters_module
-from modulekg_widgets.engine.axes.algebra import Term, atoms
+from modulekg_widgets.engine.axes.algebra import Term, atoms, find
+from modulekg_widgets.engine.axes.chosen_indices import EXPERTS
 from modulekg_widgets.engine.axes.expression import leading, remaining
 from modulekg_widgets.engine.errors import (
     CutError,
@@ -25,6 +26,7 @@ from modulekg_widgets.engine.tracing.dataflow import RESULT, DataNode, ModuleNod
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.axis import Axes
 
+EXPERT = EXPERTS.removesuffix("s")
 Counts = Mapping[Term, int]  # how many indices stay of an axis, where some go
 
 
@@ -105,7 +107,7 @@ class TensorSizes:
 
 def changed_attributes(axes: Axes, counts: Counts) -> dict[str, tuple[Any, Any]]:
     """The attributes that a cut changes, as {"conv1.out_channels": (before, after)}."""
-    changed: dict[str, tuple[Any, Any]] = {}
+    changed = dict(_numbers_of_experts(axes, counts))
     for path, node in axes.graph.modules.items():
         sizes_of = adapters.of_class(type(node.module))
         touched = {*node.params.values(), *(n for n in node.inputs if n.kind == RESULT)}
@@ -123,6 +125,24 @@ def changed_attributes(axes: Axes, counts: Counts) -> dict[str, tuple[Any, Any]]
             if after != state[name]:
                 changed[f"{path}.{name}" if path else name] = (state[name], after)
     return changed
+
+
+def _numbers_of_experts(axes: Axes, counts: Counts) -> Iterator[tuple[str, tuple[int, int]]]:
+    """The integers that are called after the experts and count them, in modules that hold these or whose child does.
+
+    Forward need not read them: another way to run the experts, to which a model may be switched, does.
+    """
+    roles = axes.inference.roles
+    if not any(EXPERT in roles.get(term, "") for term in counts):
+        return
+    for path, node in axes.graph.modules.items():
+        every = [node, *node.sub_modules.values()]
+        terms = {find(term) for each in every for own in each.params.values() for term in axes.inference.dims(own)}
+        counted = [term for term in terms if all(EXPERT in roles.get(atom, "") for atom in atoms(term))]
+        sizes = {term.size: remaining(term, counts) for term in counted}
+        for name, value in module_state(node.module).copy().items():
+            if EXPERT in name and type(value) is int and sizes.get(value, value) != value:
+                yield f"{path}.{name}" if path else name, (value, sizes[value])
 
 
 def _values(sizes_of: AttributesOf, sizes: TensorSizes, state: Mapping[str, Any]) -> dict[str, Any]:

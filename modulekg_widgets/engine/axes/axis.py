@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.algebra import Term, atoms, find
+from modulekg_widgets.engine.axes.chosen_indices import LeastCount
 from modulekg_widgets.engine.axes.expression import positions, written
 from modulekg_widgets.engine.axes.inference import Inference, holds_values
 from modulekg_widgets.engine.axes.names import axis_names, short_name
@@ -55,6 +56,11 @@ class Axis:
         """None when indices may go, else the reason, with the operator and its line."""
         reason = self.term.frozen
         return None if reason is None else str(reason)
+
+    @property
+    def least(self) -> LeastCount | None:
+        """How many indices must stay at least, as many as a choice by data takes at once; None where one is enough."""
+        return self._axes.inference.chosen.least_of(self.term)
 
     @property
     def role(self) -> str | None:

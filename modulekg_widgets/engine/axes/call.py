@@ -16,12 +16,15 @@ from modulekg_widgets.engine.axes.algebra import (
     reordered,
     total,
 )
+from modulekg_widgets.engine.axes.chosen_indices import INDICES, ChosenIndices
 from modulekg_widgets.engine.axes.index_buffers import IndexBuffers
 from modulekg_widgets.engine.operators.arguments import OperatorCall
+from modulekg_widgets.engine.operators.traits import traits_of
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
 Dims = list[Term]
+MOST_BETWEEN = 6  # operators, between a number that Python reads and its use on the same line
 
 
 class Call(OperatorCall):
@@ -30,7 +33,7 @@ class Call(OperatorCall):
     Of a user's operator that is like another one it reads as a call of that one, which is what its rule knows.
     """
 
-    __slots__ = ("_algebra", "_dims", "_indices", "_roles")
+    __slots__ = ("_algebra", "_dims", "_indices", "_roles", "chosen", "followed")
 
     def __init__(
         self,
@@ -39,8 +42,11 @@ class Call(OperatorCall):
         dims: Callable[[DataNode], Dims],
         roles: dict[Term, str],
         indices: IndexBuffers | None = None,
+        chosen: ChosenIndices | None = None,
     ) -> None:
         super().__init__(operator)
+        self.chosen = ChosenIndices() if chosen is None else chosen
+        self.followed: set[DataNode] = set()  # the values that hold indices of an axis, of which the rule takes care
         self._algebra = algebra
         self._dims = dims
         self._roles = roles
@@ -133,6 +139,68 @@ class Call(OperatorCall):
         self.unify(self.axes(buffer)[0], chosen)
         self._indices.note(buffer, self.operator, term, self._algebra)
         return chosen
+
+    def choose(self, node: DataNode, term: Term, count: int = 1) -> None:
+        """State that the numbers in a result are indices of `term`, `count` of which are taken at once."""
+        if count > 1:
+            self.chosen.take(term, count, self._algebra.reason(f"{count} indices are taken at once"))
+        if self.is_read(node):
+            self.chosen.note(node, term)
+
+    def chosen_axis(self, node: Any, kind: str = INDICES) -> Term | None:
+        """The axis whose indices a value holds; the rule that asks takes care of it where there is one."""
+        axis = self.chosen.axis_of(node, kind) if isinstance(node, DataNode) else None
+        if axis is not None:
+            self.followed.add(node)
+        return axis
+
+    def look_up(self, term: Term, places: Any) -> bool:
+        """Whether `places` holds indices of an axis; then `term`, from which they pick, is that axis."""
+        axis = self.chosen_axis(places)
+        if axis is None:
+            return False
+        self.meet_choice(term, axis)
+        return True
+
+    def select_next(self, node: DataNode) -> bool:
+        """Whether Python reads a chosen index for the next call on the line alone: to select by it, or to look at it.
+
+        That is what `weight[index]` does; a permutation has yet to prove that it is the same number.
+        """
+        axis, operator = self.chosen.axis_of(node), self.operator
+        if not isinstance(operator, OperatorNode):
+            return False
+        following = operator.graph.operators[operator.index + 1 :][:MOST_BETWEEN]
+        on_line = [each for each in following if each.source == operator.source]
+        if axis is None or node.numel() != 1 or not on_line:
+            return False
+        if traits_of(on_line[0].overload).selects and on_line[0] is following[0]:
+            self.chosen.selected[on_line[0]] = axis
+        elif not self._is_range_of_one_hot(node, on_line):
+            return False
+        self.followed.add(node)
+        self.chosen.read.setdefault(axis, operator)
+        return True
+
+    def _is_range_of_one_hot(self, node: DataNode, on_line: Sequence[OperatorNode]) -> bool:
+        """Whether what is read is the least or largest index, to see that it fits a one-hot vector."""
+        made = node.producer
+        return (
+            made is not None and made.name == "aten::aminmax" and any(each.name == "aten::scatter_" for each in on_line)
+        )
+
+    def meet_choice(self, term: Term, axis: Term) -> None:
+        """State that `term` is an axis from which indices are chosen; what either has beyond the other is never met."""
+        size = min(axis.size, term.size)
+        first, *beyond = self.parts(term, size, term.size - size) if term.size > size else [term]
+        other, *_ = self.parts(axis, size, axis.size - size) if axis.size > size else [axis]
+        for rest in beyond:
+            self.freeze(rest, "beyond the indices that can be chosen")
+        self.unify(first, other)
+
+    def restate(self, node: DataNode, at: int, term: Term) -> None:
+        """State anew what a dimension of a value is, of which no other operator knows."""
+        self._dims(node)[at] = term
 
     def role(self, term: Term, role: str) -> None:
         """Say what an axis is for, as `heads`; the first role of an atom stays."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -25,6 +25,7 @@ from modulekg_widgets.engine.axes.algebra import (
     total,
 )
 from modulekg_widgets.engine.axes.call import Call, Dims, Rule, rules
+from modulekg_widgets.engine.axes.chosen_indices import LEFT_OUT, READ, ChosenIndices
 from modulekg_widgets.engine.axes.index_buffers import IndexBuffers
 from modulekg_widgets.engine.axes.liveness import live_operators
 from modulekg_widgets.engine.axes.triangles import merge_triangles
@@ -56,6 +57,7 @@ class Inference:
         self._uniform: set[int] = set()  # values with dimensions along which all is equal
         self._free_inputs = free_inputs
         self.indices = IndexBuffers(graph)
+        self.chosen = ChosenIndices()
         self.idle: set[OperatorNode] = set()  # the operators whose results are not used
         live = live_operators(graph)
         for operator in graph.operators:
@@ -67,8 +69,11 @@ class Inference:
             # what happens outside of torch is not seen
             where = f"{record.operator} in {record.module or '(root)'}, {record.source}"
             self._freeze(node, f"leaves torch: {where}")
+            self.chosen.freeze(node, self.algebra, Reason(f"its indices leave torch: {where}"))
         for node in [] if free_outputs else graph.counted:
             self._freeze(node, "model output")
+        for node in graph.outputs:
+            self.chosen.freeze(node, self.algebra, "a model output holds its indices")
         reached = dict(unreached(graph, self.dims))
         for node, dims in reached.items():
             self._dims[node.index] = dims
@@ -135,15 +140,23 @@ class Inference:
             return
         try:
             fillers = self.algebra.fillers
-            call = Call(operator, self.algebra, self._reader(operator), self.roles, self.indices)
+            call = Call(operator, self.algebra, self._reader(operator), self.roles, self.indices, self.chosen)
             merge_triangles(call)
             found = rule(call)
             self._take(operator, found)
+            self._follow_chosen(operator, call.followed)
             if self.algebra.fillers > fillers or any(node.index in self._uniform for node in operator.inputs):
                 self._note_uniform(operator)
         except _BROKEN as error:
             log.debug("the rule of %s failed", operator.where, exc_info=True)
             self._give_up(operator, f"its rule failed ({type(error).__name__}: {error})")
+
+    def _follow_chosen(self, operator: OperatorNode, followed: Collection[DataNode]) -> None:
+        """Freeze the axes whose indices an operator reads, where neither its rule nor what it moves follows them."""
+        for node in operator.inputs:
+            if node in self.chosen.meanings and node not in followed and not self.chosen.carry(operator):
+                is_read = operator.name == "aten::_local_scalar_dense"
+                self.chosen.freeze(node, self.algebra, READ if is_read else LEFT_OUT)
 
     def _rule(self, operator: OperatorNode) -> Rule | None:
         overload = operator.overload
@@ -195,6 +208,7 @@ class Inference:
         """Freeze everything that the operator touches, and list it as unknown."""
         for node in operator.inputs:
             self._freeze(node, why)
+            self.chosen.freeze(node, self.algebra, why)
         for node in nodes_in(operator.result):
             if node.previous is not None:
                 self._dims[node.index] = self.dims(node.previous)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from modulekg_widgets.engine.axes.algebra import Term, atoms, find
 from modulekg_widgets.engine.axes.attention import find_attention
 from modulekg_widgets.engine.axes.layers import CONVOLUTION, EMBEDDING, Layer, Layers, owner_and_attribute
-from modulekg_widgets.engine.axes.roles import Role, attention_roles, hidden_of_gates, states_of_layers
+from modulekg_widgets.engine.axes.roles import Role, attention_roles, hidden_of_gates, ruled_roles, states_of_layers
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.inference import Inference
@@ -27,7 +27,7 @@ def axis_names(inference: Inference, places: Places) -> tuple[dict[Term, str], d
     """
     layers = Layers(inference)
     attention = attention_roles(find_attention(layers))
-    ruled = {find(term): Role(text, None, text) for term, text in inference.roles.items()}  # a rule knows best
+    ruled = dict(ruled_roles(inference.roles))  # a rule knows best
     once = {**hidden_of_gates(inference, layers), **attention, **ruled}
     states = states_of_layers(inference)
     roles = {**once, **states, **attention, **ruled}

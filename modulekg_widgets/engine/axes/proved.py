@@ -29,6 +29,8 @@ def unproved(axes: Axes) -> dict[Axis, OperatorNode]:
     """The free axes that go through an operator that no test has proved, each with the first of these."""
     known = proved_operators()
     found: dict[Term, OperatorNode] = {}
+    for axis, operator in axes.inference.chosen.read.items():  # a number went through Python, unseen
+        found.update((atom, operator) for atom in atoms(axis) if atom.frozen is None and atom.size > 1)
     for operator in axes.graph.operators:
         if base_name(operator.name) in known:
             continue

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from modulekg_widgets.engine.axes.algebra import ATOM, SUM, Term, atoms, find, flat
+from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, SUM, Term, atoms, find, flat
 from modulekg_widgets.engine.axes.attention import Attention
+from modulekg_widgets.engine.axes.chosen_indices import EXPERT_GROUPS, EXPERTS
 from modulekg_widgets.engine.axes.layers import Layers, owner_and_attribute
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
@@ -28,6 +29,16 @@ class Role:
     role: str
     home: str | None
     name: str
+
+
+def ruled_roles(roles: Mapping[Term, str]) -> Iterator[tuple[Term, Role]]:
+    """What the rules said; of a product the innermost factor has the role, and the others group it."""
+    for term, text in roles.items():
+        *outer, inner = flat(term)
+        yield inner, Role(text, None, text)
+        for group in outer if find(term).kind == PRODUCT else ():
+            name = EXPERT_GROUPS if text == EXPERTS else text
+            yield group, Role(name, None, name)
 
 
 def attention_roles(every: Iterable[Attention]) -> dict[Term, Role]:

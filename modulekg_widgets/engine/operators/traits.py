@@ -34,6 +34,7 @@ class Traits:
     reorders: bool = False  # dimensions change places
     reshapes: bool = False  # one dimension comes of several, or several of one
     asks_for_sizes: bool = False  # the sizes of the result, or of its parts, are an argument
+    selects: bool = False  # one index of a dimension, by a number
     splits: bool = False  # into parts whose sizes are an argument
     keeps_indices: bool = False  # a tensor of indices holds the same ones after it, in another shape at most
     keeps_zero: bool = False  # what is zero before is zero after
@@ -90,7 +91,7 @@ SPLIT = row(
     " tensor_split", moves=True,
 )  # fmt: skip
 SLICE = row("slice slice_copy narrow narrow_copy", moves=True)
-SELECT = row("select select_copy", moves=True)
+SELECT = row("select select_copy", moves=True, selects=True)
 UNBIND = row("unbind unbind_copy", moves=True)
 PAD = row("constant_pad_nd pad", moves=True)
 PIXEL_SHUFFLE = row("pixel_shuffle", reshapes=True)

@@ -6,6 +6,7 @@ from modulekg_widgets.engine.pruning.blocks.influence import BlockInfluence
 from modulekg_widgets.engine.pruning.cut.tensors import cut_tensor, uncut_tensor, unzero_tensor, zero_tensor
 from modulekg_widgets.engine.pruning.importance.activations import Activation
 from modulekg_widgets.engine.pruning.importance.criteria import FPGM, L1, L2, BNScale, Random
+from modulekg_widgets.engine.pruning.importance.expert_usage import ExpertUsage
 from modulekg_widgets.engine.pruning.importance.loss_criteria import Hessian, Taylor
 from modulekg_widgets.engine.pruning.importance.regularise import GroupLasso, group_lasso
 from modulekg_widgets.engine.pruning.nni.conflicts import conflicts, fix_conflicts
@@ -22,6 +23,7 @@ __all__ = [
     "BNScale",
     "BlockInfluence",
     "Distillation",
+    "ExpertUsage",
     "GroupLasso",
     "Hessian",
     "Random",

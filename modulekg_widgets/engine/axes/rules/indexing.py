@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import torch
 
-from modulekg_widgets.engine.axes.algebra import ONE, Term, find
+from modulekg_widgets.engine.axes.algebra import ONE, PRODUCT, Term, find, flat
 from modulekg_widgets.engine.axes.call import Call, Dims, rule
+from modulekg_widgets.engine.axes.chosen_indices import EXPERTS, MARKS
 from modulekg_widgets.engine.axes.index_buffers import source
 from modulekg_widgets.engine.axes.rules.elementwise import broadcast
+from modulekg_widgets.engine.operators.arguments import OperatorCall
 from modulekg_widgets.engine.operators.traits import (
     EMBEDDING_BAG,
     EMBEDDING_TABLE,
@@ -29,8 +31,9 @@ CODE = "looked up by indices that the code makes, and that a cut cannot write an
 def embedding(call: Call) -> Dims:
     """Rows of a table."""
     rows, width = call.axes(call["weight"])
-    call.freeze(rows, "vocabulary")
-    call.role(rows, "vocabulary")
+    if not call.look_up(rows, call["indices"]):
+        call.freeze(rows, "vocabulary")
+        call.role(rows, "vocabulary")
     return [*call.axes(call["indices"]), width]
 
 
@@ -68,7 +71,8 @@ def index(call: Call) -> Dims:
     if (picked := _picked(call, dims, taken)) is not None:
         return picked
     for at, places in taken.items():
-        call.freeze(dims[at], _why(places))
+        _look_up(call, dims[at], places, len(dims) > 2 and len(taken) == 1 and at == 0)
+    _carry(call, call["self"], call["indices"])
     start, kept = _kept(dims, taken)
     new = _index_dims(call, list(dict.fromkeys(taken.values())), shape[start : start + len(shape) - len(kept)])
     out = [*kept[:start], *new, *kept[start:]]
@@ -84,6 +88,20 @@ def _picked(call: Call, dims: Dims, taken: dict[int, DataNode]) -> Dims | None:
     ((at, places),) = taken.items()
     picked = call.picked(dims[at], places) if places.dim() == 1 else None
     return None if picked is None else [*dims[:at], picked, *dims[at + 1 :]]
+
+
+def _look_up(call: Call, term: Term, places: DataNode, matrices: bool = False) -> None:
+    """The dimension that is looked up: the axis that the indices were chosen from, else frozen."""
+    if not call.look_up(term, places):
+        call.freeze(term, _why(places))
+    elif matrices:
+        call.role(term, EXPERTS)
+
+
+def _carry(call: Call, source: DataNode, places: Sequence[DataNode | None]) -> None:
+    """What is picked of chosen indices are chosen indices."""
+    if source not in places and (axis := call.chosen_axis(source)) is not None:
+        call.chosen.note(call.output, axis)
 
 
 def _why(places: DataNode) -> str:
@@ -138,7 +156,7 @@ def index_put(call: Call) -> Dims:
         call.unify_broadcast(values, picked)
         return dims
     for at, places in taken.items():
-        call.freeze(dims[at], _why(places))
+        _look_up(call, dims[at], places)
     masked = any(map(_is_mask, entries))
     new = _index_dims(call, entries, [1])
     if masked:
@@ -183,7 +201,8 @@ def index_select(call: Call) -> Dims:
     at = call["dim"] % len(dims)
     if (picked := _picked(call, dims, {at: call["index"]})) is not None:
         return picked
-    call.freeze(dims[at], _why(call["index"]))
+    _look_up(call, dims[at], call["index"], len(dims) > 2 and at == 0)
+    _carry(call, call["self"], [call["index"]])
     return [*dims[:at], *(call.axes(call["index"]) or [ONE]), *dims[at + 1 :]]
 
 
@@ -197,7 +216,8 @@ def gather(call: Call) -> Dims:
         if position != at:
             _meet(call, term, other)
         elif chosen is None:
-            call.freeze(term, _why(call["index"]))
+            _look_up(call, term, call["index"])
+    _carry(call, call["self"], [call["index"]])
     return picked if chosen is None else [*picked[:at], chosen, *picked[at + 1 :]]
 
 
@@ -219,9 +239,12 @@ def scatter(call: Call) -> Dims:
     for position, (term, place, value) in enumerate(zip(dims, index, given, strict=False)):
         _meet(call, place, value)
         if position == at:
-            call.freeze(term, TEXT)
+            _look_up(call, term, call["index"])
         else:
             _meet(call, term, place)
+    axis = call.chosen.axis_of(call["index"])
+    if axis is not None and not isinstance(source, DataNode):
+        call.chosen.note(call.output, axis, MARKS)
     return dims
 
 
@@ -234,7 +257,7 @@ def index_write(call: Call) -> Dims:
     if (picked := _picked(call, dims, {at: call["index"]})) is not None:
         call.unify_all(call.axes(call["source"]) if call.has("source") else picked, picked)
         return own
-    call.freeze(dims[at], _why(call["index"]))
+    _look_up(call, dims[at], call["index"])
     if call.has("source"):
         source = call.axes(call["source"])
         places = call.axes(call["index"])
@@ -258,7 +281,59 @@ def take(call: Call) -> Dims:
     return dims
 
 
+@rule("aten::eq")
+def equal(call: Call) -> Dims:
+    """Element by element; chosen indices beside all of them in turn are a one-hot vector of the axis."""
+    other = call["other"]
+    if isinstance(other, DataNode):
+        for places, every in ((call["self"], other), (other, call["self"])):
+            at = _all_in_turn(every)
+            axis = None if at is None else call.chosen.axis_of(places)
+            if at is not None and axis is not None and axis.size == every.shape[at] and places.shape[at] == 1:
+                call.followed.add(places)
+                _runs_along(call, every, axis)
+                dims = call.axes(places)
+                return [*dims[:at], axis, *dims[at:][1:]]
+    else:
+        _compare_with(call, call["self"], other)
+    return broadcast(call, *(call.axes(node) for node in call.inputs))
+
+
+def _compare_with(call: Call, places: DataNode, number: object) -> None:
+    """Chosen indices beside a number that is none of them, as what stands for no choice."""
+    axis = call.chosen.axis_of(places)
+    if axis is not None and isinstance(number, int) and number >= flat(axis)[0].size and find(axis).kind != PRODUCT:
+        call.followed.add(places)
+
+
+def _all_in_turn(node: DataNode) -> int | None:
+    """The dimension, counted from the end, along which a value holds 0, 1, 2 …; None where it is another one."""
+    made = source(node).producer
+    if made is None or made.name != "aten::arange":
+        return None
+    steps = OperatorCall(made)
+    long = [at - node.dim() for at, size in enumerate(node.shape) if size > 1]
+    from_zero = not steps.has("start") or steps["start"] == 0
+    return long[0] if len(long) == 1 and from_zero and (not steps.has("step") or steps["step"] == 1) else None
+
+
+def _runs_along(call: Call, node: DataNode | None, axis: Term) -> None:
+    """What holds 0, 1, 2 … for this alone is as long as the axis."""
+    while node is not None and len(node.consumers) == 1:
+        for at, size in enumerate(node.shape):
+            if size == axis.size:
+                call.restate(node, at, axis)
+        inputs = [] if node.producer is None else node.producer.inputs
+        node = inputs[0] if inputs else None
+
+
 @rule("aten::one_hot")
 def one_hot(call: Call) -> Dims:
-    """A new dimension, one index per class."""
-    return [*call.axes(call["self"]), call.frozen(call.output.shape[-1], "classes")]
+    """A new dimension, one index per class; of chosen indices it is the axis that they were chosen from."""
+    classes = call.output.shape[-1]
+    axis = call.chosen_axis(call["self"])
+    if axis is None or axis.size > classes:
+        call.followed.clear()
+        return [*call.axes(call["self"]), call.frozen(classes, "classes")]
+    beyond = [call.frozen(classes - axis.size, "classes that are never chosen")] if classes > axis.size else []
+    return [*call.axes(call["self"]), call.sum(axis, *beyond)]

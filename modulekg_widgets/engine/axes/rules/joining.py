@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from modulekg_widgets.engine.axes.algebra import ONE, SUM, Term, find, flat
 from modulekg_widgets.engine.axes.call import Call, Dims, rule
+from modulekg_widgets.engine.axes.chosen_indices import EXPERTS
 from modulekg_widgets.engine.operators.traits import CAT, PAD, SELECT, SLICE, SPLIT, UNBIND
+from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 
 @rule(*CAT)
@@ -20,7 +22,17 @@ def cat(call: Call) -> Dims:
         for position, (a, b) in enumerate(zip(dims, other, strict=True)):
             if position != at:
                 call.unify(a, b)
+    _join_choices(call, nodes)
     return [*dims[:at], call.sum(*(own[at] for own in every)), *dims[at + 1 :]]
+
+
+def _join_choices(call: Call, nodes: list[DataNode]) -> None:
+    """Indices that were chosen from one axis, one after the other as by two routers, are indices of that axis."""
+    if all(call.chosen.axis_of(node) is not None for node in nodes):
+        first, *others = [axis for node in nodes if (axis := call.chosen_axis(node)) is not None]
+        for other in others:
+            call.unify(first, other)
+        call.chosen.note(call.output, first)
 
 
 @rule("aten::_chunk_cat")
@@ -53,6 +65,7 @@ def stack(call: Call) -> Dims:
     for other in every[1:]:
         call.unify_all(dims, other)
     at = call["dim"] % (len(dims) + 1)
+    _join_choices(call, call["tensors"])
     return [*dims[:at], call.frozen(len(every), "stacked"), *dims[at:]]
 
 
@@ -107,7 +120,13 @@ def select(call: Call) -> Dims:
     """One index, chosen by the code: the part that holds it may not change."""
     dims = call.axes(call["self"])
     at = call["dim"] % len(dims)
-    _fix_index(call, dims[at], call["index"] % dims[at].size)
+    axis = call.chosen.selected.get(call.operator)
+    if axis is None:
+        _fix_index(call, dims[at], call["index"] % dims[at].size)
+    else:
+        call.meet_choice(dims[at], axis)
+        if len(dims) == 3 and at == 0:
+            call.role(dims[at], EXPERTS)
     return [*dims[:at], *dims[at + 1 :]]
 
 

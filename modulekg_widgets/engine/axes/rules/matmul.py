@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from modulekg_widgets.engine.axes.call import Call, Dims, rule
+from modulekg_widgets.engine.axes.chosen_indices import ENDS, EXPERTS
 from modulekg_widgets.engine.axes.rules.elementwise import broadcast
 from modulekg_widgets.engine.operators.traits import ADDMM, LINEAR_LAYER, MATMUL, MATVEC, TRILINEAR
 
@@ -125,7 +126,13 @@ def grouped_mm(call: Call) -> Dims:
         shared = a[0] if len(b) == 3 else b[-1] if len(a) == 3 else a[-1]
         groups = a[:1] if len(a) == 3 else b[:1] if len(b) == 3 else []
         ends = call.axes(offsets)
-        call.freeze_all([shared, *groups, *ends], "rows of each group in order")
+        axis = call.chosen_axis(offsets, ENDS)
+        if axis is not None and len(groups) == 1 and call.chosen.are_sorted(shared, axis):
+            call.unify(groups[0], axis)
+            call.role(axis, EXPERTS)
+        else:
+            call.followed.clear()
+            call.freeze_all([shared, *groups, *ends], "rows of each group in order")
         out = [*ends, a[0], b[1]] if len(a) == len(b) else [a[-2], b[-1]]
     if call["bias"] is not None:
         call.unify_broadcast(call["bias"], out)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.call import Call, Dims, rule
+from modulekg_widgets.engine.axes.chosen_indices import COUNTS, ENDS
 from modulekg_widgets.engine.operators.traits import CUMULATE, SORT
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 
 @rule(*CUMULATE)
 def cumulate(call: Call) -> list[Dims]:
-    """What comes earlier goes into what comes later."""
+    """What comes earlier goes into what comes later; counts of chosen indices become the ends of their runs."""
     dims = call.axes(call.inputs[0])
     at = call["dim"] % len(dims) if dims else 0
+    counted = call.chosen_axis(call.inputs[0], COUNTS)
+    if counted is not None and call.name == "cumsum" and len(dims) == len(call.inputs) == 1:
+        call.chosen.note(call.output, counted, ENDS)
+        return [dims]
     call.freeze_all(dims[at : at + 1], "accumulated in order")
     for node in call.inputs[1:]:  # results that are given to be written
         call.unify_all(call.axes(node), dims)
@@ -34,14 +40,30 @@ def diff(call: Call) -> Dims:
 
 @rule(*SORT)
 def sort(call: Call) -> list[Dims]:
-    """Sorted values are in an order of their own, and indices are returned."""
-    dims = call.axes(call.inputs[0])
+    """Sorted values are in an order of their own, and indices are returned; the first k do not depend on the order."""
+    source = call.inputs[0]
+    dims = call.axes(source)
     if not dims:
         return [[] for _ in call.results]
     at = (call["dim"] if call.has("dim") else 0) % len(dims)
-    call.freeze(dims[at], "sorted")
-    out = [*dims[:at], call.frozen(call.output.shape[at], "sorted"), *dims[at + 1 :]]
-    return [out for _ in call.results]
+    rows = call.frozen(call.output.shape[at], "sorted")
+    if call.name == "topk":
+        call.choose(call.results[1], dims[at], call["k"])
+    else:
+        call.freeze(dims[at], "sorted")
+        _sort_rows(call, source, rows)
+    return [[*dims[:at], rows, *dims[at + 1 :]] for _ in call.results]
+
+
+def _sort_rows(call: Call, source: DataNode, rows: Term) -> None:
+    """Chosen indices in ascending order: what is picked by their places lies so too."""
+    axis = call.chosen_axis(source)
+    if axis is None:
+        return
+    if call.name == "sort":
+        call.chosen.note(call.results[0], axis)
+    if source.dim() == 1 and not (call.has("descending") and call["descending"]):
+        call.chosen.sort_rows(rows, axis)
 
 
 @rule("aten::flip", "aten::roll", "aten::fliplr", "aten::flipud", "aten::rot90")
@@ -87,12 +109,29 @@ def isin(call: Call) -> Dims:
     return [] if elements is None else call.axes(elements)
 
 
+@rule("aten::histc", "aten::bincount")
+def counted(call: Call) -> list[Dims]:
+    """How often each index of an axis was chosen; of other numbers the bins are written in the code."""
+    axis, bins = call.chosen_axis(call["self"]), call.output.shape[0]
+    whole = call.name == "bincount" and call["weights"] is None
+    if call.name == "histc":
+        whole = (call["min"], call["max"]) == (0, bins - 1)
+    if axis is None or axis.size != bins or not whole:
+        call.followed.clear()
+        return chosen_by_data(call)
+    call.chosen.note(call.output, axis, COUNTS)
+    return [[axis]]
+
+
 @rule("aten::nonzero", "aten::nonzero_static", "aten::masked_select", "aten::unique_consecutive", "aten::_unique2",
-      "aten::unique_dim", "aten::unique_dim_consecutive", "aten::_unique", "aten::bincount", "aten::histc",
-      "aten::histogram", "aten::_histogramdd_bin_edges", "aten::_histogramdd_from_bin_tensors",
-      "aten::_histogramdd_from_bin_cts", "aten::argwhere", "aten::multinomial")  # fmt: skip
+      "aten::unique_dim", "aten::unique_dim_consecutive", "aten::_unique", "aten::histogram",
+      "aten::_histogramdd_bin_edges", "aten::_histogramdd_from_bin_tensors", "aten::_histogramdd_from_bin_cts",
+      "aten::argwhere", "aten::multinomial")  # fmt: skip
 def chosen_by_data(call: Call) -> list[Dims]:
-    """How many there are, or which, depends on the data and on the order."""
+    """How many there are, or which, depends on the data and on the order; where a row is set is a chosen index."""
+    if call.name == "nonzero" and call["self"].dim() == 1:
+        call.choose(call.output, call.axes(call["self"])[0])
+        return [call.frozen_all(call.output.shape, "chosen by the data")]
     for node in call.inputs:
         call.freeze_all(call.axes(node), "chosen by the data")
     return [call.frozen_all(node.shape, "chosen by the data") for node in call.results]
@@ -101,7 +140,9 @@ def chosen_by_data(call: Call) -> list[Dims]:
 @rule("aten::_local_scalar_dense", "aten::equal", "aten::allclose", "aten::is_nonzero", "aten::_assert_async",
       "aten::_assert_tensor_metadata", "aten::_functional_assert_async")  # fmt: skip
 def asked_by_python(call: Call) -> list[Dims]:
-    """Python reads one figure; whatever made it has had its say."""
+    """Python reads one figure; whatever made it has had its say, but for an index that the next call selects by."""
+    if call.name == "_local_scalar_dense" and call.select_next(call.inputs[0]):
+        return []
     for node in call.inputs:
         call.freeze_all(call.axes(node), "read by Python code")
     return [call.frozen_all(node.shape, "read by Python code") for node in call.results]

@@ -8,29 +8,42 @@ from modulekg_widgets.engine.axes.algebra import ONE
 from modulekg_widgets.engine.axes.call import Call, Dims, rule
 from modulekg_widgets.engine.axes.rules.elementwise import broadcast, elementwise
 from modulekg_widgets.engine.operators.traits import LOG_SOFTMAX, REDUCE, SOFTMAX
+from modulekg_widgets.engine.tracing.dataflow import DataNode
 
+_EXTREMES = ("max", "min", "argmax", "argmin")
 _WITH_INDEX = ("max", "min", "median", "nanmedian", "mode", "kthvalue")
 
 
 @rule(*REDUCE)
 def reduce(call: Call) -> list[Dims]:
-    """Reduced dimensions vanish or keep one index; where an index is returned and read, the order matters."""
+    """Reduced dimensions vanish or keep one index, which may be returned: a choice along one of them."""
     if call.has("other"):
         return elementwise(call)  # the larger of two
     dims = call.axes(call.inputs[0])
     gone = reduced(call, len(dims))
-    if call.name in _WITH_INDEX and len(call.results) > 1 and call.is_read(call.results[1]):
-        call.freeze_all([dims[at] for at in gone], "its index is returned")
+    axis = call.chosen_axis(call.inputs[0]) if call.name == "aminmax" else None
+    if axis is not None:
+        for node in call.results:
+            call.chosen.note(node, axis)
+    if call.name in _WITH_INDEX and len(call.results) > 1:
+        _choose(call, call.results[1], [dims[at] for at in gone])
     return [_kept(dims, gone, node.dim()) for node in call.results]
 
 
 @rule("aten::argmax", "aten::argmin")
 def arg_reduce(call: Call) -> Dims:
-    """The index itself is returned, so the order matters."""
+    """The index itself is returned, or of several dimensions one that counts through them all."""
     dims = call.axes(call.inputs[0])
     gone = reduced(call, len(dims))
-    call.freeze_all([dims[at] for at in gone], "its index is returned")
+    _choose(call, call.output, [dims[at] for at in gone])
     return _kept(dims, gone, call.output.dim())
+
+
+def _choose(call: Call, result: DataNode, reduced: Dims) -> None:
+    if len(reduced) == 1 and call.name in _EXTREMES:
+        call.choose(result, reduced[0])
+    elif call.is_read(result):
+        call.freeze_all(reduced, "its index is returned")
 
 
 def reduced(call: Call, count: int) -> set[int]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from modulekg_widgets.engine.axes.algebra import ONE, Term
 from modulekg_widgets.engine.axes.call import Call, Dims, rule
+from modulekg_widgets.engine.axes.chosen_indices import MARKS
 from modulekg_widgets.engine.operators.traits import (
     AS_STRIDED,
     EXPAND,
@@ -20,6 +21,7 @@ from modulekg_widgets.engine.operators.traits import (
     VIEW,
 )
 from modulekg_widgets.engine.torch_runtime.private import overload_name_of
+from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 
 @rule(*VIEW)
@@ -42,8 +44,13 @@ def view(call: Call) -> Dims:
             else:
                 want *= shape[right]
                 right += 1
-        out.extend(_merged_and_taken_apart(call, dims[start:left], shape[first:right]))
+        out.extend(_merged_and_taken_apart(call, dims[start:left], shape[first:right], _marks(call, source)))
     return out
+
+
+def _marks(call: Call, source: DataNode) -> bool:
+    """Whether it marks what was chosen: of groups, expanded to all that is in them, to meet it index by index."""
+    return call.chosen.axis_of(source, MARKS) is not None
 
 
 def _bytes_view(call: Call, dims: Dims, shape: Sequence[int]) -> Dims:
@@ -58,8 +65,8 @@ def _bytes_view(call: Call, dims: Dims, shape: Sequence[int]) -> Dims:
     return out
 
 
-def _merged_and_taken_apart(call: Call, dims: Sequence[Term], shape: Sequence[int]) -> Dims:
-    whole = _merged(call, dims)
+def _merged_and_taken_apart(call: Call, dims: Sequence[Term], shape: Sequence[int], marks: bool) -> Dims:
+    whole = call.product(*dims) if marks else _merged(call, dims)
     parts = iter(call.factors(whole, *(size for size in shape if size != 1)))
     return [ONE if size == 1 else next(parts) for size in shape]
 

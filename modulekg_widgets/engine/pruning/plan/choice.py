@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,18 @@ from torch import nn
 
 from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Term, atoms, find, flat
 from modulekg_widgets.engine.axes.axis import Axes, Axis
+from modulekg_widgets.engine.axes.chosen_indices import EXPERT_GROUPS, EXPERTS
 from modulekg_widgets.engine.axes.cut_analysis import Cut, Keeps, resolve
 from modulekg_widgets.engine.axes.layers import Layer, Layers
 from modulekg_widgets.engine.errors import CutError, UnknownAxisError, UnknownNameError, nearest, shown
 from modulekg_widgets.engine.pruning.plan.proportions import NONE, Proportions
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
-GRANULARITIES = {"index": (), "head": ("heads", "kv_heads", "v_heads"), "group": ("groups",)}
-WHOLE = tuple(role for roles in GRANULARITIES.values() for role in roles)  # heads of every kind, and groups
-OUTER = {role for roles in GRANULARITIES.values() for role in roles} | {"group"}
+EXPERT = "expert"
+GRANULARITIES = {"index": (), "head": ("heads", "kv_heads", "v_heads"), "group": ("groups",), EXPERT: (EXPERTS,)}
+# heads of every kind, and groups
+WHOLE = tuple(role for name, roles in GRANULARITIES.items() for role in roles if name != EXPERT)
+OUTER = {*WHOLE, "group", EXPERT_GROUPS}
 
 
 class Choice:
@@ -52,6 +56,8 @@ class Choice:
         paths = [path for entry in modules for path in self._paths(entry)]
         outside = [layer.out for layer in self.layers if not any(_is_below(layer.label, path) for path in paths)]
         shared = {self.axes.of(atom) for term in outside for atom in atoms(term)}
+        shared -= {axis for entry in entries if isinstance(entry, str) for axis in self.axes
+                   if fnmatchcase(axis.name, entry)}  # fmt: skip
         return {axis for entry, own in chosen.items() for axis in own if entry not in modules or axis not in shared}
 
     def _paths(self, entry: Any) -> list[str]:
@@ -117,24 +123,35 @@ class Choice:
 
     # ---------------------------------------------------------- independent
 
+    @property
+    def outer(self) -> tuple[str, ...]:
+        """The roles of axes that go first where axes multiply."""
+        return WHOLE if self.granularity is None else GRANULARITIES[self.granularity]
+
     def able(self) -> list[Axis]:
-        """The allowed axes that a parameter makes."""
-        return [axis for axis in self.allowed if self._is_learnt(axis)]
+        """The allowed axes that a parameter makes; without a granularity none that lies inside of heads."""
+        return [axis for axis in self.allowed if self._is_learnt(axis) and not self._is_spared(axis)]
+
+    def _is_spared(self, axis: Axis) -> bool:
+        """Whether an axis would change what a head is, as its rotary part, where whole heads go."""
+        if self.granularity is not None or axis.role not in INNER:
+            return False
+        beside = (atom for node, _ in axis.places for term in self.axes.inference.dims(node) for atom in atoms(term))
+        return any(self.axes.of(atom).role in OUTER for atom in beside if atom.size > 1)
 
     def independent(self, proportions: Proportions = NONE, whole: Container[Term] = ()) -> list[Axis]:
         """The allowed axes of which no two multiply one dimension; those that the granularity asks for come first.
 
         Axes that go together are taken together or not at all, those in `whole` never.
         """
-        wanted = WHOLE if self.granularity is None else GRANULARITIES[self.granularity]
+        wanted = self.outer
         able = [axis for axis in self.able() if axis.term not in whole]
         mass = {axis: self._mass(axis) for axis in able}
         rank = sorted(able, key=lambda a: (_preference(a.role, wanted), -mass[a], a.number))
-        crossing = self._crossing()
         taken: set[Term] = set()
         for axis in rank:
             every = proportions.all_with([axis.term])
-            crossed = set().union(*(crossing.get(term, ()) for term in every))
+            crossed = set().union(*(self._crossing.get(term, ()) for term in every))
             if crossed.isdisjoint(taken | set(every)):
                 taken.update(every)
         return [axis for axis in self.axes if axis.term in taken]
@@ -148,6 +165,7 @@ class Choice:
         nodes = {node for node, _ in axis.places if node.is_parameter}
         return sum(node.numel() for node in nodes)
 
+    @cached_property
     def _crossing(self) -> dict[Term, set[Term]]:
         """Per atom those with which it multiplies a dimension of a parameter or buffer."""
         found: dict[Term, set[Term]] = {}
@@ -158,7 +176,19 @@ class Choice:
                     others = set().union(*inside[:at], *inside[at + 1 :])
                     for atom in own:
                         found.setdefault(atom, set()).update(others)
+        if self.granularity == EXPERT:
+            for experts, inside in self._inside_of_experts():
+                for atom in inside:
+                    found.setdefault(atom, set()).add(experts)
         return found
+
+    def _inside_of_experts(self) -> Iterator[tuple[Term, set[Term]]]:
+        """Each axis of experts that may be cut, and the axes that are nowhere but inside of them."""
+        for experts in self.allowed:
+            if experts.role == EXPERTS:
+                own = {node for node, _ in experts.places}
+                within = (axis for axis in self.allowed if own.issuperset(node for node, _ in axis.places))
+                yield experts.term, {axis.term for axis in within if axis is not experts}
 
     def _terms(self) -> Iterator[Term]:
         for node in dict.fromkeys(node for places in self.axes.places.values() for node, _ in places):
@@ -178,6 +208,9 @@ class Choice:
                 if atom in steps:
                     steps[atom] = math.lcm(steps[atom], round_to // math.gcd(round_to, times))
         return steps
+
+
+INNER = {"head_dim", "rot", "pair"}  # what a head is made of
 
 
 def dimensions_read(axes: Axes, layers: Iterable[Layer]) -> set[tuple[DataNode, int]]:

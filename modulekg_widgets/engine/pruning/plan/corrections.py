@@ -84,6 +84,11 @@ class Corrections:
                 following = self.following(attempt, attribute, term, mismatch)
                 if following is not None:
                     yield following
+        on_line = {each: term for each, term in every.items() if each.name.rpartition(".")[2] in named}
+        if mismatch.requests and len(on_line) > 1:
+            yield self._all_following(
+                attempt, on_line, mismatch
+            )  # as `view(-1, self.groups, self.size // self.groups)`
         if mismatch.error and not mismatch.requests and len(every) > 1:
             yield from self._together(attempt, every, mismatch)
 

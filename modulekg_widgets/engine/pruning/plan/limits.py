@@ -9,6 +9,7 @@ from typing import Any
 
 from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axis
+from modulekg_widgets.engine.axes.chosen_indices import LeastCount
 from modulekg_widgets.engine.errors import CutError, shown
 
 Limit = float | int | Mapping[Any, float | int]  # a share or a number of indices, of every axis or by axis
@@ -21,12 +22,15 @@ class Limits:
 
     least: Mapping[Term, int] = field(default_factory=dict)
     most: Mapping[Term, int] = field(default_factory=dict)
+    taken: Mapping[Term, LeastCount] = field(default_factory=dict)  # by the code, at once: more than the user asks for
 
     def check(self, axis: Axis, count: int, what: str) -> None:
         """Raise `CutError` where `what` leaves so many indices of an axis, and a limit says otherwise."""
         least, most = self.least.get(axis.term, 1), self.most.get(axis.term, axis.size)
         if not least <= count <= most:
             limit = f"floor asks for {least} at least" if count < least else f"ceiling for {most} at most"
+            if count < least and axis.term in self.taken:
+                limit = f"{least} at least must stay: {self.taken[axis.term].reason}"
             raise CutError(f"{what} leaves {count} of the {axis.size} indices of {shown(axis.name)}, and {limit}")
 
 
@@ -44,6 +48,9 @@ def limits_of(
     """
     every = {axis.term: axis for axis in able}
     least = _by_term("floor", floor, every, named)
+    found = {term: axis.least for term, axis in every.items()}
+    taken = {term: known for term, known in found.items() if known is not None and known.count > least.get(term, 1)}
+    least.update((term, known.count) for term, known in taken.items())
     most = _by_term("ceiling", ceiling, every, named)
     for term, count in most.items():
         axis, step = every[term], steps.get(term, 1)
@@ -52,10 +59,11 @@ def limits_of(
         if lower > upper:
             multiples = f", in multiples of {step} for round_to" if step > 1 else ""
             low = f"floor asks for {least[term]} at least" if term in least else "one stays at least"
+            low = f"{least[term]} at least must stay ({taken[term].reason})" if term in taken else low
             raise CutError(
                 f"{shown(axis.name)} has {axis.size} indices: {low}, and ceiling for {count} at most{multiples}"
             )
-    return Limits(least, most)
+    return Limits(least, most, taken)
 
 
 def _by_term(

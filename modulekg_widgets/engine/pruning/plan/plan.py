@@ -67,8 +67,9 @@ def plan(
     only, keep : str, module, class, Axis or list of these, optional
         Axes, layers, modules or parameters, with wildcards; `only` takes no axis that a layer elsewhere puts out as
         well.
-    granularity : {"index", "head", "group"}, optional
-        What goes where axes multiply: single indices, or with `layers="uniform"` whole heads and groups, unless said.
+    granularity : {"index", "head", "group", "expert"}, optional
+        What goes where axes multiply: single indices, or with `layers="uniform"` whole heads and groups, unless said;
+        "expert": whole experts, and nothing inside of them.
     round_to : int, optional
         The sizes left are multiples of it.
     floor, ceiling : float, int or mapping, optional
@@ -87,8 +88,9 @@ def plan(
         least. They go before anything else: a ratio is of what is left, a share in `target` of the whole model.
     layers : {"free", "uniform"}, default "free"
         "uniform" keeps repeated layers of one size, as most configurations can say no other: of all layers of one
-        class and shape as many indices go, of each its own least important. Where the model holds a configuration
-        without a size of heads, they keep their share of the hidden size. What may not go in one of them stays in all.
+        class and shape as many indices go, of each its own least important, and whole heads or groups of them. What
+        the configuration of the model has one number for keeps one size as well; where it has none for the size of a
+        head, heads keep their share of what they read. What may not go in one place stays in all.
 
     Returns
     -------

@@ -52,7 +52,7 @@ class Planner:
         self.named = NamedAxes(graph.axes, self.choice)
         self.layers = UniformLayers()
         if request.layers == UNIFORM:
-            self.layers = uniform_layers(self.axes, {axis.term for axis in self.choice.able()})
+            self.layers = uniform_layers(self.axes, {axis.term for axis in self.choice.able()}, self.choice.outer)
         self.given = alike(given_by(request, self.named), self.layers, self.axes)
 
     def plan(self) -> PruningPlan:

@@ -95,7 +95,7 @@ class Proportions:
                 least.update({term: max(low) * group.unit(term) for term in group.terms})
             if high:
                 most.update({term: highest * group.unit(term) for term in group.terms})
-        return Limits(least, most)
+        return Limits(least, most, limits.taken)
 
 
 def _units(step: int, unit: int) -> int:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.algebra import atoms
 from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.chosen_indices import ENDS, ChosenIndices
 from modulekg_widgets.engine.axes.cut_analysis import Keeps
 from modulekg_widgets.engine.axes.expression import kept
 from modulekg_widgets.engine.axes.precision import In, State, cast, rescaled
@@ -170,22 +171,36 @@ class MaskedReplay:
                 value = torch.zeros(node.shape, device="cpu") if node.tensor.is_meta else node.tensor.detach().clone()
                 self.values[node] = cast(value, dtype)
 
+    @property
+    def chosen(self) -> ChosenIndices:
+        return self.axes.inference.chosen
+
     def perform(self, operator: OperatorNode, call: OperatorNode) -> None:
         """Run an operator, by a call that may differ in its numbers, and set what goes to zero in what it made."""
-        compact = _reads_all(operator) and any(self.positions(node) for node in operator.inputs)
+        # ends of runs are where they were: none of what goes was chosen
+        counts_on = any(self.chosen.axis_of(node, ENDS) is not None for node in operator.outputs)
+        compact = not counts_on and _reads_all(operator) and any(self.positions(node) for node in operator.inputs)
         results = self._on_what_stays(operator) if compact else run(call, self._value, self._device)
         nodes = [node for _, node in leaves(operator.result, DataNode)]
         is_view = signature_of(operator.overload).views is not None
         for node, tensor in zip(nodes, (tensor for _, tensor in tensors(results)), strict=True):
             # what nobody reads, such as statistics saved for a backward pass, may have another shape on other tensors
             zeroed = not is_view and tuple(tensor.shape) == node.shape
-            if zeroed:
+            if zeroed and node not in self.chosen.meanings:
                 self._silence(node, tensor)
-            self.values[node] = tensor
+            self.values[node] = self._renumbered(node, tensor) if compact else tensor
         for node in operator.outputs:
             if node not in self.values and node.previous is not None:
                 self.values[node] = self.values[node.previous]
         self._forget(operator)
+
+    def _renumbered(self, node: DataNode, tensor: Tensor) -> Tensor:
+        """Indices that were chosen from what stays, as indices of all."""
+        axis = self.chosen.axis_of(node)
+        if axis is None or not any(atom in self.keeps for atom in atoms(axis)):
+            return tensor
+        stay = torch.from_numpy(np.flatnonzero(kept(axis, self.keeps))).to(tensor.device)
+        return stay[tensor.long()].to(tensor.dtype)
 
     def _silence(self, node: DataNode, tensor: Tensor) -> None:
         """Set what goes to zero."""

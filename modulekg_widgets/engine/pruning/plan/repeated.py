@@ -10,6 +10,7 @@ from torch import nn
 from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.pruning.plan.configured import counted_together
 from modulekg_widgets.engine.pruning.plan.proportions import NONE, Proportion, Proportions
 
 Shapes = dict[str, tuple[int, ...]]  # of the tensors below a module, by their names there
@@ -45,17 +46,35 @@ class UniformLayers:
         return list(dict.fromkeys(self.whole.values()))
 
 
-def uniform_layers(axes: Axes, able: set[Term]) -> UniformLayers:
-    """The axes of repeated layers, of those `able` to go: what may not go in one layer stays whole in the others."""
+def uniform_layers(axes: Axes, able: set[Term], outer: Sequence[str] = ()) -> UniformLayers:
+    """The axes of repeated layers, of those `able` to go: what may not go in one layer stays whole in the others.
+
+    With them go those that a configuration counts together, of products those whose role is one of `outer`.
+    """
     found: list[Proportion] = []
     whole: dict[Term, str] = {}
-    for terms in repeated_axes(axes):
+    pairs = [pair for pair in counted_together(axes, outer) if not able.isdisjoint(pair)]
+    for terms in _in_proportion(repeated_axes(axes), pairs):
         stay = [term for term in terms if term not in able]
         if not stay:
             found.append(Proportion(terms))
         elif len(stay) < len(terms):
             whole.update(dict.fromkeys(terms, _reason(axes, next(term for term in terms if term in able), stay[0])))
     return UniformLayers(Proportions(tuple(found)), whole)
+
+
+def _in_proportion(groups: Sequence[tuple[Term, ...]], pairs: Sequence[tuple[Term, Term]]) -> list[tuple[Term, ...]]:
+    """The groups with what further pairs join, where the sizes are multiples of one another; else as they are."""
+    joined = _JoinedTerms()
+    for one, *others in (*groups, *pairs):
+        for other in others:
+            joined.join(one, other)
+    found: list[tuple[Term, ...]] = []
+    for group in joined.every():
+        least = min(term.size for term in group)
+        fits = all(term.size % least == 0 for term in group)
+        found += [tuple(group)] if fits else [own for own in groups if own[0] in group]
+    return found
 
 
 def _reason(axes: Axes, one: Term, stays: Term) -> str:

@@ -11,6 +11,14 @@ from torch import Tensor, nn
 
 from axes.rules.harness import function, idle, ints, mask, of_module, positive, shapes_only, x, z
 
+
+def _of_best_groups(scores: Tensor) -> Tensor:
+    """Of five groups the two with the best scores stay."""
+    best = scores.unflatten(1, (5, 2)).amax(2).topk(2, 1)[1]
+    mark = torch.zeros(3, 5).scatter_(1, best, 1)
+    return scores.masked_fill(~mark[:, :, None].expand(3, 5, 2).reshape(3, 10).bool(), 0.0)
+
+
 PRODUCTS = [
     function(
         "einsum", "a b c, d e c -> a d b e", lambda a, b: torch.einsum("bqd,hkd->bhqk", a, b), x(2, 3, 5), x(7, 11, 5)
@@ -114,8 +122,22 @@ LAYERS = [
     function("PReLU", "a b c, b -> a b c", F.prelu, x(2, 3, 5), x(3)),
     function("GLU", "a (b+b) -> a b", F.glu, x(2, 6)),
     function("maxout", "a (b c) -> a b", lambda a: a.view(2, 3, 5).max(-1).values, x(2, 15)),
-    shapes_only(function("gumbel softmax", "a . -> a .", lambda a: F.gumbel_softmax(a, hard=True), x(2, 3))),
+    # indices that the data choose, and what they pick
+    function("matrices of the best", "a b, b c d -> a c d", lambda s, w: w[s.argmax(1)], x(3, 7), x(7, 2, 4)),
+    function(
+        "rows of the best two", "a b, b c -> a . c", lambda s, t: F.embedding(s.topk(2, 1)[1], t), x(3, 7), x(7, 4)
+    ),
+    function(
+        "the best two marked", "a b -> a b", lambda s: torch.zeros_like(s).scatter(1, s.topk(2, 1)[1], 1), x(3, 7)
+    ),
+    function("one hot of the best", "a b -> a b", lambda s: F.one_hot(s.max(1)[1], 7).double(), x(3, 7)),
+    function("scores of the best two", "a b -> a .", lambda s: (-s).gather(1, s.topk(2, 1)[1]), x(3, 7)),
+    function("the best by sorting", "a . -> a .", lambda s: s.gather(1, s.argsort(1)[:, -2:]), x(3, 7)),
+    function("the one after the best", "a ., . b -> a b", lambda s, t: t[(s.argmax(1) + 1) % 7], x(3, 7), x(7, 4)),
+    function("the best of two groups", "a (b c) -> a (b c)", _of_best_groups, x(3, 10)),
+    shapes_only(function("gumbel softmax", "a b -> a b", lambda a: F.gumbel_softmax(a, hard=True), x(2, 3))),
 ]
+
 
 _POOLS: list[tuple[str, Callable[[Tensor], Any]]] = [
     ("nearest", lambda a: F.interpolate(a, scale_factor=2)),

@@ -1,0 +1,123 @@
+"""The criterion on experts: how often a router chooses each of them, times the length of what it then puts out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.axes.algebra import Term, atoms, find
+from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.expression import positions
+from modulekg_widgets.engine.identity.walk import walk
+from modulekg_widgets.engine.pruning.importance.calibration import Calibration, check_batches
+from modulekg_widgets.engine.pruning.importance.criteria import L2, Scores
+from modulekg_widgets.engine.pruning.importance.importance import Criterion, importance
+from modulekg_widgets.engine.pruning.importance.index_sums import Vector
+from modulekg_widgets.engine.torch_runtime.hooks import hearing_calls
+from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
+from modulekg_widgets.engine.tracing.dataflow import ModuleNode
+
+
+@importance("expert_usage")
+class ExpertUsage(Criterion):
+    """How often experts are chosen, times the length of what they add: the sum of ‖g·f(x)‖₂ over the tokens of each.
+
+    g is the router's weight, f(x) the expert's output. An expert that no token of the batches reaches scores 0. Of
+    experts in groups an index has the sum over the groups. Axes that are no experts, and experts that no module is
+    called with the choice of, are scored as by `L2`. Source: Lasby et al. 2025, "REAP the Experts", which takes the
+    mean over an expert's tokens; the sum, which it bounds the error by, counts the frequency as well.
+
+    Parameters
+    ----------
+    batches : iterable, optional
+        What runs through the model, by default what the trace was called with; a target in a batch is left aside.
+    training : bool, optional
+        The mode of the passes, by default that of the trace.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import modulekg_widgets as mk
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> graph = mk.trace(model, torch.randn(3, 4))
+    >>> mk.plan(graph, ratio=0.5, importance=mk.pruning.ExpertUsage([torch.randn(3, 4)])).axes[0].left
+    4
+    """
+
+    def __init__(self, batches: Iterable[Any] | None = None, *, training: bool | None = None) -> None:
+        check_batches(batches)
+        self.batches = batches
+        self.training = training
+
+    def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
+        callees = _callees(axes, terms)
+        usage = {find(axis): np.zeros(axis.size) for _, _, axis in callees}
+        if callees:
+            calibration = Calibration(axes.graph, self.batches, self.training)
+            calibration.values(lambda stage: _watching(axes, callees, usage, stage))
+        found: Scores = {}
+        for axis, sums in usage.items():
+            for atom in set(terms).intersection(atoms(axis)):
+                found[atom] = sums[positions(axis, atom, axes.rank)].sum(axis=1)
+        rest = [term for term in terms if term not in found]
+        return {**found, **(L2().scores(axes, rest) if rest else {})}
+
+
+Callee = tuple[ModuleNode, int, Term]  # a module, the place of the choice among its tensors, and what is chosen from
+
+
+def _callees(axes: Axes, terms: Sequence[Term]) -> list[Callee]:
+    """The innermost modules that are called with a choice from axes that are asked about."""
+    chosen, asked = axes.inference.chosen, set(terms)
+    found: dict[Term, Callee] = {}
+    for node in axes.graph.modules.values():  # those inside come after those around them
+        for call in node.calls[:1]:
+            for at, given in enumerate(call.inputs):
+                axis = chosen.axis_of(given)
+                if axis is not None and given.dim() == 2 and not asked.isdisjoint(atoms(axis)):
+                    found[axis] = (node, at, axis)
+    return list(found.values())
+
+
+@contextmanager
+def _watching(axes: Axes, callees: Sequence[Callee], usage: dict[Term, Vector], stage: Stage) -> Iterator[None]:
+    """Adds what is heard of the calls of a pass to the usage."""
+    own = dict(zip(map(id, walk(axes.graph.model).modules), stage.modules, strict=True))
+    watched = {id(own[id(node.module)]): (at, usage[find(axis)]) for node, at, axis in callees}
+    inside = False  # of a call that is made to see what each expert adds
+
+    def left(module: nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
+        nonlocal inside
+        if id(module) in watched and not inside and output is not None:
+            inside = True
+            try:
+                _add(module, args, kwargs, *watched[id(module)])
+            finally:
+                inside = False
+
+    with hearing_calls(stage.copies, lambda module, args: None, left):
+        yield
+
+
+def _add(module: nn.Module, args: Any, kwargs: Any, at: int, sums: Vector) -> None:
+    """Call the experts with one choice in each row, and add the length of what comes out of each row to its expert."""
+    given = [tensor for _, tensor in tensors((args, kwargs or {}))]
+    choice = given[at]
+    rows, count = choice.shape
+
+    def alone(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.shape == choice.shape:
+            return tensor.reshape(-1, 1)
+        return tensor.repeat_interleave(count, 0) if tensor.shape[:1] == (rows,) else tensor
+
+    one_args, one_kwargs = with_tensors((args, kwargs or {}), alone)
+    added = next(tensor for _, tensor in tensors(module(*one_args, **one_kwargs)))
+    lengths = added.detach().double().reshape(rows * count, -1).norm(dim=1)
+    sums += np.bincount(choice.reshape(-1).cpu().numpy(), weights=lengths.cpu().numpy(), minlength=len(sums))
