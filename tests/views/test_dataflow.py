@@ -360,3 +360,27 @@ def test_an_input_that_a_module_hands_on_comes_from_the_input() -> None:
     assert flow["values"]["step"][value] == -1  # no step has made it
     assert value in flow["steps"]["inputs"][0]
     assert named_edges(graph) == {("*", "0", "2×4"), ("0", "1", "2×4"), ("1", "*", "2×3")}
+
+
+# -------------------------------------------------------------------- blocks
+
+
+class Sum(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.f = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.f(x)
+
+
+def test_residual_blocks_are_named() -> None:
+    graph = mk.ModelGraph(
+        nn.Sequential(Sum(), nn.Linear(4, 4), nn.Sequential(Sum(), nn.LayerNorm(4))), torch.zeros(2, 4)
+    )
+    said = {graph._paths.path(int(node)): text for node, text in graph.payload["blocks"].items()}
+    assert said == dict.fromkeys(["0", "2.0"], "residual block x + f(x): it can go as a whole")
+
+
+def test_there_are_no_blocks_without_a_trace() -> None:
+    assert mk.ModelGraph(Sum()).payload["blocks"] == {}

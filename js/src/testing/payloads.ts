@@ -123,6 +123,7 @@ class PayloadWriter {
       links: [],
       tied: [],
       marks: {},
+      blocks: {},
       edges: [],
       traced: false,
       error: null,

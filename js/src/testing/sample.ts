@@ -63,6 +63,7 @@ export function payloadOf(root: Sample, more: Partial<ModelPayload> = {}): Model
     links: [],
     tied: [],
     marks: {},
+    blocks: {},
     edges: [],
     traced: false,
     error: null,

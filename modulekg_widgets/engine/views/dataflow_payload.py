@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from modulekg_widgets.engine.errors import ModuleKGError
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
+from modulekg_widgets.engine.residuals.blocks import candidates
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode, split_name
 from modulekg_widgets.engine.views.axes_payload import AxisTables
 from modulekg_widgets.engine.views.call_tree import CallTree
@@ -58,6 +59,7 @@ def add_dataflow(payload: dict[str, Any], hierarchy: Hierarchy, graph: DataflowG
     payload["flow"] = _flow(tables, tensors, axes)
     payload["axes"] = None if axes is None else axes.payload(tensors.nodes)
     payload["columns"].update(columns)
+    payload["blocks"] = _blocks(graph, hierarchy)
     payload["column_info"] = {**payload["column_info"], **COLUMN_INFO}
     for node, mark in _marks(hierarchy, tree, tensors):
         payload["marks"].setdefault(str(node), []).append(mark)
@@ -102,6 +104,17 @@ def _flow(tables: FlowTables, tensors: _Tensors, axes: AxisTables | None) -> dic
         "inputs": [[text(label), place] for label, place in zip(labels, tables.model_inputs, strict=True)],
         "outputs": tables.model_outputs,
     }
+
+
+def _blocks(graph: Dataflow, hierarchy: Hierarchy) -> dict[str, str]:
+    """What is said of the modules that are residual blocks, by node."""
+    found: dict[str, str] = {}
+    for block in candidates(graph) if graph.error is None else ():
+        node = hierarchy.walk.find(block.path)
+        if node is not None:
+            what = "residual branch f of x + f(x)" if block.is_branch else "residual block x + f(x)"
+            found[str(node)] = f"{what}: it can go as a whole"
+    return found
 
 
 def _is_view(operator: OperatorNode) -> bool:

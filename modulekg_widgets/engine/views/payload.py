@@ -89,6 +89,7 @@ def model_payload(
             "tied": list(_tied(hierarchy)),
             "marks": _marks(hierarchy),
             # what a forward pass adds: see dataflow_payload.py
+            "blocks": {},
             "edges": [],
             "traced": False,
             "error": None,

@@ -48,7 +48,7 @@ def _odd(stated: Parts, found: Parts) -> set[str]:
 
 
 MODEL = Schema("model", 2, _parts(
-    "title", "columns", "column_info", "folds", "links", "tied", "marks", "edges", "traced", "error",
+    "title", "columns", "column_info", "folds", "links", "tied", "marks", "blocks", "edges", "traced", "error",
     nodes=_parts("name", "parent", "entity"),
     entities=_parts("class", "name", "digest", "hyper", "tensors"),
     classes=_parts("name", "qualified", "source", "fields"),

@@ -147,7 +147,9 @@ export class GraphDecor {
     if (index < 0) {
       return "";
     }
-    return this.h.marks(index).length > 0 ? "!" : this.h.tied(index).length > 0 ? "tied" : "";
+    const { h } = this;
+    if (h.marks(index).length > 0) return "!";
+    return h.tied(index).length > 0 ? "tied" : h.blocks(index).length > 0 ? "−" : "";
   }
 
   /** Drawn cards that match, or that hold a match out of sight. */

@@ -15,7 +15,7 @@ export interface PaintItem {
   fill: string | null; // color of the value shown, if any
   status: Status | null; // as it differs from the other model, alone or with what is around it
   mark: Mark | null; // what is said of it in a comparison
-  flag: string; // "!" something to know; "" nothing
+  flag: string; // "!" something to know, "−" a block that can go; "" nothing
   dim: boolean;
   hit: boolean;
   onAxis: boolean; // the chosen axis runs along something in it

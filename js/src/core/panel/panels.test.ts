@@ -116,9 +116,11 @@ describe("side panel", () => {
       right: statuses,
       pairs: [[7, 10]] as [number, number][]
     };
-    mount(SidePanel, smallNet({ marks: { "7": ["opaque: lock"] }, compare }), storeOf({ selected: "layer1.1" }));
+    const said = { marks: { "7": ["opaque: lock"] }, blocks: { "7": "residual <b>block</b>" } };
+    mount(SidePanel, smallNet({ ...said, compare }), storeOf({ selected: "layer1.1" }));
     expect(facts().Folded).toBe("number 2 of 4 · identical structure, separate weights");
     expect(texts(".mkg-marks li")).toEqual(["opaque: lock"]);
+    expect(texts(".mkg-block li")).toEqual(["residual <b>block</b>"]);
     expect(facts()).toMatchObject({ "In the other model": "the same at another place", "Its path there": "layer1.2" });
   });
 

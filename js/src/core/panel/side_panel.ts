@@ -143,11 +143,15 @@ export class SidePanel {
   }
 
   private warnings(node: number): HTMLElement[] {
-    const marks = this.h.marks(node);
-    if (!marks.length) return [];
-    const list = el("ul", "mkg-marks");
-    for (const mark of marks) list.append(el("li", "", mark));
-    return [list];
+    const lists = [
+      ["mkg-marks", this.h.marks(node)],
+      ["mkg-block", this.h.blocks(node)]
+    ] as const;
+    return lists.flatMap(([name, texts]) => {
+      const list = el("ul", name);
+      for (const text of texts) list.append(el("li", "", text));
+      return texts.length ? [list] : [];
+    });
   }
 
   private numbers(node: number): HTMLElement {

@@ -177,6 +177,12 @@ export class Hierarchy {
     return this.payload.marks[String(i)] ?? [];
   }
 
+  /** What is said of a residual block; nothing of any other module. */
+  blocks(i: number): readonly string[] {
+    const text = this.payload.blocks[String(i)];
+    return text === undefined ? [] : [text];
+  }
+
   links(i: number): readonly Link[] {
     return this.linksOf.get(i) ?? [];
   }

@@ -74,6 +74,7 @@ const OneModelSchema = v.pipe(
     links: list(isLink),
     tied: list(isTiedTensor),
     marks: dictionary(isStrings), // by node
+    blocks: v.optional(dictionary(isString), {}), // by node; none in pages saved before there were any
     edges: list(isEdge),
     traced: v.boolean(),
     error: v.nullable(text), // why a forward pass could not be followed to its end
@@ -91,6 +92,8 @@ const OneModelSchema = v.pipe(
     tied: ({ nodes, tied }) => tied.every(([one, , other]) => Math.max(one, other) < nodes.name.length),
     edges: ({ nodes, edges }) => edges.every(edge => Math.max(edge[0], edge[1]) < nodes.name.length),
     marks: ({ nodes, marks }) => Object.keys(marks).every(key => /^\d+$/.test(key) && Number(key) < nodes.name.length),
+    blocks: ({ nodes, blocks }) =>
+      Object.keys(blocks).every(key => /^\d+$/.test(key) && Number(key) < nodes.name.length),
     node: ({ nodes, flow }) =>
       flow === null || (isWithin(flow.calls.node, nodes.name.length) && isWithin(flow.tensors.node, nodes.name.length)),
     dims: ({ flow, axes }) => axes === null || axes.dims.length === (flow?.tensors.node.length ?? 0)

@@ -67,7 +67,7 @@ export function accessibleName(h: Hierarchy, row: TreeRow): string {
   if (row.node !== 0) parts.push(h.className(row.node));
   if (row.fold) parts.push(`${row.fold.count} ${row.fold.kind === "exact" ? "identical" : "similar"}`);
   if (row.fold?.kind === "family" && row.fold.label) parts.push(row.fold.label);
-  return [...parts, ...h.marks(row.node)].join(", ");
+  return [...parts, ...h.marks(row.node), ...h.blocks(row.node)].join(", ");
 }
 
 /** How many of the matching nodes (in tree order) this row hides. */

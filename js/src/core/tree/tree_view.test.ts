@@ -76,6 +76,13 @@ describe("rows", () => {
     expect(row("conv1").getAttribute("aria-label")).toBe("conv1, Conv2d, opaque: lock");
   });
 
+  it("mark residual blocks", () => {
+    mount(smallNet({ blocks: { "1": "residual <i>block</i>" } }), storeOf({}));
+    expect(row("conv1").getAttribute("aria-label")).toBe("conv1, Conv2d, residual <i>block</i>");
+    expect(row("conv1").querySelector(".mkg-row-block")?.textContent).toBe("−");
+    expect(row("layer1").querySelector(".mkg-row-block")).toBeNull();
+  });
+
   it("show hits and count the hidden ones", async () => {
     const store = storeOf({ expanded: ["layer1"], query: "relu" });
     mount(smallNet(), store);

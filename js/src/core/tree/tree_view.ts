@@ -271,6 +271,7 @@ export class TreeView {
     if (row.node !== 0) parts.push(marked("mkg-row-class", h.className(row.node), needles));
     if (row.fold) parts.push(el("span", "mkg-row-count", `${row.fold.kind === "exact" ? "" : "≈ "}×${row.fold.count}`));
     if (h.marks(row.node).length) parts.push(el("span", "mkg-row-mark", "!"));
+    if (h.blocks(row.node).length) parts.push(el("span", "mkg-row-block", "−"));
     if (hidden) parts.push(el("span", "mkg-row-hits", String(hidden)));
     return parts;
   }

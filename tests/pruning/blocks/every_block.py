@@ -1,0 +1,136 @@
+"""Every residual block of many models, each removed alone; run as a program with `--write` it writes docs/blocks.md.
+
+A model is called uncut, then without each of its blocks, whose outputs must keep their shapes; after `undo` all names,
+bytes and plain attributes must be those of before.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import modulekg_widgets as mk
+from axes.transformers_models import CASES, build
+from axes.zoo import float_models, zoo_case
+from modulekg_widgets.engine.torch_runtime.structure import tensors
+
+Case = tuple[nn.Module, tuple[Any, ...], dict[str, Any]]
+TABLE = Path(__file__).resolve().parents[3] / "docs" / "blocks.md"
+
+
+def timm_names() -> list[str]:
+    """The smallest model that can be made of each of timm's files, by its name."""
+    import timm
+
+    smallest: dict[str, str] = {}
+    for name in timm.list_models(pretrained=False):
+        home = timm.models.model_entrypoint(name).__module__
+        if home not in smallest or ("tiny" in name and "tiny" not in smallest[home]):
+            smallest[home] = name
+    return sorted(smallest.values())
+
+
+def torchvision_case(name: str) -> Case:
+    model, args = zoo_case(name)
+    return model, args, {}
+
+
+def transformers_case(name: str) -> Case:
+    model, kwargs = build(name)
+    return model.eval(), (), kwargs
+
+
+def timm_case(name: str) -> Case:
+    import timm
+
+    torch.manual_seed(0)
+    model = timm.create_model(name, pretrained=False).eval()
+    size = model.pretrained_cfg.get("input_size", (3, 224, 224))
+    return model, (torch.rand(1, *size),), {}
+
+
+SOURCES: dict[str, tuple[Callable[[], list[str]], Callable[[str], Case]]] = {
+    "torchvision": (float_models, torchvision_case),
+    "transformers": (lambda: list(CASES), transformers_case),
+    "timm": (timm_names, timm_case),
+}
+
+
+def state_of(model: nn.Module) -> tuple[Any, ...]:
+    """Names, memory and numbers of all that a model is."""
+    own = [(name, {key: value for key, value in vars(module).items() if type(value) in (int, str, float, bool)})
+           for name, module in model.named_modules()]  # fmt: skip
+    held = [*model.named_parameters(), *model.named_buffers()]
+    return own, [(name, id(tensor), tensor._version, tensor.shape) for name, tensor in held]
+
+
+def shapes(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """Of the first output, which all models keep; caches and hidden states get fewer."""
+    with torch.no_grad():
+        found = [tensor.shape for _, tensor in tensors(model(*args, **kwargs))]
+    return found[:1]
+
+
+def removed_alone(case: Case, every: bool = True) -> list[str]:
+    """The paths of all blocks, each removed alone; raises `AssertionError` naming the first that does not fit."""
+    model, args, kwargs = case
+    graph = mk.trace(model, args, kwargs)
+    paths = list(graph.blocks()["path"])
+    whole = shapes(model, args, kwargs)  # some code keeps what it has computed once
+    before = state_of(model)
+    for path in paths if every else paths[:1] + paths[-1:]:
+        receipt = mk.plan(graph, blocks=[path]).cut(model)
+        assert shapes(model, args, kwargs) == whole, path
+        receipt.undo()
+        assert state_of(model) == before, path
+    return paths
+
+
+def kinds(paths: list[str]) -> str:
+    """The paths with numbers left out, and how many there are of each."""
+    counts = Counter(re.sub(r"\d+", "*", path) for path in paths)
+    listed = [f"`{kind}` {count}" for kind, count in counts.items()]
+    return ", ".join(listed[:6]) + (f", … ({len(listed)} kinds)" if len(listed) > 6 else "")
+
+
+def rows(source: str) -> Iterator[tuple[str, int, str]]:
+    names, make = SOURCES[source]
+    for name in names():
+        try:
+            paths = removed_alone(make(name))
+        except mk.ModuleKGError as error:
+            print(source, name, type(error).__name__, str(error)[:200], file=sys.stderr)
+            continue
+        print(source, name, len(paths), file=sys.stderr, flush=True)
+        yield name, len(paths), kinds(paths)
+
+
+def table() -> str:
+    lines = ["# Residual blocks", "", "Written by `(cd tests && python -m pruning.blocks.every_block --write)`: what"]
+    lines += [
+        "`graph.blocks()` finds. Every one was removed alone: the model ran, its output kept its shape, and all came"
+    ]
+    lines += ["back by `receipt.undo()`. `*` stands for numbers."]
+    for source in SOURCES:
+        found = list(rows(source))
+        total = sum(count for _, count, _ in found)
+        lines += ["", f"## {source}", "", f"{total} blocks in {len(found)} models.", "", "| model | blocks | kinds |"]
+        lines += ["|---|---|---|", *(f"| {name} | {count} | {listed or '–'} |" for name, count, listed in found)]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    text = table()
+    if "--write" in sys.argv:
+        TABLE.write_text(text, encoding="utf-8")
+    else:
+        print(text)
