@@ -16,7 +16,7 @@ from modulekg_widgets.engine.axes.inference import find_rule
 from modulekg_widgets.engine.operators.signature import plain_name
 
 # tagged, and yet with a rule of their own: one figure for Python, and the larger of two beside the reduction
-OWN_RULE = {"aten::equal", "aten::max", "aten::min"}
+OWN_RULE = {"aten::eq", "aten::equal", "aten::max", "aten::min"}
 # arguments with a default that the operator does not accept, or that is no example
 ASKED_FOR = {"min", "rounding_mode"}
 
