@@ -26,7 +26,7 @@ from modulekg_widgets.engine.pruning.cut.parts import (
 )
 from modulekg_widgets.engine.pruning.cut.receipt import FinalReceipt, Receipt
 from modulekg_widgets.engine.pruning.cut.removed import RemovedModules
-from modulekg_widgets.engine.pruning.cut.transaction import commit
+from modulekg_widgets.engine.pruning.cut.transaction import commit, refuse_in_use
 from modulekg_widgets.engine.tracing.held import held_tensors
 
 Values = Mapping[str, NewValue]  # what tensors hold once they are cut, by name
@@ -57,6 +57,7 @@ def cut(
     midway, as memory that runs out, is told from what does not fit.
     """
     walked = walk(model)
+    refuse_in_use(walked.modules)  # a gradient that is read while a backward pass writes it ends the process
     found, computed, changed = _parts(walked, edits, values or {})
     if optimizer is not None:
         of_model = [held.tensor for held in held_tensors(walked, walked.places())]

@@ -53,7 +53,7 @@ def commit(writes: Sequence[Write], result: T, modules: Sequence[nn.Module] = ()
     Nothing may follow the call of this function, and the call is a plain one, after which Python looks for no signals:
     the last thing that can fail is inside its `try`.
     """
-    _refuse(modules, worker_on(modules))
+    refuse_in_use(modules)
     try:
         for write in writes:
             write.put(write.after)
@@ -62,6 +62,11 @@ def commit(writes: Sequence[Write], result: T, modules: Sequence[nn.Module] = ()
     except BaseException:
         _take_back(writes)
         raise
+
+
+def refuse_in_use(modules: Sequence[nn.Module]) -> None:
+    """Raise `ModelInUseError` where another thread runs or trains one of `modules`."""
+    _refuse(modules, worker_on(modules))
 
 
 def _refuse(modules: Sequence[nn.Module], user: str | None) -> None:
