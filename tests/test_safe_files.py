@@ -108,7 +108,8 @@ def test_no_writer_touches_the_umask_or_writes_in_place(
 
 
 def test_there_is_one_atomic_writer() -> None:
-    """Beside it, a training appends to files (sinks/lines.py); plan_folder only asks what the system has."""
+    """Beside it, a training appends to files (sinks/lines.py), a folder that was written through it is renamed as a
+    whole (saving/folder.py), and plan_folder only asks what the system has."""
     pattern = re.compile(
         r"os\.(umask|replace|rename|link)\b|NamedTemporaryFile|mkstemp|\.write_(text|bytes)\(|savefig\([^bf]"
         r"|open\([^)]*[\"'](?:[wax]b?\+?|r\+|rb\+)[\"']"
@@ -116,7 +117,12 @@ def test_there_is_one_atomic_writer() -> None:
     found = {
         path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py") if pattern.search(path.read_text("utf-8"))
     }
-    assert found == {"engine/safe_files.py", "engine/pruning/plan/plan_folder.py", "engine/monitoring/sinks/lines.py"}
+    assert found == {
+        "engine/safe_files.py",
+        "engine/pruning/plan/plan_folder.py",
+        "engine/pruning/saving/folder.py",
+        "engine/monitoring/sinks/lines.py",
+    }
 
 
 # ----------------------------------------------------------------- wholly or not

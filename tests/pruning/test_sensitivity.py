@@ -250,6 +250,7 @@ def test_the_plot_has_a_line_for_each_axis() -> None:
     assert [text.get_text() for text in own.get_legend().get_texts()] == ["_stem.out", r"$\frac$.out"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert not mk.pruning.plot_sensitivity(table[:0]).get_lines()
+        assert not mk.pruning.plot_sensitivity(table[:0], Figure().add_subplot()).get_lines()
     with pytest.raises(CutError, match="increase"):
         mk.pruning.plot_sensitivity(table.drop(columns="increase"))
+    assert not plt.get_fignums()

@@ -31,7 +31,7 @@ _OF_KERNELS = {"asyncio", "zmq", "tornado", "ipykernel", "jupyter_client", "prom
 MOST_NODES = 1_000_000  # of a graph of gradients
 MOST_WHILE_WAITING = 5e-4  # seconds of computing of a thread that wakes up to see that it has to wait on
 WATCHED = 0.2  # seconds in which a thread that trains a model is seen to compute
-MOST_WHILE_WATCHED = 2e-3  # seconds of computing in that time of one that only waits
+MOST_WHILE_WATCHED = 2e-3  # seconds of computing in that time of one that only waits; more where watching costs more
 
 
 class _Model:
@@ -73,23 +73,24 @@ def worker_on(modules: Iterable[nn.Module]) -> str | None:
         return found
     seconds = dict(_cpu_seconds())
     before = {ident: seconds.get(ident) for ident, frame in _other_stacks() if _knows(frame, model)}
-    end = time.monotonic() + WATCHED
+    end, own = time.monotonic() + WATCHED, time.thread_time()
     while found is None and before and time.monotonic() < end:
         time.sleep(WATCHED / 100)
-        at_work = _at_work(before)
+        # this thread wakes up to look too: one that computes no more than that only looks, on a slow machine as well
+        at_work = _at_work(before, max(MOST_WHILE_WATCHED, time.thread_time() - own))
         found = _user_of(model) or (at_work and f"the thread {_name_of(at_work)!r} is at work on it") or None
     return found
 
 
-def _at_work(before: Mapping[int, float | None]) -> int | None:
-    """The first of these threads that has computed since."""
+def _at_work(before: Mapping[int, float | None], most: float) -> int | None:
+    """The first of these threads that has computed for more than some seconds since."""
     seconds, frames = dict(_cpu_seconds()), sys._current_frames()
     for ident, earlier in before.items():
         now = seconds.get(ident)
         if earlier is None or now is None:  # no such clock on this system
             if not _waits(frames.get(ident)):
                 return ident
-        elif now - earlier > MOST_WHILE_WATCHED:
+        elif now - earlier > most:
             return ident
     return None
 
