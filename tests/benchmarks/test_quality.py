@@ -138,6 +138,21 @@ class TestBench:
         assert run(asked, file, again) == whole
         assert again.count == 1
 
+    def test_where_the_peer_misses_its_share_both_are_measured_there(self, tmp_path: Path) -> None:
+        class Coarse(Counting):
+            def measured(self, cell: Cell) -> Result:
+                left = 0.62 if cell.side == PEER else cell.left
+                return dataclasses.replace(super().measured(cell), left=left)
+
+        asked = Asked(("minilm",), (0.5, 0.615), ("local",), ("default",), seeds=2)
+        found = run(asked, tmp_path / "results.jsonl", Coarse(CACHE))
+        assert sorted({(result.cell.left, result.cell.side) for result in found}) == [
+            (left, side) for left in (0.5, 0.615, 0.62) for side in (OURS, PEER)
+        ]
+        assert len(found) == 2 * 6
+        assert {verdict.left for verdict in verdicts(rows(found))} == {0.615, 0.62}
+        assert "not compared: minilm at 0.5, local" in document(found)
+
     @pytest.mark.parametrize(
         ("mine", "theirs", "word"),
         [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ LEFT = (0.7, 0.5, 0.3)
 SCOPES = ("local", "global")
 IMPORTANCES = ("default", "l1", "l2", "taylor")  # the default is one of the others, or one more
 DEFAULTS = {OURS: ours.DEFAULT, PEER: peer.DEFAULT}
+SAME_SHARE = 0.01  # of the uncut FLOPs: two nets that differ by more are not compared
 PER_FLOP = json.dumps({"per": "flops"})
 BY_LOSS = "taylor"  # a share of a loss can be weighed against FLOPs, a length of weights cannot
 log = logging.getLogger(__name__)
@@ -62,7 +64,25 @@ def run(asked: Asked, file: Path, bench: Bench | None) -> list[Result]:
     """The results of all cells, in order; each is kept as soon as it is there. Without a bench, those that are."""
     done = {result.cell.key: result for result in read(file)}
     file.parent.mkdir(parents=True, exist_ok=True)
-    cells = list(asked.cells())
+    found = _measured(list(asked.cells()), done, file, bench)
+    return found + _measured(list(at_the_peers_share(found)), done, file, bench)
+
+
+def at_the_peers_share(found: Sequence[Result]) -> Iterator[Cell]:
+    """Both defaults once more, at the share of the FLOPs that the peer's gives where it does not come to the asked."""
+    groups: dict[tuple[str, str, float], list[Result]] = {}
+    for result in found:
+        cell = result.cell
+        if (cell.side, cell.importance) == (PEER, peer.DEFAULT) and not result.refusal:
+            groups.setdefault((cell.net, cell.scope, cell.left), []).append(result)
+    for (net, scope, left), results in groups.items():
+        share = round(statistics.fmean(result.left for result in results), 3)
+        if abs(share - left) > SAME_SHARE:
+            for result, side in itertools.product(results, SIDES):
+                yield Cell(net, result.cell.seed, side, DEFAULTS[side], scope, share)
+
+
+def _measured(cells: Sequence[Cell], done: dict[str, Result], file: Path, bench: Bench | None) -> list[Result]:
     for number, cell in enumerate(cells, 1):
         if cell.key not in done and bench is not None:
             result = bench.measured(cell)

