@@ -328,3 +328,17 @@ def test_undo_is_exact_and_restore_takes_the_compensation_out(make: Any) -> None
     for name, parameter in model.named_parameters():
         moved = (parameter.detach() - values[name]).round(decimals=4)
         assert set(moved.unique().tolist()) <= {0.0, 1.0}, name
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_undo_is_exact_in_half_precision(dtype: torch.dtype) -> None:
+    model = seeded(convolutional).to(dtype).eval()
+    batches = [batch.to(dtype) for batch in data(8, 2, 6, 6, count=4)]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    model(batches[0]).square().mean().backward()
+    optimizer.step()
+    before = state_of(model, optimizer)
+    receipt = plan_of(model, batches[0]).cut(model, optimizer, recalibrate=batches, compensate=True)
+    assert model[0].out_channels < 12
+    receipt.undo()
+    assert state_of(model, optimizer) == before
