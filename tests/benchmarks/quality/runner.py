@@ -19,6 +19,7 @@ LEFT = (0.7, 0.5, 0.3)
 SCOPES = ("local", "global")
 IMPORTANCES = ("default", "l1", "l2", "taylor")  # the default is one of the others, or one more
 DEFAULTS = {OURS: ours.DEFAULT, PEER: peer.DEFAULT}
+SEEDS = 3
 SAME_SHARE = 0.01  # of the uncut FLOPs: two nets that differ by more are not compared
 PER_FLOP = json.dumps({"per": "flops"})
 BY_LOSS = "taylor"  # a share of a loss can be weighed against FLOPs, a length of weights cannot
@@ -34,7 +35,7 @@ class Asked:
     scopes: Sequence[str] = SCOPES
     importances: Sequence[str] = IMPORTANCES
     sides: Sequence[str] = SIDES
-    seeds: int = 3
+    seeds: int | None = None  # of all cells; by default those of the task for the defaults, and SEEDS for the others
     options: Mapping[str, Any] = field(default_factory=dict)
     ways: bool = False  # to train as well
 
@@ -42,20 +43,25 @@ class Asked:
         """The first seed of everything comes before the second of anything."""
         text = json.dumps(dict(self.options), sort_keys=True)
         known = {OURS: ours.importances(), PEER: list(peer.IMPORTANCES)}
+        most = max((self._seeds(net, of_default=True) for net in self.nets), default=0)
         for seed, net, left, scope, side in itertools.product(
-            range(self.seeds), self.nets, self.left, self.scopes, self.sides
+            range(most), self.nets, self.left, self.scopes, self.sides
         ):
+            of_default, of_others = (seed < self._seeds(net, each) for each in (True, False))
             for name in dict.fromkeys(DEFAULTS[side] if name == "default" else name for name in self.importances):
-                if name in known[side]:
+                if name in known[side] and (of_default if name == DEFAULTS[side] else of_others):
                     yield Cell(net, seed, side, name, scope, left, text if side == OURS else "{}")
-            if (side, scope) == (OURS, "global") and text == "{}":
+            if (side, scope) == (OURS, "global") and text == "{}" and of_default:
                 yield Cell(net, seed, side, BY_LOSS, scope, left, PER_FLOP)
         yield from self._ways()
+
+    def _seeds(self, net: str, of_default: bool) -> int:
+        return self.seeds or (TASKS[net].seeds if of_default else SEEDS)
 
     def _ways(self) -> Iterator[Cell]:
         """What the second table is of."""
         nets = [net for net in self.nets if self.ways and net in ways.NETS]
-        for seed, net, left, name in itertools.product(range(self.seeds), nets, ways.LEFT, ways.EVERY):
+        for seed, net, left, name in itertools.product(range(self.seeds or ways.SEEDS), nets, ways.LEFT, ways.EVERY):
             if left in self.left:
                 yield Cell(net, seed, ways.WAYS, name, ways.SCOPE, left)
 

@@ -22,6 +22,7 @@ WAYS = "ways"  # the side that cells of these have
 NETS = ("digits-resnet", "mnist1d-vit")
 LEFT = (0.5, 0.3)
 SCOPE = "global"
+SEEDS = 5
 PASSES = 2  # times the steps that tuning has
 
 

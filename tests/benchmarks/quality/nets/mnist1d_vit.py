@@ -60,6 +60,7 @@ class Mnist1dViT(Task):
     name = "mnist1d-vit"
     title = "ViT, mnist1d"
     metric = "accuracy, %"
+    seeds = 8
     tune_steps = 60
     tune_rate = 1e-3
 
