@@ -122,7 +122,9 @@ def _convolution(call: OperatorCall) -> int:
     return 2 * call.output.numel() * math.prod(call["weight"].shape[1:])
 
 
-@_formula(*_aten("scaled_dot_product_attention _scaled_dot_product_attention_math"), pairs=True)
+@_formula(*_aten(
+    "scaled_dot_product_attention _scaled_dot_product_attention_math _scaled_dot_product_flash_attention_for_cpu"
+), pairs=True)  # fmt: skip
 def _attention(call: OperatorCall) -> float:
     """The scores, and the sums of values that they weigh."""
     query, value = call["query"], call["value"]

@@ -269,14 +269,19 @@ def _norms(step_of: Callable[[int, int], int], metrics: list[str] | None = None,
 
 @contextlib.contextmanager
 def counted() -> Iterator[Counter[str]]:
-    """Counts the calls of torch.distributed's collectives, those that they make of each other too."""
+    """Counts the calls of torch.distributed's collectives, without those that they make of each other."""
     calls: Counter[str] = Counter()
+    inside: list[str] = []
     kept = [(space, name, getattr(space, name)) for space in (dist, distributed_c10d) for name in COLLECTIVES]
 
     def counting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            calls[name] += 1
-            return function(*args, **kwargs)
+            calls[name] += not inside
+            inside.append(name)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                inside.pop()
 
         return call
 
@@ -287,6 +292,8 @@ def counted() -> Iterator[Counter[str]]:
     finally:
         for space, name, function in kept:
             setattr(space, name, function)
+        for name in [name for name, count in calls.items() if not count]:
+            del calls[name]  # a call inside of another one alone
 
 
 def begin(rank: int, store: Path) -> None:

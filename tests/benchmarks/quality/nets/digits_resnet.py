@@ -75,7 +75,7 @@ class DigitsResNet(Task):
     metric = "accuracy, %"
     seeds = 8
     tune_steps = 60
-    tune_rate = 2e-3
+    tune_rate = 1e-3
 
     def untrained(self) -> nn.Module:
         return ResNet()
