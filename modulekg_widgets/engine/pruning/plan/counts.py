@@ -19,7 +19,6 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 LOCAL = "local"
 MOST_OF_ONE = 1.5  # times the share that goes of all axes; of 1.2 … 2 what serves a ResNet, a ViT and an LSTM
-LEAST_OF_ONE = 0.5  # times what the axis loses of a target in scope "local"; of 0, 0.5, 0.75 and 1
 WEAK = 0.5  # of the mean score of an axis: what is below may go beyond that
 SCOPES = (LOCAL, "global", "isomorphic")
 
@@ -117,11 +116,12 @@ class Counts:
         """How many indices of each axis go in any case where a common ranking spends a target.
 
         Magnitudes within a residual stream are alike, so that none of it would go before nearly all of what is inside
-        of the blocks: measured on trained nets, a ViT kept its whole width and two dimensions of a head.
+        of the blocks: measured on trained nets, a ViT kept its whole width and two dimensions of a head. The more
+        weights run along an axis, the more of what scope "local" takes of it goes; where two do, ranks alone decide.
         """
         if self._paces is None or not self._is_fair:
             return np.zeros(len(self.sizes), dtype=np.int64)
-        share = LEAST_OF_ONE * (1 - (1 - min(max(ratio, 0.0), 1.0)) ** self._paces)
+        share = (1 - self._paces) * (1 - (1 - min(max(ratio, 0.0), 1.0)) ** self._paces)
         return np.floor(self.sizes * share + 1e-9).astype(np.int64) // self.steps * self.steps
 
     def above(self, count: int, at: int) -> int:
