@@ -14,6 +14,7 @@ from IPython.display import display
 from torch import nn
 from torch.nn import functional as F
 import modulekg_widgets as mk
+torch.set_num_threads(1)  # sixty small steps: threads that wait for one another on a busy machine cost more
 torch.manual_seed(0)
 def block(inputs, outputs):
     return nn.Sequential(nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU())

@@ -147,7 +147,7 @@ def payloads() -> dict[str, dict[str, Any]]:
 
 
 def without_lines(payload: dict[str, Any]) -> dict[str, Any]:
-    """The payload without source lines and words of torch's that move with its releases and with the folder of the tests."""
+    """The payload without source lines and words of torch, which move with its releases and the folder of the tests."""
     for table, key in ((payload["flow"], "sources"), (payload["axes"], "reasons")):
         if table:
             table[key] = [re.sub(_LINE, "file.py", text) for text in table[key]]
