@@ -188,10 +188,25 @@ class Unclear(nn.Module):
 def test_what_is_unclear_is_left_alone_and_said() -> None:
     model, batches = seeded(Unclear).eval(), data(32, 2, 6, count=4)
     receipt = plan_of(model, batches[0]).cut(model, recalibrate=batches, compensate=True)
-    assert "grouped.weight" not in rows(receipt)
+    assert "aten.convolution" in rows(receipt)["grouped.weight"].note
+    assert not rows(receipt)["grouped.weight"].kept
     assert rows(receipt)["second.weight"].note == "its weight is read in another way too"
     assert not rows(receipt)["second.weight"].kept
     assert rows(receipt)["head.weight"].kept
+
+
+def test_weights_that_are_computed_are_left_alone_and_said() -> None:
+    def make() -> nn.Module:
+        middle = nn.utils.parametrizations.weight_norm(nn.Linear(12, 8))
+        return nn.Sequential(nn.Linear(6, 12), nn.ReLU(), middle, nn.ReLU(), nn.Linear(8, 3))
+
+    model, batches = seeded(make).eval(), data(16, 6, count=4)
+    receipt = plan_of(model, batches[0]).cut(model, recalibrate=batches, compensate=True)
+    row = rows(receipt)["2.parametrizations.weight.original1"]
+    assert "weight_norm" in row.note
+    assert row.axis == "0.out"
+    assert not row.kept
+    assert rows(receipt)["4.weight"].kept
 
 
 @pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM])

@@ -81,3 +81,34 @@ class TestLocalTargets:
         assert inspect.signature(mk.plan).parameters["importance"].default == "l2"
         found, named = mk.plan(graph, ratio=0.5), mk.plan(graph, ratio=0.5, importance="l2")
         assert [axis.dropped for axis in found.axes] == [axis.dropped for axis in named.axes]
+
+
+class Tagger(nn.Module):
+    """Two layers in two directions, which have one number for all of their sizes, and of which one is read by more."""
+
+    def __init__(self, kind: type[nn.RNNBase]) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(20, 24)
+        self.rnn = kind(24, 28, num_layers=2, bidirectional=True, batch_first=True)  # type: ignore[call-arg]
+        self.head = nn.Linear(56, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.rnn(self.embed(x))[0])
+
+
+@pytest.mark.parametrize(("kind", "share"), [(nn.LSTM, 0.7), (nn.GRU, 0.4)])
+def test_sizes_that_are_one_number_meet_where_their_paces_differ(kind: type[nn.RNNBase], share: float) -> None:
+    torch.manual_seed(0)
+    model = Tagger(kind).eval()
+    graph = mk.trace(model, torch.randint(0, 20, (1, 4)))
+    hidden = [axis for axis in graph.axes.free if axis.size == 28]
+    assert len(hidden) == 4
+    assert len(set(local_paces(graph.axes, hidden).tolist())) > 1
+    plan = mk.plan(graph, target={"flops": share})
+    before, after = plan.flops
+    assert after / before == pytest.approx(share, abs=0.01)
+    sizes = {axis.left for axis in plan.axes if axis.size == 28}
+    assert len(sizes) == 1
+    plan.cut(model)
+    assert model.rnn.hidden_size in sizes
+    assert model(torch.randint(0, 20, (2, 6))).shape == (2, 6, 5)

@@ -227,6 +227,15 @@ def test_batches_come_in_every_form(batches: Any, tmp_path: Path) -> None:
     assert torch.equal(model.norm.running_mean, loaded.norm.running_mean)  # type: ignore[arg-type]
 
 
+def test_a_pair_may_hold_the_arguments_of_a_call_with_one() -> None:
+    model, batches = seeded(Small).eval(), data(8, 2, 6, 6)
+    plan = plan_of(model, batches[0])
+    other = copy.deepcopy(model)
+    plan.cut(model, recalibrate=[((batch,), torch.zeros(8)) for batch in batches])
+    plan.cut(other, recalibrate=batches)
+    assert torch.equal(model.norm.running_mean, other.norm.running_mean)
+
+
 @pytest.mark.parametrize("how", [{}, {"compensate": True}])
 def test_a_loader_may_fill_the_same_memory_anew(how: dict[str, Any]) -> None:
     batches = data(8, 2, 6, 6)

@@ -179,6 +179,48 @@ def test_a_target_goes_by_whole_heads() -> None:
     assert model(torch.randn(2, 5, 6)).shape == (2, 5, 3)
 
 
+@pytest.mark.parametrize("unit", ["flops", "params"])
+def test_what_is_tied_goes_up_where_the_first_of_it_is_whole(unit: str) -> None:
+    """The stream of torchvision's ViT is its heads times their size: a common ranking takes heads, and none of it."""
+    torch.manual_seed(0)
+    model = torchvision.models.VisionTransformer(32, 8, num_layers=4, num_heads=4, hidden_dim=64, mlp_dim=128)
+    graph = mk.trace(model.eval(), torch.randn(1, 3, 32, 32))
+    plan = mk.plan(graph, target={unit: 0.52}, granularity="head", scope="global")
+    assert abs(off(plan, {unit: 0.52})[unit]) < NEAR
+
+
+class Repeated(nn.Module):
+    """One layer in two places, and another between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(20, 64)
+        one, other = (nn.TransformerEncoderLayer(64, 4, 96, batch_first=True) for _ in range(2))
+        self.layers = nn.ModuleList([one, other, one])
+        self.head = nn.Linear(64, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.embed(x)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x.mean(1))
+
+
+def test_a_layer_in_two_places_has_its_attributes_once() -> None:
+    """What a dry run says of a number holds under all names, where an adapter had said something else."""
+    torch.manual_seed(0)
+    model, x = Repeated().eval(), torch.randint(0, 20, (1, 5))
+    graph = mk.trace(model, x)
+    target = {"flops": 0.5}
+    plan = mk.plan(graph, target=target)
+    assert abs(off(plan, target)["flops"]) < NEAR
+    plan.cut(model)
+    first, _, last = model.layers
+    assert first is last
+    assert first.self_attn.out_proj.in_features == first.self_attn.out_proj.weight.shape[1]
+    assert model(x).shape == (1, 3)
+
+
 def test_what_costs_no_polynomial_is_counted(net: mk.DataflowGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = mk.plan(net, target={"flops": 0.5})
     monkeypatch.setattr(size_terms, "MOST_DIMENSIONS", 0)  # no operator has a formula

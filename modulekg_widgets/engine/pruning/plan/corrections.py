@@ -211,14 +211,21 @@ class Corrections:
     ) -> Iterator[Attempt]:
         """The nearest sizes with which a size constraint holds as well as those found before.
 
+        Then those with the size that it is tied to as it is: others may be tied to that as well, and as long by chance.
         `may_hold`: also where it holds already, as a search over other sizes has to know of it.
         """
         for constraint in constraints:
             if not constraint.holds(attempt.selection):
                 every = (*attempt.constraints, *attempt.shared, constraint)
-                selection = solved(attempt.selection, every, attempt.wanted)
-                if selection is not None:
-                    yield self._with_sizes(attempt, mismatch, constraint, selection)
+                nearest = solved(attempt.selection, every, attempt.wanted)
+                if nearest is None:
+                    continue
+                yield self._with_sizes(attempt, mismatch, constraint, nearest)
+                held = [] if constraint.right is None else attempt.selection.free(constraint.right)
+                if any(nearest.counts[atom] != attempt.selection.counts[atom] for atom in held):
+                    other = solved(attempt.selection, every, attempt.wanted, held)
+                    if other is not None:
+                        yield self._with_sizes(attempt, mismatch, constraint, other)
             elif may_hold and constraint not in attempt.constraints:
                 yield self._with_sizes(attempt, mismatch, constraint, attempt.selection)
 

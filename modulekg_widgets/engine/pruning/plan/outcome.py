@@ -66,8 +66,25 @@ class Outcome:
         for buffer, term in self.axes.inference.indices.picked_from.items():
             if any(atom in keeps for atom in atoms(term)):
                 tensors[buffer] = self._renumbered(buffer, keeps, np.flatnonzero(kept(term, keeps)))
-        changed = {**changed_attributes(self.axes, selection.changed), **attributes}
+        changed = changed_attributes(self.axes, selection.changed)
+        changed.update((other, pair) for path, pair in attributes.items() for other in self._names(path, changed))
         return Edits(tuple(tensors.values()), changed, self.axes.graph.removal or NOTHING_REMOVED)
+
+    def _names(self, path: str, changed: Mapping[str, tuple[Whole, Whole]]) -> list[str]:
+        """An attribute's path, and those of `changed` under which a module in several places has it as well."""
+        home, _, name = path.rpartition(".")
+        module = self.axes.graph.modules.get(home)
+        others = [] if module is None else self._homes[id(module.module)]
+        every = [f"{other}.{name}" if other else name for other in others]
+        return [path, *(each for each in every if each in changed)]
+
+    @cached_property
+    def _homes(self) -> dict[int, list[str]]:
+        """The paths of each module."""
+        found: dict[int, list[str]] = {}
+        for path, node in self.axes.graph.modules.items():
+            found.setdefault(id(node.module), []).append(path)
+        return found
 
     def _renumbered(self, buffer: DataNode, keeps: Keeps, stay: Ints) -> TensorEdit:
         """A buffer of indices without those that go, the others numbered as they lie then."""

@@ -265,16 +265,17 @@ class Search:
     def _stepped(self, stay: Ints, mover: Ints, steps: int, least: Ints) -> Ints:
         """With an axis some steps further, and with axes that are tied as far in proportion."""
         stepped = stay.copy()
-        first = int(mover[0])
 
         def go(count: int, at: int) -> int:
             return self.counts.above(count, at) if steps > 0 else self.counts.below(count, at, int(least[at]))
 
         for _ in range(abs(steps)):
+            # the first of them may be whole, and less only for the others
+            first = next((int(at) for at in mover if go(int(stepped[at]), int(at)) != stepped[at]), int(mover[0]))
             moved = go(int(stepped[first]), first)
             share = abs(moved - int(stepped[first])) / int(self.counts.sizes[first])
             stepped[first] = moved
-            for at in mover[1:] if share else ():
+            for at in mover[mover != first] if share else ():
                 wanted = int(stepped[at]) + round(share * int(self.counts.sizes[at])) * (1 if steps > 0 else -1)
                 next_one = go(int(stepped[at]), int(at))
                 stepped[at] = max(wanted, next_one) if steps > 0 else min(wanted, next_one)

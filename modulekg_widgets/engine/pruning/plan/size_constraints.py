@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,8 +53,13 @@ def size_form(term: Term, selection: Selection) -> Form:
     return constant * others, {atom: times * others for atom, times in counts.items()}
 
 
-def solved(selection: Selection, constraints: Sequence[SizeConstraint], wanted: Mapping[Term, int]) -> Selection | None:
-    """The selection nearest to the wanted counts in which all constraints hold; None when there is none."""
+def solved(
+    selection: Selection, constraints: Sequence[SizeConstraint], wanted: Mapping[Term, int], held: Container[Term] = ()
+) -> Selection | None:
+    """The selection nearest to the wanted counts in which all constraints hold; None when there is none.
+
+    Axes that are `held` keep the counts that the selection has of them.
+    """
     rows: list[tuple[dict[Term, float], float]] = []
     for constraint in constraints:
         constant, counts = size_form(constraint.left, selection)
@@ -69,6 +74,7 @@ def solved(selection: Selection, constraints: Sequence[SizeConstraint], wanted: 
     atoms = list(dict.fromkeys(atom for counts, _ in rows for atom in counts))
     if not atoms:
         return selection if all(value == 0 for _, value in rows) else None
+    rows += [({atom: 1.0}, float(selection.counts[atom])) for atom in atoms if atom in held]
     found = _nearest(atoms, rows, [wanted[atom] for atom in atoms], selection)
     if found is None:
         return None

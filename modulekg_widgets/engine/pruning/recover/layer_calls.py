@@ -20,6 +20,7 @@ from modulekg_widgets.engine.torch_runtime.caches import tensors_in
 from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode
 
 Tensor = torch.Tensor
+OTHER = "another operator, "
 MOST_ROWS = 1 << 13  # of one call: samples and positions that are looked at
 
 
@@ -68,7 +69,7 @@ class LayerWatch(TorchDispatchMode):
         operands = _operands(func, args, kwargs)
         call = None if operands is None else self._call(func, args, kwargs, operands, out)
         for name in known:
-            use = f"another operator, {func}"
+            use = f"{OTHER}{func}"
             if call is not None and name in (call.name, call.bias):
                 use = f"reads {call.reads}" if name == call.name else f"the bias of {call.name}"
             self.uses.setdefault(name, set()).add(use)

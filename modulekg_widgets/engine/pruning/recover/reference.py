@@ -11,7 +11,7 @@ from torch import nn
 
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit
-from modulekg_widgets.engine.pruning.recover.layer_calls import LayerCall, LayerWatch, rows
+from modulekg_widgets.engine.pruning.recover.layer_calls import OTHER, LayerCall, LayerWatch, rows
 from modulekg_widgets.engine.pruning.recover.passes import Batches, Call, CutStage
 from modulekg_widgets.engine.torch_runtime.structure import tensors
 from modulekg_widgets.engine.tracing.held import PARAMETER, held_tensors
@@ -66,6 +66,7 @@ class Reference:
                 reader.bias = None
             if len(watch.uses[reader.name]) > 1:
                 reader.why = "its weight is read in another way too"
+        self._add_others(watch.uses)
 
     def _learn(self, call: LayerCall) -> None:
         edit = self._by_name.get(call.name)
@@ -85,6 +86,16 @@ class Reference:
             reader.why = f"it reads {size} values at once, more than {MOST_WIDE}"
         self._last = key, reader.group, call.x
         reader.calls += 1
+
+    def _add_others(self, uses: Mapping[str, Collection[str]]) -> None:
+        """The other weights that read what is cut, as those of convolutions in groups: no call shows what they read."""
+        for name, edit in self._by_name.items():
+            reads = [at for at, kept in edit.kept.items() if at not in edit.produced and len(kept) < edit.shape[at]]
+            is_first = name in self.full and name == next(each for each in edit.names if each in self.full)
+            if is_first and reads and len(edit.shape) > 1 and self.readers.keys().isdisjoint(edit.names):
+                used = " and ".join(sorted(use.removeprefix(OTHER) for use in uses.get(name, ())))
+                why = f"not fitted, read by {used}" if used else "it does not run"
+                self.readers[name] = Reader(name, reads[0], 0, None, edit, len(self.readers), why=why)
 
     def seen(self, readers: Collection[Reader], call: Call) -> dict[str, list[Seen]]:
         """What these layers read and give for a batch, their outputs as far as they stay."""
