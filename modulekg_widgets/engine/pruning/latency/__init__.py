@@ -1,0 +1,1 @@
+"""Targets in milliseconds: cut copies of the model are measured beside the uncut one."""
