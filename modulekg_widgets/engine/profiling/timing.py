@@ -21,16 +21,22 @@ from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensor
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 Mark = Any  # a moment: seconds, or an event of the device
 WARM_UP = 2  # passes that are not counted: the first ones allocate memory and choose kernels
-LEAST, MOST = 5, 60  # passes that are
+LEAST, MOST = 7, 200  # passes that are
 SECONDS = 1.0  # for which passes go on beyond the least
+PATIENCE = 4  # times as many seconds, where other processes have the machine
 
 
 class Clock:
-    """Moments on a device, which computes behind the back of Python unless it is the CPU."""
+    """Moments on a device, which computes behind the back of Python unless it is the CPU.
+
+    What one thread of the CPU computes is told by the clock of that thread, which stands while others have its core.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._is_cpu = device.type == "cpu"
+        is_one_thread = self._is_cpu and torch.get_num_threads() == 1
+        self.now = time.thread_time if is_one_thread else time.perf_counter
 
     def settle(self) -> None:
         """Wait until the device has done all that it was told."""
@@ -40,7 +46,7 @@ class Clock:
     def mark(self) -> Mark:
         """This moment, in the order of what the device does."""
         if self._is_cpu:
-            return time.perf_counter()
+            return self.now()
         event = torch.Event(self.device, enable_timing=True)
         event.record()
         return event
@@ -73,10 +79,10 @@ class TimedModel:
         """Milliseconds of one pass from its call to the end of what the device does for it."""
         inputs = self._inputs()  # anew, for forward may write into them or let a cache grow
         self.clock.settle()
-        start = time.perf_counter()
+        start = self.clock.now()
         self._run(inputs)
         self.clock.settle()
-        return 1e3 * (time.perf_counter() - start)
+        return 1e3 * (self.clock.now() - start)
 
     def _inputs(self) -> Call:
         def own(tensor: torch.Tensor) -> torch.Tensor:
@@ -101,7 +107,7 @@ class TimedModel:
 def in_turn(models: Sequence[TimedModel], least: int = LEAST, seconds: float = SECONDS) -> list[list[float]]:
     """Milliseconds of passes of each model, one after the other in every round, so that what disturbs meets all.
 
-    `seconds`: rounds go on for so long for each model, from `least` to sixty of them.
+    `seconds`: rounds go on for so long for each model, from `least` to two hundred of them.
     """
     with torch.inference_mode(False), torch.no_grad():
         for model in models:
@@ -111,13 +117,18 @@ def in_turn(models: Sequence[TimedModel], least: int = LEAST, seconds: float = S
 
 
 def timed_rounds(runs: Sequence[Callable[[], float]], least: int, seconds: float) -> list[list[float]]:
-    """What each of some timed runs gives, in rounds of changing order."""
+    """What each of some timed runs gives, in rounds: always after the same one, which leaves its data in the caches.
+
+    Rounds go on until they have taken so many seconds by their own clock, or four times as many on the wall.
+    """
     found: list[list[float]] = [[] for _ in runs]
-    order, start = list(enumerate(runs)), time.perf_counter()
-    while len(found[0]) < least or (len(found[0]) < MOST and time.perf_counter() - start < seconds):
-        for at, run in order:
-            found[at].append(run())
-        order.reverse()
+    taken, start = 0.0, time.perf_counter()
+    for done in range(MOST):
+        if done >= least and (taken > 1e3 * seconds or time.perf_counter() - start > PATIENCE * seconds):
+            break
+        for own, run in zip(found, runs, strict=True):
+            own.append(run())
+            taken += own[-1]
     return found
 
 
