@@ -78,6 +78,7 @@ class Stopwatch:
     def of(self, edits: Edits, thorough: bool) -> Comparison:
         """The cut model beside the uncut one."""
         sizes = tuple((edit.names, edit.shape_after) for edit in edits.tensors)
+        sizes += tuple((each.path,) for each in edits.removal.modules)
         seconds = THOROUGH if thorough else QUICK
         return self._once(
             ("cut", thorough, sizes),

@@ -76,7 +76,11 @@ def not_nearer(request: Request, formula: SizeFormula, goals: Floats, found: Tri
 
 
 def too_slow(
-    request: Request, axes: Axes, pair: tuple[float, float], nearest: Tried, slowest: Sequence[tuple[str, float]],
+    request: Request,
+    axes: Axes,
+    pair: tuple[float, float],
+    nearest: Tried,
+    slowest: Sequence[tuple[str, float]],
     least: Least,
 ) -> str:
     """The message for a time below all that cuts take; `slowest`: modules and their milliseconds before."""

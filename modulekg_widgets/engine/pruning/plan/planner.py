@@ -7,7 +7,6 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property
 
-import numpy as np
 
 from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axis

@@ -57,7 +57,8 @@ class PruningPlan:
     bytes : tuple of int, optional
         Bytes of parameters and buffers; None in a plan from a file of an earlier version.
     latency : tuple of float, optional
-        Milliseconds of a forward pass, measured for a plan with a target for them; None where nobody asked.
+        Milliseconds of a forward pass, measured for a plan with a target for them; None where nobody asked, and when
+        read from a file.
 
     Examples
     --------
