@@ -79,7 +79,7 @@ def _table(walked: Walk, sides: list[ModuleTimes], flows: list[Dataflow]) -> pd.
     import pandas as pd
 
     paths = [walked.path(index) for index in range(len(walked.modules))]
-    columns: dict[str, Any] = {"module": paths}
+    columns: dict[str, Any] = {"module": pd.Series(paths, dtype=object)}  # a name may have what text columns refuse
     for side, flow, suffix in zip(sides, flows, ("", "_after"), strict=False):
         memory, flops = memory_by_module(flow), flow.flops().by_module
         times = np.array([side.inclusive.get(index, np.nan) for index in range(len(paths))])

@@ -11,6 +11,7 @@ from modulekg_widgets.engine.pruning.plan.targeted import Tried
 
 MOST_CUTS = 8  # that are measured beyond the first of each step
 CLOSE = 0.02  # of the wanted share: not worth another cut
+STEPS_SHOW = 0.05  # of the wanted share: what is further off is so by the steps of sizes
 CLEARLY = 0.03  # of the time: a difference that is more than chance
 FURTHEST = 0.5  # of what a cut leaves: so far below it goes the next one
 
@@ -35,11 +36,6 @@ class Candidate:
     @property
     def share(self) -> float:
         return self.comparison.share
-
-    @property
-    def pace(self) -> float:
-        """Measured time for each estimated one."""
-        return self.share / max(self.proposal.estimate, 1e-9)
 
 
 class LatencySearch:
@@ -66,7 +62,25 @@ class LatencySearch:
         firsts = [each for step in self._steps if (each := self._at(self.wanted, step)) is not None]
         if not firsts:
             return None
-        tried = [_preferred(firsts)]
+        chosen = self._preferred(firsts)
+        best = self._nearest(chosen)
+        if self._off(best) > STEPS_SHOW and chosen.step != firsts[0].step:  # its steps are too large
+            best = min(best, self._nearest(firsts[0]), key=self._off)
+        return best
+
+    def _preferred(self, firsts: Sequence[Candidate]) -> Candidate:
+        """Of the cuts that are where they should be, the one of the smallest step that is not clearly slow."""
+
+        def aside(each: Candidate) -> float:
+            return each.proposal.estimate - self.wanted
+
+        close = [each for each in firsts if abs(aside(each)) <= STEPS_SHOW * self.wanted] or firsts[:1]
+        quickest = min(each.share - aside(each) for each in close)
+        return next(each for each in close if each.share - aside(each) <= quickest * (1 + CLEARLY))
+
+    def _nearest(self, first: Candidate) -> Candidate:
+        """The nearest cut of one step."""
+        tried = [first]
         for _ in range(MOST_CUTS):
             best = min(tried, key=self._off)
             if self._off(best) > CLOSE:
@@ -103,12 +117,6 @@ class LatencySearch:
         steepness = sum(one * other for one, other in gone) / max(sum(one * one for one, _ in gone), 1e-9)
         now = best.proposal.estimate
         return max(now + (self.wanted - best.share) / max(steepness, FURTHEST), now * FURTHEST)
-
-
-def _preferred(firsts: Sequence[Candidate]) -> Candidate:
-    """The one of the smallest step that is not clearly slower, for what it leaves, than the quickest."""
-    quickest = min(each.pace for each in firsts)
-    return min((each for each in firsts if each.pace <= quickest * (1 + CLEARLY)), key=lambda each: each.step)
 
 
 def _is_same(one: Candidate, other: Candidate) -> bool:

@@ -7,7 +7,6 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property
 
-
 from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.axes.graph import DataflowGraph
