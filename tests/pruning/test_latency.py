@@ -170,9 +170,9 @@ def test_beside_other_options(given_times: dict[str, Any]) -> None:
 def test_scores_are_computed_once(given_times: dict[str, Any]) -> None:
     asked = []
 
-    def scores(weight: torch.Tensor, **_: Any) -> torch.Tensor:
-        asked.append(weight.shape)
-        return weight.flatten(1).norm(dim=1)
+    def scores(group: Any) -> torch.Tensor:
+        asked.append(group.axis.name)
+        return torch.arange(group.axis.size)
 
     mk.plan(three_layers(), target={"latency": 0.6}, importance=scores)
     count = len(asked)
