@@ -14,8 +14,9 @@ from modulekg_widgets.engine.errors import CutError, TraceError
 from modulekg_widgets.engine.profiling import timing
 from modulekg_widgets.engine.profiling.timing import Comparison
 from modulekg_widgets.engine.pruning.cut.edits import Edits
-from modulekg_widgets.engine.pruning.latency import target as latency_target
-from modulekg_widgets.engine.pruning.latency.search import LatencySearch, Proposal
+from modulekg_widgets.engine.pruning.latency import stopwatch
+from modulekg_widgets.engine.pruning.plan import latency_target
+from modulekg_widgets.engine.pruning.plan.latency_search import LatencySearch, Proposal
 from pruning.target_samples import Net, left, three_layers
 from tracing.samples import unchanged
 
@@ -111,7 +112,7 @@ def given_times(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         device["edits"].append(after)
         return comparison(device["slower"] * (0.2 + 0.8 * kept / whole))
 
-    monkeypatch.setattr(latency_target, "compared", compared)
+    monkeypatch.setattr(stopwatch, "compared", compared)
     monkeypatch.setattr(timing, "MOST", 2)
     return device
 
@@ -144,7 +145,7 @@ def test_the_text_of_a_measured_plan_makes_the_same_cuts_again(given_times: dict
 
 
 def test_milliseconds_as_a_number(given_times: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(latency_target.Stopwatch, "whole", lambda _: 10.0)
+    monkeypatch.setattr(stopwatch.Stopwatch, "whole", lambda _: 10.0)
     plan = mk.plan(three_layers(), target={"latency": 7.0})
     assert plan.latency is not None
     assert plan.latency[1] == pytest.approx(7.0, rel=0.1)

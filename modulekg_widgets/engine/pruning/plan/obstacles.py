@@ -10,6 +10,7 @@ import numpy as np
 
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.pruning.latency.stopwatch import NANOSECONDS
 from modulekg_widgets.engine.pruning.plan.attempt import CONSTRAINT, WHOLE, Change
 from modulekg_widgets.engine.pruning.plan.counts import Floats
 from modulekg_widgets.engine.pruning.plan.request import FREE, LATENCY, Request
@@ -20,7 +21,6 @@ from modulekg_widgets.engine.pruning.plan.targeted import Tried
 NAMES = {"params": "parameters", "flops": "FLOPs", "macs": "multiply-adds", "bytes": "bytes"}
 MOST_REASONS = 3
 NEAR = 0.1  # of a time that was asked for
-NANOSECONDS = 1e6  # of a millisecond: the unit of estimates, so that small models have no fractions
 
 Least = Callable[[Request, Sequence[str]], Mapping[str, float]]  # what a request leaves at least, by unit
 

@@ -14,16 +14,16 @@ from modulekg_widgets.engine.axes.proved import prove
 from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.pruning.cut.replicas import refuse_sharded
 from modulekg_widgets.engine.pruning.importance.scoring import local_paces
-from modulekg_widgets.engine.pruning.latency.target import STEPS, LatencyTarget, Stopwatch, goals_of
+from modulekg_widgets.engine.pruning.latency.stopwatch import NANOSECONDS, Stopwatch
 from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, Attempt
 from modulekg_widgets.engine.pruning.plan.choice import Choice
 from modulekg_widgets.engine.pruning.plan.counts import LOCAL, Counts, Floats, Ints, rounded
 from modulekg_widgets.engine.pruning.plan.dry_run import Rehearsal
 from modulekg_widgets.engine.pruning.plan.given import NamedAxes, alike, given_by
+from modulekg_widgets.engine.pruning.plan.latency_target import STEPS, LatencyTarget, goals_of
 from modulekg_widgets.engine.pruning.plan.limits import Limits, limits_of
 from modulekg_widgets.engine.pruning.plan.modes import widest
 from modulekg_widgets.engine.pruning.plan.obstacles import (
-    NANOSECONDS,
     not_as_fast,
     not_nearer,
     out_of_bounds,

@@ -10,7 +10,7 @@ from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.blocks.choice import chosen_blocks
 from modulekg_widgets.engine.pruning.cut.edits import Edits
-from modulekg_widgets.engine.pruning.latency.target import Stopwatch
+from modulekg_widgets.engine.pruning.latency.stopwatch import Stopwatch
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.plan.request import LATENCY, Request, check
 from modulekg_widgets.engine.pruning.recover.passes import TracedCall
