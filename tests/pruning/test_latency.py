@@ -40,7 +40,7 @@ class Times:
         tried: Any = SimpleNamespace(
             estimate=estimate, step=step, attempt=SimpleNamespace(selection=SimpleNamespace(counts={"a": estimate}))
         )
-        return Proposal(tried, estimate, goal < self.least)
+        return Proposal(tried, estimate)
 
     def measure(self, tried: Any, thorough: bool) -> Comparison:
         self.measured.append((tried.estimate, tried.step, thorough))

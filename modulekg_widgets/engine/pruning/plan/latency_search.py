@@ -17,11 +17,10 @@ FURTHEST = 0.5  # of what a cut leaves: so far below it goes the next one
 
 
 class Proposal(NamedTuple):
-    """A cut that leaves the goal by the estimate, or as little as one can."""
+    """A cut, and what share of the model's time it leaves by the estimate: the goal, or as little as one can."""
 
     tried: Tried
-    estimate: float  # share of the model's time that it leaves by the estimate
-    is_least: bool
+    estimate: float
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import numpy as np
 
-from modulekg_widgets.engine.errors import CutError, TraceError
+from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.profiling.timing import Comparison
 from modulekg_widgets.engine.pruning.latency.stopwatch import Stopwatch
 from modulekg_widgets.engine.pruning.plan.counts import Floats
@@ -53,15 +53,15 @@ class LatencyTarget:
         self.at = formula.units.index(LATENCY)
         self.stopwatch = stopwatch
         self.wanted = float(goals[self.at] / formula.before[self.at])
-        self._failed: CutError | None = None
+        self._refused: Callable[[], CutError] | None = None
 
     def found(self) -> Candidate:
         """The cut that comes nearest; raises `CutError` where none comes near, or none is faster than the model."""
         search = LatencySearch(self.wanted, self._proposal, self._measured, list(self.planners))
         found = search.found()
         if found is None:
-            assert self._failed is not None
-            raise self._failed
+            assert self._refused is not None
+            raise self._refused()
         return found
 
     def is_too_slow(self, found: Candidate) -> bool:
@@ -74,28 +74,23 @@ class LatencyTarget:
 
     def _proposal(self, share: float, step: int) -> Proposal | None:
         """The cut that leaves an estimated share, or else the least of it; None where none does."""
-        planner, before = self.planners[step], float(self.formula.before[self.at])
-        try:
-            goals = self.goals.copy()
-            goals[self.at] = share * before
-            targeting = planner.targeting(self.formula, goals)
-            found, is_least = targeting.found(), False
-            if found is None or found.gaps[self.at] < -MEETS:
-                is_least = True
-                least = targeting.smallest()
-                if least is None:
-                    raise planner.refusal(self.formula, goals, targeting, found)
-                goals[self.at] = least.left[self.at] + MEETS * before / 2
-                targeting = planner.targeting(self.formula, goals)
-                found = targeting.found()
-            if found is None or found.gaps.min() < -MEETS:
-                raise planner.refusal(self.formula, goals, targeting, found)
-        except TraceError:
-            raise
-        except CutError as error:
-            self._failed = self._failed or error
-            return None
-        return Proposal(found, float(found.left[self.at]) / before, is_least)
+        found = self._found(share * float(self.formula.before[self.at]), step)
+        return None if found is None else Proposal(found, float(found.left[self.at] / self.formula.before[self.at]))
+
+    def _found(self, estimate: float, step: int, is_least: bool = False) -> Tried | None:
+        planner, goals = self.planners[step], self.goals.copy()
+        goals[self.at] = estimate
+        targeting = planner.targeting(self.formula, goals)
+        found = targeting.found()
+        if found is not None and found.gaps.min() >= -MEETS:
+            return found
+        if not is_least and (found is None or found.gaps[self.at] < -MEETS):
+            least = targeting.smallest()
+            if least is not None:
+                return self._found(float(least.left[self.at] + MEETS * self.formula.before[self.at] / 2), step, True)
+        # why, is asked where no step does: it takes other plans to tell
+        self._refused = self._refused or (lambda: planner.refusal(self.formula, goals, targeting, found))
+        return None
 
 
 def goals_of(target: Mapping[str, float], formula: SizeFormula, whole: float = 1.0) -> Floats:
