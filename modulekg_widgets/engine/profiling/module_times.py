@@ -42,7 +42,7 @@ class ModuleTimes:
     exclusive: dict[int, float]
 
 
-class _Listener:
+class _CallTimes:
     """Takes down when each call of a module begins and ends, in this thread."""
 
     def __init__(self, timed: TimedModel) -> None:
@@ -79,7 +79,7 @@ def module_times(models: Sequence[TimedModel], least: int = LEAST, seconds: floa
 
 
 def _listened(timed: TimedModel, heard: list[list[_Interval]]) -> float:
-    listener = _Listener(timed)
+    listener = _CallTimes(timed)
     with hearing_calls(timed.copies, listener.entered, listener.left):
         taken = timed.time()
     heard.append(listener.calls)

@@ -24,7 +24,7 @@ class Proposal(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Candidate:
+class MeasuredCut:
     """A cut that was measured; sizes are multiples of `step`."""
 
     proposal: Proposal
@@ -56,7 +56,7 @@ class LatencySearch:
         self._measure = measure
         self._steps = steps
 
-    def found(self) -> Candidate | None:
+    def found(self) -> MeasuredCut | None:
         """The nearest cut among those that were measured twice; None where there is none at all."""
         firsts = [each for step in self._steps if (each := self._at(self.wanted, step)) is not None]
         if not firsts:
@@ -67,17 +67,17 @@ class LatencySearch:
             best = min(best, self._nearest(firsts[0]), key=self._off)
         return best
 
-    def _preferred(self, firsts: Sequence[Candidate]) -> Candidate:
+    def _preferred(self, firsts: Sequence[MeasuredCut]) -> MeasuredCut:
         """Of the cuts that are where they should be, the one of the smallest step that is not clearly slow."""
 
-        def aside(each: Candidate) -> float:
+        def aside(each: MeasuredCut) -> float:
             return each.proposal.estimate - self.wanted
 
         close = [each for each in firsts if abs(aside(each)) <= STEPS_SHOW * self.wanted] or firsts[:1]
         quickest = min(each.share - aside(each) for each in close)
         return next(each for each in close if each.share - aside(each) <= quickest * (1 + CLEARLY))
 
-    def _nearest(self, first: Candidate) -> Candidate:
+    def _nearest(self, first: MeasuredCut) -> MeasuredCut:
         """The nearest cut of one step."""
         tried = [first]
         for _ in range(MOST_CUTS):
@@ -95,18 +95,18 @@ class LatencySearch:
         best = min(tried, key=self._off)
         return best if best.is_confirmed else self._confirmed(best)
 
-    def _off(self, candidate: Candidate) -> float:
+    def _off(self, candidate: MeasuredCut) -> float:
         return abs(candidate.share / self.wanted - 1)
 
-    def _at(self, goal: float, step: int) -> Candidate | None:
+    def _at(self, goal: float, step: int) -> MeasuredCut | None:
         proposal = self._propose(goal, step)
-        return None if proposal is None else Candidate(proposal, step, self._measure(proposal.tried, False))
+        return None if proposal is None else MeasuredCut(proposal, step, self._measure(proposal.tried, False))
 
-    def _confirmed(self, candidate: Candidate) -> Candidate:
+    def _confirmed(self, candidate: MeasuredCut) -> MeasuredCut:
         more = self._measure(candidate.proposal.tried, True)
         return replace(candidate, comparison=candidate.comparison.with_more(more), is_confirmed=True)
 
-    def _next(self, tried: Sequence[Candidate]) -> float:
+    def _next(self, tried: Sequence[MeasuredCut]) -> float:
         """The estimated share that should take the wanted one: a step from the nearest, as steep as all are together.
 
         A line through two cuts alone would make much of chance where these are near each other.
@@ -118,6 +118,6 @@ class LatencySearch:
         return max(now + (self.wanted - best.share) / max(steepness, FURTHEST), now * FURTHEST)
 
 
-def _is_same(one: Candidate, other: Candidate) -> bool:
+def _is_same(one: MeasuredCut, other: MeasuredCut) -> bool:
     counts = (each.proposal.tried.attempt.selection.counts for each in (one, other))
     return next(counts) == next(counts)

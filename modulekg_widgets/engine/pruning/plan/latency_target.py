@@ -11,7 +11,7 @@ from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.profiling.timing import Comparison
 from modulekg_widgets.engine.pruning.latency.stopwatch import Stopwatch
 from modulekg_widgets.engine.pruning.plan.counts import Floats
-from modulekg_widgets.engine.pruning.plan.latency_search import Candidate, LatencySearch, Proposal
+from modulekg_widgets.engine.pruning.plan.latency_search import LatencySearch, MeasuredCut, Proposal
 from modulekg_widgets.engine.pruning.plan.obstacles import NEAR
 from modulekg_widgets.engine.pruning.plan.repair import Repair
 from modulekg_widgets.engine.pruning.plan.request import LATENCY
@@ -55,7 +55,7 @@ class LatencyTarget:
         self.wanted = float(goals[self.at] / formula.before[self.at])
         self._refused: Callable[[], CutError] | None = None
 
-    def found(self) -> Candidate:
+    def found(self) -> MeasuredCut:
         """The cut that comes nearest; raises `CutError` where none comes near, or none is faster than the model."""
         search = LatencySearch(self.wanted, self._proposal, self._measured, list(self.planners))
         found = search.found()
@@ -64,7 +64,7 @@ class LatencyTarget:
             raise self._refused()
         return found
 
-    def is_too_slow(self, found: Candidate) -> bool:
+    def is_too_slow(self, found: MeasuredCut) -> bool:
         """Whether a cut takes far more than was asked for, or more than the model."""
         return found.share > min(self.wanted * (1 + NEAR), 1.0)
 
