@@ -7,6 +7,7 @@ import weakref
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from ipywidgets import DOMWidget
@@ -16,8 +17,9 @@ from torchvision.models import densenet201, resnet18, resnet152
 from traitlets import TraitError
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.errors import UnknownPathError
+from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError
 from modulekg_widgets.engine.knowledge.zoo import meta_weights
+from modulekg_widgets.engine.views.schema import MODEL
 
 
 @pytest.fixture(scope="module")
@@ -229,3 +231,30 @@ def test_a_comparison_opens_side_by_side_unless_a_view_is_given(model: nn.Module
     assert mk.ModelGraph(model, compare=model).view == "diff"
     assert mk.ModelGraph(model, compare=model, view="hierarchy").view == "hierarchy"
     assert mk.ModelGraph(model).view == "hierarchy"
+
+
+def test_measured_times_are_a_column() -> None:
+    net, x = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), torch.zeros(1, 4)
+    widget = mk.ModelGraph(net, x)
+    assert "time" not in widget.payload["columns"]
+    with pytest.raises(TraitError, match="no column 'time'"):
+        widget.color_by = "time"
+    table = pd.DataFrame({"module": ["", "0", "2"], "time_ms": [3.0, 1.5, math.nan], "time_ms_after": [2.0, 1.0, 0.5]})
+    widget.show_profile(table)
+    assert widget.payload["columns"]["time"] == [3.0, 1.5, None, None]
+    assert widget.payload["columns"]["time_after"] == [2.0, 1.0, None, 0.5]
+    assert widget.payload["column_info"]["time"] == {"label": "time", "aggregate": "sum"}
+    MODEL.check(widget.payload)
+    json.dumps(widget.payload, allow_nan=False)
+    widget.color_by = "time"
+    widget.show_profile(table[["module", "time_ms"]])
+    assert "time_after" not in widget.payload["columns"]
+    with pytest.raises(UnknownPathError, match="no module '7'"):
+        widget.show_profile(pd.DataFrame({"module": ["7"], "time_ms": [1.0]}))
+    for wrong in (pd.DataFrame({"module": [""]}), {"module": []}, None):
+        with pytest.raises(UnknownNameError, match=r"no column 'time_ms': pass what graph.profile\(\) gives"):
+            widget.show_profile(wrong)
+    widget.color_by = "none"
+    widget.refresh(net, x)
+    assert "time" not in widget.payload["columns"]
+    widget.close()

@@ -69,12 +69,13 @@ def count_flops(operators: Iterable[CallInModule]) -> Flops:
         by_module[operator.module] += found
     sums = Flops(total)
     sums.macs, sums.by_operator, sums.by_module, sums.unknown = (
-        macs, dict(by_operator), _with_containers(by_module), unknown,
+        macs, dict(by_operator), with_containers(by_module), unknown,
     )  # fmt: skip
     return sums
 
 
-def _with_containers(own: dict[str, int]) -> dict[str, int]:
+def with_containers(own: dict[str, int]) -> dict[str, int]:
+    """The sums by path of what each module has itself, those of a container with all that is below."""
     sums: dict[str, int] = defaultdict(int)
     for path, flops in own.items():
         while path:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from modulekg_widgets.engine.errors import ModuleKGError
+from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, nearest
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
 from modulekg_widgets.engine.residuals.blocks import candidates
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode, split_name
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 COLUMN_INFO = {
     "flops": {"label": "FLOPs", "aggregate": "sum"},
     "output_bytes": {"label": "bytes of outputs", "aggregate": "own"},
+}
+TIME_INFO = {  # columns of a profile: name in the payload, what it is called
+    "time_ms": ("time", {"label": "time", "aggregate": "sum"}),
+    "time_ms_after": ("time_after", {"label": "time after the plan", "aggregate": "sum"}),
 }
 STOPPED = "the forward pass stopped here"
 ELSEWHERE = "not called: other code uses its tensors"
@@ -63,6 +67,26 @@ def add_dataflow(payload: dict[str, Any], hierarchy: Hierarchy, graph: DataflowG
     payload["column_info"] = {**payload["column_info"], **COLUMN_INFO}
     for node, mark in _marks(hierarchy, tree, tensors):
         payload["marks"].setdefault(str(node), []).append(mark)
+
+
+def with_times(payload: dict[str, Any], rows: Sequence[int], profile: Any) -> dict[str, Any]:
+    """The payload with the measured times of a profile as columns, in milliseconds; `rows` are the nodes of its rows.
+
+    Raises `UnknownNameError` for a table that has none.
+    """
+    known = getattr(profile, "columns", ())
+    if "time_ms" not in known:
+        listed = nearest("time_ms", [str(name) for name in known])
+        raise UnknownNameError(f"profile has no column 'time_ms': pass what graph.profile() gives; {listed}")
+    columns, info = dict(payload["columns"]), dict(payload["column_info"])
+    for name, (column, described) in TIME_INFO.items():
+        columns.pop(column, None)  # of a profile from before
+        if name in known:
+            values: list[float | None] = [None] * len(payload["nodes"]["name"])
+            for row, taken in zip(rows, profile[name], strict=True):
+                values[row] = None if taken != taken else float(taken)
+            columns[column], info[column] = values, described
+    return {**payload, "columns": columns, "column_info": info}
 
 
 def _times(shape: tuple[int, ...]) -> str:

@@ -171,6 +171,38 @@ class ModelGraph(ModuleKGWidget):
             if (not payload["flow"] and self.view in TRACED_VIEWS) or self.view == "diff":
                 self.view = "hierarchy"
 
+    def show_profile(self, profile: Any) -> None:
+        """Add the measured time of each module as the column "time", in milliseconds: to color by, and in the panel.
+
+        Nothing is measured here, and the model is not needed; `refresh` takes the column away again.
+
+        Parameters
+        ----------
+        profile : DataFrame
+            What `graph.profile()` of the same model gave; with a plan, its times after that are "time_after".
+
+        Raises
+        ------
+        UnknownNameError
+            For a table without times.
+        UnknownPathError
+            For a row of a module that is not shown.
+
+        Examples
+        --------
+        >>> import torch
+        >>> import modulekg_widgets as mk
+        >>> model, x = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU()), torch.zeros(1, 4)
+        >>> shown = mk.ModelGraph(model, x)
+        >>> shown.show_profile(mk.trace(model, x).profile())
+        >>> shown.color_by = "time"
+        """
+        from modulekg_widgets.engine.views.dataflow_payload import with_times
+
+        paths = profile["module"] if "module" in getattr(profile, "columns", ()) else ()
+        rows = [self._paths.find(self._known_path(path)) or 0 for path in paths]
+        self.payload = with_times(self.payload, rows, profile)
+
     def __repr__(self) -> str:
         title, count = shown(self.payload.get("title", "")), len(self._paths)
         return f"<ModelGraph of {title}: {count} modules, selected={self.selected!r}>"

@@ -1,7 +1,7 @@
 // The pieces that the side panel is built of.
 
 import { button, el, nameSpan } from "../shared/dom";
-import { counted, exactNumber, isBytes, shortColumn, shortNumber } from "../shared/format";
+import { counted, exactNumber, isBytes, isTime, shortColumn, shortNumber } from "../shared/format";
 import { icon } from "../shared/icons";
 import type { Scalar, Value } from "../shared/schema";
 
@@ -25,7 +25,7 @@ export class Facts {
 
   number(label: string, value: number, column: string, note = "", raw: Value = value, help = ""): void {
     const shown = el("span", "", shortColumn(column, value));
-    shown.title = exactNumber(raw) + (isBytes(column) ? " bytes" : "");
+    shown.title = exactNumber(raw) + (isBytes(column) ? " bytes" : isTime(column) ? " ms" : "");
     const line = el("span");
     line.append(shown);
     if (note) line.append(el("span", "mkg-dim", ` ${note}`));

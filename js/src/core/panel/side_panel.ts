@@ -25,7 +25,9 @@ const TOOLTIPS: ReadonlyMap<string, string> = new Map([
   ["params", "Trainable numbers in this module and everything inside; a shared tensor counts once"],
   ["own_params", "Parameters that belong to this very module, not to a module inside"],
   ["bytes", "Space that parameters and buffers take, here and inside"],
-  ["output_bytes", "Space that the tensors take which this module gave, over all its calls"]
+  ["output_bytes", "Space that the tensors take which this module gave, over all its calls"],
+  ["time", "Measured in a forward pass on the model's device, over all calls, with everything that is called inside"],
+  ["time_after", "The same as the plan would cut the model"]
 ]);
 const STATUS: Readonly<Record<Status, string>> = {
   same: "the same, at the same place",

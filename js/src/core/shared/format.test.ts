@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { counted, exactNumber, shortBytes, shortNumber } from "./format";
+import { counted, exactNumber, shortBytes, shortColumn, shortNumber } from "./format";
 
 it.each<[number, string]>([
   [0, "0"],
@@ -28,6 +28,18 @@ it.each<[number, string]>([
   [1023 * 1024, "1023 KiB"],
   [1023.9 * 1024, "1.00 MiB"]
 ])("%d bytes are %s", (value, text) => expect(shortBytes(value)).toBe(text));
+
+it.each<[number, string]>([
+  [0, "0 ms"],
+  [0.01234, "12.3 µs"],
+  [1, "1 ms"],
+  [12.345, "12.3 ms"],
+  [1234.5, "1.23 s"],
+  [Number.NaN, "NaN"]
+])("%d milliseconds are %s", (value, text) => {
+  expect(shortColumn("time", value)).toBe(text);
+  expect(shortColumn("time_after", value)).toBe(text);
+});
 
 it("gives every digit", () => {
   expect(exactNumber(25_557_032)).toBe("25,557,032");

@@ -22,10 +22,23 @@ export function shortBytes(value: number): string {
   return scaled(value, 1024, BINARY);
 }
 
+/** Milliseconds as they are read: 0.0123 → "12.3 µs", 1234 → "1.23 s". */
+export function shortTime(ms: number): string {
+  if (!Number.isFinite(ms) || ms === 0) return ms === 0 ? "0 ms" : shortNumber(ms);
+  const [factor, unit] = ms >= 1000 ? [1e-3, "s"] : ms < 1 ? [1e3, "µs"] : [1, "ms"];
+  return `${shortNumber(Number((ms * factor).toPrecision(3)))} ${unit}`;
+}
+
 /** The number a column holds for a node, as short text with its unit. */
 export function shortColumn(column: string, value: number): string {
   if (column === "pruned") return `${shortNumber(100 * value)} %`; // a share
+  if (isTime(column)) return shortTime(value);
   return isBytes(column) ? shortBytes(value) : shortNumber(value);
+}
+
+/** Whether a column has measured milliseconds. */
+export function isTime(column: string): boolean {
+  return column === "time" || column.startsWith("time_");
 }
 
 /** Whether a column counts bytes. */

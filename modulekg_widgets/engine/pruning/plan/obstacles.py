@@ -10,15 +10,17 @@ import numpy as np
 
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.pruning.latency.stopwatch import NANOSECONDS
 from modulekg_widgets.engine.pruning.plan.attempt import CONSTRAINT, WHOLE, Change
 from modulekg_widgets.engine.pruning.plan.counts import Floats
-from modulekg_widgets.engine.pruning.plan.request import FREE, Request
+from modulekg_widgets.engine.pruning.plan.request import FREE, LATENCY, Request
 from modulekg_widgets.engine.pruning.plan.search import MEETS
 from modulekg_widgets.engine.pruning.plan.size_formula import SizeFormula
 from modulekg_widgets.engine.pruning.plan.targeted import Tried
 
 NAMES = {"params": "parameters", "flops": "FLOPs", "macs": "multiply-adds", "bytes": "bytes"}
 MOST_REASONS = 3
+NEAR = 0.1  # of a time that was asked for
 
 Least = Callable[[Request, Sequence[str]], Mapping[str, float]]  # what a request leaves at least, by unit
 
@@ -66,10 +68,49 @@ def not_nearer(request: Request, formula: SizeFormula, goals: Floats, found: Tri
     if request.scope != "local" and request.floor is None:
         ways.append(f"what scope={request.scope!r} leaves of each axis")
     ways += _kept([each for each in found.attempt.changes if each.kind in (WHOLE, CONSTRAINT)])
-    left = [_size(found.left[at], formula, int(at)) for at in np.flatnonzero(np.abs(found.gaps) > MEETS)]
+    off = [int(at) for at in np.flatnonzero(np.abs(found.gaps) > MEETS) if formula.units[at] != LATENCY]
+    left = [_size(found.left[at], formula, at) for at in off]
     why = "; ".join(ways) or "the steps of single indices"
     note = f"target={_target(request)} is not met within 1 %: {' and '.join(left)} are left; in the way: {why}"
     return [note] if left else []
+
+
+def too_slow(
+    request: Request,
+    axes: Axes,
+    pair: tuple[float, float],
+    nearest: Tried,
+    slowest: Sequence[tuple[str, float]],
+    least: Least,
+) -> str:
+    """The message for a time below all that cuts take; `slowest`: modules and their milliseconds before."""
+    flops = least(request, ["flops"])["flops"]
+    kept = [each for each in nearest.attempt.changes if each.kind in (WHOLE, CONSTRAINT)]
+    ways = [*_options(request, flops, "flops", least), *_frozen(axes), *_kept(kept)]
+    if pair[1] >= pair[0]:
+        text = f"no cut for target={_target(request)} is faster than the model: the nearest takes {_time(pair)}"
+    else:
+        text = f"target={_target(request)} cannot be reached: the nearest that was found takes {_time(pair)}"
+    most = ", ".join(f"{shown(path) or 'the model itself'} ({taken:.3g} ms)" for path, taken in slowest[:MOST_REASONS])
+    return f"{text}; in the way: {'; '.join([*ways, f'what takes longest in the model: {most}'])}"
+
+
+def not_as_fast(request: Request, wanted: float, pair: tuple[float, float]) -> list[str]:
+    """The note of a plan that takes less time than was asked for, as steps come no nearer."""
+    if abs(pair[1] / pair[0] / wanted - 1) <= NEAR:
+        return []
+    return [f"target={_target(request)} is not met within 10 %: {_time(pair)} are left, and no step comes nearer"]
+
+
+def rounded_for_speed(request: Request, step: int) -> list[str]:
+    """The note of a plan whose sizes are multiples of what nobody asked for."""
+    if step == (request.round_to or 1):
+        return []
+    return [f"the sizes left are multiples of {step}: measured, such cuts take less time for what they leave here"]
+
+
+def _time(pair: tuple[float, float]) -> str:
+    return f"{pair[1]:.3g} ms ({pair[1] / pair[0]:.3g} of the model's {pair[0]:.3g} ms)"
 
 
 def _options(request: Request, now: float, unit: str, least: Least) -> list[str]:
@@ -108,4 +149,6 @@ def _target(request: Request) -> str:
 
 def _size(value: float, formula: SizeFormula, at: int) -> str:
     share = value / max(float(formula.before[at]), 1.0)
+    if formula.units[at] == LATENCY:
+        return f"about {value / NANOSECONDS:.3g} ms ({share:.3g} of the model's)"
     return f"{value:,.0f} {NAMES[formula.units[at]]} ({share:.3g} of the model's)"

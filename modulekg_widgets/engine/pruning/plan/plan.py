@@ -51,7 +51,8 @@ def plan(
         below 1 or as a number. It is met from below, within 1 % of the model where single indices, or steps of
         `round_to`, allow it; where only a step above comes so near, that is taken, and where none does, `plan.notes`
         says what is in the way. `{"flops": 0.5, "params": 0.6}` meets both: axes that cost more of the one give more
-        or less than the others.
+        or less than the others. `"latency"` is the time of a forward pass, or milliseconds: cut copies of the model are
+        measured beside it on its device, which takes some seconds, and sizes are rounded where that makes them faster.
     per_axis : mapping, optional
         `{axis, layer or (parameter, dim): ratio or indices}`.
     cuts : iterable of Cut, optional
@@ -99,6 +100,8 @@ def plan(
 
     Raises
     ------
+    TraceError
+        For a target of milliseconds where model or inputs have no data.
     CutError
         When no plan runs, with the line of code that stands against it; for a target that cannot be reached, with
         what is in the way and the nearest that can; and for requests that contradict one another.

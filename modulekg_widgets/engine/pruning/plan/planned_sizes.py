@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -26,7 +26,7 @@ class PlannedSizes:
         self.axes = graph.axes
         self.repair = repair
         # random draws may have led the pass that was asked for another way
-        self._counted = graph if asked.traced_on == REAL else asked
+        self.counted = graph if asked.traced_on == REAL else asked
 
     def of(self, attempt: Attempt, rehearsal: Rehearsal) -> dict[str, tuple[int, int]]:
         """Parameters, bytes, FLOPs and multiply-adds, before and after."""
@@ -36,7 +36,7 @@ class PlannedSizes:
             operators = rehearsal.graph.operators
         else:
             operators = run_through(self.asked, self.repair.edits(attempt)).operators
-        before, after = self._counted.flops(), count_flops(operators)
+        before, after = self.counted.flops(), count_flops(operators)
         return {
             "params": self.repair.outcome.parameters(attempt.selection),
             "bytes": self.repair.outcome.bytes(attempt.selection),
@@ -44,9 +44,9 @@ class PlannedSizes:
             "macs": (before.macs, after.macs),
         }
 
-    def formula(self, units: Iterable[str]) -> SizeFormula:
-        """The sizes in these units, for many choices at once."""
-        return SizeFormula(self.axes, self._counted.axes, list(units))
+    def formula(self, units: Iterable[str], times: Mapping[int, float] | None = None) -> SizeFormula:
+        """The sizes in these units, for many choices at once; `times` of the operators of `counted` for "latency"."""
+        return SizeFormula(self.axes, self.counted.axes, list(units), times)
 
     def counts(self, selection: Selection) -> Ints:
         """What stays of every axis, by its number, as a formula takes it."""

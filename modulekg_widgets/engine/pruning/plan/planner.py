@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
-
-import numpy as np
 
 from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axis
@@ -15,24 +14,34 @@ from modulekg_widgets.engine.axes.proved import prove
 from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.pruning.cut.replicas import refuse_sharded
 from modulekg_widgets.engine.pruning.importance.scoring import local_paces
+from modulekg_widgets.engine.pruning.latency.stopwatch import NANOSECONDS, Stopwatch
 from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, Attempt
 from modulekg_widgets.engine.pruning.plan.choice import Choice
-from modulekg_widgets.engine.pruning.plan.counts import LOCAL, Counts, Ints, rounded
+from modulekg_widgets.engine.pruning.plan.counts import LOCAL, Counts, Floats, Ints, rounded
 from modulekg_widgets.engine.pruning.plan.dry_run import Rehearsal
 from modulekg_widgets.engine.pruning.plan.given import NamedAxes, alike, given_by
+from modulekg_widgets.engine.pruning.plan.latency_target import STEPS, LatencyTarget, goals_of
 from modulekg_widgets.engine.pruning.plan.limits import Limits, limits_of
 from modulekg_widgets.engine.pruning.plan.modes import widest
-from modulekg_widgets.engine.pruning.plan.obstacles import not_nearer, out_of_bounds, out_of_reach
+from modulekg_widgets.engine.pruning.plan.obstacles import (
+    not_as_fast,
+    not_nearer,
+    out_of_bounds,
+    out_of_reach,
+    rounded_for_speed,
+    too_slow,
+)
 from modulekg_widgets.engine.pruning.plan.outcome import Outcome
 from modulekg_widgets.engine.pruning.plan.planned_sizes import PlannedSizes
 from modulekg_widgets.engine.pruning.plan.pruning_plan import AxisCut, PruningPlan
 from modulekg_widgets.engine.pruning.plan.ranking import IndexRanking
 from modulekg_widgets.engine.pruning.plan.repair import Repair, output_changes, scale_changes
 from modulekg_widgets.engine.pruning.plan.repeated import UniformLayers, uniform_layers
-from modulekg_widgets.engine.pruning.plan.request import UNIFORM, Request, check
+from modulekg_widgets.engine.pruning.plan.request import LATENCY, UNIFORM, Request, check
 from modulekg_widgets.engine.pruning.plan.search import MEETS, Search
 from modulekg_widgets.engine.pruning.plan.selection import Selection
-from modulekg_widgets.engine.pruning.plan.targeted import Targeting
+from modulekg_widgets.engine.pruning.plan.size_formula import SizeFormula
+from modulekg_widgets.engine.pruning.plan.targeted import Targeting, Tried
 from modulekg_widgets.engine.pruning.recover.passes import TracedCall
 
 
@@ -56,8 +65,11 @@ class Planner:
         if request.layers == UNIFORM:
             self.layers = uniform_layers(self.axes, {axis.term for axis in self.choice.able()}, self.choice.outer)
         self.given = alike(given_by(request, self.named), self.layers, self.axes)
+        self.times: Mapping[int, float] = {}  # of the operators, where they were measured
 
     def plan(self) -> PruningPlan:
+        if LATENCY in (self.request.target or {}):
+            return self._to_latency(self.request.target or {})
         if self.request.target is not None:
             return self._to_target(self.request.target)
         return self._with_ratio(self.request.ratio or 0.0)
@@ -175,22 +187,12 @@ class Planner:
     def _to_target(self, target: Mapping[str, float]) -> PruningPlan:
         """The plan that leaves what was asked for, as near as steps of single indices come."""
         formula = self.sizes.formula(target)
-        before = dict(zip(formula.units, formula.before.tolist(), strict=True))
-        goals = np.array([wanted * before[unit] if wanted < 1 else wanted for unit, wanted in target.items()])
-        for unit, goal in zip(target, goals, strict=True):
-            if goal >= before[unit]:
-                raise CutError(f"target={dict(target)} takes nothing: the model has {before[unit]:,.0f} {unit}")
-        if not self.chosen and not self.given:
-            raise CutError(self._nothing(0.0))
-        scores = self.ranking.comparable
-        search = Search(self.counts, formula, [scores[axis.term] for axis in self.chosen])
-        targeting = Targeting(search, self.repair, self.selection_of, self.sizes.of, goals)
+        goals = goals_of(target, formula)
+        self._check(goals, formula)
+        targeting = self.targeting(formula, goals)
         found = targeting.found()
         if found is None or found.gaps.min() < -MEETS:
-            nearest = found or targeting.nearest or targeting.smallest()
-            raise CutError(out_of_reach(self.request, self.axes, formula, goals, nearest, self._least)) from (
-                targeting.failed
-            )
+            raise self.refusal(formula, goals, targeting, found)
         missed = targeting.missed(found)
         if missed is not None:
             raise CutError(out_of_bounds(self.request, formula, goals, found, missed))
@@ -198,10 +200,76 @@ class Planner:
         self.notes = [*self.notes, *not_nearer(self.request, formula, goals, found)]
         return self._made(found.attempt, found.rehearsal)
 
+    def _to_latency(self, target: Mapping[str, float]) -> PruningPlan:
+        """The plan that takes as long as was asked for, as measured, and leaves what was asked for beside."""
+        watch = Stopwatch(self.asked)
+        self.times = watch.times(self.sizes.counted)
+        formula = self.sizes.formula(target, self.times)
+        whole = watch.whole()
+        goals = goals_of(target, formula, whole)
+        self._check(goals, formula)
+        steps = STEPS if self.request.round_to is None else (self.request.round_to,)
+        planners = {step: self.rounding_to(step) for step in steps}
+        search = LatencyTarget(planners, formula, goals, watch)
+        found = search.found()
+        tried, pair = found.proposal.tried, found.comparison.pair
+        planner = planners[found.step]
+        planner._not_empty(tried.attempt)
+        if search.is_too_slow(found):
+            raise CutError(too_slow(self.request, self.axes, pair, tried, watch.slowest(), self._least))
+        planner.notes = [
+            *self.notes,
+            *not_nearer(planner.request, formula, goals, tried),
+            *rounded_for_speed(self.request, found.step),
+            *not_as_fast(self.request, search.wanted, pair),
+        ]
+        return replace(planner._made(tried.attempt, tried.rehearsal), latency=pair)
+
+    def rounding_to(self, step: int) -> Planner:
+        """The planner of the same request where sizes are multiples of a step; scores are computed once for all."""
+        if step == (self.request.round_to or 1):
+            return self
+        other = copy(self)
+        other.request = replace(self.request, round_to=step)
+        other.ranking = self.ranking
+        for name in ("steps", "limits", "counts"):
+            other.__dict__.pop(name, None)
+        return other
+
+    def targeting(self, formula: SizeFormula, goals: Floats) -> Targeting:
+        """What finds the attempt that leaves so much."""
+        scores = self.ranking.comparable
+        search = Search(self.counts, formula, [scores[axis.term] for axis in self.chosen])
+
+        def sizes(attempt: Attempt, rehearsal: Rehearsal) -> Mapping[str, tuple[float, float]]:
+            counted: dict[str, tuple[float, float]] = {**self.sizes.of(attempt, rehearsal)}
+            if LATENCY in formula.units:
+                at, left = formula.units.index(LATENCY), formula.sizes(self.sizes.counts(attempt.selection))
+                counted[LATENCY] = float(formula.before[at]), float(left[at])
+            return counted
+
+        return Targeting(search, self.repair, self.selection_of, sizes, goals)
+
+    def refusal(self, formula: SizeFormula, goals: Floats, targeting: Targeting, found: Tried | None) -> CutError:
+        """Why no attempt leaves so little, and what comes nearest."""
+        nearest = found or targeting.nearest or targeting.smallest()
+        error = CutError(out_of_reach(self.request, self.axes, formula, goals, nearest, self._least))
+        error.__cause__ = targeting.failed
+        return error
+
+    def _check(self, goals: Floats, formula: SizeFormula) -> None:
+        """Raise `CutError` for a target that takes nothing, or where nothing can be taken."""
+        for unit, goal, before in zip(formula.units, goals.tolist(), formula.before.tolist(), strict=True):
+            if goal >= before:
+                has = f"{before / NANOSECONDS:.3g} ms" if unit == LATENCY else f"{before:,.0f} {unit}"
+                raise CutError(f"target={dict(self.request.target or {})} takes nothing: the model has {has}")
+        if not self.chosen and not self.given:
+            raise CutError(self._nothing(0.0))
+
     def _least(self, request: Request, units: Iterable[str]) -> dict[str, float]:
         """What a request leaves at least, if nothing but its own options is in the way."""
         other = Planner(self.asked, replace(request, scope=LOCAL, per=None))
-        formula = other.sizes.formula(units)
+        formula = other.sizes.formula(units, self.times)
         stay = other.sizes.counts(other.selection(1.0))
         return dict(zip(formula.units, formula.sizes(stay).tolist(), strict=True))
 

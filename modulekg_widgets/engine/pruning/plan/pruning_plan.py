@@ -56,6 +56,9 @@ class PruningPlan:
         The paths of the residual blocks that go as a whole; the other names are those that the model has before.
     bytes : tuple of int, optional
         Bytes of parameters and buffers; None in a plan from a file of an earlier version.
+    latency : tuple of float, optional
+        Milliseconds of a forward pass, measured for a plan with a target for them; None where nobody asked, and when
+        read from a file.
 
     Examples
     --------
@@ -79,6 +82,7 @@ class PruningPlan:
     bytes: tuple[int, int] | None = None  # None where the plan is from a file that has none
     blocks: tuple[str, ...] = ()  # the paths of whole blocks that go
     traced: Any = field(default=None, repr=False, compare=False)  # how the model was called; None when read from a file
+    latency: tuple[float, float] | None = field(default=None, compare=False)  # milliseconds, where they were asked for
 
     def cut(
         self,
@@ -157,6 +161,44 @@ class PruningPlan:
         )
         receipt.plan = self
         return receipt
+
+    def timed(self, model: nn.Module, call: Any, run: Any) -> Any:
+        """What `run` makes of a copy of the model as it would be cut, ready to be timed: see `graph.profile(plan=…)`.
+
+        Parameters
+        ----------
+        model : nn.Module
+            The traced model, which stays as it is.
+        call : tuple
+            Arguments and keywords of the call.
+        run : callable
+            Takes a `TimedModel`.
+
+        Returns
+        -------
+        Any
+            What `run` gives.
+        """
+        from modulekg_widgets.engine.pruning.latency.measured import timed_as_cut
+
+        return timed_as_cut(model, self.edits, call, run)
+
+    def flow(self, graph: Any) -> Any:
+        """The traced pass as it would go through the cut model.
+
+        Parameters
+        ----------
+        graph : DataflowGraph
+            Of the model that the plan was made for.
+
+        Returns
+        -------
+        Dataflow
+            Its operators and values in the sizes that are left.
+        """
+        from modulekg_widgets.engine.pruning.plan.dry_run import run_through
+
+        return run_through(graph, self.edits)
 
     @property
     def _axis_names(self) -> dict[tuple[str, int], str]:
@@ -261,9 +303,10 @@ class PruningPlan:
 
     @property
     def summary(self) -> str:
-        """One line: parameters and FLOPs before and after."""
+        """One line: parameters, FLOPs and measured milliseconds before and after."""
         blocks = f", {len(self.blocks)} blocks" if self.blocks else ""
-        return f"parameters {_change(*self.params)}, FLOPs {_change(*self.flops)}, {len(self.axes)} axes{blocks}"
+        sizes = f"parameters {_change(*self.params)}, FLOPs {_change(*self.flops)}"
+        return f"{sizes}{_latency(self.latency)}, {len(self.axes)} axes{blocks}"
 
     def _repr_html_(self) -> str:
         rows = "".join(
@@ -287,3 +330,7 @@ def _few(members: Iterable[str]) -> str:
 
 def _change(before: int, after: int) -> str:
     return f"{before:,} → {after:,} ({after / before:.1%})" if before else f"{before:,} → {after:,}"
+
+
+def _latency(pair: tuple[float, float] | None) -> str:
+    return "" if pair is None else f", {pair[0]:.3g} → {pair[1]:.3g} ms ({pair[1] / pair[0]:.1%})"

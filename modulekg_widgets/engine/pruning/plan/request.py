@@ -17,6 +17,7 @@ from modulekg_widgets.engine.pruning.plan.limits import Limit, check_limit
 Importance = str | Callable[..., Any] | object
 FREE, UNIFORM = "free", "uniform"
 TARGETS = ("params", "flops", "macs", "bytes")
+LATENCY = "latency"  # a target as well, which is measured and not counted
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ class Request:
         defaults = Request()
         given = {name: value for name in Request.__dataclass_fields__
                  if (value := getattr(self, name)) != getattr(defaults, name)}  # fmt: skip
-        if not all(_is_literal(value) for value in given.values()):
+        is_measured = LATENCY in (self.target or {})  # another time, or elsewhere, it may come out otherwise
+        if is_measured or not all(_is_literal(value) for value in given.values()):
             given = {name: what for name, what in (("per_axis", dict(dropped)), ("blocks", list(blocks))) if what}
         return f"mk.plan(graph, {', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
@@ -88,27 +90,27 @@ def check(graph: Any, request: Request) -> None:
         raise UnknownNameError(f"per={shown(str(request.per))!r}: {nearest(str(request.per), TARGETS)}")
     if request.per is not None and request.scope == LOCAL:
         raise CutError(f"per={request.per!r} ranks the indices of several axes: pass scope='global' or 'isomorphic'")
-    check_target(request.target)
+    check_target(request.target, (*TARGETS, LATENCY))
     check_limit("floor", request.floor)
     check_limit("ceiling", request.ceiling)
 
 
-def check_target(target: Any) -> None:
+def check_target(target: Any, units: Sequence[str] = TARGETS) -> None:
     """Raise `CutError` for a target that is none."""
-    if target is not None and not _is_target(target):
+    if target is not None and not _is_target(target, units):
         raise CutError(
-            f"target={shown(repr(target))}: give what shall be left of {', '.join(TARGETS)}, as "
+            f"target={shown(repr(target))}: give what shall be left of {', '.join(units)}, as "
             "{'params': 0.5} or {'flops': 1e9, 'params': 0.6}"
         )
 
 
-def _is_target(target: Any) -> bool:
+def _is_target(target: Any, units: Sequence[str]) -> bool:
     """Whether it names units, each with a share below 1 or a number above."""
     return (
         isinstance(target, Mapping)
         and len(target) > 0
         and all(
-            unit in TARGETS and isinstance(wanted, float | int) and wanted > 0 and wanted != 1
+            unit in units and isinstance(wanted, float | int) and wanted > 0 and wanted != 1
             for unit, wanted in target.items()
         )
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,19 +24,22 @@ from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 Counts = NDArray[np.int64]  # how many indices stay, of all axes by their numbers
 Floats = NDArray[np.float64]
-COSTLY = ("flops", "macs")  # the units that the operators are asked for
+COSTLY = ("flops", "macs", "latency")  # the units that the operators are asked for
 
 
 class SizeFormula:
     """The sizes of a traced model in some units, from how many indices of each axis stay.
 
-    An operator whose cost is no polynomial is counted on values of the sizes in question.
+    An operator whose cost is no polynomial is counted on values of the sizes in question. `times`: for the unit
+    "latency", the nanoseconds that each operator took, by its number.
     """
 
-    def __init__(self, axes: Axes, counted: Axes | None, units: Sequence[str]) -> None:
+    def __init__(
+        self, axes: Axes, counted: Axes | None, units: Sequence[str], times: Mapping[int, float] | None = None
+    ) -> None:
         self.units = tuple(units)
         self.full: Counts = np.array([axis.size for axis in axes], dtype=np.int64)
-        written = written_sizes(axes, counted, any(unit in COSTLY for unit in units))
+        written = written_sizes(axes, counted, any(unit in COSTLY for unit in units), times)
         self._values = _Values(written.terms.terms, len(self.full))
         self._sums = [_SumOfProducts(_products(written, unit), self._values) for unit in units]
         self._others = [_Other(other, self.full.tolist()) for other in written.others]
@@ -69,6 +72,8 @@ def _products(written: WrittenSizes, unit: str) -> list[Cost]:
         return list(written.terms.flops)
     if unit == "macs":
         return list(written.macs)
+    if unit == "latency":
+        return list(written.times)
     tensors = written.terms.tensors
     if unit == "params":
         return [Cost(tensor.factor, tensor.terms) for tensor in tensors if tensor.is_parameter]

@@ -88,6 +88,7 @@ class WrittenSizes:
     terms: SizeTerms
     macs: tuple[Cost, ...]
     others: tuple[OtherCost, ...]
+    times: tuple[Cost, ...]  # nanoseconds, by what is known of the operators
 
 
 def value_of(term: Expression, counts: Mapping[int, int], full: Sequence[int]) -> int:
@@ -103,8 +104,13 @@ def size_terms(axes: Axes, counted: Axes | None = None) -> SizeTerms:
     return written_sizes(axes, counted).terms
 
 
-def written_sizes(axes: Axes, counted: Axes | None = None, with_costs: bool = True) -> WrittenSizes:
-    """As `size_terms`; without costs the formulas have no FLOPs, for who asks for parameters and bytes alone."""
+def written_sizes(
+    axes: Axes, counted: Axes | None = None, with_costs: bool = True, times: Mapping[int, float] | None = None
+) -> WrittenSizes:
+    """As `size_terms`; without costs the formulas have no FLOPs, for who asks for parameters and bytes alone.
+
+    `times`: the nanoseconds of operators by their numbers, as long as nothing is cut; they go down as the FLOPs.
+    """
     table = _Expressions()
     own = _SizeWriter(axes, {axis.term: axis.number for axis in axes.free})
     registered = [node for node in dict.fromkeys(axes.graph.state.values()) if node.is_parameter or node.is_buffer]
@@ -112,6 +118,7 @@ def written_sizes(axes: Axes, counted: Axes | None = None, with_costs: bool = Tr
     other = own if counted is None or counted is axes else _SizeWriter(counted, _same(counted, axes))
     costs: dict[tuple[int, ...], float] = defaultdict(float)
     macs: dict[tuple[int, ...], float] = defaultdict(float)
+    taken: dict[tuple[int, ...], float] = defaultdict(float)
     others: list[OtherCost] = []
     for operator in other.axes.graph.operators if with_costs else ():
         asked, pairs = flops_and_kind(operator)
@@ -119,13 +126,15 @@ def written_sizes(axes: Axes, counted: Axes | None = None, with_costs: bool = Tr
         if found is None:
             dims = {node: other.dims(node) for node in dict.fromkeys([*operator.inputs, *operator.outputs])}
             others.append(OtherCost(operator, dims, asked or 0, pairs))
+        pace = (times or {}).get(operator.index, 0.0) / (asked or 1)  # nanoseconds for each FLOP
         for expressions, factor in (found or {(): float(asked or 0)}).items():
             places = tuple(sorted(map(table.place, expressions)))
             costs[places] += factor
+            taken[places] += factor * pace
             if pairs:
                 macs[places] += factor / 2
     terms = SizeTerms(tuple(table.places), tuple(tensors), _summed(costs), not others)
-    return WrittenSizes(terms, _summed(macs), tuple(others))
+    return WrittenSizes(terms, _summed(macs), tuple(others), _summed(taken))
 
 
 def _summed(costs: Mapping[tuple[int, ...], float]) -> tuple[Cost, ...]:

@@ -24,7 +24,7 @@ MOST_PROOFS = 3
 FURTHER = (0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95)  # of the way to everything, where a choice does not do
 log = logging.getLogger("modulekg_widgets")
 
-Sizes = Callable[[Attempt, Rehearsal], Mapping[str, tuple[int, int]]]
+Sizes = Callable[[Attempt, Rehearsal], Mapping[str, tuple[float, float]]]
 
 
 @dataclass(frozen=True)

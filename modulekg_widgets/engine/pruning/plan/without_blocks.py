@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.blocks.choice import chosen_blocks
 from modulekg_widgets.engine.pruning.cut.edits import Edits
+from modulekg_widgets.engine.pruning.latency.stopwatch import Stopwatch
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
-from modulekg_widgets.engine.pruning.plan.request import Request, check
+from modulekg_widgets.engine.pruning.plan.request import LATENCY, Request, check
 from modulekg_widgets.engine.pruning.recover.passes import TracedCall
 from modulekg_widgets.engine.residuals.blocks import ResidualBlock
 from modulekg_widgets.engine.residuals.trial import removals, tried
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
-Sizes = dict[str, int]
+Sizes = dict[str, Any]
 Rest = Callable[[DataflowGraph, Request], PruningPlan]
 
 
@@ -30,11 +32,15 @@ def plan_without(graph: DataflowGraph, request: Request, rest: Rest) -> PruningP
     check(graph, request)
     blocks = chosen_blocks(graph, request.blocks, request.importance)
     left = _left(graph, blocks)
-    before = _sizes(graph)
-    others = _others(request, before, _sizes(left))
+    before, after = _sizes(graph), _sizes(left)
+    taken = None if LATENCY not in (request.target or {}) else Stopwatch(graph).of(_edits(left), thorough=True).pair
+    others = _others(request, {**before, **_named(taken, 0)}, {**after, **_named(taken, 1)})
     plan = _alone(graph, left) if others is None else rest(left, others)
     paths = tuple(block.path for block in blocks)
-    pairs = {unit: (size, getattr(plan, unit)[1]) for unit, size in before.items()}
+    pairs: dict[str, Any] = {unit: (size, getattr(plan, unit)[1]) for unit, size in before.items()}
+    if taken is not None:
+        share = 1.0 if plan.latency is None else plan.latency[1] / plan.latency[0]
+        pairs[LATENCY] = (taken[0], taken[1] * share)
     call = request.call({cut.name: list(cut.dropped) for cut in plan.axes}, paths)
     return replace(plan, blocks=paths, call=call, **pairs)
 
@@ -53,7 +59,16 @@ def _alone(graph: DataflowGraph, left: DataflowGraph) -> PruningPlan:
     """A plan that takes nothing but the blocks."""
     sizes = {unit: (size, size) for unit, size in _sizes(left).items()}
     traced = TracedCall.of(graph.call, graph.training)
-    return PruningPlan((), Edits((), {}, left.removal), (), call="", notes=(), blocks=(), traced=traced, **sizes)
+    return PruningPlan((), _edits(left), (), call="", notes=(), blocks=(), traced=traced, **sizes)
+
+
+def _edits(left: DataflowGraph) -> Edits:
+    return Edits((), {}, left.removal)
+
+
+def _named(taken: tuple[float, float] | None, at: int) -> Sizes:
+    """Milliseconds before or after as one of the sizes, where they were measured."""
+    return {} if taken is None else {LATENCY: taken[at]}
 
 
 def _others(request: Request, before: Sizes, after: Sizes) -> Request | None:
@@ -66,6 +81,8 @@ def _others(request: Request, before: Sizes, after: Sizes) -> Request | None:
         goals = {unit: wanted * before[unit] if wanted < 1 and unit in before else wanted
                  for unit, wanted in request.target.items()}  # fmt: skip
         target = {unit: goal for unit, goal in goals.items() if unit not in after or goal < after[unit]} or None
+        if target is not None and LATENCY in target:  # of what is left: milliseconds may well be below 1
+            target[LATENCY] /= after[LATENCY]
     others = replace(request, blocks=None, target=target)
     asked = (others.ratio, others.target, others.per_axis, others.cuts)
     return None if all(each is None for each in asked) else others

@@ -167,6 +167,7 @@ class CutStage:
     def __init__(self, walked: Walk, stage: Stage) -> None:
         self.walked = walked
         self.model = stage.model
+        self.copies = stage.copies
         self.tensors = {held.name: held.tensor for held in held_tensors(walked, walked.places())}
         self.names: dict[int, str] = {}
         for name, tensor in self.tensors.items():
@@ -184,10 +185,11 @@ def on_stage(
     run: Callable[[CutStage], T],
     values: Mapping[str, NewValue] | None = None,
     step_by_step: bool = False,
+    own: int = LOOSE,
 ) -> T:
     """What `run` makes of the model as it would be cut, without gradients; the model stays as it is.
 
-    `step_by_step`: recurrent layers as the operators that they are made of.
+    `step_by_step`: recurrent layers as the operators that they are made of. `own`: with `ALL` no memory is the model's.
     Memory: the slices that stay and the buffers. Parameters are not copied, but where forward writes into one.
     Raises `CutError` where the plan or the data of the model do not fit.
     """
@@ -218,6 +220,8 @@ def on_stage(
         with _NoWrites(live.values()):
             return prepared(stage)
 
+    if own == ALL:
+        return look(walked.modules, (), prepared, ALL, 0)
     try:
         return look(walked.modules, (), guarded, LOOSE, 0)
     except _WouldWriteError:

@@ -1,0 +1,196 @@
+"""Timed passes of a model that stands ready on its device, in turn with others."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from modulekg_widgets.engine.errors import ModuleKGError, TraceError, UninitializedModuleError, shown
+from modulekg_widgets.engine.identity.walk import Walk
+from modulekg_widgets.engine.torch_runtime.parallel import inside
+from modulekg_widgets.engine.torch_runtime.private import disable_current_modes
+from modulekg_widgets.engine.torch_runtime.state import registered_tensors, unwrapped
+from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+Mark = Any  # a moment: seconds, or an event of the device
+WARM_UP = 2  # passes that are not counted: the first ones allocate memory and choose kernels
+LEAST, MOST = 7, 200  # passes that are
+SECONDS = 1.0  # for which passes go on beyond the least
+PATIENCE = 4  # times as many seconds, where other processes have the machine
+
+
+class Clock:
+    """Moments on a device, which computes behind the back of Python unless it is the CPU.
+
+    What one thread of the CPU computes is told by the clock of that thread, which stands while others have its core.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._is_cpu = device.type == "cpu"
+        is_one_thread = self._is_cpu and torch.get_num_threads() == 1
+        self.now = time.thread_time if is_one_thread else time.perf_counter
+
+    def settle(self) -> None:
+        """Wait until the device has done all that it was told."""
+        if not self._is_cpu:
+            torch.get_device_module(self.device).synchronize()
+
+    def mark(self) -> Mark:
+        """This moment, in the order of what the device does."""
+        if self._is_cpu:
+            return self.now()
+        event = torch.Event(self.device, enable_timing=True)
+        event.record()
+        return event
+
+    def between(self, start: Mark, end: Mark) -> float:
+        """Milliseconds from one moment to another, once the device has settled."""
+        return 1e3 * (end - start) if self._is_cpu else float(start.elapsed_time(end))
+
+
+class TimedModel:
+    """A copy of a model in eval mode with what it is called with.
+
+    `copies` are its modules where they are those of a shadow, None where they are the model's own.
+    """
+
+    def __init__(self, walked: Walk, copies: Sequence[nn.Module] | None, call: Call) -> None:
+        self.walked = walked
+        self.copies = copies
+        self.model = inside(unwrapped(walked.modules[0]))
+        self.clock = Clock(device_of(walked, call))
+        self._call = call
+        self._is_moved = len(_devices(walked)) == 1  # as inputs that a loader left on the CPU
+
+    def warm_up(self) -> None:
+        """Run passes that do not count, under whatever modes are on."""
+        for _ in range(WARM_UP):
+            self._run(self._inputs())
+
+    def time(self) -> float:
+        """Milliseconds of one pass from its call to the end of what the device does for it."""
+        inputs = self._inputs()  # anew, for forward may write into them or let a cache grow
+        self.clock.settle()
+        start = self.clock.now()
+        self._run(inputs)
+        self.clock.settle()
+        return 1e3 * (self.clock.now() - start)
+
+    def _inputs(self) -> Call:
+        def own(tensor: torch.Tensor) -> torch.Tensor:
+            copy = tensor.detach().clone()
+            return copy.to(self.clock.device) if self._is_moved else copy
+
+        return with_tensors(self._call, own)
+
+    def _run(self, inputs: Call) -> None:
+        args, kwargs = inputs
+        try:
+            self.model(*args, **kwargs)
+        except ModuleKGError:
+            raise
+        except Exception as error:
+            raise TraceError(
+                f"{shown(type(self.model).__name__)} does not run in eval mode on these inputs: "
+                f"{type(error).__name__}: {shown(str(error), 300)}; pass inputs that it takes as args="
+            ) from error
+
+
+def in_turn(models: Sequence[TimedModel], least: int = LEAST, seconds: float = SECONDS) -> list[list[float]]:
+    """Milliseconds of passes of each model, one after the other in every round, so that what disturbs meets all.
+
+    `seconds`: rounds go on for so long for each model, from `least` to two hundred of them.
+    """
+    with torch.inference_mode(False), torch.no_grad():
+        for model in models:
+            model.warm_up()  # under the guards of a look
+        with disable_current_modes():
+            return timed_rounds([model.time for model in models], least, seconds * len(models))
+
+
+def timed_rounds(runs: Sequence[Callable[[], float]], least: int, seconds: float) -> list[list[float]]:
+    """What each of some timed runs gives, in rounds: always after the same one, which leaves its data in the caches.
+
+    Rounds go on until they have taken so many seconds by their own clock, or four times as many on the wall.
+    """
+    found: list[list[float]] = [[] for _ in runs]
+    taken, start = 0.0, time.perf_counter()
+    for done in range(MOST):
+        if done >= least and (taken > 1e3 * seconds or time.perf_counter() - start > PATIENCE * seconds):
+            break
+        for own, run in zip(found, runs, strict=True):
+            own.append(run())
+            taken += own[-1]
+    return found
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Rounds of two models, in milliseconds."""
+
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+
+    @property
+    def share(self) -> float:
+        """What the second takes of the time of the first.
+
+        By lower quartiles: whatever else the machine does makes passes longer and none shorter, so the quick half of
+        the passes tells more than the middle one.
+        """
+        return lower_quartile(self.after) / lower_quartile(self.before)
+
+    @property
+    def pair(self) -> tuple[float, float]:
+        """Milliseconds of the first, the median, and what the share makes of them."""
+        before = statistics.median(self.before)
+        return before, before * self.share
+
+    def with_more(self, other: Comparison) -> Comparison:
+        """The rounds of both."""
+        return Comparison((*self.before, *other.before), (*self.after, *other.after))
+
+
+def lower_quartile(values: Sequence[float]) -> float:
+    """A quarter of the values are below it."""
+    return statistics.quantiles(values, n=4, method="inclusive")[0]
+
+
+def device_of(walked: Walk, call: Call) -> torch.device:
+    """Where the model computes: the first device of its tensors that is not the CPU, else of its inputs."""
+    every = _devices(walked) or [tensor.device for _, tensor in tensors(call)]
+    return next((device for device in every if device.type != "cpu"), torch.device("cpu"))
+
+
+def _devices(walked: Walk) -> list[torch.device]:
+    """The devices of parameters and buffers, each once."""
+    own = (tensor.device for state in walked.states for tensor in registered_tensors(state).values())
+    return list(dict.fromkeys(own))
+
+
+def check_real(walked: Walk, call: Call) -> None:
+    """Raise `TraceError` for a model or inputs without data: there is nothing to measure."""
+    for index, state in enumerate(walked.states):
+        for name, tensor in registered_tensors(state).items():
+            where = ".".join(filter(None, (walked.path(index), name)))
+            if nn.parameter.is_lazy(tensor):
+                raise UninitializedModuleError(f"{shown(where)!r} has no shape yet: run one forward pass first")
+            if tensor.is_meta:
+                raise TraceError(
+                    f"time is measured, and {shown(where)!r} is on the meta device: give the model weights first, "
+                    "as by to_empty"
+                )
+    for name, tensor in tensors(call):
+        if tensor.is_meta:
+            raise TraceError(
+                f"time is measured, and the input {shown(name) or 'of the trace'} is on the meta device: pass a "
+                "tensor with data, to mk.trace or as args="
+            )

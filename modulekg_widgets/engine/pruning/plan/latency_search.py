@@ -1,0 +1,123 @@
+"""The cut that takes the share of a model's time that was asked for, found by measuring cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from modulekg_widgets.engine.profiling.timing import Comparison
+from modulekg_widgets.engine.pruning.plan.targeted import Tried
+
+MOST_CUTS = 8  # that are measured beyond the first of each step
+CLOSE = 0.02  # of the wanted share: not worth another cut
+STEPS_SHOW = 0.05  # of the wanted share: what is further off is so by the steps of sizes
+CLEARLY = 0.03  # of the time: a difference that is more than chance
+FURTHEST = 0.5  # of what a cut leaves: so far below it goes the next one
+
+
+class Proposal(NamedTuple):
+    """A cut, and what share of the model's time it leaves by the estimate: the goal, or as little as one can."""
+
+    tried: Tried
+    estimate: float
+
+
+@dataclass(frozen=True)
+class MeasuredCut:
+    """A cut that was measured; sizes are multiples of `step`."""
+
+    proposal: Proposal
+    step: int
+    comparison: Comparison
+    is_confirmed: bool = False
+
+    @property
+    def share(self) -> float:
+        return self.comparison.share
+
+
+class LatencySearch:
+    """Measures cuts until one takes the wanted share of the model's time.
+
+    `propose` gives a cut for an estimated share and a step, or None where no cut has such steps; `measure` runs it
+    beside the model, the more exactly the second time.
+    """
+
+    def __init__(
+        self,
+        wanted: float,
+        propose: Callable[[float, int], Proposal | None],
+        measure: Callable[[Tried, bool], Comparison],
+        steps: Sequence[int],
+    ) -> None:
+        self.wanted = wanted
+        self._propose = propose
+        self._measure = measure
+        self._steps = steps
+
+    def found(self) -> MeasuredCut | None:
+        """The nearest cut among those that were measured twice; None where there is none at all."""
+        firsts = [each for step in self._steps if (each := self._at(self.wanted, step)) is not None]
+        if not firsts:
+            return None
+        chosen = self._preferred(firsts)
+        best = self._nearest(chosen)
+        if self._off(best) > STEPS_SHOW and chosen.step != firsts[0].step:  # its steps are too large
+            best = min(best, self._nearest(firsts[0]), key=self._off)
+        return best
+
+    def _preferred(self, firsts: Sequence[MeasuredCut]) -> MeasuredCut:
+        """Of the cuts that are where they should be, the one of the smallest step that is not clearly slow."""
+
+        def aside(each: MeasuredCut) -> float:
+            return each.proposal.estimate - self.wanted
+
+        close = [each for each in firsts if abs(aside(each)) <= STEPS_SHOW * self.wanted] or firsts[:1]
+        quickest = min(each.share - aside(each) for each in close)
+        return next(each for each in close if each.share - aside(each) <= quickest * (1 + CLEARLY))
+
+    def _nearest(self, first: MeasuredCut) -> MeasuredCut:
+        """The nearest cut of one step."""
+        tried = [first]
+        for _ in range(MOST_CUTS):
+            best = min(tried, key=self._off)
+            if self._off(best) > CLOSE:
+                another = self._at(self._next(tried), best.step)
+                same = [each for each in tried if another is not None and _is_same(another, each)]
+                if another is not None and not same:
+                    tried.append(another)
+                    continue
+                best = next(iter(same), best)  # steps come no nearer, if it was measured well
+            if best.is_confirmed:
+                break
+            tried[tried.index(best)] = self._confirmed(best)
+        best = min(tried, key=self._off)
+        return best if best.is_confirmed else self._confirmed(best)
+
+    def _off(self, candidate: MeasuredCut) -> float:
+        return abs(candidate.share / self.wanted - 1)
+
+    def _at(self, goal: float, step: int) -> MeasuredCut | None:
+        proposal = self._propose(goal, step)
+        return None if proposal is None else MeasuredCut(proposal, step, self._measure(proposal.tried, False))
+
+    def _confirmed(self, candidate: MeasuredCut) -> MeasuredCut:
+        more = self._measure(candidate.proposal.tried, True)
+        return replace(candidate, comparison=candidate.comparison.with_more(more), is_confirmed=True)
+
+    def _next(self, tried: Sequence[MeasuredCut]) -> float:
+        """The estimated share that should take the wanted one: a step from the nearest, as steep as all are together.
+
+        A line through two cuts alone would make much of chance where these are near each other.
+        """
+        best = min(tried, key=self._off)
+        gone = [(1 - each.proposal.estimate, 1 - each.share) for each in tried]
+        steepness = sum(one * other for one, other in gone) / max(sum(one * one for one, _ in gone), 1e-9)
+        now = best.proposal.estimate
+        return max(now + (self.wanted - best.share) / max(steepness, FURTHEST), now * FURTHEST)
+
+
+def _is_same(one: MeasuredCut, other: MeasuredCut) -> bool:
+    counts = (each.proposal.tried.attempt.selection.counts for each in (one, other))
+    return next(counts) == next(counts)

@@ -1,0 +1,250 @@
+"""Targets in milliseconds: the search on given times, and plans whose cuts are measured."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import modulekg_widgets as mk
+from modulekg_widgets.engine.errors import CutError, TraceError
+from modulekg_widgets.engine.profiling import timing
+from modulekg_widgets.engine.profiling.timing import Comparison
+from modulekg_widgets.engine.pruning.cut.edits import Edits
+from modulekg_widgets.engine.pruning.latency import stopwatch
+from modulekg_widgets.engine.pruning.plan import latency_target
+from modulekg_widgets.engine.pruning.plan.latency_search import LatencySearch, Proposal
+from pruning.target_samples import Net, left, three_layers
+from tracing.samples import unchanged
+
+
+def comparison(share: float, before: float = 10.0) -> Comparison:
+    return Comparison((before,) * 8, (before * share,) * 8)
+
+
+# ------------------------------------------------------------------ the search
+
+
+class Times:
+    """A device on which a cut takes a fixed part of the time, and the rest as it is estimated."""
+
+    def __init__(self, fixed: float = 0.2, grain: int = 1000, odd: float = 1.0, least: float = 0.0) -> None:
+        self.fixed, self.grain, self.odd, self.least = fixed, grain, odd, least
+        self.measured: list[tuple[float, int, bool]] = []
+
+    def propose(self, goal: float, step: int) -> Proposal | None:
+        estimate = max(round(goal * self.grain) / self.grain, self.least)
+        tried: Any = SimpleNamespace(
+            estimate=estimate, step=step, attempt=SimpleNamespace(selection=SimpleNamespace(counts={"a": estimate}))
+        )
+        return Proposal(tried, estimate)
+
+    def measure(self, tried: Any, thorough: bool) -> Comparison:
+        self.measured.append((tried.estimate, tried.step, thorough))
+        slower = self.odd if tried.step < 8 else 1.0
+        return comparison(slower * (self.fixed + (1 - self.fixed) * tried.estimate))
+
+    def search(self, wanted: float, steps: tuple[int, ...] = (1, 8, 16)) -> LatencySearch:
+        return LatencySearch(wanted, self.propose, self.measure, steps)
+
+
+@pytest.mark.parametrize("wanted", [0.9, 0.6, 0.4])
+@pytest.mark.parametrize("fixed", [0.0, 0.3])
+def test_the_search_meets_what_cuts_take_and_not_what_is_estimated(fixed: float, wanted: float) -> None:
+    device = Times(fixed)
+    found = device.search(wanted).found()
+    assert found is not None
+    assert found.share == pytest.approx(wanted, rel=0.02)
+    assert found.is_confirmed
+    assert device.measured[-1] == (found.proposal.estimate, found.step, True)
+    assert len(device.measured) <= 9
+
+
+def test_sizes_are_rounded_where_others_are_slower() -> None:
+    assert Times(odd=1.2).search(0.6).found().step == 8  # type: ignore[union-attr]
+    assert Times(odd=1.01).search(0.6).found().step == 1  # type: ignore[union-attr]
+
+
+def test_the_nearest_of_coarse_steps_is_measured_well() -> None:
+    device = Times(0.2, grain=5)
+    found = device.search(0.63).found()
+    assert found is not None
+    assert found.share == pytest.approx(0.68)
+    assert found.is_confirmed
+    device = Times(0.5, least=0.4)
+    assert device.search(0.3).found().share == pytest.approx(0.7)  # type: ignore[union-attr]
+
+
+def test_steps_without_a_cut_are_left_out() -> None:
+    device = Times()
+    every = LatencySearch(
+        0.6, lambda goal, step: device.propose(goal, step) if step == 8 else None, device.measure, (1, 8)
+    )
+    assert every.found().step == 8  # type: ignore[union-attr]
+    assert LatencySearch(0.6, lambda goal, step: None, device.measure, (1, 8)).found() is None
+
+
+def test_a_share_goes_by_the_quick_half_of_passes() -> None:
+    disturbed = Comparison((10.0, 10.0, 10.0, 40.0, 90.0), (5.0, 70.0, 5.0, 5.0, 5.0))
+    assert disturbed.share == 0.5
+    assert disturbed.pair == (10.0, 5.0)
+    assert len(disturbed.with_more(disturbed).before) == 10
+
+
+# ------------------------------------------------------------------ plans
+
+
+@pytest.fixture
+def given_times(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Cuts take a fifth of the time, and the rest as much as parameters stay; `slower` is a factor on top."""
+    device: dict[str, Any] = {"slower": 1.0, "edits": []}
+
+    def compared(model: nn.Module, before: Edits, after: Edits, call: Any, **_: Any) -> Comparison:
+        sizes = {name: tensor.numel() for name, tensor in model.named_parameters()}
+        whole = sum(sizes.values())
+        for edit in after.tensors:
+            sizes |= {name: torch.Size(edit.shape_after).numel() for name in edit.names if name in sizes}
+        removed = [each.path for each in after.removal.modules]
+        kept = sum(size for name, size in sizes.items() if not any(name.startswith(f"{path}.") for path in removed))
+        device["edits"].append(after)
+        return comparison(device["slower"] * (0.2 + 0.8 * kept / whole))
+
+    monkeypatch.setattr(stopwatch, "compared", compared)
+    monkeypatch.setattr(timing, "MOST", 2)
+    return device
+
+
+def share(pair: tuple[float, float]) -> float:
+    return pair[1] / pair[0]
+
+
+@pytest.mark.parametrize("wanted", [0.8, 0.5])
+def test_a_plan_takes_what_was_asked_for(given_times: dict[str, Any], wanted: float) -> None:
+    graph = three_layers()
+    with unchanged(graph.model):
+        plan = mk.plan(graph, target={"latency": wanted})
+    assert plan.latency is not None
+    assert share(plan.latency) == pytest.approx(wanted, rel=0.1)
+    assert share(plan.latency) == pytest.approx(0.2 + 0.8 * share(plan.params))
+    assert f"({share(plan.latency):.1%})" in plan.summary
+    assert " ms " in plan.summary
+    plan.cut(graph.model)
+    assert sum(p.numel() for p in graph.model.parameters()) == plan.params[1]
+
+
+def test_the_text_of_a_measured_plan_makes_the_same_cuts_again(given_times: dict[str, Any]) -> None:
+    graph = three_layers()
+    plan = mk.plan(graph, target={"latency": 0.6})
+    again = eval(repr(plan), {"mk": mk, "graph": graph})
+    assert "per_axis" in repr(plan)
+    assert again.axes == plan.axes
+    assert again.latency is None  # nobody asked
+
+
+def test_milliseconds_as_a_number(given_times: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopwatch.Stopwatch, "whole", lambda _: 10.0)
+    plan = mk.plan(three_layers(), target={"latency": 7.0})
+    assert plan.latency is not None
+    assert plan.latency[1] == pytest.approx(7.0, rel=0.1)
+    with pytest.raises(CutError, match="takes nothing"):
+        mk.plan(three_layers(), target={"latency": 11.0})
+
+
+def test_two_targets(given_times: dict[str, Any]) -> None:
+    plan = mk.plan(three_layers(), target={"latency": 0.6, "params": 0.55})
+    assert plan.latency is not None
+    assert share(plan.latency) == pytest.approx(0.6, rel=0.1)
+    assert share(plan.params) <= 0.56
+
+
+def test_beside_other_options(given_times: dict[str, Any]) -> None:
+    graph = three_layers()
+    plan = mk.plan(graph, target={"latency": 0.7}, round_to=4, keep="first", scope="global")
+    assert all(count % 4 == 0 for count in left(plan).values())
+    assert "first.out" not in left(plan)
+    assert not any("multiples of" in note for note in plan.notes)
+
+
+def test_scores_are_computed_once(given_times: dict[str, Any]) -> None:
+    asked = []
+
+    def scores(group: Any) -> torch.Tensor:
+        asked.append(group.axis.name)
+        return torch.arange(group.axis.size)
+
+    mk.plan(three_layers(), target={"latency": 0.6}, importance=scores)
+    count = len(asked)
+    asked.clear()
+    mk.plan(three_layers(), target={"flops": 0.6}, importance=scores)
+    assert count == len(asked)
+
+
+def test_what_was_measured_is_not_measured_again(given_times: dict[str, Any]) -> None:
+    graph = three_layers()
+    first = mk.plan(graph, target={"latency": 0.6})
+    count = len(given_times["edits"])
+    second = mk.plan(graph, target={"latency": 0.6})
+    assert (second.axes, second.latency) == (first.axes, first.latency)
+    assert len(given_times["edits"]) == count
+
+
+def test_a_target_that_no_cut_reaches(given_times: dict[str, Any]) -> None:
+    with pytest.raises(
+        CutError, match=r"cannot be reached: the nearest .* in the way: floor=0.5; .*frozen axes"
+    ) as caught:
+        mk.plan(three_layers(), target={"latency": 0.25}, floor=0.5)
+    assert "what takes longest in the model: " in str(caught.value)
+
+
+def test_cuts_that_are_slower_than_the_model(given_times: dict[str, Any]) -> None:
+    given_times["slower"] = 6.0
+    with pytest.raises(CutError, match=r"no cut for target=\{'latency': 0.95\} is faster than the model"):
+        mk.plan(three_layers(), target={"latency": 0.95})
+
+
+def test_blocks_and_widths(given_times: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Residual(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + self.down(self.up(x).relu())
+
+    graph = mk.trace(nn.Sequential(*(Residual() for _ in range(4))).eval(), torch.randn(2, 8))
+    plan = mk.plan(graph, blocks=["1"], target={"latency": 0.9})  # the block alone leaves 0.8
+    assert (plan.axes, plan.blocks) == ((), ("1",))
+    assert plan.latency is not None
+    assert share(plan.latency) == pytest.approx(0.8)
+    plan = mk.plan(graph, blocks=["1"], target={"latency": 0.5})
+    assert plan.axes
+    assert plan.latency is not None
+    assert share(plan.latency) == pytest.approx(0.5, rel=0.15)
+    plan.cut(graph.model)
+    assert len(list(graph.model.children())) == 3
+
+
+def test_what_cannot_be_measured() -> None:
+    graph = mk.trace(Net().to("meta"), torch.randn(1, 3, 4, 4))
+    with pytest.raises(TraceError, match=r"time is measured, and 'first.weight' is on the meta device"):
+        mk.plan(graph, target={"latency": 0.5})
+    with pytest.raises(CutError, match="left of params, flops, macs, bytes, latency"):
+        mk.plan(three_layers(), target={"time": 0.5})
+    with pytest.raises(CutError, match="left of params, flops, macs, bytes, as"):
+        mk.PruningSchedule(steps=3, target={"latency": 0.5})
+
+
+def test_a_really_measured_plan_leaves_the_model_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "MOST", 2)
+    monkeypatch.setattr(latency_target, "STEPS", (1,))
+    model = nn.Sequential(nn.Linear(16, 64), nn.BatchNorm1d(64), nn.Dropout(), nn.Linear(64, 4))
+    graph = mk.trace(model, torch.randn(8, 16))
+    monkeypatch.setattr(latency_target.LatencyTarget, "is_too_slow", lambda *_: False)  # so small a model need not gain
+    with unchanged(model):
+        plan = mk.plan(graph, target={"latency": 0.5})
+    assert plan.latency is not None
+    assert min(plan.latency) > 0
+    assert plan.axes[0].left < 64
