@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -18,6 +19,7 @@ from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 Sizes = dict[str, int]
 Rest = Callable[[DataflowGraph, Request], PruningPlan]
+_latest: weakref.WeakKeyDictionary[DataflowGraph, tuple[tuple[str, ...], DataflowGraph]] = weakref.WeakKeyDictionary()
 
 
 def plan_without(graph: DataflowGraph, request: Request, rest: Rest) -> PruningPlan:
@@ -29,7 +31,7 @@ def plan_without(graph: DataflowGraph, request: Request, rest: Rest) -> PruningP
         return rest(graph, request)
     check(graph, request)
     blocks = chosen_blocks(graph, request.blocks, request.importance)
-    left = _left(graph, blocks)
+    left = graph_without(graph, blocks)
     before = _sizes(graph)
     others = _others(request, before, _sizes(left))
     plan = _alone(graph, left) if others is None else rest(left, others)
@@ -39,8 +41,15 @@ def plan_without(graph: DataflowGraph, request: Request, rest: Rest) -> PruningP
     return replace(plan, blocks=paths, call=call, **pairs)
 
 
+def graph_without(graph: DataflowGraph, blocks: Sequence[ResidualBlock]) -> DataflowGraph:
+    """The pass without the blocks; raises `CutError` where the model does not run without them."""
+    paths = tuple(block.path for block in blocks)
+    if _latest.get(graph, ((), None))[0] != paths:
+        _latest[graph] = paths, _left(graph, blocks)
+    return _latest[graph][1]
+
+
 def _left(graph: DataflowGraph, blocks: Sequence[ResidualBlock]) -> DataflowGraph:
-    """The pass without the blocks."""
     for removal in removals(graph, blocks):
         found = tried(graph, blocks, removal)
         if found is not None:
