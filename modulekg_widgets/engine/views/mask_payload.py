@@ -65,6 +65,8 @@ def _blocks(pruning: HandPruning) -> dict[str, Any]:
         "flops": [number(flops_of(graph, block)) for block in blocks],
         "score": [number(scores.scores.get(block.path)) for block in blocks],
         "within": list(draft.blocks.within),
+        # code between modules that go runs on other sizes then, which the dry run counts
+        "approximate": [bool(block.before) for block in blocks],
         "importance": scores.importance,
         "of_axes": list(draft.holders),
         "of_tensors": [tensor.block for tensor in terms.tensors],

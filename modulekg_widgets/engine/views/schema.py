@@ -79,7 +79,7 @@ MASKS = Schema("mask_editor", 2, _parts(
     "title", "modules", "terms", "tensors", "flops", "approximate", "importances", "generation",
     axes=_parts("name", "label", "size", "role", "frozen", "reasons", "members", "by_ratio", "weights"),
     blocks=_parts(
-        "path", "params", "flops", "score", "within", "importance", "of_axes", "of_tensors", "of_flops",
+        "path", "params", "flops", "score", "within", "approximate", "importance", "of_axes", "of_tensors", "of_flops",
     ),
 ))  # fmt: skip
 FORWARD = Schema("forward_player", 1, _parts(

@@ -18,16 +18,16 @@ from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import CutError, UnknownAxisError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.pruning.importance.scoring import score
 from modulekg_widgets.engine.pruning.importance.votes import weights_along
-from modulekg_widgets.engine.pruning.plan.axes_left import axes_left, axis_of
+from modulekg_widgets.engine.pruning.plan.axes_left import axis_of
 from modulekg_widgets.engine.pruning.plan.choice import Choice
 from modulekg_widgets.engine.pruning.plan.modes import widest
 from modulekg_widgets.engine.pruning.plan.plan import plan
 from modulekg_widgets.engine.pruning.plan.pruning_plan import AxisCut, PruningPlan
 from modulekg_widgets.engine.pruning.plan.request import Importance
 from modulekg_widgets.engine.pruning.plan.size_terms import ModelSizes, SizeTerms, size_terms
-from modulekg_widgets.engine.pruning.plan.without_blocks import graph_without
 from modulekg_widgets.engine.residuals.nesting import NestedBlocks
 from modulekg_widgets.engine.residuals.table import residual_blocks
+from modulekg_widgets.engine.tracing.dataflow import DataNode
 from modulekg_widgets.engine.tracing.trace import REAL
 
 Bits = NDArray[np.bool_]
@@ -80,10 +80,14 @@ class Draft:
         return size_terms(self._wide.axes, counted.axes, self.blocks)
 
     @cached_property
-    def holders(self) -> tuple[int, ...]:
+    def _holders(self) -> tuple[frozenset[int], ...]:
+        """For each axis the blocks that what it runs along goes with."""
+        return tuple(frozenset(self.blocks.holding(_names(node)) for node, _ in axis.places) for axis in self.axes)
+
+    @property
+    def holders(self) -> list[int]:
         """For each axis the innermost block that it goes with, or `NO_BLOCK`."""
-        names = ([name for node, _ in axis.places for name in node.names or (node.label,)] for axis in self.axes)
-        return tuple(map(self.blocks.holding, names))
+        return [self.blocks.holding(name for node, _ in axis.places for name in _names(node)) for axis in self.axes]
 
     @property
     def entries(self) -> int:
@@ -117,7 +121,7 @@ class Draft:
     def dropped(self) -> dict[str, list[int]]:
         """The indices that go, by the names of the axes that lose some; an axis that goes with a block has none."""
         gone = self.gone
-        left = (axis for axis in self.axes if self.holders[axis.number] not in gone)
+        left = (axis for axis in self.axes if not self._holders[axis.number] <= gone)
         found = {axis.name: np.flatnonzero(self.goes(axis.number)).tolist() for axis in left}
         return {name: indices for name, indices in found.items() if indices}
 
@@ -249,24 +253,10 @@ class Draft:
         with self._changing:
             revision, dropped, removed = self.revision, self.dropped, self.removed
         if self._planned != revision:
-            self._plan = self._made(dropped, removed) if dropped or removed else None
+            wanted = {"per_axis": dropped or None, "blocks": removed or None}
+            self._plan = plan(self.graph, **wanted) if dropped or removed else None
             self._planned = revision
         return self._plan
-
-    def _made(self, dropped: dict[str, list[int]], removed: list[str]) -> PruningPlan:
-        if not removed:
-            return plan(self.graph, per_axis=dropped)
-        left = graph_without(self.graph, [self.blocks.blocks[self.blocks.numbers[path]] for path in removed])
-        return plan(self.graph, per_axis=self._named_in(left, dropped) or None, blocks=removed)
-
-    def _named_in(self, left: DataflowGraph, dropped: dict[str, list[int]]) -> dict[str, list[int]]:
-        """The same indices by the names that their axes have without the blocks."""
-        axes = widest(left).axes if dropped else left.axes
-        found: dict[str, list[int]] = {}
-        for name, indices in dropped.items():
-            own = self.axes[self.number(name)]
-            found.update(dict.fromkeys(axes_left(own, self._wide.axes, axes), indices))
-        return found
 
     def take(self, plan: PruningPlan | None) -> None:
         """Drop what a plan drops, and keep the plan; None drops nothing.
@@ -293,7 +283,7 @@ class Draft:
         gone, dropped = self.gone, {self._axis(cut).number: cut.dropped for cut in found.axes}
         kept, taken, left = {}, {}, {}
         for axis in self.axes:
-            if self.holders[axis.number] in gone:
+            if self._holders[axis.number] <= gone:
                 continue
             planned = np.zeros(axis.size, dtype=bool)
             planned[list(dropped.get(axis.number, ()))] = True
@@ -308,6 +298,10 @@ class Draft:
 
 def _not_empty(indices: Mapping[int, list[int]]) -> dict[int, list[int]]:
     return {number: found for number, found in indices.items() if found}
+
+
+def _names(node: DataNode) -> tuple[str, ...]:
+    return node.names or (node.label,)
 
 
 def _unpacked(content: NDArray[np.uint8], size: int) -> Bits:

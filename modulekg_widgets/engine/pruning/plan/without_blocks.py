@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.blocks.choice import chosen_blocks
 from modulekg_widgets.engine.pruning.cut.edits import Edits
+from modulekg_widgets.engine.pruning.plan.axes_left import axes_left
+from modulekg_widgets.engine.pruning.plan.modes import widest
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.plan.request import Request, check
 from modulekg_widgets.engine.pruning.recover.passes import TracedCall
@@ -19,7 +21,6 @@ from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 Sizes = dict[str, int]
 Rest = Callable[[DataflowGraph, Request], PruningPlan]
-_latest: weakref.WeakKeyDictionary[DataflowGraph, tuple[tuple[str, ...], DataflowGraph]] = weakref.WeakKeyDictionary()
 
 
 def plan_without(graph: DataflowGraph, request: Request, rest: Rest) -> PruningPlan:
@@ -31,25 +32,18 @@ def plan_without(graph: DataflowGraph, request: Request, rest: Rest) -> PruningP
         return rest(graph, request)
     check(graph, request)
     blocks = chosen_blocks(graph, request.blocks, request.importance)
-    left = graph_without(graph, blocks)
+    left = _left(graph, blocks)
     before = _sizes(graph)
     others = _others(request, before, _sizes(left))
-    plan = _alone(graph, left) if others is None else rest(left, others)
+    plan = _alone(graph, left) if others is None else rest(left, _renamed(others, graph, left))
     paths = tuple(block.path for block in blocks)
     pairs = {unit: (size, getattr(plan, unit)[1]) for unit, size in before.items()}
     call = request.call({cut.name: list(cut.dropped) for cut in plan.axes}, paths)
     return replace(plan, blocks=paths, call=call, **pairs)
 
 
-def graph_without(graph: DataflowGraph, blocks: Sequence[ResidualBlock]) -> DataflowGraph:
-    """The pass without the blocks; raises `CutError` where the model does not run without them."""
-    paths = tuple(block.path for block in blocks)
-    if _latest.get(graph, ((), None))[0] != paths:
-        _latest[graph] = paths, _left(graph, blocks)
-    return _latest[graph][1]
-
-
 def _left(graph: DataflowGraph, blocks: Sequence[ResidualBlock]) -> DataflowGraph:
+    """The pass without the blocks."""
     for removal in removals(graph, blocks):
         found = tried(graph, blocks, removal)
         if found is not None:
@@ -78,6 +72,19 @@ def _others(request: Request, before: Sizes, after: Sizes) -> Request | None:
     others = replace(request, blocks=None, target=target)
     asked = (others.ratio, others.target, others.per_axis, others.cuts)
     return None if all(each is None for each in asked) else others
+
+
+def _renamed(request: Request, graph: DataflowGraph, left: DataflowGraph) -> Request:
+    """The request with the names that axes have without the blocks: what one was named after may have gone."""
+    if not request.per_axis:
+        return request
+    whole, rest = widest(graph).axes, widest(left).axes
+    per_axis: dict[Any, Any] = {}
+    for key, value in request.per_axis.items():
+        axis = whole.named(key) if isinstance(key, str) else None
+        names = axes_left(axis, whole, rest) if axis is not None else []
+        per_axis.update(dict.fromkeys(names or [key], value))
+    return replace(request, per_axis=per_axis)
 
 
 def _sizes(graph: DataflowGraph) -> Sizes:
