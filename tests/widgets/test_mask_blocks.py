@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import CutError, UnknownPathError
 from modulekg_widgets.engine.pruning.by_hand import HandPruning
+from modulekg_widgets.engine.pruning.plan.draft import Draft
 from modulekg_widgets.engine.views.pictures.masks import svg
 from widgets.golden_masks import Layered
 from widgets.mask_page import Page
@@ -87,30 +88,53 @@ def test_what_the_page_removes_is_the_plan(editor: mk.MaskEditor, page: Page) ->
 def test_blocks_and_indices_are_one_plan_and_nothing_is_counted_twice(editor: mk.MaskEditor) -> None:
     graph = editor.graph
     cut = graph.cut_analysis("stem.weight", index=[0, 3], dim=0)
-    # without any layer the axis of the stem has another name
-    wanted = mk.plan(graph, blocks=["layers.0", "layers.1", "layers.2"], cuts=[cut])
-    assert [axis.name for axis in wanted.axes] != ["stem.hidden"]
-    editor.plan = wanted
-    assert (editor._draft.dropped, editor._draft.removed) == ({"stem.hidden": [0, 3]}, PATHS[::3])
-    hidden = {"stem.hidden": [0, 3], "layers.0.mix.0.out": [1, 2], "layers.2.feed.0.out": [5]}
-    editor._draft.set(hidden, ["layers.0", "layers.1", "layers.2"])
+    editor.plan = mk.plan(graph, blocks=["layers.0"], cuts=[cut])
+    assert (editor._draft.dropped, editor._draft.removed) == ({"stem.out": [0, 3]}, ["layers.0"])
+    drawn = {"stem.out": [0, 3], "layers.0.mix.0.out": [1, 2], "layers.2.feed.0.out": [5]}
+    editor._draft.set(drawn, ["layers.0"])
     plan = editor.plan
     assert plan is not None
-    assert plan == wanted
-    assert editor._draft.dropped == {"stem.hidden": [0, 3]}
-    editor._draft.set(hidden, ["layers.0"])
-    plan = editor.plan
-    assert plan is not None
-    assert {axis.name: list(axis.dropped) for axis in plan.axes} == {"stem.hidden": [0, 3], "layers.2.feed.0.out": [5]}
+    assert {axis.name: list(axis.dropped) for axis in plan.axes} == {"stem.out": [0, 3], "layers.2.feed.0.out": [5]}
     assert eval(repr(plan), {"mk": mk, "graph": graph}) == plan
     after = editor._draft.sizes()[1]
     assert (after.params, after.flops, after.bytes) == (plan.params[1], plan.flops[1], plan.bytes and plan.bytes[1])
     assert (editor.report["kept"], editor.report["taken"]) == ([], [])
+    editor._draft.set(drawn, ())
+    assert editor._draft.dropped == drawn  # what was drawn comes back with the block
+
+
+class Attending(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.attend = nn.MultiheadAttention(width, 2, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.attend(x, x, x, need_weights=False)[0]
+
+
+def test_an_axis_that_has_another_name_without_the_blocks_is_the_same_one() -> None:
+    model = net()
+    for layer in model.layers:
+        layer.mix = Attending(8)
+    graph = mk.trace(model.eval(), X)
+    cut = graph.cut_analysis("stem.weight", index=[0, 3], dim=0)
+    removed = ["layers.0", "layers.1", "layers.2"]
+    wanted = mk.plan(graph, blocks=removed, cuts=[cut])
+    assert [axis.name for axis in wanted.axes] == ["stem.out"]
+    assert mk.plan(graph, blocks=removed, per_axis={"stem.hidden": [0, 3]}) == wanted
+    draft = Draft(graph)
+    draft.take(wanted)
+    assert (draft.dropped, draft.removed) == ({"stem.hidden": [0, 3]}, removed)
+    draft.set(draft.dropped, removed)
+    assert draft.plan() == wanted
+    report = draft.report()
+    assert report is not None
+    assert (report.kept, report.taken) == ({}, {})
 
 
 @pytest.mark.parametrize("removed", [[path] for path in PATHS] + [PATHS, PATHS[1:3], PATHS[4:]])
 def test_the_sizes_of_every_draft_are_those_of_its_plan(editor: mk.MaskEditor, removed: list[str]) -> None:
-    editor._draft.set({"stem.hidden": [1], "layers.1.mix.0.out": [0, 1, 2]}, removed)
+    editor._draft.set({"stem.out": [1], "layers.1.mix.0.out": [0, 1, 2]}, removed)
     plan, after = editor.plan, editor._draft.sizes()[1]
     assert plan is not None
     assert (plan.params[1], plan.flops[1]) == (after.params, after.flops)
@@ -188,7 +212,7 @@ def test_cuts_on_top_of_each_other_keep_what_each_module_had(model: Layered) -> 
 def test_a_mask_of_blocks_is_refused_in_words_and_an_earlier_one_stays(
     editor: mk.MaskEditor, page: Page, model: Layered
 ) -> None:
-    editor.plan = mk.plan(editor.graph, per_axis={"stem.hidden": [0]})
+    editor.plan = mk.plan(editor.graph, per_axis={"stem.out": [0]})
     editor.mask()
     masked = bytes_of(model)
     page.draw({}, **removing(editor, "layers.1"))
@@ -203,11 +227,11 @@ def test_a_mask_of_blocks_is_refused_in_words_and_an_earlier_one_stays(
 
 
 def test_a_plan_with_blocks_is_saved_and_loaded(editor: mk.MaskEditor, page: Page, tmp_path: Path) -> None:
-    editor.plan = mk.plan(editor.graph, blocks=["layers.2"], per_axis={"stem.hidden": [4]})
+    editor.plan = mk.plan(editor.graph, blocks=["layers.2"], per_axis={"stem.out": [4]})
     editor.save(tmp_path / "plan.json")
     editor.plan = None
     editor.load(tmp_path / "plan.json")
-    assert (editor._draft.removed, editor._draft.dropped) == (["layers.2"], {"stem.hidden": [4]})
+    assert (editor._draft.removed, editor._draft.dropped) == (["layers.2"], {"stem.out": [4]})
     other = mk.MaskEditor(net(2), X)
     with pytest.raises(UnknownPathError, match=r"'layers\.2' is no residual block that can go"):
         other.load(tmp_path / "plan.json")
