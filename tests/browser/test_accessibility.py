@@ -16,6 +16,9 @@ from browser.metrics import MetricsPage
 from browser.page import VIEWPORT, NotebookPage
 from browser.plugin import PANEL, SHOW_PANEL, VIEWER, LabPlugin
 from browser.test_forward_player import PlayerPage
+from browser.test_mask_blocks import INNER, OTHER, OUTER, BlocksPage
+from browser.test_mask_blocks import SETUP as BLOCKS
+from browser.test_mask_blocks import SHOW as SHOW_BLOCKS
 from browser.test_workbench import show as show_workbench
 
 TORCH = """
@@ -132,6 +135,16 @@ def test_the_mask_editor(themed: NotebookPage) -> None:
     masks.button("mask").click()
     themed.wait_for_value("editor.stage", "masked")
     assert_accessible(themed, "masks masked")
+
+
+def test_the_blocks_of_a_mask_editor(themed: NotebookPage) -> None:
+    masks = BlocksPage.show(themed, BLOCKS, SHOW_BLOCKS)
+    masks.find(f'button[aria-label="Blocks in {OUTER}"]').click()
+    masks.find(masks.toggle(INNER)).click()
+    masks.find(masks.toggle(OUTER)).click()
+    masks.find(f'[data-mkg-block="{OTHER}"] .mkg-mask-name').click()
+    masks.wait_for_report("it runs")
+    assert_accessible(themed, "masks with blocks that go")
 
 
 def test_a_mask_editor_without_its_kernel(themed: NotebookPage) -> None:

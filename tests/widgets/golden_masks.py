@@ -12,6 +12,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.pruning.by_hand import HandPruning
+from modulekg_widgets.engine.pruning.plan.draft import Draft
 from modulekg_widgets.engine.pruning.user_data import UserData
 from modulekg_widgets.engine.views.mask_payload import mask_payload, offers_payload, trial_payload
 
@@ -52,9 +53,40 @@ class Mixing(nn.Module):
         return self.out(x), gram.sum()
 
 
+class Layer(nn.Module):
+    """A layer whose branches are blocks that lie in it."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.mix = nn.Sequential(nn.Linear(width, 12), nn.Tanh(), nn.Linear(12, width))
+        self.norm = nn.LayerNorm(width)
+        self.feed = nn.Sequential(nn.Linear(width, 20), nn.GELU(), nn.Linear(20, width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.mix(x)
+        return x + self.feed(self.norm(x))
+
+
+class Layered(nn.Module):
+    """Layers that can go as a whole, and whose branches can."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Linear(6, 8)
+        self.layers = nn.ModuleList(Layer(8) for _ in range(3))
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.stem(x)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
+
+
 MODELS: dict[str, tuple[Any, Any]] = {
     "dense": (Dense, lambda: torch.zeros(2, 3, 4, 4)),
     "mixing": (Mixing, lambda: torch.zeros(2, 6, dtype=torch.long)),
+    "layered": (Layered, lambda: torch.zeros(2, 5, 6)),
 }
 
 
@@ -64,6 +96,7 @@ def golden_masks() -> dict[str, dict[str, Any]]:
 
 
 def _golden(model: nn.Module, x: torch.Tensor) -> dict[str, Any]:
+    _weigh(model)
     pruning = HandPruning(model, x, None, None)
     pruning.importances = {"random": "random"}
     draft, graph = pruning.draft, pruning.draft.graph
@@ -87,7 +120,36 @@ def _golden(model: nn.Module, x: torch.Tensor) -> dict[str, Any]:
         )
         assert plan.params == tuple(cases[-1]["params"])
         assert plan.flops == tuple(cases[-1]["flops"])
-    return {"payload": payload, "scores": list(draft.scores("random")), "cases": cases, "costs": _costs(model, x)}
+    scores = list(draft.scores("random"))
+    return {
+        "payload": payload, "scores": scores, "cases": cases, "costs": _costs(model, x), "removals": _removals(draft)
+    }  # fmt: skip
+
+
+def _removals(draft: Draft) -> list[dict[str, Any]]:
+    """What is left without some blocks, and with half of the indices of what stays gone too."""
+    paths = [block.path for block in draft.blocks.blocks]
+    found = []
+    for removed in filter(None, [*([path] for path in paths), paths[1:4], paths]):
+        for ratio in (None, 0.5):
+            plan = mk.plan(draft.graph, blocks=removed, ratio=ratio, importance="random")
+            assert plan.changes == ()
+            draft.take(plan)
+            before, after = draft.sizes()
+            sizes = {unit: [getattr(before, unit), getattr(after, unit)] for unit in ("params", "flops", "bytes")}
+            assert (plan.params, plan.bytes) == (tuple(sizes["params"]), tuple(sizes["bytes"]))
+            if not draft.blocks.blocks[0].before:  # code between modules that go is counted by the dry run alone
+                assert plan.flops == tuple(sizes["flops"])
+            dropped = {cut.name: list(cut.dropped) for cut in plan.axes}
+            found.append({"packed": list(draft.packed()), "removed": draft.removed, "dropped": dropped, **sizes})
+            assert draft.removed == list(plan.blocks)
+    return found
+
+
+def _weigh(model: nn.Module) -> None:
+    """The same weights everywhere, by which blocks are scored."""
+    for at, parameter in enumerate(model.parameters()):
+        nn.init.constant_(parameter, (at % 5 + 1) / 8)
 
 
 def _costs(model: nn.Module, x: torch.Tensor) -> dict[str, Any]:

@@ -65,6 +65,27 @@ export function maskPayload(axes: readonly AxisSample[] = THREE, more: Record<st
   };
 }
 
+/** Of that model: a block with another one in it, which has the second axis, and a block beside them. */
+export const BLOCKS = {
+  path: ["block", "block.conv2", "conv1"],
+  params: [40, 40, 108],
+  flops: [600, 480, "90071992547409930"],
+  score: [0.5, "NaN", 2],
+  within: [-1, 0, -1],
+  approximate: [false, true, false],
+  importance: "block influence",
+  of_axes: [-1, 1, -1],
+  of_tensors: [2, 1, 0],
+  of_flops: [-1, 0]
+};
+export const ENTRY = 3; // of the blocks, behind the axes
+
+/** As more of a payload. */
+export const withBlocks = (more: Partial<Record<keyof typeof BLOCKS, unknown>> = {}) => ({
+  schema_version: 2,
+  blocks: { ...BLOCKS, ...more }
+});
+
 export function scoresOf(axes: readonly AxisSample[], width: 4 | 8 = 4): DataView {
   const every = axes.flatMap(({ scores }) => scores);
   const view = new DataView(new ArrayBuffer(width * every.length + 4), 4); // does not begin with its buffer

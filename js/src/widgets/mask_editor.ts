@@ -159,7 +159,7 @@ const BINDINGS: readonly Binding<EditorState>[] = [
   { key: "axis", trait: "axis", delay: 20, isValid: isTextOrNull },
   { key: "recalibrating", trait: "recalibrating", delay: 0, isValid: isFlag },
   { key: "path", trait: "path", delay: 0, isValid: isText },
-  { key: "selected", trait: "selected", delay: null, isValid: isTextOrNull },
+  { key: "selected", trait: "selected", delay: 20, isValid: isTextOrNull },
   { key: "stage", trait: "stage", delay: null, isValid: oneOf("", "masked", "cut") },
   { key: "operations", trait: "operations", delay: null, isValid: isCount }
 ];

@@ -14,11 +14,13 @@ from modulekg_widgets.engine.axes.graph import trace
 from modulekg_widgets.engine.errors import CutError, UnknownAxisError, UnknownNameError, nearest, shown
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.identity.weights import weight_fingerprint
+from modulekg_widgets.engine.pruning.blocks.shown_scores import BlockScores, shown_scores
 from modulekg_widgets.engine.pruning.importance.importance import criteria
 from modulekg_widgets.engine.pruning.plan.draft import Draft
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.recover.passes import TracedCall
 from modulekg_widgets.engine.pruning.recover.recovery import recalibrate as renew_statistics
+from modulekg_widgets.engine.pruning.uncut import UncutSizes
 from modulekg_widgets.engine.pruning.user_data import RECALIBRATED, UNCUT, Evaluation, Evaluations, Progress, UserData
 
 MASKED, CUT = "masked", "cut"
@@ -60,7 +62,7 @@ class HandPruning:
             self.importances[SENSITIVITY] = SENSITIVITY
         self._optimizer = optimizer
         self._operations: list[Operation] = []
-        self._uncut: dict[str, int] = {}
+        self._uncut: UncutSizes | None = None
         self._scores: tuple[str, bytes] = ("", b"")  # of the importance of that name
         self._sensed: dict[str, Sensed] = {}  # by a digest of the weights
         self._unmasked = ""  # that digest of the model without its mask
@@ -85,8 +87,11 @@ class HandPruning:
 
     @property
     def uncut(self) -> dict[str, int]:
-        """How many parameters of its own each module had before the first cut; empty where none stands."""
-        return self._uncut
+        """How many parameters of its own each module had before the first cut; empty where none stands.
+
+        Those of a block that has gone are with what it was in.
+        """
+        return {} if self._uncut is None else self._uncut.by_path(self.model)
 
     def mask(self, plan: PruningPlan) -> None:
         """Set what goes to zero; what the mask before had set is put back."""
@@ -109,7 +114,7 @@ class HandPruning:
         Where there is a function that evaluates, it says what the model was worth before, after, and recalibrated.
         Raises `CutError` before anything has changed.
         """
-        before = self._uncut or _own_params(self.model)
+        before = self._uncut or UncutSizes(self.model)
         if self.data.evaluate is None:
             self._cut(plan, recalibrate)
         else:
@@ -169,7 +174,7 @@ class HandPruning:
         undone = self._operations.pop()
         self._evaluations.forget(undone.evaluations)
         if not any(operation.stage == CUT for operation in self._operations):
-            self._uncut = {}
+            self._uncut = None
         return undone
 
     def trace_again(self, plan: PruningPlan | None) -> None:
@@ -273,6 +278,10 @@ class HandPruning:
             self._scores = (name, self.draft.scores(self.importances[name]))
         return self._scores[1]
 
+    def block_scores(self) -> BlockScores:
+        """How important each block that can go is, and what says so."""
+        return shown_scores(self.draft.graph, self.draft.blocks.blocks, self.data.batches)
+
     def is_comparable(self, name: str) -> bool:
         """Whether the scores of an importance have one unit on all axes, so that they rank together as they are."""
         own = self.importances.get(name)
@@ -288,12 +297,3 @@ def _increases(table: pd.DataFrame, draft: Draft) -> bytes:
             if len(part) == len(found[number]) and draft.axes[number].frozen is None:
                 found[number] = part.to_numpy(dtype=np.float64)
     return b"".join(part.astype("<f8").tobytes() for part in found)
-
-
-def _own_params(model: Any) -> dict[str, int]:
-    """By the path of each module; what several share counts where it is first."""
-    found: dict[str, int] = {}
-    for name, parameter in model.named_parameters():
-        path = name.rpartition(".")[0]
-        found[path] = found.get(path, 0) + parameter.numel()
-    return found

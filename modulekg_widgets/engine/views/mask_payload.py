@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from modulekg_widgets.engine.axes.names import short_name
+from modulekg_widgets.engine.residuals.blocks import flops_of, parameters_of
 from modulekg_widgets.engine.views.payload import number, text
 from modulekg_widgets.engine.views.schema import MASKS
 
@@ -25,6 +26,7 @@ def mask_payload(pruning: HandPruning) -> dict[str, Any]:
         {
             "title": text(pruning.title),
             "axes": _axes(draft),
+            "blocks": _blocks(pruning),
             "modules": [text(path) for path in modules],
             "terms": list(terms.terms),
             "tensors": [_tensor(tensor, modules) for tensor in terms.tensors],
@@ -53,13 +55,32 @@ def _axes(draft: Draft) -> dict[str, Any]:
     }
 
 
+def _blocks(pruning: HandPruning) -> dict[str, Any]:
+    """The blocks that can go, and for each axis and each part of the formulas the innermost one that it goes with."""
+    draft, scores = pruning.draft, pruning.block_scores()
+    graph, blocks, terms = draft.graph, draft.blocks.blocks, draft.size_terms
+    return {
+        "path": [text(block.path) for block in blocks],
+        "params": [number(sum(node.numel() for node in parameters_of(graph, block.modules))) for block in blocks],
+        "flops": [number(flops_of(graph, block)) for block in blocks],
+        "score": [number(scores.scores.get(block.path)) for block in blocks],
+        "within": list(draft.blocks.within),
+        # code between modules that go runs on other sizes then, which the dry run counts
+        "approximate": [bool(block.before) for block in blocks],
+        "importance": scores.importance,
+        "of_axes": list(draft.holders),
+        "of_tensors": [tensor.block for tensor in terms.tensors],
+        "of_flops": [cost.block for cost in terms.flops],
+    }
+
+
 def _tensor(tensor: TensorSize, modules: Mapping[str, int]) -> list[Any]:
     module = modules.get(tensor.name.rpartition(".")[0], 0)
     return [module, int(tensor.is_parameter), tensor.itemsize, number(tensor.factor), list(tensor.terms)]
 
 
 def drawn_payload(draft: Draft) -> dict[str, Any]:
-    """The draft as it is: `bits` has the bytes of `axes` one after the other."""
+    """The draft as it is: `bits` has the bytes of `axes` one after the other; the blocks count as the last axis."""
     revision, drawn = draft.drawn()
     return {"revision": revision, "axes": list(drawn), "bits": b"".join(drawn.values())}
 

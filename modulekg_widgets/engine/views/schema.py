@@ -75,9 +75,12 @@ KNOWLEDGE = Schema("knowledge", 1, _parts(
     datasets=_parts("name", "properties"),
     users=_parts("name", "properties"),
 ))  # fmt: skip
-MASKS = Schema("mask_editor", 1, _parts(
+MASKS = Schema("mask_editor", 2, _parts(
     "title", "modules", "terms", "tensors", "flops", "approximate", "importances", "generation",
     axes=_parts("name", "label", "size", "role", "frozen", "reasons", "members", "by_ratio", "weights"),
+    blocks=_parts(
+        "path", "params", "flops", "score", "within", "approximate", "importance", "of_axes", "of_tensors", "of_flops",
+    ),
 ))  # fmt: skip
 FORWARD = Schema("forward_player", 1, _parts(
     "run", "title", "modules", "shapes", "raised", "error", "failed", "dropped",

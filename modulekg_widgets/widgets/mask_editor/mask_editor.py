@@ -1,4 +1,4 @@
-"""MaskEditor: the axes of a model to edit by hand, with the consequences beside, and to mask or cut for real."""
+"""MaskEditor: the axes and blocks of a model to edit by hand, with the consequences beside, to mask or cut for real."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ KEYWORDS = (
 class MaskEditor(EditorCosts):
     """Which indices of each axis of a model go: brush them out, see what it saves, mask or cut: `MaskEditor(model, x)`.
 
-    The model is traced; it changes by `mask`, `cut` and `undo` alone.
+    Residual blocks that can go as a whole, those of `graph.blocks()`, have rows of their own. The model is traced; it
+    changes by `mask`, `cut` and `undo` alone.
 
     Parameters
     ----------
@@ -57,6 +58,7 @@ class MaskEditor(EditorCosts):
     batches : iterable, optional
         A list or a DataLoader of what the model takes, or of pairs of that and a target. A cut can renew the running
         statistics from them. Few serve best: `sensitivity` takes about a third of a forward pass an index and batch.
+        The first four tell how important blocks are.
     loss : callable, optional
         `loss(output, target)` or `loss(output)`, a mean. With it "sensitivity" is one of the importances, and the page
         shows what a ratio costs, as an estimate.
@@ -210,7 +212,7 @@ class MaskEditor(EditorCosts):
         return self._pruning.draft
 
     def mask(self) -> None:
-        """Set what goes to zero in the model; what an earlier mask had set is put back. `undo` takes it back."""
+        """Set what goes to zero in the model; what an earlier mask had set is put back. Blocks are refused."""
         plan = self._wanted()
         self._give_up("the model is masked now")
         self._pruning.mask(plan)
@@ -291,7 +293,7 @@ class MaskEditor(EditorCosts):
     def _wanted(self) -> PruningPlan:
         plan = self._check()
         if plan is None:
-            raise CutError("nothing goes: drop indices first, in the browser or by editor.plan = mk.plan(…)")
+            raise CutError("nothing goes: drop indices or blocks first, in the browser or by editor.plan = mk.plan(…)")
         return plan
 
     def _check(self) -> PruningPlan | None:

@@ -1,7 +1,8 @@
 """What the page of a mask editor tells the kernel: what it has drawn, and what it asks for.
 
 The page sets the trait `draft` once per gesture, to {"generation", "base", "by", "axes", "bits"}: all that it has drawn
-on top of revision `base`, where `by` names the page and `bits` has the bytes of `axes` one after the other. The kernel
+on top of revision `base`, where `by` names the page and `bits` has the bytes of `axes` one after the other; the blocks
+that can go are one more axis, behind the last, with a bit for each. The kernel
 answers with its own draft in the same trait, {"revision", "by", "axes", "bits"}. It takes what was drawn on its
 revision, or on what the same page had drawn before; a page that has not seen what another has drawn gets to see it,
 puts its own on top and sends that.
@@ -213,7 +214,7 @@ def _drawing(value: Any, draft: Draft) -> Drawing:
     if not (isinstance(axes, list) and isinstance(bits, bytes | bytearray | memoryview)):
         raise WidgetValueError("a drawing has a list of axes, and their bits")
     numbers = [_number(axis) for axis in axes]
-    if any(number >= len(draft.axes) for number in numbers) or len(set(numbers)) != len(numbers):
+    if any(number >= draft.entries for number in numbers) or len(set(numbers)) != len(numbers):
         raise WidgetValueError(f"a drawing names each axis once: there are {len(draft.axes)}")
     content, found, start = bytes(bits), {}, 0
     for number in numbers:

@@ -87,7 +87,7 @@ export class Actions {
     const { store, session, data } = this.scene;
     const connected = store.get("connected");
     const stage = store.get("stage");
-    const isEmpty = data.dropped().indices === 0;
+    const { isEmpty } = data;
     const buttons: [HTMLButtonElement, boolean][] = [
       [this.check, isEmpty],
       [this.mask, isEmpty],

@@ -4,7 +4,7 @@ import { Disposers, el } from "../shared/dom";
 import { exactNumber } from "../shared/format";
 import type { Amount } from "./counters";
 import type { Scene } from "./scene";
-import { amountText, axesText, changeText, type Counter, COUNTERS, indicesText } from "./words";
+import { amountText, changeText, type Counter, COUNTERS, goingText } from "./words";
 
 export class CounterLine {
   private readonly disposers = new Disposers();
@@ -18,10 +18,7 @@ export class CounterLine {
     host.classList.add("mkg-mask-counters");
     host.setAttribute("role", "group");
     host.setAttribute("aria-label", "Size before and after");
-    this.gauges = COUNTERS.map(([counter, label]) => {
-      const isRough = counter === "flops" && scene.data.payload.approximate;
-      return new Gauge(counter, label, isRough ? "≈ " : "");
-    });
+    this.gauges = COUNTERS.map(([counter, label]) => new Gauge(counter, label));
     host.append(...this.gauges.map(({ element }) => element), this.dropped);
     this.disposers.add(scene.data.draft.onChange(() => scene.frames.add(this.draw)));
     this.draw();
@@ -34,10 +31,12 @@ export class CounterLine {
 
   private readonly draw = (): void => {
     const totals = this.scene.data.counters.totals();
-    for (const gauge of this.gauges) gauge.draw(totals[gauge.counter]);
-    const { indices, axes } = this.scene.data.dropped();
-    const verb = indices === 1 ? "goes" : "go";
-    const text = indices ? `${indicesText(indices)} of ${axesText(axes)} ${verb}` : "nothing goes yet";
+    const { isApproximate } = this.scene.data;
+    for (const gauge of this.gauges) gauge.draw(totals[gauge.counter], gauge.counter === "flops" && isApproximate);
+    const dropped = this.scene.data.dropped();
+    const verb = dropped.indices + dropped.blocks === 1 ? "goes" : "go";
+    const going = goingText(dropped);
+    const text = going ? `${going} ${verb}` : "nothing goes yet";
     if (this.dropped.textContent !== text) this.dropped.textContent = this.dropped.title = text;
   };
 }
@@ -50,8 +49,7 @@ class Gauge {
 
   constructor(
     readonly counter: Counter,
-    label: string,
-    private readonly prefix: string
+    label: string
   ) {
     this.element.dataset.mkgCounter = counter;
     const line = el("div", "mkg-mask-counter-line");
@@ -62,9 +60,9 @@ class Gauge {
     this.element.append(el("div", "mkg-label", label), line, track);
   }
 
-  draw({ before, after }: Amount): void {
-    const { counter, prefix } = this;
-    const text = `${prefix}${amountText(counter, before)} → ${amountText(counter, after)}`;
+  draw({ before, after }: Amount, isRough: boolean): void {
+    const { counter } = this;
+    const text = `${isRough ? "≈ " : ""}${amountText(counter, before)} → ${amountText(counter, after)}`;
     if (this.amount.textContent !== text) this.amount.textContent = text;
     this.change.textContent = changeText(before, after);
     this.element.title = `${exactNumber(before)} → ${exactNumber(after)}`;

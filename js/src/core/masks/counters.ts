@@ -34,6 +34,7 @@ export function axesOf(expression: Expression): number[] {
 interface Entry {
   readonly factor: number;
   readonly terms: readonly number[];
+  readonly block: number; // with which it goes; -1: none
 }
 
 export class Counters {
@@ -44,13 +45,14 @@ export class Counters {
   private readonly after: Float64Array;
   private readonly termsOf: readonly number[][]; // of each axis
   private readonly recordsOf: readonly number[][]; // of each term
+  private gone: ReadonlySet<number> = new Set(); // blocks
 
   constructor(private readonly payload: MaskPayload) {
-    const { axes, terms, tensors, flops } = payload;
+    const { axes, terms, tensors, flops, blocks } = payload;
     this.kept = [...axes.size];
     this.records = [
-      ...tensors.map(([, , , factor, own]) => ({ factor, terms: own })),
-      ...flops.map(([factor, own]) => ({ factor, terms: own }))
+      ...tensors.map(([, , , factor, own], at) => ({ factor, terms: own, block: blocks.of_tensors[at] ?? -1 })),
+      ...flops.map(([factor, own], at) => ({ factor, terms: own, block: blocks.of_flops[at] ?? -1 }))
     ];
     this.termsOf = inverse(terms.map(axesOf), axes.size.length);
     this.recordsOf = inverse(
@@ -75,7 +77,16 @@ export class Counters {
       this.terms[term] = evaluate(this.payload.terms[term], this.kept);
       this.recordsOf[term].forEach(record => records.add(record));
     }
-    for (const record of records) this.after[record] = this.product(this.records[record]);
+    for (const record of records) this.after[record] = this.left(this.records[record]);
+  }
+
+  /** These blocks go, and no others. */
+  remove(blocks: ReadonlySet<number>): void {
+    const before = this.gone;
+    this.gone = blocks;
+    this.records.forEach((record, at) => {
+      if (before.has(record.block) !== blocks.has(record.block)) this.after[at] = this.left(record);
+    });
   }
 
   totals(): Totals {
@@ -95,18 +106,25 @@ export class Counters {
 
   /**
    * Of each module with parameters in it or below the share of them that goes, or went with a cut: `uncut` says how many
-   * a module had of its own before the first one. The model itself is "".
+   * a module had of its own before the first one, with those of the blocks that have gone from it. The model itself
+   * is "".
    */
   shares(uncut: Uncut = new Map()): Record<string, number> {
     const own = new Map<string, { before: number; after: number }>();
     this.payload.tensors.forEach(([module, isParameter], at) => {
       if (isParameter) add(entry(own, this.payload.modules[module]), this.before[at], this.after[at]);
     });
+    for (const module of uncut.keys()) entry(own, module); // one that has nothing of its own any more
     const found = new Map<string, { before: number; after: number }>();
     for (const [module, { before, after }] of own)
       for (const path of upwards(module)) add(entry(found, path), uncut.get(module) ?? before, after);
     const filled = [...found].filter(([, { before }]) => before > 0);
     return Object.fromEntries(filled.map(([path, { before, after }]) => [path, Math.max(0, 1 - after / before)]));
+  }
+
+  /** Nothing of a record that goes with a block, whatever else goes in there. */
+  private left(record: Entry): number {
+    return this.gone.has(record.block) ? 0 : this.product(record);
   }
 
   private product({ factor, terms }: Entry): number {

@@ -2,7 +2,7 @@
 
 import { button, Disposers, el, listen } from "../shared/dom";
 import type { Scene } from "./scene";
-import { amountText, axesText, changeText, COUNTERS, indicesText } from "./words";
+import { amountText, changeText, COUNTERS, goingText } from "./words";
 
 let dialogs = 0;
 
@@ -46,7 +46,6 @@ export class CutDialog {
 
   private box(): HTMLElement {
     const { data, session, store } = this.scene;
-    const { indices, axes } = data.dropped();
     const report = session.isReportCurrent && !session.report?.error ? session.report : null;
     const [heading, text] = [`mkg-mask-ask-${++dialogs}`, `mkg-mask-says-${dialogs}`];
     const box = el("div", "mkg-mask-dialog");
@@ -54,7 +53,7 @@ export class CutDialog {
     box.setAttribute("aria-modal", "true");
     box.setAttribute("aria-labelledby", heading);
     box.setAttribute("aria-describedby", text);
-    const title = el("div", "mkg-mask-dialog-title", `Cut ${indicesText(indices)} on ${axesText(axes)}?`);
+    const title = el("div", "mkg-mask-dialog-title", `Cut ${goingText(data.dropped(), "on")}?`);
     title.id = heading;
     const body = el("div", "mkg-mask-dialog-body");
     body.id = text;
@@ -78,7 +77,7 @@ export class CutDialog {
       const row = el("tr");
       const head = el("th", "", label);
       head.scope = "row";
-      const approximately = counter === "flops" && data.payload.approximate ? "≈ " : "";
+      const approximately = counter === "flops" && data.isApproximate && !report ? "≈ " : "";
       row.append(
         head,
         el("td", "", `${approximately}${amountText(counter, old)} → ${amountText(counter, fresh)}`),

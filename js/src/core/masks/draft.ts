@@ -1,4 +1,5 @@
-// The draft that all views of a model share: what goes, what the kernel knows of it, and the open gesture.
+// The draft that all views of a model share: what goes, what the kernel knows of it, and the open gesture. The blocks
+// that can go as a whole are one more axis, behind the last.
 
 import { bit, BitTable, difference, ones, setBit, trimAxis } from "./bits";
 
@@ -20,7 +21,7 @@ export class Draft {
   private readonly listeners = new Set<Listener>();
   private gesture: Map<number, Uint8Array> | null = null; // axis -> its bytes before
 
-  /** `strongest` tells which index of an axis is never the last to go. */
+  /** `strongest` tells which index of an axis is never the last to go; -1: all of them may. */
   constructor(
     readonly sizes: readonly number[],
     bits: Uint8Array | null,
@@ -132,7 +133,8 @@ export class Draft {
     const bytes = this.table.of(this.bits, axis);
     const size = this.sizes[axis];
     trimAxis(bytes, size);
-    if (ones(bytes) === size) setBit(bytes, this.strongest(axis), false);
+    const strongest = ones(bytes) === size ? this.strongest(axis) : -1;
+    if (strongest >= 0) setBit(bytes, strongest, false);
     this.gone[axis] = ones(bytes);
   }
 

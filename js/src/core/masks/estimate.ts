@@ -22,7 +22,7 @@ const STEPS = 90; // up to a ratio of 0.9: what little is left beyond costs so m
 /** What goes from an axis costs; null where it is not known. */
 export function axisCost(data: PlanData, axis: number): AxisCost | null {
   const { increases, draft, axes } = data;
-  if (!increases || !data.isFree(axis)) return null;
+  if (!increases || !data.isFree(axis) || data.isAway(axis)) return null;
   const own = increases.of(axis);
   if (!own.every(Number.isFinite)) return null;
   const [size, gone] = [axes.size[axis], draft.dropped(axis)];
@@ -45,6 +45,7 @@ function risesOf(data: PlanData, axes: readonly number[]): number {
 export function curveOf(data: PlanData, scores: Scores, axes: readonly number[], scope: Scope): Point[] {
   const { size } = data.axes;
   const counters = new Counters(data.payload);
+  counters.remove(data.blocks.gone);
   const others = [...size.keys()].filter(axis => !axes.includes(axis));
   const base = risesOf(data, others);
   counters.update(others.map(axis => [axis, data.draft.kept(axis)] as const));

@@ -18,10 +18,13 @@ interface Case {
   readonly bytes: readonly number[];
 }
 
+type Removal = Omit<Case, "scope" | "ratio"> & { readonly removed: readonly string[] };
+
 interface Golden {
   readonly payload: unknown;
   readonly scores: readonly number[];
   readonly cases: readonly Case[];
+  readonly removals: readonly Removal[];
   readonly costs: { readonly offers: unknown; readonly trial: unknown };
 }
 
@@ -62,6 +65,19 @@ describe.each(files)("%s", file => {
     const totals = data.counters.totals();
     for (const unit of ["params", "flops", "bytes"] as const) {
       expect([totals[unit].before, totals[unit].after]).toEqual(wanted[unit]);
+    }
+  });
+
+  it("counts what is left without blocks", () => {
+    for (const wanted of golden.removals) {
+      const data = readPlan(golden.payload, view(wanted.packed), view(golden.scores));
+      const { blocks, counters, byName, isApproximate } = data;
+      expect(blocks.removed.map(block => blocks.table.path[block])).toEqual(wanted.removed);
+      const left = Object.entries(chosen(data)).filter(([name]) => !data.isAway(byName.get(name) ?? -1));
+      expect(Object.fromEntries(left)).toEqual(wanted.dropped);
+      const totals = counters.totals();
+      for (const unit of ["params", "bytes", ...(isApproximate ? [] : (["flops"] as const))] as const)
+        expect([totals[unit].before, totals[unit].after]).toEqual(wanted[unit]);
     }
   });
 

@@ -46,7 +46,7 @@ export class GraphLink {
     const data = this.dataOf();
     if (!data) return;
     const uncut = this.uncutOf();
-    const isPruned = data.dropped().indices > 0 || uncut.size > 0;
+    const isPruned = !data.isEmpty || uncut.size > 0;
     const pruned = isPruned ? data.counters.shares(uncut) : {};
     for (const graph of this.graphs) {
       const isEmpty = Object.keys((graph.get("pruned") ?? {}) as object).length === 0;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { maskPayload } from "../../testing/masks";
+import { maskPayload, withBlocks } from "../../testing/masks";
 import { OTHER_VERSION } from "../shared/schema";
 import { PayloadError } from "../shared/schema";
 import { readMasks } from "./payload";
@@ -24,7 +24,7 @@ describe("readMasks", () => {
   });
 
   it("says what to do about another version", () => {
-    expect(() => readMasks(maskPayload(undefined, { schema_version: 2 }))).toThrow(OTHER_VERSION);
+    expect(() => readMasks(maskPayload(undefined, { schema_version: 3 }))).toThrow(OTHER_VERSION);
   });
 
   it.each<[string, (raw: Raw, axes: Raw) => void]>([
@@ -49,6 +49,33 @@ describe("readMasks", () => {
     let deep: unknown = 0;
     for (let i = 0; i < 5000; i += 1) deep = ["+", deep];
     expect(() => readMasks(maskPayload(undefined, { terms: [deep, 0, 0, 0] }))).toThrow(PayloadError);
+  });
+});
+
+describe("blocks in a payload", () => {
+  const read = (more: Raw) => readMasks(maskPayload(undefined, withBlocks(more)));
+
+  it("are read, and numbers with them", () => {
+    const { blocks } = read({});
+    expect(blocks.flops).toEqual([600, 480, Number("90071992547409930")]);
+    expect(blocks.score).toEqual([0.5, NaN, 2]);
+  });
+
+  it("are none in a notebook that was saved before there were any", () => {
+    expect(readMasks(maskPayload()).blocks.path).toEqual([]);
+  });
+
+  it.each<[string, Raw]>([
+    ["that lie in blocks that there are", { within: [-1, 3, -1] }],
+    ["that do not lie in one another for ever", { within: [1, 0, -1] }],
+    ["that do not lie in themselves", { within: [0, -1, -1] }],
+    ["for every axis", { of_axes: [-1, 1] }],
+    ["for every tensor", { of_tensors: [] }],
+    ["that there are", { of_flops: [-1, 3] }],
+    ["with paths as text", { path: ["a", "b", 3] }],
+    ["in columns of one length", { params: [1] }]
+  ])("are blocks %s", (_, more) => {
+    expect(() => read(more)).toThrow(PayloadError);
   });
 });
 

@@ -13,6 +13,7 @@ import {
   isInteger,
   isPlace,
   isString,
+  isValue,
   isWithin,
   list,
   oneOf,
@@ -27,7 +28,8 @@ import {
 /** a ≥ 0: how many indices of axis a stay; -n: the number n; or a product or sum of such. */
 export type Expression = number | readonly ["*" | "+", ...Expression[]];
 
-export const SCHEMA_VERSION = 1;
+export const SCHEMA_VERSION = 2;
+const BEFORE_BLOCKS = 1; // of saved notebooks
 const DEEPEST = 64;
 const MOST_INDICES = 2 ** 24; // of all axes together; more would fill the browser's memory
 
@@ -79,12 +81,65 @@ const AxesSchema = v.pipe(
   })
 );
 
+/** For each axis, tensor and part of the FLOPs the innermost block that it goes with; -1: none. */
+const BlocksSchema = v.pipe(
+  table(
+    {
+      path: list(isString),
+      params: list(isNumeral),
+      flops: list(isNumeral),
+      score: list(isValue), // null where it is unknown
+      within: list(isPlace), // the innermost block that it lies in; -1: none
+      approximate: list(isBoolean) // whether the FLOPs without it are
+    },
+    {
+      importance: text, // what the scores are by
+      of_axes: list(isPlace),
+      of_tensors: list(isPlace),
+      of_flops: list(isPlace)
+    }
+  ),
+  relations({
+    within: ({ within }) => isWithin(within, within.length, -1) && within.every((_, at) => ends(within, at))
+  }),
+  v.transform(blocks => ({
+    ...blocks,
+    params: blocks.params.map(Number),
+    flops: blocks.flops.map(Number),
+    score: blocks.score.map(score => (score === null ? NaN : Number(score)))
+  }))
+);
+const NO_BLOCKS: v.InferInput<typeof BlocksSchema> = {
+  path: [],
+  params: [],
+  flops: [],
+  score: [],
+  within: [],
+  approximate: [],
+  importance: "",
+  of_axes: [],
+  of_tensors: [],
+  of_flops: []
+};
+
+/** Whether the way outwards comes to an end. */
+function ends(within: readonly number[], at: number): boolean {
+  let steps = 0;
+  for (let outer = within[at]; outer >= 0; outer = within[outer]) if ((steps += 1) > within.length) return false;
+  return true;
+}
+
+/** Whether each of so many parts has a block that there is, or none; without blocks nothing has to be said. */
+const haveBlocks = (own: readonly number[], count: number, blocks: number): boolean =>
+  (own.length === count || (!own.length && !blocks)) && isWithin(own, blocks, -1);
+
 const MaskSchema = v.pipe(
   parts({
-    schema_version: v.literal(SCHEMA_VERSION),
+    schema_version: v.picklist([BEFORE_BLOCKS, SCHEMA_VERSION]),
     kind: v.literal("mask_editor"),
     title: text,
     axes: AxesSchema,
+    blocks: v.optional(BlocksSchema, NO_BLOCKS),
     modules: list(isString),
     terms: list(isExpression),
     tensors: list(isTensor),
@@ -101,7 +156,11 @@ const MaskSchema = v.pipe(
       areWithin(
         flops.map(([, own]) => own),
         terms.length
-      )
+      ),
+    blocks: ({ blocks, axes, tensors, flops }) =>
+      haveBlocks(blocks.of_axes, axes.name.length, blocks.path.length) &&
+      haveBlocks(blocks.of_tensors, tensors.length, blocks.path.length) &&
+      haveBlocks(blocks.of_flops, flops.length, blocks.path.length)
   }),
   v.transform(payload => ({
     ...payload,

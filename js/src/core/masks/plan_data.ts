@@ -1,6 +1,7 @@
-// All that belongs to one payload: axes, scores, draft, history and counters.
+// All that belongs to one payload: axes, blocks, scores, draft, history and counters.
 
 import { BitTable } from "./bits";
+import { Blocks, entrySizes } from "./blocks";
 import { Counters } from "./counters";
 import { Draft } from "./draft";
 import { unpacked } from "./drawing";
@@ -8,10 +9,17 @@ import { History } from "./history";
 import { type MaskPayload, readMasks } from "./payload";
 import { readScores, Scores } from "./scores";
 
+export interface Dropped {
+  readonly indices: number;
+  readonly axes: number; // that lose them
+  readonly blocks: number;
+}
+
 export class PlanData {
   readonly draft: Draft;
   readonly history: History;
   readonly counters: Counters;
+  readonly blocks: Blocks;
   readonly byName: ReadonlyMap<string, number>;
   scores: Scores | null = null; // none until the kernel has them
   increases: Scores | null = null; // of the loss without each index, where they are known
@@ -27,10 +35,13 @@ export class PlanData {
     const { size, name } = payload.axes;
     this.byName = new Map(name.map((text, axis) => [text, axis]));
     this.setScores(scores, isComparable);
-    const bits = unpacked(drawn, new BitTable(size));
-    this.draft = new Draft(size, bits, axis => this.scores?.order(axis)[size[axis] - 1] ?? 0);
+    this.blocks = new Blocks(payload);
+    const sizes = entrySizes(payload);
+    const bits = unpacked(drawn, new BitTable(sizes));
+    const strongest = (axis: number) => this.scores?.order(axis)[size[axis] - 1] ?? 0;
+    this.draft = new Draft(sizes, bits, entry => (entry === this.blocks.entry ? -1 : strongest(entry)));
     this.counters = new Counters(payload);
-    this.count(size.keys());
+    this.count(sizes.keys());
     this.draft.onChange(axes => this.count(axes));
   }
 
@@ -66,14 +77,37 @@ export class PlanData {
     return at < 0 ? null : this.axes.reasons[at];
   }
 
-  /** How many indices go, and of how many axes. */
-  dropped(): { indices: number; axes: number } {
-    const counts = this.axes.size.map((_, axis) => this.draft.dropped(axis)).filter(count => count > 0);
-    return { indices: counts.reduce((total, count) => total + count, 0), axes: counts.length };
+  /** Whether an axis goes with a block, whatever is drawn on it. */
+  isAway(axis: number): boolean {
+    return this.blocks.takes(axis) >= 0;
   }
 
-  private count(axes: Iterable<number>): void {
-    this.counters.update(Array.from(axes, axis => [axis, this.draft.kept(axis)] as const));
+  /** How many indices go, of how many axes, and how many blocks; what goes with a block is not counted beside it. */
+  dropped(): Dropped {
+    const counts = this.axes.size.map((_, axis) => (this.isAway(axis) ? 0 : this.draft.dropped(axis)));
+    const own = counts.filter(count => count > 0);
+    const blocks = this.blocks.removed.length;
+    return { indices: own.reduce((total, count) => total + count, 0), axes: own.length, blocks };
+  }
+
+  /** Whether the FLOPs that are left are: the dry run knows better. */
+  get isApproximate(): boolean {
+    const { removed, table } = this.blocks;
+    return this.payload.approximate || removed.some(block => table.approximate[block]);
+  }
+
+  get isEmpty(): boolean {
+    const { indices, blocks } = this.dropped();
+    return indices + blocks === 0;
+  }
+
+  private count(entries: Iterable<number>): void {
+    const { blocks, draft, counters } = this;
+    const changed = [...entries];
+    counters.update(changed.filter(entry => entry < blocks.entry).map(axis => [axis, draft.kept(axis)] as const));
+    if (!blocks.count || !changed.includes(blocks.entry)) return;
+    blocks.follow(draft);
+    counters.remove(blocks.gone);
   }
 }
 
@@ -82,7 +116,7 @@ export function readPlan(payload: unknown, drawn: unknown, scores: unknown, isCo
   return new PlanData(readMasks(payload), drawn, scores, undefined, isComparable);
 }
 
-/** The same axes under another payload: draft and history go on. Raises `PayloadError`; null for other axes. */
+/** The same axes and blocks under another payload: draft and history go on. Raises `PayloadError`; null for others. */
 export function renewedPlan(
   former: PlanData,
   payload: unknown,
@@ -91,7 +125,10 @@ export function renewedPlan(
 ): PlanData | null {
   const fresh = readMasks(payload);
   const { name, size } = fresh.axes;
-  const isSame = name.join("\n") === former.axes.name.join("\n") && size.join() === former.axes.size.join();
+  const isSame =
+    name.join("\n") === former.axes.name.join("\n") &&
+    size.join() === former.axes.size.join() &&
+    fresh.blocks.path.join("\n") === former.blocks.table.path.join("\n");
   if (!isSame) return null;
   const renewed = new PlanData(fresh, former.draft.bits, scores, former.history, isComparable);
   renewed.draft.confirm(former.draft.known);

@@ -71,7 +71,7 @@ export class ReportView {
     this.host.classList.toggle("mkg-is-empty", report === null);
     this.host.classList.toggle("mkg-is-stale", isStale);
     this.host.classList.toggle("mkg-is-failed", !!report?.error);
-    const hint = report || isChecking ? "" : data.dropped().indices ? UNTRIED : EMPTY;
+    const hint = report || isChecking ? "" : data.isEmpty ? EMPTY : UNTRIED;
     const note = [isStale ? "of an earlier draft" : "", isChecking ? "checking…" : ""].filter(Boolean).join(" · ");
     if (this.hint.textContent !== hint) this.hint.textContent = hint;
     if (this.note.textContent !== note) this.note.textContent = note;

@@ -19,6 +19,7 @@ export class Row {
   private readonly info = el("div", "mkg-mask-info");
   private readonly count = el("span", "mkg-mask-count");
   private readonly cost = el("span", "mkg-mask-cost");
+  private readonly away = nameSpan("mkg-mask-away", "");
   private readonly lock = button("mkg-icon-button mkg-mask-lock", "");
   private readonly slider = el("input", "mkg-mask-slider");
   private readonly name: string;
@@ -57,17 +58,28 @@ export class Row {
     if (this.count.textContent !== text) this.count.textContent = text;
     this.count.title = this.strip ? `${exactNumber(kept)} of ${exactNumber(size)} stay` : "size";
     const isLocked = session.isLocked(this.axis);
+    this.drawAway();
     this.shell.classList.toggle("mkg-is-locked", isLocked);
     this.shell.classList.toggle("mkg-is-thinned", kept < size);
     setAttribute(this.lock, "aria-pressed", String(isLocked));
     this.lock.title = isLocked ? "Unlock: gestures change this axis again" : "Lock: no gesture changes this axis";
-    this.slider.disabled = isLocked || !data.scores;
+    this.slider.disabled = !session.mayDraw(this.axis) || !data.scores;
     const dropped = String(size - kept);
     if (this.slider.value !== dropped) this.slider.value = dropped;
     setAttribute(this.slider, "aria-valuetext", `${exactNumber(size - kept)} of ${exactNumber(size)} go`);
     this.drawCost();
     this.strip?.draw();
   };
+
+  /** One that goes with a block is pale, and says with which. */
+  private drawAway(): void {
+    const { blocks } = this.scene.data;
+    const block = blocks.takes(this.axis);
+    this.shell.classList.toggle("mkg-is-away", block >= 0);
+    this.away.hidden = block < 0;
+    const text = block < 0 ? "" : `goes with ${blocks.table.path[block]}`;
+    if (this.away.textContent !== text) this.away.textContent = this.away.title = text;
+  }
 
   /** What the axis costs: what goes from it, or where nothing does, one of its indices. */
   private drawCost(): void {
@@ -90,7 +102,7 @@ export class Row {
     const line = el("div", "mkg-mask-line");
     line.append(name);
     if (role !== null) line.append(nameSpan("mkg-mask-role", role));
-    line.append(this.strip ? this.cost : this.count);
+    line.append(this.away, this.strip ? this.cost : this.count);
     this.info.append(line);
   }
 

@@ -1,13 +1,15 @@
-// All axes, free ones first, the frozen ones folded; only the rows near the window have contents.
+// All blocks that can go as a whole, and all axes, free ones first, the frozen ones folded; only the rows of axes near the
+// window have contents.
 
 import { Disposers, el, setAttribute } from "../shared/dom";
+import { BlockList } from "./block_list";
 import { cellLayout } from "./cell_layout";
 import { FrozenFold } from "./frozen_fold";
 import { Row } from "./row";
 import type { Scene } from "./scene";
 import type { StripOwner } from "./strip";
 import type { Leap } from "./strip_keys";
-import { axesText } from "./words";
+import { axesText, blocksText } from "./words";
 
 const MARGIN = 400; // px around the window in which rows are kept ready
 const DEFAULT_ROOM = 560; // px, until a row was measured
@@ -33,6 +35,7 @@ export class RowList implements StripOwner {
   private readonly byAxis = new Map<number, Slot>();
   private readonly empty = el("div", "mkg-mask-empty");
   private readonly fold: FrozenFold | null;
+  private readonly blocks: BlockList | null; // none where no block can go
   private observer: IntersectionObserver | null = null;
   private room = DEFAULT_ROOM;
   private isMeasured = false;
@@ -52,9 +55,11 @@ export class RowList implements StripOwner {
     host.classList.add("mkg-mask-rows");
     const frozenList = this.list("Frozen axes", frozen);
     this.fold = frozen.length ? new FrozenFold(frozenList, data, frozen, () => this.measureAll()) : null;
+    this.blocks = data.blocks.count ? new BlockList(scene, () => this.measureAll()) : null;
     const folded = this.fold ? [this.fold.heading, frozenList] : [];
     host.append(
       keys,
+      ...(this.blocks ? [this.blocks.heading, this.blocks.table] : []),
       ...(free.length ? [heading("Free axes"), this.list("Free axes", free)] : []),
       ...folded,
       this.empty
@@ -69,6 +74,7 @@ export class RowList implements StripOwner {
   dispose(): void {
     this.observer?.disconnect();
     this.fold?.dispose();
+    this.blocks?.dispose();
     this.slots.forEach(slot => this.drop(slot));
     this.disposers.dispose();
     this.host.replaceChildren();
@@ -82,6 +88,7 @@ export class RowList implements StripOwner {
   /** Colors, shades or the width have changed. */
   repaint(): void {
     for (const { row } of this.slots) row?.strip?.fit(this.room, true);
+    this.blocks?.repaint();
     this.drawAll();
   }
 
@@ -176,7 +183,8 @@ export class RowList implements StripOwner {
   private measureAll(): void {
     const { data } = this.scene;
     const shown = this.slots.filter(({ axis }) => data.isFree(axis) || this.fold?.isShown);
-    const total = shown.reduce((sum, { axis }) => sum + this.estimate(axis), this.fold ? FOLD : 0);
+    const total =
+      shown.reduce((sum, { axis }) => sum + this.estimate(axis), this.fold ? FOLD : 0) + (this.blocks?.height ?? 0);
     this.host.classList.toggle("mkg-is-short", total < SHORT);
   }
 
@@ -218,11 +226,17 @@ export class RowList implements StripOwner {
   }
 
   private changed(axes: ReadonlySet<number>): void {
+    if (this.blocks && axes.has(this.scene.data.blocks.entry)) {
+      this.scene.frames.add(this.followBlocks);
+      return this.drawAll(); // of any axis it may have become known with which block it goes
+    }
     for (const axis of axes) {
       const row = this.byAxis.get(axis)?.row;
       if (row) this.scene.frames.add(row.draw);
     }
   }
+
+  private readonly followBlocks = (): void => this.blocks?.follow();
 
   /** Only the rows whose name or members have the text. */
   private filter(): void {
@@ -239,15 +253,18 @@ export class RowList implements StripOwner {
     }
     this.fold?.seek(query !== "" && frozen > 0);
     if (this.fold) this.fold.heading.hidden = frozen === 0;
-    this.measureAll();
     for (const list of this.host.querySelectorAll<HTMLElement>(".mkg-mask-list")) {
       if (list.previousElementSibling === this.fold?.heading) continue;
       list.hidden = list.querySelector(".mkg-mask-row:not([hidden])") === null;
       (list.previousElementSibling as HTMLElement).hidden = list.hidden;
     }
     this.empty.textContent = this.slots.length ? "No axis has this in its name or members." : "This model has no axes.";
-    this.empty.hidden = count > 0;
-    this.found(query ? `${count} of ${axesText(this.slots.length)}` : "");
+    const blocks = this.blocks?.filter(query) ?? 0;
+    this.empty.hidden = count + blocks > 0;
+    const found = [`${count} of ${axesText(this.slots.length)}`];
+    if (this.blocks) found.unshift(`${blocks} of ${blocksText(this.scene.data.blocks.count)}`);
+    this.found(query ? found.join(", ") : "");
+    this.measureAll();
   }
 
   private follow(): void {

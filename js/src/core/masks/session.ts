@@ -208,14 +208,21 @@ export class Session {
     return this.data !== null && this.locked.has(this.data.axes.name[axis]);
   }
 
-  mayChange(axis: number): boolean {
-    return this.data !== null && this.data.isFree(axis) && !this.isLocked(axis);
+  /** Of the entries of the draft that of the blocks always may. */
+  mayChange(entry: number): boolean {
+    const { data } = this;
+    return data !== null && (entry === data.blocks.entry || (data.isFree(entry) && !this.isLocked(entry)));
+  }
+
+  /** Whether a gesture changes an axis: one that goes with a block stays as it was drawn. */
+  mayDraw(axis: number): boolean {
+    return this.mayChange(axis) && this.data?.isAway(axis) === false;
   }
 
   /** The axes that a ratio takes from. */
   ratioAxes(): number[] {
     const { by_ratio } = this.data?.axes ?? { by_ratio: [] };
-    return [...by_ratio.keys()].filter(axis => by_ratio[axis] && this.mayChange(axis));
+    return [...by_ratio.keys()].filter(axis => by_ratio[axis] && this.mayDraw(axis));
   }
 
   // ----------------------------------------------------------------- gestures
@@ -226,12 +233,12 @@ export class Session {
 
   /** Within a gesture; locked and frozen axes stay as they are. */
   paint(axis: number, indices: Iterable<number>, goes: boolean): void {
-    if (this.mayChange(axis)) this.data?.draft.set(axis, indices, goes);
+    if (this.mayDraw(axis)) this.data?.draft.set(axis, indices, goes);
   }
 
   dropCount(axis: number, count: number): void {
     const { data } = this;
-    if (!data?.scores || !this.mayChange(axis)) return;
+    if (!data?.scores || !this.mayDraw(axis)) return;
     data.draft.dropFirst(axis, data.scores.order(axis), Math.max(0, Math.min(count, data.axes.size[axis] - 1)));
   }
 
@@ -241,6 +248,16 @@ export class Session {
     const axes = this.ratioAxes();
     const counts = goneByRatio(axes, data.axes.size, ratio, scope, data.scores);
     axes.forEach((axis, at) => this.dropCount(axis, counts[at]));
+  }
+
+  /** A block goes or stays, as a gesture of its own. */
+  remove(block: number, goes: boolean): void {
+    const { data } = this;
+    if (!data) return;
+    this.commit();
+    data.draft.begin();
+    data.draft.set(data.blocks.entry, [block], goes);
+    this.commit();
   }
 
   /** Ends the gesture: one value to the kernel, one step. */

@@ -97,7 +97,7 @@ export class Strip implements BrushTarget {
     if (!this.layout) return;
     this.look();
     this.painter.paint(this.looks, this.scene.ink);
-    setAttribute(this.element, "aria-readonly", this.isLocked ? "true" : null);
+    setAttribute(this.element, "aria-readonly", this.obstacle ? "true" : null);
     this.tell();
   };
 
@@ -117,8 +117,8 @@ export class Strip implements BrushTarget {
 
   begin(): boolean {
     const { session, data } = this.scene;
-    if (this.isLocked) {
-      session.say(`${data.axes.name[this.axis]} is locked.`);
+    if (this.obstacle) {
+      session.say(`${data.axes.name[this.axis]} ${this.obstacle}.`);
       return false;
     }
     session.begin();
@@ -214,8 +214,12 @@ export class Strip implements BrushTarget {
 
   // -------------------------------------------------------------------- looks
 
-  private get isLocked(): boolean {
-    return this.scene.session.isLocked(this.axis);
+  /** Why nothing may be drawn; "" where it may. */
+  private get obstacle(): string {
+    const { session, data } = this.scene;
+    const block = data.blocks.takes(this.axis);
+    if (block >= 0) return `goes with ${data.blocks.table.path[block]}: put that back first`;
+    return session.isLocked(this.axis) ? "is locked" : "";
   }
 
   private look(): void {

@@ -101,7 +101,7 @@ export class MaskToolbar {
     const box = el("div", "mkg-search");
     this.input.type = "search";
     this.input.placeholder = "Find axes";
-    this.input.title = "By name, or by the name of a member";
+    this.input.title = "By name, or by the name of a member; blocks by their paths";
     this.input.spellcheck = false;
     this.input.autocomplete = "off";
     this.input.setAttribute("aria-label", "Find axes");

@@ -1,7 +1,8 @@
 // Numbers in the words of the editor.
 
-import { exactNumber, shortBytes, shortNumber } from "../shared/format";
+import { counted, exactNumber, shortBytes, shortNumber } from "../shared/format";
 import type { Totals } from "./counters";
+import type { Dropped } from "./plan_data";
 
 export function axesText(count: number): string {
   return `${exactNumber(count)} ${count === 1 ? "axis" : "axes"}`;
@@ -9,6 +10,16 @@ export function axesText(count: number): string {
 
 export function indicesText(count: number): string {
   return `${exactNumber(count)} ${count === 1 ? "index" : "indices"}`;
+}
+
+export function blocksText(count: number): string {
+  return counted(count, "block");
+}
+
+/** What goes: "3 indices of 2 axes and 1 block"; "" for nothing. */
+export function goingText({ indices, axes, blocks }: Dropped, of: "of" | "on" = "of"): string {
+  const parts = [indices ? `${indicesText(indices)} ${of} ${axesText(axes)}` : "", blocks ? blocksText(blocks) : ""];
+  return parts.filter(Boolean).join(" and ");
 }
 
 export type Counter = keyof Totals;

@@ -36,7 +36,9 @@ def mask(model: nn.Module, edits: Edits) -> MaskReceipt:
     """
     if edits.removal:
         names = ", ".join(shown(each.path) for each in edits.removal.modules[:3])
-        raise CutError(f"a mask sets slices of weights to zero, and {names} would go as a whole: use plan.cut(model)")
+        raise CutError(
+            f"a mask sets slices of weights to zero, and {names} go as a whole: cut instead, plan.cut(model)"
+        )
     walked = walk(inside(model))
     refuse_sharded(walked)
     zeroed = ZeroedTensors(_produced(places(walked, edits)))

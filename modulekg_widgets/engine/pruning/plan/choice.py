@@ -240,7 +240,9 @@ def _indices(axes: Axes, cut: Cut) -> dict[Term, list[int]]:
         return {axes.of(find(cut.axes[name].term)).term: indices for name, indices in cut.indices.items()}
     keeps: Keeps = {}
     for name, dims in cut.parameters.items():
-        node = axes.graph.state.get(name)
+        node, removal = axes.graph.state.get(name), axes.graph.removal
+        if node is None and removal and removal.takes(name.rpartition(".")[0]):
+            continue  # it goes as a whole
         for at, positions in dims.items():
             if node is None or at >= node.dim() or max(positions) >= node.shape[at]:
                 raise CutError(f"the cut of {shown(name)!r} is of another model: analyse it on this graph")

@@ -1,4 +1,4 @@
-"""Draft: which indices of each axis go, drawn by hand in the mask editor, and the plan that it comes to."""
+"""Draft: which indices and blocks go, drawn by hand in the mask editor, and the plan that it comes to."""
 
 from __future__ import annotations
 
@@ -15,15 +15,19 @@ from numpy.typing import NDArray
 from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.axes.graph import DataflowGraph
-from modulekg_widgets.engine.errors import CutError, UnknownAxisError, nearest, shown
+from modulekg_widgets.engine.errors import CutError, UnknownAxisError, UnknownPathError, nearest, shown
 from modulekg_widgets.engine.pruning.importance.scoring import score
 from modulekg_widgets.engine.pruning.importance.votes import weights_along
+from modulekg_widgets.engine.pruning.plan.axes_left import axis_of
 from modulekg_widgets.engine.pruning.plan.choice import Choice
 from modulekg_widgets.engine.pruning.plan.modes import widest
 from modulekg_widgets.engine.pruning.plan.plan import plan
-from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
+from modulekg_widgets.engine.pruning.plan.pruning_plan import AxisCut, PruningPlan
 from modulekg_widgets.engine.pruning.plan.request import Importance
 from modulekg_widgets.engine.pruning.plan.size_terms import ModelSizes, SizeTerms, size_terms
+from modulekg_widgets.engine.residuals.nesting import NestedBlocks
+from modulekg_widgets.engine.residuals.table import residual_blocks
+from modulekg_widgets.engine.tracing.dataflow import DataNode
 from modulekg_widgets.engine.tracing.trace import REAL
 
 Bits = NDArray[np.bool_]
@@ -40,10 +44,11 @@ class Report:
 
 
 class Draft:
-    """The indices that go from each axis of a traced model; every change is made wholly or not at all.
+    """The indices that go from each axis of a traced model, and the blocks; a change is made wholly or not at all.
 
     `revision` grows with every change; a draft that takes the place of another goes on counting from there. The bits of
-    an axis are packed into bytes: bit i is bit i % 8 of byte i // 8, and 1 where the index goes.
+    an axis are packed into bytes: bit i is bit i % 8 of byte i // 8, and 1 where the index goes. Behind the axes come
+    the blocks as one entry more, with a bit for each; without blocks there is none.
     """
 
     def __init__(self, graph: DataflowGraph, revision: int = 0) -> None:
@@ -51,8 +56,10 @@ class Draft:
         wide = widest(graph)  # as `plan` does: what train mode alone reads is cut along
         self._wide = wide
         self.axes: tuple[Axis, ...] = tuple(wide.axes)
+        self.blocks = NestedBlocks(residual_blocks(graph))
         self.revision = revision
-        widths = [(axis.size + 7) // 8 for axis in self.axes]
+        self._sizes = [*(axis.size for axis in self.axes), *([len(self.blocks)] if len(self.blocks) else [])]
+        widths = [(size + 7) // 8 for size in self._sizes]
         self._starts = np.cumsum([0, *widths]).tolist()
         self._bytes = np.zeros(self._starts[-1], dtype=np.uint8)  # never changed in place: another thread may read it
         self._changing = threading.Lock()
@@ -70,7 +77,22 @@ class Draft:
     def size_terms(self) -> SizeTerms:
         """The size of the model as a formula in the counts of the axes."""
         counted = self._wide if self.graph.traced_on == REAL else self.graph
-        return size_terms(self._wide.axes, counted.axes)
+        return size_terms(self._wide.axes, counted.axes, self.blocks)
+
+    @cached_property
+    def _holders(self) -> tuple[frozenset[int], ...]:
+        """For each axis the blocks that what it runs along goes with."""
+        return tuple(frozenset(self.blocks.holding(_names(node)) for node, _ in axis.places) for axis in self.axes)
+
+    @property
+    def holders(self) -> list[int]:
+        """For each axis the innermost block that it goes with, or `NO_BLOCK`."""
+        return [self.blocks.holding(name for node, _ in axis.places for name in _names(node)) for axis in self.axes]
+
+    @property
+    def entries(self) -> int:
+        """How many entries have bits: the axes, and one for the blocks where there are some."""
+        return len(self._sizes)
 
     def number(self, name: str) -> int:
         """The number of the axis of that name; raises `UnknownAxisError`."""
@@ -82,12 +104,25 @@ class Draft:
 
     def goes(self, axis: int) -> Bits:
         """(size,): whether each index of an axis goes."""
-        return _unpacked(self._of(axis), self.axes[axis].size)
+        return _unpacked(self._of(axis), self._sizes[axis])
+
+    @property
+    def removed(self) -> list[str]:
+        """The paths of the blocks that go, without those that lie in another one of them."""
+        marked = np.flatnonzero(self.goes(len(self.axes))).tolist() if len(self.blocks) else []
+        return [self.blocks.blocks[number].path for number in self.blocks.outermost(marked)]
+
+    @property
+    def gone(self) -> frozenset[int]:
+        """The numbers of the blocks that go, with those that lie in them."""
+        return self.blocks.gone(self.blocks.numbers[path] for path in self.removed)
 
     @property
     def dropped(self) -> dict[str, list[int]]:
-        """The indices that go, by the names of the axes that lose some."""
-        found = {axis.name: np.flatnonzero(self.goes(axis.number)).tolist() for axis in self.axes}
+        """The indices that go, by the names of the axes that lose some; an axis that goes with a block has none."""
+        gone = self.gone
+        left = (axis for axis in self.axes if not self._holders[axis.number] <= gone)
+        found = {axis.name: np.flatnonzero(self.goes(axis.number)).tolist() for axis in left}
         return {name: indices for name, indices in found.items() if indices}
 
     def packed(self) -> bytes:
@@ -105,13 +140,14 @@ class Draft:
         """The sizes of the model before and after, without a dry run."""
         full = [axis.size for axis in self.axes]
         left = {axis.number: axis.size - int(self.goes(axis.number).sum()) for axis in self.axes}
-        return self.size_terms.sizes({}, full), self.size_terms.sizes(left, full)
+        return self.size_terms.sizes({}, full), self.size_terms.sizes(left, full, self.gone)
 
     @property
     def summary(self) -> str:
-        """How many axes lose indices, and what that makes of the parameters, without a dry run."""
+        """How many axes lose indices, how many blocks go, and what is left of the parameters, without a dry run."""
         before, after = self.sizes()
-        return f"{len(self.dropped)} axes lose indices, parameters {before.params:,} → {after.params:,}"
+        blocks = f"{len(self.removed)} blocks go, " if self.removed else ""
+        return f"{len(self.dropped)} axes lose indices, {blocks}parameters {before.params:,} → {after.params:,}"
 
     @cached_property
     def weights(self) -> Mapping[Term, int]:
@@ -128,7 +164,7 @@ class Draft:
     # ----------------------------------------------------------- changing
 
     def draw(self, bits: Mapping[int, bytes], revision: int) -> bool:
-        """Drop exactly the indices of these bits, by axis; False where the draft is not at `revision` any more.
+        """Drop exactly what these bits say, by entry; False where the draft is not at `revision` any more.
 
         Raises `CutError` where an axis is frozen or would lose all, and for bits that do not fit their axis.
         """
@@ -143,23 +179,37 @@ class Draft:
             self._put(content)
         return True
 
-    def set(self, dropped: Mapping[str, Iterable[int]]) -> None:
-        """Drop exactly these indices, by the names of their axes.
+    def set(self, dropped: Mapping[str, Iterable[int]], removed: Iterable[str] = ()) -> None:
+        """Drop exactly these indices, by the names of their axes, and remove exactly the blocks at these paths.
 
-        Raises `UnknownAxisError`, and `CutError` where one is out of range, frozen or all of its axis.
+        Raises `UnknownAxisError` and `UnknownPathError`, and `CutError` where an index is out of range, frozen or all
+        of its axis.
         """
         content = np.zeros_like(self._bytes)
-        numbers = {name: self.number(name) for name in dropped}
-        for name, number in numbers.items():
-            goes = _bits(dropped[name], self.axes[number])
-            content[self._starts[number] : self._starts[number + 1]] = np.packbits(goes, bitorder="little")
-        self._check(content, numbers.values())
+        goes = {number: _bits(dropped[name], self.axes[number]) for name, number in self._numbers(dropped).items()}
+        marked = [self._block(path) for path in removed]
+        if marked:
+            goes[len(self.axes)] = np.isin(np.arange(len(self.blocks)), marked)
+        for number, bits in goes.items():
+            content[self._starts[number] : self._starts[number + 1]] = np.packbits(bits, bitorder="little")
+        self._check(content, goes)
         with self._changing:
             self._put(content)
 
     def width(self, axis: int) -> int:
-        """How many bytes the bits of an axis take."""
+        """How many bytes the bits of an entry take."""
         return self._starts[axis + 1] - self._starts[axis]
+
+    def _numbers(self, names: Iterable[str]) -> dict[str, int]:
+        return {name: self.number(name) for name in names}
+
+    def _block(self, path: str) -> int:
+        if path not in self.blocks.numbers:
+            raise UnknownPathError(
+                f"{shown(path)!r} is no residual block that can go: {nearest(path, self.blocks.numbers)}; plan for "
+                "this model"
+            )
+        return self.blocks.numbers[path]
 
     def _put(self, content: NDArray[np.uint8]) -> None:
         self._bytes = content
@@ -169,59 +219,72 @@ class Draft:
         return self._bytes[self._starts[axis] : self._starts[axis + 1]]
 
     def _span(self, axis: int, count: int) -> tuple[int, int]:
-        if not 0 <= axis < len(self.axes):
+        if not 0 <= axis < self.entries:
             raise CutError(f"there is no axis number {axis}: there are {len(self.axes)}")
         start, stop = self._starts[axis : axis + 2]
         if count != stop - start:
-            raise CutError(f"{shown(self.axes[axis].name)} has {stop - start} bytes of bits: {count} were passed")
+            raise CutError(f"{shown(self._name(axis))} has {stop - start} bytes of bits: {count} were passed")
         return start, stop
+
+    def _name(self, entry: int) -> str:
+        return self.axes[entry].name if entry < len(self.axes) else "the list of blocks"
 
     def _check(self, content: NDArray[np.uint8], touched: Iterable[int]) -> None:
         for number in touched:
-            axis, part = self.axes[number], content[self._starts[number] : self._starts[number + 1]]
-            goes = _unpacked(part, axis.size)
+            size, part = self._sizes[number], content[self._starts[number] : self._starts[number + 1]]
+            if np.unpackbits(part, bitorder="little")[size:].any():
+                what = "indices" if number < len(self.axes) else "blocks"
+                raise CutError(f"{shown(self._name(number))} has {size} {what}: there are bits beyond them")
+            if number == len(self.axes):
+                continue
+            axis, goes = self.axes[number], _unpacked(part, size)
             if axis.frozen is not None and goes.any():
                 raise CutError(f"{shown(axis.name)} is frozen: {shown(axis.frozen, 300)}")
             if goes.all():
                 raise CutError(f"{shown(axis.name)} would lose all of its {axis.size} indices: leave one at least")
-            if np.unpackbits(part, bitorder="little")[axis.size :].any():
-                raise CutError(f"{shown(axis.name)} has {axis.size} indices: there are bits beyond them")
 
     # ------------------------------------------------------------ planning
 
     def plan(self) -> PruningPlan | None:
-        """The plan that drops these indices, corrected by a dry run; None where nothing goes.
+        """The plan that drops these indices and blocks, corrected by a dry run; None where nothing goes.
 
         Raises `CutError` when no plan runs. The same draft gives the same plan.
         """
         with self._changing:
-            revision, dropped = self.revision, self.dropped
+            revision, dropped, removed = self.revision, self.dropped, self.removed
         if self._planned != revision:
-            self._plan = plan(self.graph, per_axis=dropped) if dropped else None
+            wanted = {"per_axis": dropped or None, "blocks": removed or None}
+            self._plan = plan(self.graph, **wanted) if dropped or removed else None
             self._planned = revision
         return self._plan
 
     def take(self, plan: PruningPlan | None) -> None:
-        """Drop the indices that a plan drops, and keep the plan; None drops none.
+        """Drop what a plan drops, and keep the plan; None drops nothing.
 
-        Raises `UnknownAxisError` and `CutError` where the plan is of another model.
+        Raises `UnknownAxisError`, `UnknownPathError` and `CutError` where the plan is of another model.
         """
-        cuts = () if plan is None else plan.axes
-        for cut in cuts:
-            size = self.axes[self.number(cut.name)].size
+        cuts = {} if plan is None else {self._axis(cut).name: cut for cut in plan.axes}
+        for name, cut in cuts.items():
+            size = self.axes[self.number(name)].size
             if size != cut.size:
                 raise CutError(f"{shown(cut.name)} has {size} indices, {cut.size} in the plan: plan for this model")
-        self.set({cut.name: cut.dropped for cut in cuts})
+        self.set({name: cut.dropped for name, cut in cuts.items()}, () if plan is None else plan.blocks)
         self._plan, self._planned = plan, self.revision
+
+    def _axis(self, cut: AxisCut) -> Axis:
+        """The axis that a plan means; without some blocks it may have another name than with them."""
+        return self._wide.axes.named(cut.name) or axis_of(cut, self._wide.axes) or self.axes[self.number(cut.name)]
 
     def report(self) -> Report | None:
         """The plan, and how it differs from the draft; None where nothing goes. Raises `CutError`."""
         found = self.plan()
         if found is None:
             return None
-        dropped = {self.number(cut.name): cut.dropped for cut in found.axes}
+        gone, dropped = self.gone, {self._axis(cut).number: cut.dropped for cut in found.axes}
         kept, taken, left = {}, {}, {}
         for axis in self.axes:
+            if self._holders[axis.number] <= gone:
+                continue
             planned = np.zeros(axis.size, dtype=bool)
             planned[list(dropped.get(axis.number, ()))] = True
             goes = self.goes(axis.number)
@@ -229,12 +292,16 @@ class Draft:
             taken[axis.number] = np.flatnonzero(planned & ~goes).tolist()
             left[axis.number] = axis.size - int(planned.sum())
         full = [axis.size for axis in self.axes]
-        sizes = self.size_terms.sizes({}, full), self.size_terms.sizes(left, full)
+        sizes = self.size_terms.sizes({}, full), self.size_terms.sizes(left, full, gone)
         return Report(found, sizes, _not_empty(kept), _not_empty(taken))
 
 
 def _not_empty(indices: Mapping[int, list[int]]) -> dict[int, list[int]]:
     return {number: found for number, found in indices.items() if found}
+
+
+def _names(node: DataNode) -> tuple[str, ...]:
+    return node.names or (node.label,)
 
 
 def _unpacked(content: NDArray[np.uint8], size: int) -> Bits:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,12 +15,14 @@ from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Term, find, flat
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.operators.cost import flops_and_kind, operator_flops
 from modulekg_widgets.engine.pruning.plan.resized import resizing
+from modulekg_widgets.engine.residuals.nesting import NO_BLOCK, NestedBlocks
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
 Expression = int | tuple[Any, ...]  # an axis by its number, a constant n as -n, or ("*" | "+", parts …)
 POINTS = (1, 2, 3)  # no operator's cost is of a higher degree than 2 in one dimension
 MOST_DIMENSIONS = 4  # of one operator that vary, each on its own
 SUM, TIMES = "+", "*"
+_Costs = defaultdict[tuple[tuple[int, ...], int], float]  # by terms and block
 
 
 class TensorSize(NamedTuple):
@@ -31,6 +33,7 @@ class TensorSize(NamedTuple):
     itemsize: int  # bytes of an element
     factor: int
     terms: tuple[int, ...]  # places in `SizeTerms.terms`
+    block: int = NO_BLOCK  # the innermost block that it goes with
 
 
 class Cost(NamedTuple):
@@ -38,6 +41,7 @@ class Cost(NamedTuple):
 
     factor: float
     terms: tuple[int, ...]
+    block: int = NO_BLOCK  # the innermost block that it goes with
 
 
 class ModelSizes(NamedTuple):
@@ -57,17 +61,21 @@ class SizeTerms:
     flops: tuple[Cost, ...]
     is_exact: bool  # whether the FLOPs are; the cost of an operator without a formula in sizes counts as it is
 
-    def sizes(self, counts: Mapping[int, int], full: Sequence[int]) -> ModelSizes:
-        """The sizes when of each axis in `counts` so many indices stay; `full` has the sizes of all axes."""
+    def sizes(self, counts: Mapping[int, int], full: Sequence[int], gone: Collection[int] = ()) -> ModelSizes:
+        """The sizes when of each axis in `counts` so many indices stay, and the blocks in `gone` do not.
+
+        `full` has the sizes of all axes.
+        """
         values = [value_of(term, counts, full) for term in self.terms]
 
         def product(places: Sequence[int]) -> int:
             return math.prod(values[place] for place in places)
 
-        elements = [(tensor, tensor.factor * product(tensor.terms)) for tensor in self.tensors]
+        tensors = [tensor for tensor in self.tensors if tensor.block not in gone]
+        elements = [(tensor, tensor.factor * product(tensor.terms)) for tensor in tensors]
         return ModelSizes(
             params=sum(count for tensor, count in elements if tensor.is_parameter),
-            flops=round(sum(cost.factor * product(cost.terms) for cost in self.flops)),
+            flops=round(sum(cost.factor * product(cost.terms) for cost in self.flops if cost.block not in gone)),
             bytes=sum(tensor.itemsize * count for tensor, count in elements),
         )
 
@@ -99,13 +107,20 @@ def value_of(term: Expression, counts: Mapping[int, int], full: Sequence[int]) -
     return math.prod(parts) if term[0] == TIMES else sum(parts)
 
 
-def size_terms(axes: Axes, counted: Axes | None = None) -> SizeTerms:
-    """The formulas of the traced model; `counted` are the axes of the pass whose FLOPs count, if it is another one."""
-    return written_sizes(axes, counted).terms
+def size_terms(axes: Axes, counted: Axes | None = None, blocks: NestedBlocks | None = None) -> SizeTerms:
+    """The formulas of the traced model; `counted` are the axes of the pass whose FLOPs count, if it is another one.
+
+    With `blocks` each part of a formula says which of them it goes with.
+    """
+    return written_sizes(axes, counted, blocks=blocks).terms
 
 
 def written_sizes(
-    axes: Axes, counted: Axes | None = None, with_costs: bool = True, times: Mapping[int, float] | None = None
+    axes: Axes,
+    counted: Axes | None = None,
+    with_costs: bool = True,
+    times: Mapping[int, float] | None = None,
+    blocks: NestedBlocks | None = None,
 ) -> WrittenSizes:
     """As `size_terms`; without costs the formulas have no FLOPs, for who asks for parameters and bytes alone.
 
@@ -114,11 +129,13 @@ def written_sizes(
     table = _Expressions()
     own = _SizeWriter(axes, {axis.term: axis.number for axis in axes.free})
     registered = [node for node in dict.fromkeys(axes.graph.state.values()) if node.is_parameter or node.is_buffer]
-    tensors = [_tensor(node, own, table) for node in registered]
+    holders = [NO_BLOCK if blocks is None else blocks.holding(node.names) for node in registered]
+    tensors = [_tensor(node, own, table, block) for node, block in zip(registered, holders, strict=True)]
     other = own if counted is None or counted is axes else _SizeWriter(counted, _same(counted, axes))
-    costs: dict[tuple[int, ...], float] = defaultdict(float)
-    macs: dict[tuple[int, ...], float] = defaultdict(float)
-    taken: dict[tuple[int, ...], float] = defaultdict(float)
+    costs: _Costs = defaultdict(float)
+    macs: _Costs = defaultdict(float)
+    taken: _Costs = defaultdict(float)
+    block_of = [] if blocks is None or not with_costs else blocks.of_operators(other.axes.graph)
     others: list[OtherCost] = []
     for operator in other.axes.graph.operators if with_costs else ():
         asked, pairs = flops_and_kind(operator)
@@ -128,17 +145,17 @@ def written_sizes(
             others.append(OtherCost(operator, dims, asked or 0, pairs))
         pace = (times or {}).get(operator.index, 0.0) / (asked or 1)  # nanoseconds for each FLOP
         for expressions, factor in (found or {(): float(asked or 0)}).items():
-            places = tuple(sorted(map(table.place, expressions)))
-            costs[places] += factor
-            taken[places] += factor * pace
+            key = tuple(sorted(map(table.place, expressions))), block_of[operator.index] if block_of else NO_BLOCK
+            costs[key] += factor
+            taken[key] += factor * pace
             if pairs:
-                macs[places] += factor / 2
+                macs[key] += factor / 2
     terms = SizeTerms(tuple(table.places), tuple(tensors), _summed(costs), not others)
     return WrittenSizes(terms, _summed(macs), tuple(others), _summed(taken))
 
 
-def _summed(costs: Mapping[tuple[int, ...], float]) -> tuple[Cost, ...]:
-    return tuple(Cost(factor, places) for places, factor in costs.items() if factor)
+def _summed(costs: _Costs) -> tuple[Cost, ...]:
+    return tuple(Cost(factor, places, block) for (places, block), factor in costs.items() if factor)
 
 
 class _Expressions:
@@ -208,11 +225,11 @@ def _is_constant(expression: Expression) -> bool:
     return isinstance(expression, int) and expression < 0
 
 
-def _tensor(node: DataNode, writer: _SizeWriter, table: _Expressions) -> TensorSize:
+def _tensor(node: DataNode, writer: _SizeWriter, table: _Expressions, block: int) -> TensorSize:
     dims = writer.dims(node)
     factor = math.prod(-dim for dim in dims if isinstance(dim, int) and dim < 0)
     places = tuple(table.place(dim) for dim in dims if not _is_constant(dim))
-    return TensorSize(node.label, node.is_parameter, node.dtype.itemsize, factor, places)
+    return TensorSize(node.label, node.is_parameter, node.dtype.itemsize, factor, places, block)
 
 
 # ------------------------------------------------------------------ the cost of one operator

@@ -11,6 +11,8 @@ from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.blocks.choice import chosen_blocks
 from modulekg_widgets.engine.pruning.cut.edits import Edits
 from modulekg_widgets.engine.pruning.latency.stopwatch import Stopwatch
+from modulekg_widgets.engine.pruning.plan.axes_left import axes_left
+from modulekg_widgets.engine.pruning.plan.modes import widest
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.plan.request import LATENCY, Request, check
 from modulekg_widgets.engine.pruning.recover.passes import TracedCall
@@ -35,7 +37,7 @@ def plan_without(graph: DataflowGraph, request: Request, rest: Rest) -> PruningP
     before, after = _sizes(graph), _sizes(left)
     taken = None if LATENCY not in (request.target or {}) else Stopwatch(graph).of(_edits(left), thorough=True).pair
     others = _others(request, {**before, **_named(taken, 0)}, {**after, **_named(taken, 1)})
-    plan = _alone(graph, left) if others is None else rest(left, others)
+    plan = _alone(graph, left) if others is None else rest(left, _renamed(others, graph, left))
     paths = tuple(block.path for block in blocks)
     pairs: dict[str, Any] = {unit: (size, getattr(plan, unit)[1]) for unit, size in before.items()}
     if taken is not None:
@@ -86,6 +88,19 @@ def _others(request: Request, before: Sizes, after: Sizes) -> Request | None:
     others = replace(request, blocks=None, target=target)
     asked = (others.ratio, others.target, others.per_axis, others.cuts)
     return None if all(each is None for each in asked) else others
+
+
+def _renamed(request: Request, graph: DataflowGraph, left: DataflowGraph) -> Request:
+    """The request with the names that axes have without the blocks: what one was named after may have gone."""
+    if not request.per_axis:
+        return request
+    whole, rest = widest(graph).axes, widest(left).axes
+    per_axis: dict[Any, Any] = {}
+    for key, value in request.per_axis.items():
+        axis = whole.named(key) if isinstance(key, str) else None
+        names = axes_left(axis, whole, rest) if axis is not None else []
+        per_axis.update(dict.fromkeys(names or [key], value))
+    return replace(request, per_axis=per_axis)
 
 
 def _sizes(graph: DataflowGraph) -> Sizes:

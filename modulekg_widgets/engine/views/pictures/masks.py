@@ -1,4 +1,4 @@
-"""A mask editor as a picture, for saved notebooks: what stays of each axis that loses indices."""
+"""A mask editor as a picture, for saved notebooks: the blocks that go, and what stays of axes that lose indices."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ NAMES, BARS = 280, 300  # where the bars begin, and how long a full one is
 
 
 def svg(draft: Draft, title: str) -> str:
-    """A row per axis that loses indices, with the sizes of the whole model above."""
+    """A row per block that goes and per axis that loses indices, with the sizes of the whole model above."""
     before, after = draft.sizes()
-    losing = [(axis, int(draft.goes(axis.number).sum())) for axis in draft.axes]
-    losing = [(axis, gone) for axis, gone in losing if gone]
-    free = [(axis, 0) for axis in draft.axes if axis.frozen is None]
+    losing = [(name, draft.axes[draft.number(name)].size, len(gone)) for name, gone in draft.dropped.items()]
+    losing = [*((path, 1, 1) for path in draft.removed), *losing]
+    free = [(axis.name, axis.size, 0) for axis in draft.axes if axis.frozen is None]
     rows = (losing or free)[:MOST_ROWS]
     head = f"{title}: parameters {before.params:,} → {after.params:,}, FLOPs {before.flops:,} → {after.flops:,}"
     more = len(losing or free) - len(rows)
     height = ROW * (len(rows) + 2 + (more > 0))
-    size = f'width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}"'
+    box = f'width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}"'
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" {box} font-family="sans-serif" font-size="12">',
         f'<rect width="{WIDTH}" height="{height}" fill="{PAGE.surface}"/>',
         f'<text x="12" y="{ROW}" font-weight="bold" fill="{PAGE.text}">{clean(head)}</text>',
     ]
-    for at, (axis, gone) in enumerate(rows, start=1):
+    for at, (name, size, gone) in enumerate(rows, start=1):
         y = ROW * (at + 1)
-        stays = BARS * (axis.size - gone) / axis.size
+        stays = BARS * (size - gone) / size
+        left = "goes as a whole" if gone == size else f"{size - gone} of {size}"  # no axis loses all
         lines += [
-            f'<text x="12" y="{y}" fill="{PAGE.text}">{clean(axis.name[:44])}</text>',
+            f'<text x="12" y="{y}" fill="{PAGE.text}">{clean(name[:44])}</text>',
             f'<rect x="{NAMES}" y="{y - 11}" width="{BARS}" height="13" fill="{PALETTE.mask.goes}"/>',
             f'<rect x="{NAMES}" y="{y - 11}" width="{stays:.1f}" height="13" fill="{PALETTE.mask.stays}"/>',
-            f'<text x="{NAMES + BARS + 10}" y="{y}" fill="{PAGE.text}">{axis.size - gone} of {axis.size}</text>',
+            f'<text x="{NAMES + BARS + 10}" y="{y}" fill="{PAGE.text}">{left}</text>',
         ]
     if more > 0:
-        lines.append(f'<text x="12" y="{ROW * (len(rows) + 2)}" fill="{PAGE.muted}">and {more} more axes</text>')
+        lines.append(f'<text x="12" y="{ROW * (len(rows) + 2)}" fill="{PAGE.muted}">and {more} more</text>')
     return "\n".join([*lines, "</svg>"])
