@@ -182,7 +182,9 @@ export class BlockList {
     head.scope = "row";
     const box = el("div", "mkg-mask-block-box");
     box.style.paddingInlineStart = `${[...this.scene.data.blocks.around(block)].length * 20}px`;
-    box.append(...(fold ? [fold] : [el("span", "mkg-mask-block-fold")]), name);
+    // where others can be folded, names stand below each other
+    const isTree = within.some(outer => outer >= 0);
+    box.append(...(isTree ? [fold ?? el("span", "mkg-mask-block-fold")] : []), name);
     head.append(box);
     const toggle = button("mkg-mask-block-toggle", "");
     const cell = el("canvas", "mkg-mask-swatch");

@@ -34,7 +34,7 @@ export class Row {
     const reason = scene.data.reason(axis);
     this.strip = reason === null ? new Strip(axis, scene, owner) : null;
     this.head();
-    if (this.strip) this.cells.append(this.strip.element);
+    if (this.strip) this.cells.append(this.strip.element, this.away);
     else this.cells.append(el("div", "mkg-mask-reason", reason ?? ""));
     shell.replaceChildren(this.info, this.cells);
     this.members(scene.data.axes.members[axis]);
@@ -102,7 +102,7 @@ export class Row {
     const line = el("div", "mkg-mask-line");
     line.append(name);
     if (role !== null) line.append(nameSpan("mkg-mask-role", role));
-    line.append(this.away, this.strip ? this.cost : this.count);
+    line.append(this.strip ? this.cost : this.count);
     this.info.append(line);
   }
 
