@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -13,12 +14,13 @@ from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.axes.proved import prove
 from modulekg_widgets.engine.errors import CutError
+from modulekg_widgets.engine.pruning.cut.edits import Edits
 from modulekg_widgets.engine.pruning.cut.replicas import refuse_sharded
 from modulekg_widgets.engine.pruning.importance.scoring import local_paces
 from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, Attempt
 from modulekg_widgets.engine.pruning.plan.choice import Choice
 from modulekg_widgets.engine.pruning.plan.counts import LOCAL, Counts, Ints, rounded
-from modulekg_widgets.engine.pruning.plan.dry_run import Rehearsal
+from modulekg_widgets.engine.pruning.plan.dry_run import Rehearsal, rehearse
 from modulekg_widgets.engine.pruning.plan.given import NamedAxes, alike, given_by
 from modulekg_widgets.engine.pruning.plan.limits import Limits, limits_of
 from modulekg_widgets.engine.pruning.plan.modes import widest
@@ -28,34 +30,45 @@ from modulekg_widgets.engine.pruning.plan.planned_sizes import PlannedSizes
 from modulekg_widgets.engine.pruning.plan.pruning_plan import AxisCut, PruningPlan
 from modulekg_widgets.engine.pruning.plan.ranking import IndexRanking
 from modulekg_widgets.engine.pruning.plan.repair import Repair, output_changes, scale_changes
-from modulekg_widgets.engine.pruning.plan.repeated import UniformLayers, uniform_layers
+from modulekg_widgets.engine.pruning.plan.repeated import ANY, Said, UniformLayers, uniform_layers
 from modulekg_widgets.engine.pruning.plan.request import UNIFORM, Request, check
 from modulekg_widgets.engine.pruning.plan.search import MEETS, Search
 from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.pruning.plan.targeted import Targeting
+from modulekg_widgets.engine.pruning.plan.unread import Followers
 from modulekg_widgets.engine.pruning.recover.passes import TracedCall
 
 
 class Planner:
-    """Makes one plan; its parts are computed where they are asked for."""
+    """Makes one plan; its parts are computed where they are asked for.
 
-    def __init__(self, graph: DataflowGraph, request: Request) -> None:
+    `said`: what is known of what a configuration can say.
+    """
+
+    def __init__(self, graph: DataflowGraph, request: Request, said: Said = ANY, like: Planner | None = None) -> None:
         check(graph, request)
         refuse_sharded(graph.model)  # scores and sizes are of whole tensors
         self.asked = graph
-        self.graph = widest(graph)
+        self.graph = widest(graph) if like is None else like.graph
         self.request = request
         self.axes = self.graph.axes
         self.notes = prove(self.axes)
         self.choice = Choice(self.axes, request.granularity_wanted, request.only, request.keep)
-        self.outcome = Outcome(self.axes)
+        self.outcome = Outcome(self.axes) if like is None else like.outcome
         self.repair = Repair(self.axes, self.outcome)
         self.sizes = PlannedSizes(graph, self.graph, self.repair)
         self.named = NamedAxes(graph.axes, self.choice)
         self.layers = UniformLayers()
         if request.layers == UNIFORM:
-            self.layers = uniform_layers(self.axes, {axis.term for axis in self.choice.able()}, self.choice.outer)
+            able = {axis.term for axis in self.choice.able()}
+            self.layers = uniform_layers(self.axes, able, self.choice.outer, said)
+        self.said = said
         self.given = alike(given_by(request, self.named), self.layers, self.axes)
+        self.made: tuple[Attempt, Rehearsal] | None = None
+
+    def again(self, request: Request, said: Said) -> Planner:
+        """A planner of another request for the same pass."""
+        return Planner(self.asked, request, said, self)
 
     def plan(self) -> PruningPlan:
         if self.request.target is not None:
@@ -78,6 +91,7 @@ class Planner:
 
     def _made(self, attempt: Attempt, rehearsal: Rehearsal) -> PruningPlan:
         selection = attempt.selection
+        self.made = attempt, rehearsal
         found = []
         for term, count in selection.changed.items():
             axis = self.axes.of(term)
@@ -93,10 +107,33 @@ class Planner:
                 *output_changes(self.axes, selection),
             ),
             call=self.request.call({cut.name: list(cut.dropped) for cut in cuts}),
-            notes=(*self.notes, *self.layers.notes),
+            notes=(*self.notes, *self.layers.notes, *self.said.notes),
             blocks=(),
             traced=TracedCall.of(self.asked.call, self.asked.training),
             **self.sizes.of(attempt, rehearsal),
+        )
+
+    def followed(self, plan: PruningPlan, more: Followers) -> PruningPlan | None:
+        """The plan that was made last with what its pass does not read; None where it does depend on that."""
+        assert self.made is not None
+        attempt, before = self.made
+        attributes = {path: (plan.edits.attributes.get(path, (old,))[0], now)
+                      for path, (old, now) in more.attributes.items()}  # fmt: skip
+        edits = Edits(
+            (*plan.edits.tensors, *more.tensors), {**plan.edits.attributes, **attributes}, plan.edits.removal
+        )
+        try:
+            found = rehearse(self.axes, attempt.selection, edits)
+        except CutError:
+            return None
+        if found.mismatch is not None or not found.explained or _numbers(found) != _numbers(before):
+            return None
+        gone = sum(
+            math.prod(edit.shape) - math.prod(edit.shape_after)
+            for edit in more.tensors if self.graph.state[edit.names[0]].is_parameter
+        )  # fmt: skip
+        return replace(
+            plan, edits=edits, changes=(*plan.changes, *more.changes), params=(plan.params[0], plan.params[1] - gone)
         )
 
     # ------------------------------------------------------------ selection
@@ -164,7 +201,9 @@ class Planner:
     @cached_property
     def independent(self) -> list[Axis]:
         """The axes that may be cut together, where a ratio asks for it."""
-        return self.choice.independent(self.layers.proportions, self.layers.whole) if self._ratio_wanted() else []
+        if not self._ratio_wanted():
+            return []
+        return self.choice.independent(self.layers.proportions, {**self.layers.whole, **self.said.whole})
 
     def _ratio_wanted(self) -> bool:
         ratio = self.request.ratio or (self.request.ratio is not None and self.request.ceiling is not None)
@@ -213,6 +252,11 @@ class Planner:
         if self.layers.whole and not self.chosen:
             return self.layers.notes[0]
         return f"a ratio of {ratio:g} takes no index of any axis: pass a larger one"
+
+
+def _numbers(found: Rehearsal) -> list[tuple[float, float]]:
+    """The numbers that the code computes from sizes."""
+    return [(scale.before, scale.after) for scale in found.scales]
 
 
 def _members(axis: Axis) -> tuple[str, ...]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain, combinations
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, combinations, product
 from typing import Any, NamedTuple
 
 import torch
@@ -21,6 +22,7 @@ from modulekg_widgets.engine.pruning.saving.transformers_origin import Transform
 from modulekg_widgets.engine.pruning.saving.twins import SIZES, Anatomy, different, same_values
 
 MOST_STEPS = 16  # keys that change, one after the other
+MOST_TRIES = 500  # models that are built in all
 MOST_TRIED = 40  # values in a step
 MOST_PAIRED = 10  # changes that are tried two by two
 SHAPES = ("size", "dimensions", "length", "class", "tied")
@@ -36,7 +38,7 @@ class Fit(NamedTuple):
     reason: str
 
 
-class _TriedConfig(NamedTuple):
+class TriedConfig(NamedTuple):
     """A configuration on the way, and what the model that it builds differs in."""
 
     config: Mapping[str, Any]
@@ -44,38 +46,75 @@ class _TriedConfig(NamedTuple):
     others: list[tuple[Any, ...]]
 
 
+@dataclass
+class _Goal:
+    """What a configuration shall build; facts that are `loose` may be any. So many `tries` are left."""
+
+    origin: TransformersOrigin
+    wanted: Anatomy
+    loose: Container[tuple[Any, ...]]
+    tries: int
+
+    def tried(self, config: Mapping[str, Any]) -> TriedConfig | None:
+        """What a configuration leads to; None where the library refuses it, and after the last try."""
+        self.tries -= 1
+        if self.tries < 0:
+            return None
+        try:
+            anatomy = Anatomy.of(built_empty(self.origin.with_config(config).build))
+        except Exception:  # noqa: BLE001 - of the library, whatever it checks
+            return None
+        others = [key for key in different(self.wanted.facts, anatomy.facts) if key not in self.loose]
+        return TriedConfig(config, anatomy, others)
+
+
 def fitting_config(origin: TransformersOrigin, wanted: Anatomy, value_of: Callable[[str], torch.Tensor]) -> Fit:
     """The configuration that builds the wanted model, as far as `value_of` its tensors can tell, if there is one."""
-    start = _tried(origin, origin.config, wanted)
-    if start is None:
-        return Fit(None, "no model is built from the configuration")
-    unlike = _unlike_layers(start.anatomy, wanted)
-    if unlike:
-        return Fit(None, f"the layers differ, which no configuration says: {shown(unlike)}")
-    found = _search(origin, start, wanted) if start.others else start
-    if found.others:
-        return Fit(None, f"no key of the configuration says {_named(found.others[0])}")
-    reason = _read_differently(found.anatomy, wanted) or _computed_differently(found.anatomy, wanted, value_of)
-    if reason:
+    found = nearest_config(origin, wanted)
+    reason = found if isinstance(found, str) else difference(found, wanted, value_of)
+    if isinstance(found, str) or reason:
         return Fit(None, reason)
     changed = ", ".join(_changes(origin.config, found.config)) or "nothing"
     return Fit(origin.with_config(found.config), f"changed in the configuration: {changed}")
 
 
-def _search(origin: TransformersOrigin, step: _TriedConfig, wanted: Anatomy) -> _TriedConfig:
+def nearest_config(
+    origin: TransformersOrigin, wanted: Anatomy, loose: Container[tuple[Any, ...]] = (), most_tries: int = MOST_TRIES
+) -> TriedConfig | str:
+    """The configuration whose model comes nearest to the wanted one, but for facts that are `loose`; else why not."""
+    goal = _Goal(origin, wanted, loose, most_tries)
+    start = goal.tried(origin.config)
+    if start is None:
+        return "no model is built from the configuration"
+    unlike = _unlike_layers(start.anatomy, wanted)
+    if unlike:
+        return f"the layers differ, which no configuration says: {shown(unlike)}"
+    return _search(goal, start) if start.others else start
+
+
+def difference(found: TriedConfig, wanted: Anatomy, value_of: Callable[[str], torch.Tensor]) -> str:
+    """What a configuration builds otherwise than wanted, "" where nothing is."""
+    others = different(wanted.facts, found.anatomy.facts)
+    if others:
+        return f"no key of the configuration says {_named(others[0])}"
+    return _read_differently(found.anatomy, wanted) or _computed_differently(found.anatomy, wanted, value_of)
+
+
+def _search(goal: _Goal, step: TriedConfig) -> TriedConfig:
     """The configuration that comes nearest, by one change or two together after the other.
 
     No change may spoil a shape that was right: it would look like progress, as smaller heads do where fewer are wanted.
     """
+    wanted = goal.wanted
     for _ in range(MOST_STEPS):
-        if not step.others:
+        if not step.others or goal.tries <= 0:
             break
         near: list[tuple[int, Change]] = []  # what leads elsewhere, but not nearer
-        best = _first_nearer(origin, step, _proposals(step, wanted), wanted, near)
+        best = _first_nearer(goal, step, _proposals(step, wanted), near)
         if best is None:
             pairs = ({**one, **other} for one, other in combinations(_best_of_each(near), 2))
             others = chain(pairs, _without_some(step, wanted), _proposals(step, wanted, left_open=True))
-            best = _first_nearer(origin, step, others, wanted, [])
+            best = _first_nearer(goal, step, others, [])
         if best is None:
             break
         step = best
@@ -83,27 +122,23 @@ def _search(origin: TransformersOrigin, step: _TriedConfig, wanted: Anatomy) -> 
 
 
 def _first_nearer(
-    origin: TransformersOrigin,
-    step: _TriedConfig,
-    changes: Iterable[Change],
-    wanted: Anatomy,
-    near: list[tuple[int, Change]],
-) -> _TriedConfig | None:
+    goal: _Goal, step: TriedConfig, changes: Iterable[Change], near: list[tuple[int, Change]]
+) -> TriedConfig | None:
     """The first change that leads nearer; into `near` those that lead elsewhere, with how many differences are left."""
     for change in changes:
-        tried = _tried(origin, _with(step.config, change), wanted)
+        tried = goal.tried(_with(step.config, change))
         if tried is not None and _is_nearer(tried, step):
             return tried
         if tried is not None and set(tried.others) != set(step.others):
             near.append((len(tried.others), change))
-            for named in _named_alike(change, tried, wanted):
-                more = _tried(origin, _with(step.config, named), wanted)
+            for named in _named_alike(change, tried, goal.wanted):
+                more = goal.tried(_with(step.config, named))
                 if more is not None and _is_nearer(more, step):
                     return more
     return None
 
 
-def _named_alike(change: Change, tried: _TriedConfig, wanted: Anatomy) -> Iterator[Change]:
+def _named_alike(change: Change, tried: TriedConfig, wanted: Anatomy) -> Iterator[Change]:
     """The change with an attribute that it spoils as a key of that name: what is computed may also be said."""
     place = next(iter(change))
     home: Any = tried.config
@@ -125,25 +160,16 @@ def _best_of_each(near: Iterable[tuple[int, Change]]) -> list[Change]:
     return list(found.values())[:MOST_PAIRED]
 
 
-def _is_nearer(tried: _TriedConfig, step: _TriedConfig) -> bool:
+def _is_nearer(tried: TriedConfig, step: TriedConfig) -> bool:
     wrong = set(step.others)
     spoilt = any(key[0] in SHAPES and key not in wrong for key in tried.others)
     return not spoilt and len(tried.others) < len(step.others)
 
 
-def _tried(origin: TransformersOrigin, config: Mapping[str, Any], wanted: Anatomy) -> _TriedConfig | None:
-    """What a configuration leads to; None where the library refuses it."""
-    try:
-        anatomy = Anatomy.of(built_empty(origin.with_config(config).build))
-    except Exception:  # noqa: BLE001 - of the library, whatever it checks
-        return None
-    return _TriedConfig(config, anatomy, different(wanted.facts, anatomy.facts))
-
-
 # --------------------------------------------------------------- proposals
 
 
-def _proposals(step: _TriedConfig, wanted: Anatomy, left_open: bool = False) -> Iterator[Change]:
+def _proposals(step: TriedConfig, wanted: Anatomy, left_open: bool = False) -> Iterator[Change]:
     """Changes that may bring the configuration nearer: all that are clear at once, then one at a time.
 
     With `left_open` those of keys that have no value yet, and of no others.
@@ -152,18 +178,35 @@ def _proposals(step: _TriedConfig, wanted: Anatomy, left_open: bool = False) -> 
     leaves = [leaf for leaf in _leaves(step.config) if (leaf[1] is None) is left_open]
     clear = {now: new for now, new in pairs if sum(now == other for other, _ in pairs) == 1}
     together = {place: clear[value] for place, value in leaves if type(value) is int and value in clear}
+    named = {} if left_open else _named_as_attributes(step, wanted, leaves)
+    if named:
+        settled = {value for place, value in leaves if place in named}
+        yield {**{place: new for place, new in together.items() if _value(step.config, place) not in settled}, **named}
     if len(together) > 1:
         yield together
     known: set[tuple[Place, str]] = set()
-    for pair in pairs:
+    for is_equal, (now, to) in product((True, False), pairs):  # parts of a size may be of another thing
         for place, value in leaves:
-            for new in _scaled(value, *pair):
+            for new in _scaled(value, now, to) if (value == now) is is_equal else ():
                 if (place, str(new)) not in known and len(known) < MOST_TRIED:
                     known.add((place, str(new)))
                     yield {place: new}
 
 
-def _without_some(step: _TriedConfig, wanted: Anatomy) -> Iterator[Change]:
+def _named_as_attributes(step: TriedConfig, wanted: Anatomy, leaves: Sequence[tuple[Place, Any]]) -> Change:
+    """The keys that have the name and the number of an attribute that should be another: equal sizes tell less."""
+    found: dict[tuple[str, int], set[int]] = {}
+    for key in step.others:
+        now, new = step.anatomy.facts.get(key), wanted.facts.get(key)
+        if key[0] == "attribute" and type(now) is int and type(new) is int:
+            found.setdefault((key[2], now), set()).add(new)
+    return {
+        place: min(new) for place, value in leaves
+        if type(value) is int and len(new := found.get((str(place[-1]), value), set())) == 1
+    }  # fmt: skip
+
+
+def _without_some(step: TriedConfig, wanted: Anatomy) -> Iterator[Change]:
     """All that is clear at once, but for one, two or three: equal sizes may be of different things."""
     together = next(_proposals(step, wanted), {})
     if 2 < len(together) <= MOST_PAIRED:
@@ -172,7 +215,7 @@ def _without_some(step: _TriedConfig, wanted: Anatomy) -> Iterator[Change]:
                 yield {place: new for place, new in together.items() if place not in left_out}
 
 
-def _pairs(step: _TriedConfig, wanted: Anatomy) -> list[tuple[int, int]]:
+def _pairs(step: TriedConfig, wanted: Anatomy) -> list[tuple[int, int]]:
     """The sizes that are and those that should be, the most frequent first."""
     found: Counter[tuple[int, int]] = Counter()
     for key in step.others:
@@ -207,6 +250,13 @@ def _scaled(value: Any, now: int, new: int) -> Iterator[Any]:
         yield value * new / now
     elif isinstance(value, list) and len(value) == now > new:
         yield value[:new]
+
+
+def _value(config: Mapping[str, Any], place: Place) -> Any:
+    at: Any = config
+    for key in place:
+        at = at[key]
+    return at
 
 
 def _with(config: Mapping[str, Any], change: Change) -> dict[str, Any]:
