@@ -20,7 +20,6 @@ PLAIN_IN_CI = {"llama", "gpt2", "bert"}
 LEAST_PLAIN = 28  # of all, where repeated layers keep one size
 
 
-
 def saved(model: nn.Module, args: Any, kwargs: Any, place: Path, **how: Any) -> bool:
     """Cut and save a model beside what it gives; whether its library can load it by itself."""
     graph = mk.trace(model, args, kwargs)

@@ -119,9 +119,7 @@ class Planner:
         attempt, before = self.made
         attributes = {path: (plan.edits.attributes.get(path, (old,))[0], now)
                       for path, (old, now) in more.attributes.items()}  # fmt: skip
-        edits = Edits(
-            (*plan.edits.tensors, *more.tensors), {**plan.edits.attributes, **attributes}, plan.edits.removal
-        )
+        edits = Edits((*plan.edits.tensors, *more.tensors), {**plan.edits.attributes, **attributes}, plan.edits.removal)
         try:
             found = rehearse(self.axes, attempt.selection, edits)
         except CutError:

@@ -48,10 +48,12 @@ class UniformLayers:
 
 @dataclass(frozen=True)
 class Said:
-    """What is known of what a configuration can say: the axes that stay whole, and those that go on their own."""
+    """What is known of what a configuration can say: what stays whole, what goes on its own, and what together."""
 
     whole: Mapping[Term, str] = field(default_factory=dict)
     apart: frozenset[Term] = frozenset()  # though a number of the configuration is as large as two of them
+    together: tuple[Term, ...] = ()  # those of which the configuration can say no one without the others
+    with_width: bool = False  # whether heads go with what they read though the configuration has the size of a head
 
     @property
     def notes(self) -> list[str]:
@@ -70,9 +72,10 @@ def uniform_layers(axes: Axes, able: set[Term], outer: Sequence[str] = (), said:
     found: list[Proportion] = []
     whole: dict[Term, str] = {}
     pairs = [
-        pair for pair in counted_together(axes, outer)
+        pair for pair in counted_together(axes, outer, said.with_width)
         if not able.isdisjoint(pair) and said.apart.isdisjoint(pair)
     ]  # fmt: skip
+    pairs += [(said.together[0], other) for other in said.together[1:]]
     for terms in _in_proportion(repeated_axes(axes), pairs):
         stay = [term for term in terms if term not in able]
         if not stay:

@@ -16,7 +16,7 @@ from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.errors import CutError, ModuleKGError, shown
 from modulekg_widgets.engine.pruning.plan.planner import Planner
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
-from modulekg_widgets.engine.pruning.plan.repeated import Said
+from modulekg_widgets.engine.pruning.plan.repeated import ANY, Said
 from modulekg_widgets.engine.pruning.plan.request import Request
 from modulekg_widgets.engine.pruning.plan.unread import followers, sizes_not_read
 from modulekg_widgets.engine.pruning.saving.config_search import TriedConfig, difference, nearest_config
@@ -25,7 +25,7 @@ from modulekg_widgets.engine.pruning.saving.transformers_origin import Transform
 from modulekg_widgets.engine.pruning.saving.twins import Anatomy, different, is_left_by_forward
 from modulekg_widgets.engine.torch_runtime.state import unwrapped
 
-MOST_TRIES = 60  # models that are built to find what the configuration says of a plan
+MOST_TRIES = 80  # models that are built to find what the configuration says of a plan
 PROBED = 0.5  # the share that goes of an axis where it is tried whether the configuration can say it
 log = logging.getLogger("modulekg_widgets")
 
@@ -40,22 +40,46 @@ class _Checked(NamedTuple):
 
 def plan_said(planner: Planner) -> PruningPlan:
     """The plan of what the configuration can say, and of all where the model has none or that can say nothing."""
-    plan = planner.plan()
     origin = _origin(planner.graph.model)
     if origin is None:
-        return plan
-    checked = _checked(planner, plan, origin)
-    if not checked.reason:
-        return checked.plan
+        return planner.plan()
+    first: _Checked | None = None
+    for way in _ways(planner):
+        try:
+            checked = _checked(way, way.plan(), origin)
+        except CutError:
+            if way is planner:
+                raise
+            continue  # a target may be out of reach where more goes together
+        if not checked.reason:
+            return checked.plan
+        first = first if way is not planner else checked
+    assert first is not None
+    return _narrower(planner, origin, first)
+
+
+def _ways(planner: Planner) -> list[Planner]:
+    """As it is, and with heads that go with the width, which their number may have to divide.
+
+    That is so wherever all lose one share, so that it is tried first for a target alone.
+    """
+    with_width = planner.again(planner.request, Said(with_width=True))
+    if with_width.layers == planner.layers:
+        return [planner]
+    return [planner, with_width] if planner.request.target is None else [with_width, planner]
+
+
+def _narrower(planner: Planner, origin: TransformersOrigin, first: _Checked) -> PruningPlan:
+    """The plan of those axes alone that the configuration can say, else the first that was made, with a note."""
     probe = _Probe(planner, origin)
-    said = probe.said(_terms(planner, plan))
+    said = probe.said(_terms(planner, first.plan))
     if said is None:
-        return _with_note(plan, checked.reason)
+        return _with_note(first.plan, first.reason)
     try:
         narrower = planner.again(planner.request, said)
         found = _checked(narrower, narrower.plan(), origin.with_config(probe.config))
     except CutError as error:
-        return _with_note(plan, f"{checked.reason}, and what it can say does not suffice: {error}")
+        return _with_note(first.plan, f"{first.reason}, and what it can say does not suffice: {error}")
     return _with_note(found.plan, found.reason) if found.reason else found.plan
 
 
@@ -137,29 +161,41 @@ class _Probe:
         )  # fmt: skip
 
     def said(self, terms: Sequence[Term]) -> Said | None:
-        """Which of some axes stay whole and which go apart; None where the configuration says none of them."""
-        every = set(terms)
-        good: set[Term] = set()
-        whole: dict[Term, str] = {}
-        apart: frozenset[Term] = frozenset()
-        waiting = self._groups(every, apart)
-        while waiting:
-            group = waiting.pop(0)
-            reason = self._tried(good | group, apart)
-            if not reason:
-                good |= group
-                continue
-            alone = frozenset({*apart, *group})
-            parts = self._groups(group, alone)
-            if len(parts) > 1:
-                apart, waiting = alone, [*parts, *waiting]
-            else:
-                whole.update(dict.fromkeys(group, self._note(group, reason)))
-        return Said(whole, apart) if good else None
+        """Which of some axes stay whole, which go apart and which together; None where none of them can be said."""
+        good, deferred = self._sorted(self._groups(terms, ANY), ANY)
+        said = ANY
+        if len(deferred) > 1:
+            joint = set[Term]().union(*(group for group, _ in deferred))
+            joined = Said(together=tuple(joint))
+            if not self._tried(good | joint, joined):
+                good, deferred, said = good | joint, [], joined
+        apart = frozenset[Term]().union(*(group for group, _ in deferred))
+        parts = [part for group, _ in deferred for part in self._groups(group, Said(apart=apart))]
+        whole = dict[Term, str]()
+        if len(parts) > len(deferred):
+            said = Said(apart=apart)
+            more, deferred = self._sorted(parts, said, good)
+            good |= more
+        for group, reason in deferred:
+            whole.update(dict.fromkeys(group, self._note(group, reason)))
+        return replace(said, whole=whole) if good else None
 
-    def _groups(self, terms: Iterable[Term], apart: frozenset[Term]) -> list[set[Term]]:
+    def _sorted(
+        self, groups: Iterable[set[Term]], said: Said, good: Iterable[Term] = ()
+    ) -> tuple[set[Term], list[tuple[set[Term], str]]]:
+        """The axes of the groups that can be said one after the other, beside those that are, and the other groups."""
+        going, deferred = {*good}, list[tuple[set[Term], str]]()
+        for group in groups:
+            reason = self._tried(going | group, said)
+            if reason:
+                deferred.append((group, reason))
+            else:
+                going |= group
+        return going, deferred
+
+    def _groups(self, terms: Iterable[Term], said: Said) -> list[set[Term]]:
         """The axes that go together, the groups with the most parameters first."""
-        proportions = self.planner.again(self._request, Said(apart=apart)).layers.proportions
+        proportions = self.planner.again(self._request, said).layers.proportions
         found = {id(group): group for group in ({*proportions.all_with([term])} for term in terms)}
         distinct = {frozenset(group): group for group in found.values()}
         return sorted(distinct.values(), key=self._mass, reverse=True)
@@ -168,11 +204,11 @@ class _Probe:
         axes = self.planner.axes
         return sum(node.numel() for node in {node for term in group for node, _ in axes.of(term).places})
 
-    def _tried(self, going: set[Term], apart: frozenset[Term]) -> str:
+    def _tried(self, going: set[Term], said: Said) -> str:
         """What the configuration does not say where these axes go and no others, "" where it says all."""
         axes = self.planner.axes
         whole = {axis.term: "" for axis in axes if axis.term not in going}
-        trial = self.planner.again(self._request, Said(whole, apart))
+        trial = self.planner.again(self._request, replace(said, whole=whole))
         try:
             checked = _checked(trial, trial.plan(), self.origin.with_config(self.config))
         except ModuleKGError as error:

@@ -145,10 +145,19 @@ def _named_alike(change: Change, tried: TriedConfig, wanted: Anatomy) -> Iterato
     for key in place[:-1]:
         home = home[key]
     if isinstance(home, Mapping):
-        spoilt = {key[2]: wanted.facts.get(key) for key in tried.others if key[0] == "attribute"}
+        spoilt = {
+            key[2]: wanted.facts.get(key)
+            for key in tried.others
+            if key[0] == "attribute" and not _is_of_torch(key, wanted)
+        }
         for name, value in spoilt.items():
             if type(value) is int and home.get(name) is None:
                 yield {**change, (*place[:-1], name): value}
+
+
+def _is_of_torch(key: tuple[Any, ...], wanted: Anatomy) -> bool:
+    """Whether an attribute is of a layer of torch, which knows no configuration."""
+    return str(wanted.facts.get(("class", key[1]))).startswith("torch.")
 
 
 def _best_of_each(near: Iterable[tuple[int, Change]]) -> list[Change]:
@@ -184,13 +193,29 @@ def _proposals(step: TriedConfig, wanted: Anatomy, left_open: bool = False) -> I
         yield {**{place: new for place, new in together.items() if _value(step.config, place) not in settled}, **named}
     if len(together) > 1:
         yield together
+    if not left_open:
+        yield from _shorter(step, wanted, leaves)
     known: set[tuple[Place, str]] = set()
-    for is_equal, (now, to) in product((True, False), pairs):  # parts of a size may be of another thing
+    for doubt, (now, to) in product(range(3), pairs):
         for place, value in leaves:
-            for new in _scaled(value, now, to) if (value == now) is is_equal else ():
+            for new in _scaled(value, now, to) if _doubt(value, now) == doubt else ():
                 if (place, str(new)) not in known and len(known) < MOST_TRIED:
                     known.add((place, str(new)))
                     yield {place: new}
+
+
+def _shorter(step: TriedConfig, wanted: Anatomy, leaves: Sequence[tuple[Place, Any]]) -> Iterator[Change]:
+    """Fewer modules in a list: a key that counts them, with all lists that say something of each of them."""
+    lengths = [(step.anatomy.facts.get(key), wanted.facts.get(key)) for key in step.others if key[0] == "length"]
+    for now, new in dict.fromkeys(lengths):
+        if type(now) is int and type(new) is int and new < now:
+            lists = {place: value[:new] for place, value in leaves if isinstance(value, list) and len(value) == now}
+            yield from ({**lists, place: new} for place, value in leaves if lists and value == now)
+
+
+def _doubt(value: Any, now: int) -> int:
+    """How far it is from sure that a value says a size: parts of it may be of another thing, and shares rarely are."""
+    return 0 if value == now else 2 if type(value) is float else 1
 
 
 def _named_as_attributes(step: TriedConfig, wanted: Anatomy, leaves: Sequence[tuple[Place, Any]]) -> Change:

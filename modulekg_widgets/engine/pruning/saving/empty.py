@@ -34,7 +34,12 @@ class _Uninitialised(TorchFunctionMode):
         kwargs = kwargs or {}
         self._calls -= 1
         written = args[0] if args else kwargs.get("tensor")
-        if getattr(func, "__name__", "") in WRITING and isinstance(written, torch.Tensor) and written.is_meta and self._calls >= 0:
+        if (
+            getattr(func, "__name__", "") in WRITING
+            and isinstance(written, torch.Tensor)
+            and written.is_meta
+            and self._calls >= 0
+        ):
             return written
         if func is torch.empty and kwargs.get("device") is None:
             kwargs = {**kwargs, "device": "meta"}
