@@ -20,7 +20,7 @@ from modulekg_widgets.engine.pruning.importance.scoring import local_paces
 from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, Attempt
 from modulekg_widgets.engine.pruning.plan.choice import Choice
 from modulekg_widgets.engine.pruning.plan.counts import LOCAL, Counts, Ints, rounded
-from modulekg_widgets.engine.pruning.plan.dry_run import Rehearsal, rehearse
+from modulekg_widgets.engine.pruning.plan.dry_run import Rehearsal
 from modulekg_widgets.engine.pruning.plan.given import NamedAxes, alike, given_by
 from modulekg_widgets.engine.pruning.plan.limits import Limits, limits_of
 from modulekg_widgets.engine.pruning.plan.modes import widest
@@ -120,11 +120,7 @@ class Planner:
         attributes = {path: (plan.edits.attributes.get(path, (old,))[0], now)
                       for path, (old, now) in more.attributes.items()}  # fmt: skip
         edits = Edits((*plan.edits.tensors, *more.tensors), {**plan.edits.attributes, **attributes}, plan.edits.removal)
-        try:
-            found = rehearse(self.axes, attempt.selection, edits)
-        except CutError:
-            return None
-        if found.mismatch is not None or not found.explained or _numbers(found) != _numbers(before):
+        if not self.repair.goes_on(attempt, before, edits):
             return None
         gone = sum(
             math.prod(edit.shape) - math.prod(edit.shape_after)
@@ -250,11 +246,6 @@ class Planner:
         if self.layers.whole and not self.chosen:
             return self.layers.notes[0]
         return f"a ratio of {ratio:g} takes no index of any axis: pass a larger one"
-
-
-def _numbers(found: Rehearsal) -> list[tuple[float, float]]:
-    """The numbers that the code computes from sizes."""
-    return [(scale.before, scale.after) for scale in found.scales]
 
 
 def _members(axis: Axis) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from modulekg_widgets.engine.pruning.plan.planner import Planner
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.plan.repeated import ANY, Said
 from modulekg_widgets.engine.pruning.plan.request import Request
-from modulekg_widgets.engine.pruning.plan.unread import followers, sizes_not_read
+from modulekg_widgets.engine.pruning.plan.unread import facts_not_read, followers
 from modulekg_widgets.engine.pruning.saving.config_search import TriedConfig, difference, nearest_config
 from modulekg_widgets.engine.pruning.saving.empty import built_empty
 from modulekg_widgets.engine.pruning.saving.transformers_origin import TransformersOrigin, transformers_origin
@@ -113,7 +113,7 @@ def _checked(planner: Planner, plan: PruningPlan, origin: TransformersOrigin) ->
     wanted = _twin(plan, planner.graph.model)
     if isinstance(wanted, str):
         return _Checked(plan, origin.config, wanted)
-    near = nearest_config(origin, wanted, sizes_not_read(planner.graph), MOST_TRIES)
+    near = nearest_config(origin, wanted, facts_not_read(planner.graph, wanted.facts), MOST_TRIES)
     if isinstance(near, str):
         return _Checked(plan, origin.config, near)
     reason = _said_of(near, wanted)

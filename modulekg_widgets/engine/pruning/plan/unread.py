@@ -28,13 +28,24 @@ class Followers(NamedTuple):
     @property
     def changes(self) -> tuple[Change, ...]:
         tensors = [f"{shown(edit.names[0])}, which this pass does not read, follows" for edit in self.tensors]
-        attributes = [f"{shown(path)} becomes {now}, was {old}" for path, (old, now) in self.attributes.items()]
+        homes = {name.rpartition(".")[0] for edit in self.tensors for name in edit.names}
+        attributes = [
+            f"{shown(path)} becomes {now}, was {old}"
+            for path, (old, now) in self.attributes.items()
+            if path.rpartition(".")[0] not in homes
+        ]
         return tuple(Change(ATTRIBUTE, what, SOURCE) for what in (*tensors, *attributes))
 
 
-def sizes_not_read(graph: Dataflow) -> frozenset[Key]:
-    """The sizes of the tensors that a pass does not read, as facts of a model."""
-    return frozenset(("size", name, at) for node in graph.unread for name in node.names for at in range(node.dim()))
+def facts_not_read(graph: Dataflow, facts: Iterable[Key]) -> frozenset[Key]:
+    """The facts of a model about tensors that a pass does not read, and about modules that have no others."""
+    unread = {name for node in graph.unread for name in node.names}
+    homes = {name.rpartition(".")[0] for name in unread}
+    homes -= {name.rpartition(".")[0] for name in graph.state if name not in unread}
+    return frozenset(
+        key for key in facts
+        if (key[0] == "size" and key[1] in unread) or (key[0] == "attribute" and key[1] in homes)
+    )  # fmt: skip
 
 
 def followers(graph: Dataflow, edits: Edits, others: Iterable[Key], wanted: Facts, built: Facts) -> Followers | None:
