@@ -101,8 +101,8 @@ def table(found: Sequence[Row]) -> str:
     for way in WAYS:
         plain = [row.ways[way] for row in own if row.ways[way].plain]
         much = [each for each in plain if each.left <= MOST_LEFT]
-        lines += ["", f"{way}: {len(plain)} of {len(own)} load by `from_pretrained`, {len(much)} of them with at most "
-                      f"{MOST_LEFT:.0%} of their parameters."]  # fmt: skip
+        counted = f"{len(plain)} of {len(own)} load by `from_pretrained`"
+        lines += ["", f"{way}: {counted}, {len(much)} of them with at most {MOST_LEFT:.0%} of their parameters."]
     return "\n".join(lines)
 
 

@@ -15,8 +15,8 @@ from pruning.saving.fresh import TIMM, TIMM_IN_CI, answers, ask, timm_case
 
 nightly = pytest.mark.nightly
 IN_CI = ("llama", "gpt2", "bert", "mixtral", "t5", "mamba", "gemma2", "funnel")
-PLAIN_IN_CI = {"llama", "gpt2", "bert"}
-LEAST_PLAIN = 28  # of all, where repeated layers keep one size
+PLAIN_IN_CI = {"llama", "gpt2", "bert", "mixtral"}
+LEAST_PLAIN = 0.8  # of all, where repeated layers keep one size
 
 
 def saved(model: nn.Module, args: Any, kwargs: Any, place: Path, **how: Any) -> bool:
@@ -66,7 +66,7 @@ def test_all_transformers(tmp_path: Path, how: dict[str, Any]) -> None:
     names = list(transformers_models.CASES)
     plain = save_transformers(names, tmp_path, **how)
     print(f"{len(plain)} of {len(names)} by from_pretrained with {how}: {', '.join(plain)}")
-    assert len(plain) >= (LEAST_PLAIN if how else 0)
+    assert len(plain) >= (LEAST_PLAIN * len(names) if how else 0)
     check([tmp_path / name for name in names])
 
 

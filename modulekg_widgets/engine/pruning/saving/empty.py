@@ -23,7 +23,8 @@ WRITING = {  # by name, as libraries put functions of their own in the place of 
 class _Uninitialised(TorchFunctionMode):
     """`torch.empty`, which the weights of layers are made by, gives tensors without data; all else is computed.
 
-    What would only write into these is left out, as half of the time of a build goes there. What has data may have `most_numbers` in all, and there may be `most_calls`: a forged size must not take memory.
+    What would only write into these is left out: half of the time would go there. What has data may have
+    `most_numbers` in all, and there may be `most_calls`: a forged size must not take memory.
     """
 
     def __init__(self, most_numbers: int, most_calls: int) -> None:
