@@ -83,6 +83,15 @@ def test_numbers_that_no_pass_reads_follow(tmp_path: Path) -> None:
     assert torch.isfinite(model(**inputs, output_router_logits=True, labels=inputs["input_ids"]).loss)
 
 
+def test_ids_that_are_as_large_as_a_size_stay(tmp_path: Path) -> None:
+    model, _, plan = planned("opt", ratio=None, blocks=0.25)
+    config: Any = model.config
+    assert 2 in (config.bos_token_id, config.eos_token_id)  # as there are two layers
+    saved = plan.cut(model).save_pretrained(tmp_path / "folder")
+    assert saved.plain
+    assert saved.reason == "changed in the configuration: num_hidden_layers 2 → 1"
+
+
 def test_heads_divide_the_width_where_a_target_leaves_any_size(tmp_path: Path) -> None:
     model, _, plan = planned("llama", ratio=None, target={"flops": 0.6})
     assert plan.save_pretrained(model, tmp_path / "folder").plain
@@ -97,6 +106,7 @@ def test_a_configuration_that_says_nothing_of_the_model_leaves_the_plan_with_a_n
 
 def test_a_model_that_its_configuration_does_not_build_is_planned_as_one_without() -> None:
     model, inputs = transformers_models.build("t5")
-    model.config.d_model = 40
+    config: Any = model.config
+    config.d_model = 40
     plan = mk.plan(mk.trace(model, (), inputs), ratio=0.5, layers="uniform")
     assert "hidden" in lost(plan)

@@ -74,6 +74,7 @@ def fitting_config(origin: TransformersOrigin, wanted: Anatomy, value_of: Callab
     reason = found if isinstance(found, str) else difference(found, wanted, value_of)
     if isinstance(found, str) or reason:
         return Fit(None, reason)
+    found = _without_needless(origin, found, wanted, value_of)
     changed = ", ".join(_changes(origin.config, found.config)) or "nothing"
     return Fit(origin.with_config(found.config), f"changed in the configuration: {changed}")
 
@@ -90,6 +91,20 @@ def nearest_config(
     if unlike:
         return f"the layers differ, which no configuration says: {shown(unlike)}"
     return _search(goal, start) if start.others else start
+
+
+def _without_needless(
+    origin: TransformersOrigin, found: TriedConfig, wanted: Anatomy, value_of: Callable[[str], torch.Tensor]
+) -> TriedConfig:
+    """The configuration with as few changes as will do: what was as large as a size by chance, as an id, stays."""
+    goal = _Goal(origin, wanted, (), MOST_TRIES)
+    for place, value in _leaves(origin.config):
+        now = dict(_leaves(found.config)).get(place)
+        if type(value) in (int, float) and type(now) in (int, float) and now != value:
+            tried = goal.tried(_with(found.config, {place: value}))
+            if tried is not None and not tried.others and not difference(tried, wanted, value_of):
+                found = tried
+    return found
 
 
 def difference(found: TriedConfig, wanted: Anatomy, value_of: Callable[[str], torch.Tensor]) -> str:
