@@ -14,6 +14,12 @@ from torch import nn
 
 ASKED = "asked.pt"  # the inputs, and what the model gave for them
 LOADER = Path(__file__).with_name("load_fresh.py")
+TIMM_IN_CI = ("resnet10t", "vit_tiny_patch16_224", "swin_tiny_patch4_window7_224")
+TIMM = (
+    *TIMM_IN_CI, "mobilenetv3_small_050", "convnext_atto", "efficientnet_b0", "regnetx_002", "deit_tiny_patch16_224",
+    "mixer_s32_224", "densenet121", "ghostnet_050", "poolformer_s12", "levit_128s", "beit_base_patch16_224",
+    "edgenext_xx_small", "fastvit_t8", "tiny_vit_5m_224", "repvgg_a0", "dla34", "visformer_tiny",
+)  # fmt: skip
 
 
 def outputs(model: nn.Module, args: Any, kwargs: Any) -> list[torch.Tensor]:
@@ -51,3 +57,12 @@ def answers(places: list[Path], modules: str = "") -> dict[str, dict[str, Any]]:
     )
     assert ended.returncode == 0, ended.stderr[-3000:]
     return json.loads(ended.stdout.splitlines()[-1])
+
+
+def timm_case(name: str) -> tuple[nn.Module, tuple[torch.Tensor]]:
+    """A model of timm in eval mode with random weights, and its input."""
+    import timm
+
+    torch.manual_seed(0)
+    model = timm.create_model(name, pretrained=False).eval()
+    return model, (torch.rand(1, *model.pretrained_cfg["input_size"]),)

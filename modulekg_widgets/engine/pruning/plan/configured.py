@@ -19,15 +19,16 @@ from modulekg_widgets.engine.torch_runtime.state import module_state
 MOST_DEPTH = 3  # of configurations in configurations
 
 
-def counted_together(axes: Axes, outer: Sequence[str]) -> Iterator[tuple[Term, Term]]:
+def counted_together(axes: Axes, outer: Sequence[str], with_width: bool = False) -> Iterator[tuple[Term, Term]]:
     """Pairs of axes of which the configuration of a model has one number for both; none without a configuration.
 
     Two axes of a weight that are as long as one number says, and no other: it can say no other size of the one than of
     the other. And an axis whose role is one of `outer`, as heads, with the one that its weight reads, where both sides
     are as long as a number says and the size of a head is none that modules know by its name: then it is computed.
+    `with_width`: where it is known as well, as the number of heads may have to divide the width.
     """
     numbers = _numbers(axes)
-    parts = _sizes_of_parts(axes)
+    parts = set[int]() if with_width else _sizes_of_parts(axes)
     for node in dict.fromkeys(axes.graph.state.values() if numbers else ()):
         dims = [find(term) for term in axes.inference.dims(node)]
         for one, two in permutations(dims, 2):

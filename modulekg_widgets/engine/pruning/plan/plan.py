@@ -11,7 +11,8 @@ from modulekg_widgets.engine.keywords import called_as
 from modulekg_widgets.engine.pruning.plan.limits import Limit
 from modulekg_widgets.engine.pruning.plan.planner import Planner
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
-from modulekg_widgets.engine.pruning.plan.request import Importance, Request
+from modulekg_widgets.engine.pruning.plan.request import UNIFORM, Importance, Request
+from modulekg_widgets.engine.pruning.plan.said import plan_said
 from modulekg_widgets.engine.pruning.plan.without_blocks import plan_without
 
 
@@ -140,4 +141,10 @@ def plan(
         blocks if blocks is None or isinstance(blocks, float | int | str) else list(blocks),
         layers,
     )
-    return plan_without(graph, request, lambda left, others: Planner(left, others).plan())
+    return plan_without(graph, request, _planned)
+
+
+def _planned(graph: DataflowGraph, request: Request) -> PruningPlan:
+    """A plan of anything but blocks."""
+    planner = Planner(graph, request)
+    return plan_said(planner) if request.layers == UNIFORM else planner.plan()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import replace
@@ -12,6 +13,7 @@ from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.axes.proved import prove
 from modulekg_widgets.engine.errors import CutError
+from modulekg_widgets.engine.pruning.cut.edits import Edits
 from modulekg_widgets.engine.pruning.cut.replicas import refuse_sharded
 from modulekg_widgets.engine.pruning.importance.scoring import local_paces
 from modulekg_widgets.engine.pruning.latency.stopwatch import NANOSECONDS, Stopwatch
@@ -36,36 +38,47 @@ from modulekg_widgets.engine.pruning.plan.planned_sizes import PlannedSizes
 from modulekg_widgets.engine.pruning.plan.pruning_plan import AxisCut, PruningPlan
 from modulekg_widgets.engine.pruning.plan.ranking import IndexRanking
 from modulekg_widgets.engine.pruning.plan.repair import Repair, output_changes, scale_changes
-from modulekg_widgets.engine.pruning.plan.repeated import UniformLayers, uniform_layers
+from modulekg_widgets.engine.pruning.plan.repeated import ANY, Said, UniformLayers, uniform_layers
 from modulekg_widgets.engine.pruning.plan.request import LATENCY, UNIFORM, Request, check
 from modulekg_widgets.engine.pruning.plan.search import MEETS, Search
 from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.pruning.plan.size_formula import SizeFormula
 from modulekg_widgets.engine.pruning.plan.targeted import Targeting, Tried
+from modulekg_widgets.engine.pruning.plan.unread import Followers
 from modulekg_widgets.engine.pruning.recover.passes import TracedCall
 
 
 class Planner:
-    """Makes one plan; its parts are computed where they are asked for."""
+    """Makes one plan; its parts are computed where they are asked for.
 
-    def __init__(self, graph: DataflowGraph, request: Request) -> None:
+    `said`: what is known of what a configuration can say.
+    """
+
+    def __init__(self, graph: DataflowGraph, request: Request, said: Said = ANY, like: Planner | None = None) -> None:
         check(graph, request)
         refuse_sharded(graph.model)  # scores and sizes are of whole tensors
         self.asked = graph
-        self.graph = widest(graph)
+        self.graph = widest(graph) if like is None else like.graph
         self.request = request
         self.axes = self.graph.axes
         self.notes = prove(self.axes)
         self.choice = Choice(self.axes, request.granularity_wanted, request.only, request.keep)
-        self.outcome = Outcome(self.axes)
+        self.outcome = Outcome(self.axes) if like is None else like.outcome
         self.repair = Repair(self.axes, self.outcome)
         self.sizes = PlannedSizes(graph, self.graph, self.repair)
         self.named = NamedAxes(graph.axes, self.choice)
         self.layers = UniformLayers()
         if request.layers == UNIFORM:
-            self.layers = uniform_layers(self.axes, {axis.term for axis in self.choice.able()}, self.choice.outer)
+            able = {axis.term for axis in self.choice.able()}
+            self.layers = uniform_layers(self.axes, able, self.choice.outer, said)
+        self.said = said
         self.given = alike(given_by(request, self.named), self.layers, self.axes)
         self.times: Mapping[int, float] = {}  # of the operators, where they were measured
+        self.made: tuple[Attempt, Rehearsal] | None = None
+
+    def again(self, request: Request, said: Said) -> Planner:
+        """A planner of another request for the same pass."""
+        return Planner(self.asked, request, said, self)
 
     def plan(self) -> PruningPlan:
         if LATENCY in (self.request.target or {}):
@@ -90,6 +103,7 @@ class Planner:
 
     def _made(self, attempt: Attempt, rehearsal: Rehearsal) -> PruningPlan:
         selection = attempt.selection
+        self.made = attempt, rehearsal
         found = []
         for term, count in selection.changed.items():
             axis = self.axes.of(term)
@@ -105,10 +119,27 @@ class Planner:
                 *output_changes(self.axes, selection),
             ),
             call=self.request.call({cut.name: list(cut.dropped) for cut in cuts}),
-            notes=(*self.notes, *self.layers.notes),
+            notes=(*self.notes, *self.layers.notes, *self.said.notes),
             blocks=(),
             traced=TracedCall.of(self.asked.call, self.asked.training),
             **self.sizes.of(attempt, rehearsal),
+        )
+
+    def followed(self, plan: PruningPlan, more: Followers) -> PruningPlan | None:
+        """The plan that was made last with what its pass does not read; None where it does depend on that."""
+        assert self.made is not None
+        attempt, before = self.made
+        attributes = {path: (plan.edits.attributes.get(path, (old,))[0], now)
+                      for path, (old, now) in more.attributes.items()}  # fmt: skip
+        edits = Edits((*plan.edits.tensors, *more.tensors), {**plan.edits.attributes, **attributes}, plan.edits.removal)
+        if not self.repair.goes_on(attempt, before, edits):
+            return None
+        gone = sum(
+            math.prod(edit.shape) - math.prod(edit.shape_after)
+            for edit in more.tensors if self.graph.state[edit.names[0]].is_parameter
+        )  # fmt: skip
+        return replace(
+            plan, edits=edits, changes=(*plan.changes, *more.changes), params=(plan.params[0], plan.params[1] - gone)
         )
 
     # ------------------------------------------------------------ selection
@@ -176,7 +207,9 @@ class Planner:
     @cached_property
     def independent(self) -> list[Axis]:
         """The axes that may be cut together, where a ratio asks for it."""
-        return self.choice.independent(self.layers.proportions, self.layers.whole) if self._ratio_wanted() else []
+        if not self._ratio_wanted():
+            return []
+        return self.choice.independent(self.layers.proportions, {**self.layers.whole, **self.said.whole})
 
     def _ratio_wanted(self) -> bool:
         ratio = self.request.ratio or (self.request.ratio is not None and self.request.ceiling is not None)
@@ -223,7 +256,9 @@ class Planner:
             *rounded_for_speed(self.request, found.step),
             *not_as_fast(self.request, search.wanted, pair),
         ]
-        return replace(planner._made(tried.attempt, tried.rehearsal), latency=pair)
+        plan = planner._made(tried.attempt, tried.rehearsal)
+        self.made = planner.made
+        return replace(plan, latency=pair)
 
     def rounding_to(self, step: int) -> Planner:
         """The planner of the same request where sizes are multiples of a step; scores are computed once for all."""

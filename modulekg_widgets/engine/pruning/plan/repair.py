@@ -112,6 +112,19 @@ class Repair:
     def _agrees(self, attempt: Attempt, found: Rehearsal) -> bool:
         return agrees(self.axes, attempt.selection.keeps(), self.edits(attempt), found.scales) is not False
 
+    def goes_on(self, attempt: Attempt, before: Rehearsal, edits: Edits) -> bool:
+        """Whether a pass that went as planned, `before`, goes so and computes the same with further edits."""
+        try:
+            found = rehearse(self.axes, attempt.selection, edits)
+        except CutError:
+            return False
+        if found.mismatch is not None or _numbers(found) != _numbers(before):
+            return False
+        if found.explained:
+            return True
+        affordable = self.axes.graph.flops() < AFFORDABLE
+        return affordable and agrees(self.axes, attempt.selection.keeps(), edits, found.scales) is not False
+
     def mended(self, attempt: Attempt) -> tuple[Attempt, Rehearsal]:
         """The attempt with the corrections that it needs; raises `CutError` when none makes it run."""
         found = self.rehearse(attempt)
@@ -169,6 +182,11 @@ class Repair:
             for change in attempt.changes
         ]
         return tuple(dict.fromkeys(changes))
+
+
+def _numbers(found: Rehearsal) -> list[tuple[float, float]]:
+    """The numbers that the code computes from sizes."""
+    return [(scale.before, scale.after) for scale in found.scales]
 
 
 def _is_further(found: Rehearsal, before: Mismatch) -> bool:

@@ -46,14 +46,36 @@ class UniformLayers:
         return list(dict.fromkeys(self.whole.values()))
 
 
-def uniform_layers(axes: Axes, able: set[Term], outer: Sequence[str] = ()) -> UniformLayers:
+@dataclass(frozen=True)
+class Said:
+    """What is known of what a configuration can say: what stays whole, what goes on its own, and what together."""
+
+    whole: Mapping[Term, str] = field(default_factory=dict)
+    apart: frozenset[Term] = frozenset()  # though a number of the configuration is as large as two of them
+    together: tuple[Term, ...] = ()  # those of which the configuration can say no one without the others
+    with_width: bool = False  # whether heads go with what they read though the configuration has the size of a head
+
+    @property
+    def notes(self) -> list[str]:
+        """The reasons, each once."""
+        return list(dict.fromkeys(self.whole.values()))
+
+
+ANY = Said()
+
+
+def uniform_layers(axes: Axes, able: set[Term], outer: Sequence[str] = (), said: Said = ANY) -> UniformLayers:
     """The axes of repeated layers, of those `able` to go: what may not go in one layer stays whole in the others.
 
     With them go those that a configuration counts together, of products those whose role is one of `outer`.
     """
     found: list[Proportion] = []
     whole: dict[Term, str] = {}
-    pairs = [pair for pair in counted_together(axes, outer) if not able.isdisjoint(pair)]
+    pairs = [
+        pair for pair in counted_together(axes, outer, said.with_width)
+        if not able.isdisjoint(pair) and said.apart.isdisjoint(pair)
+    ]  # fmt: skip
+    pairs += [(said.together[0], other) for other in said.together[1:]]
     for terms in _in_proportion(repeated_axes(axes), pairs):
         stay = [term for term in terms if term not in able]
         if not stay:

@@ -14,12 +14,17 @@ from modulekg_widgets.engine.errors import ModelFolderError
 M = TypeVar("M", bound=nn.Module)
 UNLIMITED = 1 << 62
 WITH_SHAPE = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.eye)
+WRITING = {  # by name, as libraries put functions of their own in the place of torch's
+    *("uniform_", "normal_", "trunc_normal_", "constant_", "ones_", "zeros_", "eye_", "fill_", "zero_"),
+    *(f"{how}_{what}_" for how in ("xavier", "kaiming") for what in ("uniform", "normal")),
+}
 
 
 class _Uninitialised(TorchFunctionMode):
     """`torch.empty`, which the weights of layers are made by, gives tensors without data; all else is computed.
 
-    What has data may have `most_numbers` in all, and there may be `most_calls`: a forged size must not take memory.
+    What would only write into these is left out: half of the time would go there. What has data may have
+    `most_numbers` in all, and there may be `most_calls`: a forged size must not take memory.
     """
 
     def __init__(self, most_numbers: int, most_calls: int) -> None:
@@ -29,6 +34,14 @@ class _Uninitialised(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         self._calls -= 1
+        written = args[0] if args else kwargs.get("tensor")
+        if (
+            getattr(func, "__name__", "") in WRITING
+            and isinstance(written, torch.Tensor)
+            and written.is_meta
+            and self._calls >= 0
+        ):
+            return written
         if func is torch.empty and kwargs.get("device") is None:
             kwargs = {**kwargs, "device": "meta"}
         elif func in WITH_SHAPE:
