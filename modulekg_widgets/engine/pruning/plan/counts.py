@@ -121,7 +121,7 @@ class Counts:
         """
         if self._paces is None or not self._is_fair:
             return np.zeros(len(self.sizes), dtype=np.int64)
-        share = (1 - self._paces) * (1 - (1 - min(max(ratio, 0.0), 1.0)) ** self._paces)
+        share = (1 - self._paces**2) * (1 - (1 - min(max(ratio, 0.0), 1.0)) ** self._paces)
         return np.floor(self.sizes * share + 1e-9).astype(np.int64) // self.steps * self.steps
 
     def above(self, count: int, at: int) -> int:

@@ -79,7 +79,7 @@ def plan(
         0 … 1) or a number of indices (an int), of every axis or `{axis, layer or (parameter, dim): …}`. One index
         always stays; where the scope is not "local" a tenth does, unless `floor` says otherwise, and an axis loses no
         more than one and a half times the share that goes of all, but for indices below half of its mean score, and of
-        a `target` no less than 1 - √(2/n) of what it would lose where the scope is "local" (with `per` it may).
+        a `target` no less than 1 - 2/n of what it would lose where the scope is "local" (with `per` it may).
         Corrections that the code demands may keep an axis whole in spite of a ceiling; `plan.changes` tells.
     per : {"flops", "params", "macs", "bytes"}, optional
         Rank by score for each FLOP, parameter … that removing an index saves at first, and not by scores in relation
