@@ -376,8 +376,6 @@ def _call(inputs: Any, traced: Call) -> Call:
     if isinstance(inputs, Mapping) and not takes_a_mapping:
         return (), {**settings, **inputs}
     several = isinstance(inputs, tuple | list) and len(positional) != 1
-    if (
-        isinstance(inputs, tuple) and len(inputs) == 1
-    ):  # the arguments of a call with one, unless it takes several as one
+    if isinstance(inputs, tuple) and len(inputs) == 1:  # what a call with one gets, unless that is a sequence itself
         several = several or not isinstance(positional[0], tuple | list)
     return (tuple(inputs) if several else (inputs,)), settings

@@ -36,6 +36,7 @@ class Corrections:
         if not attempt.strict:
             yield from self._by_attributes(attempt, mismatch)
         yield from self.constrained(attempt, mismatch, self._constraints(attempt, mismatch))
+        yield from self._one_sided(attempt, mismatch)
         yield from self._by_sparing(attempt, mismatch)
 
     def _effective(
@@ -211,23 +212,26 @@ class Corrections:
     ) -> Iterator[Attempt]:
         """The nearest sizes with which a size constraint holds as well as those found before.
 
-        Then those with the size that it is tied to as it is: others may be tied to that as well, and as long by chance.
         `may_hold`: also where it holds already, as a search over other sizes has to know of it.
         """
         for constraint in constraints:
             if not constraint.holds(attempt.selection):
                 every = (*attempt.constraints, *attempt.shared, constraint)
-                nearest = solved(attempt.selection, every, attempt.wanted)
-                if nearest is None:
-                    continue
-                yield self._with_sizes(attempt, mismatch, constraint, nearest)
-                held = [] if constraint.right is None else attempt.selection.free(constraint.right)
-                if any(nearest.counts[atom] != attempt.selection.counts[atom] for atom in held):
-                    other = solved(attempt.selection, every, attempt.wanted, held)
-                    if other is not None:
-                        yield self._with_sizes(attempt, mismatch, constraint, other)
+                selection = solved(attempt.selection, every, attempt.wanted)
+                if selection is not None:
+                    yield self._with_sizes(attempt, mismatch, constraint, selection)
             elif may_hold and constraint not in attempt.constraints:
                 yield self._with_sizes(attempt, mismatch, constraint, attempt.selection)
+
+    def _one_sided(self, attempt: Attempt, mismatch: Mismatch) -> Iterator[Attempt]:
+        """The same with the size that another one is tied to as it is: more may be tied to it, so far by chance."""
+        open_ones = (each for each in self._constraints(attempt, mismatch) if not each.holds(attempt.selection))
+        for constraint in open_ones:
+            held = [] if constraint.right is None else attempt.selection.free(constraint.right)
+            every = (*attempt.constraints, *attempt.shared, constraint)
+            selection = solved(attempt.selection, every, attempt.wanted, held) if held else None
+            if selection is not None:
+                yield self._with_sizes(attempt, mismatch, constraint, selection)
 
     def _with_sizes(
         self, attempt: Attempt, mismatch: Mismatch, constraint: SizeConstraint, selection: Selection
