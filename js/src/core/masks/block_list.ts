@@ -90,7 +90,7 @@ export class BlockList {
     this.lines.forEach((line, block) => {
       const outer = blocks.goesWith(block);
       const isRemoved = draft.goes(blocks.entry, block);
-      const text = outer >= 0 ? `goes with ${this.shortName(outer)}` : isRemoved ? "goes" : "stays";
+      const text = outer >= 0 ? `goes with ${lastOf(blocks.table.path[outer])}` : isRemoved ? "goes" : "stays";
       line.row.classList.toggle("mkg-is-gone", blocks.gone.has(block));
       line.row.classList.toggle("mkg-is-away", outer >= 0);
       if (line.state.textContent !== text) line.state.textContent = text;
@@ -302,6 +302,9 @@ export class BlockList {
     paintCell(context, layout, 0, this.levels[block] | goes, this.scene.ink);
   }
 }
+
+/** Of the block above; the whole path is in the title. */
+const lastOf = (path: string): string => path.slice(path.lastIndexOf(".") + 1);
 
 function figure(name: string, value: number): HTMLElement {
   const cell = el("td", `mkg-mask-block-${name}`, Number.isNaN(value) ? "–" : shortNumber(value));
