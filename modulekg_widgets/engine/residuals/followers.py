@@ -81,7 +81,8 @@ def _add_counts(
         lists = {
             attribute: [part for at, part in enumerate(value) if at not in gone]
             for attribute, value in vars(config).items()
-            if type(value) is list and len(value) == count and all(type(part) in (str, bool) for part in value)
+            # a list of one tells nothing: it is as long as many other things
+            if type(value) is list and len(value) == count > 1 and all(type(part) in (str, bool) for part in value)
         }
         for attribute, after in _possible_counts(vars(config), known, count, count - len(gone)):
             if _length(type(module), config, {**known, **lists, attribute: after}, relative) == count - len(gone):

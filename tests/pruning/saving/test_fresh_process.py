@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import modulekg_widgets as mk
 from axes import transformers_models
 from pruning.saving.fresh import TIMM, TIMM_IN_CI, answers, ask, timm_case
 
+Case = tuple[nn.Module, tuple[Any, ...], dict[str, Any]]
 nightly = pytest.mark.nightly
 IN_CI = ("llama", "gpt2", "bert", "mixtral", "t5", "mamba", "gemma2", "funnel")
 PLAIN_IN_CI = {"llama", "gpt2", "bert", "mixtral"}
@@ -82,3 +83,55 @@ def test_timm(tmp_path: Path, names: tuple[str, ...]) -> None:
     for name in names:
         save_timm(name, tmp_path / name)
     check([tmp_path / name for name in names])
+
+
+WITHOUT_BLOCKS_IN_CI = ("swin", "mamba2", "qwen2")
+
+
+def save_without_blocks(names: Iterable[str], build: Callable[[str], Case], place: Path) -> list[Path]:
+    """Save models without a quarter of their blocks, and with uniform layers; those that have no block are left out."""
+    places = []
+    for name in names:
+        model, args, kwargs = build(name)
+        if mk.trace(model, args, kwargs).blocks():
+            saved(model, args, kwargs, place / name, ratio=None, blocks=0.25, **UNIFORM)
+            places.append(place / name)
+    return places
+
+
+def of_transformers(name: str) -> Case:
+    model, kwargs = transformers_models.build(name)
+    return model, (), kwargs
+
+
+def of_timm(name: str) -> Case:
+    model, args = timm_case(name)
+    return model, args, {}
+
+
+def test_some_without_blocks(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    check(save_without_blocks(WITHOUT_BLOCKS_IN_CI, of_transformers, tmp_path))
+
+
+@nightly
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    ("names", "build", "least"), [(transformers_models.CASES, of_transformers, 44), (TIMM, of_timm, 19)],
+    ids=["transformers", "timm"],
+)  # fmt: skip
+def test_all_without_blocks(tmp_path: Path, names: Iterable[str], build: Callable[[str], Case], least: int) -> None:
+    pytest.importorskip("transformers")
+    pytest.importorskip("timm")
+    places = save_without_blocks(names, build, tmp_path)
+    assert len(places) >= least
+    check(places)
+
+
+@nightly
+@pytest.mark.timeout(3600)
+def test_uniform_timm(tmp_path: Path) -> None:
+    pytest.importorskip("timm")
+    for name in TIMM:
+        saved(*of_timm(name), tmp_path / name, **UNIFORM)
+    check([tmp_path / name for name in TIMM])

@@ -24,12 +24,13 @@ def repeated_axes(axes: Axes) -> list[tuple[Term, ...]]:
     layer may hold a table more. Of modules without any below them, as linear ones, only neighbours in a list count.
     """
     found = _JoinedTerms()
+    order = {axis.term: axis.number for axis in axes}  # terms of unread buffers alone are no axes
     for paths, is_leaf in _alike(axes):
         for other in paths[1:]:
             for one, two in _pairs(axes, paths[0], other):
-                if not is_leaf or (one.frozen is None and two.frozen is None):
+                known = one in order and two in order
+                if known and (not is_leaf or (one.frozen is None and two.frozen is None)):
                     found.join(one, two)
-    order = {axis.term: axis.number for axis in axes}
     return [tuple(sorted(group, key=order.__getitem__)) for group in found.every() if len(group) > 1]
 
 

@@ -208,8 +208,6 @@ def _proposals(step: TriedConfig, wanted: Anatomy, left_open: bool = False) -> I
         yield {**{place: new for place, new in together.items() if _value(step.config, place) not in settled}, **named}
     if len(together) > 1:
         yield together
-    if not left_open:
-        yield from _shorter(step, wanted, leaves)
     known: set[tuple[Place, str]] = set()
     for doubt, (now, to) in product(range(3), pairs):
         for place, value in leaves:
@@ -217,6 +215,8 @@ def _proposals(step: TriedConfig, wanted: Anatomy, left_open: bool = False) -> I
                 if (place, str(new)) not in known and len(known) < MOST_TRIED:
                     known.add((place, str(new)))
                     yield {place: new}
+        if doubt == 0 and not left_open:
+            yield from _shorter(step, wanted, leaves)
 
 
 def _shorter(step: TriedConfig, wanted: Anatomy, leaves: Sequence[tuple[Place, Any]]) -> Iterator[Change]:
