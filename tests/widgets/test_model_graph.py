@@ -237,7 +237,7 @@ def test_measured_times_are_a_column() -> None:
     net, x = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), torch.zeros(1, 4)
     widget = mk.ModelGraph(net, x)
     assert "time" not in widget.payload["columns"]
-    with pytest.raises(TraitError, match="no column 'time'"):
+    with pytest.raises(UnknownNameError, match="no column 'time'"):
         widget.color_by = "time"
     table = pd.DataFrame({"module": ["", "0", "2"], "time_ms": [3.0, 1.5, math.nan], "time_ms_after": [2.0, 1.0, 0.5]})
     widget.show_profile(table)

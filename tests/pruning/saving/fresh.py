@@ -16,7 +16,8 @@ ASKED = "asked.pt"  # the inputs, and what the model gave for them
 LOADER = Path(__file__).with_name("load_fresh.py")
 TIMM_IN_CI = ("resnet10t", "vit_tiny_patch16_224")
 TIMM = (
-    *TIMM_IN_CI, "swin_tiny_patch4_window7_224", "mobilenetv3_small_050", "convnext_atto", "efficientnet_b0", "regnetx_002", "deit_tiny_patch16_224",
+    *TIMM_IN_CI, "swin_tiny_patch4_window7_224", "mobilenetv3_small_050", "convnext_atto",
+    "efficientnet_b0", "regnetx_002", "deit_tiny_patch16_224",
     "mixer_s32_224", "densenet121", "ghostnet_050", "poolformer_s12", "levit_128s", "beit_base_patch16_224",
     "edgenext_xx_small", "fastvit_t8", "tiny_vit_5m_224", "repvgg_a0", "dla34", "visformer_tiny",
 )  # fmt: skip
