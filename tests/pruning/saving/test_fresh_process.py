@@ -92,7 +92,7 @@ def save_without_blocks(names: Iterable[str], build: Callable[[str], Case], plac
     places = []
     for name in names:
         model, args, kwargs = build(name)
-        if mk.trace(model, args, kwargs).blocks():
+        if len(mk.trace(model, args, kwargs).blocks()):
             saved(model, args, kwargs, place / name, ratio=None, blocks=0.25, **UNIFORM)
             places.append(place / name)
     return places

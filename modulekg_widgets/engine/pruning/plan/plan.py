@@ -92,7 +92,8 @@ def plan(
         "uniform" keeps repeated layers of one size, as most configurations can say no other: of all layers of one
         class and shape as many indices go, of each its own least important, and whole heads or groups of them. What
         the configuration of the model has one number for keeps one size as well; where it has none for the size of a
-        head, heads keep their share of what they read. What may not go in one place stays in all.
+        head, heads keep their share of what they read. What may not go in one place stays in all, and so does what no
+        key of a transformers configuration says, unless `per_axis` or `cuts` names it: `plan.notes` tells.
 
     Returns
     -------
