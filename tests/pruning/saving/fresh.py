@@ -50,7 +50,8 @@ def ask(model: nn.Module, args: Any, kwargs: Any, place: Path) -> None:
 def answers(places: list[Path], modules: str = "") -> dict[str, dict[str, Any]]:
     """What the models of folders give in a fresh process: per place `equal`, `plain` or `error`."""
     command = [sys.executable, str(LOADER), modules, *map(str, places)]
-    quiet = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    quiet = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_OFFLINE": "1"}
+    quiet["OMP_NUM_THREADS"] = str(torch.get_num_threads())  # which the order of additions depends on
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, [root, *sys.path[:0], os.environ.get("PYTHONPATH", "")]))
     ended = subprocess.run(
