@@ -9,5 +9,5 @@ answer checked). regularise.py is for training before a cut.
 from importlib import import_module
 
 # importing a file registers its criteria, in the order in which menus show them
-for _family in ("criteria", "loss_criteria", "activations"):
+for _family in ("criteria", "loss_criteria", "activations", "expert_usage"):
     import_module(f"{__name__}.{_family}")
