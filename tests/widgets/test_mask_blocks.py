@@ -46,11 +46,6 @@ def editor(model: nn.Module) -> Iterator[mk.MaskEditor]:
     made.close()
 
 
-@pytest.fixture
-def page(editor: mk.MaskEditor, monkeypatch: pytest.MonkeyPatch) -> Page:
-    return Page(editor, monkeypatch)
-
-
 def removing(editor: mk.MaskEditor, *paths: str) -> dict[str, object]:
     """What a page draws that removes these blocks."""
     blocks = editor.payload["blocks"]["path"]

@@ -49,11 +49,6 @@ def editor(model: nn.Module) -> Iterator[mk.MaskEditor]:
     made.close()
 
 
-@pytest.fixture
-def page(editor: mk.MaskEditor, monkeypatch: pytest.MonkeyPatch) -> Page:
-    return Page(editor, monkeypatch)
-
-
 def test_making_an_editor_leaves_the_model_as_it_was(model: nn.Module) -> None:
     before, rng = bytes_of(model), torch.get_rng_state()
     attributes = {name: set(vars(module)) for name, module in model.named_modules()}
