@@ -34,6 +34,10 @@ LAB_NOISE = re.compile(
     r"|Could not restore the debugger state: Canceled future"  # its debugger had asked the kernel that was restarted
 )
 
+# A splash that JupyterLab shows twice at a time (of its theme, of its layout) it removes twice: in a timer of its own,
+# so the error is one frame deep. What a widget throws passes the extension's frames, or several of Lumino.
+LAB_SPLASH = re.compile(r"\A[^\n]*Failed to execute 'removeChild'[^\n]*\n\s*at \S*/\w+_core\.\S*\s*\Z")
+
 _numbers = itertools.count()
 
 # the notebook in front, or the first where another tab is: a tab may take the focus late, once it has loaded
@@ -137,7 +141,8 @@ class WatchedPage:
         self.context.on("request", self._on_request)
 
     def _on_page_error(self, error: PlaywrightError) -> None:
-        self.trouble.page_errors.append(str(error))
+        if not LAB_SPLASH.match(error.stack or ""):
+            self.trouble.page_errors.append(str(error))
         print(f"error in the page: {error}\n{error.stack}")  # pytest shows it of a test that fails: who has thrown
 
     def _on_console(self, message: ConsoleMessage) -> None:

@@ -5,6 +5,16 @@ import pytest
 from browser.page import KernelError, NotebookPage, Trouble
 
 SLIDER = "import ipywidgets; slider = ipywidgets.IntSlider(value=3, max=10); slider"
+# two splashes at a time, of which JupyterLab removes the one node twice
+THEMES_IN_A_HURRY = """async () => {
+  window.splashErrors = 0;
+  window.addEventListener('error', event => { window.splashErrors += event.message.includes('removeChild'); });
+  for (let turn = 0; turn < 60 && !window.splashErrors; turn++) {
+    const theme = turn % 2 ? 'JupyterLab Light' : 'JupyterLab Dark';
+    await window.jupyterapp.commands.execute('apputils:change-theme', { theme });
+    await new Promise(done => setTimeout(done, 60));
+  }
+}"""
 SLIDER_IS_THERE = "() => document.querySelector('.widget-readout')?.textContent === '3'"
 
 
@@ -42,3 +52,15 @@ def test_what_goes_wrong_is_seen(notebook: NotebookPage) -> None:
     notebook.trouble.clear()
     notebook.page.evaluate("() => window.jupyterapp.shell.currentWidget.content.widgets[0].model.clearExecution()")
     assert notebook.trouble == Trouble()
+
+
+def test_the_splash_of_jupyterlab_is_no_trouble_and_other_nodes_are(notebook: NotebookPage) -> None:
+    notebook.open(["1"])
+    notebook.page.evaluate(THEMES_IN_A_HURRY)
+    notebook.pause(1000)
+    assert notebook.page.evaluate("() => window.splashErrors") > 0
+    assert notebook.trouble == Trouble()
+    notebook.page.evaluate("() => { setTimeout(() => document.body.removeChild(document.createElement('p'))); }")
+    notebook.pause(300)
+    assert len(notebook.trouble.page_errors) == 1
+    notebook.trouble.clear()
