@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axis
-from modulekg_widgets.engine.pruning.plan.limits import FLOOR, Limits
+from modulekg_widgets.engine.pruning.plan.limits import FLOOR, FLOOR_OF_TARGET, Limits
 from modulekg_widgets.engine.pruning.plan.proportions import NONE, Proportions, Together
 from modulekg_widgets.engine.tracing.dataflow import split_name
 
@@ -37,8 +37,9 @@ class Counts:
     """The numbers of indices that may stay of some axes, and what a ratio leaves.
 
     `scores`: of every axis, comparable with one another unless the scope is "local"; `is_fair`: no axis may lose much
-    more than others; `paces`: where the scope is "local", the powers to which axes keep what a ratio leaves, else all
-    lose the same share; `proportions`: which lose the same in any case, within `steps` and `limits` that know of it.
+    more than others; `paces`: for a target, the powers to which axes keep what a ratio leaves where the scope is
+    "local", else all lose the same share; `proportions`: which lose the same in any case, within `steps` and `limits`
+    that know of it.
     Arrays go by the places of `chosen`.
     """
 
@@ -106,23 +107,12 @@ class Counts:
         The scores within an axis often differ less than those of two axes, so that all of one would go before any of
         the other: measured on trained nets, an LSTM lost the dimensions of its embedding and nothing else.
         """
-        tenth = np.ceil(self.sizes * min(FLOOR, max(0.0, 1 - ratio)) - 1e-9)
+        usual = FLOOR if self._paces is None else FLOOR_OF_TARGET
+        some = np.ceil(self.sizes * min(usual, max(0.0, 1 - ratio)) - 1e-9)
         if not self._is_fair:
-            return tenth.astype(np.int64)
+            return some.astype(np.int64)
         fair = np.floor(self.sizes * (1 - MOST_OF_ONE * ratio) + 1e-9)
-        return np.maximum(tenth, np.minimum(fair, self.sizes - self._weak)).astype(np.int64)
-
-    def _at_least_gone(self, ratio: float) -> Ints:
-        """How many indices of each axis go in any case where a common ranking spends a target.
-
-        Magnitudes within a residual stream are alike, so that none of it would go before nearly all of what is inside
-        of the blocks: measured on trained nets, a ViT kept its whole width and two dimensions of a head. The more
-        weights run along an axis, the more of what scope "local" takes of it goes; where two do, ranks alone decide.
-        """
-        if self._paces is None or not self._is_fair:
-            return np.zeros(len(self.sizes), dtype=np.int64)
-        share = (1 - self._paces**2) * (1 - (1 - min(max(ratio, 0.0), 1.0)) ** self._paces)
-        return np.floor(self.sizes * share + 1e-9).astype(np.int64) // self.steps * self.steps
+        return np.maximum(some, np.minimum(fair, self.sizes - self._weak)).astype(np.int64)
 
     def above(self, count: int, at: int) -> int:
         """The next larger number of indices of an axis, or the same."""
@@ -174,7 +164,7 @@ class Counts:
         """How many stay when the lowest scores of a group go, as far as limits allow."""
         sizes = self.sizes[group]
         able = sizes - self.least(ratio)[group]
-        forced = np.maximum(sizes - self.most[group], np.minimum(able, self._at_least_gone(ratio)[group]))
+        forced = sizes - self.most[group]
         going = np.flatnonzero((rank >= forced[owner]) & (rank < able[owner]))
         left = max(0, math.floor(len(rank) * ratio + 1e-9) - int(forced.sum()))
         return sizes - forced - np.bincount(owner[going[:left]], minlength=len(group))

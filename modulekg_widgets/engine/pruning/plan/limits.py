@@ -14,6 +14,7 @@ from modulekg_widgets.engine.errors import CutError, shown
 
 Limit = float | int | Mapping[Any, float | int]  # a share or a number of indices, of every axis or by axis
 FLOOR = 0.1  # of what an axis has: a common ranking takes no layer away altogether
+FLOOR_OF_TARGET = 0.05  # where it spends a target: MiniLM does without nearly all of its feed-forward layers
 
 
 @dataclass(frozen=True)

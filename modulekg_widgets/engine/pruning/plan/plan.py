@@ -62,10 +62,12 @@ def plan(
         What says which indices go first: a registered name, or what `mk.importance` takes.
         In docs/quality.md "l2" is ahead of "l1" on torchcrepe and MiniLM, and level with it on the others.
     scope : {"local", "global", "isomorphic"}, default "local"
-        Which indices are ranked with one another: those of an axis, or of several, by scores relative to their axis's
-        mean, times its weights. "local" takes the same `ratio` of each axis, but of a `target` less where many weights
-        make or read one, as on a residual stream: where two do, r stays; where n do, r to the power of √(2/n). So of
-        axes of a block a quarter stays when half stays of one along which eight weights run.
+        Which indices are ranked with one another: those of an axis, or of several. By a `ratio` several axes rank by
+        scores relative to the mean of each, times its weights; a `target` is spent where an index costs least, by the
+        squares of scores, for what it saves (docs/axes.md). "local" takes the same `ratio` of each axis, but of a
+        `target` less where many weights make or read one, as on a residual stream: where two do, r stays; where n do,
+        r to the power of √(2/n). So of axes of a block a quarter stays when half stays of one along which eight
+        weights run.
     only, keep : str, module, class, Axis or list of these, optional
         Axes, layers, modules or parameters, with wildcards; `only` takes no axis that a layer elsewhere puts out as
         well.
@@ -77,9 +79,9 @@ def plan(
     floor, ceiling : float, int or mapping, optional
         How much stays at least and at most of each axis that `ratio` or `target` takes from: a share (a float of
         0 … 1) or a number of indices (an int), of every axis or `{axis, layer or (parameter, dim): …}`. One index
-        always stays; where the scope is not "local" a tenth does, unless `floor` says otherwise, and an axis loses no
-        more than one and a half times the share that goes of all, but for indices below half of its mean score, and of
-        a `target` no less than 1 - 2/n of what it would lose where the scope is "local" (with `per` it may).
+        always stays; where the scope is not "local" a tenth does, of a `target` a twentieth, unless `floor` says
+        otherwise, and an axis loses no more than one and a half times the share that goes of all, but for indices below
+        half of its mean (with `per` it may).
         Corrections that the code demands may keep an axis whole in spite of a ceiling; `plan.changes` tells.
     per : {"flops", "params", "macs", "bytes"}, optional
         Rank by score for each FLOP, parameter … that removing an index saves at first, and not by scores in relation

@@ -10,10 +10,14 @@ import numpy as np
 from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.pruning.importance.scoring import normalised, score
+from modulekg_widgets.engine.pruning.importance.votes import weights_along
 from modulekg_widgets.engine.pruning.plan.counts import Ints, Scores
 from modulekg_widgets.engine.pruning.plan.given import GivenAxis
-from modulekg_widgets.engine.pruning.plan.request import Request
+from modulekg_widgets.engine.pruning.plan.request import LATENCY, Request
 from modulekg_widgets.engine.pruning.plan.size_formula import SizeFormula
+from modulekg_widgets.engine.pruning.plan.spending import worths
+
+LEAST_SAVED = 1e-12  # of the sizes of a model
 
 
 class IndexRanking:
@@ -57,10 +61,19 @@ class IndexRanking:
     @cached_property
     def comparable(self) -> Scores:
         """The scores of all chosen axes, so that they can be ranked together."""
-        if self.request.per is None:
+        if self.request.per is not None:
+            # in relation to the mean of an axis, a score would say nothing of what an index of it is worth
+            saved = self._saved([self.request.per])
+            return {term: scores / max(saved.get(term, 1.0), LEAST_SAVED) for term, scores in self.scores.items()}
+        if self.request.target is None:
             return normalised(self.axes, self.scores)
-        # in relation to the mean of an axis, a score would say nothing of what an index of it is worth
+        units = ["flops" if unit == LATENCY else unit for unit in self.request.target]
+        savings = {term: saving * term.size for term, saving in self._saved(list(dict.fromkeys(units))).items()}
+        return worths(self.scores, weights_along(self.axes), savings)
+
+    def _saved(self, units: list[str]) -> dict[Term, float]:
+        """Which share of these sizes goes with the first index of each chosen axis, the mean over them."""
         chosen = [axis for axis in self.independent if axis.term not in self.given]
-        savings = self._formula([self.request.per]).savings([axis.number for axis in chosen], self.request.per)
-        saved = {axis.term: max(float(saving), 1e-12) for axis, saving in zip(chosen, savings, strict=True)}
-        return {term: scores / saved.get(term, 1.0) for term, scores in self.scores.items()}
+        formula = self._formula(units)
+        savings = [formula.savings([axis.number for axis in chosen], unit) for unit in units]
+        return {axis.term: float(saved) for axis, saved in zip(chosen, np.mean(savings, axis=0), strict=True)}
