@@ -90,16 +90,32 @@ def test_transformers() -> None:
     judged(rows)
 
 
+class Tagger(nn.Module):
+    """Two recurrent layers in two directions, whose sizes are one number."""
+
+    def __init__(self, kind: type[nn.RNNBase]) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(200, 64)
+        self.rnn = kind(64, 96, num_layers=2, bidirectional=True, batch_first=True)  # type: ignore[call-arg]
+        self.head = nn.Linear(192, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.rnn(self.embed(x))[0])
+
+
+RECURRENT = {"lstm": nn.LSTM, "gru": nn.GRU}
 TARGETED = ("resnet18", "resnet50", "vit_b_16", "swin_t", "densenet121", "mobilenet_v3_large", "resnet152")
 
 
 @pytest.mark.parametrize("scope", ["local", "global"])
-@pytest.mark.parametrize("name", [*TARGETED, "bert", "llama"])
+@pytest.mark.parametrize("name", [*TARGETED, *RECURRENT, "bert", "llama"])
 def test_a_target_takes_little_more_than_a_ratio(name: str, scope: str) -> None:
     if name in transformers_models.CASES:
         pytest.importorskip("transformers")
         model, kwargs = transformers_models.build(name)
         graph = mk.trace(model.eval(), (), kwargs)
+    elif name in RECURRENT:
+        graph = mk.trace(Tagger(RECURRENT[name]).eval(), torch.randint(0, 200, (2, 12)))
     else:
         graph = mk.trace(*zoo_case(name))
     mk.plan(graph, ratio=0.3, scope=scope)  # what is proved once for a graph

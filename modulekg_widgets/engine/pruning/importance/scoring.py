@@ -18,7 +18,6 @@ from modulekg_widgets.engine.pruning.importance.index_sums import Vector
 from modulekg_widgets.engine.pruning.importance.votes import weights_along
 
 Floats = NDArray[np.float64]
-PACE = 0.5
 
 
 def score(axes: Axes, terms: Sequence[Term], importance: Any) -> dict[Term, Vector]:
@@ -57,16 +56,6 @@ def normalised(axes: Axes, scores: Mapping[Term, Vector]) -> dict[Term, Vector]:
     weights = weights_along(axes)
     means = {term: float(np.abs(values).mean()) if len(values) else 0.0 for term, values in scores.items()}
     return {term: values / (means[term] or 1.0) * max(weights[find(term)], 1) for term, values in scores.items()}
-
-
-def local_paces(axes: Axes, chosen: Sequence[Axis]) -> Floats:
-    """Per axis the power to which it keeps what the common ratio leaves: the root of 2 over its weights, 1 at most.
-
-    One weight makes and one reads an axis inside of a block: it keeps what the ratio leaves. One that many weights run
-    along keeps more, as the docstring of `mk.plan` says; of powers of 2 over the weights the root serves best.
-    """
-    weights = weights_along(axes)
-    return np.array([min(1.0, 2 / max(weights[axis.term], 1)) ** PACE for axis in chosen])
 
 
 class _ByGroup(Criterion):

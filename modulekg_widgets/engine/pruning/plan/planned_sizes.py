@@ -27,6 +27,7 @@ class PlannedSizes:
         self.repair = repair
         # random draws may have led the pass that was asked for another way
         self.counted = graph if asked.traced_on == REAL else asked
+        self._formulas: dict[tuple[str, ...], SizeFormula] = {}
 
     def of(self, attempt: Attempt, rehearsal: Rehearsal) -> dict[str, tuple[int, int]]:
         """Parameters, bytes, FLOPs and multiply-adds, before and after."""
@@ -46,7 +47,12 @@ class PlannedSizes:
 
     def formula(self, units: Iterable[str], times: Mapping[int, float] | None = None) -> SizeFormula:
         """The sizes in these units, for many choices at once; `times` of the operators of `counted` for "latency"."""
-        return SizeFormula(self.axes, self.counted.axes, list(units), times)
+        wanted = tuple(units)
+        if times is not None:
+            return SizeFormula(self.axes, self.counted.axes, wanted, times)
+        if wanted not in self._formulas:
+            self._formulas[wanted] = SizeFormula(self.axes, self.counted.axes, wanted)
+        return self._formulas[wanted]
 
     def counts(self, selection: Selection) -> Ints:
         """What stays of every axis, by its number, as a formula takes it."""

@@ -15,7 +15,6 @@ from modulekg_widgets.engine.axes.proved import prove
 from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.pruning.cut.edits import Edits
 from modulekg_widgets.engine.pruning.cut.replicas import refuse_sharded
-from modulekg_widgets.engine.pruning.importance.scoring import local_paces
 from modulekg_widgets.engine.pruning.latency.stopwatch import NANOSECONDS, Stopwatch
 from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, Attempt
 from modulekg_widgets.engine.pruning.plan.choice import Choice
@@ -34,6 +33,7 @@ from modulekg_widgets.engine.pruning.plan.obstacles import (
     too_slow,
 )
 from modulekg_widgets.engine.pruning.plan.outcome import Outcome
+from modulekg_widgets.engine.pruning.plan.paces import local_paces
 from modulekg_widgets.engine.pruning.plan.planned_sizes import PlannedSizes
 from modulekg_widgets.engine.pruning.plan.pruning_plan import AxisCut, PruningPlan
 from modulekg_widgets.engine.pruning.plan.ranking import IndexRanking
