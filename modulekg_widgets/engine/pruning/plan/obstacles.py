@@ -26,9 +26,15 @@ Least = Callable[[Request, Sequence[str]], Mapping[str, float]]  # what a reques
 
 
 def out_of_reach(
-    request: Request, axes: Axes, formula: SizeFormula, goals: Floats, nearest: Tried | None, least: Least
+    request: Request,
+    axes: Axes,
+    formula: SizeFormula,
+    goals: Floats,
+    nearest: Tried | None,
+    least: Least,
+    failed: Exception | None = None,
 ) -> str:
-    """The message for a target below all that can be reached."""
+    """The message for a target below all that can be reached; `failed`: what the last choice that does not run said."""
     smallest = least(request, formula.units)
     left = [smallest[unit] for unit in formula.units] if nearest is None else nearest.left.tolist()
     over = [(left[at] - goals[at]) / max(formula.before[at], 1.0) for at in range(len(goals))]
@@ -37,6 +43,8 @@ def out_of_reach(
     kept = [] if nearest is None else [each for each in nearest.attempt.changes if each.kind in (WHOLE, CONSTRAINT)]
     ways = [*_options(request, smallest[unit], unit, least), *_frozen(axes), *_kept(kept)]
     text = f"target={_target(request)} cannot be reached: at least {_size(left[worst], formula, worst)} are left"
+    if failed is not None and over[worst] <= MEETS:  # few indices enough could stay, if the code ran with them
+        text = f"target={_target(request)} cannot be reached: no sizes that leave so little run: {failed}"
     return f"{text}; in the way: {'; '.join(ways)}" if ways else text
 
 

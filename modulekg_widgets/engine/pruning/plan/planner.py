@@ -288,7 +288,8 @@ class Planner:
     def refusal(self, formula: SizeFormula, goals: Floats, targeting: Targeting, found: Tried | None) -> CutError:
         """Why no attempt leaves so little, and what comes nearest."""
         nearest = found or targeting.nearest or targeting.smallest()
-        error = CutError(out_of_reach(self.request, self.axes, formula, goals, nearest, self._least))
+        reason = out_of_reach(self.request, self.axes, formula, goals, nearest, self._least, targeting.failed)
+        error = CutError(reason)
         error.__cause__ = targeting.failed
         return error
 
