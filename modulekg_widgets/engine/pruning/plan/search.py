@@ -110,7 +110,8 @@ class Search:
             stay = self._given_back(stay, self.counts.most, goals, replace(ground, movers=movers), CLOSE)
             if self.gaps(stay, goals, ground).max() <= ENOUGH:
                 break
-        return self._exchanged(stay, goals, ground)
+        stay = self._exchanged(stay, goals, ground, CLOSE if len(goals) > 1 else MEETS)
+        return self._exchanged(stay, goals, replace(ground, movers=self._plain(ground)), ENOUGH)
 
     def _plain(self, ground: Ground) -> list[Ints]:
         """The axes that have no part in heads or groups: of these the code may want several to be of one size."""
@@ -193,9 +194,8 @@ class Search:
                 break
         return stay
 
-    def _exchanged(self, stay: Ints, goals: Floats, ground: Ground) -> Ints:
+    def _exchanged(self, stay: Ints, goals: Floats, ground: Ground, near: float) -> Ints:
         """With steps of some axes given for steps of others, while that comes nearer and it is not near enough."""
-        near = CLOSE if len(goals) > 1 else MEETS
         for _ in range(MOST_EXCHANGES):
             now = self.gaps(stay, goals, ground)
             if now.max() <= near:
