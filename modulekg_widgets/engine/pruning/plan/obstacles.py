@@ -42,7 +42,10 @@ def out_of_reach(
     unit = formula.units[worst]
     kept = [] if nearest is None else [each for each in nearest.attempt.changes if each.kind in (WHOLE, CONSTRAINT)]
     ways = [*_options(request, smallest[unit], unit, least), *_frozen(axes), *_kept(kept)]
-    text = f"target={_target(request)} cannot be reached: at least {_size(left[worst], formula, worst)} are left"
+    is_least = left[worst] - smallest[unit] <= MEETS * formula.before[worst]
+    size = _size(left[worst], formula, worst)
+    found = f"at least {size} are left" if is_least else f"the nearest that was found leaves {size}"
+    text = f"target={_target(request)} cannot be reached: {found}"
     if failed is not None and over[worst] <= MEETS:  # few indices enough could stay, if the code ran with them
         text = f"target={_target(request)} cannot be reached: no sizes that leave so little run: {failed}"
     return f"{text}; in the way: {'; '.join(ways)}" if ways else text

@@ -30,20 +30,19 @@ def local_paces(axes: Axes, chosen: Sequence[Axis]) -> Floats:
 
 
 def _of_one_number(chosen: Sequence[Axis]) -> Iterator[list[int]]:
-    """The places of axes that run along the parameters of one module and outnumber its attributes of their size.
+    """The places of axes that the parameters of one module put out, where it has fewer attributes of their size.
 
     So do the states of a recurrent layer of several layers or directions, which has one `hidden_size` for all.
     """
-    found: dict[tuple[str, int], list[int]] = {}
+    found: dict[tuple[str, int], dict[int, None]] = {}
     modules = {}
     for at, axis in enumerate(chosen):
-        for node, _ in axis.places:
-            if node.is_parameter:
+        for node, dim in axis.places:
+            if node.is_parameter and dim == 0:
                 path, _ = split_name(node.graph, node.label)
                 modules[path] = node.graph.modules[path].module
-                own = found.setdefault((path, axis.size), [])
-                if at not in own:
-                    own.append(at)
+                found.setdefault((path, axis.size), {})[at] = None
     for (path, size), group in found.items():
-        if len(group) > 1 and len(group) > sum(each.size == size for each in attributes_of(path, modules[path])):
-            yield group
+        numbers = sum(each.size == size for each in attributes_of(path, modules[path])) if len(group) > 1 else 0
+        if 0 < numbers < len(group):
+            yield list(group)

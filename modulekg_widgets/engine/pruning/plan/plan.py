@@ -79,9 +79,9 @@ def plan(
     floor, ceiling : float, int or mapping, optional
         How much stays at least and at most of each axis that `ratio` or `target` takes from: a share (a float of
         0 … 1) or a number of indices (an int), of every axis or `{axis, layer or (parameter, dim): …}`. One index
-        always stays; where the scope is not "local" a tenth does, of a `target` a twentieth, unless `floor` says
-        otherwise, and an axis loses no more than one and a half times the share that goes of all, but for indices below
-        half of its mean (with `per` it may).
+        always stays. Where the scope is not "local" and `floor` says nothing else, a tenth stays while a tenth of all
+        does, of a `target` a twentieth; by a `ratio` without `per` an axis loses no more than one and a half times the
+        share that goes of all, but for indices below half of its mean score.
         Corrections that the code demands may keep an axis whole in spite of a ceiling; `plan.changes` tells.
     per : {"flops", "params", "macs", "bytes"}, optional
         Rank by score for each FLOP, parameter … that removing an index saves at first, and not by scores in relation

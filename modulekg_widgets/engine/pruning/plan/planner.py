@@ -178,8 +178,9 @@ class Planner:
         scores = {} if request.scope == LOCAL else self.ranking.comparable
         # a ratio is what each axis loses; a target is spent where it costs least
         paces = local_paces(self.axes, self.chosen) if request.target is not None else None
+        is_fair = request.target is None and request.per is None
         together = self.layers.proportions
-        return Counts(self.chosen, scores, request.scope, self.steps, self.limits, request.per is None, paces, together)
+        return Counts(self.chosen, scores, request.scope, self.steps, self.limits, is_fair, paces, together)
 
     @cached_property
     def steps(self) -> dict[Term, int]:

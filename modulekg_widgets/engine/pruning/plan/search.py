@@ -17,6 +17,8 @@ MEETS = 0.01  # of the model, between what was asked for and what is left
 CLOSE = 0.0005  # of the model: not worth another step
 ENOUGH = 0.002  # of the model: not worth another kind of step, or another dry run
 MOST_EXCHANGES = 30
+FEW_EXCHANGES = 3  # of one step for one, where the goals are met already
+SMALL_STEP = 1 / 8  # of an axis
 FEWER = 3  # steps at most that one axis gives for one that another gets
 ALTOGETHER = 64  # such choices at least: where axes are few, one step may be worth many of another
 AT_ONCE = 512  # choices
@@ -111,7 +113,7 @@ class Search:
             if self.gaps(stay, goals, ground).max() <= ENOUGH:
                 break
         stay = self._exchanged(stay, goals, ground, CLOSE if len(goals) > 1 else MEETS)
-        return self._exchanged(stay, goals, replace(ground, movers=self._plain(ground)), ENOUGH)
+        return self._refined(stay, goals, replace(ground, movers=self._plain(ground)))
 
     def _plain(self, ground: Ground) -> list[Ints]:
         """The axes that have no part in heads or groups: of these the code may want several to be of one size."""
@@ -200,14 +202,30 @@ class Search:
             now = self.gaps(stay, goals, ground)
             if now.max() <= near:
                 return stay
-            trials = self._exchanges(stay, now, goals, ground)
+            trials = self._exchanges(stay, now, goals, ground, max(FEWER, ALTOGETHER // max(len(ground.movers), 1)))
             gaps = self.gaps(trials, goals, ground)
             below = np.where((gaps >= 0).all(axis=1), gaps.max(axis=1), np.inf)
+            if below.min() <= near:  # what is near enough need not be nearest: the fewer steps, the less an axis strays
+                strays = np.abs((trials - stay) / self.counts.sizes).max(axis=1)
+                return trials[int(np.lexsort((below, np.where(below <= near, strays, np.inf)))[0])]
             if below.min() < now.max() - 1e-9:
                 stay = trials[int(np.argmin(below))]
                 continue
             off = np.abs(gaps).max(axis=1)
             return trials[int(np.argmin(off))] if now.max() > MEETS >= off.min() else stay
+        return stay
+
+    def _refined(self, stay: Ints, goals: Floats, ground: Ground) -> Ints:
+        """With a small step of an axis given for one of another, a few times: what meets its goals strays little."""
+        for _ in range(FEW_EXCHANGES):
+            now = self.gaps(stay, goals, ground)
+            if now.max() <= ENOUGH or now.max() > MEETS:
+                break
+            trials = self._exchanges(stay, now, goals, ground, 1)
+            gaps = self.gaps(trials, goals, ground)
+            strays = np.abs((trials - stay) / self.counts.sizes).max(axis=1)
+            below = np.where((gaps >= 0).all(axis=1) & (strays <= SMALL_STEP), gaps.max(axis=1), np.inf)
+            stay = trials[int(np.argmin(below))] if below.min() < now.max() else stay
         return stay
 
     def _wandered(self, stay: Ints, goals: Floats, ground: Ground) -> Ints:
@@ -242,10 +260,9 @@ class Search:
             best = trials[np.argsort(off, kind="stable")[:AT_HAND]]
         return nearest
 
-    def _exchanges(self, stay: Ints, now: Floats, goals: Floats, ground: Ground) -> Ints:
-        """Every step up, and those for some steps down that come nearest if what they change adds up."""
+    def _exchanges(self, stay: Ints, now: Floats, goals: Floats, ground: Ground, most: int) -> Ints:
+        """Every step up, and those for at most so many steps down that come nearest if what they change adds up."""
         ups = self.all_stepped(stay, ground, (1,))
-        most = max(FEWER, ALTOGETHER // max(len(ground.movers), 1))
         downs = self.all_stepped(stay, ground, range(-1, -most - 1, -1))
         if len(ups) < 2 or len(downs) < 2:
             return ups
