@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.pruning.importance.votes import weights_along
-from modulekg_widgets.engine.pruning.plan.paces import local_paces
+from modulekg_widgets.engine.pruning.plan.paces import local_paces, of_one_number
 
 WIDTH, HIDDEN, DEPTH = 64, 128, 4
 
@@ -113,3 +114,89 @@ def test_sizes_that_are_one_number_meet_where_their_paces_differ(kind: type[nn.R
     plan.cut(model)
     assert model.rnn.hidden_size in sizes
     assert model(torch.randint(0, 20, (2, 6))).shape == (2, 6, 5)
+
+
+class Own(nn.Module):
+    """A stream of its own parameters, and no number that holds a size."""
+
+    def __init__(self, inner: int) -> None:
+        super().__init__()
+        self.first = nn.Parameter(torch.randn(32, 8))
+        self.up = nn.Parameter(torch.randn(inner, 32))
+        self.down = nn.Parameter(torch.randn(32, inner))
+        self.last = nn.Parameter(torch.randn(4, 32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x @ self.first.T
+        x = x + (x @ self.up.T).relu() @ self.down.T
+        return x @ self.last.T
+
+
+class TestOneNumber:
+    @pytest.mark.parametrize("inner", [32, 48])
+    def test_equal_sizes_without_a_number_are_no_one_size(self, inner: int) -> None:
+        graph = mk.trace(Own(inner), torch.randn(2, 8))
+        assert list(of_one_number(graph.axes.free)) == []
+
+    def test_what_a_layer_reads_is_none_of_its_sizes(self) -> None:
+        model = nn.Sequential(nn.Linear(8, 24), nn.GRU(24, 24, num_layers=3, bidirectional=True, batch_first=True))
+        graph = mk.trace(model.eval(), torch.randn(1, 4, 8))
+        free = graph.axes.free
+        (group,) = of_one_number(free)
+        assert {free[at].name.partition(".")[0] for at in group} == {"1"}
+
+    def test_layers_in_a_row_are_apart(self) -> None:
+        class Row(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.a = nn.LSTM(8, 24, bidirectional=True)
+                self.b = nn.LSTM(48, 24, bidirectional=True)
+                self.head = nn.Linear(48, 2)
+
+            def forward(self, x: Tensor) -> Tensor:
+                return self.head(self.b(self.a(x)[0])[0])
+
+        free = mk.trace(Row().eval(), torch.randn(3, 1, 8)).axes.free
+        groups = [{free[at].name[0] for at in group} for group in of_one_number(free)]
+        assert sorted(map(sorted, groups)) == [["a"], ["b"]]
+
+    @pytest.mark.parametrize("scope", ["local", "global", "isomorphic"])
+    @pytest.mark.parametrize("share", [0.8, 0.6, 0.4])
+    def test_sizes_that_are_one_number_meet_a_target_together(self, scope: str, share: float) -> None:
+        class Projected(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.rnn = nn.LSTM(20, 32, 2, bidirectional=True, proj_size=12, batch_first=True)
+                self.head = nn.Linear(24, 5)
+
+            def forward(self, x: Tensor) -> Tensor:
+                return self.head(self.rnn(x)[0])
+
+        torch.manual_seed(0)
+        before, after = mk.plan(
+            mk.trace(Projected().eval(), torch.randn(2, 7, 20)), target={"flops": share}, scope=scope
+        ).flops
+        assert after / before == pytest.approx(share, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("widths", "target"),
+    [
+        ((64, 12, 32, 6, 12, 2), {"flops": 0.75}),
+        ((64, 16, 12, 6, 8, 20, 10, 2), {"params": 0.6}),
+        ((3, 12, 100, 16, 6, 4), {"flops": 0.9}),
+    ],
+)
+def test_what_meets_a_target_strays_little_from_what_the_ratio_leaves(
+    widths: tuple[int, ...], target: dict[str, float]
+) -> None:
+    torch.manual_seed(0)
+    layers = [layer for pair in itertools.pairwise(widths) for layer in (nn.Linear(*pair), nn.ReLU())]
+    graph = mk.trace(nn.Sequential(*layers[:-1]), torch.randn(1, widths[0]))
+    plan = mk.plan(graph, target=target)
+    ((unit, share),) = target.items()
+    before, after = getattr(plan, unit)
+    assert after / before == pytest.approx(share, abs=0.01)
+    shares = left(plan).values()
+    every = [*shares, *[1.0] * (len(graph.axes.free) - len(shares))]
+    assert min(every) > share - 0.1

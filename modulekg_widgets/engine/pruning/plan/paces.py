@@ -24,12 +24,12 @@ def local_paces(axes: Axes, chosen: Sequence[Axis]) -> Floats:
     """
     weights = weights_along(axes)
     paces = np.array([min(1.0, 2 / max(weights[axis.term], 1)) ** PACE for axis in chosen])
-    for group in _of_one_number(chosen):
+    for group in of_one_number(chosen):
         paces[group] = paces[group].mean()
     return paces
 
 
-def _of_one_number(chosen: Sequence[Axis]) -> Iterator[list[int]]:
+def of_one_number(chosen: Sequence[Axis]) -> Iterator[list[int]]:
     """The places of axes that the parameters of one module put out, where it has fewer attributes of their size.
 
     So do the states of a recurrent layer of several layers or directions, which has one `hidden_size` for all.

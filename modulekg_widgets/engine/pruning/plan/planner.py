@@ -33,7 +33,7 @@ from modulekg_widgets.engine.pruning.plan.obstacles import (
     too_slow,
 )
 from modulekg_widgets.engine.pruning.plan.outcome import Outcome
-from modulekg_widgets.engine.pruning.plan.paces import local_paces
+from modulekg_widgets.engine.pruning.plan.paces import local_paces, of_one_number
 from modulekg_widgets.engine.pruning.plan.planned_sizes import PlannedSizes
 from modulekg_widgets.engine.pruning.plan.pruning_plan import AxisCut, PruningPlan
 from modulekg_widgets.engine.pruning.plan.ranking import IndexRanking
@@ -284,7 +284,8 @@ class Planner:
                 counted[LATENCY] = float(formula.before[at]), float(left[at])
             return counted
 
-        return Targeting(search, self.repair, self.selection_of, sizes, goals)
+        alike = list(of_one_number(self.chosen))
+        return Targeting(search, self.repair, self.selection_of, sizes, goals, alike)
 
     def refusal(self, formula: SizeFormula, goals: Floats, targeting: Targeting, found: Tried | None) -> CutError:
         """Why no attempt leaves so little, and what comes nearest."""

@@ -3,8 +3,8 @@
 A layer passes on the energy of its indices, the squares of their scores. The share that an index has of it is what the
 weights along its axis lose; of what they save, the FLOPs of the axis tell. Shares add up while little goes; the less of
 an axis is left, the more of that the next index takes, so its share of what is left counts as well. Measured on the
-nets of docs/quality.md: with scores in relation to the mean of an axis alone an LSTM kept half of its accuracy at 0.3
-of the FLOPs, and a decoder half of the perplexity.
+nets of docs/quality.md at 0.3 of the FLOPs, where scores were in relation to the mean of their axis alone: an LSTM had
+16 % of its answers right where it has 42, torchcrepe 2 % where it has 46, a decoder a perplexity of 29 for 23.
 """
 
 from __future__ import annotations

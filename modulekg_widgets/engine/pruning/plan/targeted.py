@@ -4,7 +4,7 @@ otherwise."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,17 +45,25 @@ class Tried:
 class Targeting:
     """Finds the attempt that leaves what was asked for.
 
-    `selection_of` makes a selection of what stays of the chosen axes; `sizes` counts what an attempt leaves.
+    `selection_of` makes a selection of what stays of the chosen axes; `sizes` counts what an attempt leaves; `alike`:
+    the places of axes whose sizes seem to be one number, so that they are tried together first.
     """
 
     def __init__(
-        self, search: Search, repair: Repair, selection_of: Callable[[Ints], Selection], sizes: Sizes, goals: Floats
+        self,
+        search: Search,
+        repair: Repair,
+        selection_of: Callable[[Ints], Selection],
+        sizes: Sizes,
+        goals: Floats,
+        alike: Sequence[Sequence[int]] = (),
     ) -> None:
         self.search = search
         self.repair = repair
         self.selection_of = selection_of
         self.sizes = sizes
         self.goals = goals
+        self.alike = alike
         self.formula = search.formula
         self.places = {axis.term: at for at, axis in enumerate(search.counts.chosen)}
         self._numbers = {axis.term: axis.number for axis in repair.axes}
@@ -65,6 +73,9 @@ class Targeting:
     def found(self) -> Tried | None:
         """The attempt that comes nearest and computes what it should; None where none leaves so little."""
         best, proved = self._tried(None), None
+        if self.alike and (best is None or best.miss > MEETS):
+            self.alike = ()  # each has a size of its own, and steps of all are too large
+            best = min((each for each in (best, self._tried(None)) if each), key=lambda each: each.miss, default=None)
         for _ in range(MOST_PROOFS):
             if best is None:
                 return None
@@ -216,23 +227,31 @@ class Targeting:
                 settled[key] = np.where(after == row, -1, after)
             return np.where(settled[key] < 0, row, settled[key])
 
-        apart = {*pinned, *(int(at) for mover in tied for at in mover)}
+        together = self._joined([*tied, *self.alike], known)
+        apart = {*pinned, *(int(at) for mover in together for at in mover)}
         alone = [mover for mover in counts.together.movers if apart.isdisjoint(mover.tolist())]
-        return Ground(settle, [*alone, *tied])
+        return Ground(settle, [*alone, *together])
 
     def _tied(self, known: Attempt | None) -> list[Ints]:
         """The chosen axes in size constraints, those that one chain of constraints joins together."""
-        groups: list[set[int]] = []
+        groups = []
         for constraint in (*known.constraints, *known.shared) if known is not None else ():
             terms = [constraint.left, *([constraint.right] if constraint.right is not None else [])]
-            own = {self.places[atom] for term in terms for atom in self._with(term) if atom in self.places}
-            for group in [group for group in groups if group & own]:
-                groups.remove(group)
-                own |= group
+            groups.append([self.places[atom] for term in terms for atom in self._with(term) if atom in self.places])
+        return self._joined(groups, known)
+
+    def _joined(self, groups: Iterable[Iterable[int]], known: Attempt | None) -> list[Ints]:
+        """Groups of places, those that share one as one, without what has to stay whole."""
+        joined: list[set[int]] = []
+        for group in groups:
+            own = {int(at) for at in group}
+            for other in [other for other in joined if other & own]:
+                joined.remove(other)
+                own |= other
             if own:
-                groups.append(own)
+                joined.append(own)
         pinned = known.selection.pinned if known is not None else {}
-        free = [sorted(at for at in group if self.search.counts.chosen[at].term not in pinned) for group in groups]
+        free = [sorted(at for at in group if self.search.counts.chosen[at].term not in pinned) for group in joined]
         return [np.array(group) for group in free if group]
 
     def _with(self, term: Term) -> list[Term]:
