@@ -139,11 +139,12 @@ class TestOneNumber:
         assert list(of_one_number(graph.axes.free)) == []
 
     def test_what_a_layer_reads_is_none_of_its_sizes(self) -> None:
-        model = nn.Sequential(nn.Linear(8, 24), nn.GRU(24, 24, num_layers=3, bidirectional=True, batch_first=True))
-        graph = mk.trace(model.eval(), torch.randn(1, 4, 8))
-        free = graph.axes.free
+        model = Tagger(nn.GRU)
+        model.embed, model.rnn = nn.Embedding(20, 28), nn.GRU(28, 28, 2, bidirectional=True, batch_first=True)
+        free = mk.trace(model.eval(), torch.randint(0, 20, (1, 4))).axes.free
+        assert [axis.size for axis in free] == [28] * 5
         (group,) = of_one_number(free)
-        assert {free[at].name.partition(".")[0] for at in group} == {"1"}
+        assert {free[at].name.partition(".")[0] for at in group} == {"rnn"}
 
     def test_layers_in_a_row_are_apart(self) -> None:
         class Row(nn.Module):
