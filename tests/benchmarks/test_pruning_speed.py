@@ -184,3 +184,21 @@ def test_a_plan_of_a_small_model_that_needs_corrections(table: Table, name: str)
     seconds = cpu_seconds(lambda: mk.plan(graph, ratio=0.5))
     table.append((f"{name}: plan with corrections", f"{seconds:.2f} s", f"≤ {SMALL} s"))
     assert seconds <= SMALL
+
+
+@pytest.mark.parametrize("size", [64, 224])
+def test_sensitivity_of_every_index(size: int, table: Table) -> None:
+    """All axes of resnet18: an index takes less than a forward pass, all of them less than a minute of 2 cores."""
+    model, _ = image_model("resnet18")
+    x, target = torch.randn(1, 3, size, size), torch.tensor([1])
+    graph = mk.trace(model, x)
+    with torch.no_grad():
+        passes = [cpu_seconds(lambda: model(x)) for _ in range(30)]
+    taken = cpu_seconds(lambda: mk.pruning.sensitivity(graph, [(x, target)], nn.functional.cross_entropy))
+    indices = sum(axis.size for axis in graph.axes.free)
+    ratio = taken / indices / statistics.median(passes)
+    table.append(
+        (f"sensitivity of resnet18, {size} px", f"{taken:.1f} s, {ratio:.2f} passes an index", "120 s, 1 pass")
+    )
+    assert taken <= 120
+    assert ratio <= 1
