@@ -46,6 +46,27 @@ def test_params_and_flops_of_a_random_plan_are_those_that_the_plan_counts(name: 
     assert draft.sizes()[1] == before
 
 
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.parametrize("both", [True, False])
+def test_first_states_of_zeros_have_the_size_of_what_they_meet(kind: type[nn.RNNBase], both: bool) -> None:
+    class Tagger(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn = kind(12, 20, num_layers=2, bidirectional=both, batch_first=True)  # type: ignore[call-arg]
+            self.head = nn.Linear(40 if both else 20, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.head(self.rnn(x)[0])
+
+    graph = mk.trace(Tagger().eval(), torch.zeros(2, 5, 12))
+    draft = Draft(graph)
+    plan = mk.plan(graph, ratio=0.3)
+    draft.take(plan)
+    before, after = draft.sizes()
+    assert (before.flops, after.flops) == plan.flops
+    assert after.flops < before.flops
+
+
 @pytest.mark.parametrize("name", ["resnet18", "vit_b_32"])
 def test_bytes_are_those_of_the_cut_model(name: str) -> None:
     graph = traced(name)

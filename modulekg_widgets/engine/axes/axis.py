@@ -6,7 +6,7 @@ import html
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -189,6 +189,7 @@ class Axes:
         self.graph = graph
         self.inference = Inference(graph, free_inputs, free_outputs)
         self.proof_notes: list[str] | None = None  # of `prove`, once it was asked
+        self.size_formulas: dict[object, Any] = {}  # of plans, by what they are of, once they were asked for
         self.places: dict[Term, list[tuple[DataNode, int]]] = {}  # where each atom stands, in the order of the model
         for node in dict.fromkeys(graph.state.values()):
             if not holds_values(node.dtype):

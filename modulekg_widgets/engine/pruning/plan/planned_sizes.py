@@ -27,7 +27,6 @@ class PlannedSizes:
         self.repair = repair
         # random draws may have led the pass that was asked for another way
         self.counted = graph if asked.traced_on == REAL else asked
-        self._formulas: dict[tuple[str, ...], SizeFormula] = {}
 
     def of(self, attempt: Attempt, rehearsal: Rehearsal) -> dict[str, tuple[int, int]]:
         """Parameters, bytes, FLOPs and multiply-adds, before and after."""
@@ -48,11 +47,12 @@ class PlannedSizes:
     def formula(self, units: Iterable[str], times: Mapping[int, float] | None = None) -> SizeFormula:
         """The sizes in these units, for many choices at once; `times` of the operators of `counted` for "latency"."""
         wanted = tuple(units)
-        if times is not None:
+        if times or self.counted is not self.graph:
             return SizeFormula(self.axes, self.counted.axes, wanted, times)
-        if wanted not in self._formulas:
-            self._formulas[wanted] = SizeFormula(self.axes, self.counted.axes, wanted)
-        return self._formulas[wanted]
+        known, key = self.axes.size_formulas, (wanted, tuple(axis.number for axis in self.axes.free))
+        if key not in known:
+            known[key] = SizeFormula(self.axes, self.axes, wanted)
+        return known[key]
 
     def counts(self, selection: Selection) -> Ints:
         """What stays of every axis, by its number, as a formula takes it."""

@@ -139,7 +139,7 @@ def written_sizes(
     others: list[OtherCost] = []
     for operator in other.axes.graph.operators if with_costs else ():
         asked, pairs = flops_and_kind(operator)
-        found = _costs(operator, asked, other)
+        found = _costs(operator, asked, pairs, other)
         if found is None:
             dims = {node: other.dims(node) for node in dict.fromkeys([*operator.inputs, *operator.outputs])}
             others.append(OtherCost(operator, dims, asked or 0, pairs))
@@ -236,13 +236,18 @@ def _tensor(node: DataNode, writer: _SizeWriter, table: _Expressions, block: int
 
 
 def _costs(
-    operator: OperatorNode, asked: int | None, writer: _SizeWriter
+    operator: OperatorNode, asked: int | None, pairs: bool, writer: _SizeWriter
 ) -> dict[tuple[Expression, ...], float] | None:
-    """The FLOPs as factors of products of expressions; None where they are no polynomial in its dimensions."""
+    """The FLOPs as factors of products of expressions; None where they are no polynomial in its dimensions.
+
+    `pairs`: they are of multiply-adds.
+    """
     if not asked:
         return {}
     nodes = dict.fromkeys([*operator.inputs, *operator.outputs])
     dims = {node: writer.dims(node) for node in nodes}
+    if pairs and all(node.dim() <= 2 for node in operator.inputs):  # a product of matrices
+        dims = _summed_alike(operator, dims)
     varying = list(dict.fromkeys(dim for every in dims.values() for dim in every if not _is_constant(dim)))
     if not varying:
         return {(): float(asked)}
@@ -262,6 +267,28 @@ def _costs(
     }
     at_full = sum(factor * math.prod(full[dim] for dim in product) for product, factor in costs.items())
     return costs if abs(at_full - asked) <= 1e-9 * asked else None
+
+
+def _summed_alike(
+    operator: OperatorNode, dims: Mapping[DataNode, list[Expression]]
+) -> dict[DataNode, list[Expression]]:
+    """With what a product of matrices sums over of one size in both, where that of one is written as a constant.
+
+    So are first states of zeros, whose size is a number in the code that follows the size of what they meet.
+    """
+    kept = {dim for node in operator.outputs for dim in dims[node]}
+    summed: dict[int, set[Expression]] = {}
+    for node in operator.inputs:
+        for dim, size in zip(dims[node], node.shape, strict=True):
+            if not _is_constant(dim):
+                summed.setdefault(size, set()).add(dim)
+    alike: dict[Expression, Expression] = {}
+    for size, own in summed.items():
+        likely = own - kept or own  # a square weight has one size on both sides
+        if len(likely) == 1 and -size not in kept:
+            alike[-size] = next(iter(likely))
+    inputs = set(operator.inputs)
+    return {node: [alike.get(dim, dim) if node in inputs else dim for dim in own] for node, own in dims.items()}
 
 
 def _cost_by_size(
