@@ -32,9 +32,11 @@ from modulekg_widgets.engine.pruning.plan.obstacles import (
     rounded_for_speed,
     too_slow,
 )
+from modulekg_widgets.engine.pruning.plan.one_number import with_one_number
 from modulekg_widgets.engine.pruning.plan.outcome import Outcome
-from modulekg_widgets.engine.pruning.plan.paces import local_paces, of_one_number
+from modulekg_widgets.engine.pruning.plan.paces import local_paces
 from modulekg_widgets.engine.pruning.plan.planned_sizes import PlannedSizes
+from modulekg_widgets.engine.pruning.plan.proportions import Proportions
 from modulekg_widgets.engine.pruning.plan.pruning_plan import AxisCut, PruningPlan
 from modulekg_widgets.engine.pruning.plan.ranking import IndexRanking
 from modulekg_widgets.engine.pruning.plan.repair import Repair, output_changes, scale_changes
@@ -174,12 +176,14 @@ class Planner:
     @cached_property
     def counts(self) -> Counts:
         """What a ratio leaves of the chosen axes."""
+        return self._counts(self.layers.proportions)
+
+    def _counts(self, together: Proportions) -> Counts:
         request = self.request
         scores = {} if request.scope == LOCAL else self.ranking.comparable
         # a ratio is what each axis loses; a target is spent where it costs least
         paces = local_paces(self.axes, self.chosen) if request.target is not None else None
         is_fair = request.target is None and request.per is None
-        together = self.layers.proportions
         return Counts(self.chosen, scores, request.scope, self.steps, self.limits, is_fair, paces, together)
 
     @cached_property
@@ -275,7 +279,10 @@ class Planner:
     def targeting(self, formula: SizeFormula, goals: Floats) -> Targeting:
         """What finds the attempt that leaves so much."""
         scores = self.ranking.comparable
-        search = Search(self.counts, formula, [scores[axis.term] for axis in self.chosen])
+        ranked = [scores[axis.term] for axis in self.chosen]
+        together = with_one_number(self.layers.proportions, self.chosen)
+        apart = Search(self.counts, formula, ranked)
+        search = apart if together is self.layers.proportions else Search(self._counts(together), formula, ranked)
 
         def sizes(attempt: Attempt, rehearsal: Rehearsal) -> Mapping[str, tuple[float, float]]:
             counted: dict[str, tuple[float, float]] = {**self.sizes.of(attempt, rehearsal)}
@@ -284,8 +291,8 @@ class Planner:
                 counted[LATENCY] = float(formula.before[at]), float(left[at])
             return counted
 
-        alike = list(of_one_number(self.chosen))
-        return Targeting(search, self.repair, self.selection_of, sizes, goals, alike)
+        other = None if search is apart else apart
+        return Targeting(search, self.repair, self.selection_of, sizes, goals, other)
 
     def refusal(self, formula: SizeFormula, goals: Floats, targeting: Targeting, found: Tried | None) -> CutError:
         """Why no attempt leaves so little, and what comes nearest."""

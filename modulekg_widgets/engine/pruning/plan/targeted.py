@@ -4,7 +4,7 @@ otherwise."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,8 +45,8 @@ class Tried:
 class Targeting:
     """Finds the attempt that leaves what was asked for.
 
-    `selection_of` makes a selection of what stays of the chosen axes; `sizes` counts what an attempt leaves; `alike`:
-    the places of axes whose sizes seem to be one number, so that they are tried together first.
+    `selection_of` makes a selection of what stays of the chosen axes; `sizes` counts what an attempt leaves; `apart`: a
+    search that ties nothing, where `search` takes for granted what may not be so.
     """
 
     def __init__(
@@ -56,14 +56,14 @@ class Targeting:
         selection_of: Callable[[Ints], Selection],
         sizes: Sizes,
         goals: Floats,
-        alike: Sequence[Sequence[int]] = (),
+        apart: Search | None = None,
     ) -> None:
         self.search = search
         self.repair = repair
         self.selection_of = selection_of
         self.sizes = sizes
         self.goals = goals
-        self.alike = alike
+        self.apart = apart
         self.formula = search.formula
         self.places = {axis.term: at for at, axis in enumerate(search.counts.chosen)}
         self._numbers = {axis.term: axis.number for axis in repair.axes}
@@ -73,8 +73,8 @@ class Targeting:
     def found(self) -> Tried | None:
         """The attempt that comes nearest and computes what it should; None where none leaves so little."""
         best, proved = self._tried(None), None
-        if self.alike and (best is None or best.miss > MEETS):
-            self.alike = ()  # each has a size of its own, and steps of all are too large
+        if self.apart is not None and (best is None or best.miss > MEETS):
+            self.search = self.apart
             best = min((each for each in (best, self._tried(None)) if each), key=lambda each: each.miss, default=None)
         for _ in range(MOST_PROOFS):
             if best is None:
@@ -227,31 +227,23 @@ class Targeting:
                 settled[key] = np.where(after == row, -1, after)
             return np.where(settled[key] < 0, row, settled[key])
 
-        together = self._joined([*tied, *self.alike], known)
-        apart = {*pinned, *(int(at) for mover in together for at in mover)}
+        apart = {*pinned, *(int(at) for mover in tied for at in mover)}
         alone = [mover for mover in counts.together.movers if apart.isdisjoint(mover.tolist())]
-        return Ground(settle, [*alone, *together])
+        return Ground(settle, [*alone, *tied])
 
     def _tied(self, known: Attempt | None) -> list[Ints]:
         """The chosen axes in size constraints, those that one chain of constraints joins together."""
-        groups = []
+        groups: list[set[int]] = []
         for constraint in (*known.constraints, *known.shared) if known is not None else ():
             terms = [constraint.left, *([constraint.right] if constraint.right is not None else [])]
-            groups.append([self.places[atom] for term in terms for atom in self._with(term) if atom in self.places])
-        return self._joined(groups, known)
-
-    def _joined(self, groups: Iterable[Iterable[int]], known: Attempt | None) -> list[Ints]:
-        """Groups of places, those that share one as one, without what has to stay whole."""
-        joined: list[set[int]] = []
-        for group in groups:
-            own = {int(at) for at in group}
-            for other in [other for other in joined if other & own]:
-                joined.remove(other)
-                own |= other
+            own = {self.places[atom] for term in terms for atom in self._with(term) if atom in self.places}
+            for group in [group for group in groups if group & own]:
+                groups.remove(group)
+                own |= group
             if own:
-                joined.append(own)
+                groups.append(own)
         pinned = known.selection.pinned if known is not None else {}
-        free = [sorted(at for at in group if self.search.counts.chosen[at].term not in pinned) for group in joined]
+        free = [sorted(at for at in group if self.search.counts.chosen[at].term not in pinned) for group in groups]
         return [np.array(group) for group in free if group]
 
     def _with(self, term: Term) -> list[Term]:
