@@ -295,6 +295,19 @@ def test_what_is_in_the_way_is_named(net: mk.DataflowGraph, how: dict[str, Any],
     assert mk.plan(net, target=nearest, **how).flops[1] <= nearest["flops"] * net.flops() + NEAR * net.flops()
 
 
+def test_what_an_error_says_is_left_is_no_more_than_another_target_leaves() -> None:
+    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+    model = nn.Sequential(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(32, 5)).eval()
+    graph = mk.trace(model, torch.randn(2, 9, 32))
+    before, after = mk.plan(graph, target={"flops": 0.6}, scope="global").flops
+    with pytest.raises(
+        mk.ModuleKGError, match=r"the nearest that was found leaves .*in the way: .*stays whole"
+    ) as caught:
+        mk.plan(graph, target={"flops": 0.5}, scope="global")  # torch's attention keeps the size of its heads
+    said = float(str(caught.value).partition(" FLOPs (")[2].partition(" of the model")[0])
+    assert 0.5 < said <= after / before + 0.001
+
+
 @pytest.mark.parametrize("how", [{"ceiling": 0.25}, {"per_axis": {"first": 0.75, "second": 0.75}}])
 def test_less_than_was_asked_for_is_no_answer(net: mk.DataflowGraph, how: dict[str, Any]) -> None:
     with pytest.raises(mk.ModuleKGError, match=r"(ceiling|per_axis)=.* leaves .* already"):

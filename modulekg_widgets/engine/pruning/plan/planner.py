@@ -296,7 +296,8 @@ class Planner:
 
     def refusal(self, formula: SizeFormula, goals: Floats, targeting: Targeting, found: Tried | None) -> CutError:
         """Why no attempt leaves so little, and what comes nearest."""
-        nearest = found or targeting.nearest or targeting.smallest()
+        tried = [each for each in (found, targeting.nearest, targeting.smallest()) if each is not None]
+        nearest = max(tried, key=lambda each: float(each.gaps.min()), default=None)
         reason = out_of_reach(self.request, self.axes, formula, goals, nearest, self._least, targeting.failed)
         error = CutError(reason)
         error.__cause__ = targeting.failed
