@@ -39,8 +39,7 @@ class Counts:
     `scores`: of every axis, comparable with one another unless the scope is "local"; `is_fair`: no axis may lose much
     more than others; `paces`: for a target, the powers to which axes keep what a ratio leaves where the scope is
     "local", else all lose the same share; `proportions`: which lose the same in any case, within `steps` and `limits`
-    that know of it.
-    Arrays go by the places of `chosen`.
+    that know of it. Arrays go by the places of `chosen`.
     """
 
     def __init__(
