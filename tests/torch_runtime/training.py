@@ -98,4 +98,5 @@ def training_beside(model: nn.Module, seed: int = 1) -> Iterator[Training]:
     torch.set_num_threads(threads)
     assert training.losses == twin.losses, "the losses of the training differ from those of its twin"
     own, its = model.state_dict(), twin.model.state_dict()
-    assert [name for name in its if not torch.equal(own[name], its[name])] == []
+    differ = [name for name in its if not torch.equal(own[name], its[name])]
+    assert not differ, f"the training's {differ} differ from those of its twin"
