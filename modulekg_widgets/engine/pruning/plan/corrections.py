@@ -259,14 +259,33 @@ class Corrections:
         """Constrain a dimension to the size of another one nearby, or to the number that the code asks for."""
         requests = mismatch.requests
         for request in requests or self._likely(attempt, mismatch):
-            for other in (*self._nearby(attempt, mismatch), *(self._below(attempt, mismatch) if requests else ())):
+            followed, below = (
+                (self._followed(attempt, mismatch), self._below(attempt, mismatch)) if requests else ((), ())
+            )
+            for other in dict.fromkeys([*followed, *self._nearby(attempt, mismatch), *below]):
                 times, rest = divmod(other.size, max(request.term.size, 1))
                 fits = rest == 0 and attempt.selection.size(other) // times == request.asked
                 if fits and find(other) is not find(request.term) and attempt.selection.free(request.term):
                     yield SizeConstraint(request.term, other, times)
         for request in requests:
+            yield from self._quotients(attempt, mismatch, request)
+        for request in requests:
             if attempt.selection.free(request.term):
                 yield SizeConstraint(request.term, None, request.asked)
+
+    def _quotients(self, attempt: Attempt, mismatch: Mismatch, request: SizeRequest) -> Iterator[SizeConstraint]:
+        """Where the code divides one size by another and asks for that, as `width // heads`: as before, nothing less.
+
+        What was asked of keeps its planned size; the one size has to be as many times the other.
+        """
+        size = attempt.selection.size
+        near = dict.fromkeys(
+            [*self._followed(attempt, mismatch), *self._nearby(attempt, mismatch), *self._below(attempt, mismatch)]
+        )
+        for part, whole in product(near, near):
+            was_so = part.size * request.term.size == whole.size and find(part) is not find(whole)
+            if was_so and size(whole) // size(part) == request.asked:
+                yield SizeConstraint(part, whole, request.planned)
 
     def _likely(self, attempt: Attempt, mismatch: Mismatch) -> list[SizeRequest]:
         """Where it is not known what the code asked for: each dimension to be as long as others that were as long."""
@@ -291,6 +310,11 @@ class Corrections:
         nodes = [] if module is None else [*module.inputs, *module.params.values()]
         terms = [find(term) for node in nodes for term in self.axes.inference.dims(node)]
         return [term for term in dict.fromkeys(terms) if attempt.selection.free(term)]
+
+    def _followed(self, attempt: Attempt, mismatch: Mismatch) -> list[Term]:
+        """What the attributes of the current module follow: a number that its code asks for is likely one of these."""
+        home = mismatch.operator.module if mismatch.operator is not None else None
+        return [term for attribute, term in attempt.followers.items() if attribute.module == home]
 
     def _below(self, attempt: Attempt, mismatch: Mismatch) -> list[Term]:
         """The axes of the weights below the current module, as those of the projections of an attention.
