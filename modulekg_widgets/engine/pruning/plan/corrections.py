@@ -8,12 +8,13 @@ from dataclasses import replace
 from itertools import product
 from typing import Any, TypeVar
 
-from modulekg_widgets.engine.axes.algebra import Term, atoms, find
+from modulekg_widgets.engine.axes.algebra import Term, atoms
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.expression import neighbours, parts_of
 from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, CONSTRAINT, WHOLE, Attempt, Change
 from modulekg_widgets.engine.pruning.plan.attribute_sizes import Attribute, attributes_of
-from modulekg_widgets.engine.pruning.plan.dry_run import Mismatch, Rehearsal, SizeRequest
+from modulekg_widgets.engine.pruning.plan.dry_run import Mismatch, Rehearsal
+from modulekg_widgets.engine.pruning.plan.likely_constraints import LikelyConstraints
 from modulekg_widgets.engine.pruning.plan.read_names import names_read
 from modulekg_widgets.engine.pruning.plan.selection import Selection
 from modulekg_widgets.engine.pruning.plan.size_constraints import SizeConstraint, solved
@@ -28,14 +29,15 @@ class Corrections:
 
     def __init__(self, axes: Axes, near: Callable[[Attempt, int], Rehearsal]) -> None:
         self.axes = axes
+        self.likely = LikelyConstraints(axes)
         self.near = near  # a dry run of what lies around an operator
 
     def of(self, attempt: Attempt, mismatch: Mismatch) -> Iterator[Attempt]:
         """The corrections, those that cost least first."""
-        yield from self.constrained(attempt, mismatch, self._equal_parts(mismatch))
+        yield from self.constrained(attempt, mismatch, self.likely.equal_parts(mismatch))
         if not attempt.strict:
             yield from self._by_attributes(attempt, mismatch)
-        yield from self.constrained(attempt, mismatch, self._constraints(attempt, mismatch))
+        yield from self.constrained(attempt, mismatch, self.likely.of(attempt, mismatch))
         yield from self._one_sided(attempt, mismatch)
         yield from self._by_sparing(attempt, mismatch)
 
@@ -225,7 +227,7 @@ class Corrections:
 
     def _one_sided(self, attempt: Attempt, mismatch: Mismatch) -> Iterator[Attempt]:
         """The same with the size that another one is tied to as it is: more may be tied to it, so far by chance."""
-        open_ones = (each for each in self._constraints(attempt, mismatch) if not each.holds(attempt.selection))
+        open_ones = (each for each in self.likely.of(attempt, mismatch) if not each.holds(attempt.selection))
         for constraint in open_ones:
             held = [] if constraint.right is None else attempt.selection.free(constraint.right)
             every = (*attempt.constraints, *attempt.shared, constraint)
@@ -244,93 +246,6 @@ class Corrections:
             constraints=(*attempt.constraints, constraint),
             changes=(*attempt.changes, change),
         )
-
-    def _equal_parts(self, mismatch: Mismatch) -> Iterator[SizeConstraint]:
-        """What one operator takes apart into parts of one size, such as halves, stays so."""
-        results = mismatch.operator.outputs if mismatch.operator is not None else []
-        every = [self.axes.inference.dims(node) for node in results]
-        for at in range(min(map(len, every), default=0)):
-            first, *others = [dims[at] for dims in every]
-            for other in others:
-                if first.size == other.size and find(first) is not find(other):
-                    yield SizeConstraint(first, other)
-
-    def _constraints(self, attempt: Attempt, mismatch: Mismatch) -> Iterator[SizeConstraint]:
-        """Constrain a dimension to the size of another one nearby, or to the number that the code asks for."""
-        requests = mismatch.requests
-        for request in requests or self._likely(attempt, mismatch):
-            followed, below = (
-                (self._followed(attempt, mismatch), self._below(attempt, mismatch)) if requests else ((), ())
-            )
-            for other in dict.fromkeys([*followed, *self._nearby(attempt, mismatch), *below]):
-                times, rest = divmod(other.size, max(request.term.size, 1))
-                fits = rest == 0 and attempt.selection.size(other) // times == request.asked
-                if fits and find(other) is not find(request.term) and attempt.selection.free(request.term):
-                    yield SizeConstraint(request.term, other, times)
-        for request in requests:
-            yield from self._quotients(attempt, mismatch, request)
-        for request in requests:
-            if attempt.selection.free(request.term):
-                yield SizeConstraint(request.term, None, request.asked)
-
-    def _quotients(self, attempt: Attempt, mismatch: Mismatch, request: SizeRequest) -> Iterator[SizeConstraint]:
-        """Where the code divides one size by another and asks for that, as `width // heads`: as before, nothing less.
-
-        What was asked of keeps its planned size; the one size has to be as many times the other.
-        """
-        size = attempt.selection.size
-        near = dict.fromkeys(
-            [*self._followed(attempt, mismatch), *self._nearby(attempt, mismatch), *self._below(attempt, mismatch)]
-        )
-        for part, whole in product(near, near):
-            was_so = part.size * request.term.size == whole.size and find(part) is not find(whole)
-            if was_so and size(whole) // size(part) == request.asked:
-                yield SizeConstraint(part, whole, request.planned)
-
-    def _likely(self, attempt: Attempt, mismatch: Mismatch) -> list[SizeRequest]:
-        """Where it is not known what the code asked for: each dimension to be as long as others that were as long."""
-        if mismatch.operator is None:
-            return []
-        selection = attempt.selection
-        found = []
-        for node in mismatch.operator.outputs:
-            for term in self.axes.inference.dims(node):
-                for other in self._nearby(attempt, mismatch):
-                    if term.size > 1 and other.size % term.size == 0:
-                        asked = selection.size(other) // (other.size // term.size)
-                        if asked != selection.size(term):
-                            found.append(SizeRequest(term, selection.size(term), asked))
-        return found
-
-    def _nearby(self, attempt: Attempt, mismatch: Mismatch) -> list[Term]:
-        """The dimensions of the inputs of the current module, and those of its parameters, which may change."""
-        if mismatch.operator is None:
-            return []
-        module = self.axes.graph.modules.get(mismatch.operator.module)
-        nodes = [] if module is None else [*module.inputs, *module.params.values()]
-        terms = [find(term) for node in nodes for term in self.axes.inference.dims(node)]
-        return [term for term in dict.fromkeys(terms) if attempt.selection.free(term)]
-
-    def _followed(self, attempt: Attempt, mismatch: Mismatch) -> list[Term]:
-        """What the attributes of the current module follow: a number that its code asks for is likely one of these."""
-        home = mismatch.operator.module if mismatch.operator is not None else None
-        return [term for attribute, term in attempt.followers.items() if attribute.module == home]
-
-    def _below(self, attempt: Attempt, mismatch: Mismatch) -> list[Term]:
-        """The axes of the weights below the current module, as those of the projections of an attention.
-
-        A number that the code asks for is most likely the size of one of these, and then a tie holds for other choices
-        as well.
-        """
-        home = mismatch.operator.module if mismatch.operator is not None else None
-        below = [
-            node
-            for path, node in self.axes.graph.modules.items()
-            if home is not None and path != home and path.startswith(f"{home}." if home else "")
-        ]
-        nodes = [weight for module in below for weight in module.params.values()]
-        inside = (atom for node in nodes for term in self.axes.inference.dims(node) for atom in atoms(term))
-        return [atom for atom in dict.fromkeys(inside) if attempt.selection.free(atom)]
 
     def described(self, constraint: SizeConstraint, selection: Selection) -> str:
         left = f"{self._written(constraint.left)} keeps {selection.size(constraint.left)} of {constraint.left.size}"
