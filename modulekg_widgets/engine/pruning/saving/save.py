@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, ModelFolderError, shown
-from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit, slices
+from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.saving.config_search import Fit, fitting_config
+from modulekg_widgets.engine.pruning.saving.content import Content, content_of, content_of_part, paths_after
 from modulekg_widgets.engine.pruning.saving.empty import built_empty
 from modulekg_widgets.engine.pruning.saving.folder import MANIFEST, Writer, checked_folder, write_folder
 from modulekg_widgets.engine.pruning.saving.manifest import (
@@ -26,7 +26,7 @@ from modulekg_widgets.engine.pruning.saving.manifest import (
 )
 from modulekg_widgets.engine.pruning.saving.origin import Origin, SavedCut
 from modulekg_widgets.engine.pruning.saving.origins import origins_of
-from modulekg_widgets.engine.pruning.saving.tensor_file import ToWrite, write_tensors
+from modulekg_widgets.engine.pruning.saving.tensor_file import write_tensors
 from modulekg_widgets.engine.pruning.saving.transformers_origin import TransformersOrigin
 from modulekg_widgets.engine.pruning.saving.twins import (
     Anatomy,
@@ -72,35 +72,31 @@ def save(
     """
     target = checked_folder(folder)
     model = unwrapped(model)
-    whole = len(cuts) == 1 and _is_whole(model, cuts[0].edits)
     found = Anatomy.of(model)
     _check_savable(found)
-    origins = origins_of(model, () if whole else cuts, arguments, builder)
-    origin, twin, attributes = _built_anew(origins, cuts, found, whole)
+    origin, twin = _built_anew(model, found, cuts, arguments, builder)
     fit = Fit(None, "its class and the plan build it")
-    if attributes:
-        fit = Fit(None, f"{next(iter(attributes))} is not as it is built")
+    if twin.attributes:
+        fit = Fit(None, f"{next(iter(twin.attributes))} is not as it is built")
     elif isinstance(origin, TransformersOrigin):
-        values = _values(found, cuts[0].edits if whole else None)
-        fit = fitting_config(origin, Anatomy.of(twin), values)
+        fit = fitting_config(origin, twin.anatomy, twin.content.value_of)
     if fit.origin is not None:
         origin, cuts_in_folder = fit.origin, ()
     else:
         cuts_in_folder = cuts
-    files = _files(found, origin, cuts_in_folder, cuts[0].edits if whole else None)
-    content = manifest_of(
-        origin, list(files), len(cuts_in_folder), fit.origin is not None, fit.reason, found.first_names, attributes
+    files = _files(twin.content, origin, cuts_in_folder)
+    manifest = manifest_of(
+        origin,
+        list(files),
+        len(cuts_in_folder),
+        fit.origin is not None,
+        fit.reason,
+        twin.content.anatomy.first_names,
+        twin.attributes,
     )
-    files[MANIFEST] = _json(content)
+    files[MANIFEST] = _json(manifest)
     write_folder(target, files)
     return SavedModel(target, fit.origin is not None, fit.reason)
-
-
-def _is_whole(model: nn.Module, edits: Edits) -> bool:
-    """Whether the model is as it was before a cut."""
-    shapes = {name: tuple(tensor.shape) for name, tensor in (*model.named_parameters(), *model.named_buffers())}
-    known = [edit for edit in edits.tensors if edit.names[0] in shapes and edit.shape != edit.shape_after]
-    return bool(known) and all(shapes[edit.names[0]] == edit.shape for edit in known)
 
 
 def _check_savable(found: Anatomy) -> None:
@@ -114,32 +110,51 @@ def _check_savable(found: Anatomy) -> None:
         raise ModelFolderError(f"{shown(missing)} is on the meta device and has no values: load the model first")
 
 
-def _built_anew(
-    origins: Iterable[Origin], cuts: Sequence[SavedCut], found: Anatomy, whole: bool
-) -> tuple[Origin, nn.Module, dict[str, Any]]:
-    """The first origin that leads to this model, what it leads to, and the attributes that are others in the model.
+class _Twin(NamedTuple):
+    """The model built anew and cut, without weights, and what the folder will hold of the one that is saved."""
 
-    Raises `ModelFolderError` where none does.
-    """
+    anatomy: Anatomy
+    content: Content
+    attributes: dict[str, Any]  # those that are others in the model that is saved
+
+
+def _built_anew(
+    model: nn.Module, found: Anatomy, cuts: Sequence[SavedCut], arguments: Any, builder: Any
+) -> tuple[Origin, _Twin]:
+    """The first origin that leads to this model, and what it leads to; raises `ModelFolderError` where none does."""
     refusal: ModelFolderError | None = None
-    for origin in origins:
-        try:
-            return origin, *_twin(origin, cuts, found, whole)
-        except ModelFolderError as error:
-            refusal = refusal or error
-        except Exception as error:  # noqa: BLE001 - of the code that builds it
-            refusal = refusal or ModelFolderError(
-                f"{shown(type(found.model).__name__)} cannot be built anew ({type(error).__name__}: "
-                f"{shown(str(error), 200)}): say by arguments={{…}} or builder=… how it was built"
-            )
+    for whole in _may_be_whole(model, cuts):
+        for origin in origins_of(model, () if whole else cuts, arguments, builder):
+            try:
+                return origin, _twin(origin, cuts, found, whole)
+            except ModelFolderError as error:
+                refusal = refusal or error
+            except Exception as error:  # noqa: BLE001 - of the code that builds it
+                refusal = refusal or ModelFolderError(
+                    f"{shown(type(model).__name__)} cannot be built anew ({type(error).__name__}: "
+                    f"{shown(str(error), 200)}): say by arguments={{…}} or builder=… how it was built"
+                )
     assert refusal is not None
     raise refusal
 
 
-def _twin(origin: Origin, cuts: Sequence[SavedCut], found: Anatomy, whole: bool) -> tuple[nn.Module, dict[str, Any]]:
-    """The model built anew and cut, without weights; raises `ModelFolderError` where it is another one."""
+def _may_be_whole(model: nn.Module, cuts: Sequence[SavedCut]) -> tuple[bool, ...]:
+    """Whether the model is as it was before a cut; both, the likelier first, where its tensors do not tell."""
+    if len(cuts) != 1:
+        return (False,)
+    edits = cuts[0].edits
+    shapes = {name: tuple(tensor.shape) for name, tensor in (*model.named_parameters(), *model.named_buffers())}
+    changed = [edit for edit in edits.tensors if edit.names[0] in shapes and edit.shape != edit.shape_after]
+    likely = bool(changed) and all(shapes[edit.names[0]] == edit.shape for edit in changed)
+    # where modules went, others may have moved up to their names
+    return (likely, not likely) if edits.removal else (likely,)
+
+
+def _twin(origin: Origin, cuts: Sequence[SavedCut], found: Anatomy, whole: bool) -> _Twin:
+    """The model built anew and cut; raises `ModelFolderError` where it is another one."""
     twin = built_empty(origin.build)
-    attributes = _compare(found, twin) if whole else {}
+    others = _compare(found, Anatomy.of(twin)) if whole else {}
+    before = walk(twin)
     try:
         for cut in cuts:
             cut.apply(twin)
@@ -148,12 +163,17 @@ def _twin(origin: Origin, cuts: Sequence[SavedCut], found: Anatomy, whole: bool)
             f"{shown(type(found.model).__name__)}, built anew, cannot be cut as this model was ({error}): "
             "where it was cut several times, pass all receipts in turn, mk.save_model(model, folder, [first, second])"
         ) from error
-    return twin, attributes if whole else _compare(found, twin)
+    cut_twin = Anatomy.of(twin)
+    if not whole:
+        attributes = {dotted(key): value for key, value in _compare(found, cut_twin).items()}
+        return _Twin(cut_twin, content_of(found), attributes)
+    moved = paths_after(cut_twin.walked, before)
+    stay = {dotted((kind, moved[path], name)): value for (kind, path, name), value in others.items() if path in moved}
+    return _Twin(cut_twin, content_of_part(found, cut_twin, before, cuts[0].edits), stay)
 
 
-def _compare(found: Anatomy, twin: nn.Module) -> dict[str, Any]:
+def _compare(found: Anatomy, anew: Anatomy) -> dict[tuple[Any, ...], Any]:
     """The attributes that the model has set since it was built; raises `ModelFolderError` for any other difference."""
-    anew = Anatomy.of(twin)
     others = different(found.facts, anew.facts)
     attributes = {key: found.facts[key] for key in others if can_be_set(key, found.facts, anew.facts)}
     others = [key for key in others if key not in attributes and not is_left_by_forward(key, anew.facts)]
@@ -164,24 +184,13 @@ def _compare(found: Anatomy, twin: nn.Module) -> dict[str, Any]:
             f"{described(others[0], found.facts, anew.facts)}{more}. Where the model was cut, pass the receipts of all "
             "cuts; where it was built with other arguments, pass arguments={…}; undo what changed it otherwise"
         )
-    return {dotted(key): value for key, value in attributes.items()}
+    return attributes
 
 
-def _values(found: Anatomy, edits: Edits | None) -> Callable[[str], torch.Tensor]:
-    """The tensors by name, or what stays of them."""
-    if edits is None:
-        return lambda name: found.by_name[name].tensor
-    by_name = {name: edit for edit in edits.tensors for name in edit.names}
-    slice_of = slices(edits, lambda name: found.by_name[name].tensor.detach())
-    return lambda name: slice_of(by_name[name]) if name in by_name else found.by_name[name].tensor
-
-
-def _files(found: Anatomy, origin: Origin, cuts: Sequence[SavedCut], edits: Edits | None) -> dict[str, Writer]:
-    shapes = {name: edit for edit in (edits.tensors if edits else ()) for name in edit.names}
-    value_of = _values(found, edits)
+def _files(content: Content, origin: Origin, cuts: Sequence[SavedCut]) -> dict[str, Writer]:
     files: dict[str, Writer] = {}
     for name, unsaved in ((TENSOR_FILE, False), (EXTRA_FILE, True)):
-        tensors = list(_tensors(found, unsaved, shapes, value_of))
+        tensors = list(content.tensors(unsaved))
         if tensors or not unsaved:
             files[name] = partial(write_tensors, tensors=tensors, metadata={"format": "pt"})
     if isinstance(origin, TransformersOrigin):
@@ -191,16 +200,6 @@ def _files(found: Anatomy, origin: Origin, cuts: Sequence[SavedCut], edits: Edit
     for at, cut in enumerate(cuts):
         files[plan_file(at)] = partial(_write, content=cut.text)
     return files
-
-
-def _tensors(
-    found: Anatomy, unsaved: bool, edits: Mapping[str, TensorEdit], value_of: Callable[[str], torch.Tensor]
-) -> Iterator[ToWrite]:
-    for held in found.held:
-        if (held.name in found.unsaved) is unsaved and found.first_names[held.name] == held.name:
-            edit = edits.get(held.name)
-            shape = tuple(held.tensor.shape) if edit is None else edit.shape_after
-            yield ToWrite(held.name, shape, held.tensor.dtype, partial(value_of, held.name))
 
 
 def _json(document: Mapping[str, Any], indent: int | None = None) -> Writer:
