@@ -1,4 +1,4 @@
-"""Who loads cut models: `python tests/benchmarks/saving_table.py [name …]`, a Markdown table with a row a model.
+"""Who loads cut models: `python tests/benchmarks/saving_table.py [name …] > docs/saving_table.md`, a row a model.
 
 Each is cut with `layers="uniform"` at a ratio of 0.5, and once more by a quarter of its blocks, saved, and loaded in a
 fresh process: the outputs must be the same bit by bit. A row says what is left of the parameters and whether
@@ -25,6 +25,13 @@ from axes import transformers_models
 from pruning.saving.fresh import TIMM, answers, ask, timm_case
 
 WAYS: dict[str, dict[str, Any]] = {"ratio": {"ratio": 0.5}, "blocks": {"blocks": 0.25}}
+HEAD = """# Who loads a cut model
+
+Written by `python tests/benchmarks/saving_table.py > docs/saving_table.md`. Each model is cut with `layers="uniform"`,
+once at a ratio of 0.5 and once by a quarter of its blocks (`blocks=0.25`), saved, and loaded in a fresh process, where
+its outputs are the same bit by bit. *left*: what is left of the parameters. `mk.load_pretrained` loads all of them;
+`from_pretrained` of transformers those whose configuration can say what was cut. timm has none for such models.
+"""
 MOST_LEFT = 0.75  # a plan that takes less is no proof that widths can be said
 
 
@@ -95,7 +102,7 @@ def rows(names: Sequence[str], library: str) -> list[Row]:
 def table(found: Sequence[Row]) -> str:
     """The rows under their heads, and how many of transformers load by `from_pretrained`."""
     heads = [f"{way}: left | `from_pretrained`" for way in WAYS]
-    lines = [f"| model | {' | '.join(heads)} |", "|---|" + "---|" * 2 * len(WAYS)]
+    lines = [HEAD, f"| model | {' | '.join(heads)} |", "|---|" + "---|" * 2 * len(WAYS)]
     lines += [str(row) for row in found]
     own = [row for row in found if row.library == "transformers"]
     for way in WAYS:
