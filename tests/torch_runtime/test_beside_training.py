@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.playback.player import Playback
@@ -19,10 +22,36 @@ from modulekg_widgets.engine.rewriting.function_modules.recording import record
 from torch_runtime.training import net_and_input, training_beside
 
 TARGETS = torch.tensor([0, 3])
+OTHER = net_and_input()[0]  # made before a training draws
 
 
 def batches(x: torch.Tensor) -> list[Any]:
     return [(x, TARGETS)]
+
+
+class Slow:
+    """Batches as of files: they take a while, and another thread trains meanwhile."""
+
+    def __init__(self, x: torch.Tensor) -> None:
+        self.batch = (x, TARGETS)
+
+    def __len__(self) -> int:
+        return 2
+
+    def __iter__(self) -> Iterator[Any]:
+        for _ in range(2):
+            time.sleep(0.01)
+            yield self.batch
+
+
+def sensitivity(graph: Any, batches: Any) -> object:
+    return mk.pruning.sensitivity(graph, batches, nn.functional.cross_entropy, axes=["inner.0.out"])
+
+
+def recalibrated(x: torch.Tensor) -> None:
+    """Another model is cut meanwhile."""
+    other = copy.deepcopy(OTHER)
+    mk.plan(mk.trace(other, x), ratio=0.5).cut(other, recalibrate=(x for x, _ in Slow(x)))
 
 
 def edits(model: nn.Module, graph: Any, x: torch.Tensor) -> None:
@@ -48,6 +77,11 @@ LOOKS: dict[str, Look] = {
     "Hessian": lambda model, graph, x: mk.plan(
         graph, ratio=0.5, importance=mk.pruning.Hessian(batches(x), nn.functional.cross_entropy)
     ),
+    "sensitivity": lambda model, graph, x: sensitivity(graph, Slow(x)),
+    "sensitivity of what is drawn": lambda model, graph, x: sensitivity(
+        graph, DataLoader(list(zip(x, TARGETS, strict=True)), batch_size=2, shuffle=True)
+    ),
+    "recalibration of another model": lambda model, graph, x: recalibrated(x),
     "ForwardPlayer": lambda model, graph, x: mk.ForwardPlayer(model, x),
 }
 

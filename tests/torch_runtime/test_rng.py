@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -10,8 +14,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.data import DataLoader, Dataset
 
 import modulekg_widgets as mk
+from modulekg_widgets.engine.torch_runtime.drawn_items import drawn_apart
 from modulekg_widgets.engine.torch_runtime.look import look
 from modulekg_widgets.engine.torch_runtime.rng import ReproducibleDraws, process_states
 from modulekg_widgets.engine.torch_runtime.shadow import ALL
@@ -93,3 +99,73 @@ def test_the_generator_of_the_process_given_by_name_stays() -> None:
     assert torch.equal(torch.get_rng_state(), before)
     with ReproducibleDraws(1):
         assert torch.equal(torch.rand(2), drawn)
+
+
+class Noise(Dataset[torch.Tensor]):
+    """Each item is drawn."""
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, at: int) -> torch.Tensor:
+        return torch.rand(2)
+
+
+@contextmanager
+def a_thread_that_computes() -> Iterator[None]:
+    ends = threading.Event()
+
+    def compute() -> None:
+        while not ends.is_set():
+            sum(range(1000))
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("busy", [False, True], ids=["alone", "beside a thread that computes"])
+def test_what_a_loader_draws_is_what_would_come_and_leaves_the_process_as_it_was(workers: int, busy: bool) -> None:
+    loader = DataLoader(Noise(), batch_size=2, shuffle=True, num_workers=workers)
+    torch.manual_seed(3)
+    expected = [batch.tolist() for batch in loader]
+    assert len({number for batch in expected for row in batch for number in row}) == 12
+    torch.manual_seed(3)
+    start = torch.get_rng_state()
+    with a_thread_that_computes() if busy else nullcontext():
+        found = [batch.tolist() for batch in drawn_apart(loader)]
+    assert found == expected
+    assert torch.equal(torch.get_rng_state(), start)
+
+
+def test_what_other_threads_draw_meanwhile_does_not_come_once_more() -> None:
+    drawn: list[float] = []
+
+    def slowly() -> Iterator[int]:
+        for at in range(3):
+            before = len(drawn)
+            while len(drawn) < before + 50:
+                time.sleep(0.001)
+            yield at
+
+    ends = threading.Event()
+
+    def draw() -> None:
+        while not ends.is_set():
+            drawn.append(torch.rand(()).item())
+
+    torch.manual_seed(4)
+    thread = threading.Thread(target=draw)
+    thread.start()
+    try:
+        assert list(drawn_apart(slowly())) == [0, 1, 2]
+    finally:
+        ends.set()
+        thread.join()
+    torch.manual_seed(4)
+    assert drawn == [torch.rand(()).item() for _ in drawn]

@@ -19,7 +19,7 @@ from modulekg_widgets.engine.torch_runtime.private import (
     pop_function_mode,
     push_function_mode,
 )
-from modulekg_widgets.engine.torch_runtime.rng import State, equal_states, process_generators
+from modulekg_widgets.engine.torch_runtime.rng import State, process_generators, put_back
 from modulekg_widgets.engine.torch_runtime.threads import OthersWork
 
 
@@ -42,17 +42,10 @@ def process_kept() -> Iterator[None]:
         yield
     finally:
         torch.set_autocast_cache_enabled(cache)
-        _put_back(own)
-        _put_back(settings, others)
+        put_back(own)
+        put_back(settings, others)
         with disable_current_modes():
-            _put_back(generators, others)
-
-
-def _put_back(states: list[tuple[State, Any]], others: OthersWork | None = None) -> None:
-    """Write the states that have changed, unless others may have changed them."""
-    for (read, write), before in states:
-        if not equal_states(read(), before) and not others:
-            write(before)
+            put_back(generators, others)
 
 
 def _of_this_thread() -> list[State]:

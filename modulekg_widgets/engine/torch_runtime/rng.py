@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -18,8 +19,8 @@ from modulekg_widgets.engine.torch_runtime.private import (
     packet_of,
     schema_of,
 )
+from modulekg_widgets.engine.torch_runtime.threads import OthersWork
 
-T = TypeVar("T")
 State = tuple[Callable[[], Any], Callable[[Any], object]]  # how to read it, and how to write it
 Seed = int | dict[torch.device, torch.Tensor] | None
 APART = 1_000_003  # between the seeds of one pass and those of the next
@@ -39,6 +40,7 @@ class ReproducibleDraws(TorchDispatchMode):
         self.states = seed if isinstance(seed, dict) else {}
         self.count = 0
         self._check = check
+        self._process = os.getpid()
         self._generators: dict[torch.device, torch.Generator] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -46,7 +48,7 @@ class ReproducibleDraws(TorchDispatchMode):
         if self._check is not None:
             for argument in tensors_in((*args, *kwargs.values())):
                 self._check(argument)
-        if not is_drawn(func):
+        if not is_drawn(func) or os.getpid() != self._process:  # a fork, as a worker of a loader, has seeds of its own
             return func(*args, **kwargs)
         self.count += 1
         device = _device(args, kwargs)
@@ -174,37 +176,30 @@ def process_generators() -> list[State]:
     return states
 
 
+def generators_of_the_cpu() -> list[State]:
+    """The same for the generators that are no device's."""
+    return [(torch.get_rng_state, torch.set_rng_state), *python_generators()]
+
+
+def put_back(states: list[tuple[State, Any]], others: OthersWork | None = None) -> None:
+    """Write the states that have changed, unless others may have changed them."""
+    for (read, write), before in states:
+        if not equal_states(read(), before) and not others:
+            write(before)
+
+
 @contextmanager
 def process_rng_kept() -> Iterator[None]:
-    """Within it random numbers may be drawn; after it the generators, but for those of devices, are as they were."""
-    before = [(write, read()) for read, write in python_generators()]
-    try:
-        with torch.random.fork_rng(devices=[]):
-            yield
-    finally:
-        for write, state in before:
-            write(state)
+    """Within it random numbers may be drawn; after it the generators, but for those of devices, are as they were.
 
-
-def drawn_apart(items: Iterable[T]) -> Iterator[T]:
-    """The items, as of a loader that shuffles: what is drawn to make them leaves the process's generators as they were.
-
-    They are those that would come now; each goes on where the one before has come to, whatever was drawn in between.
+    Where other threads compute meanwhile they are left alone: what these have drawn must not come once more.
     """
-    own: list[tuple[Callable[[Any], object], Any]] = []
-    end: Any = object()
-    every = None
-    while True:
-        with process_rng_kept():
-            for write, state in own:
-                write(state)
-            every = iter(items) if every is None else every
-            item = next(every, end)
-            states = [(torch.get_rng_state, torch.set_rng_state), *python_generators()]
-            own = [(write, read()) for read, write in states]
-        if item is end:
-            return
-        yield item
+    others = OthersWork()
+    before = [(state, state[0]()) for state in generators_of_the_cpu()]
+    try:
+        yield
+    finally:
+        put_back(before, others)
 
 
 class PythonGenerators:

@@ -28,6 +28,7 @@ _LIBRARY = os.path.dirname(os.__file__) + os.sep
 # the functions of the standard library in which a thread waits, and the packages of a kernel that do nothing else
 _WAITING = {"wait", "_wait_for_tstate_lock", "select", "_worker", "accept", "readinto", "read", "_recv", "_poll"}
 _OF_KERNELS = {"asyncio", "zmq", "tornado", "ipykernel", "jupyter_client", "prompt_toolkit", "debugpy"}
+_PASSING_ON = "QueueFeederThread"  # of a multiprocessing.Queue, as a loader with workers has: it draws nothing
 MOST_NODES = 1_000_000  # of a graph of gradients
 MOST_WHILE_WAITING = 5e-4  # seconds of computing of a thread that wakes up to see that it has to wait on
 WATCHED = 0.2  # seconds in which a thread that trains a model is seen to compute
@@ -158,11 +159,16 @@ class OthersWork:
         return False
 
 
+def others_compute() -> bool:
+    """Whether another thread computes at this moment, by where it is in its code."""
+    return any(not _waits(frame) for _, frame in _other_stacks())
+
+
 def _cpu_seconds() -> Iterator[tuple[int, float | None]]:
     """What each of the other threads has computed so far."""
     own = threading.get_ident()
     for thread in threading.enumerate():
-        if thread.ident is not None and thread.ident != own:
+        if thread.ident is not None and thread.ident != own and thread.name != _PASSING_ON:
             yield thread.ident, _seconds_of(thread)
 
 

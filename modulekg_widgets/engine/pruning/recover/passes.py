@@ -24,9 +24,9 @@ from modulekg_widgets.engine.pruning.importance.calibration import (
     model_inputs,
 )
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
+from modulekg_widgets.engine.torch_runtime.drawn_items import drawn_apart
 from modulekg_widgets.engine.torch_runtime.look import Stage, look
 from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode, disable_current_modes
-from modulekg_widgets.engine.torch_runtime.rng import drawn_apart
 from modulekg_widgets.engine.torch_runtime.shadow import ALL, LOOSE
 from modulekg_widgets.engine.torch_runtime.state import registered_tensors, set_mode
 from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors

@@ -26,8 +26,8 @@ from modulekg_widgets.engine.pruning.importance.calibration import (
 )
 from modulekg_widgets.engine.pruning.plan.choice import Choice
 from modulekg_widgets.engine.pruning.sensitivity.removal import Pass, Removal
+from modulekg_widgets.engine.torch_runtime.drawn_items import drawn_apart
 from modulekg_widgets.engine.torch_runtime.inputs import input_tensors
-from modulekg_widgets.engine.torch_runtime.rng import drawn_apart
 
 Loss = Callable[..., Any]
 Steps = Generator[tuple[int, int | None], None, pd.DataFrame]  # after each how many are done, and of how many
