@@ -51,7 +51,91 @@ def test_repeated_modules_are_compared_by_default() -> None:
     distill = mk.pruning.Distillation(teacher, receipt)
     distill(student, x)
     assert "features of 3 modules" in repr(distill)
-    assert "features of 0 modules" in repr_after(mk.pruning.Distillation(teacher, receipt, features=False), student, x)
+    assert "outputs alone" in repr_after(mk.pruning.Distillation(teacher, receipt, features=False), student, x)
+
+
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(16, 32), nn.Linear(32, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.down(self.up(x).relu())
+
+
+def tower() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(10, 16), nn.Sequential(*(Residual() for _ in range(4))), nn.Linear(16, 5))
+
+
+@pytest.mark.parametrize("widths", [{}, {"per_axis": {("1.2.up.weight", 0): [5]}}], ids=["blocks", "blocks and widths"])
+@pytest.mark.parametrize("features", [True, "1.2", ["1.1", "1.3"], "1.*", False], ids=str)
+def test_what_moves_up_behind_a_removed_block_is_compared_with_what_it_was(
+    widths: dict[str, object], features: bool | str | list[str]
+) -> None:
+    torch.manual_seed(0)
+    model, x = tower().eval(), torch.randn(8, 10)
+    with torch.no_grad():
+        model[1][0].down.weight.zero_()  # the block that goes does nothing
+        model[1][0].down.bias.zero_()
+        model[1][2].down.weight[:, 5] = 0  # nor does the index
+    teacher = copy.deepcopy(model)
+    receipt = mk.plan(mk.trace(model, x), blocks=["1.0"], **widths).cut(model)
+    assert len(model[1]) == 3
+    distill = mk.pruning.Distillation(teacher, receipt, features=features)
+    assert float(distill(model, x).detach()) == pytest.approx(0, abs=1e-9)
+    with torch.no_grad():
+        model[1][1].down.bias += 1  # the teacher's 1.2
+    alone = mk.pruning.Distillation(teacher, receipt, features=False)
+    assert (distill(model, x) - alone(model, x) > 1e-3) == (features is not False)
+
+
+def test_a_teacher_without_the_block_that_the_cut_removed_is_named() -> None:
+    torch.manual_seed(0)
+    model, x = tower().eval(), torch.randn(8, 10)
+    receipt = mk.plan(mk.trace(model, x), blocks=["1.3"]).cut(model)
+    with pytest.raises(CutError, match=r"no module '1.3'"):
+        mk.pruning.Distillation(copy.deepcopy(model), receipt)
+
+
+class Counted(nn.Module):
+    """Counts its calls and keeps a mean, in eval mode too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.head = nn.Linear(4, 8), nn.Linear(8, 3)
+        self.calls: torch.Tensor
+        self.mean: torch.Tensor
+        self.register_buffer("calls", torch.zeros(()))
+        self.register_buffer("mean", torch.zeros(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.hidden(x).relu()
+        self.calls += 1
+        self.mean.lerp_(x.detach().mean(0), 0.1)
+        return self.head(x - self.mean)
+
+
+def test_a_teacher_whose_forward_writes_is_not_written_to() -> None:
+    torch.manual_seed(0)
+    model, x = Counted().eval(), torch.randn(6, 4)
+    teacher = copy.deepcopy(model)
+    receipt = mk.plan(mk.trace(model, x), ratio=0.5).cut(model)
+    before = {name: value.clone() for name, value in teacher.state_dict().items()}
+    distill = mk.pruning.Distillation(teacher, receipt)
+    first = float(mk.pruning.Distillation(teacher, receipt)(copy.deepcopy(model), x).detach())
+    for _ in range(3):  # each with the teacher's statistics as they are
+        assert float(distill(copy.deepcopy(model), x).detach()) == first
+    assert all(torch.equal(before[name], value) for name, value in teacher.state_dict().items())
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_batch_that_is_refused_leaves_the_student_alone(value: float) -> None:
+    teacher, student, receipt, x = cut_pair()
+    student.train()
+    before = {name: tensor.clone() for name, tensor in student.state_dict().items()}
+    with pytest.raises(CutError, match="not finite"):
+        mk.pruning.Distillation(teacher, receipt, features=False)(student, torch.full_like(x, value))
+    assert all(torch.equal(before[name], tensor) for name, tensor in student.state_dict().items())
 
 
 def repr_after(distill: mk.pruning.Distillation, student: nn.Module, x: torch.Tensor) -> str:

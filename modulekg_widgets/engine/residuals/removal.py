@@ -94,6 +94,22 @@ def remove(walked: Walk, removal: ModuleRemoval) -> None:
         state[MODULES].update(after)
 
 
+def paths_after(walked: Walk, removal: ModuleRemoval) -> dict[str, str]:
+    """Where each module that stays is once others went, by each path that it has before: those behind one move up."""
+    names: dict[int, dict[str, str]] = {}
+    for state, before, after in children_after(walked, removal):
+        now = {id(module): name for name, module in after.items()}
+        names[id(state)] = {name: now[id(module)] for name, module in before.items() if id(module) in now}
+    states = {path: walked.states[index] for path, index in walked.places()}
+    found = {"": ""}
+    for path in states:
+        parent, _, name = path.rpartition(".")
+        own = names.get(id(states.get(parent)), {name: name})
+        if path and parent in found and name in own:
+            found[path] = f"{found[parent]}.{own[name]}" if found[parent] else own[name]
+    return found
+
+
 def without_inner(paths: Iterable[str]) -> list[str]:
     """The paths without those that lead into another one."""
     every = list(dict.fromkeys(paths))

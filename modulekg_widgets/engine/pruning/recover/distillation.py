@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
 from modulekg_widgets.engine.errors import CutError, TraceError, UnknownPathError, nearest, shown
+from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.cut.receipt import Receipt
 from modulekg_widgets.engine.pruning.importance.calibration import check_samples, model_inputs
 from modulekg_widgets.engine.pruning.recover.kept_positions import (
@@ -27,6 +28,7 @@ from modulekg_widgets.engine.pruning.recover.kept_positions import (
 )
 from modulekg_widgets.engine.pruning.recover.passes import TracedCall
 from modulekg_widgets.engine.pruning.recover.teacher import check_teacher
+from modulekg_widgets.engine.residuals.removal import paths_after
 from modulekg_widgets.engine.torch_runtime.private import CALL_HOOKS
 from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.torch_runtime.structure import tensors
@@ -47,15 +49,16 @@ class Distillation:
     Parameters
     ----------
     teacher : nn.Module
-        The model before the cut, as `copy.deepcopy(model)`. It is not written to: a copy that shares its tensors runs,
-        in eval mode and without gradients.
+        The model before the cut, as `copy.deepcopy(model)`. It is not written to: a copy that shares its parameters
+        and has buffers of its own runs, in eval mode and without gradients.
     receipt : Receipt, optional
         What `plan.cut(model)` gave; without it only outputs are compared.
     temperature : float, default 2.0
         Above 0; 1 compares the probabilities themselves.
     features : bool, str or iterable of str, default True
-        Modules that are compared: paths with wildcards, none for False. By default those that are repeated, as the
-        blocks of a network, or where there are none its children; at most 24, evenly chosen.
+        Modules that are compared: paths in the teacher, with wildcards; none for False. By default those that are
+        repeated, as the blocks of a network, or where there are none its children; at most 24, evenly chosen. What was
+        removed is left out, and what moved up behind it is compared with what it was.
     weight : float, default 1.0
         What the part of the features is multiplied with.
     outputs : {"auto", "kl", "mse"} or function, default "auto"
@@ -101,6 +104,8 @@ class Distillation:
         if receipt is not None:
             check_teacher(teacher, receipt, compares_features=self._wanted is not False)
         self._edits = None if receipt is None else receipt.edits
+        self._moved = {} if receipt is None else paths_after(walk(teacher), receipt.edits.removal)
+        self._source = teacher
         self._teacher = _sharing_copy(teacher)
         wanted = TracedCall.of_signature(teacher)
         self._call = (wanted.args, wanted.kwargs)  # how batches are read
@@ -136,22 +141,26 @@ class Distillation:
         if self._kept is None:
             self._kept = self._features(args, kwargs)
         with torch.no_grad(), _outputs_of(self._teacher, self._kept) as of_teacher:
+            self._renew_buffers()
             expected = _run(self._teacher, args, kwargs, "teacher")
-        with _outputs_of(student, self._kept) as of_student:
+        compare = self._comparison(expected)  # before the student runs, which may count what is no batch
+        with _outputs_of(student, [self._moved[path] for path in self._kept]) as of_student:
             found = _run(student, args, kwargs, "student")
-        loss = self._at_outputs(found, expected)
+        loss = compare(found)
         parts = [self._at_feature(path, of_student, of_teacher) for path in self._kept if path in of_teacher]
         return loss + self.weight * torch.stack(parts).mean() if parts and self.weight else loss
 
-    def _at_outputs(self, found: Any, expected: Any) -> Tensor:
+    def _renew_buffers(self) -> None:
+        """The teacher's statistics as they are by now, for its forward may write into those of the copy."""
+        for own, its in zip(self._teacher.buffers(), self._source.buffers(), strict=True):
+            own.copy_(its)
+
+    def _comparison(self, expected: Any) -> Callable[[Any], Tensor]:
+        """What compares the student's output with the teacher's; raises `CutError` for one that makes no loss."""
         if callable(self.outputs):
-            return _one_number(self.outputs(found, expected))
-        ours, theirs = _compared(found), _compared(expected)
-        if [tensor.shape for tensor in ours] != [tensor.shape for tensor in theirs] or not ours:
-            shapes = [[list(tensor.shape) for tensor in each] for each in (ours, theirs)]
-            raise CutError(
-                f"the student gives {shapes[0]} and the teacher {shapes[1]}: pass outputs=a function of both"
-            )
+            compare_all = self.outputs
+            return lambda found: _one_number(compare_all(found, expected))
+        theirs = _compared(expected)
         if not all(bool(torch.isfinite(tensor).all()) for tensor in theirs):
             raise CutError("what the teacher gives for this batch is not finite: look at the batch and its weights")
         have_classes = all(_has_classes(tensor) for tensor in theirs)
@@ -162,7 +171,7 @@ class Distillation:
             )
         way = self.outputs if self.outputs != "auto" else "kl" if _are_logits(expected) and have_classes else "mse"
         compare = self._divergence if way == "kl" else relative_error
-        return torch.stack([compare(one, other) for one, other in zip(ours, theirs, strict=True)]).mean()
+        return lambda found: _mean_of_all(compare, _compared(found), theirs)
 
     def _divergence(self, found: Tensor, expected: Tensor) -> Tensor:
         """KL over classes, averaged over all else."""
@@ -174,7 +183,7 @@ class Distillation:
     def _at_feature(self, path: str, of_student: Mapping[str, Tensor], of_teacher: Mapping[str, Tensor]) -> Tensor:
         assert self._kept is not None
         expected = selected(of_teacher[path], self._kept[path])
-        found = of_student.get(path)
+        found = of_student.get(self._moved[path])
         if found is None or found.shape != expected.shape:
             gives = "nothing" if found is None else f"the shape {list(found.shape)}"
             raise CutError(
@@ -197,7 +206,7 @@ class Distillation:
         axes = graph.free_axes(inputs=True, outputs=True)  # what `outputs=` of the cut model's trace had left free, too
         keeps = keeps_of(axes, self._edits)
         found = {}
-        for path in self._paths(graph):
+        for path in (path for path in self._paths(graph) if path in self._moved):
             node = first_output(graph, path)
             if node is not None:
                 found[path] = positions_of(axes, keeps, node)
@@ -205,7 +214,10 @@ class Distillation:
 
     def _paths(self, graph: DataflowGraph) -> list[str]:
         if isinstance(self._wanted, bool):
-            return _evenly([path for path in _repeated(graph) if first_output(graph, path) is not None], MOST_FEATURES)
+            have_one = [
+                path for path in _repeated(graph) if path in self._moved and first_output(graph, path) is not None
+            ]
+            return _evenly(have_one, MOST_FEATURES)
         found: dict[str, None] = {}
         known = [path for path in graph.modules if path]
         for entry in self._wanted:
@@ -216,7 +228,12 @@ class Distillation:
         return list(found)
 
     def __repr__(self) -> str:
-        inside = "" if self._kept is None else f", features of {len(self._kept)} modules"
+        if self._edits is None or self._wanted is False:
+            inside = ", outputs alone"
+        elif self._kept is None:
+            inside = ", features of modules that the first batch tells"
+        else:
+            inside = f", features of {len(self._kept)} modules"
         return f"<Distillation from {shown(type(self._teacher).__name__)}: temperature {self.temperature:g}{inside}>"
 
 
@@ -235,6 +252,14 @@ def _class_dim(logits: Tensor) -> int:
 def _has_classes(output: Tensor) -> bool:
     """Whether there is something to choose from: over a single class, or over the samples, no distribution is meant."""
     return output.dim() > 1 and output.shape[_class_dim(output)] > 1
+
+
+def _mean_of_all(compare: Callable[[Tensor, Tensor], Tensor], ours: list[Tensor], theirs: list[Tensor]) -> Tensor:
+    """What each tensor of two outputs compares to; raises `CutError` where they are of other shapes."""
+    if [tensor.shape for tensor in ours] != [tensor.shape for tensor in theirs] or not ours:
+        shapes = [[list(tensor.shape) for tensor in each] for each in (ours, theirs)]
+        raise CutError(f"the student gives {shapes[0]} and the teacher {shapes[1]}: pass outputs=a function of both")
+    return torch.stack([compare(one, other) for one, other in zip(ours, theirs, strict=True)]).mean()
 
 
 def _one_number(value: Any) -> Tensor:
@@ -318,10 +343,9 @@ def _are_logits(output: Any) -> bool:
 
 
 def _sharing_copy(teacher: nn.Module) -> nn.Module:
-    """The modules once more, on the same tensors and without their hooks, in eval mode."""
-    held = [*teacher.parameters(), *teacher.buffers()]
+    """The modules once more, with the same parameters and without their hooks, in eval mode."""
     try:
-        shared = copy.deepcopy(teacher, {id(tensor): tensor for tensor in held})
+        shared = copy.deepcopy(teacher, {id(tensor): tensor for tensor in teacher.parameters()})
     except Exception as error:  # of the classes of what is in the model
         raise CutError(
             f"the teacher cannot be copied ({type(error).__name__}: {shown(str(error), 200)}): detach what it holds"

@@ -8,15 +8,13 @@ from functools import partial
 
 import torch
 
-from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.pruning.cut.edits import Edits, slices
 from modulekg_widgets.engine.pruning.saving.tensor_file import ToWrite
 from modulekg_widgets.engine.pruning.saving.twins import Anatomy
-from modulekg_widgets.engine.tracing.held import HeldTensor
 
 
 @dataclass(frozen=True)
-class Content:
+class SavedContent:
     """The tensors of a model that is cut already, or what stays of those of a whole one, which is read in turn."""
 
     anatomy: Anatomy  # of the cut model: its own, or that of one without weights
@@ -31,18 +29,19 @@ class Content:
                 yield ToWrite(name, tuple(held.tensor.shape), self.tensor_of(name).dtype, partial(self.value_of, name))
 
 
-def content_of(found: Anatomy) -> Content:
+def content_of(found: Anatomy) -> SavedContent:
     """All of a model."""
 
     def tensor_of(name: str) -> torch.Tensor:
         return found.by_name[name].tensor
 
-    return Content(found, tensor_of, tensor_of)
+    return SavedContent(found, tensor_of, tensor_of)
 
 
-def content_of_part(found: Anatomy, cut: Anatomy, before: Walk, edits: Edits) -> Content:
-    """What stays of a whole model; `cut` is one without weights that was cut alike, and was `before` as this is."""
-    names = _names_before(cut, before)
+def content_of_part(found: Anatomy, cut: Anatomy, edits: Edits, moved: Mapping[str, str]) -> SavedContent:
+    """What stays of a whole model; `cut` is one without weights that was cut alike, `moved` the paths in it."""
+    paths = {now: before for before, now in moved.items()}
+    names = {held.name: _renamed(held.name, paths) for held in cut.held}
     by_name = {name: edit for edit in edits.tensors for name in edit.names}
     slice_of = slices(edits, lambda name: found.by_name[name].tensor.detach())
 
@@ -53,29 +52,13 @@ def content_of_part(found: Anatomy, cut: Anatomy, before: Walk, edits: Edits) ->
         edit = by_name.get(names[name])
         return tensor_of(name) if edit is None else slice_of(edit)
 
-    return Content(cut, tensor_of, value_of)
+    return SavedContent(cut, tensor_of, value_of)
 
 
-def paths_after(cut: Walk, before: Walk) -> dict[str, str]:
-    """Where the modules that stay were and are, by each path that they had: behind one that went they moved up."""
-    now = {id(cut.states[index]): path for path, index in reversed(cut.places())}
-    return {path: now[key] for path, index in before.places() if (key := id(before.states[index])) in now}
-
-
-def _names_before(cut: Anatomy, before: Walk) -> Mapping[str, str]:
-    """By each name of a tensor the name that it had before modules went."""
-    was = {id(before.states[index]): path for path, index in reversed(before.places())}
-    paths: dict[int, list[str]] = {}
-    for path, index in cut.walked.places():
-        paths.setdefault(id(cut.walked.states[index]), []).append(path)
-    return {held.name: _joined(was[id(held.state)], _within(held, paths[id(held.state)])) for held in cut.held}
-
-
-def _within(held: HeldTensor, paths: list[str]) -> str:
-    """The name of a tensor within its module, which has several paths where it is shared."""
-    own = max((path for path in paths if held.name.startswith(_joined(path, held.attribute))), key=len)
-    return held.name[len(own) + 1 :] if own else held.name
-
-
-def _joined(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
+def _renamed(name: str, paths: Mapping[str, str]) -> str:
+    """The name of a tensor where the module that holds it has another path."""
+    path = name.rpartition(".")[0]
+    while path not in paths:
+        path = path.rpartition(".")[0]
+    within = name[len(path) + 1 :] if path else name
+    return f"{paths[path]}.{within}" if paths[path] else within

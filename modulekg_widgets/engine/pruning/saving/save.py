@@ -13,7 +13,7 @@ from torch import nn
 from modulekg_widgets.engine.errors import CutError, ModelFolderError, shown
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.saving.config_search import Fit, fitting_config
-from modulekg_widgets.engine.pruning.saving.content import Content, content_of, content_of_part, paths_after
+from modulekg_widgets.engine.pruning.saving.content import SavedContent, content_of, content_of_part
 from modulekg_widgets.engine.pruning.saving.empty import built_empty
 from modulekg_widgets.engine.pruning.saving.folder import MANIFEST, Writer, checked_folder, write_folder
 from modulekg_widgets.engine.pruning.saving.manifest import (
@@ -36,6 +36,7 @@ from modulekg_widgets.engine.pruning.saving.twins import (
     dotted,
     is_left_by_forward,
 )
+from modulekg_widgets.engine.residuals.removal import paths_after
 from modulekg_widgets.engine.torch_runtime.state import unwrapped
 
 
@@ -114,7 +115,7 @@ class _Twin(NamedTuple):
     """The model built anew and cut, without weights, and what the folder will hold of the one that is saved."""
 
     anatomy: Anatomy
-    content: Content
+    content: SavedContent
     attributes: dict[str, Any]  # those that are others in the model that is saved
 
 
@@ -154,7 +155,7 @@ def _twin(origin: Origin, cuts: Sequence[SavedCut], found: Anatomy, whole: bool)
     """The model built anew and cut; raises `ModelFolderError` where it is another one."""
     twin = built_empty(origin.build)
     others = _compare(found, Anatomy.of(twin)) if whole else {}
-    before = walk(twin)
+    moved = paths_after(walk(twin), cuts[0].edits.removal) if whole else {}
     try:
         for cut in cuts:
             cut.apply(twin)
@@ -167,9 +168,8 @@ def _twin(origin: Origin, cuts: Sequence[SavedCut], found: Anatomy, whole: bool)
     if not whole:
         attributes = {dotted(key): value for key, value in _compare(found, cut_twin).items()}
         return _Twin(cut_twin, content_of(found), attributes)
-    moved = paths_after(cut_twin.walked, before)
     stay = {dotted((kind, moved[path], name)): value for (kind, path, name), value in others.items() if path in moved}
-    return _Twin(cut_twin, content_of_part(found, cut_twin, before, cuts[0].edits), stay)
+    return _Twin(cut_twin, content_of_part(found, cut_twin, cuts[0].edits, moved), stay)
 
 
 def _compare(found: Anatomy, anew: Anatomy) -> dict[tuple[Any, ...], Any]:
@@ -187,7 +187,7 @@ def _compare(found: Anatomy, anew: Anatomy) -> dict[tuple[Any, ...], Any]:
     return attributes
 
 
-def _files(content: Content, origin: Origin, cuts: Sequence[SavedCut]) -> dict[str, Writer]:
+def _files(content: SavedContent, origin: Origin, cuts: Sequence[SavedCut]) -> dict[str, Writer]:
     files: dict[str, Writer] = {}
     for name, unsaved in ((TENSOR_FILE, False), (EXTRA_FILE, True)):
         tensors = list(content.tensors(unsaved))
