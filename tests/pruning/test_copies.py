@@ -264,3 +264,11 @@ def test_the_moments_of_channels_that_stay_are_theirs() -> None:
     moments = mine.optimizer.state[mine.model.conv.weight]["exp_avg"].clone()  # type: ignore[index]
     plan.cut(mine.model, mine.optimizer, recalibrate=X, copies=[mine.ema])
     assert torch.equal(mine.optimizer.state[mine.model.conv.weight]["exp_avg"], moments[[1, 2, 4, 5]])  # type: ignore[index]
+
+
+def test_a_copy_without_data_is_named_where_weights_are_fitted() -> None:
+    model, optimizer = trained()
+    plan, before = plan_of(model, X[0]), state_of(model, optimizer)
+    with pytest.raises(CutError, match="on the meta device"):
+        plan.cut(model, optimizer, recalibrate=X, compensate=True, copies=[copy.deepcopy(model).to("meta")])
+    assert state_of(model, optimizer) == before

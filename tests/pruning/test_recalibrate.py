@@ -357,3 +357,13 @@ def test_a_loader_that_fails_changes_nothing() -> None:
     with pytest.raises(OSError, match="the disk is gone"):
         plan.cut(model, optimizer, recalibrate=failing())
     assert state_of(model, optimizer) == before
+
+
+def test_what_was_renewed_in_inference_mode_trains_on() -> None:
+    model, optimizer = trained()
+    plan = plan_of(model, GOOD[0])
+    with torch.inference_mode():
+        plan.cut(model, optimizer, recalibrate=GOOD, compensate=True)
+    assert not any(tensor.is_inference() for tensor in (*model.parameters(), *model.buffers()))
+    model.train()(GOOD[0]).sum().backward()
+    optimizer.step()

@@ -254,3 +254,33 @@ def test_the_plot_has_a_line_for_each_axis() -> None:
     with pytest.raises(CutError, match="increase"):
         mk.pruning.plot_sensitivity(table.drop(columns="increase"))
     assert not plt.get_fignums()
+
+
+class TwoOutputs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.head = nn.Linear(6, 8), nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        hidden = self.first(x)
+        return hidden, self.head(self.second(hidden).relu())
+
+
+def test_a_loss_may_write_into_what_it_gets() -> None:
+    torch.manual_seed(0)
+    x, y = torch.randn(16, 6), torch.randint(3, (16,))
+    graph, kept = mk.trace(TwoOutputs(), x), y.clone()
+
+    def loss(output: Any, target: torch.Tensor) -> torch.Tensor:
+        hidden, logits = output
+        return F.cross_entropy(logits, target) + (hidden - hidden.mean()).square().mean()
+
+    def writing(output: Any, target: torch.Tensor) -> torch.Tensor:
+        hidden, logits = output
+        value = F.cross_entropy(logits, target)
+        target.zero_()
+        return value + hidden.sub_(hidden.mean()).square().mean()
+
+    tables = [mk.pruning.sensitivity(graph, [(x, y)], each) for each in (loss, writing)]
+    pd.testing.assert_frame_equal(*tables)
+    assert torch.equal(y, kept)

@@ -28,6 +28,7 @@ from modulekg_widgets.engine.axes.call import Call, Dims, Rule, rules
 from modulekg_widgets.engine.axes.chosen_indices import LEFT_OUT, READ, ChosenIndices
 from modulekg_widgets.engine.axes.index_buffers import IndexBuffers
 from modulekg_widgets.engine.axes.liveness import live_operators
+from modulekg_widgets.engine.axes.rests import UNREAD_REST, unread_rests
 from modulekg_widgets.engine.axes.triangles import merge_triangles
 from modulekg_widgets.engine.axes.unreached import unreached
 from modulekg_widgets.engine.operators.recorded import Unknown, nodes_in
@@ -81,6 +82,8 @@ class Inference:
             if node in reached:
                 continue
             self._freeze(node, f"{node.name} is not read by this forward pass")
+        for atom in unread_rests(graph, self.dims):
+            self.algebra.freeze(atom, UNREAD_REST)
         for node in self.indices.unfollowed():
             self._freeze(node, f"the {node.kind} {node.label} holds integers that are read otherwise than as indices")
         self._settle_fillers()

@@ -72,7 +72,9 @@ class EditedTensors:
     def _write(self, place: Place, cut: CutTensor) -> Write:
         new = self._values.get(id(place.tensor))
         made = self._gains.get(id(place.tensor)) if new is None else new.tensor
-        return cut.cut(place.tensor, None if made is None else made.clone(memory_format=torch.preserve_format))
+        with torch.inference_mode(place.tensor.is_inference()):  # in which the caller may be
+            kept = None if made is None else made.clone(memory_format=torch.preserve_format)
+        return cut.cut(place.tensor, kept)
 
     def one_by_one(self) -> Iterator[Write]:
         """What `cut` gives, made one at a time: what was there is let go before the next is sliced."""

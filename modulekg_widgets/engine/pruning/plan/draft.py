@@ -16,6 +16,8 @@ from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import CutError, UnknownAxisError, UnknownPathError, nearest, shown
+from modulekg_widgets.engine.operators.arguments import OperatorCall
+from modulekg_widgets.engine.operators.traits import CHANNELS, traits_of
 from modulekg_widgets.engine.pruning.importance.scoring import score
 from modulekg_widgets.engine.pruning.importance.votes import weights_along
 from modulekg_widgets.engine.pruning.plan.axes_left import axis_of
@@ -27,6 +29,7 @@ from modulekg_widgets.engine.pruning.plan.request import Importance
 from modulekg_widgets.engine.pruning.plan.size_terms import ModelSizes, SizeTerms, size_terms
 from modulekg_widgets.engine.residuals.nesting import NestedBlocks
 from modulekg_widgets.engine.residuals.table import residual_blocks
+from modulekg_widgets.engine.torch_runtime.structure import tensors
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 from modulekg_widgets.engine.tracing.trace import REAL
 
@@ -78,6 +81,17 @@ class Draft:
         """The size of the model as a formula in the counts of the axes."""
         counted = self._wide if self.graph.traced_on == REAL else self.graph
         return size_terms(self._wide.axes, counted.axes, self.blocks)
+
+    @property
+    def has_statistics(self) -> bool:
+        """Whether a normalisation keeps running statistics, which a recalibration could renew."""
+        normalisations = (each for each in self.graph.operators if traits_of(each.overload).normalizes == CHANNELS)
+        return any(OperatorCall(operator).get("running_mean") is not None for operator in normalisations)
+
+    @property
+    def input_shapes(self) -> list[tuple[int, ...]]:
+        """The shapes of what the model was traced with, of which the FLOPs are."""
+        return [tuple(tensor.shape) for _, tensor in tensors(self.graph.call)]
 
     @cached_property
     def _holders(self) -> tuple[frozenset[int], ...]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import CutError
+from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.cut.copies import Target, checked_copies
 from modulekg_widgets.engine.pruning.cut.cut import Copied, cut
@@ -85,6 +85,9 @@ def _values(
 def _corrected(full: Mapping[str, torch.Tensor], corrections: Sequence[Correction]) -> Values:
     found: Values = {}
     for correction in corrections:
+        empty = next((name for name in correction.needs() if full[name].is_meta), None)
+        if empty is not None:
+            raise CutError(f"{shown(empty)} is on the meta device and has no data: load it before weights are fitted")
         found.update(correction.values(full))
     return found
 

@@ -1,4 +1,5 @@
 """What each index costs.
 
-Reading order: removal.py (what a model gives without an index), then sensitivity.py (how much a loss rises).
+Reading order: removal.py (what a model gives without an index), then sensitivity.py (how much a loss rises)
+and masked_loss.py (the loss without many at once).
 """

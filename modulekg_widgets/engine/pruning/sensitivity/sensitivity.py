@@ -28,6 +28,7 @@ from modulekg_widgets.engine.pruning.plan.choice import Choice
 from modulekg_widgets.engine.pruning.sensitivity.removal import Pass, Removal
 from modulekg_widgets.engine.torch_runtime.drawn_items import drawn_apart
 from modulekg_widgets.engine.torch_runtime.inputs import input_tensors
+from modulekg_widgets.engine.torch_runtime.structure import with_tensors
 
 Loss = Callable[..., Any]
 Steps = Generator[tuple[int, int | None], None, pd.DataFrame]  # after each how many are done, and of how many
@@ -179,8 +180,8 @@ def _increases(
 def _value(loss: Loss, output: Any, target: Any, which: str) -> float:
     given = () if target is NO_TARGET else (target,)
     try:
-        with torch.no_grad():
-            value = loss(output, *given)
+        with torch.no_grad():  # copies, for a loss may write into what it gets
+            value = loss(*(with_tensors(each, lambda tensor: tensor.detach().clone()) for each in (output, *given)))
     except Exception as error:  # whatever a user's function raises
         raise CutError(
             f"the loss stopped on the output of {which}: {type(error).__name__}: {shown(str(error), 300)}; it is "
