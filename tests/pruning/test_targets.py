@@ -168,6 +168,15 @@ def test_what_keeps_a_plan_from_its_target_is_noted() -> None:
     assert not mk.plan(graph, target={"params": 0.3}).notes
 
 
+def test_which_of_two_targets_is_not_met_is_said() -> None:
+    layers = (nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 16, 3), nn.Flatten(), nn.Linear(256, 64), nn.Linear(64, 3))
+    graph = mk.trace(nn.Sequential(*layers), torch.randn(1, 3, 8, 8))
+    plan = mk.plan(graph, target={"flops": 0.5, "params": 0.6}, round_to=8)
+    misses = off(plan, {"flops": 0.5, "params": 0.6})
+    assert abs(misses["flops"]) <= NEAR < abs(misses["params"])
+    assert "} 'params' is not met within 1 %" in plan.notes[-1]
+
+
 def test_a_target_goes_by_whole_heads() -> None:
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(64, 8, 96, batch_first=True)

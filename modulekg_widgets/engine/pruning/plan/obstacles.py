@@ -82,7 +82,9 @@ def not_nearer(request: Request, formula: SizeFormula, goals: Floats, found: Tri
     off = [int(at) for at in np.flatnonzero(np.abs(found.gaps) > MEETS) if formula.units[at] != LATENCY]
     left = [_size(found.left[at], formula, at) for at in off]
     why = "; ".join(ways) or "the steps of single indices"
-    note = f"target={_target(request)} is not met within 1 %: {' and '.join(left)} are left; in the way: {why}"
+    missed = " and ".join(repr(formula.units[at]) for at in off)
+    what = f"of target={_target(request)} {missed}" if len(off) < len(formula.units) else f"target={_target(request)}"
+    note = f"{what} is not met within 1 %: {' and '.join(left)} are left; in the way: {why}"
     return [note] if left else []
 
 
