@@ -43,7 +43,7 @@ class Loop:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.waiting: list[Callable[[], None]] = []
-        for module in ("shared.slices", "mask_editor.mask_editor", "mask_editor.messages"):
+        for module in ("shared.slices", "mask_editor.mask_editor", "mask_editor.messages", "mask_editor.measuring"):
             monkeypatch.setattr(f"modulekg_widgets.widgets.{module}.when_idle", self.waiting.append)
         monkeypatch.setattr("modulekg_widgets.widgets.shared.slices.main_loop", lambda: self)
         monkeypatch.setattr("modulekg_widgets.widgets.shared.slices.SLICE", 0.0)

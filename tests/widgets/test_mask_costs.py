@@ -25,7 +25,9 @@ def by_axis(editor: mk.MaskEditor, content: bytes) -> dict[str, np.ndarray]:
 
 def test_without_data_nothing_is_offered_and_nothing_is_new(model: nn.Sequential) -> None:
     editor = mk.MaskEditor(model, X)
-    assert editor.offers == {"sensitivity": False, "recalibrate": False, "evaluate": False, "batches": None}
+    nothing = {"sensitivity": False, "recalibrate": False, "evaluate": False, "batches": None, "on_batches": []}
+    assert editor.offers == nothing | {"statistics": True, "inputs": ["2×4"]}
+    assert editor.measured == {}
     assert "sensitivity" not in editor.payload["importances"]
     assert (editor.increases, editor.sensitivity, editor.recalibrating) == (b"", None, False)
     assert editor.trial == {"recalibrated": False, "evaluations": []}
@@ -33,7 +35,10 @@ def test_without_data_nothing_is_offered_and_nothing_is_new(model: nn.Sequential
 
 def test_a_workbench_hands_them_to_its_editor(model: nn.Sequential) -> None:
     bench = mk.Workbench(model, X, batches=BATCHES, loss=F.cross_entropy, evaluate=loss_of)
-    assert bench.editor.offers == {"sensitivity": True, "recalibrate": True, "evaluate": True, "batches": len(BATCHES)}
+    offers = bench.editor.offers
+    assert [offers[name] for name in ("sensitivity", "recalibrate", "evaluate", "batches")] == [True] * 3 + [
+        len(BATCHES)
+    ]
     bench.close()
 
 
@@ -171,3 +176,39 @@ def test_a_loss_that_fails_is_told_and_the_importance_stays(
     with pytest.raises(CutError, match="the loss stopped"):
         editor.importance = "sensitivity"
     assert editor.importance == "l2"
+
+
+@pytest.mark.parametrize("name", ["taylor", "hessian", "activation", "expert_usage"])
+def test_importances_on_data_take_the_editors_own_and_not_what_lies_on_the_parameters(
+    editor: mk.MaskEditor, model: nn.Sequential, name: str
+) -> None:
+    for parameter in model.parameters():
+        parameter.grad = torch.rand_like(parameter)  # left over from training
+    criterion = {
+        "taylor": lambda: mk.pruning.Taylor(BATCHES, F.cross_entropy),
+        "hessian": lambda: mk.pruning.Hessian(BATCHES, F.cross_entropy),
+        "activation": lambda: mk.pruning.Activation(BATCHES),
+        "expert_usage": lambda: mk.pruning.ExpertUsage(BATCHES),
+    }[name]
+    editor.importance = name
+    assert editor.scores == editor._draft.scores(criterion())
+    assert name in editor.offers["on_batches"]
+
+
+def test_without_a_loss_those_that_need_one_are_as_they_were(model: nn.Sequential) -> None:
+    editor = mk.MaskEditor(model, X, batches=BATCHES)
+    assert editor.offers["on_batches"] == ["activation", "expert_usage"]
+    with pytest.raises(CutError, match=r"reads the parameters' \.grad"):
+        editor.importance = "taylor"
+
+
+def test_a_model_without_running_statistics_is_not_recalibrated() -> None:
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.Linear(4, 12), nn.LayerNorm(12), nn.ReLU(), nn.Linear(12, 3)).eval()
+    editor = mk.MaskEditor(plain, X, batches=BATCHES, loss=F.cross_entropy, evaluate=loss_of)
+    assert (editor.recalibrating, editor.offers["recalibrate"], editor.offers["statistics"]) == (False, False, False)
+    with pytest.raises(CutError, match="no running statistics"):
+        editor.recalibrating = True
+    editor.plan = mk.plan(editor.graph, ratio=0.5)
+    editor.cut()
+    assert [entry["state"] for entry in editor.trial["evaluations"]] == ["uncut", "cut"]

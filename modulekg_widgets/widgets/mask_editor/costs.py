@@ -8,6 +8,9 @@ from traitlets import Bool, Bytes, Dict, Unicode, observe, validate
 
 from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.pruning.by_hand import SENSITIVITY, HandPruning
+from modulekg_widgets.engine.pruning.importance.activations import Activation
+from modulekg_widgets.engine.pruning.importance.expert_usage import ExpertUsage
+from modulekg_widgets.engine.pruning.importance.loss_criteria import Hessian, Taylor
 from modulekg_widgets.engine.pruning.user_data import Evaluation, Progress
 from modulekg_widgets.engine.views.mask_payload import offers_payload, trial_payload
 from modulekg_widgets.engine.views.payload import text
@@ -17,7 +20,9 @@ from modulekg_widgets.widgets.shared.slices import SlicedWork
 if TYPE_CHECKING:
     import pandas as pd
 
-OF_KERNEL = frozenset({"increases", "comparable", "offers", "sensing", "trial"})
+OF_KERNEL = frozenset({"increases", "comparable", "offers", "sensing", "trial", "measured"})
+OF_BATCHES = {"activation": Activation, "expert_usage": ExpertUsage}  # importances that run the model on batches
+OF_LOSS = {"taylor": Taylor, "hessian": Hessian}  # and read a loss there
 
 
 class EditorCosts(ModuleKGWidget):
@@ -103,10 +108,19 @@ class EditorCosts(ModuleKGWidget):
     def _cost_state(self) -> dict[str, Any]:
         """These traits at the start."""
         pruning = self._pruning
+        offers = self._offers()
+        return {"offers": offers, "trial": trial_payload(pruning), "recalibrating": offers["recalibrate"]}
+
+    def _offers(self) -> dict[str, Any]:
+        pruning = self._pruning
+        offers, draft = offers_payload(pruning), pruning.draft
+        sources = {name: pruning.importances.get(name) for name in (*OF_BATCHES, *OF_LOSS)}
         return {
-            "offers": offers_payload(pruning),
-            "trial": trial_payload(pruning),
-            "recalibrating": pruning.data.batches is not None,
+            **offers,
+            "recalibrate": offers["recalibrate"] and draft.has_statistics,
+            "statistics": draft.has_statistics,
+            "on_batches": [name for name, own in sources.items() if not isinstance(own, str)],
+            "inputs": ["×".join(map(str, shape)) for shape in draft.input_shapes],
         }
 
     def _evaluated(self) -> Evaluation:
@@ -125,6 +139,8 @@ class EditorCosts(ModuleKGWidget):
     def _check_recalibrating(self, proposal: Any) -> bool:
         if proposal["value"] and self._pruning.data.batches is None:
             raise CutError("recalibration renews statistics from batches: MaskEditor(model, args, batches=…)")
+        if proposal["value"] and not self._pruning.draft.has_statistics:
+            raise CutError("the model keeps no running statistics: there is nothing that a recalibration could renew")
         return proposal["value"]
 
     # ---------------------------------------------------------- importance
@@ -210,3 +226,13 @@ class EditorCosts(ModuleKGWidget):
             self.importance = next(name for name in self._pruning.importances if not self._pruning.takes_long(name))
         self.send_state("importance")  # a page may have chosen what does not come
         self.send({"type": "failed", "action": "sense", "text": text(f"Sensitivity: {why}")})
+
+
+def with_batches(pruning: HandPruning) -> HandPruning:
+    """With importances that read the user's data from it, where there is some, and not from what lies on parameters."""
+    batches, loss = pruning.data.batches, pruning.data.loss
+    if batches is not None:
+        pruning.importances |= {name: criterion(batches) for name, criterion in OF_BATCHES.items()}
+    if batches is not None and loss is not None:
+        pruning.importances |= {name: criterion(batches, loss) for name, criterion in OF_LOSS.items()}
+    return pruning

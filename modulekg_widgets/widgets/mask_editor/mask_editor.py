@@ -21,7 +21,8 @@ from modulekg_widgets.engine.pruning.user_data import UserData
 from modulekg_widgets.engine.views.mask_payload import drawn_payload, failed_report, mask_payload, report_payload
 from modulekg_widgets.engine.views.payload import number, text
 from modulekg_widgets.engine.views.pictures.masks import svg
-from modulekg_widgets.widgets.mask_editor.costs import OF_KERNEL, EditorCosts
+from modulekg_widgets.widgets.mask_editor.costs import OF_KERNEL, with_batches
+from modulekg_widgets.widgets.mask_editor.measuring import EditorMeasuring
 from modulekg_widgets.widgets.mask_editor.messages import MaskMessages, checked_plan
 from modulekg_widgets.widgets.shared.base import check_keywords, when_idle
 
@@ -32,11 +33,10 @@ KEYWORDS = (
 )  # fmt: skip
 
 
-class MaskEditor(EditorCosts):
+class MaskEditor(EditorMeasuring):
     """Which indices of each axis of a model go: brush them out, see what it saves, mask or cut: `MaskEditor(model, x)`.
 
-    Residual blocks that can go as a whole, those of `graph.blocks()`, have rows of their own. The model is traced; it
-    changes by `mask`, `cut` and `undo` alone.
+    Residual blocks that can go as a whole have rows of their own. The model changes by `mask`, `cut` and `undo` alone.
 
     Parameters
     ----------
@@ -58,13 +58,13 @@ class MaskEditor(EditorCosts):
     batches : iterable, optional
         A list or a DataLoader of what the model takes, or of pairs of that and a target. A cut can renew the running
         statistics from them. Few serve best: `sensitivity` takes about a third of a forward pass an index and batch.
-        The first four tell how important blocks are.
+        The first four tell how important blocks are; "activation" and "expert_usage" are of all.
     loss : callable, optional
-        `loss(output, target)` or `loss(output)`, a mean. With it "sensitivity" is one of the importances, and the page
-        shows what a ratio costs, as an estimate.
+        `loss(output, target)` or `loss(output)`, a mean. With it "sensitivity" is one of the importances; once that
+        is known, the page measures what goes on the batches, and "taylor" and "hessian" are taken from them anyway.
     evaluate : callable, optional
-        `evaluate(model)` gives a number, or a dict of numbers, with the model in eval mode and without gradients. It is
-        called before and after each cut and when the page asks for it; its errors are shown as text.
+        `evaluate(model)` gives a number, or a dict of numbers, with the model in eval mode and no gradients: before and
+        after each cut, and when the page asks for it. Its errors are shown as text.
     layout : ipywidgets.Layout or dict, optional
         Size and margins in the page.
     **unknown
@@ -88,7 +88,7 @@ class MaskEditor(EditorCosts):
     path : str
         The file that the page offers.
     recalibrating : bool
-        Whether a cut renews the running statistics from the batches; from the start where there are some.
+        Whether a cut renews the running statistics from the batches; from the start where there are both.
     sensitivity : DataFrame or None
         What `mk.pruning.sensitivity` gives, once it has been computed for the model as it is.
 
@@ -160,7 +160,7 @@ class MaskEditor(EditorCosts):
         **unknown: Any,
     ) -> None:
         check_keywords("MaskEditor", unknown, KEYWORDS)
-        self._pruning = HandPruning(model, args, kwargs, optimizer, UserData(batches, loss, evaluate))
+        self._pruning = with_batches(HandPruning(model, args, kwargs, optimizer, UserData(batches, loss, evaluate)))
         self._plans = PlanFolder(Path(path).parent if folder is None and Path(path).is_absolute() else folder)
         self._messages = MaskMessages(self)
         self._showing = threading.RLock()

@@ -47,6 +47,7 @@ class Editor(Protocol):
     def cut(self) -> None: ...
     def undo(self) -> None: ...
     def recalibrate(self) -> None: ...
+    def measure_curve(self, key: Any, points: Any) -> None: ...
     def _sense(self) -> None: ...
     def _evaluated(self) -> Any: ...
     def _cancel(self) -> None: ...
@@ -74,7 +75,7 @@ class MaskMessages:
         self._actions: dict[str, Callable[[Editor, dict[str, Any]], str | None]] = {
             "check": self._check, "mask": self._mask, "cut": self._cut,
             "undo": self._undo, "save": self._save, "load": self._load, "sense": self._sense,
-            "evaluate": self._evaluate, "recalibrate": self._recalibrate,
+            "evaluate": self._evaluate, "recalibrate": self._recalibrate, "measure": self._measure,
         }  # fmt: skip
 
     def draw(self, value: Any) -> None:
@@ -171,6 +172,9 @@ class MaskMessages:
 
     def _sense(self, editor: Editor, content: dict[str, Any]) -> None:
         editor._sense()  # says itself when it has come to an end
+
+    def _measure(self, editor: Editor, content: dict[str, Any]) -> None:
+        editor.measure_curve(content.get("key"), content.get("points"))  # it says itself what it finds
 
     def _cancel(self) -> None:
         editor = self._editor()
