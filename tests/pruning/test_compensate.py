@@ -357,3 +357,15 @@ def test_undo_is_exact_in_half_precision(dtype: torch.dtype) -> None:
     assert model[0].out_channels < 12
     receipt.undo()
     assert state_of(model, optimizer) == before
+
+
+def test_a_single_sparse_batch_is_divided_as_a_dense_one() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(12, 5).relu()
+    rows = []
+    for batch in (x, x.to_sparse()):
+        model = seeded(lambda: nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3)))
+        receipt = mk.plan(mk.trace(model, x), ratio=0.5).cut(model, recalibrate=[batch], compensate=True)
+        rows.append(receipt.compensation)
+    assert [(row.layer, row.kept) for row in rows[0]] == [(row.layer, row.kept) for row in rows[1]]
+    assert [row.after for row in rows[0]] == pytest.approx([row.after for row in rows[1]], rel=1e-4)

@@ -115,13 +115,17 @@ class Batches:
         count = sizes.most_common(1)[0][0] if sizes else 0
         if count < 2:
             raise CutError(
-                "compensate=True holds out a part of the data, and there is one batch of one sample: pass more batches"
+                "compensate=True holds out a part of the data, and there is one batch of "
+                f"{'one sample' if sizes else 'no tensors'}: pass more batches"
             )
         places = torch.arange(count, device="cpu")
         held = places % HELD_OUT == HELD_OUT - 1 if count >= HELD_OUT else places == count - 1
 
         def part(chosen: Tensor) -> Call:
-            return with_tensors(every[0], lambda t: t[chosen.to(t.device)] if t.dim() and len(t) == count else t)
+            own = places[chosen]
+            return with_tensors(
+                every[0], lambda t: t.index_select(0, own.to(t.device)) if t.dim() and len(t) == count else t
+            )
 
         return [part(~held)], [part(held)]
 
