@@ -43,6 +43,7 @@ export class MaskEditorModel extends DOMWidgetModel {
       offers: {},
       sensing: {},
       trial: {},
+      measured: {},
       recalibrating: false,
       importance: "",
       scope: "local",
@@ -77,6 +78,7 @@ export class MaskEditorModel extends DOMWidgetModel {
       () => counts(this.get("uncut"))
     );
     this.readCosts();
+    this.session.setMeasured(this.get("measured"));
     this.reload();
     this.session.setReport(this.get("report"));
     this.session.setLocked(texts(this.get("locked")));
@@ -95,6 +97,7 @@ export class MaskEditorModel extends DOMWidgetModel {
       if (!this.hasChanged("payload")) this.session.setIncreases(this.get("increases"));
     });
     for (const trait of ["offers", "sensing", "trial"]) this.on(`change:${trait}`, () => this.readCosts());
+    this.on("change:measured", () => this.session.setMeasured(this.get("measured")));
     this.on("change:report", () => this.session.setReport(this.get("report")));
     this.on("change:locked", () => this.session.setLocked(texts(this.get("locked"))));
     this.on("change:graphs change:uncut", () => this.link.follow(this.graphs()));

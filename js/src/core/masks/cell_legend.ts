@@ -7,6 +7,7 @@ import { cellLayout } from "./cell_layout";
 import { paintCell } from "./cell_paint";
 import { type Mark, MARKS } from "./marks";
 import type { Scene } from "./scene";
+import { batchesText } from "./words";
 
 const STOPS = 12;
 const SCALES = {
@@ -23,6 +24,7 @@ export class CellLegend {
   private readonly ramp = el("span", "mkg-mask-ramp");
   private readonly scale = el("span", "mkg-mask-scale");
   private readonly entries: readonly Entry[];
+  private of = ""; // the importance that the scores are of, as far as it is known
 
   constructor(
     private readonly host: HTMLElement,
@@ -40,7 +42,7 @@ export class CellLegend {
     const later = () => scene.frames.add(this.draw);
     this.disposers.add(
       store.on(["importance", "scope", "locked", "selected"], later),
-      session.events.on(["scores", "report", "history"], later),
+      session.events.on(["scores", "report", "history", "costs"], later),
       events.on("cursor", later),
       data.draft.onChange(later)
     );
@@ -60,12 +62,30 @@ export class CellLegend {
     this.draw();
   }
 
+  /** What the cells are shaded by, and what that stands on. */
+  private basis(): [name: string, after: string] {
+    const { store, data, session } = this.scene;
+    const { offers, sensing } = session;
+    const name = store.get("importance");
+    const isSensitivity = name === "sensitivity" && offers.sensitivity;
+    if (isSensitivity && !data.scores?.isComparable) {
+      const state = sensing ? "is being computed" : "is not computed";
+      return data.scores
+        ? [this.of || "the former importance", ` as long as the sensitivity ${state}`]
+        : [name, ` ${state}`];
+    }
+    this.of = name;
+    if (isSensitivity || offers.onBatches.includes(name)) return [name, ` on ${batchesText(offers.batches)}`];
+    return [name, name === "taylor" ? " of the gradients that the parameters have" : ""];
+  }
+
   private readonly draw = (): void => {
     const { store, data } = this.scene;
     if (data.draft.isOpen) return; // a new entry may take another line: nothing moves under a hand that brushes
     const scope = store.get("scope");
     const [scale, how] = scope === "global" && data.scores?.isComparable ? AS_THEY_ARE : SCALES[scope];
-    this.scale.replaceChildren("(", nameSpan("", store.get("importance")), `, ${scale})`);
+    const [name, after] = this.basis();
+    this.scale.replaceChildren("(", nameSpan("", name), `${after}, ${scale})`);
     this.scale.title = `${how}; what lies beyond has the color of the end`;
     for (const entry of this.entries) entry.draw(this.scene);
   };

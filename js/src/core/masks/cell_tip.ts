@@ -25,6 +25,12 @@ export class CellTip {
     this.box.style.transform = `translate(${Math.round(across)}px, ${Math.round(down)}px)`;
   }
 
+  /** Below a control, whatever else stands beside it. */
+  showBelow(control: Element, text: string): void {
+    const { left, bottom } = control.getBoundingClientRect();
+    this.show(left - GAP, bottom - GAP + 2, text);
+  }
+
   hide(): void {
     this.box.hidden = true;
   }

@@ -1,12 +1,15 @@
 // What data of the user allow and have said so far: what is offered, how far a computation is, what a function found.
 
-import { isCount, isObject, isString, isValue } from "../shared/schema";
+import { isCount, isFiniteNumber, isObject, isString, isValue } from "../shared/schema";
 
 export interface Offers {
   readonly sensitivity: boolean;
   readonly recalibrate: boolean;
   readonly evaluate: boolean;
   readonly batches: number | null; // how many there are; null where nobody knows
+  readonly hasStatistics: boolean; // running ones, that a recalibration could renew
+  readonly onBatches: readonly string[]; // importances that are taken from the batches
+  readonly inputs: readonly string[]; // the shapes that the FLOPs are of
 }
 
 /** How far the computation of the sensitivity has come. */
@@ -26,18 +29,57 @@ export interface Trial {
   readonly evaluations: readonly Evaluation[];
 }
 
-export const NO_OFFERS: Offers = { sensitivity: false, recalibrate: false, evaluate: false, batches: null };
+/** What the loss is without what goes. */
+export interface Measured {
+  readonly base: number; // of the model as it is
+  readonly revision: number; // of the draft that `loss` is of; -1: of none
+  readonly loss: number;
+  readonly key: string; // of the ranking that the points are of
+  readonly points: readonly (readonly [ratio: number, loss: number])[];
+}
+
+export const NO_OFFERS: Offers = {
+  sensitivity: false,
+  recalibrate: false,
+  evaluate: false,
+  batches: null,
+  hasStatistics: true,
+  onBatches: [],
+  inputs: []
+};
 export const NO_TRIAL: Trial = { recalibrated: false, evaluations: [] };
 const MOST_VALUES = 20;
 
 export function readOffers(raw: unknown): Offers {
   if (!isObject(raw)) return NO_OFFERS;
-  const { sensitivity, recalibrate, evaluate, batches } = raw;
+  const { sensitivity, recalibrate, evaluate, batches, statistics } = raw;
   return {
     sensitivity: sensitivity === true,
     recalibrate: recalibrate === true,
     evaluate: evaluate === true,
-    batches: isCount(batches) ? batches : null
+    batches: isCount(batches) ? batches : null,
+    hasStatistics: statistics !== false,
+    onBatches: texts(raw.on_batches),
+    inputs: texts(raw.inputs)
+  };
+}
+
+const texts = (raw: unknown): string[] => (Array.isArray(raw) ? raw.filter(isString) : []);
+
+/** Null where nothing is measured. */
+export function readMeasured(raw: unknown): Measured | null {
+  if (!isObject(raw) || !isFiniteNumber(raw.base)) return null;
+  const isKnown = isCount(raw.revision) && isFiniteNumber(raw.loss);
+  const points = Array.isArray(raw.points) ? (raw.points as unknown[]) : [];
+  return {
+    base: raw.base,
+    revision: isKnown ? Number(raw.revision) : -1,
+    loss: isKnown ? Number(raw.loss) : NaN,
+    key: isString(raw.key) ? String(raw.key) : "",
+    points: points.flatMap((point): [number, number][] => {
+      const [ratio, loss] = Array.isArray(point) ? (point as unknown[]) : [];
+      return isFiniteNumber(ratio) && isFiniteNumber(loss) ? [[ratio, loss]] : [];
+    })
   };
 }
 

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { mount, unmount } from "../../testing/mask_view";
-import { confirm, dropped, openSession, scoresOf } from "../../testing/masks";
+import { confirm, dropped, known, openSession, scoresOf } from "../../testing/masks";
 import { press, settle } from "../../testing/sample";
 
 afterEach(unmount);
@@ -31,7 +31,7 @@ describe("without data of the user", () => {
   it("one line says what to pass, and the ratio stands where it always stood", async () => {
     const { host, find } = await shown({}, null);
     expect(find(".mkg-mask-estimate").textContent).toBe(
-      "Pass MaskEditor batches= and loss= to see here, as an estimate, what each ratio costs."
+      "Pass MaskEditor batches= and loss= to see here what each ratio costs."
     );
     expect(find(".mkg-mask-toolbar .mkg-mask-ratio")).not.toBeNull();
     expect([find(".mkg-mask-trial").hidden, host.querySelector(".mkg-mask-curve")]).toEqual([true, null]);
@@ -46,14 +46,17 @@ describe("the curve", () => {
     expect([curve.hidden, curve.tabIndex, curve.getAttribute("role")]).toEqual([false, 0, "slider"]);
     expect(find(".mkg-mask-curve-line").getAttribute("d")).toMatch(/^M40 .*(L[\d.]+ [\d.]+){90}$/);
     expect(find(".mkg-mask-estimate-text").textContent).toContain(
-      "Estimate: loss ±0 at 100.0 % of the FLOPsThe sum of what each index costs alone (sensitivity, 4 batches)"
+      "Sum: loss ±0 at 100.0 % of the FLOPsThe sum of what each index costs alone, on 4 batches: together they " +
+        "usually cost more."
     );
     session.begin();
     session.dropRatio(0.5, "local");
     session.commit();
     await settle(40);
-    expect(find(".mkg-mask-estimate-figure").textContent).toBe("Estimate: loss +5.38 at 19.6 % of the FLOPs");
-    expect(curve.getAttribute("aria-valuetext")).toBe("ratio 0.5: 19.6 % of the FLOPs left, estimated loss +5.38");
+    expect(find(".mkg-mask-estimate-figure").textContent).toBe("Sum: loss +5.38 at 19.6 % of the FLOPs");
+    expect(curve.getAttribute("aria-valuetext")).toBe(
+      "ratio 0.5: 19.6 % of the FLOPs left, sum of single indices +5.38"
+    );
     expect(curve.getAttribute("aria-valuenow")).toBe("0.5");
   });
 
@@ -72,7 +75,7 @@ describe("the curve", () => {
     const { find } = await shown();
     const curve = find(".mkg-mask-curve");
     curve.dispatchEvent(new MouseEvent("pointermove", { bubbles: true, clientX: 40 }));
-    expect(find(".mkg-mask-tip").textContent).toBe("ratio 0: 100.0 % of the FLOPs left, estimated loss ±0");
+    expect(find(".mkg-mask-tip").textContent).toBe("ratio 0: 100.0 % of the FLOPs left, sum of single indices ±0");
     expect(find(".mkg-mask-tip").hidden).toBe(false);
     curve.dispatchEvent(new MouseEvent("pointerleave"));
     expect(find(".mkg-mask-tip").hidden).toBe(true);
@@ -122,12 +125,96 @@ describe("the curve", () => {
     session.setCosts(OFFERS, {}, {});
     session.setIncreases(scoresOf(RISES, 8));
     await settle(40);
-    expect([compute.textContent, compute.hidden, cancel.hidden]).toEqual(["Renew", false, true]);
+    expect([compute.textContent, compute.hidden, cancel.hidden]).toEqual(["Measure", false, true]);
     expect(document.activeElement).toBe(compute);
     session.setCosts(OFFERS, { done: 5, total: 40 }, {});
     store.set("connected", false); // a saved notebook may say that it is being computed
     await settle(40);
     expect([compute.hidden, compute.disabled, cancel.hidden]).toEqual([false, true, true]);
+  });
+});
+
+describe("the measured loss", () => {
+  const figure = (find: (selector: string) => HTMLElement) => find(".mkg-mask-estimate-figure").textContent;
+
+  it("takes the place of the sum, as a change of the loss of the whole model", async () => {
+    const { find, session, store } = await shown();
+    session.setMeasured({ base: 0.037, revision: 0, loss: 0.037 });
+    await settle(40);
+    expect(figure(find)).toBe("Measured: loss 0.037 → 0.037 (±0) at 100.0 % of the FLOPs");
+    expect(find(".mkg-mask-estimate-source").textContent).toContain("together they usually cost more");
+    session.begin();
+    session.dropRatio(0.5, "local");
+    session.commit();
+    await settle(40);
+    expect(figure(find)).toBe("Measured: loss 0.037 → … at 19.6 % of the FLOPs"); // no sum in its place
+    session.setDraft({ ...session.drawn(), revision: 1, by: "other" });
+    session.setMeasured({ base: 0.037, revision: 1, loss: 3.537 });
+    await settle(40);
+    expect(figure(find)).toBe("Measured: loss 0.037 → 3.54 (+3.5) at 19.6 % of the FLOPs");
+    expect(find(".mkg-mask-curve").getAttribute("aria-valuetext")).toContain("measured loss +3.5");
+    session.setDraft({ ...known(2, { 0: [1] }), by: "other" });
+    store.set("stage", "masked"); // then other weights than those of the draft would be measured
+    await settle(40);
+    expect(figure(find)).toContain("Sum: loss 0.037 → 0.537 (+0.5)");
+    expect(find(".mkg-mask-estimate-source").textContent).toContain("Not measured while the model is masked");
+  });
+
+  it("of ratios is asked for when the sensitivity is there, and drawn as dots in that ranking alone", async () => {
+    const { find, host, session, channel, store } = await shown();
+    session.receive({ type: "done", action: "sense", text: "Sensitivity: computed" });
+    await settle(40);
+    expect(channel.types()).toEqual(["measure"]);
+    const { key, points } = channel.sent[0].content as { key: string; points: unknown[] };
+    expect(points).toHaveLength(7);
+    session.setMeasured({
+      base: 1,
+      revision: 0,
+      loss: 1,
+      key,
+      points: [
+        [0.2, 1.5],
+        [0.5, 9],
+        [0.8, "NaN"]
+      ]
+    });
+    await settle(40);
+    expect(host.querySelectorAll(".mkg-mask-curve-dots circle")).toHaveLength(2);
+    expect(find(".mkg-mask-curve-measured").getAttribute("d")).toMatch(/^M40 .*L.*L/);
+    expect(find(".mkg-mask-sense").textContent).toBe("Renew");
+    find(".mkg-mask-curve").dispatchEvent(new MouseEvent("pointermove", { bubbles: true, clientX: 253 }));
+    expect(find(".mkg-mask-tip").textContent).not.toContain("measured"); // there none is near
+    store.set("scope", "global");
+    await settle(40);
+    expect([host.querySelectorAll(".mkg-mask-curve-dots circle").length, find(".mkg-mask-sense").textContent]).toEqual([
+      0,
+      "Measure"
+    ]);
+    find(".mkg-mask-sense").click();
+    expect(channel.types()).toEqual(["measure", "measure"]);
+    expect((channel.sent[1].content as { key: string }).key).not.toBe(key);
+  });
+
+  it("is on a square-root scale, which is said, with a value in between", async () => {
+    const { find, host } = await shown();
+    const labels = texts(host, ".mkg-mask-curve-label");
+    expect(labels).toContain("rise of the loss, square-root scale");
+    expect(labels.slice(0, 3)).toEqual(["0", expect.stringMatching(/^\+/), expect.stringMatching(/^\+/)]);
+    const [middle, most] = labels.slice(1, 3).map(Number);
+    expect(middle).toBeCloseTo(most / 4, 1);
+    const tops = [...host.querySelectorAll(".mkg-mask-curve-label")]
+      .slice(0, 3)
+      .map(own => Number(own.getAttribute("y")));
+    expect(tops[0] - tops[1]).toBeCloseTo(tops[1] - tops[2], 0);
+    expect(find(".mkg-mask-curve")).not.toBeNull();
+  });
+});
+
+describe("FLOPs", () => {
+  it("are said to be of the input that was traced", async () => {
+    const { find } = await shown({ ...OFFERS, inputs: ["8×1×8×8", "8"] });
+    expect(find("[data-mkg-counter=flops] .mkg-label").textContent).toBe("FLOPs for an input of 8×1×8×8 and 1 more");
+    expect(find("[data-mkg-counter=params] .mkg-label").textContent).toBe("Parameters");
   });
 });
 
@@ -142,7 +229,7 @@ describe("a row", () => {
     await settle(40);
     expect(cost(0).textContent).toBe("loss +0.375");
     expect(cost(0).title).toBe(
-      "Estimated rise of the loss: the 2 that go +0.375, +0.188 each; one of its indices alone +0.188 on average"
+      "Estimated rise of the loss: the 2 that go +0.375, +0.188 each, the sum of single ones, which together usually cost more; one of its indices alone +0.188 on average"
     );
     session.setIncreases(new DataView(new ArrayBuffer(0)));
     await settle(40);
@@ -231,6 +318,15 @@ describe("recalibration", () => {
     session.receive({ type: "done", action: "recalibrate", text: "Recalibrated" });
     session.setCosts(OFFERS, {}, { recalibrated: true, evaluations: [] });
     expect([again.hidden, document.activeElement === check]).toEqual([true, true]);
+  });
+
+  it("is not offered to a model without running statistics, which is said", async () => {
+    const { host, find } = await shown({ ...OFFERS, recalibrate: false, statistics: false });
+    expect([host.querySelector(".mkg-mask-recalibrating"), host.querySelector(".mkg-mask-recalibrate")]).toEqual([
+      null,
+      null
+    ]);
+    expect(find(".mkg-mask-trial").textContent).toContain("no running statistics to recalibrate");
   });
 
   it("is in what is asked before a cut", async () => {

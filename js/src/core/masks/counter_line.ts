@@ -18,7 +18,9 @@ export class CounterLine {
     host.classList.add("mkg-mask-counters");
     host.setAttribute("role", "group");
     host.setAttribute("aria-label", "Size before and after");
-    this.gauges = COUNTERS.map(([counter, label]) => new Gauge(counter, label));
+    const [first = "", ...more] = scene.session.offers.inputs;
+    const per = first && ` for an input of ${first}${more.length ? ` and ${more.length} more` : ""}`;
+    this.gauges = COUNTERS.map(([counter, label]) => new Gauge(counter, label, counter === "flops" ? per : ""));
     host.append(...this.gauges.map(({ element }) => element), this.dropped);
     this.disposers.add(scene.data.draft.onChange(() => scene.frames.add(this.draw)));
     this.draw();
@@ -49,7 +51,8 @@ class Gauge {
 
   constructor(
     readonly counter: Counter,
-    label: string
+    label: string,
+    private readonly per: string
   ) {
     this.element.dataset.mkgCounter = counter;
     const line = el("div", "mkg-mask-counter-line");
@@ -57,7 +60,7 @@ class Gauge {
     const track = el("div", "mkg-mask-track");
     track.setAttribute("aria-hidden", "true");
     track.append(this.bar);
-    this.element.append(el("div", "mkg-label", label), line, track);
+    this.element.append(el("div", "mkg-label", `${label}${per}`), line, track);
   }
 
   draw({ before, after }: Amount, isRough: boolean): void {
@@ -65,7 +68,7 @@ class Gauge {
     const text = `${isRough ? "≈ " : ""}${amountText(counter, before)} → ${amountText(counter, after)}`;
     if (this.amount.textContent !== text) this.amount.textContent = text;
     this.change.textContent = changeText(before, after);
-    this.element.title = `${exactNumber(before)} → ${exactNumber(after)}`;
+    this.element.title = `${exactNumber(before)} → ${exactNumber(after)}${this.per}`;
     this.element.dataset.mkgAfter = String(after);
     this.bar.style.width = `${before > 0 ? (100 * after) / before : 100}%`;
   }

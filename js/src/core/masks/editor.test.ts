@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { click, mount, point, slide, spoken, unmount } from "../../testing/mask_view";
-import { dropped, known, THREE } from "../../testing/masks";
+import { brush, dropped, known, maskPayload, scoresOf, THREE } from "../../testing/masks";
 import { foreignParts, hostileTexts, press, settle } from "../../testing/sample";
 
 afterEach(unmount);
@@ -11,6 +11,10 @@ describe("createMaskEditor", () => {
     expect(host.matches(".mkg-widget.mkg-mask-editor[data-mkg-id][data-mkg-ready=true]")).toBe(true);
     const names = [...host.querySelectorAll(".mkg-mask-name")].map(name => name.textContent);
     expect(names).toEqual(THREE.map(({ name }) => name));
+    const long = mount([{ ...THREE[1], name: "encoder.layers.0.self_attn.heads" }, THREE[0], THREE[2]]);
+    const halves = [...long.find(".mkg-mask-name").children].map(({ textContent }) => textContent);
+    expect(halves).toEqual(["encoder.layers.0", ".self_attn.heads"]); // the first gives way
+    expect(long.find(".mkg-mask-role").title).toBe("Role: heads");
     expect(find(".mkg-is-frozen .mkg-mask-reason").textContent).toBe("the model gives it out");
     expect(find(".mkg-is-frozen").querySelector("canvas, input, .mkg-mask-lock")).toBeNull();
     for (const name of ["check", "mask", "cut", "undo-model", "save", "load"])
@@ -253,19 +257,38 @@ describe("the ratio", () => {
     expect([field.getAttribute("aria-invalid"), dropped(session)[0].length]).toEqual(["true", 2]);
   });
 
-  it("is not drawn anew from the share that it came to, when the field is left", async () => {
+  it("is the chosen one again when the same indices go, by a step or by the undo of a cut", async () => {
     const { session, find } = mount();
-    const field = find<HTMLInputElement>(".mkg-mask-ratio-field");
-    field.value = "0.3";
-    field.dispatchEvent(new Event("change"));
-    const chosen = dropped(session);
+    const field = () => find<HTMLInputElement>(".mkg-mask-ratio-field");
+    field().value = "0.35";
+    field().dispatchEvent(new Event("change"));
     await settle(40);
     find(".mkg-mask-undo").click();
     await settle(40);
-    find(".mkg-mask-redo").click(); // now the field shows the share that goes
+    expect(field().value).toBe("0");
+    find(".mkg-mask-redo").click();
+    await settle(40);
+    expect(field().value).toBe("0.35"); // and not the 4 of 14 that it came to
+    const goes = { 0: [0b1010], 1: [0b111, 0] };
+    session.load(maskPayload(THREE, { generation: 2 }), known(5, {}), scoresOf(THREE), 5);
+    await settle(40);
+    expect(field().value).toBe("0");
+    session.load(maskPayload(THREE, { generation: 3 }), known(6, { 0: [0b10], 1: [0b111, 0] }), scoresOf(THREE), 6);
+    await settle(40);
+    expect([dropped(session).map(({ length }) => length), field().value]).toEqual([[1, 3, 0], "0.35"]);
+    session.load(maskPayload(THREE, { generation: 4 }), known(7, goes), scoresOf(THREE), 7);
+    await settle(40);
+    expect(field().value).toBe("0.357"); // of what nobody chose the share
+  });
+
+  it("is not drawn anew from the share that it came to, when the field is left", async () => {
+    const { session, find } = mount();
+    const field = find<HTMLInputElement>(".mkg-mask-ratio-field");
+    brush(session, 0, [1]);
+    const chosen = dropped(session);
     await settle(40);
     const shown = field.value;
-    expect(shown).not.toBe("0.3");
+    expect(shown).toBe("0.071");
     field.dispatchEvent(new Event("change"));
     expect([dropped(session), field.value]).toEqual([chosen, shown]);
     field.value = "0.9";

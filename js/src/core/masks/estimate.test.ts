@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { brush, openSession, scoresOf, THREE } from "../../testing/masks";
-import { axisCost, curveOf, present } from "./estimate";
+import { axisCost, curveOf, present, riseAlong, toMeasure } from "./estimate";
 import type { PlanData } from "./plan_data";
 
 // conv1 of 4 and conv2 of 10 indices; FLOPs 2·c1²·c2 + 5·c1·(c2 + 2)
@@ -16,6 +16,38 @@ function opened() {
   session.setIncreases(scoresOf(RISES, 8));
   return { session, data: session.data as PlanData };
 }
+
+describe("what is measured", () => {
+  it("is what ratios take in the ranking, under a name for all that they depend on", () => {
+    const { session, data } = opened();
+    const of = (importance = "l1", axes = session.ratioAxes()) =>
+      toMeasure(data, data.scores as NonNullable<PlanData["scores"]>, axes, "local", importance);
+    const { key, points } = of();
+    expect(points.map(([ratio]) => ratio)).toEqual([0.1, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8]);
+    expect(points[4][1]).toEqual([
+      [0, 2],
+      [1, 5]
+    ]);
+    brush(session, 0, [0]); // an axis that a ratio takes from
+    expect([of().key, key.length < 20]).toEqual([key, true]);
+    expect(new Set([key, of("l2").key, of("l1", [1]).key]).size).toBe(3);
+  });
+
+  it("is a line between its points", () => {
+    const dots = [
+      { ratio: 0.2, left: 0.8, rise: 0.2 },
+      { ratio: 0.4, left: 0.5, rise: 0.5 }
+    ];
+    expect([1, 0.9, 0.8, 0.65, 0.1].map(left => riseAlong(dots, left)?.toFixed(3))).toEqual([
+      "0.000",
+      "0.100",
+      "0.200",
+      "0.350",
+      "0.500"
+    ]);
+    expect(riseAlong([], 0.5)).toBeNull();
+  });
+});
 
 describe("the estimate", () => {
   it("is nothing without increases", () => {

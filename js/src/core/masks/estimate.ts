@@ -4,6 +4,7 @@ import { Counters } from "./counters";
 import type { PlanData } from "./plan_data";
 import { goneByRatio, type Scope } from "./ratio";
 import type { Scores } from "./scores";
+import type { RatioCounts } from "./session";
 
 export interface Point {
   readonly ratio: number;
@@ -17,6 +18,7 @@ export interface AxisCost {
   readonly mean: number; // of all its indices, of one alone
 }
 
+const MEASURED = [0.1, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8]; // ratios
 const STEPS = 90; // up to a ratio of 0.9: what little is left beyond costs so much that the rest would be flat
 
 /** What goes from an axis costs; null where it is not known. */
@@ -58,6 +60,43 @@ export function curveOf(data: PlanData, scores: Scores, axes: readonly number[],
     const rise = counts.reduce((sum, count, at) => sum + sums[at][count], base);
     return { ratio, left: before ? after / before : 1, rise };
   });
+}
+
+/** What is measured of a curve, and a name for all that it depends on. */
+export function toMeasure(
+  { axes: { size }, draft, payload }: PlanData,
+  scores: Scores,
+  axes: readonly number[],
+  scope: Scope,
+  importance: string
+): { key: string; points: RatioCounts[] } {
+  const points = MEASURED.map((ratio): RatioCounts => {
+    const counts = goneByRatio(axes, size, ratio, scope, scores);
+    return [ratio, axes.map((axis, at) => [axis, counts[at]] as const)];
+  });
+  const others = [...size.keys()].filter(axis => !axes.includes(axis)).map(axis => [axis, draft.dropped(axis)]);
+  return { key: shortHash(JSON.stringify([importance, payload.generation, points, others])), points };
+}
+
+/** Of any text a short one, which hardly another one has. */
+function shortHash(text: string): string {
+  let [low, high] = [5381, 52711];
+  for (let at = 0; at < text.length; at += 1) {
+    low = (Math.imul(low, 33) ^ text.charCodeAt(at)) >>> 0;
+    high = (Math.imul(high, 31) ^ text.charCodeAt(at)) >>> 0;
+  }
+  return `${low.toString(36)}-${high.toString(36)}`;
+}
+
+/** The rise at a share of the FLOPs, along a line through points from the whole model on; null without points. */
+export function riseAlong(dots: readonly Point[], left: number): number | null {
+  let before: Omit<Point, "ratio"> = { left: 1, rise: 0 };
+  for (const dot of dots) {
+    const share = before.left > dot.left ? (before.left - left) / (before.left - dot.left) : 1;
+    if (left >= dot.left) return before.rise + Math.max(0, share) * (dot.rise - before.rise);
+    before = dot;
+  }
+  return dots.length ? before.rise : null;
 }
 
 /** What the first so many indices of an axis cost, in the order in which they go. */

@@ -83,7 +83,7 @@ describe.each(files)("%s", file => {
 
   it("reads what data of the user say", () => {
     const { offers, trial } = golden.costs;
-    expect(readOffers(offers)).toEqual({ sensitivity: true, recalibrate: true, evaluate: true, batches: 2 });
+    expect(readOffers(offers)).toMatchObject({ sensitivity: true, recalibrate: true, evaluate: true, batches: 2 });
     const { recalibrated, evaluations } = readTrial(trial);
     expect(recalibrated).toBe(true);
     expect(evaluations.map(({ state, values, error }) => [state, Object.fromEntries(values), error])).toEqual([

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { click, mount, unmount } from "../../testing/mask_view";
-import { confirm, THREE } from "../../testing/masks";
+import { confirm, scoresOf, THREE } from "../../testing/masks";
 import { press, settle } from "../../testing/sample";
 import { readCellInk } from "./cell_ink";
 import { cellLayout } from "./cell_layout";
@@ -64,7 +64,27 @@ describe("the legend", () => {
     store.set("scope", "global");
     store.set("importance", "taylor");
     await settle(40);
-    expect(text()).toContain("(taylor, all rows on one scale)");
+    expect(text()).toContain("(taylor of the gradients that the parameters have, all rows on one scale)");
+  });
+
+  it("says on which data scores stand, and which they still are while the sensitivity is computed", async () => {
+    const { find, session, store } = mount();
+    const text = () => find(".mkg-mask-scale").textContent;
+    const offers = { sensitivity: true, batches: 2, on_batches: ["taylor"] };
+    session.setCosts(offers, {}, {});
+    store.set("importance", "taylor");
+    await settle(40);
+    expect(text()).toBe("(taylor on 2 batches, each row on its own scale)");
+    store.set("importance", "l2");
+    await settle(40);
+    store.set("importance", "sensitivity");
+    session.setCosts(offers, { done: 1, total: 9 }, {});
+    await settle(40);
+    expect(text()).toBe("(l2 as long as the sensitivity is being computed, each row on its own scale)");
+    session.setScores(scoresOf(THREE, 8), true);
+    session.setCosts(offers, {}, {});
+    await settle(40);
+    expect(text()).toBe("(sensitivity on 2 batches, each row on its own scale)");
   });
 
   it("has what stays and what goes, and every other mark while it is in use", async () => {

@@ -4,6 +4,7 @@ import { Disposers, el, listen } from "../shared/dom";
 import type { Scene } from "./scene";
 
 const GREATEST = 0.99;
+const MOST_RATIOS = 200; // that are remembered: a slider passes by many
 
 export class RatioControl {
   readonly element = el("div", "mkg-mask-field mkg-mask-ratio");
@@ -63,6 +64,10 @@ export class RatioControl {
     const { session, store } = this.scene;
     session.begin();
     session.dropRatio(ratio, store.get("scope"));
+    const { ratios } = session;
+    ratios.delete(this.counts);
+    ratios.set(this.counts, Number(ratio.toFixed(3)));
+    for (const [first] of ratios) if (ratios.size > MOST_RATIOS) ratios.delete(first);
     this.show(ratio);
     this.isOurs = true;
   }
@@ -81,12 +86,23 @@ export class RatioControl {
     this.slider.disabled = this.field.disabled = !isPossible;
   }
 
-  /** After anybody else's change: the share that goes now. */
+  /** How many indices of which sizes go, as text: the same ratio takes them again. */
+  private get counts(): string {
+    const { draft, axes } = this.scene.data;
+    return this.scene.session
+      .ratioAxes()
+      .map(axis => `${draft.dropped(axis)}/${axes.size[axis]}`)
+      .join();
+  }
+
+  /** After anybody else's change: the ratio that was chosen for what goes now, or else the share of it. */
   private readonly follow = (): void => {
     if (this.isOurs) {
       this.isOurs = false;
       return;
     }
+    const chosen = this.scene.session.ratios.get(this.counts);
+    if (chosen !== undefined) return this.show(chosen);
     const { draft, axes } = this.scene.data;
     const own = this.scene.session.ratioAxes();
     const total = own.reduce((sum, axis) => sum + axes.size[axis], 0);

@@ -11,6 +11,7 @@ import { riseText } from "./words";
 
 const MOST_IN_TITLE = 6;
 const MOST_LISTED = 300;
+const LONGEST_END = 16; // of a name
 
 export class Row {
   readonly strip: Strip | null;
@@ -90,18 +91,23 @@ export class Row {
     const text = found.gone ? `loss ${riseText(found.rise)}` : `${riseText(found.mean)} an index`;
     if (this.cost.textContent !== text) this.cost.textContent = text;
     const all = `the ${exactNumber(found.gone)} that go ${riseText(found.rise)}, ${riseText(found.rise / found.gone)} each`;
-    this.cost.title = `Estimated rise of the loss: ${found.gone ? `${all}; ` : ""}${each}`;
+    const sum = found.gone ? `${all}, the sum of single ones, which together usually cost more; ` : "";
+    this.cost.title = `Estimated rise of the loss: ${sum}${each}`;
   }
 
   private head(): void {
     const { axes } = this.scene.data;
     const name = button("mkg-mask-name", "", this.name);
-    name.append(nameSpan("", this.name));
+    name.append(...halves(this.name).map(half => nameSpan("", half)));
     this.disposers.add(listen(name, "click", () => this.scene.point(this.axis)));
     const role = axes.role[this.axis];
     const line = el("div", "mkg-mask-line");
     line.append(name);
-    if (role !== null) line.append(nameSpan("mkg-mask-role", role));
+    if (role !== null) {
+      const pill = nameSpan("mkg-mask-role", role);
+      pill.title = `Role: ${role}`;
+      line.append(pill);
+    }
     line.append(this.strip ? this.cost : this.count);
     this.info.append(line);
   }
@@ -157,6 +163,13 @@ export class Row {
       })
     );
   }
+}
+
+/** A name in two: the first gives way where there is no room, so that the end of it is seen. */
+function halves(name: string): string[] {
+  const dots = [...name.matchAll(/\./g)].map(({ index }) => index);
+  const cut = dots.find(dot => dot > 0 && name.length - dot <= LONGEST_END) ?? dots[dots.length - 1] ?? 0;
+  return cut > 0 ? [name.slice(0, cut), name.slice(cut)] : [name];
 }
 
 function titleOf(members: readonly Member[]): string {

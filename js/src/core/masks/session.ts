@@ -3,9 +3,11 @@
 import { PayloadError } from "../shared/schema";
 import { Checker } from "./checker";
 import {
+  type Measured,
   NO_OFFERS,
   NO_TRIAL,
   type Offers,
+  readMeasured,
   readOffers,
   readSensing,
   readTrial,
@@ -31,6 +33,9 @@ export interface Channel {
   send(content: Record<string, unknown>, taken?: () => void): void;
 }
 
+/** How many indices of which axes go at a ratio. */
+export type RatioCounts = readonly [ratio: number, counts: readonly (readonly [axis: number, count: number])[]];
+
 const PATIENCE = 1000; // ms
 const UNREADABLE = "This widget's data cannot be read.";
 
@@ -44,6 +49,9 @@ export class Session {
   offers: Offers = NO_OFFERS;
   sensing: Sensing | null = null;
   trial: Trial = NO_TRIAL;
+  measured: Measured | null = null;
+  wantsCurve = false; // what ratios cost is to be measured as soon as a view knows in which ranking
+  readonly ratios = new Map<string, number>(); // that were chosen, by how many indices go since
   action: Action | null = null; // what the kernel was asked to do and has not done yet
   notice = "";
   isRefused = false; // the notice says what could not be done
@@ -100,6 +108,11 @@ export class Session {
 
   setCosts(offers: unknown, sensing: unknown, trial: unknown): void {
     [this.offers, this.sensing, this.trial] = [readOffers(offers), readSensing(sensing), readTrial(trial)];
+    this.events.tell("costs");
+  }
+
+  setMeasured(raw: unknown): void {
+    this.measured = readMeasured(raw);
     this.events.tell("costs");
   }
 
@@ -168,6 +181,8 @@ export class Session {
 
   private ended(action: unknown, text: string, isRefused = false): void {
     if (action === "check") this.checker.ended();
+    if (action === "sense" && !isRefused) this.wantsCurve = true;
+    if (this.wantsCurve) this.events.tell("costs");
     if (action === this.action) this.action = null;
     if (text || action !== "check") this.say(text, isRefused);
   }
@@ -202,6 +217,13 @@ export class Session {
   get isReportCurrent(): boolean {
     const { draft } = this.data ?? {};
     return this.report?.revision === this.revision && !draft?.isOpen && draft?.isKnown === true;
+  }
+
+  /** The loss that was measured of the draft as it stands; null where none was. */
+  get measuredLoss(): number | null {
+    const { data, measured } = this;
+    const isOf = measured?.revision === this.revision && data?.draft.isOpen === false && data.draft.isKnown;
+    return measured && isOf ? measured.loss : null;
   }
 
   isLocked(axis: number): boolean {
@@ -333,6 +355,12 @@ export class Session {
   /** Starts or ends the computation of the sensitivity. */
   sense(isWanted: boolean): void {
     if (this.channel.isLive) this.channel.send({ type: isWanted ? "sense" : "cancel" });
+  }
+
+  /** Has the loss measured without what goes at some ratios, for each by axis how many indices. */
+  measure(key: string, points: readonly RatioCounts[]): void {
+    this.wantsCurve = false;
+    if (this.channel.isLive) this.channel.send({ type: "measure", key, points });
   }
 
   private askForCheck(): boolean {

@@ -14,6 +14,7 @@ const STATES: Readonly<Record<string, string>> = {
   later: "trained since"
 };
 const MOST_SHOWN = 6; // the latest
+const NO_STATISTICS = "no running statistics to recalibrate";
 
 export class TrialView {
   private readonly disposers = new Disposers();
@@ -41,13 +42,14 @@ export class TrialView {
     host.setAttribute("aria-label", "Recalibration and evaluation");
     this.said.setAttribute("role", "status");
     this.recalibrate.dataset.mkgNeedsKernel = this.evaluate.dataset.mkgNeedsKernel = "";
-    const { recalibrate, evaluate } = session.offers;
+    const { recalibrate, evaluate, batches, hasStatistics } = session.offers;
     const tools = el("div", "mkg-mask-group");
     if (recalibrate) tools.append(this.choice(), this.recalibrate);
+    else if (batches !== null && !hasStatistics) tools.append(el("span", "mkg-dim", NO_STATISTICS));
     if (evaluate) tools.append(this.evaluate);
     host.append(tools);
     if (evaluate) host.append(this.values, this.said);
-    host.hidden = !recalibrate && !evaluate;
+    host.hidden = !tools.childElementCount;
     this.disposers.add(
       listen(this.check, "change", () => store.set("recalibrating", this.check.checked)),
       listen(this.recalibrate, "click", () => session.act("recalibrate")),

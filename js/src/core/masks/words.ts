@@ -48,6 +48,11 @@ export function riseText(rise: number): string {
   return rise > 0 ? `+${text}` : rise === 0 ? `±${text}` : text;
 }
 
+/** "1 batch"; "your batches" where nobody knows how many there are. */
+export function batchesText(batches: number | null): string {
+  return batches === null ? "your batches" : batches === 1 ? "1 batch" : `${exactNumber(batches)} batches`;
+}
+
 export function shareText(share: number): string {
   return `${(100 * share).toFixed(1)} %`;
 }

@@ -3,7 +3,8 @@
 import * as v from "valibot";
 
 export const OTHER_VERSION =
-  "This widget was made by another version of modulekg-widgets: restart the kernel and reload the page.";
+  "This widget was made by another version of modulekg-widgets: restart the kernel and reload the page, " +
+  "or install or build the same version where JupyterLab runs.";
 
 /** A payload that cannot be shown; the message is one of a few fixed texts. */
 export class PayloadError extends Error {
