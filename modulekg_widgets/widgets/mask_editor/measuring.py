@@ -44,7 +44,7 @@ class EditorMeasuring(EditorCosts):
     _curve: Curve | None = None  # that has been asked for and is not measured yet
     _measured_of = ""  # a digest of the weights
 
-    def measure_curve(self, key: Any, points: Any) -> None:
+    def _measure_curve(self, key: Any, points: Any) -> None:
         """Measure what goes at some ratios too: `points` are [ratio, [[axis, count], …]], by the present scores."""
         self._curve = self._read_curve(key, points)
         self._measure()

@@ -16,6 +16,11 @@ export class CellTip {
   /** At a place in the window, on the side where there is room. */
   show(clientX: number, clientY: number, text: string): void {
     if (this.box.textContent !== text) this.box.textContent = text;
+    this.box.style.maxWidth = "";
+    this.place(clientX, clientY);
+  }
+
+  private place(clientX: number, clientY: number): void {
     this.box.hidden = false;
     const { left, top, width, height } = this.host.getBoundingClientRect();
     const { offsetWidth, offsetHeight } = this.box;
@@ -27,8 +32,10 @@ export class CellTip {
 
   /** Below a control, whatever else stands beside it. */
   showBelow(control: Element, text: string): void {
-    const { left, bottom } = control.getBoundingClientRect();
-    this.show(left - GAP, bottom - GAP + 2, text);
+    const { left, bottom, width } = control.getBoundingClientRect();
+    if (this.box.textContent !== text) this.box.textContent = text;
+    this.box.style.maxWidth = `${width - 16}px`; // without its padding
+    this.place(left - GAP, bottom - GAP + 2);
   }
 
   hide(): void {

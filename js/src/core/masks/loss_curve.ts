@@ -11,7 +11,7 @@ const [WIDTH, HEIGHT] = [260, 108];
 const [LEFT, RIGHT, TOP, BOTTOM] = [40, 6, 6, 28]; // around the line
 const SPACE = 11; // between labels
 const PAGE = 10; // steps
-const NEAR = 0.11; // ratios: what is measured there is told
+const TINY = 1e-6; // of ratios that are the same
 export const SUM = "sum of single indices";
 
 export interface CurveOwner {
@@ -145,10 +145,12 @@ export class LossCurve {
     this.tip.showBelow(this.element, this.sentence(point));
   }
 
-  /** "ratio 0.3: 61.2 % of the FLOPs left, measured loss +0.4 at 0.3; sum of single indices +0.12" */
+  /** "ratio 0.3: 61.2 % of the FLOPs left, measured loss +0.4 at ratio 0.3; sum of single indices +0.12" */
   private sentence({ ratio, left, rise }: Point): string {
-    const nearest = this.dots.filter(dot => Math.abs(dot.ratio - ratio) < NEAR);
-    const found = nearest.map(dot => `${riseText(dot.rise)} at ratio ${shortNumber(dot.ratio)}`).join(", ");
+    const below = this.dots.filter(dot => dot.ratio <= ratio + TINY).slice(-1);
+    const above = this.dots.filter(dot => dot.ratio >= ratio - TINY).slice(0, 1);
+    const beside = [...new Set(ratio > TINY && above.length ? [...below, ...above] : [])];
+    const found = beside.map(dot => `${riseText(dot.rise)} at ratio ${shortNumber(dot.ratio)}`).join(", ");
     return `${placeText(ratio, left)}, ${found && `measured loss ${found}; `}${SUM} ${riseText(rise)}`;
   }
 
