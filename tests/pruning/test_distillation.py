@@ -241,6 +241,33 @@ def test_a_teacher_of_the_same_shapes_is_known_by_its_weights() -> None:
     mk.pruning.Distillation(made(1), receipt)  # what it was is no longer known
 
 
+@pytest.mark.parametrize("undo", [True, False])
+@pytest.mark.parametrize("width", [4, 8, 64])
+def test_a_small_teacher_of_another_training_is_known_as_well(width: int, undo: bool) -> None:
+    def made(seed: int) -> nn.Module:
+        torch.manual_seed(seed)
+        return nn.Sequential(nn.Linear(6, width), nn.ReLU(), nn.Linear(width, 3)).eval()
+
+    student, x = made(0), torch.randn(6, 6)
+    teacher = copy.deepcopy(student)
+    receipt = mk.plan(mk.trace(student, x), ratio=0.5).cut(student, undo=undo)
+    mk.pruning.Distillation(teacher, receipt)
+    for seed in range(1, 30):
+        with pytest.raises(CutError, match="nor near them"):
+            mk.pruning.Distillation(made(seed), receipt)
+
+
+@pytest.mark.parametrize("outputs", ["auto", lambda ours, theirs: (ours - theirs).square().mean()])
+@pytest.mark.parametrize("who", ["student", "teacher"])
+def test_a_loss_that_is_not_finite_is_named(who: str, outputs: object) -> None:
+    teacher, student, receipt, x = cut_pair()
+    with torch.no_grad():
+        (student if who == "student" else teacher).head.bias[0] = float("nan")
+    distill = mk.pruning.Distillation(teacher, receipt, outputs=outputs)  # type: ignore[arg-type]
+    with pytest.raises(CutError, match=f"not finite|look at the weights of the {who}"):
+        distill(student, x)
+
+
 def test_bad_input_is_named_before_anything_runs() -> None:
     teacher, student, receipt, x = cut_pair()
     other = Blocks(6)

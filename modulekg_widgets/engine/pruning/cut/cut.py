@@ -26,6 +26,7 @@ from modulekg_widgets.engine.pruning.cut.parts import (
 )
 from modulekg_widgets.engine.pruning.cut.receipt import FinalReceipt, Receipt
 from modulekg_widgets.engine.pruning.cut.removed import RemovedModules
+from modulekg_widgets.engine.pruning.cut.samples import samples_of
 from modulekg_widgets.engine.pruning.cut.transaction import commit, refuse_in_use
 from modulekg_widgets.engine.tracing.held import held_tensors
 
@@ -69,8 +70,11 @@ def cut(
         modules += walk(each.target.inner).modules if isinstance(each.target.inner, nn.Module) else []
     title = _title(found, edits, len(copies))
     if not undo:
-        return _cut_for_good(changed, FinalReceipt(model, (), title, edits), modules)
+        receipt: Receipt = FinalReceipt(model, (), title, edits)
+        receipt.samples = samples_of(found)
+        return _cut_for_good(changed, receipt, modules)
     receipt = Receipt(model, [*changed, Rest(walked, found, computed)], title, edits)
+    receipt.samples = samples_of(found)
     writes = [write for part in changed for write in part.cut()]  # complete before the first of them
     return commit(writes, receipt, modules)
 

@@ -12,6 +12,7 @@ from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.pruning.cut.edits import Edits
 from modulekg_widgets.engine.pruning.cut.replicas import refuse_resizing
+from modulekg_widgets.engine.pruning.cut.samples import Samples
 from modulekg_widgets.engine.pruning.cut.transaction import Write, attribute, commit
 
 NOTHING = Edits(())
@@ -68,6 +69,7 @@ class Receipt:
         self.edits = edits
         self.renewed: tuple[str, ...] = ()
         self.compensation: tuple[Any, ...] = ()
+        self.samples: Samples = {}  # of the weights before
         self.plan: Any = None  # what was cut by, which knows how to save
 
     @property

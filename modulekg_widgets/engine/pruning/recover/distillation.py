@@ -132,7 +132,8 @@ class Distillation:
         Raises
         ------
         CutError
-            For a batch that does not fit, a teacher whose output is not finite, and a student that gives other shapes.
+            For a batch that does not fit, a teacher whose output is not finite, a student that gives other shapes, and
+            a loss that is not finite.
         """
         if not isinstance(student, nn.Module):
             raise CutError(f"the student is a {shown(type(student).__name__)}: pass distill(the cut model, batch)")
@@ -148,7 +149,10 @@ class Distillation:
             found = _run(student, args, kwargs, "student")
         loss = compare(found)
         parts = [self._at_feature(path, of_student, of_teacher) for path in self._kept if path in of_teacher]
-        return loss + self.weight * torch.stack(parts).mean() if parts and self.weight else loss
+        loss = loss + self.weight * torch.stack(parts).mean() if parts and self.weight else loss
+        if not bool(torch.isfinite(loss)):
+            raise CutError(f"the loss of this batch is {float(loss.detach())}: look at the weights of the student")
+        return loss
 
     def _renew_buffers(self) -> None:
         """The teacher's statistics as they are by now, for its forward may write into those of the copy."""
@@ -157,12 +161,12 @@ class Distillation:
 
     def _comparison(self, expected: Any) -> Callable[[Any], Tensor]:
         """What compares the student's output with the teacher's; raises `CutError` for one that makes no loss."""
-        if callable(self.outputs):
-            compare_all = self.outputs
-            return lambda found: _one_number(compare_all(found, expected))
         theirs = _compared(expected)
         if not all(bool(torch.isfinite(tensor).all()) for tensor in theirs):
             raise CutError("what the teacher gives for this batch is not finite: look at the batch and its weights")
+        if callable(self.outputs):
+            compare_all = self.outputs
+            return lambda found: _one_number(compare_all(found, expected))
         have_classes = all(_has_classes(tensor) for tensor in theirs)
         if self.outputs == "kl" and not have_classes:
             raise CutError(

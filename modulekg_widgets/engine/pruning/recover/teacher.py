@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import torch
 from torch import Tensor, nn
 
 from modulekg_widgets.engine.errors import CutError, shown
 from modulekg_widgets.engine.pruning.cut.receipt import Receipt
+from modulekg_widgets.engine.pruning.cut.samples import Samples, entries
 
 ALIKE = 0.1  # the cosine between weights below which they have nothing to do with one another
-MOST_COMPARED = 100_000  # entries of one weight
-FEWEST = 1_000  # entries of all of them, below which chance alone may make a cosine
+OF_CHANCE = 3.0  # over the root of how many entries there are: as far as chance alone may take it
+MOST_ALIKE = 0.5  # what no teacher needs to exceed, however few entries there are
 
 
 def check_teacher(teacher: nn.Module, receipt: Receipt, compares_features: bool) -> None:
@@ -29,8 +33,8 @@ def check_teacher(teacher: nn.Module, receipt: Receipt, compares_features: bool)
                 f"the teacher's {shown(name)!r} has the shape {list(own[name].shape)}, and {list(edit.shape)} before "
                 "the cut: pass the uncut model that the receipt came from, as copy.deepcopy(model) before the cut"
             )
-    cosine = _cosine(own, receipt.before()) if compares_features else None
-    if cosine is not None and cosine < ALIKE:
+    cosine = _too_small_a_cosine(own, {} if receipt.is_spent else receipt.samples) if compares_features else None
+    if cosine is not None:
         raise CutError(
             "the teacher's weights are not those of the model before the cut, nor near them (cosine "
             f"{cosine:.2f}): its features mean something else. Pass the uncut model that the receipt came from, as "
@@ -38,17 +42,12 @@ def check_teacher(teacher: nn.Module, receipt: Receipt, compares_features: bool)
         )
 
 
-def _cosine(own: dict[str, Tensor], before: dict[str, Tensor]) -> float | None:
-    """Between the weights of both, of which norms and biases say nothing; None where there are too few to tell."""
-    dot = ours = theirs = count = 0.0
-    for name, tensor in before.items():
-        other = own.get(name)
-        if other is None or tensor.dim() < 2 or not tensor.is_floating_point() or tensor.is_meta or other.is_meta:
-            continue
-        step = max(1, tensor.numel() // MOST_COMPARED)
-        one, two = (each.detach().reshape(-1)[::step].cpu().double() for each in (tensor, other))
-        dot += float(one @ two)
-        ours += float(one @ one)
-        theirs += float(two @ two)
-        count += len(one)
-    return dot / (ours * theirs) ** 0.5 if count >= FEWEST and ours and theirs else None
+def _too_small_a_cosine(own: Mapping[str, Tensor], before: Samples) -> float | None:
+    """Between the weights of both, where that is too little for models that have to do with each other."""
+    known = [name for name in before if name in own and not own[name].is_meta]
+    if not known:
+        return None
+    one, two = (torch.cat(each) for each in ([entries(own[name]) for name in known], [before[name] for name in known]))
+    lengths = float(one.norm() * two.norm())
+    cosine = float(one @ two) / lengths if lengths else 1.0
+    return cosine if cosine < min(MOST_ALIKE, max(ALIKE, OF_CHANCE / len(one) ** 0.5)) else None
