@@ -1,23 +1,22 @@
 """A small part of the bench of trained nets, and what it has to show; and that the bench itself can be trusted.
 
-Run with `pytest -m nightly tests/benchmarks/test_quality.py -s`. Trained nets are kept in ~/.cache/modulekg-quality.
+After `pip install -e '.[test,quality]'`: `pytest -m nightly tests/benchmarks/test_quality.py -s`. Trained nets are kept
+in ~/.cache/modulekg-quality.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
 
 from benchmarks.quality import ours, peer
-from benchmarks.quality.measure import OURS, PEER, Bench, Cell, Result
+from benchmarks.quality.measure import OURS, PEER, Bench, Cell
 from benchmarks.quality.nets import TASKS
 from benchmarks.quality.runner import SCOPES, Asked, run
-from benchmarks.quality.table import AHEAD, BEHIND, LEVEL, Row, document, rows, verdicts
+from benchmarks.quality.table import BEHIND, Row, document, rows, verdicts
 from benchmarks.quality.trained import CACHE, trained
 from benchmarks.quality.training import has_batch_norm, recalibrate
 
@@ -87,16 +86,6 @@ class TestPromises:
         assert max(result.tuned or 0.0 for result in found) >= SPEARMAN
 
 
-class Counting(Bench):
-    """Measures nothing, and counts."""
-
-    count = 0
-
-    def measured(self, cell: Cell) -> Result:
-        self.count += 1
-        return Result(cell, 90.0, 0.5, one_shot=80.0 + cell.seed)
-
-
 class TestBench:
     def test_a_cell_measured_twice_is_the_same(self, require: Callable[..., None]) -> None:
         require("sklearn")
@@ -124,68 +113,3 @@ class TestBench:
         assert torch.allclose(renewed.get_buffer("bn1.running_mean"), expected, atol=1e-5)
         assert not torch.equal(model.get_buffer("bn1.running_mean"), renewed.get_buffer("bn1.running_mean"))
         assert not renewed.training
-
-    def test_quick_nets_have_more_seeds_of_the_defaults(self) -> None:
-        cells = list(Asked(("digits-resnet", "crepe"), (0.5,), ("local",), ("default", "l1")).cells())
-        seeds = Counter((cell.net, cell.importance) for cell in cells if cell.side == OURS)
-        assert seeds == {
-            ("digits-resnet", ours.DEFAULT): 8, ("digits-resnet", "l1"): 3,
-            ("crepe", ours.DEFAULT): 3, ("crepe", "l1"): 3,
-        }  # fmt: skip
-
-    def test_a_run_goes_on_where_it_was_stopped(self, tmp_path: Path) -> None:
-        file = tmp_path / "results.jsonl"
-        asked = Asked(("crepe",), (0.5,), ("local",), ("l2",), seeds=2)
-        bench = Counting(CACHE)
-        whole = run(asked, file, bench)
-        assert bench.count == len(whole) == 4
-        text = file.read_text("utf-8")
-        file.write_text(text[: -len(text.splitlines()[-1]) // 2], "utf-8")  # the machine went down here
-        again = Counting(CACHE)
-        assert run(asked, file, again) == whole
-        assert again.count == 1
-        assert run(asked, file, again) == whole
-        assert again.count == 1
-
-    def test_where_the_peer_misses_its_share_both_are_measured_there(self, tmp_path: Path) -> None:
-        class Coarse(Counting):
-            def measured(self, cell: Cell) -> Result:
-                left = 0.62 if cell.side == PEER else cell.left
-                return dataclasses.replace(super().measured(cell), left=left)
-
-        asked = Asked(("minilm",), (0.5, 0.615), ("local",), ("default",), seeds=2)
-        found = run(asked, tmp_path / "results.jsonl", Coarse(CACHE))
-        assert sorted({(result.cell.left, result.cell.side) for result in found}) == [
-            (left, side) for left in (0.5, 0.615, 0.62) for side in (OURS, PEER)
-        ]
-        assert len(found) == 2 * 6
-        assert {verdict.left for verdict in verdicts(rows(found))} == {0.615, 0.62}
-        assert "not compared: minilm at 0.5, local" in document(found)
-
-    @pytest.mark.parametrize(
-        ("mine", "theirs", "word"),
-        [
-            ([80.0, 82.0], [70.0, 72.0], AHEAD),
-            ([80.0, 82.0], [81.0, 82.0], LEVEL),
-            ([70.0, 71.0], [80.0, 81.0], BEHIND),
-        ],
-    )
-    def test_a_verdict_is_of_the_means_and_the_spread(self, mine: list[float], theirs: list[float], word: str) -> None:
-        results = [
-            Result(Cell(net, seed, side, default, "local", 0.5), 90.0, 0.5, one_shot=value)
-            for net in ("crepe", "source-decoder")
-            for side, default, values in ((OURS, ours.DEFAULT, mine), (PEER, peer.DEFAULT, theirs))
-            for seed, value in enumerate(values)
-        ]
-        found = {verdict.net: verdict.word for verdict in verdicts(rows(results))}
-        other = {AHEAD: BEHIND, BEHIND: AHEAD, LEVEL: LEVEL}[word]  # less perplexity is better
-        assert found == {"crepe": word, "source-decoder": other}
-        assert ("- behind:" in document(results)) == (word != LEVEL)
-
-    def test_a_refusal_of_one_seed_leaves_no_mean(self) -> None:
-        cells = [Cell("crepe", seed, PEER, peer.DEFAULT, "local", 0.5) for seed in range(2)]
-        results = [Result(cells[0], 90.0, 0.5, one_shot=80.0), Result(cells[1], 90.0, refusal="no")]
-        (row,) = rows(results)
-        assert row.scores == {}
-        assert row.refusal == "no"
-        assert "refused" in document(results)

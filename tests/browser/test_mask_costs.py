@@ -47,8 +47,19 @@ SHOW = """
 editor = mk.MaskEditor(model, x[:2], batches=batches, loss=F.cross_entropy, evaluate=accuracy)
 display(editor)
 """
+# on the batches, of the model and of its cut twin
+LOSSES = """(lambda twin: [float(f"{torch.stack([F.cross_entropy(m(x), y) for x, y in batches]).mean().item():.3g}")
+  for m in (model, (editor.plan.cut(twin), twin)[1])])(__import__("copy").deepcopy(model))"""
 INDICES = 12 + 20 + 24
 TRIAL = "[[one['state'], one['values'] and round(one['values'][0][1], 6)] for one in editor.trial['evaluations']]"
+
+COVERED = f"""selectors => {{
+  const tip = document.querySelector('{ROOT} .mkg-mask-tip').getBoundingClientRect();
+  return selectors.filter(selector => {{
+    const box = document.querySelector('{ROOT} ' + selector).getBoundingClientRect();
+    return box.left < tip.right && tip.left < box.right && box.top < tip.bottom && tip.top < box.bottom;
+  }});
+}}"""
 
 IN_SIGHT = f"""selectors => {{
   const page = document.querySelector('.jp-NotebookPanel-notebook').getBoundingClientRect();
@@ -86,6 +97,7 @@ def test_from_sensitivity_by_the_curve_to_a_cut_that_is_evaluated_and_undone(not
         tip = masks.find(".mkg-mask-tip")
         tip.wait_for(state="visible")
         said = tip.inner_text()
+        assert notebook.page.evaluate(COVERED, [".mkg-mask-estimate-text", ".mkg-mask-curve"]) == []
         notebook.page.mouse.click(box["x"] + 140, box["y"] + 30)
         ratio = float(said.split()[1].rstrip(":"))
         assert 0 < ratio < 0.9
@@ -94,10 +106,13 @@ def test_from_sensitivity_by_the_curve_to_a_cut_that_is_evaluated_and_undone(not
         notebook.wait_for_value("[len(own) for own in editor._draft.dropped.values()]", counts)
         left = "100 * editor.plan.flops[1] / editor.plan.flops[0]"
         wait_for_text(masks, ".mkg-mask-estimate-figure", f"{notebook.value(left):.1f} % of the FLOPs")
-        rises = "editor.sensitivity.set_index(['axis', 'index'])['increase']"
-        total = f"sum({rises}[name, at] for name, own in editor._draft.dropped.items() for at in own)"
-        shown = masks.find(".mkg-mask-estimate-figure").inner_text().split("loss ")[1].split()[0].replace("−", "-")
-        assert abs(float(shown) - notebook.value(f"float({total})")) < 0.01
+        # what is shown is measured: the loss of the model that the cut leaves, beside that of the whole one
+        notebook.wait_for_value("editor.measured.get('revision') == editor.revision", True, timeout=60_000)
+        wait_for_text(masks, ".mkg-mask-estimate-figure", ")")
+        before, after = masks.find(".mkg-mask-estimate-figure").inner_text().split("loss ")[1].split()[:3:2]
+        assert (float(before), float(after)) == tuple(notebook.value(LOSSES))
+        notebook.wait_for_value("len(editor.measured.get('points', []))", 7, timeout=60_000)
+        notebook.wait_for(f"() => document.querySelectorAll('{ROOT} .mkg-mask-curve-dots circle').length === 7")
 
         # keys walk on it
         curve.press("ArrowRight")
@@ -119,6 +134,10 @@ def test_from_sensitivity_by_the_curve_to_a_cut_that_is_evaluated_and_undone(not
         assert found[2][1] > found[1][1]  # what the statistics are worth
         heads = masks.find(".mkg-mask-found-values th").all_inner_texts()
         assert heads == ["uncut", "cut", "recalibrated", "accuracy"]
+        whole = "table => [...table.querySelectorAll('th')].every(th => th.scrollWidth <= th.clientWidth)"
+        assert masks.find(".mkg-mask-found-values").evaluate(whole)
+        wide = "box => box.scrollWidth <= box.clientWidth"
+        assert masks.find(".mkg-mask-values").evaluate(wide)
         cells = masks.find(".mkg-mask-found-values tr:last-child td").all_inner_texts()
         assert [float(cell) for cell in cells] == [float(f"{value:.3g}") for _, value in found]
         notebook.page.locator(ROOT).evaluate("root => root.scrollIntoView({ block: 'start' })")
