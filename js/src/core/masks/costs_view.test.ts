@@ -44,7 +44,7 @@ describe("the curve", () => {
     const curve = find(".mkg-mask-curve");
     expect(find(".mkg-mask-estimate .mkg-mask-ratio").nextElementSibling).toBe(curve);
     expect([curve.hidden, curve.tabIndex, curve.getAttribute("role")]).toEqual([false, 0, "slider"]);
-    expect(find(".mkg-mask-curve-line").getAttribute("d")).toMatch(/^M40 .*(L[\d.]+ [\d.]+){90}$/);
+    expect(find(".mkg-mask-curve-line").getAttribute("d")).toMatch(/^M46 .*(L[\d.]+ [\d.]+){90}$/);
     expect(find(".mkg-mask-estimate-text").textContent).toContain(
       "Sum: loss ±0 at 100.0 % of the FLOPsThe sum of what each index costs alone, on 4 batches: together they " +
         "usually cost more."
@@ -180,7 +180,7 @@ describe("the measured loss", () => {
     });
     await settle(40);
     expect(host.querySelectorAll(".mkg-mask-curve-dots circle")).toHaveLength(2);
-    expect(find(".mkg-mask-curve-measured").getAttribute("d")).toMatch(/^M40 .*L.*L/);
+    expect(find(".mkg-mask-curve-measured").getAttribute("d")).toMatch(/^M46 .*L.*L/);
     expect(find(".mkg-mask-sense").textContent).toBe("Renew");
     find(".mkg-mask-curve").dispatchEvent(new MouseEvent("pointermove", { bubbles: true, clientX: 253 }));
     expect(find(".mkg-mask-tip").textContent).not.toContain("measured"); // there none is near

@@ -134,13 +134,13 @@ export class EstimateView {
       this.curve.mark({ left: here.left, rise }, `measured loss ${riseText(rise)}`);
       return [
         [`Measured: loss ${shortNumber(measured.base)} → ${shortNumber(loss)}`, `(${riseText(rise)}) ${at}`],
-        told(on)
+        told(on, this.dots.length > 0)
       ];
     }
     if (measured && store.get("connected") && this.canMeasure(session, store) && !removed.length) {
       const along = riseAlong(this.dots, here.left);
       this.curve.mark({ left: here.left, rise: along ?? here.rise }, "loss not measured yet");
-      return [[`Measured: loss ${shortNumber(measured.base)} → …`, at], told(on)];
+      return [[`Measured: loss ${shortNumber(measured.base)} → …`, at], told(on, this.dots.length > 0)];
     }
     this.curve.mark(here, `${SUM} ${riseText(here.rise)}`);
     const text = measured
@@ -185,8 +185,8 @@ export class EstimateView {
   }
 }
 
-function told(on: string): string {
-  return `On ${on}, with zeros for a cut. Faint: the sum over single indices; ${MORE}.`;
+function told(on: string, isFaint: boolean): string {
+  return `On ${on}, with zeros for a cut. ${isFaint ? "Faint" : "The line"}: the sum over single indices; ${MORE}.`;
 }
 
 function progressText(done: number, total: number | null): string {

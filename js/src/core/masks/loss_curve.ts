@@ -8,7 +8,7 @@ import type { Point } from "./estimate";
 import { riseText, shareText } from "./words";
 
 const [WIDTH, HEIGHT] = [260, 108];
-const [LEFT, RIGHT, TOP, BOTTOM] = [40, 6, 6, 28]; // around the line
+const [LEFT, RIGHT, TOP, BOTTOM] = [46, 6, 6, 28]; // around the line
 const SPACE = 11; // between labels
 const PAGE = 10; // steps
 const TINY = 1e-6; // of ratios that are the same
