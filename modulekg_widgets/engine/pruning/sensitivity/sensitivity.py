@@ -48,7 +48,7 @@ def sensitivity(
     graph : DataflowGraph
         What `mk.trace` gave.
     batches : iterable
-        Each is what the model takes, or a pair of that and a target. The time is that of about a third of a forward
+        Each is what the model takes, or a pair of that and a target. The time is that of about half of a forward
         pass an index and batch, so that few batches serve best.
     loss : function
         `loss(output, target)` or `loss(output)`, a mean over the samples.
