@@ -105,7 +105,7 @@ def test_from_sensitivity_by_the_curve_to_a_cut_that_is_evaluated_and_undone(not
         counts = [int(size * ratio + 1e-9) for size in (12, 20, 24)]
         notebook.wait_for_value("[len(own) for own in editor._draft.dropped.values()]", counts)
         left = "100 * editor.plan.flops[1] / editor.plan.flops[0]"
-        wait_for_text(masks, ".mkg-mask-estimate-figure", f"{notebook.value(left):.1f} % of the FLOPs")
+        wait_for_text(masks, ".mkg-mask-estimate-figure", f"{notebook.value(left):.1f} % of FLOPs")
         # what is shown is measured: the loss of the model that the cut leaves, beside that of the whole one
         notebook.wait_for_value("editor.measured.get('revision') == editor.revision", True, timeout=60_000)
         wait_for_text(masks, ".mkg-mask-estimate-figure", ")")

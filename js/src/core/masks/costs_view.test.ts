@@ -46,14 +46,14 @@ describe("the curve", () => {
     expect([curve.hidden, curve.tabIndex, curve.getAttribute("role")]).toEqual([false, 0, "slider"]);
     expect(find(".mkg-mask-curve-line").getAttribute("d")).toMatch(/^M46 .*(L[\d.]+ [\d.]+){90}$/);
     expect(find(".mkg-mask-estimate-text").textContent).toContain(
-      "Sum: loss ±0 at 100.0 % of the FLOPsThe sum of what each index costs alone, on 4 batches: together they " +
+      "Sum: loss ±0 at 100.0 % of FLOPsThe sum of what each index costs alone, on 4 batches: together they " +
         "usually cost more."
     );
     session.begin();
     session.dropRatio(0.5, "local");
     session.commit();
     await settle(40);
-    expect(find(".mkg-mask-estimate-figure").textContent).toBe("Sum: loss +5.38 at 19.6 % of the FLOPs");
+    expect(find(".mkg-mask-estimate-figure").textContent).toBe("Sum: loss +5.38 at 19.6 % of FLOPs");
     expect(curve.getAttribute("aria-valuetext")).toBe(
       "ratio 0.5: 19.6 % of the FLOPs left, sum of single indices +5.38"
     );
@@ -141,17 +141,17 @@ describe("the measured loss", () => {
     const { find, session, store } = await shown();
     session.setMeasured({ base: 0.037, revision: 0, loss: 0.037 });
     await settle(40);
-    expect(figure(find)).toBe("Measured: loss 0.037 → 0.037 (±0) at 100.0 % of the FLOPs");
+    expect(figure(find)).toBe("Measured: loss 0.037 → 0.037 (±0) at 100.0 % of FLOPs");
     expect(find(".mkg-mask-estimate-source").textContent).toContain("together they usually cost more");
     session.begin();
     session.dropRatio(0.5, "local");
     session.commit();
     await settle(40);
-    expect(figure(find)).toBe("Measured: loss 0.037 → … at 19.6 % of the FLOPs"); // no sum in its place
+    expect(figure(find)).toBe("Measured: loss 0.037 → … at 19.6 % of FLOPs"); // no sum in its place
     session.setDraft({ ...session.drawn(), revision: 1, by: "other" });
     session.setMeasured({ base: 0.037, revision: 1, loss: 3.537 });
     await settle(40);
-    expect(figure(find)).toBe("Measured: loss 0.037 → 3.54 (+3.5) at 19.6 % of the FLOPs");
+    expect(figure(find)).toBe("Measured: loss 0.037 → 3.54 (+3.5) at 19.6 % of FLOPs");
     expect(find(".mkg-mask-curve").getAttribute("aria-valuetext")).toContain("measured loss +3.5");
     session.setDraft({ ...known(2, { 0: [1] }), by: "other" });
     store.set("stage", "masked"); // then other weights than those of the draft would be measured
@@ -326,7 +326,7 @@ describe("recalibration", () => {
       null,
       null
     ]);
-    expect(find(".mkg-mask-trial").textContent).toContain("no running statistics to recalibrate");
+    expect(find(".mkg-mask-trial").textContent).toContain("no statistics to recalibrate");
   });
 
   it("is in what is asked before a cut", async () => {

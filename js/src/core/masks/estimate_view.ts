@@ -126,7 +126,7 @@ export class EstimateView {
     const here = present(data);
     this.drawCurve();
     const { measured, measuredLoss: loss, offers } = session;
-    const at = `at ${shareText(here.left)} of the FLOPs`;
+    const at = `at ${shareText(here.left)} of FLOPs`;
     const on = batchesText(offers.batches);
     const { removed } = data.blocks;
     if (measured && loss !== null) {

@@ -7,7 +7,7 @@ import type { CellTip } from "./cell_tip";
 import type { Point } from "./estimate";
 import { riseText, shareText } from "./words";
 
-const [WIDTH, HEIGHT] = [260, 108];
+const [WIDTH, HEIGHT] = [246, 108];
 const [LEFT, RIGHT, TOP, BOTTOM] = [46, 6, 6, 28]; // around the line
 const SPACE = 11; // between labels
 const PAGE = 10; // steps

@@ -14,7 +14,7 @@ const STATES: Readonly<Record<string, string>> = {
   later: "trained since"
 };
 const MOST_SHOWN = 6; // the latest
-const NO_STATISTICS = "no running statistics to recalibrate";
+const NO_STATISTICS = "no statistics to recalibrate";
 
 export class TrialView {
   private readonly disposers = new Disposers();
@@ -45,7 +45,12 @@ export class TrialView {
     const { recalibrate, evaluate, batches, hasStatistics } = session.offers;
     const tools = el("div", "mkg-mask-group");
     if (recalibrate) tools.append(this.choice(), this.recalibrate);
-    else if (batches !== null && !hasStatistics) tools.append(el("span", "mkg-dim", NO_STATISTICS));
+    else if (batches !== null && !hasStatistics) {
+      const why = el("span", "mkg-dim", NO_STATISTICS);
+      why.title =
+        "The model keeps no running statistics, as batch normalisations do: a recalibration would renew nothing";
+      tools.append(why);
+    }
     if (evaluate) tools.append(this.evaluate);
     host.append(tools);
     if (evaluate) host.append(this.values, this.said);
