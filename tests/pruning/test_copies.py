@@ -117,13 +117,14 @@ def test_an_average_is_recalibrated_by_its_own_passes_and_a_dictionary_has_the_s
 def test_compensation_reaches_the_copies_too() -> None:
     model, _ = trained()
     ema, state, plan = AveragedModel(model), state_dict(model), plan_of(model, X[0])
-    doubled = state["head.weight"].clone()
+    bias = model.head.bias.detach().clone()  # type: ignore[operator, union-attr]
     receipt = plan.cut(model, recalibrate=X, compensate=True, copies=[ema, state])
     assert receipt.compensation[0].kept
     assert torch.equal(ema.module.head.weight, model.head.weight)  # type: ignore[union-attr]
-    assert doubled.shape[1] == 6
-    if "least squares" in receipt.compensation[0].way:
-        torch.testing.assert_close(state["head.weight"], model.head.weight.detach() * 1.5)
+    assert receipt.compensation[0].way == "means"  # of outputs: added to the bias, whatever the copy's weights are
+    added = model.head.bias.detach() - bias  # type: ignore[operator, union-attr]
+    torch.testing.assert_close(state["head.weight"], model.head.weight.detach() * 1.5)  # type: ignore[operator, union-attr]
+    torch.testing.assert_close(state["head.bias"], bias * 1.5 + added)
 
 
 class Tied(nn.Module):
@@ -272,3 +273,20 @@ def test_a_copy_without_data_is_named_where_weights_are_fitted() -> None:
     with pytest.raises(CutError, match="on the meta device"):
         plan.cut(model, optimizer, recalibrate=X, compensate=True, copies=[copy.deepcopy(model).to("meta")])
     assert state_of(model, optimizer) == before
+
+
+def test_undo_of_everything_at_once_is_exact() -> None:
+    mine = Training(seeded(Small), "one cycle")
+    mine.steps(range(3))
+    state = state_dict(mine.model)
+    plan = plan_of(mine.model, X[0])
+    kept = {name: tensor.clone() for name, tensor in state.items()}
+    before = state_of(mine.model, mine.optimizer), state_of(mine.ema)
+    receipt = plan.cut(mine.model, mine.optimizer, recalibrate=X, compensate=True, copies=[mine.ema, state])
+    assert any(row.kept for row in receipt.compensation)
+    assert receipt.renewed
+    mine.steps(range(3, 5))
+    receipt.undo()
+    assert (state_of(mine.model, mine.optimizer), state_of(mine.ema)) == before
+    assert state.keys() == kept.keys()
+    assert all(torch.equal(state[name], tensor) for name, tensor in kept.items())

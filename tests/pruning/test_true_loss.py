@@ -10,6 +10,7 @@ import pytest
 import torch.nn.functional as F
 from scipy.stats import rankdata
 
+import modulekg_widgets as mk
 from modulekg_widgets.engine.pruning.importance.activations import Activation
 from modulekg_widgets.engine.pruning.importance.criteria import L1
 from modulekg_widgets.engine.pruning.importance.loss_criteria import Hessian, Taylor
@@ -91,3 +92,15 @@ def test_activations_tell_more_with_the_weights_that_read_them(name: str) -> Non
 
 def test_chance_tells_nothing() -> None:
     assert abs(np.mean([agreement(net(name), "random") for name in NETS])) < 0.3
+
+
+@pytest.mark.parametrize("left", [0.7, 0.5, 0.3])
+@pytest.mark.parametrize("how", ["l2", "taylor", "taylor for FLOPs"])
+def test_a_target_takes_of_the_inner_axes_before_the_stream(how: str, left: float) -> None:
+    own = net("transformer")
+    importance = "l2" if how == "l2" else Taylor(own.batches(24, 32), F.cross_entropy)
+    per = {"per": "flops"} if how == "taylor for FLOPs" else {}
+    plan = mk.plan(own.graph, target={"flops": left}, scope="global", importance=importance, **per)
+    shares = {axis.name: axis.left / axis.size for axis in plan.axes}
+    inner = [shares.get(name, 1.0) for name in ("block.inner.out", "block.head_dim")]
+    assert np.mean(inner) < shares.get("embed.hidden", 1.0), shares
