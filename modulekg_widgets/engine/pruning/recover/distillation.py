@@ -238,7 +238,9 @@ class Distillation:
             inside = ", features of modules that the first batch tells"
         else:
             inside = f", features of {len(self._kept)} modules"
-        return f"<Distillation from {shown(type(self._teacher).__name__)}: temperature {self.temperature:g}{inside}>"
+        other = "outputs by a function" if callable(self.outputs) else "squared differences"
+        how = f"temperature {self.temperature:g}" if self.outputs in ("auto", "kl") else other
+        return f"<Distillation from {shown(type(self._teacher).__name__)}: {how}{inside}>"
 
 
 def relative_error(found: Tensor, expected: Tensor) -> Tensor:
