@@ -98,7 +98,9 @@ export class Row {
   private head(): void {
     const { axes } = this.scene.data;
     const name = button("mkg-mask-name", "", this.name);
-    name.append(...halves(this.name).map(half => nameSpan("", half)));
+    const whole = nameSpan("", "");
+    whole.append(...halves(this.name).map(half => el("span", "", half)));
+    name.append(whole);
     this.disposers.add(listen(name, "click", () => this.scene.point(this.axis)));
     const role = axes.role[this.axis];
     const line = el("div", "mkg-mask-line");
