@@ -33,6 +33,7 @@ describe("createMaskEditor", () => {
     expect(host.querySelector("[role=alert]")?.textContent).toContain("run the cell");
     session.load({ schema_version: 9 }, undefined, undefined, 0);
     expect(host.querySelector("[role=alert]")?.textContent).toContain("restart the kernel");
+    expect(host.querySelector("[role=alert]")?.textContent).toContain("the same version where JupyterLab runs");
   });
 
   it("leaves nothing behind", () => {
