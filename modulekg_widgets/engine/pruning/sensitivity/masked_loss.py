@@ -13,7 +13,7 @@ from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import CutError, TraceError, shown
 from modulekg_widgets.engine.pruning.importance.calibration import length_of, parameters_with_data
 from modulekg_widgets.engine.pruning.sensitivity.removal import Pass, Removal
-from modulekg_widgets.engine.pruning.sensitivity.sensitivity import _passes, _value
+from modulekg_widgets.engine.pruning.sensitivity.sensitivity import loss_of, passes_of_batches
 
 Dropped = Mapping[str, Sequence[int]]  # by the names of the axes
 LossSteps = Generator[tuple[int, int | None], None, list[float]]
@@ -26,15 +26,14 @@ def masked_losses(
 
     Indices that go are zero wherever they are made, and norms over all of a dimension leave them out: the model gives
     what a cut that renews no statistics leaves, but for numbers that its code computes from sizes. It runs in eval
-    mode. After each pass comes how many are done, and of
-    how many, None where the batches have no length. Raises `CutError` for batches that do not fit or are none, and a
+    mode. After each pass comes how many are done, and of how many, None where the batches have no length. Raises `CutError` for batches that do not fit or are none, and a
     loss that gives no finite number.
     """
     parameters_with_data(graph, "the loss")
     sums, count, done = np.zeros(1 + len(drops)), 0, 0
     length = length_of(batches)
     total = None if length is None else length * len(sums)
-    for own, call, target in _passes(graph, batches, loss):
+    for own, call, target in passes_of_batches(graph, batches, loss):
         which = f"batch {count}"
         count += 1
         try:
@@ -45,7 +44,7 @@ def masked_losses(
         for at, dropped in enumerate([{}, *drops]):
             keeps = _keeps(own.axes, dropped)
             output = removal.output(keeps) if keeps else whole.output
-            sums[at] += _value(loss, output, target, f"{which} without what goes" if keeps else which)
+            sums[at] += loss_of(loss, output, target, f"{which} without what goes" if keeps else which)
             done += 1
             yield done, total
     if not count:

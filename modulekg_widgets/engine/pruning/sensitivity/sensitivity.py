@@ -103,7 +103,7 @@ def sensitivity_steps(
     length = length_of(batches)
     total = None if length is None else size * length
     count = done = 0
-    for own, call, target in _passes(graph, batches, loss):
+    for own, call, target in passes_of_batches(graph, batches, loss):
         count += 1
         for axis, index, increase in _increases(own, chosen, call, target, loss, f"batch {count - 1}"):
             rises[axis][index] += increase
@@ -131,7 +131,9 @@ def _chosen(graph: Any, wanted: Iterable[Axis | str] | None) -> list[Axis]:
     return named
 
 
-def _passes(graph: DataflowGraph, batches: Iterable[Any], loss: Loss) -> Iterator[tuple[DataflowGraph, Call, Any]]:
+def passes_of_batches(
+    graph: DataflowGraph, batches: Iterable[Any], loss: Loss
+) -> Iterator[tuple[DataflowGraph, Call, Any]]:
     """Each batch with a graph of a pass in its shapes."""
     check_batches(batches)
     if not isinstance(batches, Iterable):
@@ -166,7 +168,7 @@ def _increases(
         whole = Pass(axes, *call)
     except TraceError as error:
         raise CutError(f"{which} cannot be followed: {shown(str(error), 300)}") from error
-    before = _value(loss, whole.output, target, which)
+    before = loss_of(loss, whole.output, target, which)
     removal = Removal(axes, whole)
     same = Choice(axes, "index", None, None)
     for axis in chosen:
@@ -174,10 +176,11 @@ def _increases(
         for index in range(axis.size):
             keeps = {term: np.arange(axis.size) != index for term in terms[:1]}
             without = f"{which} without index {index} of {shown(axis.name)}"
-            yield axis, index, _value(loss, removal.output(keeps), target, without) - before if keeps else 0.0
+            yield axis, index, loss_of(loss, removal.output(keeps), target, without) - before if keeps else 0.0
 
 
-def _value(loss: Loss, output: Any, target: Any, which: str) -> float:
+def loss_of(loss: Loss, output: Any, target: Any, which: str) -> float:
+    """What the user's function gives; raises `CutError` where that is no finite number."""
     given = () if target is NO_TARGET else (target,)
     try:
         with torch.no_grad():  # copies, for a loss may write into what it gets
