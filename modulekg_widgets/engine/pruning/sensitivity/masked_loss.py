@@ -26,8 +26,8 @@ def masked_losses(
 
     Indices that go are zero wherever they are made, and norms over all of a dimension leave them out: the model gives
     what a cut that renews no statistics leaves, but for numbers that its code computes from sizes. It runs in eval
-    mode. After each pass comes how many are done, and of how many, None where the batches have no length. Raises `CutError` for batches that do not fit or are none, and a
-    loss that gives no finite number.
+    mode. After each pass comes how many are done, and of how many, None where the batches have no length. Raises
+    `CutError` for batches that do not fit or are none, and a loss that gives no finite number.
     """
     parameters_with_data(graph, "the loss")
     sums, count, done = np.zeros(1 + len(drops)), 0, 0
