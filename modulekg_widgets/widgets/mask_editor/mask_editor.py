@@ -57,7 +57,7 @@ class MaskEditor(EditorMeasuring):
         absolute `path`, or else the working folder.
     batches : iterable, optional
         A list or a DataLoader of what the model takes, or of pairs of that and a target. A cut can renew the running
-        statistics from them. Few serve best: `sensitivity` takes about a third of a forward pass an index and batch.
+        statistics from them. Few serve best: `sensitivity` takes about half of a forward pass an index and batch.
         The first four tell how important blocks are; "activation" and "expert_usage" are of all.
     loss : callable, optional
         `loss(output, target)` or `loss(output)`, a mean. With it "sensitivity" is one of the importances; once that
