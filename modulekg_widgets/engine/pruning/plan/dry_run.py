@@ -307,11 +307,11 @@ class _Lockstep:
             return []
         found = []
         for term, size in zip(terms, asked, strict=True):
-            # along a filler all is equal: how long it is stands in the code
-            if size is None or any(atom.filler is not None for atom in atoms(term)):
-                continue
             planned = self.selection.size(term)
-            if planned != size:
+            if size is None or planned == size:
+                continue
+            # along a filler all is equal: how long it is stands in the code
+            if all(atom.filler is None for atom in atoms(term)):
                 found.append(SizeRequest(term, planned, size))
         return found
 
