@@ -176,6 +176,9 @@ def run_the_first(page: WatchedPage, host: Host) -> None:
 def test_the_pictures_are_there_and_a_run_makes_them_live(opened: Any) -> None:
     host, page = opened("saved.ipynb")
     wait_for_words(page, host, len(SHOWN))
+    page.wait_for(
+        "([selector, count]) => document.querySelectorAll(selector).length === count", [host.outputs, len(SHOWN) + 1]
+    )
     *ours, other = page.page.evaluate(LOOK, host.outputs)
     page.screenshot(f"saved-notebook-{host.application}")
     assert [look["isSeen"] for look in ours] == [True] * len(SHOWN)
