@@ -144,7 +144,8 @@ class DataflowGraph(Dataflow):
 
         A block is a module of the kind as a whole, such as a layer of a transformer or a block of a ResNet, or a module
         that is the branch f of a sum, such as an attention or an MLP; layers and their branches are both listed.
-        Of blocks that are alike, one is tried on tensors without data.
+        Of blocks that are alike, one is tried on tensors without data. Raises `TraceError` where modules of the model
+        are not those that were traced.
 
         Returns
         -------

@@ -19,9 +19,10 @@ _KEEP_ZERO = {
     "dropout", "expand", "index", "constant_pad_nd", "relu", "neg", "bernoulli", "rsub_", "movedim", "flatten",
 }  # fmt: skip
 _SETTLE = {"relu", "hardtanh", "relu6"}  # what they gave once they give again
+_NORMALISE = {"layer_norm", "native_layer_norm"}  # what they gave once they give again, but for their own weights
 # what comes of numbers that such a function gave is such numbers
-_STAY_SETTLED = _RESHAPES | {"slice", "clone", "detach", "alias", "_to_copy", "permute", "transpose",
-                             "max_pool2d_with_indices", "max_pool2d", "avg_pool2d", "mean"}  # fmt: skip
+_MOVE = _RESHAPES | {"slice", "clone", "detach", "alias", "_to_copy", "permute", "transpose"}
+_STAY_SETTLED = _MOVE | {"max_pool2d_with_indices", "max_pool2d", "avg_pool2d", "mean"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,6 +166,23 @@ def between(start: DataNode, ends: Iterable[DataNode]) -> tuple[set[OperatorNode
 def settles(operator: OperatorNode) -> bool:
     """Whether a function changes nothing of what it gave itself, as relu."""
     return OperatorCall(operator).name in _SETTLE
+
+
+def normalises(operator: OperatorNode) -> bool:
+    """Whether a function changes little of what one of its kind gave, as a normalisation of each position."""
+    return OperatorCall(operator).name in _NORMALISE
+
+
+def is_normalised(node: DataNode) -> bool:
+    """Whether a value is what a normalisation gave, or positions of that."""
+    while node.producer is not None and node.producer.inputs:
+        if normalises(node.producer):
+            return True
+        call = OperatorCall(node.producer)
+        if call.name not in _MOVE:
+            return False
+        node = call.inputs[0]
+    return False
 
 
 def is_settled(node: DataNode, by: OperatorNode) -> bool:

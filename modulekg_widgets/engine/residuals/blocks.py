@@ -14,8 +14,10 @@ from modulekg_widgets.engine.residuals.additions import (
     additions,
     between,
     birth,
+    is_normalised,
     is_settled,
     keeps_zero,
+    normalises,
     origin,
     settles,
 )
@@ -53,6 +55,15 @@ def candidates(graph: Dataflow) -> list[ResidualBlock]:
     taken = {block.branches for block in whole}
     branches = [block for block in search.branches() if block.branches not in taken]
     return sorted([*whole, *branches], key=lambda block: (block.call.start, block.is_branch, -(block.call.end or 0)))
+
+
+def layers(graph: Dataflow) -> list[ResidualBlock]:
+    """The blocks that are modules as wholes, and those that would be but for the normalisations after their sums.
+
+    Without its branches one of the latter normalises what has been normalised: it goes with its normalisations, and
+    those behind it get what they got but for their weights.
+    """
+    return _without_stacks(graph, list(_Search(graph, keeps_norms=False).whole()))
 
 
 def is_inside(path: str, outer: str) -> bool:
@@ -98,8 +109,9 @@ def _without_stacks(graph: Dataflow, blocks: list[ResidualBlock]) -> list[Residu
 
 
 class _Search:
-    def __init__(self, graph: Dataflow) -> None:
+    def __init__(self, graph: Dataflow, keeps_norms: bool = True) -> None:
         self.graph = graph
+        self.keeps_norms = keeps_norms
         self.additions = additions(graph)
         self.counted = set(graph.counted)
         once = [node for node in dict.fromkeys(graph.modules.values()) if len(node.calls) == 1 and node.path]
@@ -123,6 +135,7 @@ class _Search:
         """What an output of a module is when all branches in it are zeros, and these."""
         branches: set[Branch] = set()
         functions: list[OperatorNode] = []
+        has_norms = False
         node = origin(output)
         while birth(node) >= call.start:
             addition = self.additions.get(node)
@@ -132,9 +145,14 @@ class _Search:
             elif node.producer is not None and settles(node.producer):
                 functions.append(node.producer)
                 node = origin(OperatorCall(node.producer).inputs[0])
+            elif not self.keeps_norms and node.producer is not None and normalises(node.producer):
+                has_norms = True
+                node = origin(OperatorCall(node.producer).inputs[0])
             else:
                 return None
-        if not branches or not all(is_settled(node, function) for function in functions):
+        if not branches or (has_norms and not is_normalised(node)):
+            return None
+        if not all(is_settled(node, function) for function in functions):
             return None
         return node, branches
 

@@ -73,22 +73,34 @@ def _add_counts(
     found: Attributes, walked: Walk, places: Mapping[str, int], container: str, count: int, gone: set[int]
 ) -> None:
     """Enter the counts and the lists by layer of the configuration that the container was made from."""
-    for owner, name, config in _configurations(walked, places, container):
+    homes = list(_configurations(walked, places, container))
+    for owner, name, config in homes:
         start = f"{owner}.{name}" if owner else name
-        relative = container[len(owner) + 1 :] if owner else container
-        module = walked.modules[places[owner]]
         known = {attribute: after for attribute, (_, after) in _edits_of(found, start).items()}
-        lists = {
-            attribute: [part for at, part in enumerate(value) if at not in gone]
-            for attribute, value in vars(config).items()
-            # a list of one tells nothing: it is as long as many other things
-            if type(value) is list and len(value) == count > 1 and all(type(part) in (str, bool) for part in value)
-        }
-        for attribute, after in _possible_counts(vars(config), known, count, count - len(gone)):
-            if _length(type(module), config, {**known, **lists, attribute: after}, relative) == count - len(gone):
-                found[f"{start}.{attribute}"] = (vars(config)[attribute], after)
-                found.update({f"{start}.{other}": (vars(config)[other], left) for other, left in lists.items()})
-                return
+        words = _lists(vars(config), (str, bool), count, gone)
+        numbers = _lists(vars(config), (int, float), count, gone)
+        # a module around may check lists that the one that holds the container does not
+        made = [home for home, _, other in homes if other is config][-1] if numbers else owner
+        relative = container[len(made) + 1 :] if made else container
+        module = walked.modules[places[made]]
+        # numbers in a list may be of other things, as strides: they follow where the module is not made otherwise
+        numbers = _lists(vars(config), (int, float), count, gone)
+        for lists in (words, {**words, **numbers}) if numbers else (words,):
+            for attribute, after in _possible_counts(vars(config), known, count, count - len(gone)):
+                if _length(type(module), config, {**known, **lists, attribute: after}, relative) == count - len(gone):
+                    found[f"{start}.{attribute}"] = (vars(config)[attribute], after)
+                    found.update({f"{start}.{other}": (vars(config)[other], left) for other, left in lists.items()})
+                    return
+
+
+def _lists(values: Mapping[str, Any], kinds: tuple[type, ...], count: int, gone: set[int]) -> dict[str, list[Any]]:
+    """The lists that say something of each of `count` layers, without what they say of those that go."""
+    return {
+        attribute: [part for at, part in enumerate(value) if at not in gone]
+        for attribute, value in values.items()
+        # a list of one tells nothing: it is as long as many other things
+        if type(value) is list and len(value) == count > 1 and all(type(part) in kinds for part in value)
+    }
 
 
 def _edits_of(found: Attributes, start: str) -> Attributes:

@@ -4,32 +4,60 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING
 
-from modulekg_widgets.engine.residuals.blocks import ResidualBlock, candidates, flops_of, parameters_of
-from modulekg_widgets.engine.residuals.trial import removals, tried
+from modulekg_widgets.engine.errors import TraceError, shown
+from modulekg_widgets.engine.identity.walk import walk
+from modulekg_widgets.engine.residuals.blocks import ResidualBlock, candidates, flops_of, layers, parameters_of
+from modulekg_widgets.engine.residuals.trial import leaves_its_container, removals, tried
 from modulekg_widgets.engine.tracing.dataflow import Dataflow
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_known: weakref.WeakKeyDictionary[Dataflow, list[ResidualBlock]] = weakref.WeakKeyDictionary()
+Blocks = weakref.WeakKeyDictionary[Dataflow, list[ResidualBlock]]
+_known: Blocks = weakref.WeakKeyDictionary()
+_known_layers: Blocks = weakref.WeakKeyDictionary()
 
 
 def residual_blocks(graph: Dataflow) -> list[ResidualBlock]:
     """The blocks without which the model runs, in the order of the pass; one of each kind is tried."""
     if graph not in _known:
-        kinds: dict[Hashable, bool] = {}
-        found = []
-        for block in candidates(graph):
-            kind = _kind(graph, block)
-            if kind not in kinds:
-                kinds[kind] = any(tried(graph, [block], removal) is not None for removal in removals(graph, [block]))
-            if kinds[kind]:
-                found.append(block)
-        _known[graph] = found
+        _known[graph] = _that_can_go(graph, candidates(graph))
     return _known[graph]
+
+
+def residual_layers(graph: Dataflow) -> list[ResidualBlock]:
+    """Those that leave their containers, so that a configuration may count them: with their normalisations, if need be.
+
+    Where none does, all blocks.
+    """
+    if graph not in _known_layers:
+        inside = [block for block in layers(graph) if leaves_its_container(graph, block)]
+        _known_layers[graph] = _that_can_go(graph, inside) or residual_blocks(graph)
+    return _known_layers[graph]
+
+
+def _that_can_go(graph: Dataflow, blocks: Iterable[ResidualBlock]) -> list[ResidualBlock]:
+    _check_unchanged(graph)
+    kinds: dict[Hashable, bool] = {}
+    found = []
+    for block in blocks:
+        kind = _kind(graph, block)
+        if kind not in kinds:
+            kinds[kind] = any(tried(graph, [block], removal) is not None for removal in removals(graph, [block]))
+        if kinds[kind]:
+            found.append(block)
+    return found
+
+
+def _check_unchanged(graph: Dataflow) -> None:
+    walked = walk(graph.model)
+    places = dict(walked.places())
+    for path, node in graph.modules.items():
+        if path not in places or walked.modules[places[path]] is not node.module:
+            raise TraceError(f"{shown(path)} is not the module that it was: trace the model again as it is now")
 
 
 def _kind(graph: Dataflow, block: ResidualBlock) -> Hashable:

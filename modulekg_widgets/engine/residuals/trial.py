@@ -56,14 +56,15 @@ def _result(value: Any, output: DataNode, call: ModuleCall) -> Result | Any:
     return None if value is None else False
 
 
-def _leaves_its_container(graph: Dataflow, block: ResidualBlock) -> bool:
+def leaves_its_container(graph: Dataflow, block: ResidualBlock) -> bool:
+    """Whether a block goes as a whole from a list or a sequence, so that nothing stands in its place."""
     parent = block.path.rpartition(".")[0]
     return not block.is_branch and parent in graph.modules and is_container(graph.modules[parent].module)
 
 
 def removals(graph: Dataflow, blocks: Sequence[ResidualBlock]) -> Iterable[ModuleRemoval]:
     """The ways in which blocks can go, the best first: out of their containers, else with something in their place."""
-    if any(_leaves_its_container(graph, block) for block in blocks):
+    if any(leaves_its_container(graph, block) for block in blocks):
         first = _removal(graph, blocks, leaving=True)
         if first is not None:
             yield first
@@ -76,7 +77,7 @@ def _removal(graph: Dataflow, blocks: Sequence[ResidualBlock], leaving: bool) ->
     gone: list[RemovedModule] = []
     left = []
     for block in blocks:
-        if leaving and _leaves_its_container(graph, block):
+        if leaving and leaves_its_container(graph, block):
             gone.append(RemovedModule(block.path))
             left.append(block.path)
             continue

@@ -15,9 +15,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmarks.quality import ours, ways
+from benchmarks.quality import ways
 from benchmarks.quality.flops import flops
 from benchmarks.quality.nets import TASKS
+from benchmarks.quality.ours import Ours
 from benchmarks.quality.peer import Peer, PeerError
 from benchmarks.quality.task import Task
 from benchmarks.quality.trained import trained
@@ -84,6 +85,7 @@ class Bench:
 
     cache: Path
     tune: bool = True
+    ours: Ours = field(default_factory=Ours)
     peer: Peer = field(default_factory=Peer)
     nets: dict[tuple[str, int], tuple[Task, nn.Module, float]] = field(default_factory=dict)
 
@@ -113,7 +115,7 @@ class Bench:
             return ways.measured(task, model, cell.seed, cell.left, ways.EVERY[cell.importance], batches)
         if cell.side == OURS:
             options = {"target": {"flops": cell.left}, "scope": cell.scope, **json.loads(cell.options)}
-            cut, renewed, fitted = ours.cut(task, model, batches, cell.importance, options)
+            cut, renewed, fitted = self.ours.cut(task, model, batches, cell.importance, options)
         else:
             cut, renewed = self.peer.cut(task, model, batches, cell.importance, cell.scope, cell.left)
             fitted = None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 import torch_pruning as tp
 from torch import nn
 
@@ -19,11 +20,14 @@ IMPORTANCES: dict[str, Callable[[], Any]] = {
     "l1": lambda: tp.importance.MagnitudeImportance(p=1),
     "l2": tp.importance.MagnitudeImportance,
     "taylor": tp.importance.TaylorImportance,
+    "hessian": tp.importance.HessianImportance,
+    "activation": tp.importance.ActivationImportance,
     "bn_scale": tp.importance.BNScaleImportance,
     "lamp": tp.importance.LAMPImportance,
     "fpgm": tp.importance.FPGMImportance,
     "random": tp.importance.RandomImportance,
 }
+Tensor = torch.Tensor
 DEFAULT = "l2"  # what MagnitudeImportance is when nothing is said
 CLOSE = 0.005  # of the uncut FLOPs
 FAR = 0.05  # that is no result
@@ -44,7 +48,8 @@ class Peer:
         self, task: Task, model: nn.Module, batches: Sequence[Batch], importance: str, scope: str, left: float
     ) -> tuple[nn.Module, nn.Module]:
         """The net whose FLOPs are nearest to the share `left`, and the same with batch-norm statistics renewed."""
-        gradients = _gradients(task, model, batches) if importance == "taylor" else {}
+        source = copy.deepcopy(model)
+        gradients = PREPARATIONS.get(importance, _nothing)(task, source, batches)
         whole = flops(model, task.example)
         best: tuple[float, float, nn.Module] | None = None
         failure: Exception | None = None
@@ -52,7 +57,7 @@ class Peer:
         ratio = self.ratios.get((task.name, left), 0.5) if scope == "local" else 0.5
         for _ in range(MOST_STEPS):
             try:
-                found = _pruned(task, model, gradients, importance, scope, ratio)
+                found = _pruned(task, source, gradients, importance, scope, ratio)
                 share = flops(found, task.example) / whole
             except Exception as error:  # noqa: BLE001 – whatever the peer raises is its result
                 failure, high = error, ratio
@@ -72,17 +77,51 @@ class Peer:
         return best[2], recalibrate(best[2], batches)
 
 
-def _gradients(task: Task, model: nn.Module, batches: Sequence[Batch]) -> dict[str, Any]:
+Gradients = dict[str, Tensor | None]  # by the names of parameters: what their .grad shall be
+
+
+def _nothing(task: Task, model: nn.Module, batches: Sequence[Batch]) -> Gradients:
+    return {}
+
+
+def _gradients(task: Task, model: nn.Module, batches: Sequence[Batch]) -> Gradients:
     """Summed over the batches, as the peer's manual does."""
-    source = copy.deepcopy(model)
     for inputs, target in batches:
-        task.loss(call(source, inputs), target).backward()
-    return {name: parameter.grad for name, parameter in source.named_parameters()}
+        task.loss(call(model, inputs), target).backward()
+    return {name: parameter.grad for name, parameter in model.named_parameters()}
 
 
-def _pruned(
-    task: Task, model: nn.Module, gradients: dict[str, Any], importance: str, scope: str, ratio: float
-) -> nn.Module:
+def _squares(task: Task, model: nn.Module, batches: Sequence[Batch]) -> Gradients:
+    """The means of the squared gradients of single samples, which the peer's manual says its importance is of.
+
+    Its `accumulate_grad` keeps those of the last sample alone; an importance that has accumulated nothing reads .grad.
+    """
+    found: Gradients = {}
+    samples = [sample for batch in batches for sample in task.samples(batch)]
+    parameters = dict(model.named_parameters())
+    for inputs, target in samples:
+        loss = task.loss(call(model, inputs), target)
+        gradients = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
+        for name, gradient in zip(parameters, gradients, strict=True):
+            square = None if gradient is None else gradient.square() / len(samples)
+            before = found.get(name)
+            found[name] = before if square is None else square if before is None else before + square
+    return found
+
+
+def _outputs(task: Task, model: nn.Module, batches: Sequence[Batch]) -> Gradients:
+    """One pass over all batches: of several, the peer keeps the last alone. It leaves its sums at the modules."""
+    inputs = [batch.inputs for batch in batches]
+    whole = tuple(map(torch.cat, zip(*inputs, strict=True))) if isinstance(inputs[0], tuple) else torch.cat(inputs)
+    with torch.no_grad(), tp.importance.ActivationImportance().compute_importance(model):
+        call(model, whole)
+    return {}
+
+
+PREPARATIONS = {"taylor": _gradients, "hessian": _squares, "activation": _outputs}
+
+
+def _pruned(task: Task, model: nn.Module, gradients: Gradients, importance: str, scope: str, ratio: float) -> nn.Module:
     found = copy.deepcopy(model)
     for name, gradient in gradients.items():
         found.get_parameter(name).grad = None if gradient is None else gradient.clone()

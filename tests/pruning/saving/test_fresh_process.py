@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,15 +87,18 @@ def test_timm(tmp_path: Path, names: tuple[str, ...]) -> None:
 WITHOUT_BLOCKS_IN_CI = ("swin", "mamba2", "qwen2")
 
 
-def save_without_blocks(names: Iterable[str], build: Callable[[str], Case], place: Path) -> list[Path]:
-    """Save models without a quarter of their blocks, and with uniform layers; those that have no block are left out."""
-    places = []
+def save_without_blocks(names: Iterable[str], build: Callable[[str], Case], place: Path) -> tuple[list[Path], int]:
+    """Save models without a quarter of their blocks, and with uniform layers, and count those that are plain then.
+
+    Those that have no block are left out.
+    """
+    places, plain = [], 0
     for name in names:
         model, args, kwargs = build(name)
         if len(mk.trace(model, args, kwargs).blocks()):
-            saved(model, args, kwargs, place / name, ratio=None, blocks=0.25, **UNIFORM)
+            plain += saved(model, args, kwargs, place / name, ratio=None, blocks=0.25, **UNIFORM)
             places.append(place / name)
-    return places
+    return places, plain
 
 
 def of_transformers(name: str) -> Case:
@@ -110,20 +113,24 @@ def of_timm(name: str) -> Case:
 
 def test_some_without_blocks(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    check(save_without_blocks(WITHOUT_BLOCKS_IN_CI, of_transformers, tmp_path))
+    places, plain = save_without_blocks(WITHOUT_BLOCKS_IN_CI, of_transformers, tmp_path)
+    assert plain == len(places)
+    check(places)
 
 
 @nightly
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    ("names", "build", "least"), [(transformers_models.CASES, of_transformers, 44), (TIMM, of_timm, 19)],
+    ("names", "build", "least"), [([*transformers_models.CASES], of_transformers, 44), (TIMM, of_timm, 19)],
     ids=["transformers", "timm"],
 )  # fmt: skip
-def test_all_without_blocks(tmp_path: Path, names: Iterable[str], build: Callable[[str], Case], least: int) -> None:
+def test_all_without_blocks(tmp_path: Path, names: Sequence[str], build: Callable[[str], Case], least: int) -> None:
     pytest.importorskip("transformers")
     pytest.importorskip("timm")
-    places = save_without_blocks(names, build, tmp_path)
+    places, plain = save_without_blocks(names, build, tmp_path)
+    print(f"{plain} of {len(places)} by from_pretrained")
     assert len(places) >= least
+    assert plain >= (LEAST_PLAIN * len(names) if build is of_transformers else 0)
     check(places)
 
 

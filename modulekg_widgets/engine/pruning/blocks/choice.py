@@ -8,20 +8,23 @@ from modulekg_widgets.engine.errors import CutError, UnknownPathError, nearest, 
 from modulekg_widgets.engine.pruning.blocks.scoring import block_scores
 from modulekg_widgets.engine.residuals.blocks import ResidualBlock, outermost
 from modulekg_widgets.engine.residuals.removal import without_inner
-from modulekg_widgets.engine.residuals.table import residual_blocks
+from modulekg_widgets.engine.residuals.table import residual_blocks, residual_layers
 from modulekg_widgets.engine.tracing.dataflow import Dataflow
 
 _FORMS = 'pass a number, as blocks=4, a share, as blocks=0.25, or paths of graph.blocks(), as blocks=["layers.3"]'
 
 
-def chosen_blocks(graph: Dataflow, wanted: Any, importance: Any) -> list[ResidualBlock]:
-    """The blocks in the order of the pass.
+def chosen_blocks(graph: Dataflow, wanted: Any, importance: Any, whole_layers: bool = False) -> list[ResidualBlock]:
+    """The blocks in the order of the pass; of a number or a share with `whole_layers` those that leave their lists.
 
     Raises `CutError` for what names no number of blocks, `UnknownPathError` for a path of none.
     """
-    known = residual_blocks(graph)
+    known = residual_layers(graph) if whole_layers else residual_blocks(graph)
     if isinstance(wanted, list | tuple):
-        return _named(graph, known, wanted)
+        paths = {block.path for block in known}
+        others = [block for block in residual_blocks(graph) if block.path not in paths]
+        every = sorted([*known, *others], key=lambda block: (block.call.start, block.is_branch))
+        return _named(graph, every, wanted)
     if isinstance(wanted, bool) or not isinstance(wanted, float | int):
         raise CutError(f"blocks={shown(repr(wanted))}: {_FORMS}")
     every = outermost(known)

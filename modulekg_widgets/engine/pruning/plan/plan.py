@@ -96,7 +96,9 @@ def plan(
         class and shape as many indices go, of each its own least important, and whole heads or groups of them. What
         the configuration of the model has one number for keeps one size as well; where it has none for the size of a
         head, heads keep their share of what they read. What may not go in one place stays in all, and so does what no
-        key of a transformers configuration says, unless `per_axis` or `cuts` names it: `plan.notes` tells.
+        key of a transformers configuration says, unless `per_axis` or `cuts` names it: `plan.notes` tells. Of `blocks`
+        those count that leave a list as wholes, as a configuration says how many there are: where normalisations follow
+        sums, as in BERT, layers go with theirs.
 
     Returns
     -------

@@ -14,7 +14,7 @@ from modulekg_widgets.engine.pruning.latency.stopwatch import Stopwatch
 from modulekg_widgets.engine.pruning.plan.axes_left import axes_left
 from modulekg_widgets.engine.pruning.plan.modes import widest
 from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
-from modulekg_widgets.engine.pruning.plan.request import LATENCY, Request, check
+from modulekg_widgets.engine.pruning.plan.request import LATENCY, UNIFORM, Request, check
 from modulekg_widgets.engine.pruning.recover.passes import TracedCall
 from modulekg_widgets.engine.residuals.blocks import ResidualBlock
 from modulekg_widgets.engine.residuals.trial import removals, tried
@@ -32,7 +32,7 @@ def plan_without(graph: DataflowGraph, request: Request, rest: Rest) -> PruningP
     if request.blocks is None:
         return rest(graph, request)
     check(graph, request)
-    blocks = chosen_blocks(graph, request.blocks, request.importance)
+    blocks = chosen_blocks(graph, request.blocks, request.importance, request.layers == UNIFORM)
     left = _left(graph, blocks)
     before, after = _sizes(graph), _sizes(left)
     taken = None if LATENCY not in (request.target or {}) else Stopwatch(graph).of(_edits(left), thorough=True).pair

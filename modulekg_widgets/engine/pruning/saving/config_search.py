@@ -18,7 +18,7 @@ import torch
 from modulekg_widgets.engine.errors import shown
 from modulekg_widgets.engine.pruning.saving.empty import built_empty
 from modulekg_widgets.engine.pruning.saving.origin import fresh
-from modulekg_widgets.engine.pruning.saving.transformers_origin import TransformersOrigin
+from modulekg_widgets.engine.pruning.saving.transformers_origin import TransformersOrigin, document_of
 from modulekg_widgets.engine.pruning.saving.twins import SIZES, Anatomy, different, same_values
 
 MOST_STEPS = 16  # keys that change, one after the other
@@ -56,7 +56,18 @@ class _Goal:
     tries: int
 
     def tried(self, config: Mapping[str, Any]) -> TriedConfig | None:
-        """What a configuration leads to; None where the library refuses it, and after the last try."""
+        """What a configuration leads to; None where the library refuses it, and after the last try.
+
+        Where it refuses, lists that it computes from other keys are left to it: they may be of the old numbers.
+        """
+        found = self._built(config)
+        if found is None:
+            known = self.origin.config
+            old = {key for key in self.origin.computed if config.get(key) == known[key]}
+            found = self._built({key: value for key, value in config.items() if key not in old}) if old else None
+        return found
+
+    def _built(self, config: Mapping[str, Any]) -> TriedConfig | None:
         self.tries -= 1
         if self.tries < 0:
             return None
@@ -90,7 +101,24 @@ def nearest_config(
     unlike = _unlike_layers(start.anatomy, wanted)
     if unlike:
         return f"the layers differ, which no configuration says: {shown(unlike)}"
+    changed = _changed_with(origin.config, wanted.model)
+    followed = goal.tried(_with(origin.config, changed)) if changed else None
+    if followed is not None and len(followed.others) < len(start.others):
+        start = followed
     return _search(goal, start) if start.others else start
+
+
+def _changed_with(config: Mapping[str, Any], model: Any) -> Change:
+    """What a cut has set in the configuration that the model holds, as counts of layers and lists of their kinds."""
+    before = dict(_leaves(config))
+    after = _leaves(document_of(model.config))
+    changed = {place: value for place, value in after if place in before and before[place] != value}
+    lists = {place for place, value in changed.items() if isinstance(value, list)}
+
+    def is_in_a_list(place: Place) -> bool:
+        return any(place[:at] in lists for at in range(len(place)))
+
+    return {place: value for place, value in changed.items() if not is_in_a_list(place)}
 
 
 def _without_needless(

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -45,8 +46,21 @@ class TransformersOrigin:
     def with_config(self, config: Mapping[str, Any]) -> TransformersOrigin:
         return TransformersOrigin(self.cls, config, self.kernels, self.generation)
 
+    @cached_property
+    def computed(self) -> frozenset[str]:
+        """The lists that the configuration's class makes so by itself when they are not given, as names of stages."""
+        lists = {key: value for key, value in self.config.items() if isinstance(value, list)}
+        try:
+            made = document_of(self._configuration({k: v for k, v in self.config.items() if k not in lists}))
+        except Exception:  # noqa: BLE001 - of the library, whatever it needs
+            return frozenset()
+        return frozenset(key for key, value in lists.items() if made.get(key) == value)
+
+    def _configuration(self, document: Mapping[str, Any]) -> Any:
+        return self.cls.config_class.from_dict(_decoded(fresh(document)))  # type: ignore[attr-defined]
+
     def build(self) -> nn.Module:
-        config = self.cls.config_class.from_dict(_decoded(fresh(self.config)))  # type: ignore[attr-defined]
+        config = self._configuration(self.config)
         for name, value in self.kernels.items():
             setattr(config, name, value)
         model = self.cls(config)
@@ -61,7 +75,7 @@ def transformers_origin(model: Any, cuts: Sequence[SavedCut]) -> TransformersOri
     cls = nominal_class(model)
     if library is None or not isinstance(model, library.PreTrainedModel):
         return None
-    document = json.loads(model.config.to_json_string(use_diff=False))
+    document = document_of(model.config)
     for key, before in _config_before(model, cuts).items():
         document[key] = before
     for key in ("_name_or_path", "transformers_version", KEY, *KERNELS):
@@ -76,6 +90,11 @@ def transformers_origin(model: Any, cuts: Sequence[SavedCut]) -> TransformersOri
         cls, _checked(document), {name: value for name, value in kernels.items() if value in OWN_KERNELS},
         None if generation is None else json.loads(generation.to_json_string(use_diff=True)),
     )  # fmt: skip
+
+
+def document_of(config: Any) -> dict[str, Any]:
+    """A configuration of the library as JSON, with what is as by default."""
+    return json.loads(config.to_json_string(use_diff=False))
 
 
 def _config_before(model: Any, cuts: Sequence[SavedCut]) -> dict[str, Any]:

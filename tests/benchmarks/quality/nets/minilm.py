@@ -7,7 +7,7 @@ score is Spearman's correlation of the cosines between docstrings, cut against u
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -25,6 +25,7 @@ SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 LENGTH = 24  # tokens
 TEST = 256  # docstrings
 SIZE = 16  # docstrings of a batch
+PAIRS = 4  # of the smallest part of a batch that has a loss
 SHARPNESS = 20.0  # factor of the cosines, as the model was trained
 
 
@@ -145,6 +146,13 @@ class MiniLM(Task):
     def calibration(self, seed: int) -> list[Batch]:
         labels = torch.arange(SIZE)
         return [Batch(encoded(_halves(_training_texts(number, seed))), labels) for number in range(8)]
+
+    def samples(self, batch: Batch) -> Iterator[Batch]:
+        """Few pairs each: one alone has nothing to be told from."""
+        count = len(batch.target)
+        for at in torch.arange(count).split(PAIRS):
+            rows = torch.cat([at, at + count])
+            yield Batch(tuple(part[rows] for part in batch.inputs), torch.arange(len(at)))
 
     def tuning(self, seed: int) -> Iterable[Batch]:
         return _lessons(self.tune_steps, seed)
