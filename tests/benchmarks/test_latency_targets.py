@@ -68,7 +68,16 @@ def vit() -> Case:
     return model, (torch.randn(1, 3, 64, 64),), {}
 
 
+def mlp() -> Case:
+    return (
+        nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)),
+        (torch.randn(32, 784),),
+        {},
+    )
+
+
 MODELS: dict[str, Callable[[], Case]] = {
+    "mlp": mlp,
     "resnet18": lambda: (torchvision.models.resnet18(), (torch.randn(1, 3, 224, 224),), {}),
     "mobilenet_v3_large": lambda: (torchvision.models.mobilenet_v3_large(), (torch.randn(1, 3, 224, 224),), {}),
     "vit": vit,

@@ -78,6 +78,20 @@ def test_the_nearest_of_coarse_steps_is_measured_well() -> None:
     assert device.search(0.3).found().share == pytest.approx(0.7)  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("slow", [0.45, 0.5, 0.55])
+def test_a_cut_that_looked_slow_by_chance_is_measured_again(slow: float) -> None:
+    class Disturbed(Times):
+        def measure(self, tried: Any, thorough: bool) -> Comparison:
+            is_disturbed = not thorough and tried.estimate == pytest.approx(slow)
+            found = super().measure(tried, thorough)
+            return comparison(1.4 * found.share) if is_disturbed else found
+
+    device = Disturbed(0.2, grain=20)
+    found = device.search(0.2 + 0.8 * slow, (1,)).found()
+    assert found is not None
+    assert found.share == pytest.approx(0.2 + 0.8 * slow, rel=0.02)
+
+
 def test_steps_without_a_cut_are_left_out() -> None:
     device = Times()
     every = LatencySearch(

@@ -49,7 +49,10 @@ class Peer:
     ) -> tuple[nn.Module, nn.Module]:
         """The net whose FLOPs are nearest to the share `left`, and the same with batch-norm statistics renewed."""
         source = copy.deepcopy(model)
-        gradients = PREPARATIONS.get(importance, _nothing)(task, source, batches)
+        try:
+            gradients = PREPARATIONS.get(importance, _nothing)(task, source, batches)
+        except Exception as error:
+            raise PeerError(f"{type(error).__name__}: {error}") from error
         whole = flops(model, task.example)
         best: tuple[float, float, nn.Module] | None = None
         failure: Exception | None = None

@@ -13,6 +13,7 @@ MOST_CUTS = 8  # that are measured beyond the first of each step
 CLOSE = 0.02  # of the wanted share: not worth another cut
 STEPS_SHOW = 0.05  # of the wanted share: what is further off is so by the steps of sizes
 CLEARLY = 0.03  # of the time: a difference that is more than chance
+EDGE = 0.15  # of what lies between a cut that is too quick and one that is too slow
 FURTHEST = 0.5  # of what a cut leaves: so far below it goes the next one
 
 
@@ -63,8 +64,9 @@ class LatencySearch:
             return None
         chosen = self._preferred(firsts)
         best = self._nearest(chosen)
-        if self._off(best) > STEPS_SHOW and chosen.step != firsts[0].step:  # its steps are too large
-            best = min(best, self._nearest(firsts[0]), key=self._off)
+        for first in firsts:
+            if self._off(best) > STEPS_SHOW and first is not chosen:  # the steps were too large, or fell on slow sizes
+                best = min(best, self._nearest(first), key=self._off)
         return best
 
     def _preferred(self, firsts: Sequence[MeasuredCut]) -> MeasuredCut:
@@ -89,11 +91,19 @@ class LatencySearch:
                     tried.append(another)
                     continue
                 best = next(iter(same), best)  # steps come no nearer, if it was measured well
+                if best.is_confirmed:
+                    best = self._oddest(tried) or best
             if best.is_confirmed:
                 break
             tried[tried.index(best)] = self._confirmed(best)
         best = min(tried, key=self._off)
         return best if best.is_confirmed else self._confirmed(best)
+
+    def _oddest(self, tried: Sequence[MeasuredCut]) -> MeasuredCut | None:
+        """Of the cuts that were measured once, the one that the others tell least of: by chance it may look slow."""
+        steepness = _steepness(tried)
+        once = [each for each in tried if not each.is_confirmed]
+        return max(once, key=lambda each: abs(1 - each.share - steepness * (1 - each.proposal.estimate)), default=None)
 
     def _off(self, candidate: MeasuredCut) -> float:
         return abs(candidate.share / self.wanted - 1)
@@ -109,13 +119,30 @@ class LatencySearch:
     def _next(self, tried: Sequence[MeasuredCut]) -> float:
         """The estimated share that should take the wanted one: a step from the nearest, as steep as all are together.
 
-        A line through two cuts alone would make much of chance where these are near each other.
+        A line through two cuts alone would make much of chance where these are near each other. It is taken where the
+        step would lead to a cut that is known to be too quick or too slow: sizes may be quick by leaps.
         """
         best = min(tried, key=self._off)
-        gone = [(1 - each.proposal.estimate, 1 - each.share) for each in tried]
-        steepness = sum(one * other for one, other in gone) / max(sum(one * one for one, _ in gone), 1e-9)
         now = best.proposal.estimate
-        return max(now + (self.wanted - best.share) / max(steepness, FURTHEST), now * FURTHEST)
+        found = max(now + (self.wanted - best.share) / max(_steepness(tried), FURTHEST), now * FURTHEST)
+        quick = max((each for each in tried if each.share < self.wanted), key=_estimate, default=None)
+        slow = min((each for each in tried if each.share > self.wanted), key=_estimate, default=None)
+        if quick is None or slow is None or _estimate(quick) >= _estimate(slow):
+            return found
+        low, width = _estimate(quick), _estimate(slow) - _estimate(quick)
+        if low + EDGE * width < found < low + (1 - EDGE) * width:
+            return found
+        return low + width * (self.wanted - quick.share) / (slow.share - quick.share)
+
+
+def _estimate(cut: MeasuredCut) -> float:
+    return cut.proposal.estimate
+
+
+def _steepness(tried: Sequence[MeasuredCut]) -> float:
+    """How much goes of the time for what goes by the estimate."""
+    gone = [(1 - each.proposal.estimate, 1 - each.share) for each in tried]
+    return sum(one * other for one, other in gone) / max(sum(one * one for one, _ in gone), 1e-9)
 
 
 def _is_same(one: MeasuredCut, other: MeasuredCut) -> bool:
