@@ -15,7 +15,10 @@ from modulekg_widgets.engine.knowledge.exchange import exporter as exporter
 from modulekg_widgets.engine.knowledge.graph import KnowledgeGraph as KnowledgeGraph
 from modulekg_widgets.engine.knowledge.indexing import index_models as index_models
 from modulekg_widgets.engine.knowledge.loading import load_graph as load_graph
-from modulekg_widgets.engine.knowledge.zoo import torchvision_builders as torchvision_builders
+from modulekg_widgets.engine.knowledge.zoo.published_results import published_results as published_results
+from modulekg_widgets.engine.knowledge.zoo.timm_models import timm_builders as timm_builders
+from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders as torchvision_builders
+from modulekg_widgets.engine.knowledge.zoo.transformers_models import transformers_builders as transformers_builders
 from modulekg_widgets.engine.monitoring import monitoring as monitoring
 from modulekg_widgets.engine.monitoring.metrics import metric as metric
 from modulekg_widgets.engine.monitoring.monitor import Monitor as Monitor

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 PICTURE_FORMATS = (".html", ".json", ".png", ".svg")
+LIBRARIES = ("torchvision", "timm", "transformers")
 STORES = (".db", ".sqlite", ".sqlite3")
 LAB_MISSING = "JupyterLab is not installed: run `pip install 'modulekg-widgets[lab]'`."
 DEMO_FOLDER = "modulekg-notebooks"  # where the command is called
@@ -79,7 +81,11 @@ def parser() -> argparse.ArgumentParser:
     compare.set_defaults(run=run_diff)
 
     index = commands.add_parser("index", help="add models to a knowledge graph; goes on where it was interrupted")
-    index.add_argument("models", nargs="+", help=f"torchvision, for all of its models, or {name}")
+    index.add_argument(
+        "models",
+        nargs="+",
+        help=f"{', '.join(f'{library}:all' for library in LIBRARIES)}, a pattern in the place of all, or {name}",
+    )
     index.add_argument("--store", required=True, help="a file such as zoo.db, or postgresql://host/database")
     index.add_argument("--again", action="store_true", help="add the models again that the graph knows")
     index.set_defaults(run=run_index)
@@ -200,14 +206,32 @@ def run_diff(arguments: argparse.Namespace) -> int:
 
 
 def run_index(arguments: argparse.Namespace) -> int:
-    """Add models to a graph; 2 when some could not be built."""
+    """Add models to a graph; 2 when some could not be built, with the reason of each."""
     import modulekg_widgets as mk
+    from modulekg_widgets.engine.errors import IndexingError
 
     builders: dict[str, Callable[[], nn.Module]] = {}
     for name in arguments.models:
-        builders |= mk.torchvision_builders() if name == "torchvision" else {name: partial(load_model, name)}
-    print(mk.index_models(builders, arguments.store, again=arguments.again))
+        library, _, pattern = name.partition(":")
+        found = builders_of(library, pattern or "all") if library in LIBRARIES else {}
+        found = found or {name: partial(load_model, name)}
+        # a name that a library before has as well is told apart by the library
+        builders |= {f"{library}/{each}" if each in builders else each: builder for each, builder in found.items()}
+    try:
+        print(mk.index_models(builders, arguments.store, again=arguments.again))
+    except IndexingError as error:
+        for model, reason in error.failures.items():
+            print(f"{model}: {reason}", file=sys.stderr)
+        raise
     return 0
+
+
+def builders_of(library: str, pattern: str) -> "dict[str, Callable[[], nn.Module]]":
+    """The builders of a library's models, of all or of those whose names match a pattern."""
+    import modulekg_widgets as mk
+
+    every = getattr(mk, f"{library}_builders")()
+    return {name: builder for name, builder in every.items() if pattern == "all" or fnmatchcase(name, pattern)}
 
 
 def run_export(arguments: argparse.Namespace) -> int:

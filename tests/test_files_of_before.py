@@ -12,7 +12,8 @@ import pytest
 import torch
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.knowledge.zoo import meta_weights, torchvision_builders
+from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
+from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
 FOLDER = Path(__file__).parent / "files_of_before"
 FACTS = json.loads((FOLDER / "facts.json").read_text("utf-8"))

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
+from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
 
 def float_models() -> list[str]:

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
+from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 ROUNDS = 5

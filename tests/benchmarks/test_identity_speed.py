@@ -20,7 +20,8 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
-from modulekg_widgets.engine.knowledge.zoo import meta_weights, torchvision_builders
+from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
+from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 from modulekg_widgets.engine.views.payload import model_payload
 
 ROUNDS = 5

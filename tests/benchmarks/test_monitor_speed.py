@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
+from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 from modulekg_widgets.engine.monitoring.measures.moments import Moments
 from monitoring.surroundings import own_metrics
 

@@ -21,7 +21,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from axes import transformers_models
-from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
+from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 ROUNDS = 7

@@ -213,7 +213,8 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All models of torchvision, as the contents of a graph."""
     from modulekg_widgets.engine.knowledge.contents import Contents
     from modulekg_widgets.engine.knowledge.records import model_record
-    from modulekg_widgets.engine.knowledge.zoo import meta_weights, torchvision_builders
+    from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
+    from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
     with meta_weights():
         records = [model_record(build(), name) for name, build in torchvision_builders().items()]

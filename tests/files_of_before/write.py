@@ -15,7 +15,8 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.knowledge.zoo import meta_weights, torchvision_builders
+from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
+from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
 FINGERPRINTED = [
     "alexnet", "convnext_small", "convnext_tiny", "densenet121", "densenet161", "efficientnet_b0", "efficientnet_v2_s",

@@ -14,7 +14,8 @@ from torch import nn
 
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
-from modulekg_widgets.engine.knowledge.zoo import meta_weights, torchvision_builders
+from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
+from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
 _cells = count()
 

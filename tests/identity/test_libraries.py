@@ -9,7 +9,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from identity.samples import same
-from modulekg_widgets.engine.knowledge.zoo import meta_weights
+from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 TIMM = [

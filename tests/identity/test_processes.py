@@ -21,7 +21,7 @@ sys.path.append(sys.argv[2])
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
 from identity.structures import STRUCTURES, structure
-from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
+from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
 names = sys.argv[3:] or list(torchvision_builders())
 found = {name: mk.fingerprint(structure(name)).hexdigest for name in [*STRUCTURES, *names]}

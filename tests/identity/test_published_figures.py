@@ -7,7 +7,7 @@ import pytest
 import modulekg_widgets as mk
 from identity.samples import zoo_model
 from modulekg_widgets.engine.identity.fingerprint import seed_fingerprints
-from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
+from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
 # fmt: off
 ELEVEN = [

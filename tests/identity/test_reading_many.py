@@ -17,7 +17,7 @@ from modulekg_widgets.engine.identity.fingerprint import Identities
 from modulekg_widgets.engine.identity.merkle import regular_digest
 from modulekg_widgets.engine.identity.own_structure import MANY
 from modulekg_widgets.engine.identity.walk import walk
-from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
+from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
 FEW = MANY + 3  # the odd one stands in a second helping
 

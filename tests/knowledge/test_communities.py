@@ -11,7 +11,7 @@ from modulekg_widgets.engine.errors import MissingPackageError, UnknownNameError
 from modulekg_widgets.engine.knowledge.analysis.communities import METHODS, communities, community_of
 from modulekg_widgets.engine.knowledge.analysis.containment import containment
 from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
+from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
 # two groups of four that hold each other, one edge between them, and one structure alone
 TWO = {

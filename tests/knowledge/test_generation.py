@@ -28,7 +28,7 @@ from modulekg_widgets.engine.knowledge.suggestion.mutations import (
     swaps,
 )
 from modulekg_widgets.engine.knowledge.suggestion.resizing import resized, runs
-from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
+from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
 IMAGE = (1, 3, 64, 64)
 BUDGET = {"max_params": 3e6, "max_flops": 6e8}

@@ -27,7 +27,7 @@ from modulekg_widgets.engine.knowledge.prediction.predictor import fitted_predic
 from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET, published, published_records
 from modulekg_widgets.engine.knowledge.prediction.regressions import KERNELS, MEAN, fitted, left_out
 from modulekg_widgets.engine.knowledge.records import model_record
-from modulekg_widgets.engine.knowledge.zoo import torchvision_weights
+from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_weights
 
 FEW = ("alexnet", "squeezenet1_0", "squeezenet1_1", "resnet18", "resnet34", "mobilenet_v3_small", "mnasnet0_5")
 

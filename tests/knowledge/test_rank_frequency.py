@@ -16,7 +16,7 @@ from modulekg_widgets.engine.knowledge.analysis.power_law import LAW, fitted
 from modulekg_widgets.engine.knowledge.analysis.rank_frequency import RankFrequency, rank_frequency
 from modulekg_widgets.engine.knowledge.analysis.truncated_sum import truncated_sum
 from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
+from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
 LAWS = ["log-normal", "exponential", "stretched exponential", "truncated power law"]
 

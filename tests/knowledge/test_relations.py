@@ -12,7 +12,7 @@ from modulekg_widgets.engine.errors import UnknownNameError
 from modulekg_widgets.engine.knowledge.analysis.module_types import ABSENT, module_types, type_names
 from modulekg_widgets.engine.knowledge.analysis.relations import families, is_a, is_a_edges, subclass_of
 from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
+from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
 
 def members(contents: Contents, level: int = 1) -> set[frozenset[str]]:

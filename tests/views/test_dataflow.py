@@ -13,7 +13,8 @@ from torchvision.models import list_models, resnet18, resnet152
 from traitlets import TraitError
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.knowledge.zoo import meta_weights, torchvision_builders
+from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
+from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 from widgets.golden_models import Branches, Stopping
 
 IMAGE = (torch.zeros(1, 3, 64, 64),)

@@ -18,7 +18,7 @@ from traitlets import TraitError
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError
-from modulekg_widgets.engine.knowledge.zoo import meta_weights
+from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
 from modulekg_widgets.engine.views.schema import MODEL
 
 

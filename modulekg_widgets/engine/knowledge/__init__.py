@@ -2,7 +2,8 @@
 
 Read records.py and contents.py first, which are what the graph keeps, then stored.py, editing.py and graph.py (how it
 is read, changed and opened) and questions/ (what can be asked). traced.py adds what only a forward pass tells;
-indexing.py and zoo.py bring many models in. store/ keeps the contents in a database, exchange/ in files of others;
+zoo/ builds the models of other libraries, indexing.py brings many in; result_tables.py makes jobs of published results,
+and results.py tells what any job reached. store/ keeps the contents in a database, exchange/ in files of others;
 property_values.py is how both write a value. usage.py and analysis/ answer from the contents alone, prediction/
 estimates values of models, suggestion/ finds and makes models.
 """

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
@@ -17,6 +17,9 @@ from modulekg_widgets.engine.knowledge.store.writing import Writer
 from modulekg_widgets.engine.knowledge.stored import StoredGraph
 from modulekg_widgets.engine.knowledge.traced import described
 from modulekg_widgets.engine.knowledge.usage import unknown
+
+if TYPE_CHECKING:
+    from modulekg_widgets.engine.knowledge.result_tables import AddedResults
 
 
 class EditableGraph(StoredGraph):
@@ -211,6 +214,75 @@ class EditableGraph(StoredGraph):
                     raise unknown(kind.lower(), end, reading.names_of(connection, kind))
             writer.job(node)
         return f"Job:{node.name}"
+
+    def add_results(
+        self,
+        table: Any,
+        dataset: str | None = None,
+        target: str | None = None,
+        *,
+        model: str = "model",
+        value: str = "value",
+        training: Sequence[str] = ("tag", "image_size"),
+        unit: str | Mapping[str, str] | None = None,
+        device: str | None = None,
+        columns: Mapping[str, str] | None = None,
+    ) -> AddedResults:
+        """Add results of models of the graph, as published or as measured: each model, data set and training is a job.
+
+        A result that is there already is replaced. Values are kept as they are given.
+
+        Parameters
+        ----------
+        table : DataFrame, str or path
+            With a row for each result, as `mk.published_results` gives it, or for each model, a column a target; a CSV
+            file by its path.
+        dataset, target : str, optional
+            What holds for all rows; by default what the columns of these names say. Data sets that are not in the
+            graph are added.
+        model, value : str
+            The columns of the models' names in the graph, also with a tag of the training behind a dot, and of the
+            values.
+        training : sequence of str
+            The columns that tell how a model was trained; they become properties of its jobs.
+        unit : str or mapping, optional
+            Of the values, or by target; by default what a column `unit` says.
+        device : str, optional
+            Where all of it was measured; by default what a column `device` says.
+        columns : mapping, optional
+            Other names of the table's columns: those above, or of columns of values the targets.
+
+        Returns
+        -------
+        AddedResults
+            `.added`, `.jobs`, and `.left_out`, by row the reason: unknown models, values that are no numbers, the same
+            twice, fractions among percents.
+
+        Raises
+        ------
+        PropertyError
+            For a table without such columns; nothing is written then.
+        GraphFileError
+            For a file that cannot be read.
+
+        Examples
+        --------
+        >>> import pandas as pd, torch, modulekg_widgets as mk
+        >>> kg = mk.KnowledgeGraph()
+        >>> digest = kg.add_model(torch.nn.Linear(2, 3), name="small")
+        >>> table = pd.DataFrame({"arch": ["small", "large"], "top1": [81.5, 83.0]})
+        >>> print(kg.add_results(table, dataset="mine", columns={"arch": "model", "top1": "acc@1"}, unit="%"))
+        1 results of 1 jobs added, 1 rows left out
+        row 1: no model is called 'large': known are 'small'
+        """
+        from modulekg_widgets.engine.knowledge import result_tables
+
+        about = result_tables.ResultTable(
+            dataset, target, model, value, tuple(training), unit, device, dict(columns or {})
+        )
+        contents, report = result_tables.added_results(result_tables.read_table(table), about, self.contents())
+        self.add_contents(contents)
+        return report
 
     def add_mlflow(self, folder: str | os.PathLike[str], accuracy: str = "accuracy", model: str = "model") -> list[str]:
         """Add the runs of an MLflow file store as jobs, with their data sets and users.

@@ -16,7 +16,8 @@ from torch.nn.utils import parametrizations, prune
 import modulekg_widgets as mk
 from axes.zoo import float_models
 from modulekg_widgets.engine.errors import RewritingError
-from modulekg_widgets.engine.knowledge.zoo import meta_weights, torchvision_builders
+from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
+from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 from modulekg_widgets.engine.rewriting.recipes.folding import fold_conv_bn
 from modulekg_widgets.engine.torch_runtime.structure import tensors
 from rewriting.recipes.samples import (

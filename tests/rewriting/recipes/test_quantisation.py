@@ -14,7 +14,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import RewritingError, UnknownPathError
-from modulekg_widgets.engine.knowledge.zoo import torchvision_builders
+from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.rewriting.chains import find_chains
 from modulekg_widgets.engine.rewriting.function_modules.context import function_modules

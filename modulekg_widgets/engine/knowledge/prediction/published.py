@@ -12,7 +12,8 @@ from tqdm.auto import tqdm
 from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
 from modulekg_widgets.engine.knowledge.prediction.features import family_of
 from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
-from modulekg_widgets.engine.knowledge.zoo import meta_weights, torchvision_builders, torchvision_weights
+from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
+from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders, torchvision_weights
 from modulekg_widgets.engine.torch_runtime.rng import process_rng_kept
 
 IMAGENET = "ImageNet-1K"

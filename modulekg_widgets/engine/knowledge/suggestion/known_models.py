@@ -31,7 +31,8 @@ from modulekg_widgets.engine.knowledge.suggestion.candidates import (
     places_in,
     run_of,
 )
-from modulekg_widgets.engine.knowledge.zoo import meta_weights, torchvision_builders
+from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
+from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 from modulekg_widgets.engine.torch_runtime.rng import process_rng_kept
 
 KINDS = ("model", "block")

@@ -1,0 +1,327 @@
+"""Tables of published or own results, made into jobs: one for each model as it was trained, data set and device."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from modulekg_widgets.engine.errors import PropertyError, nearest, shown
+from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode
+from modulekg_widgets.engine.knowledge.exchange.files import checked_path, read_whole
+from modulekg_widgets.engine.knowledge.jobs import checked_properties
+from modulekg_widgets.engine.knowledge.results import PERCENT, RESULTS, TOP_1, Result, as_property, results_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MODEL, VALUE, DATASET, TARGET, DEVICE, UNIT = "model", "value", "dataset", "target", "device", "unit"
+_SHARES = re.compile(r"(?i)acc|top.?\d|^map|precision|recall|f1|iou|auc")  # targets that are given in % or as fractions
+MOST_OF_A_FRACTION = 1.0
+MOST_SHOWN = 8
+
+Row = dict[str, Any]
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class AddedResults:
+    """What became of the rows of a table.
+
+    Attributes
+    ----------
+    added : int
+        How many results are in the graph now.
+    jobs : int
+        How many jobs they are of.
+    left_out : dict
+        Why a row is not among them, by the row's label in the table.
+    notes : tuple of str
+        What else is worth knowing, as a target without a unit.
+    """
+
+    added: int
+    jobs: int
+    left_out: dict[Any, str] = field(repr=False)
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"{self.added} results of {self.jobs} jobs added, {len(self.left_out)} rows left out"]
+        lines += [f"row {shown(str(row))}: {reason}" for row, reason in list(self.left_out.items())[:MOST_SHOWN]]
+        if len(self.left_out) > MOST_SHOWN:
+            lines.append(f"and {len(self.left_out) - MOST_SHOWN} more, see .left_out")
+        return "\n".join([*lines, *self.notes])
+
+
+class ResultTable(NamedTuple):
+    """Where the columns of a table are, and what holds for all of its rows."""
+
+    dataset: str | None
+    target: str | None
+    model: str
+    value: str
+    training: Sequence[str]
+    unit: str | Mapping[str, str] | None
+    device: str | None
+    columns: Mapping[str, str]
+
+
+class _RowResult(NamedTuple):
+    """One result of a row."""
+
+    row: Any
+    model: str
+    dataset: str | None
+    device: str | None
+    training: tuple[tuple[str, Any], ...]
+    target: str
+    result: Result
+
+    @property
+    def key(self) -> Key:
+        return self.model, self.dataset, self.device, self.training
+
+
+def read_table(table: Any) -> pd.DataFrame:
+    """A DataFrame as it is, or the CSV of a path; raises `GraphFileError` and `PropertyError`."""
+    import pandas as pd
+
+    if isinstance(table, pd.DataFrame):
+        return table
+    if not isinstance(table, str | os.PathLike):
+        raise PropertyError(
+            f"results come as a {shown(type(table).__name__)}: pass a DataFrame or the path of a CSV file"
+        )
+    try:
+        return pd.read_csv(io.BytesIO(read_whole(checked_path(table))))
+    except (ValueError, UnicodeError) as error:  # pandas has errors of its own that are ValueErrors
+        if type(error).__module__.startswith("modulekg_widgets"):
+            raise
+        raise PropertyError(f"{shown(str(table))} is no table of comma-separated values: {shown(str(error))}") from None
+
+
+def added_results(frame: pd.DataFrame, about: ResultTable, known: Contents) -> tuple[Contents, AddedResults]:
+    """The data sets and jobs to add to a graph, and what became of the rows; raises `PropertyError` for a wrong one."""
+    frame = frame.rename(columns=dict(about.columns))
+    names = [str(name) for name in frame.columns]
+    if len(set(names)) < len(names):
+        raise PropertyError("two columns of the table have one name: rename one of them by columns={…}")
+    targets = _targets(names, about)
+    left_out: dict[Any, str] = {}
+    units = _units(frame, about)
+
+    @cache  # a table has many rows of each
+    def unknown(name: str) -> str:
+        return f"no model is called {shown(name)!r}: {nearest(name, known.models)}"
+
+    found: list[_RowResult] = []
+    for label, row in _rows(frame):
+        for each in _results_in(label, row, targets, about, known, units, unknown):
+            if isinstance(each, str):
+                left_out.setdefault(label, each)
+            else:
+                found.append(each)
+    found = _without_doubles(_in_one_unit(found, left_out), left_out)
+    jobs = _jobs(found, known)
+    datasets = {name: DataSetNode(name, {}) for name in dict.fromkeys(job.dataset for job in jobs) if name is not None}
+    new = {name: node for name, node in datasets.items() if name not in known.datasets}
+    unitless = sorted({each.target for each in found if each.result.unit is None})
+    notes = tuple(f"no unit is known of {shown(target)}: pass unit=" for target in unitless)
+    contents = Contents(known.scheme, datasets=new, jobs={job.name: job for job in jobs})
+    return contents, AddedResults(len(found), len(jobs), left_out, notes)
+
+
+def _targets(names: Sequence[str], about: ResultTable) -> dict[str, str | None]:
+    """The columns of values, each with its target, None where a column of the table tells it."""
+    if about.model not in names:
+        raise PropertyError(
+            f"the table has no column {shown(about.model)!r}: {nearest(about.model, names)}; say model="
+        )
+    if about.value in names:
+        if about.target is None and TARGET not in names:
+            raise PropertyError("nothing says what the values are: pass target=, or a table with a column 'target'")
+        return {about.value: about.target}
+    own = {about.model, DATASET, TARGET, DEVICE, UNIT, *about.training}
+    wide = [name for name in about.columns.values() if name not in own]
+    if about.target is not None and about.target in names:
+        wide = [about.target]
+    if not wide:
+        raise PropertyError(
+            f"the table has no column {shown(about.value)!r}: {nearest(about.value, names)}; say value=, or which "
+            "columns are targets by columns={'column': 'target'}"
+        )
+    return {name: name for name in dict.fromkeys(wide)}
+
+
+def _units(frame: pd.DataFrame, about: ResultTable) -> dict[str, str]:
+    told = frame.attrs.get("units")
+    given = told if isinstance(told, dict) else {}
+    named = dict(about.unit) if isinstance(about.unit, Mapping) else {}
+    return {str(target): str(unit) for target, unit in {**given, **named}.items()}
+
+
+def _rows(frame: pd.DataFrame) -> Iterator[tuple[Any, Row]]:
+    columns = [str(name) for name in frame.columns]
+    for label, values in zip(frame.index, frame.itertuples(index=False, name=None), strict=True):
+        yield label, dict(zip(columns, values, strict=True))
+
+
+def _results_in(
+    label: Any,
+    row: Row,
+    targets: Mapping[str, str | None],
+    about: ResultTable,
+    known: Contents,
+    units: Mapping[str, str],
+    unknown: Callable[[str], str],
+) -> Iterator[_RowResult | str]:
+    """The results of a row, or why there is none."""
+    name = _text(row.get(about.model))
+    if name is None:
+        yield "it names no model"
+        return
+    model, tag = (name, None) if name in known.models else _apart(name)
+    if model not in known.models:
+        yield unknown(name)
+        return
+    training = {key: value for key in about.training if (value := _plain(row.get(key))) is not None}
+    if tag is not None:
+        training.setdefault("tag", tag)
+    dataset = about.dataset if about.dataset is not None else _text(row.get(DATASET))
+    device = about.device if about.device is not None else _text(row.get(DEVICE))
+    for column, given in targets.items():
+        target = given if given is not None else _text(row.get(TARGET))
+        value = _number(row.get(column))
+        if target is None:
+            yield "it names no target"
+        elif value is None:
+            yield f"its {shown(column)} is no finite number: {shown(repr(row.get(column)), 60)}"
+        else:
+            unit = _text(row.get(UNIT)) or (about.unit if isinstance(about.unit, str) else units.get(target))
+            yield _RowResult(
+                label, model, dataset, device, tuple(sorted(training.items())), target, Result(value, unit)
+            )
+
+
+def _apart(name: str) -> tuple[str, str | None]:
+    """Architecture and tag, as timm writes them."""
+    model, dot, tag = name.partition(".")
+    return model, tag if dot else None
+
+
+def _in_one_unit(found: Sequence[_RowResult], left_out: dict[Any, str]) -> list[_RowResult]:
+    """Without what is a fraction among percents; fractions that nobody called percents are known as such."""
+    groups: dict[Key, list[_RowResult]] = {}
+    for each in found:
+        groups.setdefault((each.target, each.dataset, each.result.unit), []).append(each)
+    kept: list[_RowResult] = []
+    for (target, _, unit), own in groups.items():
+        is_share = unit == PERCENT or (unit is None and _SHARES.search(target) is not None)
+        small = [each for each in own if 0 < each.result.value <= MOST_OF_A_FRACTION] if is_share else []
+        if not small or (len(small) == len(own) and unit is None):
+            kept += [
+                _with_unit(each, "fraction" if small else PERCENT) if is_share and unit is None else each
+                for each in own
+            ]
+            continue
+        if len(small) == len(own):  # percents below one: of a hard data set all may be
+            kept += own
+            continue
+        for each in own:
+            if each in small and 2 * len(small) < len(own):
+                left_out.setdefault(each.row, f"{target} is {each.result.value:g} among percents: is it a fraction?")
+            elif each not in small and 2 * len(small) >= len(own):
+                left_out.setdefault(each.row, f"{target} is {each.result.value:g} among fractions: is it in percent?")
+            else:
+                kept.append(
+                    _with_unit(each, each.result.unit or (PERCENT if 2 * len(small) < len(own) else "fraction"))
+                )
+    return kept
+
+
+def _with_unit(found: _RowResult, unit: str | None) -> _RowResult:
+    return found._replace(result=Result(found.result.value, unit))
+
+
+def _without_doubles(found: Sequence[_RowResult], left_out: dict[Any, str]) -> list[_RowResult]:
+    """The first of the results that are of one thing."""
+    kept: dict[Key, _RowResult] = {}
+    for each in found:
+        first = kept.setdefault((*each.key, each.target), each)
+        if first is not each:
+            other = "" if first.result == each.result else f", which says {first.result.value:g}"
+            left_out.setdefault(each.row, f"{each.target} of the same as row {shown(str(first.row))}{other}")
+    return list(kept.values())
+
+
+def _jobs(found: Sequence[_RowResult], known: Contents) -> list[JobNode]:
+    """The jobs of the results; one that the graph has keeps what it has of other targets."""
+    results: dict[Key, dict[str, Result]] = {}
+    for each in found:
+        results.setdefault(each.key, {})[each.target] = each.result
+    return [_job(key, own, known) for key, own in results.items()]
+
+
+def _job(key: Key, results: dict[str, Result], known: Contents) -> JobNode:
+    model, dataset, device, training = key
+    name = _name(key)
+    old = known.jobs.get(name)
+    results = {**(results_of(old) if old is not None else {}), **results}
+    properties = checked_properties({
+        **dict(training), **({} if device is None else {DEVICE: device}), RESULTS: as_property(results),
+    })  # fmt: skip
+    accuracy = _fraction(results.get(TOP_1))
+    if old is not None:
+        return replace(
+            old,
+            accuracy=accuracy if accuracy is not None else old.accuracy,
+            properties={**old.properties, **properties},
+        )
+    return JobNode(name, None, dataset, model, accuracy, None, {}, 0.0, None, properties)
+
+
+def _name(key: Key) -> str:
+    """A name that the same results have again: what can be read of it, and a digest of all."""
+    model, dataset, device, training = key
+    words = [model, *(str(value) for _, value in training), *(text for text in (dataset, device) if text)]
+    digest = hashlib.blake2b(repr(key).encode("utf-8", "replace"), digest_size=4).hexdigest()
+    return f"{' '.join(words)} {digest}"
+
+
+def _fraction(result: Result | None) -> float | None:
+    if result is None:
+        return None
+    value = result.value / 100 if result.unit == PERCENT else result.value
+    return value if 0 <= value <= 1 else None
+
+
+def _text(value: Any) -> str | None:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    text = str(value).strip()
+    return None if text in ("", "nan", "None", "<NA>") else text
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool):
+        return None
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        return None
+    return found if math.isfinite(found) else None
+
+
+def _plain(value: Any) -> Any:
+    """A cell as a plain value; None where it is empty. Whole numbers stay so where a missing cell made them floats."""
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float):
+        return None if math.isnan(value) else int(value) if value.is_integer() else value
+    return value if isinstance(value, bool | int) else _text(value)

@@ -1,0 +1,130 @@
+"""Models of transformers by their types, and by configurations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from modulekg_widgets.engine.errors import MissingPackageError, UnknownNameError, nearest, shown
+
+MOST = 4  # layers, and experts, of a model whose type alone is asked for: more of them are the same again
+_COUNTS = re.compile(r"(num_|n_|^)(\w+_)?(layers?|experts|blocks)$")
+TYPE = "model_type"
+
+
+def transformers_builders(
+    names: Iterable[str] | None = None, configs: Mapping[str, Any] | None = None
+) -> dict[str, Callable[..., nn.Module]]:
+    """A builder for each type of model in transformers, and for configurations, without pretrained weights.
+
+    A type is built as its configuration is by default, but with no more than four layers and experts.
+
+    Parameters
+    ----------
+    names : iterable of str, optional
+        Types, such as "bert" and "llama"; by default all, or none where `configs` are given.
+    configs : mapping, optional
+        Configurations by the names of their models: objects of the library, or mappings with a `model_type`.
+
+    Returns
+    -------
+    dict
+        Functions by name; each takes changes of the configuration as keywords, such as `num_labels`.
+
+    Raises
+    ------
+    MissingPackageError
+        Without transformers.
+    UnknownNameError
+        For a type that this version of transformers has not, and for what is no configuration.
+
+    Examples
+    --------
+    >>> import modulekg_widgets as mk
+    >>> tiny = {"model_type": "bert", "hidden_size": 24}
+    >>> builders = mk.transformers_builders(configs={"tiny": tiny})  # doctest: +SKIP
+    >>> builders["tiny"](num_attention_heads=4).config.hidden_size  # doctest: +SKIP
+    24
+    """
+    known = _types()
+    wanted = list(known if names is None and configs is None else names or ())
+    found: dict[str, Callable[..., nn.Module]] = {}
+    for name in wanted:
+        _check_type(name, known)
+        found[name] = TransformersBuilder(name)
+    for name, config in (configs or {}).items():
+        found[str(name)] = TransformersBuilder(str(name), _checked(config, str(name), known))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class TransformersBuilder:
+    """Builds the base model of a type, or of a configuration; takes changes of the configuration as keywords."""
+
+    name: str
+    config: Any = None
+
+    @property
+    def only_without_memory(self) -> bool:
+        """By default many types have billions of weights."""
+        return True
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+    def __call__(self, **changes: Any) -> nn.Module:
+        auto = _library().AutoModel
+        if self.config is None:
+            return auto.from_config(_small(self.name, changes))
+        values = dict(self.config if isinstance(self.config, Mapping) else self.config.to_dict())
+        return auto.from_config(_library().AutoConfig.for_model(values.pop(TYPE), **{**values, **changes}))
+
+
+def _small(name: str, changes: Mapping[str, Any]) -> Any:
+    """The configuration by default, with few layers where it can be made so."""
+    made = _library().AutoConfig.for_model
+    counts = {
+        key: MOST for key, value in vars(made(name)).items()
+        if _COUNTS.search(key) and type(value) is int and value > MOST
+    }  # fmt: skip
+    try:
+        return made(name, **{**counts, **changes})
+    except Exception:  # noqa: BLE001 - the library checks what goes with what, such as lists by layer
+        return made(name, **changes)
+
+
+def _library() -> Any:
+    try:
+        import transformers
+    except ImportError as error:
+        raise MissingPackageError("these are models of transformers: pip install transformers") from error
+    return transformers
+
+
+def _types() -> list[str]:
+    """The types that have a base model."""
+    _library()
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
+
+    return list(MODEL_MAPPING_NAMES)
+
+
+def _check_type(name: Any, known: list[str]) -> None:
+    if name not in known:
+        raise UnknownNameError(f"transformers has no type {shown(str(name))!r}: {nearest(str(name), known)}")
+
+
+def _checked(config: Any, name: str, known: list[str]) -> Any:
+    values = config if isinstance(config, Mapping) else vars(config) if hasattr(config, "to_dict") else None
+    if values is None:
+        raise UnknownNameError(
+            f"configs[{shown(name)!r}] is a {shown(type(config).__name__)}: pass a configuration of transformers, or a "
+            f"mapping with a {TYPE!r}"
+        )
+    _check_type(values[TYPE] if TYPE in values else getattr(config, TYPE, None), known)
+    return config
