@@ -54,7 +54,7 @@ def changed(name: str, *keys: str, to: Any) -> Spoil:
         at = document
         for key in keys[:-1]:
             at = at[key]
-        at[keys[-1]] = to(at[keys[-1]]) if callable(to) else to
+        at[keys[-1]] = to(at.get(keys[-1])) if callable(to) else to
         (folder / name).write_text(json.dumps(document))
 
     return spoil

@@ -15,7 +15,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from axes import transformers_models
-from pruning.saving.hostile_folders import CONFIGURED, EVERY, MARK, Spoil
+from pruning.saving.hostile_folders import CONFIGURED, EVERY, MARK, Spoil, changed, pickled
 
 SECONDS = 20  # for a folder, on a machine under load
 
@@ -84,6 +84,30 @@ def test_the_tensors_of_another_model_are_refused(good: dict[str, Path], tmp_pat
     other = next(path for name, path in good.items() if name != where)
     file = "model.safetensors"
     refused(good[where], tmp_path, lambda folder: shutil.copy(other / file, folder / file) and None)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("model_args", {"checkpoint_path": "../outside.bin"}),
+        ("model_args", {"pretrained_cfg_overlay": {"file": "../outside.bin"}}),
+        ("model_args", {"note": "hf-hub:somebody/evil"}),
+        ("architecture", "hf-hub:somebody/evil"),
+        ("architecture", "hf_hub:somebody/evil"),
+        ("architecture", "local-dir:../outside"),
+        ("architecture", "somebody/evil"),
+        ("backbone", "https://example.org/evil"),
+    ],
+)
+def test_an_architecture_of_timm_from_elsewhere_is_refused(tmp_path: Path, key: str, value: Any) -> None:
+    """What transformers hands on to timm leads to no file and no address."""
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("timm")
+    config = transformers.TimmWrapperConfig(architecture="test_vit", num_labels=4)
+    mk.save_model(transformers.TimmWrapperForImageClassification(config).eval(), tmp_path / "good")
+    (tmp_path / "outside.bin").write_bytes(pickled(tmp_path / "folder"))
+    text = refused(tmp_path / "good", tmp_path, changed("config.json", key, to=lambda _: value))
+    assert key in text or "address" in text or "argument" in text
 
 
 def test_what_is_harmless_may_lie_beside(good: dict[str, Path], tmp_path: Path) -> None:

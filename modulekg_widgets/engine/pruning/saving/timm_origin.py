@@ -44,7 +44,7 @@ def timm_origins(model: nn.Module, cuts: Sequence[SavedCut], arguments: Any) -> 
     if library is None or not own or not isinstance(name, str) or not library.is_model(name):
         return
     if arguments is not None:
-        yield TimmOrigin(name, _checked(checked_arguments(arguments)))
+        yield TimmOrigin(name, checked_timm_arguments(checked_arguments(arguments)))
         return
     yield TimmOrigin(name, {})
     before = before_cuts(cuts)
@@ -63,10 +63,11 @@ def read_timm_origin(manifest: Mapping[str, Any]) -> TimmOrigin:
     name, arguments = manifest.get("architecture"), manifest.get("arguments")
     if not isinstance(name, str) or not name.isidentifier() or not library.is_model(name):
         raise ModelFolderError(f"{shown(repr(name))} is no architecture of timm {library.__version__}")
-    return TimmOrigin(name, _checked(checked_arguments(arguments)))
+    return TimmOrigin(name, checked_timm_arguments(checked_arguments(arguments)))
 
 
-def _checked(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+def checked_timm_arguments(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Arguments of `timm.create_model`; raises `ModelFolderError` for those by which it opens or fetches something."""
     wrong = next((name for name in arguments if name.startswith(REFUSED)), None)
     if wrong is not None:
         raise ModelFolderError(f"the argument {shown(wrong)!r} leads timm to other files: leave it out")

@@ -17,6 +17,7 @@ from modulekg_widgets.engine.errors import MissingPackageError, ModelFolderError
 from modulekg_widgets.engine.identity.walk import nominal_class, walk
 from modulekg_widgets.engine.pruning.cut.notes import KEY
 from modulekg_widgets.engine.pruning.saving.origin import SavedCut, Trusted, before_cuts, fresh, path_of
+from modulekg_widgets.engine.pruning.saving.timm_origin import checked_timm_arguments
 
 LIBRARY = "transformers"
 INFINITE = {"Infinity": float("inf"), "-Infinity": -float("inf"), "NaN": float("nan")}
@@ -27,6 +28,11 @@ KERNELS = {"attn_implementation", "_attn_implementation", "experts_implementatio
            "_attn_implementation_internal", "_experts_implementation_internal"}  # fmt: skip
 OWN_KERNELS = {"eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention", "grouped_mm", "batched_mm"}
 PRETRAINED = {"use_pretrained_backbone"}
+# names by which the library lets timm, or itself, build a part, and what it hands on to timm
+PARTS = {"architecture", "backbone"}
+HANDED_ON = {"model_args", "backbone_kwargs", "backbone_args", "timm_kwargs"}
+BARE = re.compile(r"[\w.\-]+\Z")  # a name, and no path or address
+ADDRESS = re.compile(r"\s*(hf[-_]hub|local-dir|file|https?|s3|ftp):", re.IGNORECASE)  # wherever it stands
 MOST_LAYERS = 10_000
 _LAYERS = re.compile(r"layer|depth|block")
 
@@ -160,8 +166,17 @@ def _checked(document: Mapping[str, Any]) -> Mapping[str, Any]:
                 )
             if key in KERNELS and value is not None and not _are_own(value):
                 raise ModelFolderError(f"the configuration has {shown(key)} = {shown(repr(value))}, a kernel of others")
+            if key in PARTS and isinstance(value, str) and not BARE.match(value):
+                raise ModelFolderError(
+                    f"the configuration has {shown(key)} = {shown(repr(value))}, which leads to other files: name an "
+                    "architecture that the library builds by itself"
+                )
+            if key in HANDED_ON and isinstance(value, Mapping):
+                checked_timm_arguments(value)
             if type(value) is int and value > MOST_LAYERS and _LAYERS.search(str(key)):
                 raise ModelFolderError(f"the configuration has {shown(key)} = {value:,}: no model has so many")
+        if isinstance(part, str) and ADDRESS.match(part):
+            raise ModelFolderError(f"the configuration has the address {shown(repr(part), 100)}: nothing is fetched")
         waiting += part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ()
     return document
 
